@@ -1,0 +1,30 @@
+FROM python:3.12-slim AS build
+ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
+RUN python -m venv /opt/convserver
+ENV PATH=/opt/convserver/bin:$PATH
+
+# Before the code, so that a change of code installs nothing again.
+COPY requirements/base.txt /src/requirements/
+RUN pip install --require-hashes -r /src/requirements/base.txt
+COPY . /src
+RUN pip install --no-deps /src
+
+
+FROM python:3.12-slim
+RUN useradd --system --uid 10001 --home-dir /var/lib/convserver --create-home convserver
+COPY --from=build /opt/convserver /opt/convserver
+
+# HOST stays as it is: only accounts mode may listen on more than loopback, so whoever sets the one
+# sets the other. Static files are served from the package and need no collecting.
+ENV PATH=/opt/convserver/bin:$PATH \
+    PYTHONUNBUFFERED=1 \
+    CONVSERVER_DATA_DIR=/var/lib/convserver
+USER convserver
+WORKDIR /var/lib/convserver
+VOLUME /var/lib/convserver
+EXPOSE 8000
+
+HEALTHCHECK --interval=10s --timeout=5s --start-period=30s --retries=3 \
+    CMD ["python", "-c", "import os, urllib.request as r; r.urlopen('http://127.0.0.1:' + (os.environ.get('PORT') or '8000') + '/health', timeout=4)"]
+ENTRYPOINT ["convserver"]
+CMD ["serve"]

@@ -1,0 +1,90 @@
+# What a newcomer needs: `make run` serves on http://127.0.0.1:8000, `make test` runs the whole suite.
+# Each sets up what it needs in $(VENV), and does so again only when the requirements change.
+
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+# What `make test` passes on to pytest: make test ARGS="-k replay"
+ARGS ?=
+
+# Stamps: made when their step is complete, so an interrupted one is done again.
+CREATED := $(VENV)/.created
+BASE := $(VENV)/.base-installed
+DEV := $(VENV)/.dev-installed
+
+.PHONY: help run test check bench requirements clean
+
+help:
+	@echo "make run           set up if needed, migrate and serve"
+	@echo "make test          the whole suite, on every database that can be reached (ARGS=... for pytest)"
+	@echo "make check         lint, format, types, layers, migrations, deployment"
+	@echo "make bench         measure against the limits of this machine"
+	@echo "make requirements  pin requirements/*.in again (UPGRADE=--upgrade for the newest of everything)"
+	@echo "make clean         remove what can be made again; data in var/ stays"
+
+run: $(BASE)
+	@$(BIN)/python -m convserver serve
+
+test: $(DEV)
+	@$(BIN)/python -m tests.engines $(ARGS)
+
+bench: $(DEV)
+	@$(BIN)/python -m benchmarks $(ARGS)
+
+
+# Checks that load the settings see a bare environment and a data directory of their own.
+SETTINGS_ENV := env -i PATH="$$PATH" HOME="$$HOME" CONVSERVER_DATA_DIR=$(VENV)/check-data
+TEST_DATABASE_URL ?= postgresql://postgres@127.0.0.1:5432/postgres
+export TEST_DATABASE_URL
+
+check: $(DEV)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports --no-logo
+	$(SETTINGS_ENV) $(BIN)/mypy
+	$(SETTINGS_ENV) $(BIN)/python manage.py makemigrations --check --dry-run
+	@if $(BIN)/python -c 'from tests.engines import postgresql_problem; exit(postgresql_problem())'; then \
+		echo "makemigrations --check --dry-run, on PostgreSQL"; \
+		$(SETTINGS_ENV) DATABASE_URL="$$TEST_DATABASE_URL" $(BIN)/python manage.py makemigrations --check --dry-run; \
+	fi
+	$(SETTINGS_ENV) CONVSERVER_AUTH=accounts CONVSERVER_ALLOWED_HOSTS=example.org \
+		SECRET_KEY="$$($(BIN)/python -c 'import secrets; print(secrets.token_urlsafe(64))')" \
+		$(BIN)/python manage.py check --deploy --fail-level WARNING
+
+
+# One file of pins for every platform and Python, with hashes and without the place they came from.
+COMPILE := UV_CUSTOM_COMPILE_COMMAND="make requirements" $(BIN)/uv pip compile --quiet --no-config \
+	--universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links $(UPGRADE)
+
+requirements: $(CREATED)
+	$(PIP) install --quiet uv
+	$(COMPILE) --output-file requirements/base.txt requirements/base.in
+	$(COMPILE) --output-file requirements/dev.txt requirements/dev.in
+
+clean:
+	rm -rf $(VENV) build *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+
+$(CREATED):
+	@command -v $(PYTHON) >/dev/null || \
+		{ echo "convserver needs Python 3.11 or newer, but there is no $(PYTHON) here." >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "convserver needs Python 3.11 or newer, but $(PYTHON) is $$($(PYTHON) -V 2>&1): choose another with make PYTHON=..." >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || \
+		{ echo "$(PYTHON) cannot make a virtual environment; on Debian, apt-get install python3-venv brings what is missing." >&2; exit 1; }
+	@echo "Making $(VENV) ..."
+	@$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+$(BASE): requirements/base.txt $(CREATED)
+	@echo "Installing what convserver needs ..."
+	@$(PIP) install --quiet --require-hashes -r requirements/base.txt
+	@touch $@
+
+# dev.txt holds base.txt as well, so `make run` after this has nothing left to install.
+$(DEV): requirements/dev.txt requirements/base.txt $(CREATED)
+	@echo "Installing what working on convserver needs ..."
+	@$(PIP) install --quiet --require-hashes -r requirements/dev.txt
+	@touch $(BASE) $@

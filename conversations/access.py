@@ -1,0 +1,74 @@
+"""May this user reach this conversation: the only way to a row from outside.
+
+What is deleted, what belongs to somebody else and what never existed look the same.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import cast
+
+from django.conf import settings
+from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
+from django.utils.module_loading import import_string
+
+from conversations.exceptions import ConversationNotFound
+from conversations.models import Conversation, ConversationRef, Version, normal_id
+
+Visitor = AbstractBaseUser | AnonymousUser
+
+
+def readable(user: Visitor, conversation_id: str) -> ConversationRef:
+    """Return the conversation if the user may read it; raise ConversationNotFound otherwise."""
+    return readable_row(user, conversation_id).ref
+
+
+def readable_row(user: Visitor, conversation_id: str) -> Conversation:
+    """Return the whole row if the user may read it; raise ConversationNotFound otherwise."""
+    return _found(Conversation.objects.visible_to(user).with_public_ids([normal_id(conversation_id)]).first())
+
+
+def writable(user: Visitor, conversation_id: str) -> ConversationRef:
+    """Return the conversation if the user may add to it; raise ConversationNotFound otherwise."""
+    return readable(user, conversation_id)
+
+
+def restorable(user: Visitor, conversation_id: str) -> ConversationRef:
+    """Return a conversation of the user, deleted or not; raise ConversationNotFound otherwise."""
+    public_id = normal_id(conversation_id)
+    return _found(Conversation.objects.filter(owner_id=user.pk).with_public_ids([public_id]).first()).ref
+
+
+def _found(row: Conversation | None) -> Conversation:
+    if row is None:
+        raise ConversationNotFound("There is no such conversation.")
+    return row
+
+
+class ConversationValidator:
+    """Who may join, and that what is joined exists: a seam, chosen by CONVERSATION_VALIDATOR."""
+
+    def validate(
+        self, user: Visitor, conversation_id: str, *, version: Version = Version.V0
+    ) -> tuple[ConversationRef, bool]:
+        """Return the conversation to join, and whether it was made for this join.
+
+        An existing row is never changed. Raise ConversationNotFound if it is deleted or another's.
+        """
+        public_id = normal_id(conversation_id)
+        row, is_new = Conversation.objects.get_or_create(
+            public_id=public_id, defaults={"owner_id": user.pk, "version": version}
+        )
+        if row.owner_id != user.pk or row.deleted_at is not None:
+            _found(None)
+        return row.ref, is_new
+
+
+@cache
+def _validator_class(path: str) -> type[ConversationValidator]:
+    return cast(type[ConversationValidator], import_string(path))
+
+
+def validator() -> ConversationValidator:
+    """Return the validator that the settings name."""
+    return _validator_class(settings.CONVERSATION_VALIDATOR)()

@@ -1,0 +1,46 @@
+"""Opaque places in a list: where the last page ended, whatever was created or deleted since."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from datetime import UTC, datetime, timedelta
+from typing import NamedTuple, Self
+
+from conversations.exceptions import ConversationError
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+
+
+class InvalidCursor(ConversationError):
+    """The text is no cursor that this server gave out."""
+
+    code = "invalid_cursor"
+
+
+class ListCursor(NamedTuple):
+    """The place of one conversation in the list that shows the newest first."""
+
+    created_at: datetime
+    pk: int
+
+    def encode(self) -> str:
+        """Return the cursor as URL-safe text."""
+        microseconds = (self.created_at - _EPOCH) // _MICROSECOND
+        return base64.urlsafe_b64encode(f"{microseconds}.{self.pk}".encode()).decode().rstrip("=")
+
+    @classmethod
+    def decode(cls, text: str) -> Self:
+        """Return the place that `encode` wrote. Raise InvalidCursor for any other text."""
+        try:
+            padded = text.encode("ascii") + b"=" * (-len(text) % 4)
+            microseconds, _, pk = base64.b64decode(padded, altchars=b"-_", validate=True).decode("ascii").partition(".")
+            cursor = cls(_EPOCH + int(microseconds) * _MICROSECOND, int(pk))
+        except (UnicodeError, binascii.Error, ValueError, OverflowError) as error:
+            raise InvalidCursor(
+                "This is not a cursor of this list: use next_page_id of the page before, unchanged."
+            ) from error
+        if not 0 <= cursor.pk < 2**63:
+            raise InvalidCursor("This is not a cursor of this list: use next_page_id of the page before, unchanged.")
+        return cursor

@@ -1,0 +1,78 @@
+"""Two wires, one log: reading any payload into columns, and writing events for either wire."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import assert_never
+
+from conversations.dialects import v0, v1
+from conversations.dialects.author import AgentState, Author
+from conversations.events import Dialect, Reading
+from conversations.exceptions import InvalidEvent
+
+__all__ = ["AgentState", "Author", "author", "is_interrupted", "read", "tool_name"]
+
+_SHOWN_KEYS = 12
+_SHOWN_KEY_CHARS = 40
+
+
+def read(payload: Mapping[str, object]) -> Reading:
+    """Read the columns off one event of either wire.
+
+    Raise InvalidEvent if the payload names no type, or two.
+    """
+    if _is_name(payload.get("kind")):
+        return v1.read(payload)  # whatever else a kind of tomorrow may hold
+    names = [key for key in ("action", "observation") if _is_name(payload.get(key))]
+    match names:
+        case ["action"] | ["observation"]:
+            return v0.read(payload)
+        case _:
+            raise InvalidEvent(_refusal(payload, names))
+
+
+def is_interrupted(payload: Mapping[str, object], dialect: Dialect) -> bool:
+    """Say whether a message is an answer that was stopped before its end."""
+    match dialect:
+        case Dialect.V0:
+            return v0.is_interrupted(payload)
+        case Dialect.V1:
+            return v1.is_interrupted(payload)
+        case _:
+            assert_never(dialect)
+
+
+def tool_name(payload: Mapping[str, object]) -> str:
+    """Return the name of the tool that a tool call of either wire calls; `tool` if it does not say."""
+    call = payload.get("tool_call_metadata")
+    name = call.get("function_name") if isinstance(call, Mapping) else payload.get("tool_name")
+    return name if isinstance(name, str) and name else "tool"
+
+
+def author(dialect: Dialect) -> Author:
+    """Return the author that writes for a wire."""
+    match dialect:
+        case Dialect.V0:
+            return v0.AUTHOR
+        case Dialect.V1:
+            return v1.AUTHOR
+        case _:
+            assert_never(dialect)
+
+
+def _is_name(value: object) -> bool:
+    return isinstance(value, str) and value != ""
+
+
+def _refusal(payload: Mapping[str, object], names: list[str]) -> str:
+    problem = f"names its type {len(names)} times ({', '.join(names)})" if names else "names no type"
+    return (
+        f"The event {problem}; its keys are {_keys(payload)}. "
+        "Give it exactly one non-empty string: `kind` for V1, `action` or `observation` for V0."
+    )
+
+
+def _keys(payload: Mapping[str, object]) -> str:
+    shown = [repr(str(key)[:_SHOWN_KEY_CHARS]) for key in list(payload)[:_SHOWN_KEYS]]
+    more = len(payload) - len(shown)
+    return (", ".join(shown) or "none") + (f" and {more} more" if more else "")

@@ -1,0 +1,109 @@
+"""How the server's own agents write events: one interface, one author per wire."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from typing import Protocol
+
+from conversations.events import Authored
+
+COMMAND_TOOL = "run"
+"""The tool that both wires have events of their own for; every other one is written as an MCP tool."""
+
+_SURROGATE = re.compile(r"[\ud800-\udfff]")
+
+
+class AgentState(StrEnum):
+    """What an agent loop is doing, in words of neither wire."""
+
+    IDLE = "idle"
+    RUNNING = "running"
+    WAITING_FOR_CONFIRMATION = "waiting_for_confirmation"
+    PAUSED = "paused"
+    FINISHED = "finished"
+    STOPPED = "stopped"
+    INTERRUPTED = "interrupted"
+    ERROR = "error"
+
+
+class Author(Protocol):
+    """Write events of one wire; V0 payloads leave `event_id` and `call_event_id` to the server's columns."""
+
+    def user_message(self, *, text: str, image_urls: Sequence[str] = (), event_id: str) -> Authored:
+        """Write what the user said."""
+
+    def agent_message(self, *, text: str, event_id: str, interrupted: bool = False) -> Authored:
+        """Write an answer; `interrupted` marks one that stops where the agent was stopped."""
+
+    def tool_call(
+        self,
+        *,
+        name: str,
+        arguments: Mapping[str, object],
+        thought: str = "",
+        tool_call_id: str,
+        event_id: str,
+        awaiting_confirmation: bool = False,
+    ) -> Authored:
+        """Write a call of the tool `name`; COMMAND_TOOL takes its `command` from the arguments."""
+
+    def tool_result(
+        self,
+        *,
+        name: str,
+        arguments: Mapping[str, object],
+        content: str,
+        tool_call_id: str,
+        event_id: str,
+        call_event_id: str,
+    ) -> Authored:
+        """Write what the call returned; `name` and `arguments` are those of the call."""
+
+    def tool_rejected(
+        self, *, name: str, reason: str, tool_call_id: str, event_id: str, call_event_id: str
+    ) -> Authored:
+        """Write that the user refused the call."""
+
+    def tool_failed(
+        self, *, name: str, reason: str, tool_call_id: str, event_id: str, call_event_id: str
+    ) -> Authored:
+        """Write that the call brought no result: it failed, or a crash left it unanswered."""
+
+    def state(self, *, state: AgentState, event_id: str, reason: str = "") -> Authored:
+        """Write that the loop entered a state."""
+
+    def error(self, *, code: str, detail: str, event_id: str) -> Authored:
+        """Write an error of the conversation, not of one call."""
+
+    def decision(self, *, accepted: bool, event_id: str) -> Authored:
+        """Write what the user decided about the pending call."""
+
+
+def command_of(arguments: Mapping[str, object]) -> str:
+    """Return the command line of a COMMAND_TOOL call; all arguments as JSON when it has none."""
+    command = arguments.get("command")
+    return command if isinstance(command, str) else to_json(arguments)
+
+
+def to_json(value: object) -> str:
+    """Write compact JSON that encodes as UTF-8 and that any parser takes.
+
+    Lone surrogates are escaped; NaN and infinities, which JSON has no word for, become null.
+    """
+    try:
+        text = _dump(value)
+    except ValueError:
+        finite = json.loads(json.dumps(value, default=_plain), parse_constant=lambda _: None)
+        text = _dump(finite)
+    return _SURROGATE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def _dump(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False, default=_plain)
+
+
+def _plain(value: object) -> object:
+    return dict(value) if isinstance(value, Mapping) else str(value)

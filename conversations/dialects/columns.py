@@ -1,0 +1,93 @@
+"""What a stored column can hold, whatever a payload offers."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+
+from conversations.events import TEXT_MAX_BYTES
+
+TYPE_MAX_CHARS = 200
+SOURCE_MAX_CHARS = 50
+ID_MAX_CHARS = 200
+WIRE_ID_LIMIT = 2**63
+
+_UNSTORABLE = re.compile(r"[\x00\ud800-\udfff]")
+
+
+def clean(text: str) -> str:
+    """Replace NUL and lone surrogates, which no database takes, by U+FFFD."""
+    return _UNSTORABLE.sub("\ufffd", text)
+
+
+def readable(text: str) -> str:
+    """Return what the `text` column keeps: clean, at most TEXT_MAX_BYTES of UTF-8, no character broken."""
+    encoded = clean(text[:TEXT_MAX_BYTES]).encode()
+    return encoded[:TEXT_MAX_BYTES].decode(errors="ignore")
+
+
+def name(value: object, max_chars: int) -> str | None:
+    """Return a non-empty string, clean and cut to `max_chars`; None for anything else."""
+    if not isinstance(value, str) or not value:
+        return None
+    return clean(value[:max_chars])
+
+
+def event_id(value: object) -> str | None:
+    """Return a whole event id; None for one too long, since a cut id would name another event."""
+    if not isinstance(value, str) or len(value) > ID_MAX_CHARS:
+        return None
+    return name(value, ID_MAX_CHARS)
+
+
+def wire_id(value: object) -> int | None:
+    """Return an event number that a 64-bit column holds; None for anything else, booleans too."""
+    if not isinstance(value, int) or isinstance(value, bool):
+        return None
+    return int(value) if 0 <= value < WIRE_ID_LIMIT else None
+
+
+def instant(value: object) -> datetime | None:
+    """Read an ISO 8601 time, naive meaning UTC; None when it cannot be read."""
+    if not isinstance(value, str):
+        return None
+    try:
+        read = datetime.fromisoformat(value)
+        return read.replace(tzinfo=UTC) if read.tzinfo is None else read.astimezone(UTC)
+    except (ValueError, OverflowError):
+        return None
+
+
+def fields(value: object) -> Mapping[str, object]:
+    """Return a JSON object's fields; none when the value is something else."""
+    return value if isinstance(value, Mapping) else {}
+
+
+def first_text(*candidates: object) -> str:
+    """Return the first candidate that is a non-empty string, else an empty one."""
+    return next((text for text in candidates if isinstance(text, str) and text), "")
+
+
+def content_text(content: object) -> str:
+    """Join the texts of a content list, one part, or a plain string, by newlines."""
+    if isinstance(content, str):
+        return content
+    parts = content if isinstance(content, list) else [content]
+    return "\n".join(_part_texts(parts))
+
+
+def as_json(value: object) -> str:
+    """Show a value of any depth as JSON; an empty string when that cannot be done."""
+    try:
+        return json.dumps(value, ensure_ascii=False, default=str)
+    except (RecursionError, ValueError, TypeError):
+        return ""
+
+
+def _part_texts(parts: list[object]) -> Iterator[str]:
+    for part in parts:
+        text = part if isinstance(part, str) else fields(part).get("text")
+        if isinstance(text, str) and text:
+            yield text

@@ -1,0 +1,53 @@
+"""What can go wrong with a conversation; each class is something a caller would handle differently."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class ConversationError(Exception):
+    """The base of all; `code` is wire contract, the text is for people."""
+
+    code: ClassVar[str] = "conversation_error"
+
+
+class InvalidConversationId(ConversationError):
+    """The id cannot name a conversation, whoever asks."""
+
+    code = "invalid_conversation_id"
+
+
+class ConversationNotFound(ConversationError):
+    """There is no such conversation, or it is deleted, or it is somebody else's."""
+
+    code = "not_found"
+
+
+class InvalidEvent(ConversationError):
+    """The payload is not an event of any known wire."""
+
+    code = "invalid_event"
+
+
+class EventConflict(ConversationError):
+    """The event id is already taken by other bytes; nothing was stored."""
+
+    code = "conflict"
+
+
+class Fenced(ConversationError):
+    """The writer's loop lost its lease; a newer one may have taken over."""
+
+    code = "fenced"
+
+
+class ConversationBusy(ConversationError):
+    """The conversation stayed locked by someone else for too long; nothing was stored, try again."""
+
+    code = "busy"
+
+
+class LoopUnavailable(ConversationError):
+    """The conversation's agent loop cannot do what was asked in its present state."""
+
+    code = "loop_unavailable"

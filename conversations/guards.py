@@ -1,0 +1,147 @@
+"""Triggers that make the database itself refuse to lose history, on both engines.
+
+They refuse every UPDATE of an event, every DELETE outside a running purge, TRUNCATE (PostgreSQL),
+and a `next_seq` that falls. SQLite forgets triggers whenever Django remakes a table, so `install`
+runs after every `migrate`, and neither the checks nor the server's start pass without them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from django.core.checks import CheckMessage, Error
+from django.db import connections
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+EVENT = "conversations_event"
+CONVERSATION = "conversations_conversation"
+PURGE = "conversations_purge"
+
+NO_UPDATE = "An event is never changed: append a new one instead."
+NO_DELETE = "An event is never deleted outside a purge: hide the conversation instead."
+NO_FALL = "next_seq never falls: events may have been numbered already."
+
+TABLE_OF = {
+    "event_refuse_update": EVENT,
+    "event_refuse_delete": EVENT,
+    "event_refuse_truncate": EVENT,
+    "conversation_refuse_fall": CONVERSATION,
+}
+"""Every guard's name and table; SQLite has no TRUNCATE to refuse."""
+
+
+class GuardsMissing(RuntimeError):
+    """The database has lost its guards; nothing should be served from it until they are back."""
+
+
+_RUNNING_PURGE = (
+    f"SELECT 1 FROM {PURGE} WHERE {PURGE}.conversation_id = OLD.conversation_id AND {PURGE}.finished_at IS NULL"
+)
+
+_SQLITE = {
+    "event_refuse_update": f"BEFORE UPDATE ON {EVENT} BEGIN SELECT RAISE(ABORT, '{NO_UPDATE}'); END",
+    "event_refuse_delete": f"BEFORE DELETE ON {EVENT} WHEN NOT EXISTS ({_RUNNING_PURGE}) "
+    f"BEGIN SELECT RAISE(ABORT, '{NO_DELETE}'); END",
+    "conversation_refuse_fall": f"BEFORE UPDATE ON {CONVERSATION} WHEN NEW.next_seq < OLD.next_seq "
+    f"BEGIN SELECT RAISE(ABORT, '{NO_FALL}'); END",
+}
+
+_POSTGRESQL = {
+    "event_refuse_update": (
+        f"BEFORE UPDATE ON {EVENT} FOR EACH STATEMENT",
+        f"RAISE EXCEPTION '{NO_UPDATE}';",
+    ),
+    "event_refuse_delete": (
+        f"BEFORE DELETE ON {EVENT} FOR EACH ROW",
+        f"IF NOT EXISTS ({_RUNNING_PURGE}) THEN RAISE EXCEPTION '{NO_DELETE}'; END IF; RETURN OLD;",
+    ),
+    "event_refuse_truncate": (
+        f"BEFORE TRUNCATE ON {EVENT} FOR EACH STATEMENT",
+        f"RAISE EXCEPTION '{NO_DELETE}';",
+    ),
+    "conversation_refuse_fall": (
+        f"BEFORE UPDATE ON {CONVERSATION} FOR EACH ROW WHEN (NEW.next_seq < OLD.next_seq)",
+        f"RAISE EXCEPTION '{NO_FALL}';",
+    ),
+}
+
+
+def install(connection: BaseDatabaseWrapper) -> None:
+    """Put every guard in place; those that stand are replaced."""
+    with connection.cursor() as cursor:
+        for statement in _removal(connection) + _creation(connection):
+            cursor.execute(statement)
+
+
+def missing(connection: BaseDatabaseWrapper) -> set[str]:
+    """Return the names of the guards that do not stand or are switched off."""
+    if connection.vendor == "sqlite":
+        query, expected = "SELECT name FROM sqlite_master WHERE type = 'trigger'", set(_SQLITE)
+    else:
+        query = "SELECT tgname FROM pg_trigger WHERE tgenabled IN ('O', 'A') AND NOT tgisinternal"
+        expected = set(_POSTGRESQL)
+    with connection.cursor() as cursor:
+        cursor.execute(query)
+        return expected - {name for (name,) in cursor.fetchall()}
+
+
+def require(connection: BaseDatabaseWrapper) -> None:
+    """Raise GuardsMissing unless every guard stands."""
+    if names := missing(connection):
+        raise GuardsMissing(
+            f"The database has lost its guards ({', '.join(sorted(names))}): run `convserver manage migrate`."
+        )
+
+
+@contextmanager
+def lifted(connection: BaseDatabaseWrapper) -> Iterator[None]:
+    """Do without guards, then put them back: for emptying the database of a test run, nothing else.
+
+    Raise GuardsMissing on a database whose name does not say that it is a test's.
+    """
+    name = str(connection.settings_dict["NAME"])
+    if "test" not in name.rsplit("/", 1)[-1]:
+        raise GuardsMissing(f"{name} is not the database of a test run: its guards stay.")
+    with connection.cursor() as cursor:
+        for statement in _removal(connection):
+            cursor.execute(statement)
+    try:
+        yield
+    finally:
+        install(connection)
+
+
+def check_guards(*, databases: Sequence[str] | None = None, **kwargs: Any) -> list[CheckMessage]:
+    """Report lost guards to Django's checks (`manage.py check --database default`, and `migrate`)."""
+    found: list[CheckMessage] = []
+    for alias in databases or ():
+        connection = connections[alias]
+        if EVENT in connection.introspection.table_names() and (names := missing(connection)):
+            found.append(
+                Error(
+                    f"The database {alias!r} has lost its guards: {', '.join(sorted(names))}.",
+                    hint="Run `convserver manage migrate`: it puts them back.",
+                    id="conversations.E001",
+                )
+            )
+    return found
+
+
+def _creation(connection: BaseDatabaseWrapper) -> list[str]:
+    if connection.vendor == "sqlite":
+        return [f"CREATE TRIGGER {name} {body}" for name, body in _SQLITE.items()]
+    statements = []
+    for name, (event, body) in _POSTGRESQL.items():
+        statements += [
+            f"CREATE OR REPLACE FUNCTION {name}() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN {body} END $$",
+            f"CREATE TRIGGER {name} {event} EXECUTE FUNCTION {name}()",
+        ]
+    return statements
+
+
+def _removal(connection: BaseDatabaseWrapper) -> list[str]:
+    if connection.vendor == "sqlite":
+        return [f"DROP TRIGGER IF EXISTS {name}" for name in _SQLITE]
+    return [f"DROP TRIGGER IF EXISTS {name} ON {TABLE_OF[name]}" for name in _POSTGRESQL]

@@ -1,0 +1,115 @@
+"""JSON text taken apart without changing a byte of its parts."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any, NamedTuple, NoReturn
+
+_SPACE = re.compile(r"[ \t\n\r]*")
+
+
+class Member(NamedTuple):
+    """One value: decoded for a look at it, and its slice of the text as received."""
+
+    value: Any
+    text: str
+
+
+class InvalidJson(ValueError):
+    """The text is not the JSON that was expected; the message says why."""
+
+
+def members(text: str) -> dict[str, Member]:
+    """Return the members of the one object that `text` is; of a repeated name the last one counts.
+
+    Raise InvalidJson when it is anything else.
+    """
+    found: dict[str, Member] = {}
+    at = _after(text, 0, "{")
+    if _next(text, at) != "}":
+        while True:
+            name, at = _decode(text, at)
+            if not isinstance(name, str):
+                raise InvalidJson(f"a member's name must be a string, before character {at}")
+            found[name], at = _member(text, _after(text, at, ":"))
+            if _next(text, at) != ",":
+                break
+            at = _after(text, at, ",")
+    _end(text, _after(text, at, "}"))
+    return found
+
+
+def items(text: str) -> list[Member]:
+    """Return the items of the one array that `text` is. Raise InvalidJson when it is anything else."""
+    found: list[Member] = []
+    at = _after(text, 0, "[")
+    if _next(text, at) != "]":
+        while True:
+            item, at = _member(text, at)
+            found.append(item)
+            if _next(text, at) != ",":
+                break
+            at = _after(text, at, ",")
+    _end(text, _after(text, at, "]"))
+    return found
+
+
+def is_array(text: str) -> bool:
+    """Say whether the text, if it is JSON at all, is an array."""
+    return _next(text, 0) == "["
+
+
+def _member(text: str, at: int) -> tuple[Member, int]:
+    start = _skip(text, at)
+    value, end = _decode(text, start)
+    return Member(value, text[start:end]), end
+
+
+def _skip(text: str, at: int) -> int:
+    match = _SPACE.match(text, at)
+    assert match is not None
+    return match.end()
+
+
+def _next(text: str, at: int) -> str:
+    at = _skip(text, at)
+    return text[at : at + 1]
+
+
+def _after(text: str, at: int, character: str) -> int:
+    at = _skip(text, at)
+    if text[at : at + 1] != character:
+        seen = repr(text[at]) if at < len(text) else "the end"
+        raise InvalidJson(f"expected {character!r} at character {at}, found {seen}")
+    return at + 1
+
+
+def _end(text: str, at: int) -> None:
+    if _skip(text, at) != len(text):
+        raise InvalidJson(f"there is more text after the value, from character {at}")
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise InvalidJson(f"{name} is not JSON")
+
+
+_decoder = json.JSONDecoder(parse_constant=_refuse_constant)
+# Python refuses to make an int of more than some 4,300 digits; as a look at the value needs no
+# such number, this decoder keeps the digits.
+_patient_decoder = json.JSONDecoder(parse_constant=_refuse_constant, parse_int=str)
+
+
+def _decode(text: str, at: int) -> tuple[Any, int]:
+    at = _skip(text, at)
+    try:
+        try:
+            return _decoder.raw_decode(text, at)
+        except (json.JSONDecodeError, InvalidJson):
+            raise
+        except ValueError:
+            return _patient_decoder.raw_decode(text, at)
+    except json.JSONDecodeError as error:
+        raise InvalidJson(f"{error.msg} at character {error.pos}") from None
+    except RecursionError:
+        raise InvalidJson("it is nested too deeply") from None

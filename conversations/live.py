@@ -1,0 +1,107 @@
+"""Hints: what was committed, told to whoever follows; any of them may be lost."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+from asgiref.sync import async_to_sync
+from channels.layers import get_channel_layer
+
+from conversations.events import EventEnvelope
+from conversations.models import ConversationRef
+
+logger = logging.getLogger(__name__)
+
+HINT_MAX_BYTES = 128 * 1024
+"""Larger appends are announced by number only, and readers fetch them from the log."""
+
+UNSENT_MAX = 10_000
+"""So many announcements may wait for a slow hint channel; more are dropped, as hints may be."""
+
+Hint = dict[str, Any]
+
+_unsent: set[asyncio.Task[None]] = set()
+_carrier: asyncio.AbstractEventLoop | None = None
+
+
+def conversation_group(pk: int) -> str:
+    """Return the group of all who follow one conversation."""
+    return f"conversation.{pk}"
+
+
+def user_group(pk: int) -> str:
+    """Return the group of all who follow a user's list of conversations."""
+    return f"user.{pk}"
+
+
+def carry_by(loop: asyncio.AbstractEventLoop) -> None:
+    """Send the announcements of this process's threads from `loop` as long as it runs."""
+    global _carrier
+    _carrier = loop
+
+
+def appended(events: Sequence[EventEnvelope]) -> Hint:
+    """Return the hint for events that were appended together, in order."""
+    size = sum(len(event["payload"]) + len(event["text"]) for event in events)
+    return {
+        "kind": "appended",
+        "last_seq": events[-1]["seq"],
+        "events": list(events) if size <= HINT_MAX_BYTES else [],
+    }
+
+
+def announce_appended(conversation: ConversationRef, events: Sequence[EventEnvelope]) -> None:
+    """Tell the conversation's readers what was appended, and list readers of a new last message."""
+    announce(conversation_group(conversation.pk), appended(events))
+    if any(event["kind"] == "message" for event in events):
+        announce_listed(conversation)
+
+
+def announce_listed(conversation: ConversationRef) -> None:
+    """Tell the owner's lists that something which they show of this conversation changed."""
+    announce(user_group(conversation.owner_id), {"kind": "listed", "conversation": conversation.pk})
+
+
+def announce_changed(conversation: ConversationRef) -> None:
+    """Tell readers and lists that something beside the log changed; they read what, so none is stale."""
+    announce(conversation_group(conversation.pk), {"kind": "changed"})
+    announce_listed(conversation)
+
+
+def announce(group: str, hint: Hint) -> None:
+    """Send a hint, from any thread; never wait for it to arrive, and never fail because of it."""
+    message = {**hint, "type": "hint", "group": group}
+    try:
+        running = asyncio.get_running_loop()
+    except RuntimeError:
+        _announce_from_thread(group, message)
+    else:
+        _start(running, group, message)
+
+
+def _announce_from_thread(group: str, message: Hint) -> None:
+    if _carrier is not None and _carrier.is_running():
+        _carrier.call_soon_threadsafe(_start, _carrier, group, message)
+    else:
+        async_to_sync(_send)(group, message)
+
+
+def _start(loop: asyncio.AbstractEventLoop, group: str, message: Hint) -> None:
+    if len(_unsent) >= UNSENT_MAX:
+        return
+    task = loop.create_task(_send(group, message))
+    _unsent.add(task)
+    task.add_done_callback(_unsent.discard)
+
+
+async def _send(group: str, message: Hint) -> None:
+    layer = get_channel_layer()
+    assert layer is not None
+    try:
+        async with asyncio.timeout(5):
+            await layer.group_send(group, message)
+    except Exception as error:  # whatever the hint channel raises, the log has the event
+        logger.warning("A hint for %s was lost: %s", group, error or type(error).__name__)

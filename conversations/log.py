@@ -1,0 +1,314 @@
+"""The log's one way in: many appends in one transaction, with set-based statements, on both engines."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple
+
+from django.db import OperationalError, connection
+from django.utils import timezone
+
+from conversations import sql
+from conversations.events import Appended, EventEnvelope, Kind, NewEvent
+from conversations.exceptions import (
+    ConversationBusy,
+    ConversationError,
+    ConversationNotFound,
+    EventConflict,
+    Fenced,
+)
+from conversations.models import LAST_MESSAGE_MAX_LENGTH, Conversation, ConversationRef, envelope
+
+LOCK_TIMEOUT_S = 10
+"""How long an append waits for a conversation that somebody else has locked (PostgreSQL)."""
+
+STAMP_LENGTH = 26
+_MICROSECOND = timedelta(microseconds=1)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AppendRequest:
+    """What one caller wants stored: all of its events or none."""
+
+    conversation: ConversationRef
+    events: Sequence[NewEvent]
+    epoch: int | None = None
+    """The epoch of the loop that writes; None for everybody else."""
+    also: Callable[[Sequence[Appended]], None] | None = None
+    """Run in the same transaction after the events are stored, under the conversation's lock."""
+
+
+@dataclass(frozen=True, slots=True)
+class AppendOutcome:
+    """What became of one request: where its events stand, and the envelopes of the new ones."""
+
+    appended: list[Appended]
+    envelopes: list[EventEnvelope]
+
+
+class _Stored(NamedTuple):
+    seq: int
+    payload: str
+
+
+@dataclass(slots=True)
+class _Head:
+    """The end of one locked log, as it moves while a transaction appends."""
+
+    pk: int
+    next_seq: int
+    head_digest: str
+    loop_epoch: int
+    asked_through: int
+    last_message: str
+    last_message_at: datetime | None
+    accumulated_cost: float
+    prompt_tokens: int
+    completion_tokens: int
+    updated_at: datetime
+    listed_at: datetime
+    deleted_at: datetime | None
+    stored: dict[str, _Stored] = field(default_factory=dict)
+    """By event id: what these requests repeat or refer to, and what they have added so far."""
+    wire_ids: dict[int, int] = field(default_factory=dict)
+    """By the number that a V0 sender gave an event: its newest seq."""
+
+
+_HEAD_COLUMNS = (
+    "pk",
+    "next_seq",
+    "head_digest",
+    "loop_epoch",
+    "asked_through",
+    "last_message",
+    "last_message_at",
+    "accumulated_cost",
+    "prompt_tokens",
+    "completion_tokens",
+    "updated_at",
+    "listed_at",
+    "deleted_at",
+)
+
+
+def chain(head_digest: str, *, seq: int, event_id: str, payload: str) -> str:
+    """Return the digest of the event that follows `head_digest`: SHA-256 in hex.
+
+    The id's length stands before it, so that no two different logs read alike.
+    """
+    name = event_id.encode()
+    head = b"%s %d %d " % (head_digest.encode(), seq, len(name))
+    return hashlib.sha256(head + name + payload.encode()).hexdigest()
+
+
+def append_many(
+    requests: Sequence[AppendRequest], *, wait: bool
+) -> list[AppendOutcome | ConversationError]:
+    """Store all requests in the running transaction; answer each in its place.
+
+    A refused request stores nothing and harms no other. Without `wait`, a conversation that is
+    locked elsewhere is answered with ConversationBusy at once; with it, after LOCK_TIMEOUT_S.
+    The transaction must be rolled back if this raises.
+    """
+    heads = _locked_heads(sorted({request.conversation.pk for request in requests}), wait=wait)
+    _look_up(heads, requests)
+    rows: list[sql.EventRow] = []
+    outcomes = [_take(heads, request, rows, wait=wait) for request in requests]
+    sql.insert_events(rows)
+    moved = {row.conversation_id for row in rows}
+    sql.move_heads([_moved(heads[pk]) for pk in sorted(moved)])
+    for request, outcome in zip(requests, outcomes, strict=True):
+        if request.also is not None and isinstance(outcome, AppendOutcome):
+            request.also(outcome.appended)
+    return outcomes
+
+
+def _locked_heads(pks: Sequence[int], *, wait: bool) -> dict[int, _Head]:
+    # One lock per conversation makes seq order and commit order the same: whoever has seen seq n
+    # can never be missing an n - 1. Always in the same order, so that no writers wait in a ring.
+    # SQLite has no row locks: its transactions are IMMEDIATE, one at a time.
+    rows = Conversation.objects.filter(pk__in=pks).order_by("pk")
+    if connection.vendor == "postgresql":
+        rows = rows.select_for_update(no_key=True, skip_locked=not wait)
+        if wait:
+            sql.limit_lock_wait(LOCK_TIMEOUT_S)
+    try:
+        return {row[0]: _Head(*row) for row in rows.values_list(*_HEAD_COLUMNS)}
+    except OperationalError as error:
+        if "lock timeout" in str(error):
+            raise ConversationBusy("Somebody else has locked the conversation for too long: try again.") from error
+        raise
+
+
+def _look_up(heads: dict[int, _Head], requests: Sequence[AppendRequest]) -> None:
+    """Fill each head with the stored events that these requests repeat or refer to."""
+    ids: set[tuple[int, str]] = set()
+    wire_ids: set[tuple[int, int]] = set()
+    for request in requests:
+        pk = request.conversation.pk
+        if pk in heads:
+            for event in request.events:
+                ids.add((pk, event.event_id))
+                if event.reading.cause_event_id is not None:
+                    ids.add((pk, event.reading.cause_event_id))
+                if event.cause_seq is None and event.reading.cause_wire_id is not None:
+                    wire_ids.add((pk, event.reading.cause_wire_id))
+    for pk, event_id, seq, payload in sql.events_with_ids(ids):
+        heads[pk].stored[event_id] = _Stored(seq, payload)
+    for pk, wire_id, seq in sql.events_with_wire_ids(wire_ids):
+        heads[pk].wire_ids[wire_id] = max(seq, heads[pk].wire_ids.get(wire_id, -1))
+
+
+def _take(
+    heads: dict[int, _Head], request: AppendRequest, rows: list[sql.EventRow], *, wait: bool
+) -> AppendOutcome | ConversationError:
+    """Number the request's events at the end of their log, or say why not."""
+    head = heads.get(request.conversation.pk)
+    if head is None and not wait:
+        return ConversationBusy("Somebody else has locked the conversation.")
+    if head is None or head.deleted_at is not None:
+        return ConversationNotFound("There is no such conversation.")
+    if request.epoch is not None and request.epoch != head.loop_epoch:
+        return Fenced(f"The loop of epoch {request.epoch} was replaced by that of epoch {head.loop_epoch}.")
+    if conflict := _conflict(head, request.events):
+        return conflict
+    new: list[sql.EventRow] = []
+    appended = [_number(head, event, request.epoch, new) for event in request.events]
+    rows += new
+    return AppendOutcome(appended, [_envelope(row) for row in new])
+
+
+def _conflict(head: _Head, events: Sequence[NewEvent]) -> EventConflict | None:
+    taken: dict[str, str] = {}
+    for event in events:
+        stored = head.stored.get(event.event_id)
+        earlier = taken.setdefault(event.event_id, stored.payload if stored else event.payload)
+        if not _same(event, earlier):
+            where = f" as event {stored.seq}" if stored else " in the same request"
+            return EventConflict(
+                f"The id {event.event_id!r} stands{where} with other content: "
+                "send the same bytes to repeat it, or use a new id."
+            )
+    return None
+
+
+def _same(event: NewEvent, stored: str) -> bool:
+    if event.stamp_offset is None:
+        return event.payload == stored
+    start, end = event.stamp_offset, event.stamp_offset + STAMP_LENGTH
+    return event.payload[:start] == stored[:start] and event.payload[end:] == stored[end:]
+
+
+def _number(head: _Head, event: NewEvent, epoch: int | None, new: list[sql.EventRow]) -> Appended:
+    if stored := head.stored.get(event.event_id):
+        return Appended(event.event_id, stored.seq, is_new=False)
+    now = head.updated_at = max(timezone.now(), head.updated_at + _MICROSECOND)
+    payload = event.payload if event.stamp_offset is None else _stamped(event.payload, event.stamp_offset, now)
+    seq = head.next_seq
+    row = _row(head, event, seq=seq, payload=payload, epoch=epoch, now=now)
+    head.next_seq, head.head_digest = seq + 1, row.digest
+    head.stored[event.event_id] = _Stored(seq, payload)
+    if row.wire_id is not None:
+        head.wire_ids[row.wire_id] = seq
+    _count(head, event, seq=seq, now=now)
+    new.append(row)
+    return Appended(event.event_id, seq, is_new=True)
+
+
+def _row(
+    head: _Head, event: NewEvent, *, seq: int, payload: str, epoch: int | None, now: datetime
+) -> sql.EventRow:
+    reading = event.reading
+    return sql.EventRow(
+        conversation_id=head.pk,
+        seq=seq,
+        event_id=event.event_id,
+        dialect=reading.dialect.value,
+        type=reading.type,
+        kind=(event.kind or reading.kind).value,
+        source=reading.source,
+        timestamp=now if event.stamp_offset is not None else reading.timestamp or now,
+        cause_seq=_cause(head, event, seq),
+        turn_id=event.turn_id,
+        epoch=epoch,
+        tool_call_id=reading.tool_call_id,
+        wire_id=reading.wire_id,
+        brings_envelope=reading.brings_envelope,
+        hidden=reading.hidden,
+        is_input=event.is_input,
+        text=reading.text,
+        payload=payload,
+        size=len(payload.encode()),
+        digest=chain(head.head_digest, seq=seq, event_id=event.event_id, payload=payload),
+        received_at=now,
+    )
+
+
+def _stamped(payload: str, offset: int, now: datetime) -> str:
+    stamp = now.replace(tzinfo=None).isoformat(timespec="microseconds")
+    return payload[:offset] + stamp + payload[offset + STAMP_LENGTH :]
+
+
+def _cause(head: _Head, event: NewEvent, seq: int) -> int | None:
+    """Return the seq of the event that this one answers, whichever way its wire names it."""
+    reading = event.reading
+    if event.cause_seq is not None:
+        return event.cause_seq
+    if reading.cause_event_id is not None:
+        stored = head.stored.get(reading.cause_event_id)
+        return stored.seq if stored else None
+    if reading.cause_wire_id is None:
+        return None
+    if reading.cause_wire_id in head.wire_ids:
+        return head.wire_ids[reading.cause_wire_id]
+    # A sender that numbers nothing itself refers to what it was shown: the seq.
+    return reading.cause_wire_id if reading.wire_id is None and reading.cause_wire_id < seq else None
+
+
+def _count(head: _Head, event: NewEvent, *, seq: int, now: datetime) -> None:
+    if event.is_input:
+        head.asked_through = seq
+    if event.metrics is not None:
+        head.accumulated_cost = max(head.accumulated_cost, event.metrics.accumulated_cost)
+        head.prompt_tokens = max(head.prompt_tokens, event.metrics.prompt_tokens)
+        head.completion_tokens = max(head.completion_tokens, event.metrics.completion_tokens)
+    if event.reading.kind is Kind.MESSAGE and not event.reading.hidden:
+        head.last_message = event.reading.text[:LAST_MESSAGE_MAX_LENGTH]
+        head.last_message_at = head.listed_at = now
+
+
+def _moved(head: _Head) -> sql.HeadRow:
+    return sql.HeadRow(
+        id=head.pk,
+        next_seq=head.next_seq,
+        head_digest=head.head_digest,
+        asked_through=head.asked_through,
+        last_message=head.last_message,
+        last_message_at=head.last_message_at,
+        accumulated_cost=head.accumulated_cost,
+        prompt_tokens=head.prompt_tokens,
+        completion_tokens=head.completion_tokens,
+        total_tokens=head.prompt_tokens + head.completion_tokens,
+        updated_at=head.updated_at,
+        listed_at=head.listed_at,
+    )
+
+
+def _envelope(row: sql.EventRow) -> EventEnvelope:
+    return envelope(
+        row.seq,
+        row.event_id,
+        row.dialect,
+        row.type,
+        row.kind,
+        row.source,
+        row.timestamp,
+        row.cause_seq,
+        row.turn_id,
+        row.tool_call_id,
+        row.text,
+        row.payload,
+    )

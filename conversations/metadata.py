@@ -1,0 +1,71 @@
+"""What is known of a conversation beside its events, as one value (spec V0 §4.1)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from conversations.models import Conversation
+
+
+@dataclass(kw_only=True, slots=True)
+class ConversationMetadata:
+    """The metadata of one conversation; costs in US dollars, times aware and UTC."""
+
+    conversation_id: str
+    user_id: str | None = None
+    selected_repository: str | None = None
+    selected_branch: str | None = None
+    git_provider: str | None = None
+    title: str | None = None
+    trigger: str | None = None
+    pr_number: list[int] = field(default_factory=list)
+    tags: dict[str, str] = field(default_factory=dict)
+    llm_model: str | None = None
+    accumulated_cost: float = 0.0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    total_tokens: int = 0
+    conversation_version: str | None = None
+    created_at: datetime | None = None
+    last_updated_at: datetime | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ConversationMetadataResultSet:
+    """One page of a search; `next_page_id` is None on the last one."""
+
+    results: list[ConversationMetadata]
+    next_page_id: str | None
+
+
+COLUMN_OF = {
+    "selected_repository": "repository",
+    "selected_branch": "branch",
+    "git_provider": "provider",
+    "title": "title",
+    "trigger": "trigger",
+    "pr_number": "pr_number",
+    "tags": "tags",
+    "llm_model": "llm_model",
+    "accumulated_cost": "accumulated_cost",
+    "prompt_tokens": "prompt_tokens",
+    "completion_tokens": "completion_tokens",
+    "total_tokens": "total_tokens",
+}
+"""The columns that hold what a metadata save may change; identity and times are not among them."""
+
+NEVER_FALLING = frozenset({"accumulated_cost", "prompt_tokens", "completion_tokens", "total_tokens"})
+
+
+def metadata_of(row: Conversation) -> ConversationMetadata:
+    """Return the metadata that a row holds."""
+    values = {name: getattr(row, column) for name, column in COLUMN_OF.items()}
+    return ConversationMetadata(
+        conversation_id=row.public_id,
+        user_id=str(row.owner_id),
+        conversation_version=row.version,
+        created_at=row.created_at,
+        last_updated_at=row.updated_at,
+        **values,
+    )

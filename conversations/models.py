@@ -1,0 +1,429 @@
+"""The durable tables, their constraints, and the questions that are asked of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any, ClassVar, NamedTuple, Self
+from uuid import UUID, uuid4
+
+from django.conf import settings
+from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
+from django.db import models
+from django.db.models import Exists, F, OuterRef, Q
+from django.db.models.expressions import RawSQL
+from django.utils import timezone
+
+from conversations.events import Dialect, EventEnvelope, Kind
+from conversations.exceptions import InvalidConversationId
+
+PUBLIC_ID_MAX_LENGTH = 100
+RESERVED_IDS = frozenset({"search", "count"})
+LAST_MESSAGE_MAX_LENGTH = 200
+
+OWNED_BY_APPEND = frozenset(
+    {"next_seq", "head_digest", "loop_epoch", "asked_through", "answered_through", "last_message"}
+)
+"""Columns of a conversation that only the log's own writes may change."""
+
+
+class Version(models.TextChoices):
+    """The wire that a conversation was opened for."""
+
+    V0 = "V0"
+    V1 = "V1"
+
+
+class WholeRowSaveRefused(RuntimeError):
+    """`save()` would write a whole conversation over a stored one."""
+
+
+class ConversationRef(NamedTuple):
+    """A conversation that somebody was allowed to reach: enough to act on it, nothing that goes stale."""
+
+    pk: int
+    public_id: str
+    owner_id: int
+    version: str
+
+    @property
+    def dialect(self) -> Dialect:
+        """The wire that the server's own events of this conversation are written for."""
+        return Dialect(self.version.lower())
+
+
+def normal_id(text: str) -> str:
+    """Return the one form in which an id is stored: a UUID of any spelling as 32 hex digits.
+
+    Raise InvalidConversationId, in the words and the order of spec V0 §0.2.
+    """
+    if len(text) > PUBLIC_ID_MAX_LENGTH:
+        raise InvalidConversationId("Conversation ID is too long")
+    if "\0" in text:
+        raise InvalidConversationId("Conversation ID contains invalid characters")
+    if ".." in text or "/" in text or "\\" in text:
+        raise InvalidConversationId("Conversation ID contains invalid path characters")
+    if any(character < " " for character in text):
+        raise InvalidConversationId("Conversation ID contains control characters")
+    if not text or text in RESERVED_IDS or not text.isprintable():
+        raise InvalidConversationId(f"Conversation ID cannot be {text!r}")
+    return _hex_of_uuid(text) or text
+
+
+def _hex_of_uuid(text: str) -> str | None:
+    dashed = len(text) == 36 and [at for at, character in enumerate(text) if character == "-"] == [8, 13, 18, 23]
+    digits = text.replace("-", "") if dashed else text
+    if len(digits) != 32 or not digits.isascii() or not digits.isalnum():
+        return None
+    try:
+        return UUID(digits).hex
+    except ValueError:
+        return None
+
+
+def new_public_id() -> str:
+    """Return an id that nobody has."""
+    return uuid4().hex
+
+
+class ConversationQuerySet(models.QuerySet["Conversation"]):
+    """The questions about many conversations."""
+
+    def standing(self) -> Self:
+        """Return those that are not deleted."""
+        return self.filter(deleted_at__isnull=True)
+
+    def deleted(self) -> Self:
+        """Return the tombstones."""
+        return self.filter(deleted_at__isnull=False)
+
+    def visible_to(self, user: AbstractBaseUser | AnonymousUser) -> Self:
+        """Return those that the user may see; none for nobody."""
+        return self.standing().filter(owner_id=user.pk)
+
+    def with_public_ids(self, public_ids: Iterable[str]) -> Self:
+        """Return those with one of these normal ids."""
+        return self.filter(public_id__in=list(public_ids))
+
+    def newest_first(self) -> Self:
+        """Order by creation, the newest first; the order never changes for a row that stands."""
+        return self.order_by("-created_at", "-pk")
+
+    def older_than(self, created_at: datetime, pk: int) -> Self:
+        """Return those that follow this place when the newest comes first."""
+        return self.filter(Q(created_at__lt=created_at) | Q(created_at=created_at, pk__lt=pk))
+
+    def matching(
+        self, *, title: str | None = None, repository: str | None = None, trigger: str | None = None
+    ) -> Self:
+        """Return those with all of the given facts; the title may hold the text anywhere."""
+        wanted: dict[str, Any] = {}
+        if title is not None:
+            wanted["title__icontains"] = title
+        if repository is not None:
+            wanted["repository"] = repository
+        if trigger is not None:
+            wanted["trigger"] = trigger
+        return self.filter(**wanted)
+
+    def listed_since(self, moment: datetime) -> Self:
+        """Return those of which a list shows something that changed at or after `moment`."""
+        return self.filter(listed_at__gte=moment)
+
+    def unanswered(self) -> Self:
+        """Return those whose newest input the agent has not answered."""
+        return self.standing().filter(asked_through__gt=F("answered_through"))
+
+    def locked(self) -> Self:
+        """Return the rows locked until the transaction ends (SQLite: the whole database already is)."""
+        return self.select_for_update(no_key=True)
+
+
+ConversationManager = models.Manager.from_queryset(ConversationQuerySet)
+
+
+class Conversation(models.Model):
+    """One log of events and its owner: a narrow row, always changed by named columns."""
+
+    public_id = models.CharField(max_length=PUBLIC_ID_MAX_LENGTH, unique=True)
+    # PROTECT: removing an account must never take histories with it.
+    owner = models.ForeignKey(settings.AUTH_USER_MODEL, models.PROTECT, related_name="conversations", db_index=False)
+    version = models.CharField(max_length=2, choices=Version, default=Version.V0)
+    title = models.TextField(null=True, blank=True)
+    repository = models.TextField(null=True, blank=True)
+    branch = models.TextField(null=True, blank=True)
+    provider = models.TextField(null=True, blank=True)
+    trigger = models.TextField(null=True, blank=True)
+    pr_number = models.JSONField(default=list, blank=True)
+    llm_model = models.TextField(null=True, blank=True)
+    accumulated_cost = models.FloatField(default=0.0)
+    prompt_tokens = models.BigIntegerField(default=0)
+    completion_tokens = models.BigIntegerField(default=0)
+    total_tokens = models.BigIntegerField(default=0)
+    parent = models.ForeignKey("self", models.PROTECT, null=True, blank=True, related_name="children")
+    tags = models.JSONField(default=dict, blank=True)
+    forked_from = models.ForeignKey("self", models.PROTECT, null=True, blank=True, related_name="forks")
+    forked_at = models.BigIntegerField(null=True, blank=True)
+
+    next_seq = models.BigIntegerField(default=0)
+    head_digest = models.CharField(max_length=64, default="", blank=True)
+    loop_epoch = models.BigIntegerField(default=0)
+    asked_through = models.BigIntegerField(default=-1)
+    """The seq of the newest event that asks the agent for an answer."""
+    answered_through = models.BigIntegerField(default=-1)
+    """The agent has answered, or given up on, every input up to this seq."""
+
+    last_message = models.CharField(max_length=LAST_MESSAGE_MAX_LENGTH, default="", blank=True)
+    last_message_at = models.DateTimeField(null=True, blank=True)
+    created_at = models.DateTimeField(default=timezone.now)
+    updated_at = models.DateTimeField(default=timezone.now)
+    """The conversation's clock: every event is later than the one before."""
+    listed_at = models.DateTimeField(default=timezone.now)
+    """When something that a list of conversations shows last changed."""
+    deleted_at = models.DateTimeField(null=True, blank=True)
+
+    objects = ConversationManager()
+
+    class Meta:
+        # An append changes no indexed column unless it brings a message or an input, so that
+        # PostgreSQL can update the row in place.
+        indexes: ClassVar = [
+            models.Index(
+                fields=["owner", "-created_at", "-id"], name="conversation_list", condition=Q(deleted_at=None)
+            ),
+            models.Index(fields=["owner", "listed_at"], name="conversation_listed"),
+            models.Index(
+                fields=["id"], name="conversation_unanswered", condition=Q(asked_through__gt=F("answered_through"))
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return self.shown_title
+
+    @property
+    def shown_title(self) -> str:
+        """The title, or the default one of spec V0 §4.5."""
+        return self.title or f"Conversation {self.public_id[:5]}"
+
+    @property
+    def ref(self) -> ConversationRef:
+        """Return what doors pass on once access is settled."""
+        return ConversationRef(self.pk, self.public_id, self.owner_id, self.version)
+
+    @property
+    def is_unanswered(self) -> bool:
+        """Say whether an input waits for the agent."""
+        return self.asked_through > self.answered_through
+
+    def save(self, *args: Any, **kwargs: Any) -> None:
+        """Store a new row, or the named columns of an existing one.
+
+        Raise WholeRowSaveRefused for anything wider: an object that is stale, a stub or only
+        partly loaded would undo what others wrote since.
+        """
+        columns = kwargs.get("update_fields")
+        if columns is None:
+            if self.pk is not None and not kwargs.get("force_insert"):
+                raise WholeRowSaveRefused(
+                    f"Conversation {self.public_id or self.pk} is stored already: a whole-row save could undo "
+                    "what others wrote. Call ConversationStore.save_metadata, or save(update_fields=[...])."
+                )
+        elif owned := OWNED_BY_APPEND.intersection(columns):
+            raise WholeRowSaveRefused(
+                f"{', '.join(sorted(owned))} belong to the log: call ConversationStore.append."
+            )
+        super().save(*args, **kwargs)
+
+
+class CreationParameters(models.Model):
+    """What a conversation was created with: instructions, mcp_config, replay, experiment config."""
+
+    # Apart from the conversation, because SQLite writes a whole row anew for every change of it.
+    conversation = models.OneToOneField(
+        Conversation, models.PROTECT, primary_key=True, related_name="creation_parameters"
+    )
+    parameters = models.JSONField(default=dict)
+
+    def __str__(self) -> str:
+        return f"creation parameters of {self.conversation_id}"
+
+
+_PAGE_BOUND = """
+    (SELECT {bound}(seq) FROM (
+        SELECT seq, SUM(size) OVER (ORDER BY seq {order}) - size AS bytes_before FROM (
+            SELECT seq, size FROM conversations_event
+            WHERE conversation_id = %s AND seq {side} %s ORDER BY seq {order} LIMIT %s
+        ) AS candidates
+    ) AS summed WHERE bytes_before < %s)
+"""
+_PAGE_END = _PAGE_BOUND.format(bound="MAX", order="ASC", side=">")
+_PAGE_START = _PAGE_BOUND.format(bound="MIN", order="DESC", side="<")
+
+
+class EventQuerySet(models.QuerySet["Event"]):
+    """The questions about many events."""
+
+    def of(self, conversation: ConversationRef | Conversation) -> Self:
+        """Return the log of one conversation."""
+        return self.filter(conversation_id=conversation.pk)
+
+    def after(self, seq: int) -> Self:
+        """Return those that a reader with this cursor has not seen."""
+        return self.filter(seq__gt=seq)
+
+    def before(self, seq: int) -> Self:
+        """Return those that come earlier."""
+        return self.filter(seq__lt=seq)
+
+    def through(self, seq: int) -> Self:
+        """Return those up to and with this one."""
+        return self.filter(seq__lte=seq)
+
+    def oldest_first(self) -> Self:
+        """Order as they were appended."""
+        return self.order_by("seq")
+
+    def newest_first(self) -> Self:
+        """Order from the end of the log."""
+        return self.order_by("-seq")
+
+    def page(self, conversation: ConversationRef, *, after: int, limit: int, max_bytes: int) -> Self:
+        """Return the next events, oldest first: at most `limit`, and none once `max_bytes` are reached."""
+        end = RawSQL(_PAGE_END, [conversation.pk, after, limit, max_bytes])
+        return self.of(conversation).after(after).filter(seq__lte=end).oldest_first()
+
+    def page_before(self, conversation: ConversationRef, *, before: int, limit: int, max_bytes: int) -> Self:
+        """Return the events just before `before`, oldest first, bounded like `page`."""
+        start = RawSQL(_PAGE_START, [conversation.pk, before, limit, max_bytes])
+        return self.of(conversation).before(before).filter(seq__gte=start).oldest_first()
+
+    def of_turn(self, turn_id: str) -> Self:
+        """Return what belongs to one turn."""
+        return self.filter(turn_id=turn_id)
+
+    def inputs(self) -> Self:
+        """Return those that asked the agent for an answer."""
+        return self.filter(is_input=True)
+
+    def open_calls(self) -> Self:
+        """Return the tool calls that nothing of the same turn answers."""
+        answers = Event.objects.filter(
+            conversation_id=OuterRef("conversation_id"),
+            turn_id=OuterRef("turn_id"),
+            cause_seq=OuterRef("seq"),
+            kind__in=[Kind.TOOL_RESULT, Kind.ERROR],
+        )
+        return self.filter(~Exists(answers), kind=Kind.TOOL_CALL)
+
+    def envelopes(self) -> list[EventEnvelope]:
+        """Read the rows as what readers are shown, payloads untouched."""
+        return [envelope(*row) for row in self.values_list(*ENVELOPE_COLUMNS)]
+
+
+class Event(models.Model):
+    """One entry of a log; written once, never changed, removed by a purge only (`guards`)."""
+
+    conversation = models.ForeignKey(Conversation, models.PROTECT, db_index=False)
+    seq = models.BigIntegerField()
+    event_id = models.TextField()
+    dialect = models.CharField(max_length=2, choices=[(dialect, dialect) for dialect in Dialect])
+    type = models.TextField()
+    kind = models.CharField(max_length=20, choices=[(kind, kind) for kind in Kind])
+    source = models.TextField()
+    timestamp = models.DateTimeField()
+    cause_seq = models.BigIntegerField(null=True)
+    turn_id = models.TextField(null=True)
+    epoch = models.BigIntegerField(null=True)
+    tool_call_id = models.TextField(null=True)
+    wire_id = models.BigIntegerField(null=True)
+    """V0: the number that the payload itself brings; `cause` refers to it."""
+    brings_envelope = models.BooleanField(default=False)
+    hidden = models.BooleanField(default=False)
+    is_input = models.BooleanField(default=False)
+    text = models.TextField(default="")
+    payload = models.TextField()
+    size = models.IntegerField()
+    """Bytes of the payload, so that a page can be bounded before it is read."""
+    digest = models.CharField(max_length=64)
+    received_at = models.DateTimeField()
+
+    objects = models.Manager.from_queryset(EventQuerySet)()
+
+    class Meta:
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["conversation", "seq"], name="event_seq_once"),
+            models.UniqueConstraint(fields=["conversation", "event_id"], name="event_id_once"),
+        ]
+        indexes: ClassVar = [
+            models.Index(
+                fields=["conversation", "wire_id"],
+                name="event_wire_id",
+                condition=Q(wire_id__isnull=False),
+            ),
+            models.Index(
+                fields=["conversation", "turn_id"], name="event_turn", condition=Q(turn_id__isnull=False)
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.type} {self.seq}"
+
+
+ENVELOPE_COLUMNS = (
+    "seq",
+    "event_id",
+    "dialect",
+    "type",
+    "kind",
+    "source",
+    "timestamp",
+    "cause_seq",
+    "turn_id",
+    "tool_call_id",
+    "text",
+    "payload",
+)
+
+
+def envelope(
+    seq: int,
+    event_id: str,
+    dialect: str,
+    type: str,
+    kind: str,
+    source: str,
+    timestamp: datetime,
+    cause_seq: int | None,
+    turn_id: str | None,
+    tool_call_id: str | None,
+    text: str,
+    payload: str,
+) -> EventEnvelope:
+    """Return one event as its readers see it; the arguments stand in the order of ENVELOPE_COLUMNS."""
+    return {
+        "seq": seq,
+        "id": event_id,
+        "dialect": dialect,
+        "type": type,
+        "kind": kind,
+        "source": source,
+        "timestamp": timestamp.isoformat(timespec="microseconds").replace("+00:00", "Z"),
+        "cause": cause_seq,
+        "turn": turn_id,
+        "tool_call_id": tool_call_id,
+        "text": text,
+        "payload": payload,
+    }
+
+
+class Purge(models.Model):
+    """A decision to remove the events of a deleted conversation; while it runs, the guards let it."""
+
+    conversation = models.ForeignKey(Conversation, models.PROTECT, related_name="purges")
+    requested_by = models.TextField()
+    reason = models.TextField()
+    started_at = models.DateTimeField(default=timezone.now)
+    finished_at = models.DateTimeField(null=True, blank=True)
+
+    def __str__(self) -> str:
+        return f"purge of {self.conversation_id}"

@@ -1,0 +1,389 @@
+"""ConversationStore, the seam, and the database store: every write of a conversation begins here."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterable, Sequence
+from functools import cache
+from typing import Any, ClassVar, Self, cast
+
+from django.conf import settings
+from django.db import transaction
+from django.db.models.functions import Greatest
+from django.utils import timezone
+from django.utils.module_loading import import_string
+
+from conversations import access, live
+from conversations.access import Visitor
+from conversations.cursors import ListCursor
+from conversations.events import Appended, EventEnvelope, NewEvent
+from conversations.exceptions import ConversationError, ConversationNotFound
+from conversations.log import AppendOutcome, AppendRequest, append_many
+from conversations.metadata import (
+    COLUMN_OF,
+    NEVER_FALLING,
+    ConversationMetadata,
+    ConversationMetadataResultSet,
+    metadata_of,
+)
+from conversations.models import (
+    Conversation,
+    ConversationRef,
+    CreationParameters,
+    Event,
+    Version,
+    new_public_id,
+    normal_id,
+)
+
+PAGE_MAX_EVENTS = 500
+PAGE_MAX_BYTES = 4 * 1024 * 1024
+"""A page ends after the event that reaches this, so that long events do not fill the memory."""
+
+
+class ConversationStore(ABC):
+    """Where conversations are kept: a seam, chosen by CONVERSATION_STORE.
+
+    An instance acts for one user, named by the id; None stands for the server itself, which sees
+    all. Ids are accepted in every spelling.
+    """
+
+    @classmethod
+    @abstractmethod
+    def get_instance(cls, user_id: str | None = None) -> Self:
+        """Return a store that acts for this user."""
+
+    @abstractmethod
+    def save_metadata(self, metadata: ConversationMetadata, fields: Collection[str] | None = None) -> None:
+        """Store the metadata, or only the named `fields` of it; create the conversation if need be.
+
+        Totals never fall, and no event can be touched from here.
+        """
+
+    @abstractmethod
+    def get_metadata(self, conversation_id: str) -> ConversationMetadata:
+        """Return the metadata. Raise ConversationNotFound."""
+
+    @abstractmethod
+    def validate_metadata(self, conversation_id: str, user_id: str) -> bool:
+        """Say whether the conversation stands and is this user's."""
+
+    @abstractmethod
+    def delete_metadata(self, conversation_id: str) -> None:
+        """Hide the conversation until it is restored. Raise ConversationNotFound."""
+
+    @abstractmethod
+    def exists(self, conversation_id: str) -> bool:
+        """Say whether the conversation stands."""
+
+    @abstractmethod
+    def search(self, page_id: str | None = None, limit: int = 20) -> ConversationMetadataResultSet:
+        """Return one page of the user's conversations, the newest first. Raise InvalidCursor."""
+
+    @abstractmethod
+    def get_all_metadata(self, conversation_ids: Iterable[str]) -> list[ConversationMetadata]:
+        """Return the metadata of all, in the order asked. Raise ConversationNotFound if one is missing."""
+
+    @abstractmethod
+    def create(
+        self,
+        user: Visitor,
+        *,
+        conversation_id: str | None = None,
+        version: Version = Version.V0,
+        parameters: dict[str, Any] | None = None,
+        **facts: Any,
+    ) -> ConversationRef:
+        """Make a conversation of the user; `facts` are columns. Raise ConversationExists for a taken id."""
+
+    @abstractmethod
+    def join(self, user: Visitor, conversation_id: str, *, version: Version = Version.V0) -> ConversationRef:
+        """Return the conversation, made now if it does not exist; an existing one is not changed.
+
+        Raise ConversationNotFound if it is deleted or somebody else's.
+        """
+
+    @abstractmethod
+    def append(
+        self,
+        conversation: ConversationRef,
+        events: Sequence[NewEvent],
+        *,
+        epoch: int | None = None,
+        also: Callable[[Sequence[Appended]], None] | None = None,
+    ) -> list[Appended]:
+        """Add events at the end of the log, all or none, and return where each stands.
+
+        Repeating an event with the same bytes returns its first place and adds nothing. `epoch` is
+        that of the loop that writes. `also` runs in the same transaction after the events are
+        stored. When this returns, it is committed; when it raises, nothing was stored.
+        Raise EventConflict, Fenced, ConversationNotFound or ConversationBusy.
+        """
+
+    @abstractmethod
+    def append_many(
+        self, requests: Sequence[AppendRequest], *, wait: bool = False
+    ) -> list[AppendOutcome | ConversationError]:
+        """Store independent requests together and answer each in its place; nothing is announced.
+
+        ConversationBusy without `wait` means: locked elsewhere just now, append it alone. When this
+        raises, nothing was stored.
+        """
+
+    @abstractmethod
+    def read_after(
+        self, conversation: ConversationRef, seq: int, *, limit: int = PAGE_MAX_EVENTS
+    ) -> list[EventEnvelope]:
+        """Return events after `seq`, oldest first: at most `limit`, fewer when long; none at the end."""
+
+    @abstractmethod
+    def read_before(
+        self, conversation: ConversationRef, seq: int, *, limit: int = PAGE_MAX_EVENTS
+    ) -> list[EventEnvelope]:
+        """Return the events just before `seq`, oldest first: at most `limit`, fewer when long."""
+
+    @abstractmethod
+    def read_turn(self, conversation: ConversationRef, turn_id: str) -> list[EventEnvelope]:
+        """Return what belongs to one turn, oldest first."""
+
+    @abstractmethod
+    def read_inputs(self, conversation: ConversationRef, *, after: int, through: int) -> list[EventEnvelope]:
+        """Return what asked the agent for an answer in this range, oldest first."""
+
+    @abstractmethod
+    def open_calls(self, conversation: ConversationRef, turn_id: str) -> list[EventEnvelope]:
+        """Return the tool calls of a turn that nothing has answered, oldest first."""
+
+    @abstractmethod
+    def last_seq(self, conversation: ConversationRef) -> int:
+        """Return the seq of the newest event, -1 if there is none."""
+
+    @abstractmethod
+    def retitle(self, conversation: ConversationRef, title: str | None, **only_if: str | None) -> bool:
+        """Set the title; with `title_is=…` only while it still is that. Say whether it was set."""
+
+    @abstractmethod
+    def hide(self, conversation: ConversationRef) -> None:
+        """Delete for all who look; every event stays. Deleting twice changes nothing."""
+
+    @abstractmethod
+    def restore(self, conversation: ConversationRef) -> None:
+        """Bring a deleted conversation back whole."""
+
+
+class ConversationExists(ConversationError):
+    """The id is taken already, by this user or another, standing or deleted."""
+
+    code: ClassVar[str] = "conversation_exists"
+
+
+class DatabaseConversationStore(ConversationStore):
+    """Conversations in the database that Django is set up with."""
+
+    def __init__(self, user_id: str | None) -> None:
+        self.user_id = user_id
+
+    @classmethod
+    def get_instance(cls, user_id: str | None = None) -> Self:
+        """Return a store that acts for this user."""
+        return cls(user_id)
+
+    def save_metadata(self, metadata: ConversationMetadata, fields: Collection[str] | None = None) -> None:
+        """Update the named columns, or insert the row; see the seam."""
+        columns = {COLUMN_OF[name]: getattr(metadata, name) for name in (COLUMN_OF if fields is None else fields)}
+        changes = {
+            column: Greatest(column, value) if column in NEVER_FALLING else value
+            for column, value in columns.items()
+        }
+        now = timezone.now()
+        public_id = normal_id(metadata.conversation_id)
+        owner_id = metadata.user_id or self.user_id
+        with transaction.atomic():
+            if self._standing([public_id]).update(**changes, listed_at=now):
+                return
+            if owner_id is None:
+                raise ConversationNotFound("There is no such conversation, and the metadata names no user to own it.")
+            _insert(
+                public_id=public_id,
+                owner_id=int(owner_id),
+                version=metadata.conversation_version or Version.V0,
+                created_at=metadata.created_at or now,
+                updated_at=metadata.last_updated_at or now,
+                **columns,
+            )
+
+    def get_metadata(self, conversation_id: str) -> ConversationMetadata:
+        """Return the metadata; see the seam."""
+        return self.get_all_metadata([conversation_id])[0]
+
+    def validate_metadata(self, conversation_id: str, user_id: str) -> bool:
+        """Say whether the conversation stands and is this user's."""
+        owned = self._standing([normal_id(conversation_id)]).filter(owner_id=user_id) if user_id else None
+        return owned is not None and owned.exists()
+
+    def delete_metadata(self, conversation_id: str) -> None:
+        """Hide the conversation; see the seam."""
+        row = self._standing([normal_id(conversation_id)]).first()
+        if row is None:
+            raise ConversationNotFound("There is no such conversation.")
+        self.hide(row.ref)
+
+    def exists(self, conversation_id: str) -> bool:
+        """Say whether the conversation stands."""
+        return self._standing([normal_id(conversation_id)]).exists()
+
+    def search(self, page_id: str | None = None, limit: int = 20) -> ConversationMetadataResultSet:
+        """Return one page by keyset; see the seam."""
+        rows = self._standing().newest_first()
+        if page_id:
+            rows = rows.older_than(*ListCursor.decode(page_id))
+        found = list(rows[: limit + 1])
+        page, more = found[:limit], found[limit:]
+        last = page[-1] if more else None
+        return ConversationMetadataResultSet(
+            results=[metadata_of(row) for row in page],
+            next_page_id=ListCursor(last.created_at, last.pk).encode() if last else None,
+        )
+
+    def get_all_metadata(self, conversation_ids: Iterable[str]) -> list[ConversationMetadata]:
+        """Return all of them by one query; see the seam."""
+        public_ids = [normal_id(conversation_id) for conversation_id in conversation_ids]
+        rows = {row.public_id: row for row in self._standing(public_ids)}
+        if absent := [public_id for public_id in public_ids if public_id not in rows]:
+            raise ConversationNotFound(f"There is no such conversation: {', '.join(absent[:5])}.")
+        return [metadata_of(rows[public_id]) for public_id in public_ids]
+
+    def create(
+        self,
+        user: Visitor,
+        *,
+        conversation_id: str | None = None,
+        version: Version = Version.V0,
+        parameters: dict[str, Any] | None = None,
+        **facts: Any,
+    ) -> ConversationRef:
+        """Insert the row and its creation parameters; see the seam."""
+        public_id = normal_id(conversation_id) if conversation_id else new_public_id()
+        with transaction.atomic():
+            row = _insert(public_id=public_id, owner_id=user.pk, version=version, **facts)
+            if parameters:
+                CreationParameters.objects.create(conversation=row, parameters=parameters)
+        return row.ref
+
+    def join(self, user: Visitor, conversation_id: str, *, version: Version = Version.V0) -> ConversationRef:
+        """Ask the validator; see the seam."""
+        conversation, is_new = access.validator().validate(user, conversation_id, version=version)
+        if is_new:
+            live.announce_listed(conversation)
+        return conversation
+
+    def append(
+        self,
+        conversation: ConversationRef,
+        events: Sequence[NewEvent],
+        *,
+        epoch: int | None = None,
+        also: Callable[[Sequence[Appended]], None] | None = None,
+    ) -> list[Appended]:
+        """Append in one transaction and announce after it; see the seam."""
+        request = AppendRequest(conversation=conversation, events=events, epoch=epoch, also=also)
+        with transaction.atomic():
+            (outcome,) = append_many([request], wait=True)
+            if isinstance(outcome, ConversationError):
+                raise outcome
+            if outcome.envelopes:
+                transaction.on_commit(
+                    lambda: live.announce_appended(conversation, outcome.envelopes), robust=True
+                )
+        return outcome.appended
+
+    def append_many(
+        self, requests: Sequence[AppendRequest], *, wait: bool = False
+    ) -> list[AppendOutcome | ConversationError]:
+        """Append all in one transaction; see the seam."""
+        with transaction.atomic():
+            return append_many(requests, wait=wait)
+
+    def read_after(
+        self, conversation: ConversationRef, seq: int, *, limit: int = PAGE_MAX_EVENTS
+    ) -> list[EventEnvelope]:
+        """Return the next page; see the seam."""
+        return Event.objects.page(conversation, after=seq, limit=limit, max_bytes=PAGE_MAX_BYTES).envelopes()
+
+    def read_before(
+        self, conversation: ConversationRef, seq: int, *, limit: int = PAGE_MAX_EVENTS
+    ) -> list[EventEnvelope]:
+        """Return the page before; see the seam."""
+        return Event.objects.page_before(
+            conversation, before=seq, limit=limit, max_bytes=PAGE_MAX_BYTES
+        ).envelopes()
+
+    def read_turn(self, conversation: ConversationRef, turn_id: str) -> list[EventEnvelope]:
+        """Return what belongs to one turn, oldest first."""
+        return Event.objects.of(conversation).of_turn(turn_id).oldest_first().envelopes()
+
+    def read_inputs(self, conversation: ConversationRef, *, after: int, through: int) -> list[EventEnvelope]:
+        """Return what asked the agent for an answer in this range, oldest first."""
+        rows = Event.objects.of(conversation).after(after).through(through)
+        return rows.inputs().oldest_first().envelopes()
+
+    def open_calls(self, conversation: ConversationRef, turn_id: str) -> list[EventEnvelope]:
+        """Return the tool calls of a turn that nothing has answered, oldest first."""
+        return Event.objects.of(conversation).of_turn(turn_id).open_calls().oldest_first().envelopes()
+
+    def last_seq(self, conversation: ConversationRef) -> int:
+        """Return the seq of the newest event, -1 if there is none."""
+        return Conversation.objects.values_list("next_seq", flat=True).get(pk=conversation.pk) - 1
+
+    def retitle(self, conversation: ConversationRef, title: str | None, **only_if: str | None) -> bool:
+        """Update the title where the condition holds; see the seam."""
+        rows = Conversation.objects.standing().filter(pk=conversation.pk)
+        if "title_is" in only_if:
+            rows = rows.filter(title=only_if["title_is"])
+        now = timezone.now()
+        changed = bool(rows.update(title=title, updated_at=Greatest("updated_at", now), listed_at=now))
+        if changed:
+            live.announce_changed(conversation)
+        return changed
+
+    def hide(self, conversation: ConversationRef) -> None:
+        """Set the time of deletion; see the seam."""
+        now = timezone.now()
+        rows = Conversation.objects.standing().filter(pk=conversation.pk)
+        if rows.update(deleted_at=now, listed_at=now):
+            live.announce_changed(conversation)
+
+    def restore(self, conversation: ConversationRef) -> None:
+        """Take the time of deletion back; see the seam."""
+        rows = Conversation.objects.deleted().filter(pk=conversation.pk)
+        if rows.update(deleted_at=None, listed_at=timezone.now()):
+            live.announce_changed(conversation)
+
+    def _standing(self, public_ids: Iterable[str] | None = None) -> Any:
+        rows = Conversation.objects.standing()
+        if self.user_id is not None:
+            rows = rows.filter(owner_id=self.user_id)
+        return rows if public_ids is None else rows.with_public_ids(public_ids)
+
+
+def _insert(*, public_id: str, **columns: Any) -> Conversation:
+    """Insert a conversation and announce it. Raise ConversationExists for a taken id."""
+    now = timezone.now()
+    row, is_new = Conversation.objects.get_or_create(
+        public_id=public_id, defaults={"created_at": now, "updated_at": now, "listed_at": now, **columns}
+    )
+    if not is_new:
+        raise ConversationExists(f"The conversation id {public_id} is taken.")
+    conversation = row.ref
+    transaction.on_commit(lambda: live.announce_listed(conversation), robust=True)
+    return row
+
+
+@cache
+def _store_class(path: str) -> type[ConversationStore]:
+    return cast(type[ConversationStore], import_string(path))
+
+
+def store(user_id: str | None = None) -> ConversationStore:
+    """Return the store that the settings name, acting for this user."""
+    return _store_class(settings.CONVERSATION_STORE).get_instance(user_id)

@@ -1,0 +1,181 @@
+"""Django settings, made from the checked environment (`configuration`)."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import dj_database_url
+
+from convserver import configuration
+from convserver.configuration import AuthMode
+
+CONFIGURATION = configuration.read(os.environ)
+BASE_DIR = Path(__file__).resolve().parent
+TEST_RUN = os.environ.get("CONVSERVER_TEST_RUN", "run")
+"""Tells one run of the test suite from another that shares its PostgreSQL and Redis."""
+
+SECRET_KEY = CONFIGURATION.secret_key
+DEBUG = False
+ALLOWED_HOSTS = list(CONFIGURATION.allowed_hosts)
+
+INSTALLED_APPS = [
+    "daphne",
+    "django.contrib.admin",
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "django.contrib.staticfiles",
+    "corsheaders",
+    "rest_framework",
+    "channels",
+    "conversations",
+    "sessions_app",
+    "convserver",
+]
+
+MIDDLEWARE = [
+    "corsheaders.middleware.CorsMiddleware",
+    "django.middleware.security.SecurityMiddleware",
+    "whitenoise.middleware.WhiteNoiseMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "sessions_app.authentication.LocalUserMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "csp.middleware.CSPMiddleware",
+]
+
+ROOT_URLCONF = "convserver.urls"
+ASGI_APPLICATION = "convserver.asgi.application"
+APPEND_SLASH = False
+
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "DIRS": [],
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+            ],
+        },
+    },
+]
+
+
+def _database() -> dict[str, Any]:
+    database: dict[str, Any] = dict(dj_database_url.parse(CONFIGURATION.database_url))
+    options = database.setdefault("OPTIONS", {})
+    if database["ENGINE"] == "django.db.backends.sqlite3":
+        # IMMEDIATE: a transaction that reads and then writes takes its turn at once, and is never
+        # told "database is locked" halfway. FULL: a commit is on the disk when it returns.
+        options |= {
+            "transaction_mode": "IMMEDIATE",
+            "timeout": 30,
+            "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA cache_size=-32000;",
+        }
+        database["TEST"] = {"NAME": f"{database['NAME']}.test"}
+    else:
+        options["pool"] = {"min_size": 1, "max_size": 40, "timeout": 30}
+        database["TEST"] = {"NAME": f"test_convserver_{TEST_RUN}"}
+    return database
+
+
+DATABASES = {"default": _database()}
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+
+CHANNEL_LAYERS: dict[str, dict[str, Any]] = {
+    "default": (
+        {
+            "BACKEND": "channels_redis.pubsub.RedisPubSubChannelLayer",
+            "CONFIG": {"hosts": [CONFIGURATION.redis_url], "prefix": f"convserver-{TEST_RUN}"},
+        }
+        if CONFIGURATION.redis_url
+        else {"BACKEND": "channels.layers.InMemoryChannelLayer", "CONFIG": {"capacity": 10_000}}
+    )
+}
+
+PASSWORD_HASHERS = [
+    "django.contrib.auth.hashers.Argon2PasswordHasher",
+    "django.contrib.auth.hashers.PBKDF2PasswordHasher",
+]
+AUTH_PASSWORD_VALIDATORS = [
+    {"NAME": f"django.contrib.auth.password_validation.{name}"}
+    for name in ("UserAttributeSimilarityValidator", "MinimumLengthValidator", "CommonPasswordValidator")
+]
+LOGIN_URL = "login"
+LOGIN_REDIRECT_URL = "home"
+LOGOUT_REDIRECT_URL = "login"
+
+LANGUAGE_CODE = "en"
+TIME_ZONE = "UTC"
+USE_I18N = False
+USE_TZ = True
+
+STATIC_URL = "/static/"
+STATIC_ROOT = CONFIGURATION.data_dir / "static"
+WHITENOISE_USE_FINDERS = True
+WHITENOISE_AUTOREFRESH = False
+
+# One document may bring a hundred images or a long file; the socket's limit is the same.
+MESSAGE_MAX_BYTES = 16 * 1024 * 1024
+DATA_UPLOAD_MAX_MEMORY_SIZE = MESSAGE_MAX_BYTES
+
+CONTENT_SECURITY_POLICY = {
+    "DIRECTIVES": {
+        "default-src": ["'self'"],
+        "img-src": ["'self'", "data:"],
+        "object-src": ["'none'"],
+        "base-uri": ["'none'"],
+        "form-action": ["'self'"],
+        "frame-ancestors": ["'none'"],
+    }
+}
+X_FRAME_OPTIONS = "DENY"
+SECURE_CONTENT_TYPE_NOSNIFF = True
+SECURE_REFERRER_POLICY = "same-origin"
+SESSION_COOKIE_HTTPONLY = True
+SESSION_COOKIE_SAMESITE = "Lax"
+
+CORS_ALLOWED_ORIGINS = list(CONFIGURATION.permitted_origins)
+CORS_ALLOW_CREDENTIALS = True
+CORS_ALLOW_HEADERS = ["accept", "authorization", "content-type", "x-csrftoken", "x-session-api-key"]
+CSRF_TRUSTED_ORIGINS = list(CONFIGURATION.permitted_origins)
+
+if CONFIGURATION.auth is AuthMode.ACCOUNTS:
+    # Passwords and tokens travel here, so the way to this server is expected to be HTTPS, ended by
+    # a proxy in front of it; loopback stays usable for a first look.
+    SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
+    SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = True
+    SECURE_HSTS_SECONDS = 31_536_000
+    SECURE_HSTS_INCLUDE_SUBDOMAINS = False
+
+REST_FRAMEWORK = {
+    "DEFAULT_AUTHENTICATION_CLASSES": [
+        "convserver.api.authentication.KeyAuthentication",
+        "convserver.api.authentication.LoginAuthentication",
+    ],
+    "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.IsAuthenticated"],
+    "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
+    "DEFAULT_PARSER_CLASSES": ["rest_framework.parsers.JSONParser"],
+    "EXCEPTION_HANDLER": "convserver.api.errors.native_response",
+}
+
+# The two seams below the doors, chosen by dotted path.
+CONVERSATION_STORE = "conversations.store.DatabaseConversationStore"
+CONVERSATION_VALIDATOR = "conversations.access.ConversationValidator"
+
+LOGGING = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {"line": {"format": "{asctime} {levelname} {name}: {message}", "style": "{"}},
+    "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "line"}},
+    "root": {"handlers": ["console"], "level": "INFO"},
+}

@@ -1,0 +1,277 @@
+"""The store, awaitable: the one place where async code meets the database.
+
+Appends of all callers are gathered: what arrives while a commit runs shares the next transaction.
+Everything else runs a whole store function in a thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable, Coroutine, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import ParamSpec, TypeVar
+from weakref import WeakKeyDictionary
+
+from django.db import InterfaceError, OperationalError, connections
+
+from conversations import live
+from conversations.events import Appended, EventEnvelope, NewEvent
+from conversations.exceptions import ConversationBusy, ConversationError
+from conversations.log import AppendOutcome, AppendRequest
+from conversations.models import ConversationRef
+from conversations.store import PAGE_MAX_EVENTS, store
+
+logger = logging.getLogger(__name__)
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+BATCH_MAX_EVENTS = 1_000
+BATCH_MAX_BYTES = 8 * 1024 * 1024
+READERS = 4
+LAGGARDS = 4
+"""Conversations that are locked elsewhere wait in threads of their own, so many at a time."""
+TRIES = 3
+"""A commit of unknown outcome is repeated: the event ids were fixed before the first try."""
+
+Outcome = AppendOutcome | ConversationError
+
+
+class _Waiting:
+    """One append and the caller that awaits it."""
+
+    __slots__ = ("future", "request", "size")
+
+    def __init__(self, request: AppendRequest, future: asyncio.Future[list[Appended]]) -> None:
+        self.request = request
+        self.future = future
+        self.size = sum(len(event.payload) for event in request.events)
+
+
+class Database:
+    """The threads of one event loop that talk to the database, each with its own connection."""
+
+    def __init__(self) -> None:
+        self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="store")
+        self._laggards = ThreadPoolExecutor(LAGGARDS, thread_name_prefix="store-laggard")
+        self._writer = ThreadPoolExecutor(1, thread_name_prefix="store-writer")
+        self._queue: deque[_Waiting] = deque()
+        self._lagging: dict[int, deque[_Waiting]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._writing = False
+
+    async def call(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run a synchronous function of the store in a thread and return what it returns."""
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._readers, _connected, lambda: function(*args, **kwargs))
+
+    def append(self, request: AppendRequest) -> asyncio.Future[list[Appended]]:
+        """Queue one append at once, so that a caller's appends keep their order; await the future."""
+        future: asyncio.Future[list[Appended]] = asyncio.get_running_loop().create_future()
+        waiting = _Waiting(request, future)
+        lagging = self._lagging.get(request.conversation.pk)
+        if lagging is not None:
+            lagging.append(waiting)  # behind those of its conversation that wait already
+        else:
+            self._queue.append(waiting)
+            if not self._writing:
+                self._writing = True
+                self._own(self._write())
+        return future
+
+    async def close(self) -> None:
+        """Finish what was queued and give the connections back."""
+        while self._tasks:
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+        for executor, threads in ((self._readers, READERS), (self._laggards, LAGGARDS), (self._writer, 1)):
+            await _close_connections(executor, threads)
+            executor.shutdown(wait=True)
+
+    def _own(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _write(self) -> None:
+        """Write batch after batch until nothing waits."""
+        try:
+            while self._queue:
+                batch = self._next_batch()
+                outcomes = await self._commit(self._writer, _append_many, batch)
+                for waiting, outcome in zip(batch, outcomes, strict=True):
+                    if isinstance(outcome, ConversationBusy):
+                        self._lag(waiting)
+                    else:
+                        _answer(waiting, outcome)
+        finally:
+            self._writing = False
+
+    def _next_batch(self) -> list[_Waiting]:
+        """Take what waits, in order, bounded; what must wait for its conversation's laggards goes there."""
+        batch: list[_Waiting] = []
+        events = size = 0
+        while self._queue and events < BATCH_MAX_EVENTS and size < BATCH_MAX_BYTES:
+            waiting = self._queue.popleft()
+            if waiting.request.conversation.pk in self._lagging:
+                self._lagging[waiting.request.conversation.pk].append(waiting)
+            else:
+                batch.append(waiting)
+                events += len(waiting.request.events)
+                size += waiting.size
+        return batch
+
+    def _lag(self, waiting: _Waiting) -> None:
+        """Let an append wait for its locked conversation apart from all others."""
+        pk = waiting.request.conversation.pk
+        lagging = self._lagging.get(pk)
+        if lagging is not None:
+            lagging.append(waiting)
+        else:
+            self._lagging[pk] = deque([waiting])
+            self._own(self._catch_up(pk))
+
+    async def _catch_up(self, pk: int) -> None:
+        lagging = self._lagging[pk]
+        try:
+            while lagging:
+                waiting = lagging.popleft()
+                (outcome,) = await self._commit(self._laggards, _append_alone, [waiting])
+                _answer(waiting, outcome)
+        finally:
+            del self._lagging[pk]
+
+    async def _commit(
+        self,
+        executor: ThreadPoolExecutor,
+        write: Callable[[list[AppendRequest]], list[Outcome | Exception]],
+        batch: list[_Waiting],
+    ) -> list[Outcome | Exception]:
+        if not batch:
+            return []
+        loop = asyncio.get_running_loop()
+        requests = [waiting.request for waiting in batch]
+        return await loop.run_in_executor(executor, write, requests)
+
+
+def _answer(waiting: _Waiting, outcome: Outcome | Exception) -> None:
+    """Hand the outcome to the caller first; announce after, whether or not the caller still waits."""
+    future = waiting.future
+    if isinstance(outcome, Exception):
+        if not future.done():
+            future.set_exception(outcome)
+        return
+    if not future.done():
+        future.set_result(outcome.appended)
+    if outcome.envelopes:
+        live.announce_appended(waiting.request.conversation, outcome.envelopes)
+
+
+def _append_many(requests: list[AppendRequest]) -> list[Outcome | Exception]:
+    """Write a batch in one transaction; when it fails as a whole, each of it by itself."""
+    try:
+        return list(_repeated(lambda: store().append_many(requests)))
+    except Exception as error:  # any failure of one must not be the failure of all
+        if len(requests) == 1:
+            return [error]
+        logger.warning("A batch of %d appends failed and is tried one by one: %s", len(requests), error)
+    return [_append_many([request])[0] for request in requests]
+
+
+def _append_alone(requests: list[AppendRequest]) -> list[Outcome | Exception]:
+    """Write one request, waiting for its conversation's lock."""
+    try:
+        return list(_repeated(lambda: store().append_many(requests, wait=True)))
+    except Exception as error:  # handed to the caller
+        return [error]
+
+
+def _repeated(write: Callable[[], T]) -> T:
+    """Call `write`, again when the connection broke: what it stores, it stores once."""
+    for left in reversed(range(TRIES)):
+        try:
+            return _connected(write)
+        except (OperationalError, InterfaceError) as error:
+            if not left:
+                raise
+            logger.warning("The database connection failed and is made anew: %s", error)
+    raise AssertionError("unreachable")
+
+
+def _connected(function: Callable[[], T]) -> T:
+    """Call `function` on this thread's connection, and drop the connection if it broke."""
+    try:
+        return function()
+    except (OperationalError, InterfaceError):
+        for connection in connections.all(initialized_only=True):
+            connection.close_if_unusable_or_obsolete()
+        raise
+
+
+async def _close_connections(executor: ThreadPoolExecutor, threads: int) -> None:
+    """Close the connection of each of the executor's threads: all meet, so that none runs twice."""
+    meeting = threading.Barrier(threads)
+
+    def close() -> None:
+        meeting.wait(timeout=10)
+        connections.close_all()
+
+    loop = asyncio.get_running_loop()
+    await asyncio.gather(*(loop.run_in_executor(executor, close) for _ in range(threads)))
+
+
+_databases: WeakKeyDictionary[asyncio.AbstractEventLoop, Database] = WeakKeyDictionary()
+
+
+def database() -> Database:
+    """Return the database threads of the running event loop."""
+    loop = asyncio.get_running_loop()
+    if loop not in _databases:
+        _databases[loop] = Database()
+        live.carry_by(loop)
+    return _databases[loop]
+
+
+async def call(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Run a synchronous function of the store in a thread."""
+    return await database().call(function, *args, **kwargs)
+
+
+def append_soon(
+    conversation: ConversationRef,
+    events: Sequence[NewEvent],
+    *,
+    epoch: int | None = None,
+    also: Callable[[Sequence[Appended]], None] | None = None,
+) -> asyncio.Future[list[Appended]]:
+    """Queue an append now and return its future: ConversationStore.append, in the order of the calls."""
+    request = AppendRequest(conversation=conversation, events=events, epoch=epoch, also=also)
+    return database().append(request)
+
+
+async def append(
+    conversation: ConversationRef,
+    events: Sequence[NewEvent],
+    *,
+    epoch: int | None = None,
+    also: Callable[[Sequence[Appended]], None] | None = None,
+) -> list[Appended]:
+    """Append and return once it is committed: ConversationStore.append.
+
+    A caller that is cancelled does not undo its append.
+    """
+    return await asyncio.shield(append_soon(conversation, events, epoch=epoch, also=also))
+
+
+async def read_after(conversation: ConversationRef, seq: int, *, limit: int = PAGE_MAX_EVENTS) -> list[EventEnvelope]:
+    """Return the next page of the log: ConversationStore.read_after, again if the connection broke."""
+    return await call(_repeated, lambda: store().read_after(conversation, seq, limit=limit))
+
+
+async def close() -> None:
+    """Finish the appends of the running event loop and give its connections back."""
+    found = _databases.pop(asyncio.get_running_loop(), None)
+    if found is not None:
+        await found.close()

@@ -1,0 +1,207 @@
+"""Who is asking: the server's key, a token, a login or the local user; and from which page.
+
+Every door asks here. A visitor without valid credentials is nobody (AnonymousUser).
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from http.cookies import CookieError, SimpleCookie
+from importlib import import_module
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+
+from asgiref.typing import ASGI3Application, ASGIReceiveCallable, ASGISendCallable, Scope
+from django.conf import settings
+from django.contrib.auth import get_user
+from django.contrib.auth.models import AnonymousUser, User
+from django.http import HttpRequest, HttpResponse
+from django.http.request import split_domain_port, validate_host
+from django.utils.functional import SimpleLazyObject
+
+from conversations.access import Visitor
+from sessions_app.models import ApiToken
+
+LOCAL_USERNAME = "local"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Credentials:
+    """What a request or a handshake brings to say who it is from; keys never come by URL."""
+
+    api_key: str | None = None
+    """The header X-Session-API-Key: the server's key, or a token."""
+    bearer: str | None = None
+    """The token of the header Authorization: Bearer."""
+    session_key: str | None = None
+    """The cookie of a login."""
+
+    @property
+    def keys(self) -> list[str]:
+        """The keys given, in the order in which they count."""
+        return [key for key in (self.api_key, self.bearer) if key]
+
+
+def headers_of(scope: Scope) -> dict[str, str]:
+    """Return the headers by lower-case name; of a repeated one the last."""
+    raw: Any = scope.get("headers", ())
+    return {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in raw}
+
+
+def credentials_of(headers: dict[str, str]) -> Credentials:
+    """Read the credentials that stand in the headers (lower-case names)."""
+    scheme, _, token = headers.get("authorization", "").partition(" ")
+    return Credentials(
+        api_key=headers.get("x-session-api-key") or None,
+        bearer=token.strip() or None if scheme.lower() == "bearer" else None,
+        session_key=_cookie(headers.get("cookie", ""), settings.SESSION_COOKIE_NAME),
+    )
+
+
+def _cookie(header: str, name: str) -> str | None:
+    try:
+        morsel = SimpleCookie(header).get(name)
+    except CookieError:
+        return None
+    return morsel.value if morsel else None
+
+
+def visitor(credentials: Credentials) -> Visitor:
+    """Return who comes with these credentials; in local mode without a server key, the local user."""
+    return holder_of_key(credentials.keys) or _logged_in(credentials.session_key) or everybody()
+
+
+def holder_of_key(keys: list[str]) -> User | None:
+    """Return whom the first valid key lets in: the server's key the operator, a token its user."""
+    for key in keys:
+        if is_server_key(key):
+            return operator()
+        token = ApiToken.objects.valid().matching(key).select_related("user").first()
+        if token is not None:
+            ApiToken.objects.valid().matching(key).record_use()
+            return token.user
+    return None
+
+
+def is_server_key(key: str) -> bool:
+    """Say whether this is the key that SESSION_API_KEY sets."""
+    expected = settings.CONFIGURATION.session_api_key
+    return expected is not None and hmac.compare_digest(key.encode(), expected.encode())
+
+
+def everybody() -> Visitor:
+    """Return whom somebody without credentials is: the local user where everyone is let in, else nobody."""
+    return local_user() if lets_everybody_in() else AnonymousUser()
+
+
+def lets_everybody_in() -> bool:
+    """Say whether whoever reaches the server is the local user."""
+    return settings.CONFIGURATION.auth == "local" and settings.CONFIGURATION.session_api_key is None
+
+
+def operator() -> User | None:
+    """Return whom the server's key stands for: the local user, or the first superuser of accounts mode."""
+    if settings.CONFIGURATION.auth == "local":
+        return local_user()
+    return User.objects.filter(is_superuser=True, is_active=True).order_by("pk").first()
+
+
+def local_user() -> User:
+    """Return the one user of local mode, a superuser without a password."""
+    user, is_new = User.objects.get_or_create(
+        username=LOCAL_USERNAME, defaults={"is_superuser": True, "is_staff": True}
+    )
+    if is_new:
+        user.set_unusable_password()
+        user.save(update_fields=["password"])
+    return user
+
+
+def _logged_in(session_key: str | None) -> User | None:
+    if not session_key:
+        return None
+    request = HttpRequest()
+    request.session = import_module(settings.SESSION_ENGINE).SessionStore(session_key)
+    user = get_user(request)
+    return user if isinstance(user, User) else None
+
+
+class LocalUserMiddleware:
+    """Make a page's visitor the local user where everybody is let in; nothing is asked until needed."""
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        if lets_everybody_in():
+            from_login = request.user
+            request.user = SimpleLazyObject(
+                lambda: from_login if from_login.is_authenticated else local_user()
+            )  # type: ignore[assignment]
+        return self.get_response(request)
+
+
+class Refusal(NamedTuple):
+    """Why a request is turned away before anybody looks at it."""
+
+    detail: str
+
+
+class OwnOriginOnly:
+    """The outermost application: lets in what was addressed to this server, from its own pages.
+
+    A name that is not the server's is DNS rebinding; a foreign Origin is somebody else's page that
+    drives the visitor's browser. Applies to HTTP, polling and WebSocket alike.
+    """
+
+    def __init__(self, application: ASGI3Application) -> None:
+        self.application = application
+
+    async def __call__(self, scope: Scope, receive: ASGIReceiveCallable, send: ASGISendCallable) -> None:
+        """Pass the connection on, or refuse it with 403."""
+        if scope["type"] in ("http", "websocket") and (refusal := _refusal(scope)):
+            await _refuse(scope, receive, send, refusal)
+        else:
+            await self.application(scope, receive, send)
+
+
+def _refusal(scope: Scope) -> Refusal | None:
+    headers = headers_of(scope)
+    host = headers.get("host", "")
+    domain, _ = split_domain_port(host)
+    if not domain or not validate_host(domain, settings.ALLOWED_HOSTS):
+        return Refusal(f"{host!r} is not a name of this server: CONVSERVER_ALLOWED_HOSTS lists them.")
+    origin = headers.get("origin")
+    if origin in settings.CONFIGURATION.permitted_origins or _is_navigation(scope, headers):
+        return None
+    if origin is not None and urlsplit(origin).netloc.lower() != host.lower():
+        return Refusal(f"Pages of {origin} may not use this server: PERMITTED_CORS_ORIGINS lists who may.")
+    if headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
+        return Refusal("Pages of other sites may not use this server.")
+    return None
+
+
+def _is_navigation(scope: Scope, headers: dict[str, str]) -> bool:
+    """Say whether somebody followed a link here: that reads and shows, and changes nothing."""
+    return (
+        scope["type"] == "http"
+        and scope["method"] in ("GET", "HEAD")
+        and headers.get("sec-fetch-mode") == "navigate"
+        and headers.get("sec-fetch-dest") == "document"
+    )
+
+
+async def _refuse(
+    scope: Scope, receive: ASGIReceiveCallable, send: ASGISendCallable, refusal: Refusal
+) -> None:
+    if scope["type"] == "websocket":
+        await receive()
+        await send({"type": "websocket.close", "code": 4403, "reason": refusal.detail[:120]})
+        return
+    body = json.dumps({"detail": refusal.detail}).encode()
+    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+    await send({"type": "http.response.start", "status": 403, "headers": headers, "trailers": False})
+    await send({"type": "http.response.body", "body": body, "more_body": False})

@@ -1,0 +1,353 @@
+"""The right to run a conversation's loop, as rows: claim, renew, begin and end turns, release.
+
+Lock order everywhere: Conversation, then AgentLoop. A claim raises `Conversation.loop_epoch`; every
+write of a loop carries its epoch and is refused once it is not the newest.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from uuid import UUID, uuid4, uuid5
+
+from django.db import transaction
+from django.db.models import F
+from django.db.models.functions import Greatest
+from django.utils import timezone
+
+from conversations import dialects, live
+from conversations.dialects import AgentState
+from conversations.events import Appended, Authored, Kind, NewEvent
+from conversations.exceptions import ConversationNotFound, Fenced, LoopUnavailable
+from conversations.models import Conversation, ConversationRef, Event
+from conversations.store import store
+from sessions_app.models import AgentLoop, ExecutionStatus, LoopStatus, UnfinishedAnswer
+from sessions_app.processes import Process
+
+LEASE_S = 15.0
+
+
+class LoopHeld(LoopUnavailable):
+    """Another process runs the loop."""
+
+    code = "loop_held"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TurnStart:
+    """A turn to play: new, or suspended earlier and going on."""
+
+    turn_id: str
+    through: int
+    """The newest input that it answers."""
+    answered_through: int
+    """The newest input that earlier turns have answered."""
+    decision: bool | None
+    """What the user decided about the call that waits; None when none waits."""
+    decision_reason: str
+
+
+def claim(conversation: ConversationRef, process: Process, *, agent: str, lease_s: float = LEASE_S) -> int:
+    """Take the loop's lease and return its epoch.
+
+    Raise LoopHeld while another living process has it, ConversationNotFound for a deleted one.
+    """
+    now = timezone.now()
+    with transaction.atomic():
+        row = _locked(conversation)
+        loop, _ = AgentLoop.objects.locked().get_or_create(conversation_id=conversation.pk)
+        if loop.is_held(now) and loop.owner != process:
+            raise LoopHeld(f"The loop runs in process {loop.owner_pid} on {loop.owner_host}.")
+        epoch = row.loop_epoch + 1
+        Conversation.objects.filter(pk=conversation.pk).update(loop_epoch=epoch, listed_at=now)
+        AgentLoop.objects.of(conversation).update(
+            desired=LoopStatus.RUNNING,
+            status=LoopStatus.STARTING,
+            agent=agent,
+            epoch=epoch,
+            owner_host=process.host,
+            owner_pid=process.pid,
+            owner_started=process.started,
+            lease_expires_at=now + timedelta(seconds=lease_s),
+            error="",
+            started_at=now,
+            updated_at=now,
+        )
+    announce(conversation)
+    return epoch
+
+
+def _locked(conversation: ConversationRef) -> Conversation:
+    row = Conversation.objects.locked().standing().filter(pk=conversation.pk).first()
+    if row is None:
+        raise ConversationNotFound("There is no such conversation.")
+    return row
+
+
+def _locked_by(conversation: ConversationRef, epoch: int) -> Conversation:
+    """Lock the conversation for the loop of `epoch`. Raise Fenced if there is a newer one."""
+    row = _locked(conversation)
+    if row.loop_epoch != epoch:
+        raise Fenced(f"The loop of epoch {epoch} was replaced by that of epoch {row.loop_epoch}.")
+    return row
+
+
+def renew(held: Mapping[int, int], process: Process, *, lease_s: float = LEASE_S) -> set[int]:
+    """Extend this process's leases (conversation → epoch); return the conversations that it lost."""
+    now = timezone.now()
+    mine = AgentLoop.objects.held_by(process).filter(conversation_id__in=list(held))
+    mine.there().update(lease_expires_at=now + timedelta(seconds=lease_s))
+    still = dict(mine.there().values_list("conversation_id", "epoch"))
+    return {pk for pk, epoch in held.items() if still.get(pk) != epoch}
+
+
+def count_refused_write(conversation: ConversationRef) -> None:
+    """Note that a loop without the lease tried to write."""
+    AgentLoop.objects.of(conversation).update(refused_writes=F("refused_writes") + 1)
+
+
+def ready(conversation: ConversationRef, epoch: int) -> None:
+    """Note that the loop takes turns from now on."""
+    with transaction.atomic():
+        _locked_by(conversation, epoch)
+        AgentLoop.objects.of(conversation).update(
+            status=LoopStatus.RUNNING, runtime_status="STATUS$READY", updated_at=timezone.now()
+        )
+    announce(conversation)
+
+
+def release(conversation: ConversationRef, epoch: int, *, error: str = "") -> None:
+    """Give the lease back; with `error`, say why the loop is gone."""
+    now = timezone.now()
+    with transaction.atomic():
+        _locked_by(conversation, epoch)
+        Conversation.objects.filter(pk=conversation.pk).update(listed_at=now)
+        AgentLoop.objects.of(conversation).update(
+            desired=LoopStatus.STOPPED,
+            status=LoopStatus.ERROR if error else LoopStatus.STOPPED,
+            runtime_status="STATUS$ERROR" if error else None,
+            lease_expires_at=None,
+            error=error,
+            updated_at=now,
+        )
+    announce(conversation)
+
+
+def begin_turn(conversation: ConversationRef, epoch: int) -> TurnStart | None:
+    """Begin the next turn, or go on with a suspended one; None when there is nothing to do.
+
+    Without anything unanswered the loop is idle as of this transaction: an input that is committed
+    later finds it so. Raise Fenced.
+    """
+    now = timezone.now()
+    with transaction.atomic():
+        row = _locked_by(conversation, epoch)
+        loop = AgentLoop.objects.locked().get(conversation_id=conversation.pk)
+        if not _may_play(row, loop):
+            return None
+        turn_id = loop.turn_id or uuid4().hex
+        AgentLoop.objects.of(conversation).update(
+            turn_id=turn_id,
+            turn_through=row.asked_through,
+            execution_status=ExecutionStatus.RUNNING,
+            decision=None,
+            decision_reason="",
+            updated_at=now,
+        )
+        Conversation.objects.filter(pk=conversation.pk).update(listed_at=now)
+    announce(conversation)
+    return TurnStart(
+        turn_id=turn_id,
+        through=row.asked_through,
+        answered_through=row.answered_through,
+        decision=loop.decision,
+        decision_reason=loop.decision_reason,
+    )
+
+
+def _may_play(row: Conversation, loop: AgentLoop) -> bool:
+    if loop.execution_status == ExecutionStatus.PAUSED:
+        return False
+    if loop.execution_status == ExecutionStatus.WAITING_FOR_CONFIRMATION:
+        return loop.decision is not None
+    return row.is_unanswered or loop.turn_id is not None
+
+
+def turn_event_id(turn_id: str, part: str) -> str:
+    """Return the id of a turn's one event of this part: `end`, `partial`, `failed …`."""
+    return str(uuid5(UUID(turn_id), part))
+
+
+def end_of_turn(
+    conversation: ConversationRef, turn_id: str, state: AgentState, *, reason: str = ""
+) -> NewEvent:
+    """Return the `turn` event: its id is the turn's, so that a turn can end only once."""
+    event_id = turn_event_id(turn_id, "end")
+    authored = dialects.author(conversation.dialect).state(state=state, event_id=event_id, reason=reason)
+    return new_event(authored, event_id, turn_id=turn_id, kind=Kind.TURN)
+
+
+def new_event(
+    authored: Authored,
+    event_id: str,
+    *,
+    turn_id: str | None = None,
+    kind: Kind | None = None,
+    cause_seq: int | None = None,
+    is_input: bool = False,
+) -> NewEvent:
+    """Return what the server wrote itself as an event on its way into the log."""
+    return NewEvent(
+        event_id=event_id,
+        payload=authored.payload,
+        reading=authored.reading,
+        kind=kind,
+        turn_id=turn_id,
+        cause_seq=cause_seq,
+        is_input=is_input,
+        stamp_offset=authored.stamp_offset,
+    )
+
+
+def finish_turn(
+    conversation: ConversationRef, through: int, status: ExecutionStatus
+) -> Callable[[Sequence[Appended]], None]:
+    """Return the rest of a turn's last append: everything up to `through` is answered or given up on."""
+
+    def finish(appended: Sequence[Appended]) -> None:
+        now = timezone.now()
+        rows = Conversation.objects.filter(pk=conversation.pk)
+        rows.update(answered_through=Greatest("answered_through", through), listed_at=now)
+        AgentLoop.objects.of(conversation).update(
+            turn_id=None, execution_status=status, decision=None, decision_reason="", updated_at=now
+        )
+        UnfinishedAnswer.objects.filter(conversation_id=conversation.pk).delete()
+
+    return finish
+
+
+def suspend_turn(
+    conversation: ConversationRef, status: ExecutionStatus
+) -> Callable[[Sequence[Appended]], None]:
+    """Return the rest of the append that suspends a turn: it goes on later under the same id."""
+
+    def suspend(appended: Sequence[Appended]) -> None:
+        now = timezone.now()
+        Conversation.objects.filter(pk=conversation.pk).update(listed_at=now)
+        AgentLoop.objects.of(conversation).update(execution_status=status, updated_at=now)
+
+    return suspend
+
+
+def decide(conversation: ConversationRef, accepted: bool, reason: str) -> None:
+    """Store the user's decision about the call that waits. Raise LoopUnavailable if none does."""
+    event_id = str(uuid4())
+    authored = dialects.author(conversation.dialect).decision(accepted=accepted, event_id=event_id)
+
+    def record(appended: Sequence[Appended]) -> None:
+        waiting = AgentLoop.objects.of(conversation).filter(
+            execution_status=ExecutionStatus.WAITING_FOR_CONFIRMATION, decision=None
+        )
+        if not waiting.update(decision=accepted, decision_reason=reason, updated_at=timezone.now()):
+            raise LoopUnavailable("Nothing waits for approval.")
+
+    store().append(conversation, [new_event(authored, event_id)], also=record)
+
+
+def pause(conversation: ConversationRef) -> bool:
+    """Pause a loop that plays no turn; say whether it is paused now. A playing one pauses itself."""
+    event_id = str(uuid4())
+    authored = dialects.author(conversation.dialect).state(state=AgentState.PAUSED, event_id=event_id)
+    with transaction.atomic():
+        _locked(conversation)
+        loop, _ = AgentLoop.objects.locked().get_or_create(conversation_id=conversation.pk)
+        if loop.execution_status == ExecutionStatus.PAUSED:
+            return True
+        if loop.execution_status in (ExecutionStatus.RUNNING, ExecutionStatus.WAITING_FOR_CONFIRMATION):
+            return False
+        store().append(
+            conversation,
+            [new_event(authored, event_id)],
+            also=suspend_turn(conversation, ExecutionStatus.PAUSED),
+        )
+    announce(conversation)
+    return True
+
+
+def resume(conversation: ConversationRef) -> None:
+    """Let a paused loop take turns again; nothing changes for one that is not paused."""
+    paused = AgentLoop.objects.of(conversation).filter(execution_status=ExecutionStatus.PAUSED)
+    if paused.update(execution_status=ExecutionStatus.IDLE, updated_at=timezone.now()):
+        announce(conversation)
+
+
+def is_asked(conversation: ConversationRef) -> bool:
+    """Say whether a loop would find something to do."""
+    row = Conversation.objects.standing().filter(pk=conversation.pk).first()
+    return row is not None and row.is_unanswered
+
+
+def needing_a_loop(limit: int) -> list[ConversationRef]:
+    """Return conversations that wait for a loop which no living process runs."""
+    now = timezone.now()
+    unanswered = Conversation.objects.unanswered().exclude(
+        loop__execution_status__in=[ExecutionStatus.PAUSED, ExecutionStatus.WAITING_FOR_CONFIRMATION]
+    )
+    decided = Conversation.objects.standing().filter(loop__decision__isnull=False)
+    interrupted = Conversation.objects.filter(loop__status__in=[LoopStatus.STARTING, LoopStatus.RUNNING])
+    found: dict[int, ConversationRef] = {}
+    for rows in (unanswered, decided, interrupted):
+        for row in rows.select_related("loop").order_by("pk")[:limit]:
+            loop = getattr(row, "loop", None)
+            if loop is None or not loop.is_held(now):
+                found[row.pk] = row.ref
+    return list(found.values())
+
+
+def repair(conversation: ConversationRef, epoch: int) -> None:
+    """End the turn that a dead loop left behind, once: its partial text kept and marked.
+
+    A turn that waits for approval or is paused is not interrupted: it goes on.
+    """
+    loop = AgentLoop.objects.of(conversation).get()
+    if loop.turn_id is None or loop.execution_status != ExecutionStatus.RUNNING:
+        return
+    events = interrupted_turn(conversation, loop.turn_id)
+    events.append(end_of_turn(conversation, loop.turn_id, AgentState.INTERRUPTED, reason=INTERRUPTED_REASON))
+    store().append(
+        conversation,
+        events,
+        epoch=epoch,
+        also=finish_turn(conversation, loop.turn_through, ExecutionStatus.ERROR),
+    )
+
+
+INTERRUPTED_REASON = "The server stopped while the agent was working; what it had said is kept."
+
+
+def interrupted_turn(conversation: ConversationRef, turn_id: str) -> list[NewEvent]:
+    """Return what completes the log of a turn that was cut off: its partial answer, its failed calls."""
+    author = dialects.author(conversation.dialect)
+    events: list[NewEvent] = []
+    answer = UnfinishedAnswer.objects.filter(conversation_id=conversation.pk, turn_id=turn_id).first()
+    if answer is not None and answer.text:
+        authored = author.agent_message(text=answer.text, event_id=answer.event_id, interrupted=True)
+        events.append(new_event(authored, answer.event_id, turn_id=turn_id))
+    for call in store().open_calls(conversation, turn_id):
+        event_id = turn_event_id(turn_id, f"failed {call['seq']}")
+        authored = author.tool_failed(
+            name=dialects.tool_name(json.loads(call["payload"])),
+            reason="The call was interrupted.",
+            tool_call_id=call["tool_call_id"] or "",
+            event_id=event_id,
+            call_event_id=call["id"],
+        )
+        events.append(new_event(authored, event_id, turn_id=turn_id, cause_seq=call["seq"]))
+    return events
+
+
+def announce(conversation: ConversationRef) -> None:
+    """Tell readers and lists that the loop's status changed; they read it for themselves."""
+    live.announce_changed(conversation)

@@ -1,0 +1,254 @@
+"""Who runs which loop, who is connected, and who may come in."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from typing import ClassVar, Self
+from uuid import uuid4
+
+from django.conf import settings
+from django.db import models
+from django.db.models import Q
+from django.utils import timezone
+
+from conversations.models import Conversation, ConversationRef
+from sessions_app.processes import Process, is_gone
+
+PRESENCE_S = 60
+"""A connection that has not been seen for so long does not exist any more."""
+
+
+class LoopStatus(models.TextChoices):
+    """Whether a loop is there."""
+
+    STARTING = "starting"
+    RUNNING = "running"
+    STOPPED = "stopped"
+    ERROR = "error"
+
+
+class ExecutionStatus(models.TextChoices):
+    """What the agent is doing (spec V1 §2.6)."""
+
+    IDLE = "idle"
+    RUNNING = "running"
+    PAUSED = "paused"
+    WAITING_FOR_CONFIRMATION = "waiting_for_confirmation"
+    FINISHED = "finished"
+    ERROR = "error"
+    STUCK = "stuck"
+
+
+class AgentLoopQuerySet(models.QuerySet["AgentLoop"]):
+    """The questions about many loops."""
+
+    def of(self, conversation: ConversationRef) -> Self:
+        """Return the loop of one conversation, if it was ever started."""
+        return self.filter(conversation_id=conversation.pk)
+
+    def there(self) -> Self:
+        """Return the loops that are starting or running."""
+        return self.filter(status__in=[LoopStatus.STARTING, LoopStatus.RUNNING])
+
+    def of_user(self, user_id: int | str) -> Self:
+        """Return the loops of one user's conversations."""
+        return self.filter(conversation__owner_id=user_id)
+
+    def held_by(self, process: Process) -> Self:
+        """Return those that this process holds."""
+        return self.filter(owner_host=process.host, owner_pid=process.pid, owner_started=process.started)
+
+    def least_wanted_first(self) -> Self:
+        """Order idle loops before working ones, and each by when its conversation last moved."""
+        working = Q(execution_status=ExecutionStatus.RUNNING)
+        return self.order_by(
+            models.Case(models.When(working, then=1), default=0), "conversation__updated_at"
+        )
+
+    def locked(self) -> Self:
+        """Return the rows locked; their conversations must be locked already."""
+        return self.select_for_update(no_key=True, of=("self",))
+
+
+class AgentLoop(models.Model):
+    """The loop of one conversation; the fence is `Conversation.loop_epoch`, this says who and how."""
+
+    conversation = models.OneToOneField(Conversation, models.PROTECT, primary_key=True, related_name="loop")
+    desired = models.CharField(max_length=10, default=LoopStatus.STOPPED)
+    """`running` or `stopped`: what was last asked for."""
+    status = models.CharField(max_length=10, choices=LoopStatus, default=LoopStatus.STOPPED)
+    runtime_status = models.TextField(null=True, blank=True)
+    execution_status = models.CharField(max_length=30, choices=ExecutionStatus, default=ExecutionStatus.IDLE)
+    agent = models.TextField(default="", blank=True)
+    epoch = models.BigIntegerField(default=0)
+    owner_host = models.TextField(default="", blank=True)
+    owner_pid = models.BigIntegerField(default=0)
+    owner_started = models.FloatField(default=0.0)
+    lease_expires_at = models.DateTimeField(null=True, blank=True)
+    turn_id = models.TextField(null=True, blank=True)
+    """The turn that has begun and has no `turn` event yet."""
+    turn_through = models.BigIntegerField(default=-1)
+    """The newest input that the turn answers."""
+    decision = models.BooleanField(null=True, blank=True)
+    """What was decided about the call that waits for approval; None until then."""
+    decision_reason = models.TextField(default="", blank=True)
+    error = models.TextField(default="", blank=True)
+    refused_writes = models.BigIntegerField(default=0)
+    """How often a loop without the lease tried to write."""
+    started_at = models.DateTimeField(null=True, blank=True)
+    updated_at = models.DateTimeField(auto_now=True)
+
+    objects = models.Manager.from_queryset(AgentLoopQuerySet)()
+
+    class Meta:
+        indexes: ClassVar = [
+            models.Index(fields=["status", "lease_expires_at"], name="loop_lease"),
+            models.Index(fields=["turn_id"], name="loop_turn", condition=Q(turn_id__isnull=False)),
+        ]
+
+    def __str__(self) -> str:
+        return f"loop of {self.conversation_id}: {self.status}"
+
+    @property
+    def owner(self) -> Process:
+        """The process that holds, or last held, the lease."""
+        return Process(self.owner_host, self.owner_pid, self.owner_started)
+
+    def is_held(self, now: datetime) -> bool:
+        """Say whether another process may still write for this loop: a gone owner holds nothing."""
+        if self.status not in (LoopStatus.STARTING, LoopStatus.RUNNING) or self.lease_expires_at is None:
+            return False
+        return self.lease_expires_at > now and not is_gone(self.owner)
+
+
+class UnfinishedAnswer(models.Model):
+    """What an agent has said of an answer so far, for readers who come late; gone once it is stored."""
+
+    conversation = models.OneToOneField(
+        Conversation, models.CASCADE, primary_key=True, related_name="unfinished_answer"
+    )
+    turn_id = models.TextField()
+    event_id = models.TextField()
+    """The id that the stored message will have."""
+    through = models.BigIntegerField()
+    """The index of the last delta that `text` contains."""
+    text = models.TextField()
+    updated_at = models.DateTimeField(auto_now=True)
+
+    def __str__(self) -> str:
+        return f"answer of turn {self.turn_id} through {self.through}"
+
+
+class ConnectionQuerySet(models.QuerySet["Connection"]):
+    """The questions about who is connected."""
+
+    def present(self) -> Self:
+        """Return the connections that were seen lately."""
+        return self.filter(last_seen_at__gt=timezone.now() - timedelta(seconds=PRESENCE_S))
+
+    def expired(self) -> Self:
+        """Return what a killed process left behind."""
+        return self.filter(last_seen_at__lte=timezone.now() - timedelta(seconds=PRESENCE_S))
+
+    def with_ids(self, ids: Iterable[str]) -> Self:
+        """Return the connections with these ids."""
+        return self.filter(pk__in=list(ids))
+
+
+def new_connection_id() -> str:
+    """Return an id for a connection."""
+    return uuid4().hex
+
+
+class Connection(models.Model):
+    """One live socket: presence that expires by itself."""
+
+    id = models.CharField(max_length=64, primary_key=True, default=new_connection_id)
+    conversation = models.ForeignKey(Conversation, models.CASCADE, related_name="connections")
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="+")
+    door = models.CharField(max_length=20)
+    since = models.DateTimeField(default=timezone.now)
+    last_seen_at = models.DateTimeField(default=timezone.now, db_index=True)
+
+    objects = models.Manager.from_queryset(ConnectionQuerySet)()
+
+    def __str__(self) -> str:
+        return f"{self.door} connection {self.id}"
+
+
+class ReadMark(models.Model):
+    """How far a user has seen a conversation."""
+
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="+")
+    conversation = models.ForeignKey(Conversation, models.CASCADE, related_name="read_marks")
+    through = models.BigIntegerField()
+
+    class Meta:
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["user", "conversation"], name="read_mark_once"),
+        ]
+
+    def __str__(self) -> str:
+        return f"read through {self.through}"
+
+
+TOKEN_PREFIX = "cs_"
+TOKEN_USE_RECORDED_S = 60
+
+
+class ApiTokenQuerySet(models.QuerySet["ApiToken"]):
+    """The questions about tokens."""
+
+    def valid(self) -> Self:
+        """Return the tokens that open something: not revoked, and their user may come in."""
+        return self.filter(revoked_at__isnull=True, user__is_active=True)
+
+    def matching(self, text: str) -> Self:
+        """Return the token that was issued as `text`."""
+        return self.filter(digest=token_digest(text))
+
+    def record_use(self) -> None:
+        """Note that they were used, once a minute at the most: reading must not mean writing."""
+        now = timezone.now()
+        stale = Q(last_used_at=None) | Q(last_used_at__lt=now - timedelta(seconds=TOKEN_USE_RECORDED_S))
+        self.filter(stale).update(last_used_at=now)
+
+
+def token_digest(text: str) -> str:
+    """Return what is kept of a token: SHA-256 in hex, enough for 256 random bits."""
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+class ApiToken(models.Model):
+    """A key that opens a user's conversations; only its digest is kept."""
+
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="api_tokens")
+    name = models.CharField(max_length=100)
+    prefix = models.CharField(max_length=12)
+    """The token's beginning, for people to tell it from others."""
+    digest = models.CharField(max_length=64, unique=True)
+    created_at = models.DateTimeField(default=timezone.now)
+    last_used_at = models.DateTimeField(null=True, blank=True)
+    revoked_at = models.DateTimeField(null=True, blank=True)
+
+    objects = models.Manager.from_queryset(ApiTokenQuerySet)()
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.prefix}…)"
+
+    @classmethod
+    def issue(cls, user_id: int, name: str) -> tuple[ApiToken, str]:
+        """Make a token; return its row and its text, which cannot be shown again."""
+        text = TOKEN_PREFIX + secrets.token_urlsafe(32)
+        row = cls.objects.create(user_id=user_id, name=name, prefix=text[:8], digest=token_digest(text))
+        return row, text
+
+    def revoke(self) -> None:
+        """Let the token open nothing any more."""
+        self.revoked_at = timezone.now()
+        self.save(update_fields=["revoked_at"])
+
+

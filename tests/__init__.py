@@ -1,0 +1,1 @@
+"""What convserver promises, one file for each behaviour that a user could name."""
