@@ -35,12 +35,16 @@ class ListCursor(NamedTuple):
         """Return the place that `encode` wrote. Raise InvalidCursor for any other text."""
         try:
             padded = text.encode("ascii") + b"=" * (-len(text) % 4)
-            microseconds, _, pk = base64.b64decode(padded, altchars=b"-_", validate=True).decode("ascii").partition(".")
+            microseconds, _, pk = (
+                base64.b64decode(padded, altchars=b"-_", validate=True).decode("ascii").partition(".")
+            )
             cursor = cls(_EPOCH + int(microseconds) * _MICROSECOND, int(pk))
         except (UnicodeError, binascii.Error, ValueError, OverflowError) as error:
             raise InvalidCursor(
                 "This is not a cursor of this list: use next_page_id of the page before, unchanged."
             ) from error
         if not 0 <= cursor.pk < 2**63:
-            raise InvalidCursor("This is not a cursor of this list: use next_page_id of the page before, unchanged.")
+            raise InvalidCursor(
+                "This is not a cursor of this list: use next_page_id of the page before, unchanged."
+            )
         return cursor

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from django.db import OperationalError, connection
 from django.utils import timezone
@@ -104,9 +104,7 @@ def chain(head_digest: str, *, seq: int, event_id: str, payload: str) -> str:
     return hashlib.sha256(head + name + payload.encode()).hexdigest()
 
 
-def append_many(
-    requests: Sequence[AppendRequest], *, wait: bool
-) -> list[AppendOutcome | ConversationError]:
+def append_many(requests: Sequence[AppendRequest], *, wait: bool) -> list[AppendOutcome | ConversationError]:
     """Store all requests in the running transaction; answer each in its place.
 
     A refused request stores nothing and harms no other. Without `wait`, a conversation that is
@@ -139,7 +137,9 @@ def _locked_heads(pks: Sequence[int], *, wait: bool) -> dict[int, _Head]:
         return {row[0]: _Head(*row) for row in rows.values_list(*_HEAD_COLUMNS)}
     except OperationalError as error:
         if "lock timeout" in str(error):
-            raise ConversationBusy("Somebody else has locked the conversation for too long: try again.") from error
+            raise ConversationBusy(
+                "Somebody else has locked the conversation for too long: try again."
+            ) from error
         raise
 
 
@@ -206,7 +206,9 @@ def _number(head: _Head, event: NewEvent, epoch: int | None, new: list[sql.Event
     if stored := head.stored.get(event.event_id):
         return Appended(event.event_id, stored.seq, is_new=False)
     now = head.updated_at = max(timezone.now(), head.updated_at + _MICROSECOND)
-    payload = event.payload if event.stamp_offset is None else _stamped(event.payload, event.stamp_offset, now)
+    payload = (
+        event.payload if event.stamp_offset is None else _stamped(event.payload, event.stamp_offset, now)
+    )
     seq = head.next_seq
     row = _row(head, event, seq=seq, payload=payload, epoch=epoch, now=now)
     head.next_seq, head.head_digest = seq + 1, row.digest

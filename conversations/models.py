@@ -71,7 +71,12 @@ def normal_id(text: str) -> str:
 
 
 def _hex_of_uuid(text: str) -> str | None:
-    dashed = len(text) == 36 and [at for at, character in enumerate(text) if character == "-"] == [8, 13, 18, 23]
+    dashed = len(text) == 36 and [at for at, character in enumerate(text) if character == "-"] == [
+        8,
+        13,
+        18,
+        23,
+    ]
     digits = text.replace("-", "") if dashed else text
     if len(digits) != 32 or not digits.isascii() or not digits.isalnum():
         return None
@@ -147,7 +152,9 @@ class Conversation(models.Model):
 
     public_id = models.CharField(max_length=PUBLIC_ID_MAX_LENGTH, unique=True)
     # PROTECT: removing an account must never take histories with it.
-    owner = models.ForeignKey(settings.AUTH_USER_MODEL, models.PROTECT, related_name="conversations", db_index=False)
+    owner = models.ForeignKey(
+        settings.AUTH_USER_MODEL, models.PROTECT, related_name="conversations", db_index=False
+    )
     version = models.CharField(max_length=2, choices=Version, default=Version.V0)
     title = models.TextField(null=True, blank=True)
     repository = models.TextField(null=True, blank=True)
@@ -193,7 +200,9 @@ class Conversation(models.Model):
             ),
             models.Index(fields=["owner", "listed_at"], name="conversation_listed"),
             models.Index(
-                fields=["id"], name="conversation_unanswered", condition=Q(asked_through__gt=F("answered_through"))
+                fields=["id"],
+                name="conversation_unanswered",
+                condition=Q(asked_through__gt=F("answered_through")),
             ),
         ]
 

@@ -190,7 +190,9 @@ class DatabaseConversationStore(ConversationStore):
 
     def save_metadata(self, metadata: ConversationMetadata, fields: Collection[str] | None = None) -> None:
         """Update the named columns, or insert the row; see the seam."""
-        columns = {COLUMN_OF[name]: getattr(metadata, name) for name in (COLUMN_OF if fields is None else fields)}
+        columns = {
+            COLUMN_OF[name]: getattr(metadata, name) for name in (COLUMN_OF if fields is None else fields)
+        }
         changes = {
             column: Greatest(column, value) if column in NEVER_FALLING else value
             for column, value in columns.items()
@@ -202,7 +204,9 @@ class DatabaseConversationStore(ConversationStore):
             if self._standing([public_id]).update(**changes, listed_at=now):
                 return
             if owner_id is None:
-                raise ConversationNotFound("There is no such conversation, and the metadata names no user to own it.")
+                raise ConversationNotFound(
+                    "There is no such conversation, and the metadata names no user to own it."
+                )
             _insert(
                 public_id=public_id,
                 owner_id=int(owner_id),

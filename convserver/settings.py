@@ -9,7 +9,7 @@ from typing import Any
 import dj_database_url
 
 from convserver import configuration
-from convserver.configuration import AuthMode
+from convserver.configuration import AuthMode, ManagerKind
 
 CONFIGURATION = configuration.read(os.environ)
 BASE_DIR = Path(__file__).resolve().parent
@@ -33,6 +33,7 @@ INSTALLED_APPS = [
     "channels",
     "conversations",
     "sessions_app",
+    "csp",
     "convserver",
 ]
 
@@ -120,7 +121,7 @@ USE_I18N = False
 USE_TZ = True
 
 STATIC_URL = "/static/"
-STATIC_ROOT = CONFIGURATION.data_dir / "static"
+STATIC_ROOT = None
 WHITENOISE_USE_FINDERS = True
 WHITENOISE_AUTOREFRESH = False
 
@@ -168,9 +169,12 @@ REST_FRAMEWORK = {
     "EXCEPTION_HANDLER": "convserver.api.errors.native_response",
 }
 
-# The two seams below the doors, chosen by dotted path.
+# The seams below the doors, chosen by dotted path.
 CONVERSATION_STORE = "conversations.store.DatabaseConversationStore"
 CONVERSATION_VALIDATOR = "conversations.access.ConversationValidator"
+CONVERSATION_MANAGER = {
+    ManagerKind.STANDALONE: "sessions_app.manager.StandaloneConversationManager",
+}[CONFIGURATION.manager]
 
 LOGGING = {
     "version": 1,

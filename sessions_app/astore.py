@@ -265,7 +265,9 @@ async def append(
     return await asyncio.shield(append_soon(conversation, events, epoch=epoch, also=also))
 
 
-async def read_after(conversation: ConversationRef, seq: int, *, limit: int = PAGE_MAX_EVENTS) -> list[EventEnvelope]:
+async def read_after(
+    conversation: ConversationRef, seq: int, *, limit: int = PAGE_MAX_EVENTS
+) -> list[EventEnvelope]:
     """Return the next page of the log: ConversationStore.read_after, again if the connection broke."""
     return await call(_repeated, lambda: store().read_after(conversation, seq, limit=limit))
 

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import NamedTuple
 from uuid import UUID, uuid4, uuid5
 
 from django.db import transaction
@@ -21,7 +23,7 @@ from conversations import dialects, live
 from conversations.dialects import AgentState
 from conversations.events import Appended, Authored, Kind, NewEvent
 from conversations.exceptions import ConversationNotFound, Fenced, LoopUnavailable
-from conversations.models import Conversation, ConversationRef, Event
+from conversations.models import Conversation, ConversationRef
 from conversations.store import store
 from sessions_app.models import AgentLoop, ExecutionStatus, LoopStatus, UnfinishedAnswer
 from sessions_app.processes import Process
@@ -290,20 +292,34 @@ def is_asked(conversation: ConversationRef) -> bool:
 
 
 def needing_a_loop(limit: int) -> list[ConversationRef]:
-    """Return conversations that wait for a loop which no living process runs."""
+    """Return conversations with something to do, whose loop no living process runs."""
     now = timezone.now()
     unanswered = Conversation.objects.unanswered().exclude(
         loop__execution_status__in=[ExecutionStatus.PAUSED, ExecutionStatus.WAITING_FOR_CONFIRMATION]
     )
     decided = Conversation.objects.standing().filter(loop__decision__isnull=False)
-    interrupted = Conversation.objects.filter(loop__status__in=[LoopStatus.STARTING, LoopStatus.RUNNING])
     found: dict[int, ConversationRef] = {}
-    for rows in (unanswered, decided, interrupted):
+    for rows in (unanswered, decided):
         for row in rows.select_related("loop").order_by("pk")[:limit]:
             loop = getattr(row, "loop", None)
             if loop is None or not loop.is_held(now):
                 found[row.pk] = row.ref
     return list(found.values())
+
+
+def abandoned(limit: int) -> list[ConversationRef]:
+    """Return conversations whose loop was left behind by a process that is gone or lost its lease."""
+    now = timezone.now()
+    loops = AgentLoop.objects.there().select_related("conversation").order_by("pk")[:limit]
+    return [loop.conversation.ref for loop in loops if not loop.is_held(now)]
+
+
+def recover(conversation: ConversationRef, process: Process) -> None:
+    """Take an abandoned loop over just to end its turn, and let it go."""
+    with suppress(LoopHeld, ConversationNotFound):
+        epoch = claim(conversation, process, agent="")
+        repair(conversation, epoch)
+        release(conversation, epoch)
 
 
 def repair(conversation: ConversationRef, epoch: int) -> None:
@@ -351,3 +367,35 @@ def interrupted_turn(conversation: ConversationRef, turn_id: str) -> list[NewEve
 def announce(conversation: ConversationRef) -> None:
     """Tell readers and lists that the loop's status changed; they read it for themselves."""
     live.announce_changed(conversation)
+
+
+def require_epoch(conversation: ConversationRef, epoch: int) -> None:
+    """Lock the conversation and make sure that the loop of `epoch` still has it. Raise Fenced."""
+    _locked_by(conversation, epoch)
+
+
+class PendingTurn(NamedTuple):
+    """A turn that has begun and not ended."""
+
+    turn_id: str
+    through: int
+    is_suspended: bool
+
+
+def pending_turn(conversation: ConversationRef, epoch: int) -> PendingTurn | None:
+    """Return the turn that the loop of `epoch` has begun and not ended, if there is one."""
+    loop = AgentLoop.objects.of(conversation).filter(epoch=epoch, turn_id__isnull=False).first()
+    if loop is None or loop.turn_id is None:
+        return None
+    is_suspended = loop.execution_status != ExecutionStatus.RUNNING
+    return PendingTurn(loop.turn_id, loop.turn_through, is_suspended)
+
+
+def give_up(conversation: ConversationRef, epoch: int) -> None:
+    """Answer nothing of what was asked so far: whoever stops an agent wants silence. Raise Fenced."""
+    with transaction.atomic():
+        row = _locked_by(conversation, epoch)
+        Conversation.objects.filter(pk=row.pk).update(answered_through=row.asked_through)
+        AgentLoop.objects.of(conversation).update(
+            execution_status=ExecutionStatus.IDLE, updated_at=timezone.now()
+        )

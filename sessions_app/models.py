@@ -64,9 +64,7 @@ class AgentLoopQuerySet(models.QuerySet["AgentLoop"]):
     def least_wanted_first(self) -> Self:
         """Order idle loops before working ones, and each by when its conversation last moved."""
         working = Q(execution_status=ExecutionStatus.RUNNING)
-        return self.order_by(
-            models.Case(models.When(working, then=1), default=0), "conversation__updated_at"
-        )
+        return self.order_by(models.Case(models.When(working, then=1), default=0), "conversation__updated_at")
 
     def locked(self) -> Self:
         """Return the rows locked; their conversations must be locked already."""
@@ -250,5 +248,3 @@ class ApiToken(models.Model):
         """Let the token open nothing any more."""
         self.revoked_at = timezone.now()
         self.save(update_fields=["revoked_at"])
-
-

@@ -1,0 +1,1 @@
+"""The HTTP doors: each translates, asks for permission, and decides nothing."""

@@ -1,0 +1,37 @@
+"""The REST framework's classes over `sessions_app.authentication`."""
+
+from __future__ import annotations
+
+from django.contrib.auth.models import User
+from rest_framework.authentication import BaseAuthentication, SessionAuthentication
+from rest_framework.exceptions import AuthenticationFailed
+from rest_framework.request import Request
+
+from sessions_app.authentication import credentials_of, holder_of_key, lets_everybody_in
+
+
+class KeyAuthentication(BaseAuthentication):
+    """The server's key or a token, in X-Session-API-Key or Authorization: Bearer."""
+
+    def authenticate(self, request: Request) -> tuple[User, None] | None:
+        """Return who holds the key; None without one, and where everybody is let in anyway."""
+        keys = credentials_of({name.lower(): value for name, value in request.headers.items()}).keys
+        if not keys:
+            return None
+        holder = holder_of_key(keys)
+        if holder is None and not lets_everybody_in():
+            raise AuthenticationFailed("This key opens nothing: it is unknown or revoked.")
+        return (holder, None) if holder else None
+
+    def authenticate_header(self, request: Request) -> str:
+        """Return the challenge that makes a refusal a 401."""
+        return "Bearer"
+
+
+class LoginAuthentication(SessionAuthentication):
+    """A login's cookie, with its CSRF token; in local mode whoever comes, whose page was checked already."""
+
+    def enforce_csrf(self, request: Request) -> None:
+        """Ask for the token, except where no cookie gives any right."""
+        if not lets_everybody_in():
+            super().enforce_csrf(request)

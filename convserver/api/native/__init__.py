@@ -1,0 +1,1 @@
+"""The native door by REST: the twin of the native sockets."""

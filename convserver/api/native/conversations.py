@@ -1,0 +1,181 @@
+"""Conversations: list, create, look at, rename, hide, restore, and steer the agent."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from asgiref.sync import async_to_sync
+from rest_framework import serializers
+from rest_framework.decorators import action
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.viewsets import ViewSet
+
+from conversations import access
+from conversations.cursors import ListCursor
+from conversations.models import Conversation, ConversationRef, Version
+from conversations.store import store
+from sessions_app.manager import get_manager
+from sessions_app.status import ConversationState, states_of
+
+PAGE_MAX = 100
+
+
+class PageSerializer(serializers.Serializer[Any]):
+    """The query of a list."""
+
+    limit = serializers.IntegerField(min_value=1, max_value=PAGE_MAX, default=20)
+    page_id = serializers.CharField(default=None)
+    title = serializers.CharField(default=None)
+    repository = serializers.CharField(default=None)
+    trigger = serializers.CharField(default=None)
+    deleted = serializers.BooleanField(default=False)
+
+
+class NewConversationSerializer(serializers.Serializer[Any]):
+    """The body that creates a conversation; all of it may be left out."""
+
+    id = serializers.CharField(default=None, max_length=100, trim_whitespace=False)
+    version = serializers.ChoiceField(Version.choices, default=Version.V0)
+    title = serializers.CharField(default=None, max_length=200)
+    repository = serializers.CharField(default=None, max_length=500)
+    branch = serializers.CharField(default=None, max_length=500)
+
+
+class TitleSerializer(serializers.Serializer[Any]):
+    """The body that renames."""
+
+    title = serializers.CharField(max_length=200)
+
+
+class DecisionSerializer(serializers.Serializer[Any]):
+    """The body that decides about a call that waits."""
+
+    accept = serializers.BooleanField()
+    reason = serializers.CharField(default="", allow_blank=True)
+
+
+class ConversationViewSet(ViewSet):
+    """The user's conversations; ids in any spelling."""
+
+    lookup_field = "conversation_id"
+    lookup_value_regex = "[^/]+"
+
+    def list(self, request: Request) -> Response:
+        """Return one page, the newest first."""
+        query = _valid(PageSerializer(data=request.query_params))
+        visible = Conversation.objects.visible_to(request.user)
+        if query["deleted"]:
+            visible = Conversation.objects.deleted().filter(owner_id=request.user.pk)
+        rows = visible.matching(
+            title=query["title"], repository=query["repository"], trigger=query["trigger"]
+        ).newest_first()
+        if query["page_id"]:
+            rows = rows.older_than(*ListCursor.decode(query["page_id"]))
+        places = list(rows.values_list("created_at", "pk")[: query["limit"] + 1])
+        page = places[: query["limit"]]
+        found = states_of(pk for _, pk in page)
+        more = len(places) > len(page)
+        return Response(
+            {
+                "conversations": [found[pk] for _, pk in page if pk in found],
+                "next_page_id": ListCursor(*page[-1]).encode() if more else None,
+            }
+        )
+
+    def create(self, request: Request) -> Response:
+        """Create a conversation; 409 if the id is taken."""
+        body = _valid(NewConversationSerializer(data=request.data))
+        conversation = store(str(request.user.pk)).create(
+            request.user,
+            conversation_id=body["id"],
+            version=body["version"],
+            title=body["title"],
+            repository=body["repository"],
+            branch=body["branch"],
+        )
+        return Response(_state(conversation), status=201)
+
+    def retrieve(self, request: Request, conversation_id: str) -> Response:
+        """Return one conversation."""
+        return Response(_state(access.readable(request.user, conversation_id)))
+
+    def partial_update(self, request: Request, conversation_id: str) -> Response:
+        """Rename."""
+        conversation = access.writable(request.user, conversation_id)
+        body = _valid(TitleSerializer(data=request.data))
+        store(str(request.user.pk)).retitle(conversation, body["title"])
+        return Response(_state(conversation))
+
+    def destroy(self, request: Request, conversation_id: str) -> Response:
+        """Stop the agent and hide the conversation; it can be restored."""
+        conversation = access.writable(request.user, conversation_id)
+        _in_loop(_close, conversation)
+        store(str(request.user.pk)).hide(conversation)
+        return Response(status=204)
+
+    @action(detail=True, methods=["post"])
+    def restore(self, request: Request, conversation_id: str) -> Response:
+        """Bring a hidden conversation back."""
+        conversation = access.restorable(request.user, conversation_id)
+        store(str(request.user.pk)).restore(conversation)
+        return Response(_state(conversation))
+
+    @action(detail=True, methods=["post"])
+    def run(self, request: Request, conversation_id: str) -> Response:
+        """Start the agent, or let a paused one go on."""
+        conversation = access.writable(request.user, conversation_id)
+        _in_loop(_run, conversation)
+        return Response(_state(conversation))
+
+    @action(detail=True, methods=["post"])
+    def pause(self, request: Request, conversation_id: str) -> Response:
+        """Pause the agent after its current step."""
+        conversation = access.writable(request.user, conversation_id)
+        _in_loop(_pause, conversation)
+        return Response(_state(conversation))
+
+    @action(detail=True, methods=["post"])
+    def stop(self, request: Request, conversation_id: str) -> Response:
+        """Stop the agent; what it has said is kept."""
+        conversation = access.writable(request.user, conversation_id)
+        _in_loop(_close, conversation)
+        return Response(_state(conversation))
+
+    @action(detail=True, methods=["post"])
+    def confirm(self, request: Request, conversation_id: str) -> Response:
+        """Accept or reject the call that waits; 409 if none does."""
+        conversation = access.writable(request.user, conversation_id)
+        body = _valid(DecisionSerializer(data=request.data))
+        _in_loop(_confirm, conversation, body["accept"], body["reason"])
+        return Response(_state(conversation))
+
+
+def _valid(serializer: serializers.Serializer[Any]) -> dict[str, Any]:
+    serializer.is_valid(raise_exception=True)
+    return dict(serializer.validated_data)
+
+
+def _state(conversation: ConversationRef) -> ConversationState:
+    return states_of([conversation.pk])[conversation.pk]
+
+
+def _in_loop(function: Any, *args: Any) -> None:
+    """Run a coroutine function on the server's event loop, where the manager lives."""
+    async_to_sync(function)(*args)
+
+
+async def _run(conversation: ConversationRef) -> None:
+    await get_manager().run(conversation)
+
+
+async def _pause(conversation: ConversationRef) -> None:
+    await get_manager().pause(conversation)
+
+
+async def _close(conversation: ConversationRef) -> None:
+    await get_manager().close_session(conversation.public_id)
+
+
+async def _confirm(conversation: ConversationRef, accept: bool, reason: str) -> None:
+    await get_manager().confirm(conversation, accept=accept, reason=reason)

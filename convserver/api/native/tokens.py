@@ -1,0 +1,49 @@
+"""API tokens: a user's own keys; the text of one is shown once, when it is made."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.viewsets import ViewSet
+
+from conversations.exceptions import ConversationNotFound
+from sessions_app.models import ApiToken
+
+
+class TokenSerializer(serializers.ModelSerializer[ApiToken]):
+    """A token as its user sees it."""
+
+    class Meta:
+        model = ApiToken
+        fields = ("id", "name", "prefix", "created_at", "last_used_at", "revoked_at")
+        read_only_fields = ("id", "prefix", "created_at", "last_used_at", "revoked_at")
+
+
+class TokenViewSet(ViewSet):
+    """The user's tokens."""
+
+    lookup_value_regex = "[0-9]{1,18}"
+
+    def list(self, request: Request) -> Response:
+        """Return all of the user's tokens, revoked ones too."""
+        rows = ApiToken.objects.filter(user_id=request.user.pk).order_by("pk")
+        return Response({"tokens": TokenSerializer(rows, many=True).data})
+
+    def create(self, request: Request) -> Response:
+        """Make a token; the answer alone brings its text."""
+        body = TokenSerializer(data=request.data)
+        body.is_valid(raise_exception=True)
+        row, text = ApiToken.issue(request.user.pk, body.validated_data["name"])
+        shown: dict[str, Any] = dict(TokenSerializer(row).data)
+        return Response({**shown, "token": text}, status=201)
+
+    def destroy(self, request: Request, pk: str) -> Response:
+        """Revoke a token."""
+        row = ApiToken.objects.filter(user_id=request.user.pk, pk=pk).first()
+        if row is None:
+            raise ConversationNotFound("There is no such token.")
+        row.revoke()
+        return Response(status=204)

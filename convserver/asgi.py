@@ -1,0 +1,53 @@
+"""The ASGI application: every HTTP request, socket and lifespan enters here."""
+
+from __future__ import annotations
+
+import os
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "convserver.settings")
+
+from typing import Any
+
+from asgiref.sync import sync_to_async
+from django.core.asgi import get_asgi_application
+
+http = get_asgi_application()
+
+from django.db import connection
+
+from conversations import guards
+from sessions_app.authentication import OwnOriginOnly
+from sessions_app.manager import close_manager, get_manager
+from sessions_app.routing import router
+
+
+async def by_protocol(scope: Any, receive: Any, send: Any) -> None:
+    """Pass a connection to what speaks its protocol."""
+    match scope["type"]:
+        case "http":
+            await http(scope, receive, send)
+        case "websocket":
+            await router(scope, receive, send)
+        case "lifespan":
+            await lifespan(receive, send)
+
+
+async def lifespan(receive: Any, send: Any) -> None:
+    """Start with guards in place and a manager at work; end with every lease given back."""
+    while True:
+        message = await receive()
+        if message["type"] == "lifespan.startup":
+            try:
+                await sync_to_async(guards.require)(connection)
+                await get_manager().ensure_started()
+            except Exception as error:
+                await send({"type": "lifespan.startup.failed", "message": str(error)})
+                return
+            await send({"type": "lifespan.startup.complete"})
+        else:
+            await close_manager()
+            await send({"type": "lifespan.shutdown.complete"})
+            return
+
+
+application = OwnOriginOnly(by_protocol)

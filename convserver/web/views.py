@@ -1,0 +1,26 @@
+"""The first page, and the probe that says whether the server lives."""
+
+from __future__ import annotations
+
+from django.contrib.auth.decorators import login_required
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.shortcuts import render
+
+from conversations.models import Conversation
+from sessions_app.status import states
+
+SHOWN_CONVERSATIONS = 20
+
+
+@login_required
+def home(request: HttpRequest) -> HttpResponse:
+    """Show the newest conversations and how to begin one."""
+    newest = Conversation.objects.visible_to(request.user).newest_first()[:SHOWN_CONVERSATIONS]
+    context = {"conversations": list(states(newest).values()), "origin": request.build_absolute_uri("/")[:-1]}
+    return render(request, "web/home.html", context)
+
+
+def health(request: HttpRequest) -> JsonResponse:
+    """Say that the server answers and reaches its database."""
+    Conversation.objects.exists()
+    return JsonResponse({"status": "ok"})

@@ -1,0 +1,1 @@
+"""Who answers: the agent protocol and the agents that come with the server."""

@@ -1,0 +1,100 @@
+"""The agent protocol: given the history and ways to speak and to act, play one turn."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from conversations.events import EventEnvelope
+from conversations.models import ConversationRef
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ToolCall:
+    """A tool call that stands in the log."""
+
+    name: str
+    arguments: Mapping[str, Any]
+    tool_call_id: str
+    event_id: str
+    seq: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Decision:
+    """What the user decided about a tool call that waited for approval."""
+
+    call: ToolCall
+    accepted: bool
+    reason: str
+
+
+class Answer(Protocol):
+    """An answer that is being given; readers see it grow, and the log has it once it is complete."""
+
+    async def write(self, text: str) -> None:
+        """Add a piece."""
+
+
+class Turn(Protocol):
+    """What an agent may see and do while it plays a turn.
+
+    Whatever it does is stored before the method returns. Any method may raise: the turn is then
+    over for this agent (paused, stopped, taken over), and it must let the exception pass.
+    """
+
+    @property
+    def conversation(self) -> ConversationRef:
+        """The conversation that the turn belongs to."""
+
+    @property
+    def turn_id(self) -> str:
+        """The turn's id: the same when it goes on after an approval or a pause."""
+
+    @property
+    def inputs(self) -> Sequence[EventEnvelope]:
+        """What the user said since the last answer, oldest first."""
+
+    @property
+    def done(self) -> Sequence[EventEnvelope]:
+        """What this turn has stored already, when it goes on; empty when it is new."""
+
+    @property
+    def decision(self) -> Decision | None:
+        """What was decided about the call that the turn waited for, if it did."""
+
+    async def history(self, limit: int = 200) -> Sequence[EventEnvelope]:
+        """Return the newest events of the conversation, oldest first."""
+
+    def answer(self) -> AbstractAsyncContextManager[Answer]:
+        """Begin an answer; leaving the block stores it as one message."""
+
+    async def say(self, text: str) -> None:
+        """Store a message of the agent."""
+
+    async def call_tool(self, name: str, arguments: Mapping[str, Any], *, thought: str = "") -> ToolCall:
+        """Store that the agent calls a tool."""
+
+    async def ask_approval(self, name: str, arguments: Mapping[str, Any], *, thought: str = "") -> None:
+        """Store a call that waits for the user, and suspend the turn: this never returns.
+
+        The turn is played again from the start once the user has decided, with `decision` set.
+        """
+
+    async def tool_result(self, call: ToolCall, content: str) -> None:
+        """Store what a tool gave back."""
+
+    async def tool_rejected(self, call: ToolCall, reason: str) -> None:
+        """Store that the user did not want the call."""
+
+
+class Agent(Protocol):
+    """One kind of agent; an instance plays the turns of one loop, one after the other."""
+
+    async def play(self, turn: Turn) -> None:
+        """Play the turn to its end."""
+
+    async def complete(self, messages: Sequence[Mapping[str, str]]) -> str:
+        """Answer a question beside the conversation; messages are {role, content}, oldest first."""

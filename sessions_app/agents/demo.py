@@ -1,0 +1,70 @@
+"""The demo agent: needs no key and no network, and does everything that an agent can do, on cue."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Mapping, Sequence
+
+from django.conf import settings
+
+from sessions_app.agents.base import Decision, Turn
+
+DEFAULT_WORD_S = 0.03
+SLOW_FACTOR = 10
+
+HELP = (
+    "I am the demo agent: I answer without a model. Say *tool* and I call a pretend tool, *approve* and I ask "
+    "before I do something, *slow* and you can watch me type, *fail* and I break down."
+)
+
+
+class DemoAgent:
+    """Echoes, streams, calls a pretend tool, asks for approval, fails: by words of the message."""
+
+    async def play(self, turn: Turn) -> None:
+        """Play one turn."""
+        text = "\n".join(event["text"] for event in turn.inputs)
+        cues = set(re.findall(r"[a-z]+", text.lower()))
+        if "fail" in cues:
+            raise RuntimeError("The demo agent was told to fail.")
+        if turn.decision is not None:
+            await self._carry_out(turn, turn.decision)
+        elif not turn.done and cues & {"approve", "approval"}:
+            await turn.ask_approval(
+                "run", {"command": "rm -r build"}, thought="This removes files, so I ask."
+            )
+        elif not turn.done and "tool" in cues:
+            call = await turn.call_tool("run", {"command": "date"}, thought="I look at the clock.")
+            await turn.tool_result(call, "Fri Nov 20 12:00:00 UTC 2026 (pretended)")
+        await self._answer(turn, text, is_slow="slow" in cues)
+
+    async def complete(self, messages: Sequence[Mapping[str, str]]) -> str:
+        """Repeat the beginning of the last question."""
+        return messages[-1]["content"].strip()[:50] if messages else ""
+
+    async def _carry_out(self, turn: Turn, decision: Decision) -> None:
+        if decision.accepted:
+            await turn.tool_result(decision.call, "removed (pretended)")
+        else:
+            await turn.tool_rejected(decision.call, decision.reason or "The user said no.")
+
+    async def _answer(self, turn: Turn, text: str, *, is_slow: bool) -> None:
+        word_s: float = getattr(settings, "DEMO_AGENT_WORD_S", DEFAULT_WORD_S) * (
+            SLOW_FACTOR if is_slow else 1
+        )
+        async with turn.answer() as answer:
+            for word in re.findall(r"\s*\S+", self._reply(turn, text)):
+                await answer.write(word)
+                await asyncio.sleep(word_s)
+
+    def _reply(self, turn: Turn, text: str) -> str:
+        if turn.decision is not None:
+            return "Done." if turn.decision.accepted else "All right, I leave it."
+        if not text.strip() or "help" in text.lower():
+            return HELP
+        return (
+            f"You said: {text.strip()}\n\n{HELP}"
+            if len(turn.inputs) == 1 and turn.inputs[0]["seq"] == 0
+            else f"You said: {text.strip()}"
+        )

@@ -1,0 +1,1 @@
+"""One file per socket door: join, frames in, frames out."""

@@ -1,0 +1,300 @@
+"""The native socket of one conversation: join, frames in, frames out (docs/protocol.md)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Self
+
+from asgiref.typing import ASGIReceiveCallable, ASGISendCallable, WebSocketScope
+
+from conversations.access import Visitor
+from conversations.events import Appended, EventEnvelope
+from conversations.exceptions import ConversationError, ConversationNotFound, InvalidConversationId
+from conversations.models import ConversationRef, Version
+from conversations.store import store
+from sessions_app import astore, native, presence
+from sessions_app.consumers.arrival import BAD_REQUEST, NOT_FOUND, TOO_SLOW, Refused, authenticated, query_of
+from sessions_app.consumers.socket import Closed, Socket
+from sessions_app.feed import Feed
+from sessions_app.manager import ConversationManager, get_manager
+from sessions_app.models import new_connection_id
+from sessions_app.native import BadFrame, Frame
+from sessions_app.status import ConversationState, states_of
+
+logger = logging.getLogger(__name__)
+
+HEARTBEAT_S = 20.0
+UNANSWERED_MAX = 512
+"""So many frames of one socket may wait for their commit; then nothing more is read from it."""
+
+SHOWN_CHANGES = ("title", "version", "repository", "branch", "trigger", "loop", "deleted")
+"""What a `conversation` frame may bring; the log itself tells of the rest."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Query:
+    """The parameters of the address."""
+
+    after: int
+    version: Version
+    session: str | None
+    follow: bool
+
+    @classmethod
+    def read(cls, scope: WebSocketScope) -> Self:
+        """Read them. Raise Refused for a wrong one."""
+        given = query_of(scope)
+        after, session = given.get("after", "-1"), given.get("session")
+        if not (after == "-1" or (after.isascii() and after.isdigit() and int(after) < 2**63)):
+            raise Refused(BAD_REQUEST, "`after` is the seq of the last event that you have, -1 for none.")
+        if given.get("version", "V0") not in Version.values:
+            raise Refused(BAD_REQUEST, "`version` is V0 or V1.")
+        if session is not None and not 0 < len(session) <= native.SESSION_MAX_LENGTH:
+            raise Refused(BAD_REQUEST, f"`session` has 1 to {native.SESSION_MAX_LENGTH} characters.")
+        if given.get("follow", "true") not in ("true", "false"):
+            raise Refused(BAD_REQUEST, "`follow` is true or false.")
+        return cls(
+            after=int(after),
+            version=Version(given.get("version", "V0")),
+            session=session,
+            follow=given.get("follow") != "false",
+        )
+
+
+async def native_socket(scope: WebSocketScope, receive: ASGIReceiveCallable, send: ASGISendCallable) -> None:
+    """Serve one client from its handshake to its close."""
+    socket = Socket(scope, receive, send)
+    await socket.accept()
+    try:
+        query = Query.read(scope)
+        user = await authenticated(socket)
+        conversation = await _joined(user, scope, query)
+        await ConversationSocket(socket, user, conversation, query).serve()
+    except Refused as refusal:
+        await socket.close(refusal.code, str(refusal))
+    except Closed:
+        pass
+
+
+async def _joined(user: Visitor, scope: WebSocketScope, query: Query) -> ConversationRef:
+    conversation_id: str = scope["url_route"]["kwargs"]["conversation_id"]  # type: ignore[typeddict-item]
+    try:
+        return await astore.call(store(str(user.pk)).join, user, conversation_id, version=query.version)
+    except InvalidConversationId as error:
+        raise Refused(BAD_REQUEST, str(error)) from error
+    except ConversationNotFound as error:
+        raise Refused(NOT_FOUND, str(error)) from error
+
+
+class _Pending(NamedTuple):
+    """A frame whose sender is still to be told what became of it."""
+
+    frame_id: Any
+    stored: asyncio.Future[list[Appended]]
+    is_batch: bool
+
+
+class ConversationSocket:
+    """One client on one conversation; a Reader of its feed."""
+
+    def __init__(self, socket: Socket, user: Visitor, conversation: ConversationRef, query: Query) -> None:
+        self._socket = socket
+        self._user = user
+        self._conversation = conversation
+        self._query = query
+        self._manager: ConversationManager = get_manager()
+        self._connection_id = new_connection_id()
+        self._session = query.session or self._connection_id
+        self._state: dict[str, Any] = {}
+        self._shown_through = query.after
+        self._greeted = asyncio.Event()
+        self._pending: asyncio.Queue[_Pending] = asyncio.Queue(UNANSWERED_MAX)
+        self._handlers: dict[str, Callable[[Frame], Awaitable[None]]] = {
+            "message": self._message,
+            "event": self._event,
+            "events": self._events,
+            "run": self._run,
+            "pause": self._pause,
+            "stop": self._stop,
+            "confirm": self._confirm,
+            "seen": self._seen,
+            "auth": self._auth,
+        }
+
+    async def serve(self) -> None:
+        """Show and take frames until either side ends it."""
+        await self._manager.ensure_started()
+        try:
+            async with presence.connected(
+                self._connection_id, self._conversation, self._user.pk, door="native"
+            ):
+                await self._run_tasks()
+        except* Refused as group:
+            await self._socket.close(group.exceptions[0].code, str(group.exceptions[0]))  # type: ignore[union-attr]
+        except* TimeoutError:
+            await self._socket.close(TOO_SLOW, f"You did not read; resume from {self._shown_through}")
+        except* Closed:
+            pass
+
+    async def _run_tasks(self) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._show())
+            tasks.create_task(self._answer())
+            tasks.create_task(self._heartbeat())
+            tasks.create_task(self._take())
+
+    # Out
+
+    async def _show(self) -> None:
+        if self._query.follow:
+            await Feed(self._conversation, self, after=self._query.after).run()
+        else:
+            states = await astore.call(states_of, [self._conversation.pk])
+            await self.show_hello(states[self._conversation.pk])
+
+    async def show_hello(self, state: ConversationState) -> None:
+        """Send `hello`."""
+        self._state = {name: state[name] for name in SHOWN_CHANGES}  # type: ignore[literal-required]
+        shown = {name: value for name, value in state.items() if name not in ("last_seq", "loop", "deleted")}
+        seen_through = await astore.call(presence.seen_through, self._user.pk, self._conversation)
+        await self._send(
+            type="hello",
+            conversation=shown,
+            last_seq=state["last_seq"],
+            loop=state["loop"],
+            session=self._session,
+            seen_through=seen_through,
+        )
+        self._greeted.set()
+
+    async def show_events(self, events: Sequence[EventEnvelope]) -> None:
+        """Send an `event` each."""
+        for event in events:
+            await self._socket.send_text(native.envelope_json(event))
+            self._shown_through = event["seq"]
+
+    async def show_replay_complete(self, through: int) -> None:
+        """Send `replay_complete`."""
+        await self._send(type="replay_complete", through=through)
+
+    async def show_delta(self, *, turn: str, answer: str, index: int, text: str) -> None:
+        """Send `delta`."""
+        await self._send(type="delta", turn=turn, answer=answer, index=index, text=text)
+
+    async def show_answer(self, *, turn: str, answer: str, through: int, text: str) -> None:
+        """Send `answer`."""
+        await self._send(type="answer", turn=turn, answer=answer, through=through, text=text)
+
+    async def show_state(self, state: ConversationState) -> None:
+        """Send `conversation` with what changed; close when it was deleted."""
+        now = {name: state[name] for name in SHOWN_CHANGES}  # type: ignore[literal-required]
+        changes = {name: value for name, value in now.items() if value != self._state[name]}
+        self._state = now
+        if changes:
+            await self._send(type="conversation", changes=changes)
+        if state["deleted"]:
+            raise Refused(NOT_FOUND, "The conversation was deleted.")
+
+    async def show_ahead(self, *, after: int, last_seq: int) -> None:
+        """Say that the client has seen more than there is."""
+        detail = (
+            f"You ask for events after {after}, but the last one here is {last_seq}: this is another history."
+        )
+        await self._send(type="error", code="cursor_ahead", detail=detail, id=None)
+
+    async def _heartbeat(self) -> None:
+        while True:
+            await asyncio.sleep(HEARTBEAT_S)
+            await self._send(type="heartbeat")
+
+    async def _send(self, **frame: Any) -> None:
+        await self._socket.send_text(json.dumps(frame, ensure_ascii=False, separators=(",", ":")))
+
+    # In
+
+    async def _take(self) -> None:
+        """Take frame after frame; what they append is committed while the next ones come in."""
+        await self._greeted.wait()  # `hello` is the first frame, whatever a hasty client sends
+        while True:
+            text = await self._socket.receive_text()
+            frame_id = None
+            try:
+                if text is None:
+                    raise BadFrame("Frames are text, not binary.")
+                frame = native.parse(text)
+                frame_id = frame.id
+                await self._handler(frame)(frame)
+            except ConversationError as error:
+                await self._send(**native.error_frame(error, frame_id))
+
+    def _handler(self, frame: Frame) -> Callable[[Frame], Awaitable[None]]:
+        handler = self._handlers.get(frame.type)
+        if handler is None:
+            raise BadFrame(f"There is no frame {frame.type!r}; there are {', '.join(self._handlers)}.")
+        return handler
+
+    async def _message(self, frame: Frame) -> None:
+        event = native.message_event(frame, self._conversation, user_id=self._user.pk, session=self._session)
+        stored = astore.append_soon(self._conversation, [event])
+        # Whether or not this client stays to hear of it, its message is answered.
+        stored.add_done_callback(lambda _: self._manager.wake(self._conversation))
+        await self._pending.put(_Pending(frame.id, stored, is_batch=False))
+
+    async def _event(self, frame: Frame) -> None:
+        stored = astore.append_soon(self._conversation, [native.recorded_event(frame)])
+        await self._pending.put(_Pending(frame.id, stored, is_batch=False))
+
+    async def _events(self, frame: Frame) -> None:
+        stored = astore.append_soon(self._conversation, native.recorded_events(frame))
+        await self._pending.put(_Pending(frame.id, stored, is_batch=True))
+
+    async def _answer(self) -> None:
+        """Tell the senders, in order, where their events stand."""
+        while True:
+            frame_id, stored, is_batch = await self._pending.get()
+            try:
+                appended = await stored
+            except ConversationError as error:
+                await self._send(**native.error_frame(error, frame_id))
+            except Exception:
+                logger.exception("An append failed in conversation %s", self._conversation.public_id)
+                detail = "The server could not store this now: send it again."
+                await self._send(type="error", code="unavailable", detail=detail, id=frame_id)
+            else:
+                seqs = [each.seq for each in appended]
+                if frame_id is not None:
+                    await self._ack(frame_id, **({"seqs": seqs} if is_batch else {"seq": seqs[0]}))
+
+    async def _ack(self, frame_id: Any, **members: Any) -> None:
+        if frame_id is not None:
+            await self._send(type="ack", id=frame_id, **members)
+
+    async def _run(self, frame: Frame) -> None:
+        await self._manager.run(self._conversation)
+        await self._ack(frame.id)
+
+    async def _pause(self, frame: Frame) -> None:
+        await self._manager.pause(self._conversation)
+        await self._ack(frame.id)
+
+    async def _stop(self, frame: Frame) -> None:
+        await self._manager.close_session(self._conversation.public_id)
+        await self._ack(frame.id)
+
+    async def _confirm(self, frame: Frame) -> None:
+        await self._manager.confirm(
+            self._conversation, accept=frame.flag("accept"), reason=frame.text("reason", default="")
+        )
+        await self._ack(frame.id)
+
+    async def _seen(self, frame: Frame) -> None:
+        await astore.call(presence.mark_seen, self._user.pk, self._conversation, frame.number("through"))
+        await self._ack(frame.id)
+
+    async def _auth(self, frame: Frame) -> None:
+        """Answer a client that authenticates although it has been let in already."""
+        await self._ack(frame.id)

@@ -1,0 +1,139 @@
+"""The native socket of a user's list of conversations: every change that a list shows, no polling."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import OrderedDict
+from datetime import datetime, timedelta
+from typing import Any
+
+from asgiref.typing import ASGIReceiveCallable, ASGISendCallable, WebSocketScope
+from django.utils import timezone
+
+from conversations import live
+from conversations.access import Visitor
+from conversations.exceptions import ConversationError
+from conversations.models import Conversation
+from sessions_app import astore, native
+from sessions_app.consumers.arrival import BAD_REQUEST, TOO_SLOW, Refused, authenticated, query_of
+from sessions_app.consumers.native import HEARTBEAT_S
+from sessions_app.consumers.socket import Closed, Socket
+from sessions_app.hub import POLL_S, hub
+from sessions_app.manager import get_manager
+from sessions_app.native import BadFrame
+from sessions_app.status import ConversationState, iso, states, states_of
+
+REMEMBERED_MAX = 1_000
+OVERLAP = timedelta(seconds=3 * POLL_S)
+"""A poll looks back so far: a transaction may commit after one that began later."""
+
+
+async def native_list_socket(
+    scope: WebSocketScope, receive: ASGIReceiveCallable, send: ASGISendCallable
+) -> None:
+    """Serve one client from its handshake to its close."""
+    socket = Socket(scope, receive, send)
+    await socket.accept()
+    try:
+        since = _since(scope)
+        user = await authenticated(socket)
+        await get_manager().ensure_started()
+        await ListSocket(socket, user, since).serve()
+    except Refused as refusal:
+        await socket.close(refusal.code, str(refusal))
+    except Closed:
+        pass
+
+
+def _since(scope: WebSocketScope) -> datetime | None:
+    text = query_of(scope).get("since")
+    if text is None:
+        return None
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise Refused(BAD_REQUEST, "`since` is the `now` or `listed_at` of an earlier frame.") from error
+    if moment.tzinfo is None:
+        raise Refused(BAD_REQUEST, "`since` has a time zone, as in 2026-01-31T12:00:00Z.")
+    return moment
+
+
+class ListSocket:
+    """One client on one user's list."""
+
+    def __init__(self, socket: Socket, user: Visitor, since: datetime | None) -> None:
+        self._socket = socket
+        self._user = user
+        self._since = since
+        self._shown: OrderedDict[int, str] = OrderedDict()
+        self._polled_at = timezone.now()
+
+    async def serve(self) -> None:
+        """Show changes until either side ends it."""
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._show())
+                tasks.create_task(self._heartbeat())
+                tasks.create_task(self._take())
+        except* TimeoutError:
+            await self._socket.close(TOO_SLOW, "You did not read; connect again and read the list.")
+        except* Closed:
+            pass
+
+    async def _show(self) -> None:
+        async with hub().subscribe(live.user_group(self._user.pk)) as hints:
+            await self._send(type="hello", now=iso(self._polled_at))
+            if self._since is not None:
+                await self._show_states(await astore.call(self._listed_since, self._since))
+            while True:
+                hint = await hints.next()
+                if hint["kind"] == "listed":
+                    await self._show_states(await astore.call(states_of, [hint["conversation"]]))
+                else:
+                    await self._poll()
+
+    async def _poll(self) -> None:
+        now = timezone.now()
+        await self._show_states(await astore.call(self._listed_since, self._polled_at - OVERLAP))
+        self._polled_at = now
+
+    def _listed_since(self, moment: datetime) -> dict[int, ConversationState]:
+        return states(
+            Conversation.objects.filter(owner_id=self._user.pk).listed_since(moment).order_by("listed_at")
+        )
+
+    async def _show_states(self, found: dict[int, ConversationState]) -> None:
+        for pk, state in found.items():
+            text = json.dumps({"type": "conversation", "conversation": state}, ensure_ascii=False)
+            if self._shown.get(pk) != text:
+                self._remember(pk, text)
+                await self._socket.send_text(text)
+
+    def _remember(self, pk: int, text: str) -> None:
+        self._shown[pk] = text
+        self._shown.move_to_end(pk)
+        if len(self._shown) > REMEMBERED_MAX:
+            self._shown.popitem(last=False)
+
+    async def _heartbeat(self) -> None:
+        while True:
+            await asyncio.sleep(HEARTBEAT_S)
+            await self._send(type="heartbeat")
+
+    async def _take(self) -> None:
+        """Answer frames: this socket only shows, but a client may authenticate twice."""
+        while True:
+            frame_id = None
+            try:
+                frame = native.parse(await self._socket.receive_text() or "")
+                frame_id = frame.id
+                if frame.type != "auth":
+                    raise BadFrame(f"There is no frame {frame.type!r} here; there is auth.")
+                if frame_id is not None:
+                    await self._send(type="ack", id=frame_id)
+            except ConversationError as error:
+                await self._send(**native.error_frame(error, frame_id))
+
+    async def _send(self, **frame: Any) -> None:
+        await self._socket.send_text(json.dumps(frame, ensure_ascii=False))

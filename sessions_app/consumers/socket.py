@@ -1,0 +1,69 @@
+"""One WebSocket as an ASGI application: what every socket door needs, and nothing of any wire.
+
+A door could be a Channels consumer; measured, its dispatch costs more than the rest of a frame's
+way (two tasks and a thread hop a frame), and the hints come through the hub anyway.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from asgiref.typing import ASGIReceiveCallable, ASGISendCallable, WebSocketScope
+
+SLOW_READER_S = 15.0
+"""A client that takes nothing for so long is closed rather than remembered."""
+GRACE_S = 5.0
+"""So long a closed client may take to read why."""
+REASON_MAX_BYTES = 123
+
+
+class Closed(Exception):
+    """The socket is over; nothing more can be sent."""
+
+
+class Socket:
+    """One connection: accepted by `open`, fed to `receive_text`, ended by `close`."""
+
+    def __init__(self, scope: WebSocketScope, receive: ASGIReceiveCallable, send: ASGISendCallable) -> None:
+        self.scope = scope
+        self._receive = receive
+        self._send = send
+        self._is_closed = False
+
+    async def accept(self) -> None:
+        """Let the client in; before this nothing can be told it."""
+        await self._receive()
+        await self._send({"type": "websocket.accept", "subprotocol": None, "headers": []})
+
+    async def receive_text(self) -> str | None:
+        """Return the next frame, None for one that is not text. Raise Closed at the end."""
+        message: Any = await self._receive()
+        if message["type"] == "websocket.disconnect":
+            self._is_closed = True
+            raise Closed
+        text = message.get("text")
+        return text if isinstance(text, str) else None
+
+    async def send_text(self, text: str) -> None:
+        """Send one frame. Raise Closed if the client is gone, TimeoutError if it does not read."""
+        if self._is_closed:
+            raise Closed
+        async with asyncio.timeout(SLOW_READER_S):
+            try:
+                await self._send({"type": "websocket.send", "text": text, "bytes": None})
+            except OSError as error:  # how servers say that the client has left
+                self._is_closed = True
+                raise Closed from error
+
+    async def close(self, code: int, reason: str = "") -> None:
+        """Close with a code; a client that does not even read that is left alone."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        short = reason.encode()[:REASON_MAX_BYTES].decode(errors="ignore")
+        try:
+            async with asyncio.timeout(GRACE_S):
+                await self._send({"type": "websocket.close", "code": code, "reason": short})
+        except (OSError, TimeoutError):
+            pass

@@ -1,0 +1,193 @@
+"""The hints of one process: received once, handed to every reader here, backed by a slow poll."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import defaultdict, deque
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from weakref import WeakKeyDictionary
+
+from channels.layers import get_channel_layer
+
+from conversations import live
+from conversations.live import Hint
+from sessions_app import astore
+from sessions_app.status import states_of
+
+logger = logging.getLogger(__name__)
+
+POLL_S = 10.0
+"""A hint that was lost, with nothing after it, costs at most this."""
+REJOIN_S = 3600.0
+"""The in-memory layer forgets group members after a day; they are added again this often."""
+UNREAD_MAX = 1_000
+"""So many hints may wait for one reader; more are dropped, and it reads the log."""
+
+
+class Subscription:
+    """The hints of one group for one reader, bounded."""
+
+    def __init__(self, group: str) -> None:
+        self.group = group
+        self._hints: deque[Hint] = deque(maxlen=UNREAD_MAX)
+        self._something = asyncio.Event()
+
+    def offer(self, hint: Hint) -> None:
+        """Add a hint; when too many wait, the oldest is dropped."""
+        self._hints.append(hint)
+        self._something.set()
+
+    async def next(self) -> Hint:
+        """Return the next hint, waiting for one."""
+        while not self._hints:
+            self._something.clear()
+            await self._something.wait()
+        return self._hints.popleft()
+
+
+class Hub:
+    """All subscriptions of one event loop, over one channel of the channel layer."""
+
+    def __init__(self) -> None:
+        self._groups: dict[str, set[Subscription]] = defaultdict(set)
+        self._channel: str | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        self._changed: set[int] = set()
+        self._change = asyncio.Event()
+        self._starting = asyncio.Lock()
+
+    @asynccontextmanager
+    async def subscribe(self, group: str) -> AsyncIterator[Subscription]:
+        """Receive the hints of `group` from here on: subscribe first, then read."""
+        await self._start()
+        subscription = Subscription(group)
+        is_first = not self._groups[group]
+        self._groups[group].add(subscription)
+        try:
+            if is_first:
+                await self._join(group)
+            yield subscription
+        finally:
+            self._groups[group].discard(subscription)
+            if not self._groups[group]:
+                del self._groups[group]
+                await self._leave(group)
+
+    async def close(self) -> None:
+        """End the tasks; readers get nothing any more."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._tasks.clear()
+
+    async def _start(self) -> None:
+        async with self._starting:
+            if self._channel is None:
+                layer = get_channel_layer()
+                assert layer is not None
+                self._channel = await layer.new_channel()
+                create = asyncio.get_running_loop().create_task
+                self._tasks = [
+                    create(work()) for work in (self._listen, self._poll, self._rejoin, self._tell)
+                ]
+
+    async def _join(self, group: str) -> None:
+        layer = get_channel_layer()
+        assert layer is not None and self._channel is not None
+        try:
+            async with asyncio.timeout(5):
+                await layer.group_add(group, self._channel)
+        except Exception as error:  # without hints the poll still brings everything
+            logger.warning("Hints of %s cannot be received: %s", group, error or type(error).__name__)
+
+    async def _leave(self, group: str) -> None:
+        layer = get_channel_layer()
+        assert layer is not None and self._channel is not None
+        with suppress(Exception):  # an unwanted hint is passed over anyway
+            async with asyncio.timeout(5):
+                await layer.group_discard(group, self._channel)
+        if group in self._groups:  # somebody came while this one left
+            await self._join(group)
+
+    async def _listen(self) -> None:
+        layer = get_channel_layer()
+        assert layer is not None and self._channel is not None
+        while True:
+            try:
+                hint = await layer.receive(self._channel)
+            except Exception as error:
+                logger.warning("The hint channel failed: %s", error)
+                await asyncio.sleep(1)
+                continue
+            group = hint.get("group", "")
+            if hint.get("kind") == "changed":
+                self._changed.add(_conversation_of(group))
+                self._change.set()
+            else:
+                self._offer(group, hint)
+
+    def _offer(self, group: str, hint: Hint) -> None:
+        for subscription in self._groups.get(group, ()):
+            subscription.offer(hint)
+
+    async def _tell(self) -> None:
+        """Read what changed, once for all readers here, and tell them."""
+        while True:
+            await self._change.wait()
+            self._change.clear()
+            changed, self._changed = self._changed, set()
+            await self._offer_states(changed)
+
+    async def _poll(self) -> None:
+        """Tell every reader where its log and its conversation stand, whatever hints were lost."""
+        while True:
+            await asyncio.sleep(POLL_S)
+            groups = list(self._groups)
+            await self._offer_states({_conversation_of(group) for group in groups} - {0})
+            for group in groups:
+                if not _conversation_of(group):
+                    self._offer(group, {"kind": "polled"})
+
+    async def _offer_states(self, pks: set[int]) -> None:
+        wanted = [pk for pk in pks if live.conversation_group(pk) in self._groups]
+        if not wanted:
+            return
+        try:
+            states = await astore.call(states_of, wanted)
+        except Exception as error:  # the next poll asks again
+            logger.warning("The states of conversations could not be read: %s", error)
+            return
+        for pk, state in states.items():
+            self._offer(live.conversation_group(pk), {"kind": "state", "state": state})
+
+    async def _rejoin(self) -> None:
+        while True:
+            await asyncio.sleep(REJOIN_S)
+            for group in list(self._groups):
+                await self._join(group)
+
+
+def _conversation_of(group: str) -> int:
+    """Return the conversation whose group this is, 0 for a group of another sort."""
+    name, _, pk = group.partition(".")
+    return int(pk) if name == "conversation" else 0
+
+
+_hubs: WeakKeyDictionary[asyncio.AbstractEventLoop, Hub] = WeakKeyDictionary()
+
+
+def hub() -> Hub:
+    """Return the hub of the running event loop."""
+    loop = asyncio.get_running_loop()
+    if loop not in _hubs:
+        _hubs[loop] = Hub()
+    return _hubs[loop]
+
+
+async def close() -> None:
+    """Close the hub of the running event loop, if it has one."""
+    found = _hubs.pop(asyncio.get_running_loop(), None)
+    if found is not None:
+        await found.close()

@@ -1,0 +1,167 @@
+"""One loop: take the lease, repair what a dead one left, play turns until told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import suppress
+
+from conversations import dialects
+from conversations.dialects import AgentState
+from conversations.exceptions import ConversationError, ConversationNotFound, Fenced
+from conversations.models import ConversationRef
+from conversations.store import store
+from sessions_app import astore, leases
+from sessions_app.agents.base import Agent
+from sessions_app.leases import TurnStart
+from sessions_app.models import ExecutionStatus
+from sessions_app.processes import Process
+from sessions_app.turns import PlayedTurn, TurnSuspended
+
+logger = logging.getLogger(__name__)
+
+STOPPED_REASON = "The agent was stopped."
+
+
+class Loop:
+    """The agent loop of one conversation in this process."""
+
+    def __init__(
+        self,
+        conversation: ConversationRef,
+        agent: Agent,
+        process: Process,
+        *,
+        lease_s: float = leases.LEASE_S,
+    ) -> None:
+        self.conversation = conversation
+        self.epoch = 0
+        self.agent = agent
+        self.started = asyncio.Event()
+        self.is_wanted = True
+        """False once the user stopped it: what is unanswered then is given up on."""
+        self._process = process
+        self._lease_s = lease_s
+        self._asked = asyncio.Event()
+        self._turn: PlayedTurn | None = None
+
+    @property
+    def is_working(self) -> bool:
+        """Say whether a turn is being played right now."""
+        return self._turn is not None
+
+    def wake(self) -> None:
+        """Look for something to do; never waits."""
+        self._asked.set()
+
+    def pause(self) -> bool:
+        """Ask the turn that is being played to pause after its current step; say whether there is one."""
+        if self._turn is None:
+            return False
+        self._turn.pause_wanted = True
+        return True
+
+    async def run(self) -> None:
+        """Run until cancelled or fenced off; cancelling ends the turn and gives the lease back.
+
+        Raise LoopHeld or ConversationNotFound if the loop cannot be had.
+        """
+        name = f"{type(self.agent).__module__}.{type(self.agent).__qualname__}"
+        self.epoch = await astore.call(
+            leases.claim, self.conversation, self._process, agent=name, lease_s=self._lease_s
+        )
+        try:
+            await astore.call(leases.repair, self.conversation, self.epoch)
+            await astore.call(leases.ready, self.conversation, self.epoch)
+            self.started.set()
+            await self._play_turns()
+        except asyncio.CancelledError:
+            await asyncio.shield(self._give_up())
+            raise
+        except Fenced as error:
+            logger.warning("Conversation %s: %s", self.conversation.public_id, error)
+            await astore.call(leases.count_refused_write, self.conversation)
+        except ConversationNotFound:
+            logger.info("Conversation %s was deleted; its loop ends.", self.conversation.public_id)
+        except Exception as error:
+            logger.exception("The loop of conversation %s failed", self.conversation.public_id)
+            with suppress(ConversationError):
+                await astore.call(leases.release, self.conversation, self.epoch, error=_sentence(error))
+
+    async def _play_turns(self) -> None:
+        while True:
+            self._asked.clear()
+            start = await astore.call(leases.begin_turn, self.conversation, self.epoch)
+            if start is None:
+                await self._asked.wait()
+            else:
+                await self._play(start)
+
+    async def _play(self, start: TurnStart) -> None:
+        turn = self._turn = PlayedTurn(self.conversation, self.epoch, start)
+        try:
+            await turn.prepare()
+            await self.agent.play(turn)
+        except TurnSuspended:
+            leases.announce(self.conversation)
+        except (Fenced, ConversationNotFound):
+            raise
+        except Exception as error:
+            logger.exception("The agent failed in conversation %s", self.conversation.public_id)
+            await self._end_in_error(start, error)
+        else:
+            await self._end(start)
+        finally:
+            self._turn = None
+
+    async def _end(self, start: TurnStart) -> None:
+        event = leases.end_of_turn(self.conversation, start.turn_id, AgentState.FINISHED)
+        await astore.append(
+            self.conversation,
+            [event],
+            epoch=self.epoch,
+            also=leases.finish_turn(self.conversation, start.through, ExecutionStatus.FINISHED),
+        )
+        leases.announce(self.conversation)
+
+    async def _end_in_error(self, start: TurnStart, error: Exception) -> None:
+        await astore.call(self._store_end, start.turn_id, start.through, AgentState.ERROR, _sentence(error))
+
+    async def _give_up(self) -> None:
+        """End the turn that was cut off by a stop, keep what it had said, and release the lease."""
+        with suppress(Fenced, ConversationNotFound):
+            await astore.call(self._store_stop)
+
+    def _store_stop(self) -> None:
+        turn = leases.pending_turn(self.conversation, self.epoch)
+        if turn is not None and turn.is_suspended and self.is_wanted:
+            pass  # it waits for the user, and goes on wherever the loop runs next
+        elif turn is not None:
+            state = AgentState.INTERRUPTED if self.is_wanted else AgentState.STOPPED
+            reason = leases.INTERRUPTED_REASON if self.is_wanted else STOPPED_REASON
+            self._store_end(turn.turn_id, turn.through, state, reason)
+        if not self.is_wanted:
+            leases.give_up(self.conversation, self.epoch)
+        leases.release(self.conversation, self.epoch)
+
+    def _store_end(self, turn_id: str, through: int, state: AgentState, reason: str) -> None:
+        events = leases.interrupted_turn(self.conversation, turn_id)
+        status = ExecutionStatus.IDLE
+        if state is AgentState.ERROR:
+            status = ExecutionStatus.ERROR
+            event_id = leases.turn_event_id(turn_id, "error")
+            author = dialects.author(self.conversation.dialect)
+            authored = author.error(code="AgentError", detail=reason, event_id=event_id)
+            events.append(leases.new_event(authored, event_id, turn_id=turn_id))
+        events.append(leases.end_of_turn(self.conversation, turn_id, state, reason=reason))
+        store().append(
+            self.conversation,
+            events,
+            epoch=self.epoch,
+            also=leases.finish_turn(self.conversation, through, status),
+        )
+        leases.announce(self.conversation)
+
+
+def _sentence(error: Exception) -> str:
+    return str(error) or type(error).__name__

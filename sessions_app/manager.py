@@ -1,0 +1,552 @@
+"""ConversationManager, the seam (spec V0 §5.1), and the standalone one: loops are tasks of this process."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Coroutine, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import cache
+from types import TracebackType
+from typing import Any, Self, cast
+from uuid import uuid4
+from weakref import WeakKeyDictionary
+
+from django.conf import settings
+from django.utils import timezone
+from django.utils.module_loading import import_string
+
+from conversations import dialects
+from conversations.events import Kind, NewEvent
+from conversations.exceptions import ConversationNotFound, LoopUnavailable
+from conversations.models import Conversation, ConversationRef, normal_id
+from sessions_app import astore, hub, leases, presence
+from sessions_app.agents.base import Agent
+from sessions_app.loop import Loop
+from sessions_app.models import AgentLoop, Connection, ExecutionStatus, LoopStatus
+from sessions_app.processes import this_process
+
+logger = logging.getLogger(__name__)
+
+SWEEP_S = 5.0
+SWEEP_LIMIT = 100
+RENEW_S = 5.0
+HOUSEKEEPING_S = 20.0
+CLOSE_DELAY_S = 3600.0
+"""An idle loop that nobody is connected to is closed after this."""
+STOP_WAIT_S = 10.0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AgentLoopInfo:
+    """What is known of a loop (spec V0 §4.3)."""
+
+    conversation_id: str
+    status: str
+    runtime_status: str | None
+    execution_status: str
+    url: str | None = None
+    session_api_key: str | None = None
+
+
+class ConversationManager(ABC):
+    """Starts, finds and stops the agent loops of conversations; used as an async context manager.
+
+    Ids are public ids. What a client sends is stored before any of these methods is called.
+    """
+
+    @classmethod
+    @abstractmethod
+    def get_instance(cls) -> Self:
+        """Return a manager for the running event loop."""
+
+    async def __aenter__(self) -> Self:
+        await self.ensure_started()
+        return self
+
+    @abstractmethod
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc_value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Let turns end as interrupted, give all leases back, close what was opened."""
+
+    @abstractmethod
+    async def ensure_started(self) -> None:
+        """Start the manager's own tasks, once; doors call it, as not every server knows lifespans."""
+
+    @abstractmethod
+    async def attach_to_conversation(
+        self, conversation_id: str, user_id: str | None = None
+    ) -> ConversationRef | None:
+        """Return the conversation without joining it; None if there is none (of this user)."""
+
+    @abstractmethod
+    async def detach_from_conversation(self, conversation: ConversationRef) -> None:
+        """Let go of an attached conversation."""
+
+    @abstractmethod
+    async def join_conversation(
+        self,
+        conversation: ConversationRef,
+        connection_id: str,
+        user_id: str,
+        settings: Mapping[str, Any] | None = None,
+    ) -> AgentLoopInfo:
+        """Record the connection and start the loop if there is none."""
+
+    @abstractmethod
+    async def is_agent_loop_running(self, conversation_id: str) -> bool:
+        """Say whether the conversation's loop is there."""
+
+    @abstractmethod
+    async def get_running_agent_loops(
+        self, user_id: str | None = None, filter_to_sids: Collection[str] | None = None
+    ) -> set[str]:
+        """Return the ids of conversations whose loop is there; an empty filter means none."""
+
+    @abstractmethod
+    async def get_connections(
+        self, user_id: str | None = None, filter_to_sids: Collection[str] | None = None
+    ) -> dict[str, str]:
+        """Return connection id → conversation id of those present; an empty filter means none."""
+
+    @abstractmethod
+    async def maybe_start_agent_loop(
+        self,
+        conversation: ConversationRef,
+        settings: Mapping[str, Any] | None = None,
+        initial_user_msg: NewEvent | None = None,
+    ) -> AgentLoopInfo:
+        """Start the loop if there is none; the message is stored only when it starts."""
+
+    @abstractmethod
+    async def send_to_event_stream(self, connection_id: str, data: Mapping[str, Any]) -> None:
+        """Append a V0 event of the connection's user. Raise LoopUnavailable for an unknown connection."""
+
+    @abstractmethod
+    async def send_event_to_conversation(self, conversation_id: str, data: Mapping[str, Any]) -> None:
+        """Append a V0 event of the user; a message asks the agent for an answer."""
+
+    @abstractmethod
+    async def disconnect_from_session(self, connection_id: str) -> None:
+        """Forget the connection; the loop goes on."""
+
+    @abstractmethod
+    async def close_session(self, conversation_id: str) -> None:
+        """Stop the loop, keeping what it has said; nothing if there is none."""
+
+    @abstractmethod
+    def get_agent_session(self, conversation_id: str) -> Loop | None:
+        """Return the loop if this process runs it."""
+
+    @abstractmethod
+    async def get_agent_loop_info(
+        self, user_id: str | None = None, filter_to_sids: Collection[str] | None = None
+    ) -> list[AgentLoopInfo]:
+        """Return what is known of the loops that are there; an empty filter means none."""
+
+    @abstractmethod
+    async def request_llm_completion(
+        self, conversation_id: str, service_id: str, llm_config: Any, messages: Sequence[Mapping[str, str]]
+    ) -> str:
+        """Ask the loop's agent beside the conversation. Raise LoopUnavailable without a loop."""
+
+    @abstractmethod
+    def wake(self, conversation: ConversationRef) -> None:
+        """Let the agent answer what was stored, starting its loop if need be; never waits."""
+
+    @abstractmethod
+    async def run(self, conversation: ConversationRef) -> None:
+        """Start the loop, or let a paused one go on."""
+
+    @abstractmethod
+    async def pause(self, conversation: ConversationRef) -> None:
+        """Pause after the current step."""
+
+    @abstractmethod
+    async def confirm(self, conversation: ConversationRef, *, accept: bool, reason: str = "") -> None:
+        """Decide about the tool call that waits. Raise LoopUnavailable if none does."""
+
+
+class StandaloneConversationManager(ConversationManager):
+    """All loops of this server run here, as tasks of its event loop."""
+
+    def __init__(self) -> None:
+        self._process = this_process()
+        self._loops: dict[int, Loop] = {}
+        self._running: dict[int, asyncio.Task[None]] = {}
+        self._starting: dict[int, asyncio.Task[None]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._start_lock = asyncio.Lock()
+        self._is_started = False
+        self._is_closing = False
+
+    @classmethod
+    def get_instance(cls) -> Self:
+        """Return a new manager."""
+        return cls()
+
+    async def ensure_started(self) -> None:
+        """Start the sweep, the renewal of leases and the housekeeping."""
+        if self._is_started:
+            return
+        self._is_started = True
+        for work in (self._sweep, self._renew, self._keep_house):
+            self._own(work())
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc_value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Stop everything; see the seam."""
+        self._is_closing = True
+        for task in self._tasks:
+            task.cancel()
+        for running in self._running.values():
+            running.cancel()
+        await asyncio.gather(*self._tasks, *self._running.values(), return_exceptions=True)
+        await hub.close()
+
+    # Loops
+
+    def wake(self, conversation: ConversationRef) -> None:
+        """Wake the loop that runs here, or start one."""
+        loop = self._loops.get(conversation.pk)
+        if loop is not None:
+            loop.wake()
+        elif not self._is_closing:
+            self._own(self._start_if_asked(conversation))
+
+    async def _start_if_asked(self, conversation: ConversationRef) -> None:
+        if await astore.call(leases.is_asked, conversation):
+            await self._start(conversation)
+
+    async def maybe_start_agent_loop(
+        self,
+        conversation: ConversationRef,
+        settings: Mapping[str, Any] | None = None,
+        initial_user_msg: NewEvent | None = None,
+    ) -> AgentLoopInfo:
+        """Start the loop; see the seam."""
+        if conversation.pk not in self._loops:
+            if initial_user_msg is not None:
+                await astore.append(conversation, [initial_user_msg])
+            await self._start(conversation)
+        return (await self._infos(Conversation.objects.filter(pk=conversation.pk)))[0]
+
+    async def _start(self, conversation: ConversationRef) -> None:
+        """Start a loop and return once it takes turns. Raise LoopUnavailable if it cannot."""
+        await self.ensure_started()
+        async with self._start_lock:
+            if conversation.pk not in self._loops:
+                await self._make_room(conversation)
+                self._launch(conversation)
+        loop, task = self._loops.get(conversation.pk), self._running.get(conversation.pk)
+        if loop is None or task is None:
+            return
+        started = asyncio.ensure_future(loop.started.wait())
+        await asyncio.wait({started, task}, return_when=asyncio.FIRST_COMPLETED)
+        started.cancel()
+        loop.wake()
+
+    def _launch(self, conversation: ConversationRef) -> None:
+        loop = self._loops[conversation.pk] = Loop(conversation, _new_agent(), self._process)
+        task = self._running[conversation.pk] = asyncio.get_running_loop().create_task(loop.run())
+        task.add_done_callback(lambda task: self._ended(conversation, task))
+
+    def _ended(self, conversation: ConversationRef, task: asyncio.Task[None]) -> None:
+        del self._loops[conversation.pk], self._running[conversation.pk]
+        if task.cancelled() or task.exception() is None:
+            return
+        logger.warning(
+            "The loop of conversation %s could not start: %s", conversation.public_id, task.exception()
+        )
+
+    async def _make_room(self, conversation: ConversationRef) -> None:
+        """Close the loops that are wanted least until the user may have one more."""
+        limit = settings.CONFIGURATION.max_concurrent
+        for other in await astore.call(_surplus_loops, conversation, limit):
+            logger.info("Conversation %s makes room for another.", other.public_id)
+            await self.close_session(other.public_id)
+
+    async def close_session(self, conversation_id: str) -> None:
+        """Cancel the loop's task and wait for it; see the seam."""
+        loop = self.get_agent_session(conversation_id)
+        if loop is None:
+            return
+        loop.is_wanted = False
+        task = self._running[loop.conversation.pk]
+        task.cancel()
+        await asyncio.wait({task}, timeout=STOP_WAIT_S)
+
+    def get_agent_session(self, conversation_id: str) -> Loop | None:
+        """Return the loop if it runs here."""
+        public_id = normal_id(conversation_id)
+        return next((loop for loop in self._loops.values() if loop.conversation.public_id == public_id), None)
+
+    async def run(self, conversation: ConversationRef) -> None:
+        """Resume, start and wake."""
+        await astore.call(leases.resume, conversation)
+        await self._start(conversation)
+
+    async def pause(self, conversation: ConversationRef) -> None:
+        """Tell the turn, or pause between turns."""
+        loop = self._loops.get(conversation.pk)
+        if loop is None or not loop.pause():
+            await astore.call(leases.pause, conversation)
+
+    async def confirm(self, conversation: ConversationRef, *, accept: bool, reason: str = "") -> None:
+        """Store the decision and let the turn go on."""
+        await astore.call(leases.decide, conversation, accept, reason)
+        await self._start(conversation)
+
+    # Tasks of the manager
+
+    async def _sweep(self) -> None:
+        """Repair what dead loops left, and start those that are waited for; also when a wake-up was lost."""
+        while True:
+            with _logged("sweep"):
+                for conversation in await astore.call(leases.abandoned, SWEEP_LIMIT):
+                    if conversation.pk not in self._loops:
+                        await astore.call(leases.recover, conversation, self._process)
+                for conversation in await astore.call(leases.needing_a_loop, SWEEP_LIMIT):
+                    await self._start(conversation)
+            await asyncio.sleep(SWEEP_S)
+
+    async def _renew(self) -> None:
+        while True:
+            await asyncio.sleep(RENEW_S)
+            with _logged("renewal of leases"):
+                held = {pk: loop.epoch for pk, loop in self._loops.items() if loop.started.is_set()}
+                for pk in await astore.call(leases.renew, held, self._process):
+                    logger.warning("The lease of loop %s was lost.", pk)
+                    self._running[pk].cancel()
+
+    async def _keep_house(self) -> None:
+        while True:
+            await asyncio.sleep(HOUSEKEEPING_S)
+            with _logged("housekeeping"):
+                await astore.call(presence.touch, presence.here())
+                for conversation in await astore.call(_forgotten_loops, list(self._loops)):
+                    await self.close_session(conversation.public_id)
+
+    def _own(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._finished)
+
+    def _finished(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            logger.error("A task of the manager failed", exc_info=error)
+
+    # Questions, and what clients send
+
+    async def attach_to_conversation(
+        self, conversation_id: str, user_id: str | None = None
+    ) -> ConversationRef | None:
+        """Look the conversation up; the log needs nothing held open."""
+        return await astore.call(_attached, conversation_id, user_id)
+
+    async def detach_from_conversation(self, conversation: ConversationRef) -> None:
+        """Nothing was held."""
+
+    async def join_conversation(
+        self,
+        conversation: ConversationRef,
+        connection_id: str,
+        user_id: str,
+        settings: Mapping[str, Any] | None = None,
+    ) -> AgentLoopInfo:
+        """Record the connection and start the loop."""
+        await astore.call(presence.arrive, connection_id, conversation, int(user_id), "v0")
+        return await self.maybe_start_agent_loop(conversation, settings)
+
+    async def is_agent_loop_running(self, conversation_id: str) -> bool:
+        """Ask for the one."""
+        return bool(await self.get_running_agent_loops(filter_to_sids={conversation_id}))
+
+    async def get_running_agent_loops(
+        self, user_id: str | None = None, filter_to_sids: Collection[str] | None = None
+    ) -> set[str]:
+        """Read the loops' rows."""
+        return {info.conversation_id for info in await self.get_agent_loop_info(user_id, filter_to_sids)}
+
+    async def get_connections(
+        self, user_id: str | None = None, filter_to_sids: Collection[str] | None = None
+    ) -> dict[str, str]:
+        """Read the connections' rows."""
+        return await astore.call(_connections, user_id, filter_to_sids)
+
+    async def get_agent_loop_info(
+        self, user_id: str | None = None, filter_to_sids: Collection[str] | None = None
+    ) -> list[AgentLoopInfo]:
+        """Read the loops' rows."""
+        return await astore.call(_loop_infos, user_id, filter_to_sids)
+
+    async def _infos(self, rows: Any) -> list[AgentLoopInfo]:
+        return await astore.call(_infos_of, rows)
+
+    async def send_to_event_stream(self, connection_id: str, data: Mapping[str, Any]) -> None:
+        """Find the connection's conversation and append there."""
+        found = await astore.call(_connections, None, None, [connection_id])
+        if connection_id not in found:
+            raise LoopUnavailable(f"no_connected_session:{connection_id}")
+        await self.send_event_to_conversation(found[connection_id], data)
+
+    async def send_event_to_conversation(self, conversation_id: str, data: Mapping[str, Any]) -> None:
+        """Append and wake."""
+        conversation = await self.attach_to_conversation(conversation_id)
+        if conversation is None:
+            raise LoopUnavailable(f"no_conversation:{conversation_id}")
+        payload = {**data, "source": "user"}
+        reading = dialects.read(payload)
+        event = NewEvent(
+            event_id=str(uuid4()),
+            payload=json.dumps(payload),
+            reading=reading,
+            is_input=reading.kind is Kind.MESSAGE,
+        )
+        await astore.append(conversation, [event])
+        self.wake(conversation)
+
+    async def disconnect_from_session(self, connection_id: str) -> None:
+        """Remove the connection's row."""
+        await astore.call(presence.leave, [connection_id])
+
+    async def request_llm_completion(
+        self, conversation_id: str, service_id: str, llm_config: Any, messages: Sequence[Mapping[str, str]]
+    ) -> str:
+        """Ask the agent of the loop that runs here."""
+        loop = self.get_agent_session(conversation_id)
+        if loop is None:
+            raise LoopUnavailable(f"no_conversation:{conversation_id}")
+        return (await loop.agent.complete(messages)).strip()
+
+
+class _logged(suppress):  # noqa: N801 - reads as a statement, like suppress itself
+    """Log what goes wrong in one round of a task that must go on."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(Exception)
+        self._what = what
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc_value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> bool:
+        if isinstance(exc_value, Exception):
+            logger.error("A %s failed and is tried again", self._what, exc_info=exc_value)
+        return super().__exit__(exc_type, exc_value, traceback)
+
+
+def _attached(conversation_id: str, user_id: str | None) -> ConversationRef | None:
+    rows = Conversation.objects.standing().with_public_ids([normal_id(conversation_id)])
+    if user_id:
+        rows = rows.filter(owner_id=user_id)
+    row = rows.first()
+    return row.ref if row else None
+
+
+def _surplus_loops(conversation: ConversationRef, limit: int) -> list[ConversationRef]:
+    """Return the user's loops that must go so that with one more there are at most `limit`."""
+    loops = AgentLoop.objects.there().of_user(conversation.owner_id).exclude(conversation_id=conversation.pk)
+    surplus = loops.count() - (limit - 1)
+    if surplus <= 0:
+        return []
+    return [
+        loop.conversation.ref for loop in loops.select_related("conversation").least_wanted_first()[:surplus]
+    ]
+
+
+def _forgotten_loops(here: Collection[int]) -> list[ConversationRef]:
+    """Return the idle loops of this process that nobody has used or watched for long."""
+    before = timezone.now() - timedelta(seconds=CLOSE_DELAY_S)
+    loops = AgentLoop.objects.there().filter(conversation_id__in=here, conversation__updated_at__lt=before)
+    loops = loops.exclude(execution_status=ExecutionStatus.RUNNING)
+    watched = Connection.objects.present().values("conversation_id")
+    return [
+        loop.conversation.ref
+        for loop in loops.exclude(conversation_id__in=watched).select_related("conversation")
+    ]
+
+
+def _connections(
+    user_id: str | None,
+    conversation_ids: Collection[str] | None,
+    connection_ids: Collection[str] | None = None,
+) -> dict[str, str]:
+    rows = Connection.objects.present()
+    if user_id:
+        rows = rows.filter(user_id=user_id)
+    if conversation_ids is not None:
+        rows = rows.filter(conversation__public_id__in=[normal_id(each) for each in conversation_ids])
+    if connection_ids is not None:
+        rows = rows.with_ids(connection_ids)
+    return dict(rows.values_list("id", "conversation__public_id"))
+
+
+def _loop_infos(user_id: str | None, conversation_ids: Collection[str] | None) -> list[AgentLoopInfo]:
+    rows = Conversation.objects.filter(loop__status__in=[LoopStatus.STARTING, LoopStatus.RUNNING])
+    if user_id:
+        rows = rows.filter(owner_id=user_id)
+    if conversation_ids is not None:
+        rows = rows.with_public_ids(normal_id(each) for each in conversation_ids)
+    return _infos_of(rows)
+
+
+def _infos_of(rows: Any) -> list[AgentLoopInfo]:
+    return [
+        AgentLoopInfo(
+            conversation_id=row.public_id,
+            status=row.loop.status,
+            runtime_status=row.loop.runtime_status,
+            execution_status=row.loop.execution_status,
+        )
+        for row in rows.select_related("loop")
+    ]
+
+
+@cache
+def _agent_class(path: str) -> type[Agent]:
+    return cast(type[Agent], import_string(path))
+
+
+def _new_agent() -> Agent:
+    return _agent_class(settings.CONFIGURATION.agent)()
+
+
+_managers: WeakKeyDictionary[asyncio.AbstractEventLoop, ConversationManager] = WeakKeyDictionary()
+
+
+def get_manager() -> ConversationManager:
+    """Return the manager of the running event loop, which the settings choose."""
+    loop = asyncio.get_running_loop()
+    if loop not in _managers:
+        _managers[loop] = cast(
+            type[ConversationManager], import_string(settings.CONVERSATION_MANAGER)
+        ).get_instance()
+    return _managers[loop]
+
+
+async def close_manager() -> None:
+    """Close the manager of the running event loop, if it has one, and all that it used."""
+    manager = _managers.pop(asyncio.get_running_loop(), None)
+    if manager is not None:
+        await manager.__aexit__(None, None, None)
+    await hub.close()
+    await astore.close()
+
+
+__all__ = ["AgentLoopInfo", "ConversationManager", "ConversationNotFound", "close_manager", "get_manager"]

@@ -1,0 +1,182 @@
+"""The native wire: envelopes out, frames in; what its socket and its REST twin share.
+
+docs/protocol.md has every frame with an example.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from json.encoder import encode_basestring
+from typing import Any
+from uuid import UUID, uuid4, uuid5
+
+from conversations import dialects, jsontext
+from conversations.dialects import Author
+from conversations.events import EventEnvelope, NewEvent
+from conversations.exceptions import ConversationError
+from conversations.jsontext import Member
+from conversations.models import ConversationRef
+
+FRAME_ID_MAX_LENGTH = 200
+SESSION_MAX_LENGTH = 100
+IMAGES_MAX = 100
+EVENTS_MAX = 500
+
+_MESSAGE_IDS = UUID("5b1f29a4-4c3d-4f0e-9d53-0f6f2c1d7a10")
+"""The namespace of the ids that messages get, so that no id sent with an event can equal one."""
+
+
+class BadFrame(ConversationError):
+    """A client's frame is not one of the protocol's."""
+
+    code = "bad_frame"
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """One frame from a client: its type, its id as it was sent, and its members."""
+
+    type: str
+    id: Any
+    """A string, a number, or None when the client wants no answer."""
+    members: Mapping[str, Member]
+
+    def text(self, name: str, *, default: str | None = None) -> str:
+        """Return a string member. Raise BadFrame when it is missing or no string."""
+        return _typed(self, name, str, "a string", default)
+
+    def flag(self, name: str) -> bool:
+        """Return a boolean member. Raise BadFrame when it is missing or no boolean."""
+        return _typed(self, name, bool, "true or false", None)
+
+    def number(self, name: str) -> int:
+        """Return a whole number, -1 or more. Raise BadFrame when it is missing or another value."""
+        value = _typed(self, name, int, "a whole number", None)
+        if isinstance(value, bool) or not -1 <= value < 2**63:
+            raise BadFrame(f"`{name}` of the frame `{self.type}` must be a whole number, -1 or more.")
+        return value
+
+
+def _typed(frame: Frame, name: str, kind: type, description: str, default: Any) -> Any:
+    member = frame.members.get(name)
+    value = default if member is None else member.value
+    if not isinstance(value, kind):
+        raise BadFrame(f"`{name}` of the frame `{frame.type}` must be {description}.")
+    return value
+
+
+def parse(text: str) -> Frame:
+    """Read a client's frame. Raise BadFrame."""
+    try:
+        return frame_of(jsontext.members(text))
+    except jsontext.InvalidJson as error:
+        raise BadFrame(f"A frame is one JSON object: {error}.") from error
+
+
+def frame_of(members: Mapping[str, Member]) -> Frame:
+    """Read a frame whose members are known. Raise BadFrame."""
+    kind = members["type"].value if "type" in members else None
+    if not isinstance(kind, str):
+        raise BadFrame("A frame has a `type`, a string.")
+    frame_id = members["id"].value if "id" in members else None
+    if frame_id is not None and not _is_id(frame_id):
+        raise BadFrame(
+            f"A frame's `id` is a string of 1 to {FRAME_ID_MAX_LENGTH} characters, or a whole number."
+        )
+    return Frame(kind, frame_id, members)
+
+
+def _is_id(value: object) -> bool:
+    if isinstance(value, str):
+        return 0 < len(value) <= FRAME_ID_MAX_LENGTH
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def recorded_event(frame: Frame) -> NewEvent:
+    """Return the event that an `event` frame records, as it was sent.
+
+    Its id is its own, if it is of V1 and has one, else the frame's. Raise BadFrame or InvalidEvent.
+    """
+    member = frame.members.get("event")
+    if member is None or not isinstance(member.value, dict):
+        raise BadFrame("`event` of the frame `event` must be an object.")
+    reading = dialects.read(member.value)
+    event_id = reading.event_id or (str(frame.id) if frame.id is not None else str(uuid4()))
+    return NewEvent(event_id=event_id, payload=member.text, reading=reading)
+
+
+def recorded_events(frame: Frame) -> list[NewEvent]:
+    """Return what an `events` frame records, all or nothing: a list of {id, event}.
+
+    Raise BadFrame or InvalidEvent.
+    """
+    member = frame.members.get("events")
+    if member is None or not isinstance(member.value, list):
+        raise BadFrame("`events` of the frame `events` must be a list of {id, event}.")
+    if not 0 < len(member.value) <= EVENTS_MAX or not all(isinstance(item, dict) for item in member.value):
+        raise BadFrame(f"`events` of the frame `events` must hold 1 to {EVENTS_MAX} objects {{id, event}}.")
+    items = [jsontext.members(item.text) for item in jsontext.items(member.text)]
+    return [recorded_event(_item_frame(item)) for item in items]
+
+
+def _item_frame(members: Mapping[str, Member]) -> Frame:
+    """Read one of an `events` frame's items, which has an id and an event but needs no type."""
+    return frame_of({**members, "type": Member("event", '"event"')})
+
+
+def message_event(frame: Frame, conversation: ConversationRef, *, user_id: int, session: str) -> NewEvent:
+    """Return the user's message of a `message` frame, which asks the agent for an answer.
+
+    Repeating the frame stores nothing twice. A UUID is unique by itself; any other id counts within
+    its session, so that two tabs may both number their messages from 1. Raise BadFrame.
+    """
+    images = frame.members["images"].value if "images" in frame.members else []
+    if (
+        not isinstance(images, list)
+        or len(images) > IMAGES_MAX
+        or not all(isinstance(url, str) for url in images)
+    ):
+        raise BadFrame(f"`images` of the frame `message` must be a list of at most {IMAGES_MAX} addresses.")
+    event_id = _message_id(frame.id, user_id=user_id, session=session)
+    author: Author = dialects.author(conversation.dialect)
+    authored = author.user_message(text=frame.text("text"), image_urls=images, event_id=event_id)
+    return NewEvent(
+        event_id=event_id,
+        payload=authored.payload,
+        reading=authored.reading,
+        is_input=True,
+        stamp_offset=authored.stamp_offset,
+    )
+
+
+def _message_id(frame_id: Any, *, user_id: int, session: str) -> str:
+    if frame_id is None:
+        return str(uuid4())
+    scope = "" if _is_uuid(frame_id) else session
+    return str(uuid5(_MESSAGE_IDS, json.dumps([user_id, scope, frame_id])))
+
+
+def _is_uuid(frame_id: Any) -> bool:
+    try:
+        return isinstance(frame_id, str) and bool(UUID(frame_id))
+    except ValueError:
+        return False
+
+
+def envelope_json(event: EventEnvelope) -> str:
+    """Return an `event` frame: the columns, and the payload spliced in as it was received."""
+    cause = "null" if event["cause"] is None else event["cause"]
+    return (
+        f'{{"type":"event","seq":{event["seq"]},"id":{encode_basestring(event["id"])},'
+        f'"dialect":"{event["dialect"]}","event_type":{encode_basestring(event["type"])},'
+        f'"kind":"{event["kind"]}","source":{encode_basestring(event["source"])},'
+        f'"timestamp":"{event["timestamp"]}","cause":{cause},"text":{encode_basestring(event["text"])},'
+        f'"event":{event["payload"]}}}'
+    )
+
+
+def error_frame(error: ConversationError, frame_id: Any = None) -> dict[str, Any]:
+    """Return the `error` frame that says what went wrong, to the frame with this id."""
+    return {"type": "error", "code": error.code, "detail": str(error), "id": frame_id}

@@ -1,0 +1,73 @@
+"""Who is connected, as rows that expire, and how far each user has seen."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+
+from django.db.models.functions import Greatest
+from django.utils import timezone
+
+from conversations.models import ConversationRef
+from sessions_app import astore
+from sessions_app.models import Connection, ReadMark
+
+logger = logging.getLogger(__name__)
+
+_here: set[str] = set()
+"""The connections of this process, which `touch` keeps alive."""
+
+
+@asynccontextmanager
+async def connected(
+    connection_id: str, conversation: ConversationRef, user_id: int, *, door: str
+) -> AsyncIterator[None]:
+    """Be present while inside; a failure to say so is logged and costs nobody a connection."""
+    try:
+        await astore.call(arrive, connection_id, conversation, user_id, door)
+        _here.add(connection_id)
+        yield
+    finally:
+        _here.discard(connection_id)
+        try:
+            await astore.call(leave, [connection_id])
+        except Exception as error:  # it expires by itself
+            logger.warning("Connection %s could not be taken away: %s", connection_id, error)
+
+
+def here() -> list[str]:
+    """Return the ids of the connections of this process."""
+    return list(_here)
+
+
+def arrive(connection_id: str, conversation: ConversationRef, user_id: int, door: str) -> None:
+    """Store a connection."""
+    Connection.objects.create(id=connection_id, conversation_id=conversation.pk, user_id=user_id, door=door)
+
+
+def leave(connection_ids: Iterable[str]) -> None:
+    """Remove connections."""
+    Connection.objects.with_ids(connection_ids).delete()
+
+
+def touch(connection_ids: Iterable[str]) -> None:
+    """Note that these are still there, and remove what expired."""
+    Connection.objects.with_ids(connection_ids).update(last_seen_at=timezone.now())
+    Connection.objects.expired().delete()
+
+
+def mark_seen(user_id: int, conversation: ConversationRef, through: int) -> None:
+    """Note how far the user has seen; it never goes back."""
+    mark, is_new = ReadMark.objects.get_or_create(
+        user_id=user_id, conversation_id=conversation.pk, defaults={"through": through}
+    )
+    if not is_new:
+        ReadMark.objects.filter(pk=mark.pk).update(through=Greatest("through", through))
+
+
+def seen_through(user_id: int, conversation: ConversationRef) -> int:
+    """Return how far the user has seen, -1 if not at all."""
+    marks = ReadMark.objects.filter(user_id=user_id, conversation_id=conversation.pk)
+    through = marks.values_list("through", flat=True).first()
+    return -1 if through is None else through

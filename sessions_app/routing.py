@@ -1,0 +1,29 @@
+"""Which address is which socket."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from channels.routing import URLRouter
+from django.urls import re_path
+
+from sessions_app.consumers.native import native_socket
+from sessions_app.consumers.native_list import native_list_socket
+from sessions_app.consumers.socket import Socket
+
+
+async def no_such_socket(scope: Any, receive: Any, send: Any) -> None:
+    """Tell a client that there is no socket at this address."""
+    socket = Socket(scope, receive, send)
+    await socket.accept()
+    await socket.close(4404, "There is no socket at this address.")
+
+
+# One list, no slashes added: the addresses are the wire's, to the letter.
+router = URLRouter(
+    [
+        re_path(r"^ws/conversations$", native_list_socket),
+        re_path(r"^ws/conversations/(?P<conversation_id>[^/]+)$", native_socket),
+        re_path(r"", no_such_socket),
+    ]
+)

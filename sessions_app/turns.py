@@ -1,0 +1,235 @@
+"""One turn being played: what the agent says and does becomes events of the conversation's dialect."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+from uuid import uuid4
+
+from django.db import transaction
+
+from conversations import dialects, live
+from conversations.dialects import AgentState
+from conversations.events import Appended, Authored, EventEnvelope
+from conversations.models import ConversationRef
+from conversations.store import store
+from sessions_app import astore, leases
+from sessions_app.agents.base import Decision, ToolCall
+from sessions_app.leases import TurnStart
+from sessions_app.models import ExecutionStatus, UnfinishedAnswer
+
+SNAPSHOT_S = 0.25
+"""A reader who comes late lacks at most so much of an unfinished answer, until the next snapshot."""
+
+
+class TurnSuspended(Exception):
+    """The turn stops here and goes on later: it waits for the user."""
+
+
+class PlayedTurn:
+    """The Turn that agents are given (`agents.base`)."""
+
+    def __init__(self, conversation: ConversationRef, epoch: int, start: TurnStart) -> None:
+        self.conversation = conversation
+        self.turn_id = start.turn_id
+        self.inputs: Sequence[EventEnvelope] = ()
+        self.done: Sequence[EventEnvelope] = ()
+        self.decision: Decision | None = None
+        self.pause_wanted = False
+        self._epoch = epoch
+        self._start = start
+        self._author = dialects.author(conversation.dialect)
+
+    async def prepare(self) -> None:
+        """Read what the turn begins with, and store that the agent works."""
+        self.inputs, self.done, calls = await astore.call(self._read)
+        if self._start.decision is not None and calls:
+            self.decision = Decision(
+                call=_tool_call(calls[-1]), accepted=self._start.decision, reason=self._start.decision_reason
+            )
+        event_id = str(uuid4())
+        await self._append(self._author.state(state=AgentState.RUNNING, event_id=event_id), event_id)
+
+    def _read(self) -> tuple[list[EventEnvelope], list[EventEnvelope], list[EventEnvelope]]:
+        log = store()
+        return (
+            log.read_inputs(
+                self.conversation, after=self._start.answered_through, through=self._start.through
+            ),
+            [event for event in log.read_turn(self.conversation, self.turn_id) if event["kind"] != "state"],
+            log.open_calls(self.conversation, self.turn_id),
+        )
+
+    async def history(self, limit: int = 200) -> Sequence[EventEnvelope]:
+        """Return the newest events, oldest first."""
+        return await astore.call(store().read_before, self.conversation, 2**63 - 1, limit=limit)
+
+    @asynccontextmanager
+    async def answer(self) -> AsyncIterator[StreamedAnswer]:
+        """Stream an answer; store it as one message at the end, and what there is of it on an error."""
+        await self._checkpoint()
+        answer = StreamedAnswer(self.conversation, self.turn_id, self._epoch)
+        try:
+            yield answer
+        except asyncio.CancelledError:
+            raise  # a stop: whoever cancelled stores what was said
+        except Exception:
+            await answer.snapshot()
+            raise
+        if answer.text:
+            await self._say(answer.text, answer.event_id)
+
+    async def say(self, text: str) -> None:
+        """Store a message."""
+        await self._checkpoint()
+        await self._say(text, str(uuid4()))
+
+    async def call_tool(self, name: str, arguments: Mapping[str, Any], *, thought: str = "") -> ToolCall:
+        """Store a tool call."""
+        await self._checkpoint()
+        return await self._call(name, arguments, thought, awaiting_confirmation=False)
+
+    async def ask_approval(self, name: str, arguments: Mapping[str, Any], *, thought: str = "") -> None:
+        """Store a call that waits; the turn ends here for now."""
+        await self._checkpoint()
+        await self._call(name, arguments, thought, awaiting_confirmation=True)
+        await self._suspend(AgentState.WAITING_FOR_CONFIRMATION, ExecutionStatus.WAITING_FOR_CONFIRMATION)
+
+    async def tool_result(self, call: ToolCall, content: str) -> None:
+        """Store a tool's result."""
+        await self._checkpoint()
+        event_id = str(uuid4())
+        authored = self._author.tool_result(
+            name=call.name,
+            arguments=call.arguments,
+            content=content,
+            tool_call_id=call.tool_call_id,
+            event_id=event_id,
+            call_event_id=call.event_id,
+        )
+        await self._append(authored, event_id, cause_seq=call.seq)
+
+    async def tool_rejected(self, call: ToolCall, reason: str) -> None:
+        """Store a refusal."""
+        event_id = str(uuid4())
+        authored = self._author.tool_rejected(
+            name=call.name,
+            reason=reason,
+            tool_call_id=call.tool_call_id,
+            event_id=event_id,
+            call_event_id=call.event_id,
+        )
+        await self._append(authored, event_id, cause_seq=call.seq)
+
+    async def _call(
+        self, name: str, arguments: Mapping[str, Any], thought: str, *, awaiting_confirmation: bool
+    ) -> ToolCall:
+        event_id, tool_call_id = str(uuid4()), f"call_{uuid4().hex[:12]}"
+        authored = self._author.tool_call(
+            name=name,
+            arguments=arguments,
+            thought=thought,
+            tool_call_id=tool_call_id,
+            event_id=event_id,
+            awaiting_confirmation=awaiting_confirmation,
+        )
+        (appended,) = await self._append(authored, event_id)
+        return ToolCall(
+            name=name, arguments=arguments, tool_call_id=tool_call_id, event_id=event_id, seq=appended.seq
+        )
+
+    async def _say(self, text: str, event_id: str) -> None:
+        def forget_snapshot(appended: Sequence[Appended]) -> None:
+            UnfinishedAnswer.objects.filter(conversation_id=self.conversation.pk).delete()
+
+        authored = self._author.agent_message(text=text, event_id=event_id)
+        event = leases.new_event(authored, event_id, turn_id=self.turn_id)
+        await astore.append(self.conversation, [event], epoch=self._epoch, also=forget_snapshot)
+
+    async def _append(
+        self, authored: Authored, event_id: str, *, cause_seq: int | None = None
+    ) -> list[Appended]:
+        event = leases.new_event(authored, event_id, turn_id=self.turn_id, cause_seq=cause_seq)
+        return await astore.append(self.conversation, [event], epoch=self._epoch)
+
+    async def _checkpoint(self) -> None:
+        """Let a pause take effect between two steps."""
+        if self.pause_wanted:
+            await self._suspend(AgentState.PAUSED, ExecutionStatus.PAUSED)
+
+    async def _suspend(self, state: AgentState, status: ExecutionStatus) -> None:
+        event_id = str(uuid4())
+        authored = self._author.state(state=state, event_id=event_id)
+        await astore.append(
+            self.conversation,
+            [leases.new_event(authored, event_id, turn_id=self.turn_id)],
+            epoch=self._epoch,
+            also=leases.suspend_turn(self.conversation, status),
+        )
+        raise TurnSuspended(state)
+
+
+def _tool_call(event: EventEnvelope) -> ToolCall:
+    payload = json.loads(event["payload"])
+    arguments = payload.get("args") or payload.get("action") or {}
+    return ToolCall(
+        name=dialects.tool_name(payload),
+        arguments=arguments if isinstance(arguments, dict) else {},
+        tool_call_id=event["tool_call_id"] or "",
+        event_id=event["id"],
+        seq=event["seq"],
+    )
+
+
+class StreamedAnswer:
+    """An answer on its way: each piece goes to the readers, and a snapshot to those who come late."""
+
+    def __init__(self, conversation: ConversationRef, turn_id: str, epoch: int) -> None:
+        self.event_id = str(uuid4())
+        self.text = ""
+        self._conversation = conversation
+        self._turn_id = turn_id
+        self._epoch = epoch
+        self._index = 0
+        self._snapshot_at = 0.0
+        self._snapshot_through = -1
+
+    async def write(self, text: str) -> None:
+        """Add a piece."""
+        if not text:
+            return
+        index, self._index = self._index, self._index + 1
+        self.text += text
+        live.announce(
+            live.conversation_group(self._conversation.pk),
+            {"kind": "delta", "turn": self._turn_id, "answer": self.event_id, "index": index, "text": text},
+        )
+        if time.monotonic() - self._snapshot_at >= SNAPSHOT_S:
+            await self.snapshot()
+
+    async def snapshot(self) -> None:
+        """Store what there is so far. Raise Fenced if another loop has taken over."""
+        if self._snapshot_through == self._index - 1:
+            return
+        self._snapshot_at = time.monotonic()
+        through = self._index - 1
+        await astore.call(
+            _store_snapshot, self._conversation, self._turn_id, self._epoch, self.event_id, through, self.text
+        )
+        self._snapshot_through = through
+        live.announce(live.conversation_group(self._conversation.pk), {"kind": "answer"})
+
+
+def _store_snapshot(
+    conversation: ConversationRef, turn_id: str, epoch: int, event_id: str, through: int, text: str
+) -> None:
+    with transaction.atomic():
+        leases.require_epoch(conversation, epoch)
+        UnfinishedAnswer.objects.update_or_create(
+            conversation_id=conversation.pk,
+            defaults={"turn_id": turn_id, "event_id": event_id, "through": through, "text": text},
+        )
