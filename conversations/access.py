@@ -45,6 +45,13 @@ def _found(row: Conversation | None) -> Conversation:
     return row
 
 
+def pk_of(user: Visitor) -> int:
+    """Return the key of a user who has come in. Raise ConversationNotFound for nobody."""
+    if user.pk is None:
+        raise ConversationNotFound("There is no such conversation.")
+    return int(user.pk)
+
+
 class ConversationValidator:
     """Who may join, and that what is joined exists: a seam, chosen by CONVERSATION_VALIDATOR."""
 
@@ -57,7 +64,7 @@ class ConversationValidator:
         """
         public_id = normal_id(conversation_id)
         row, is_new = Conversation.objects.get_or_create(
-            public_id=public_id, defaults={"owner_id": user.pk, "version": version}
+            public_id=public_id, defaults={"owner_id": pk_of(user), "version": version}
         )
         if row.owner_id != user.pk or row.deleted_at is not None:
             _found(None)

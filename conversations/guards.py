@@ -36,7 +36,10 @@ class GuardsMissing(RuntimeError):
     """The database has lost its guards; nothing should be served from it until they are back."""
 
 
-_RUNNING_PURGE = f"SELECT 1 FROM {PURGE} WHERE {PURGE}.conversation_id = OLD.conversation_id AND {PURGE}.finished_at IS NULL"
+_RUNNING_PURGE = (
+    f"SELECT 1 FROM {PURGE} "
+    f"WHERE {PURGE}.conversation_id = OLD.conversation_id AND {PURGE}.finished_at IS NULL"
+)
 
 _SQLITE = {
     "event_refuse_update": f"BEFORE UPDATE ON {EVENT} BEGIN SELECT RAISE(ABORT, '{NO_UPDATE}'); END",

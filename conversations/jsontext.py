@@ -68,8 +68,7 @@ def _member(text: str, at: int) -> tuple[Member, int]:
 
 def _skip(text: str, at: int) -> int:
     match = _SPACE.match(text, at)
-    assert match is not None
-    return match.end()
+    return match.end() if match else at
 
 
 def _next(text: str, at: int) -> str:

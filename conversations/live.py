@@ -21,6 +21,8 @@ HINT_MAX_BYTES = 128 * 1024
 UNSENT_MAX = 10_000
 """So many announcements may wait for a slow hint channel; more are dropped, as hints may be."""
 
+SEND_WAIT_S = 5
+
 Hint = dict[str, Any]
 
 _unsent: set[asyncio.Task[None]] = set()
@@ -97,11 +99,17 @@ def _start(loop: asyncio.AbstractEventLoop, group: str, message: Hint) -> None:
     task.add_done_callback(_unsent.discard)
 
 
-async def _send(group: str, message: Hint) -> None:
+def hint_channel() -> Any:
+    """Return the channel layer that hints travel by."""
     layer = get_channel_layer()
-    assert layer is not None
+    if layer is None:
+        raise RuntimeError("The settings name no channel layer.")
+    return layer
+
+
+async def _send(group: str, message: Hint) -> None:
     try:
-        async with asyncio.timeout(5):
-            await layer.group_send(group, message)
+        async with asyncio.timeout(SEND_WAIT_S):
+            await hint_channel().group_send(group, message)
     except Exception as error:  # whatever the hint channel raises, the log has the event
         logger.warning("A hint for %s was lost: %s", group, error or type(error).__name__)

@@ -209,6 +209,25 @@ class Conversation(models.Model):
     def __str__(self) -> str:
         return self.shown_title
 
+    def save(self, *args: Any, **kwargs: Any) -> None:
+        """Store a new row, or the named columns of an existing one.
+
+        Raise WholeRowSaveRefused for anything wider: an object that is stale, a stub or only
+        partly loaded would undo what others wrote since.
+        """
+        columns = kwargs.get("update_fields")
+        if columns is None:
+            if self.pk is not None and not kwargs.get("force_insert"):
+                raise WholeRowSaveRefused(
+                    f"Conversation {self.public_id or self.pk} is stored already: a whole-row save could "
+                    "undo what others wrote. Call ConversationStore.save_metadata, or name update_fields."
+                )
+        elif owned := OWNED_BY_APPEND.intersection(columns):
+            raise WholeRowSaveRefused(
+                f"{', '.join(sorted(owned))} belong to the log: call ConversationStore.append."
+            )
+        super().save(*args, **kwargs)
+
     @property
     def shown_title(self) -> str:
         """The title, or the default one of spec V0 §4.5."""
@@ -223,25 +242,6 @@ class Conversation(models.Model):
     def is_unanswered(self) -> bool:
         """Say whether an input waits for the agent."""
         return self.asked_through > self.answered_through
-
-    def save(self, *args: Any, **kwargs: Any) -> None:
-        """Store a new row, or the named columns of an existing one.
-
-        Raise WholeRowSaveRefused for anything wider: an object that is stale, a stub or only
-        partly loaded would undo what others wrote since.
-        """
-        columns = kwargs.get("update_fields")
-        if columns is None:
-            if self.pk is not None and not kwargs.get("force_insert"):
-                raise WholeRowSaveRefused(
-                    f"Conversation {self.public_id or self.pk} is stored already: a whole-row save could undo "
-                    "what others wrote. Call ConversationStore.save_metadata, or save(update_fields=[...])."
-                )
-        elif owned := OWNED_BY_APPEND.intersection(columns):
-            raise WholeRowSaveRefused(
-                f"{', '.join(sorted(owned))} belong to the log: call ConversationStore.append."
-            )
-        super().save(*args, **kwargs)
 
 
 class CreationParameters(models.Model):
@@ -335,9 +335,9 @@ class Event(models.Model):
     conversation = models.ForeignKey(Conversation, models.PROTECT, db_index=False)
     seq = models.BigIntegerField()
     event_id = models.TextField()
-    dialect = models.CharField(max_length=2, choices=[(dialect, dialect) for dialect in Dialect])
+    dialect = models.CharField(max_length=2, choices=[(dialect.value, dialect.value) for dialect in Dialect])
     type = models.TextField()
-    kind = models.CharField(max_length=20, choices=[(kind, kind) for kind in Kind])
+    kind = models.CharField(max_length=20, choices=[(kind.value, kind.value) for kind in Kind])
     source = models.TextField()
     timestamp = models.DateTimeField()
     cause_seq = models.BigIntegerField(null=True)

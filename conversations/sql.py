@@ -157,7 +157,7 @@ def _matching(column: str, column_type: str, wanted: Sequence[tuple[int, Any]], 
             f"WHERE e.conversation_id = wanted.pk AND {column} = wanted.name",
             parameters,
         )
-        return cursor.fetchall()
+        return list(cursor.fetchall())
 
 
 def _by_column(rows: Sequence[tuple[Any, ...]]) -> list[list[Any]]:

@@ -28,6 +28,7 @@ from conversations.metadata import (
 )
 from conversations.models import (
     Conversation,
+    ConversationQuerySet,
     ConversationRef,
     CreationParameters,
     Event,
@@ -222,8 +223,9 @@ class DatabaseConversationStore(ConversationStore):
 
     def validate_metadata(self, conversation_id: str, user_id: str) -> bool:
         """Say whether the conversation stands and is this user's."""
-        owned = self._standing([normal_id(conversation_id)]).filter(owner_id=user_id) if user_id else None
-        return owned is not None and owned.exists()
+        if not user_id.isdigit():
+            return False
+        return self._standing([normal_id(conversation_id)]).filter(owner_id=int(user_id)).exists()
 
     def delete_metadata(self, conversation_id: str) -> None:
         """Hide the conversation; see the seam."""
@@ -269,7 +271,7 @@ class DatabaseConversationStore(ConversationStore):
         """Insert the row and its creation parameters; see the seam."""
         public_id = normal_id(conversation_id) if conversation_id else new_public_id()
         with transaction.atomic():
-            row = _insert(public_id=public_id, owner_id=user.pk, version=version, **facts)
+            row = _insert(public_id=public_id, owner_id=access.pk_of(user), version=version, **facts)
             if parameters:
                 CreationParameters.objects.create(conversation=row, parameters=parameters)
         return row.ref
@@ -363,10 +365,10 @@ class DatabaseConversationStore(ConversationStore):
         if rows.update(deleted_at=None, listed_at=timezone.now()):
             live.announce_changed(conversation)
 
-    def _standing(self, public_ids: Iterable[str] | None = None) -> Any:
+    def _standing(self, public_ids: Iterable[str] | None = None) -> ConversationQuerySet:
         rows = Conversation.objects.standing()
         if self.user_id is not None:
-            rows = rows.filter(owner_id=self.user_id)
+            rows = rows.filter(owner_id=int(self.user_id))
         return rows if public_ids is None else rows.with_public_ids(public_ids)
 
 

@@ -61,7 +61,7 @@ def serve() -> int:
             "convserver.asgi:application",
             host=configuration.host,
             port=configuration.port,
-            workers=1,  # a standalone server's loops live in its one process; WEB_CONCURRENCY says nothing here
+            workers=1,  # the loops live in this one process, whatever WEB_CONCURRENCY says
             ws="websockets-sansio",
             ws_max_size=MESSAGE_MAX_BYTES,
             ws_per_message_deflate=False,

@@ -9,8 +9,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from weakref import WeakKeyDictionary
 
-from channels.layers import get_channel_layer
-
 from conversations import live
 from conversations.live import Hint
 from sessions_app import astore
@@ -52,7 +50,7 @@ class Hub:
 
     def __init__(self) -> None:
         self._groups: dict[str, set[Subscription]] = defaultdict(set)
-        self._channel: str | None = None
+        self._channel = ""
         self._tasks: list[asyncio.Task[None]] = []
         self._changed: set[int] = set()
         self._change = asyncio.Event()
@@ -84,18 +82,15 @@ class Hub:
 
     async def _start(self) -> None:
         async with self._starting:
-            if self._channel is None:
-                layer = get_channel_layer()
-                assert layer is not None
-                self._channel = await layer.new_channel()
+            if not self._channel:
+                self._channel = await live.hint_channel().new_channel()
                 create = asyncio.get_running_loop().create_task
                 self._tasks = [
                     create(work()) for work in (self._listen, self._poll, self._rejoin, self._tell)
                 ]
 
     async def _join(self, group: str) -> None:
-        layer = get_channel_layer()
-        assert layer is not None and self._channel is not None
+        layer = live.hint_channel()
         try:
             async with asyncio.timeout(5):
                 await layer.group_add(group, self._channel)
@@ -103,8 +98,7 @@ class Hub:
             logger.warning("Hints of %s cannot be received: %s", group, error or type(error).__name__)
 
     async def _leave(self, group: str) -> None:
-        layer = get_channel_layer()
-        assert layer is not None and self._channel is not None
+        layer = live.hint_channel()
         with suppress(Exception):  # an unwanted hint is passed over anyway
             async with asyncio.timeout(5):
                 await layer.group_discard(group, self._channel)
@@ -112,8 +106,7 @@ class Hub:
             await self._join(group)
 
     async def _listen(self) -> None:
-        layer = get_channel_layer()
-        assert layer is not None and self._channel is not None
+        layer = live.hint_channel()
         while True:
             try:
                 hint = await layer.receive(self._channel)

@@ -454,7 +454,7 @@ class _logged(suppress):  # noqa: N801 - reads as a statement, like suppress its
 def _attached(conversation_id: str, user_id: str | None) -> ConversationRef | None:
     rows = Conversation.objects.standing().with_public_ids([normal_id(conversation_id)])
     if user_id:
-        rows = rows.filter(owner_id=user_id)
+        rows = rows.filter(owner_id=int(user_id))
     row = rows.first()
     return row.ref if row else None
 
@@ -500,7 +500,7 @@ def _connections(
 def _loop_infos(user_id: str | None, conversation_ids: Collection[str] | None) -> list[AgentLoopInfo]:
     rows = Conversation.objects.filter(loop__status__in=[LoopStatus.STARTING, LoopStatus.RUNNING])
     if user_id:
-        rows = rows.filter(owner_id=user_id)
+        rows = rows.filter(owner_id=int(user_id))
     if conversation_ids is not None:
         rows = rows.with_public_ids(normal_id(each) for each in conversation_ids)
     return _infos_of(rows)

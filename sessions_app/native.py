@@ -9,7 +9,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from json.encoder import encode_basestring
-from typing import Any
+from typing import Any, cast
 from uuid import UUID, uuid4, uuid5
 
 from conversations import dialects, jsontext
@@ -45,15 +45,15 @@ class Frame:
 
     def text(self, name: str, *, default: str | None = None) -> str:
         """Return a string member. Raise BadFrame when it is missing or no string."""
-        return _typed(self, name, str, "a string", default)
+        return cast(str, _typed(self, name, str, "a string", default))
 
     def flag(self, name: str) -> bool:
         """Return a boolean member. Raise BadFrame when it is missing or no boolean."""
-        return _typed(self, name, bool, "true or false", None)
+        return cast(bool, _typed(self, name, bool, "true or false", None))
 
     def number(self, name: str) -> int:
         """Return a whole number, -1 or more. Raise BadFrame when it is missing or another value."""
-        value = _typed(self, name, int, "a whole number", None)
+        value = cast(int, _typed(self, name, int, "a whole number", None))
         if isinstance(value, bool) or not -1 <= value < 2**63:
             raise BadFrame(f"`{name}` of the frame `{self.type}` must be a whole number, -1 or more.")
         return value

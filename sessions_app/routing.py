@@ -20,10 +20,10 @@ async def no_such_socket(scope: Any, receive: Any, send: Any) -> None:
 
 
 # One list, no slashes added: the addresses are the wire's, to the letter.
-router = URLRouter(
-    [
-        re_path(r"^ws/conversations$", native_list_socket),
-        re_path(r"^ws/conversations/(?P<conversation_id>[^/]+)$", native_socket),
-        re_path(r"", no_such_socket),
-    ]
-)
+_sockets: list[tuple[str, Any]] = [
+    (r"^ws/conversations$", native_list_socket),
+    (r"^ws/conversations/(?P<conversation_id>[^/]+)$", native_socket),
+    (r"", no_such_socket),
+]
+_routes: Any = [re_path(address, socket) for address, socket in _sockets]
+router = URLRouter(_routes)

@@ -14,8 +14,8 @@ DEFAULT_WORD_S = 0.03
 SLOW_FACTOR = 10
 
 HELP = (
-    "I am the demo agent: I answer without a model. Say *tool* and I call a pretend tool, *approve* and I ask "
-    "before I do something, *slow* and you can watch me type, *fail* and I break down."
+    "I am the demo agent: I answer without a model. Say *tool* and I call a pretend tool, *approve* and I "
+    "ask before I do something, *slow* and you can watch me type, *fail* and I break down."
 )
 
 
@@ -63,8 +63,5 @@ class DemoAgent:
             return "Done." if turn.decision.accepted else "All right, I leave it."
         if not text.strip() or "help" in text.lower():
             return HELP
-        return (
-            f"You said: {text.strip()}\n\n{HELP}"
-            if len(turn.inputs) == 1 and turn.inputs[0]["seq"] == 0
-            else f"You said: {text.strip()}"
-        )
+        is_first = turn.inputs[0]["seq"] == 0
+        return f"You said: {text.strip()}" + (f"\n\n{HELP}" if is_first else "")

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Self
 
 from asgiref.typing import ASGIReceiveCallable, ASGISendCallable, WebSocketScope
 
-from conversations.access import Visitor
+from conversations.access import Visitor, pk_of
 from conversations.events import Appended, EventEnvelope
 from conversations.exceptions import ConversationError, ConversationNotFound, InvalidConversationId
 from conversations.models import ConversationRef, Version
@@ -103,7 +103,7 @@ class ConversationSocket:
 
     def __init__(self, socket: Socket, user: Visitor, conversation: ConversationRef, query: Query) -> None:
         self._socket = socket
-        self._user = user
+        self._user_pk = pk_of(user)
         self._conversation = conversation
         self._query = query
         self._manager: ConversationManager = get_manager()
@@ -130,7 +130,7 @@ class ConversationSocket:
         await self._manager.ensure_started()
         try:
             async with presence.connected(
-                self._connection_id, self._conversation, self._user.pk, door="native"
+                self._connection_id, self._conversation, self._user_pk, door="native"
             ):
                 await self._run_tasks()
         except* Refused as group:
@@ -160,7 +160,7 @@ class ConversationSocket:
         """Send `hello`."""
         self._state = {name: state[name] for name in SHOWN_CHANGES}  # type: ignore[literal-required]
         shown = {name: value for name, value in state.items() if name not in ("last_seq", "loop", "deleted")}
-        seen_through = await astore.call(presence.seen_through, self._user.pk, self._conversation)
+        seen_through = await astore.call(presence.seen_through, self._user_pk, self._conversation)
         await self._send(
             type="hello",
             conversation=shown,
@@ -238,7 +238,7 @@ class ConversationSocket:
         return handler
 
     async def _message(self, frame: Frame) -> None:
-        event = native.message_event(frame, self._conversation, user_id=self._user.pk, session=self._session)
+        event = native.message_event(frame, self._conversation, user_id=self._user_pk, session=self._session)
         stored = astore.append_soon(self._conversation, [event])
         # Whether or not this client stays to hear of it, its message is answered.
         stored.add_done_callback(lambda _: self._manager.wake(self._conversation))
@@ -292,7 +292,7 @@ class ConversationSocket:
         await self._ack(frame.id)
 
     async def _seen(self, frame: Frame) -> None:
-        await astore.call(presence.mark_seen, self._user.pk, self._conversation, frame.number("through"))
+        await astore.call(presence.mark_seen, self._user_pk, self._conversation, frame.number("through"))
         await self._ack(frame.id)
 
     async def _auth(self, frame: Frame) -> None:

@@ -12,7 +12,7 @@ from asgiref.typing import ASGIReceiveCallable, ASGISendCallable, WebSocketScope
 from django.utils import timezone
 
 from conversations import live
-from conversations.access import Visitor
+from conversations.access import Visitor, pk_of
 from conversations.exceptions import ConversationError
 from conversations.models import Conversation
 from sessions_app import astore, native
@@ -64,7 +64,7 @@ class ListSocket:
 
     def __init__(self, socket: Socket, user: Visitor, since: datetime | None) -> None:
         self._socket = socket
-        self._user = user
+        self._user_pk = pk_of(user)
         self._since = since
         self._shown: OrderedDict[int, str] = OrderedDict()
         self._polled_at = timezone.now()
@@ -82,7 +82,7 @@ class ListSocket:
             pass
 
     async def _show(self) -> None:
-        async with hub().subscribe(live.user_group(self._user.pk)) as hints:
+        async with hub().subscribe(live.user_group(self._user_pk)) as hints:
             await self._send(type="hello", now=iso(self._polled_at))
             if self._since is not None:
                 await self._show_states(await astore.call(self._listed_since, self._since))
@@ -100,7 +100,7 @@ class ListSocket:
 
     def _listed_since(self, moment: datetime) -> dict[int, ConversationState]:
         return states(
-            Conversation.objects.filter(owner_id=self._user.pk).listed_since(moment).order_by("listed_at")
+            Conversation.objects.filter(owner_id=self._user_pk).listed_since(moment).order_by("listed_at")
         )
 
     async def _show_states(self, found: dict[int, ConversationState]) -> None:

@@ -30,13 +30,12 @@ class TextParser(BaseParser):
 
     media_type = "application/json"
 
-    def parse(self, stream: Any, media_type: str | None = None, parser_context: Any = None) -> str:
+    def parse(self, stream: Any, media_type: str | None = None, parser_context: Any = None) -> Any:
         """Return the body. Raise BadFrame unless it is UTF-8."""
         try:
-            text: str = stream.read().decode()
+            return stream.read().decode()
         except UnicodeDecodeError as error:
             raise BadFrame("The body must be JSON in UTF-8.") from error
-        return text
 
 
 class EventPageSerializer(serializers.Serializer[Any]):
@@ -80,9 +79,10 @@ class EventsView(APIView):
         list stands for itself: the good ones are stored.
         """
         conversation = access.writable(request.user, conversation_id)
-        texts = _frame_texts(request.data)
-        answers = async_to_sync(_append)(conversation, request.user.pk, texts)
-        if jsontext.is_array(request.data):
+        body: Any = request.data
+        texts = _frame_texts(body)
+        answers = async_to_sync(_append)(conversation, access.pk_of(request.user), texts)
+        if jsontext.is_array(body):
             return _json(json.dumps([answer for answer, _ in answers]))
         answer, status = answers[0]
         return _json(json.dumps(answer), status=status)
@@ -92,7 +92,7 @@ def _json(text: str, *, status: int = 200) -> HttpResponse:
     return HttpResponse(text, content_type="application/json", status=status)
 
 
-def _frame_texts(body: str) -> list[str]:
+def _frame_texts(body: object) -> list[str]:
     if not isinstance(body, str):
         raise BadFrame("The body must be a frame, or a list of frames, as application/json.")
     if not jsontext.is_array(body):

@@ -9,6 +9,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.viewsets import ViewSet
 
+from conversations.access import pk_of
 from conversations.exceptions import ConversationNotFound
 from sessions_app.models import ApiToken
 
@@ -29,20 +30,20 @@ class TokenViewSet(ViewSet):
 
     def list(self, request: Request) -> Response:
         """Return all of the user's tokens, revoked ones too."""
-        rows = ApiToken.objects.filter(user_id=request.user.pk).order_by("pk")
+        rows = ApiToken.objects.filter(user_id=pk_of(request.user)).order_by("pk")
         return Response({"tokens": TokenSerializer(rows, many=True).data})
 
     def create(self, request: Request) -> Response:
         """Make a token; the answer alone brings its text."""
         body = TokenSerializer(data=request.data)
         body.is_valid(raise_exception=True)
-        row, text = ApiToken.issue(request.user.pk, body.validated_data["name"])
+        row, text = ApiToken.issue(pk_of(request.user), body.validated_data["name"])
         shown: dict[str, Any] = dict(TokenSerializer(row).data)
         return Response({**shown, "token": text}, status=201)
 
     def destroy(self, request: Request, pk: str) -> Response:
         """Revoke a token."""
-        row = ApiToken.objects.filter(user_id=request.user.pk, pk=pk).first()
+        row = ApiToken.objects.filter(user_id=pk_of(request.user), pk=pk).first()
         if row is None:
             raise ConversationNotFound("There is no such token.")
         row.revoke()

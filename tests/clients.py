@@ -1,0 +1,193 @@
+"""Clients that tests speak through: a socket in this process, and servers in processes of their own."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode, urlsplit, urlunsplit
+
+import httpx
+from channels.testing import WebsocketCommunicator
+from django.conf import settings
+from django.db import connection
+
+WAIT_S = 20.0
+
+
+class SocketClosed(Exception):
+    """The server closed the socket."""
+
+    def __init__(self, code: int, reason: str) -> None:
+        super().__init__(f"{code} {reason}")
+        self.code = code
+        self.reason = reason
+
+
+class Client:
+    """One native socket, straight into the ASGI application."""
+
+    def __init__(
+        self,
+        application: Any,
+        path: str,
+        *,
+        token: str | None = None,
+        query: Mapping[str, Any] | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        given = {"host": "localhost", **({"authorization": f"Bearer {token}"} if token else {}), **(headers or {})}
+        address = f"{path}?{urlencode(query)}" if query else path
+        raw = [(name.encode(), value.encode()) for name, value in given.items()]
+        self._socket = WebsocketCommunicator(application, address, headers=raw)
+        self.frames: list[dict[str, Any]] = []
+
+    async def connect(self) -> None:
+        """Connect. Raise SocketClosed when the handshake itself is refused."""
+        accepted, code = await self._socket.connect(timeout=WAIT_S)
+        if not accepted:
+            raise SocketClosed(int(code or 0), "refused")
+
+    async def send(self, frame: Mapping[str, Any] | str) -> None:
+        """Send one frame, as JSON unless it is text."""
+        await self._socket.send_to(text_data=frame if isinstance(frame, str) else json.dumps(frame))
+
+    async def receive_text(self, *, within_s: float = WAIT_S) -> str:
+        """Return the next frame's text. Raise SocketClosed or TimeoutError."""
+        message = await self._socket.receive_output(within_s)
+        if message["type"] == "websocket.close":
+            raise SocketClosed(message.get("code", 1000), message.get("reason") or "")
+        text = message["text"]
+        assert isinstance(text, str)
+        return text
+
+    async def receive(self, *, within_s: float = WAIT_S) -> dict[str, Any]:
+        """Return the next frame."""
+        frame: dict[str, Any] = json.loads(await self.receive_text(within_s=within_s))
+        self.frames.append(frame)
+        return frame
+
+    async def until(self, type: str, **members: Any) -> dict[str, Any]:
+        """Return the next frame of this type with these members; the others are kept in `frames`."""
+        while True:
+            frame = await self.receive()
+            if frame["type"] == type and members.items() <= frame.items():
+                return frame
+
+    async def events(self, count: int) -> list[dict[str, Any]]:
+        """Return the next so many `event` frames."""
+        return [await self.until("event") for _ in range(count)]
+
+    async def replayed(self) -> list[dict[str, Any]]:
+        """Return the `event` frames up to `replay_complete`."""
+        start = len(self.frames)
+        await self.until("replay_complete")
+        return [frame for frame in self.frames[start:] if frame["type"] == "event"]
+
+    async def closed(self) -> SocketClosed:
+        """Return how the server closes the socket, passing over frames before that."""
+        while True:
+            try:
+                await self.receive()
+            except SocketClosed as closed:
+                return closed
+
+    async def leave(self) -> None:
+        """Disconnect and wait for the server to notice."""
+        try:
+            await self._socket.disconnect(timeout=WAIT_S)
+        except (asyncio.CancelledError, TimeoutError):
+            pass
+
+
+class Server:
+    """`convserver serve` as a process: started, killed and started again on one database and port."""
+
+    def __init__(self, directory: Path) -> None:
+        self.port = _free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        self.ws_url = f"ws://127.0.0.1:{self.port}"
+        self.log = directory / "server.log"
+        self._directory = directory
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int:
+        """The running process."""
+        assert self._process is not None
+        return self._process.pid
+
+    def start(self, **environment: str) -> None:
+        """Start and return once it answers."""
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "convserver", "serve"],
+                env={**_server_environment(self._directory), "PORT": str(self.port), **environment},
+                stdout=log,
+                stderr=log,
+            )
+        deadline = time.monotonic() + 3 * WAIT_S
+        while not self._answers():
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                raise RuntimeError(f"The server did not start:\n{self.log.read_text()}")
+            time.sleep(0.02)
+
+    def kill(self) -> None:
+        """End it at once, as a power cut would; nothing if it does not run."""
+        self._signal(signal.SIGKILL)
+
+    def stop(self) -> None:
+        """Ask it to end and wait until it has."""
+        self._signal(signal.SIGTERM)
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal and do not wait."""
+        os.kill(self.pid, number)
+
+    def _signal(self, number: signal.Signals) -> None:
+        if self._process is not None:
+            if self._process.poll() is None:
+                self._process.send_signal(number)
+            self._process.wait(timeout=2 * WAIT_S)
+            self._process = None
+
+    def _answers(self) -> bool:
+        try:
+            return httpx.get(f"{self.url}/health", timeout=WAIT_S).status_code == 200
+        except httpx.TransportError:
+            return False
+
+
+def _server_environment(directory: Path) -> dict[str, str]:
+    """Return an environment in which a server uses this test's database."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("CONVSERVER_")}
+    return {
+        **kept,
+        "DATABASE_URL": database_url(),
+        "CONVSERVER_DATA_DIR": str(directory / "data"),
+        "CONVSERVER_TEST_RUN": settings.TEST_RUN,
+        "PYTHONWARNINGS": "default",
+    }
+
+
+def database_url() -> str:
+    """Return the address of the database that the tests run on."""
+    name = str(connection.settings_dict["NAME"])
+    if connection.vendor == "sqlite":
+        return f"sqlite:///{name}"
+    return urlunsplit(urlsplit(settings.CONFIGURATION.database_url)._replace(path=f"/{name}"))
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port

@@ -1,0 +1,159 @@
+"""People, rows, sockets and servers that tests start from."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import httpx
+import pytest
+from django.conf import settings
+from django.contrib.auth.models import User
+from django.contrib.sessions.models import Session
+from django.db import connection, connections
+from django.test.utils import setup_databases, teardown_databases
+from django.utils import timezone
+
+from conversations.models import (
+    Conversation,
+    ConversationRef,
+    CreationParameters,
+    Event,
+    Purge,
+)
+from conversations.store import ConversationStore
+from conversations.store import store as the_store
+from convserver.asgi import application
+from convserver.configuration import AuthMode
+from sessions_app.authentication import local_user
+from sessions_app.manager import close_manager
+from sessions_app.models import AgentLoop, ApiToken, Connection, ReadMark, UnfinishedAnswer
+from tests.clients import Client, Server
+
+on_postgresql = pytest.mark.skipif(
+    connection.vendor != "postgresql", reason="SQLite locks the whole database, never one row"
+)
+on_sqlite = pytest.mark.skipif(connection.vendor != "sqlite", reason="is about SQLite's own ways")
+
+
+@pytest.fixture(scope="session")
+def django_db_setup(django_test_environment: None, django_db_blocker: Any) -> Iterator[None]:
+    """Make the run's database, and remove it at the end."""
+    with django_db_blocker.unblock():
+        databases = setup_databases(verbosity=0, interactive=False)
+        yield
+        teardown_databases(databases, verbosity=0)
+
+
+@pytest.fixture
+def database(django_db_setup: None, django_db_blocker: Any) -> Iterator[None]:
+    """Allow the database, with real commits, and empty it afterwards by the guards' own way: a purge."""
+    with django_db_blocker.unblock():
+        yield
+        empty_database()
+        connections.close_all()
+
+
+def empty_database() -> None:
+    """Remove every row; events under a purge, since nothing else can."""
+    now = timezone.now()
+    Purge.objects.bulk_create(
+        Purge(conversation_id=pk, requested_by="tests", reason="the test is over", started_at=now)
+        for pk in Conversation.objects.values_list("pk", flat=True)
+    )
+    for model in (Event, Purge, CreationParameters, AgentLoop, UnfinishedAnswer, Connection, ReadMark):
+        model.objects.all()._raw_delete("default")
+    Conversation.objects.update(parent=None, forked_from=None)
+    for model in (Conversation, ApiToken, Session):
+        model.objects.all()._raw_delete("default")
+    User.objects.all().delete()
+
+
+@pytest.fixture
+def alice(database: None) -> User:
+    """The owner: the local user, where that mode is on."""
+    return local_user()
+
+
+@pytest.fixture
+def bob(database: None) -> User:
+    """A stranger."""
+    return User.objects.create_user("bob", password="bob's password")
+
+
+@pytest.fixture
+def store(database: None) -> ConversationStore:
+    """The store, acting for the server."""
+    return the_store()
+
+
+@pytest.fixture
+def conversation(alice: User, store: ConversationStore) -> ConversationRef:
+    """An empty conversation of alice's."""
+    return store.create(alice, conversation_id="talk")
+
+
+@pytest.fixture
+def configured(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Change values of the configuration for one test."""
+
+    def change(**values: Any) -> None:
+        monkeypatch.setattr(settings, "CONFIGURATION", replace(settings.CONFIGURATION, **values))
+
+    return change
+
+
+@pytest.fixture
+def accounts(configured: Callable[..., None]) -> None:
+    """Switch accounts mode on."""
+    configured(auth=AuthMode.ACCOUNTS)
+
+
+@pytest.fixture(autouse=True)
+def quick_agent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the demo agent type without pauses."""
+    monkeypatch.setattr(settings, "DEMO_AGENT_WORD_S", 0.0, raising=False)
+
+
+@pytest.fixture
+async def live(database: None) -> AsyncIterator[None]:
+    """Allow sockets in this process; afterwards close what they opened."""
+    yield
+    await close_manager()
+
+
+Join = Callable[..., Awaitable[Client]]
+
+
+@pytest.fixture
+async def join(live: None, alice: User) -> AsyncIterator[Join]:
+    """Join a conversation over the native socket, as alice unless a token says otherwise."""
+    clients: list[Client] = []
+
+    async def joined(conversation: ConversationRef | str, *, token: str | None = None, **query: Any) -> Client:
+        name = conversation if isinstance(conversation, str) else conversation.public_id
+        client = Client(application, f"/ws/conversations/{name}", token=token, query=query)
+        clients.append(client)
+        await client.connect()
+        return client
+
+    yield joined
+    for client in clients:
+        await client.leave()
+
+
+@pytest.fixture
+async def rest(live: None, alice: User) -> AsyncIterator[httpx.AsyncClient]:
+    """A REST client without credentials: alice in local mode, nobody in accounts mode."""
+    transport = httpx.ASGITransport(app=application)  # type: ignore[arg-type]
+    async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+        yield client
+
+
+@pytest.fixture
+def server(database: None, tmp_path: Any) -> Iterator[Server]:
+    """A server in a process of its own, on this test's database; not started yet."""
+    process = Server(tmp_path)
+    yield process
+    process.kill()
