@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
 import logging
+import threading
 from collections.abc import Sequence
+from contextlib import suppress
+from functools import cache
 from typing import Any
 
-from asgiref.sync import async_to_sync
 from channels.layers import get_channel_layer
 
 from conversations.events import EventEnvelope
@@ -85,10 +88,27 @@ def announce(group: str, hint: Hint) -> None:
 
 
 def _announce_from_thread(group: str, message: Hint) -> None:
-    if _carrier is not None and _carrier.is_running():
-        _carrier.call_soon_threadsafe(_start, _carrier, group, message)
-    else:
-        async_to_sync(_send)(group, message)
+    carrier = _carrier if _carrier is not None and _carrier.is_running() else _own_carrier()
+    carrier.call_soon_threadsafe(_start, carrier, group, message)
+
+
+@cache
+def _own_carrier() -> asyncio.AbstractEventLoop:
+    """Start a loop that carries the announcements of a process without one: a command, a shell."""
+    carrier = asyncio.new_event_loop()
+    threading.Thread(target=carrier.run_forever, name="hints", daemon=True).start()
+    atexit.register(_let_go, carrier)
+    return carrier
+
+
+def _let_go(carrier: asyncio.AbstractEventLoop) -> None:
+    """Give the last hints of an ending process a moment to leave."""
+
+    async def sent() -> None:
+        await asyncio.wait(set(_unsent), timeout=1) if _unsent else None
+
+    with suppress(Exception):
+        asyncio.run_coroutine_threadsafe(sent(), carrier).result(timeout=2)
 
 
 def _start(loop: asyncio.AbstractEventLoop, group: str, message: Hint) -> None:

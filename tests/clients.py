@@ -44,7 +44,11 @@ class Client:
         query: Mapping[str, Any] | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> None:
-        given = {"host": "localhost", **({"authorization": f"Bearer {token}"} if token else {}), **(headers or {})}
+        given = {
+            "host": "localhost",
+            **({"authorization": f"Bearer {token}"} if token else {}),
+            **(headers or {}),
+        }
         address = f"{path}?{urlencode(query)}" if query else path
         raw = [(name.encode(), value.encode()) for name, value in given.items()]
         self._socket = WebsocketCommunicator(application, address, headers=raw)

@@ -131,7 +131,9 @@ async def join(live: None, alice: User) -> AsyncIterator[Join]:
     """Join a conversation over the native socket, as alice unless a token says otherwise."""
     clients: list[Client] = []
 
-    async def joined(conversation: ConversationRef | str, *, token: str | None = None, **query: Any) -> Client:
+    async def joined(
+        conversation: ConversationRef | str, *, token: str | None = None, **query: Any
+    ) -> Client:
         name = conversation if isinstance(conversation, str) else conversation.public_id
         client = Client(application, f"/ws/conversations/{name}", token=token, query=query)
         clients.append(client)

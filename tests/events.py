@@ -17,7 +17,9 @@ def payload(text: str = "hello", **members: Any) -> str:
     return json.dumps({"action": "message", "source": "user", "args": {"content": text}, **members})
 
 
-def event(text: str = "hello", *, event_id: str | None = None, raw: str | None = None, **values: Any) -> NewEvent:
+def event(
+    text: str = "hello", *, event_id: str | None = None, raw: str | None = None, **values: Any
+) -> NewEvent:
     """Return a new event, with an id of its own unless one is given."""
     body = payload(text) if raw is None else raw
     return NewEvent(

@@ -78,7 +78,9 @@ def test_sixteen_writers_leave_no_gap_and_no_repeat(
             store.append(conversation, [event(event_id=f"{number}-{index}")])
 
     in_threads(16, write)
-    assert list(Event.objects.of(conversation).oldest_first().values_list("seq", flat=True)) == list(range(3200))
+    assert list(Event.objects.of(conversation).oldest_first().values_list("seq", flat=True)) == list(
+        range(3200)
+    )
     assert Conversation.objects.get(pk=conversation.pk).next_seq == 3200
 
 
@@ -89,7 +91,9 @@ def test_fifty_first_joins_at_once_make_one_conversation(store: ConversationStor
     assert len(set(joined)) == Conversation.objects.count() == 1
 
 
-def test_digests_chain_from_the_first_event_on(store: ConversationStore, conversation: ConversationRef) -> None:
+def test_digests_chain_from_the_first_event_on(
+    store: ConversationStore, conversation: ConversationRef
+) -> None:
     store.append(conversation, [event("a")])
     store.append(conversation, [event("b"), event("c")])
     head = ""
@@ -115,7 +119,9 @@ def test_a_loop_of_an_older_epoch_is_refused(store: ConversationStore, conversat
     assert len(stored(conversation)) == 1
 
 
-def test_a_deleted_conversation_takes_no_events(store: ConversationStore, conversation: ConversationRef) -> None:
+def test_a_deleted_conversation_takes_no_events(
+    store: ConversationStore, conversation: ConversationRef
+) -> None:
     store.hide(conversation)
     with pytest.raises(ConversationNotFound):
         store.append(conversation, [event()])

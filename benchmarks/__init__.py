@@ -1,0 +1,1 @@
+"""Speed of the server beside the limits of the machine that it runs on: `python -m benchmarks`."""

@@ -1,0 +1,190 @@
+"""One database of each engine, made for one run and removed after it, and filled without the server."""
+
+from __future__ import annotations
+
+import secrets
+import sqlite3
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+from urllib.parse import urlsplit
+
+import psycopg
+from psycopg import sql
+
+from benchmarks import event
+
+TEMPLATE_ID = "benchmark-template"
+"""The public id of a conversation that the server made; the others are copies of its row."""
+
+
+class Database(ABC):
+    """What the measurements ask of an engine."""
+
+    engine: ClassVar[str]
+    now: ClassVar[str]
+    """SQL for the present moment, as the engine stores one."""
+    new_id: ClassVar[str]
+    """SQL for a new event id of 32 hex digits."""
+    url: str
+
+    @abstractmethod
+    def execute(self, *statements: str) -> list[tuple[Any, ...]]:
+        """Run the statements in one transaction and return the rows of the last one."""
+
+    @abstractmethod
+    def series(self, count: int) -> str:
+        """Return SQL for a table `series (n)` of the numbers from 0 to `count` - 1."""
+
+    @abstractmethod
+    def facts(self) -> dict[str, str]:
+        """Return the version and the durability settings."""
+
+    @abstractmethod
+    def remove(self) -> None:
+        """Remove the database."""
+
+    def fill(self, name: str, *, conversations: int, events: int) -> list[str]:
+        """Make conversations of so many events each and return their public ids."""
+        self.execute(self._copies(name, conversations, events))
+        self.execute(self._events(name, events), f"ANALYZE {'conversations_event' if events > 1000 else ''}")
+        return [f"{name}-{n}" for n in range(conversations)]
+
+    def first_pk(self, name: str) -> int:
+        """Return the lowest primary key of the conversations that `fill` made under this name."""
+        pattern = f"'{name}-%'"
+        return int(
+            self.execute(f"SELECT MIN(id) FROM conversations_conversation WHERE public_id LIKE {pattern}")[0][
+                0
+            ]
+        )
+
+    def last_seqs(self, public_ids: Sequence[str]) -> dict[str, int]:
+        """Return the seq of each conversation's last event, -1 where there is none."""
+        names = ", ".join(f"'{public_id}'" for public_id in public_ids)
+        rows = self.execute(
+            f"SELECT public_id, next_seq - 1 FROM conversations_conversation WHERE public_id IN ({names})"
+        )
+        return dict.fromkeys(public_ids, -1) | dict(rows)
+
+    def _copies(self, name: str, count: int, events: int) -> str:
+        changed = {
+            "public_id": f"'{name}-' || n",
+            "next_seq": str(events),
+            "head_digest": f"'{event.DIGEST}'",
+        }
+        columns = [column for column in self._columns() if column != "id"]
+        values = ", ".join(changed.get(column, f"t.{column}") for column in columns)
+        return (
+            f"INSERT INTO conversations_conversation ({', '.join(columns)}) SELECT {values} "
+            f"FROM conversations_conversation AS t CROSS JOIN {self.series(count)} "
+            f"WHERE t.public_id = '{TEMPLATE_ID}' ORDER BY n"
+        )
+
+    def _events(self, name: str, count: int) -> str:
+        return (
+            f"INSERT INTO conversations_event "
+            f"(conversation_id, seq, event_id, timestamp, received_at, {', '.join(event.COLUMNS)}) "
+            f"SELECT c.id, n, {self.new_id}, {self.now}, {self.now}, {', '.join(event.COLUMNS.values())} "
+            f"FROM conversations_conversation AS c CROSS JOIN {self.series(count)} "
+            f"WHERE c.public_id LIKE '{name}-%' ORDER BY c.id, n"
+        )
+
+    @abstractmethod
+    def _columns(self) -> Sequence[str]:
+        """Return the columns of conversations_conversation."""
+
+
+class PostgreSQL(Database):
+    """A database of its own in a running PostgreSQL."""
+
+    engine = "PostgreSQL"
+    now = "clock_timestamp()"
+    new_id = "replace(CAST(gen_random_uuid() AS text), '-', '')"
+
+    def __init__(self, server_url: str) -> None:
+        self._server_url = server_url
+        self.name = f"convserver_benchmark_{secrets.token_hex(6)}"
+        self.url = urlsplit(server_url)._replace(path=f"/{self.name}").geturl()
+        self._administer(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(self.name)))
+
+    def execute(self, *statements: str) -> list[tuple[Any, ...]]:
+        """Run the statements; see Database."""
+        with psycopg.connect(self.url) as connection:
+            for statement in statements:
+                cursor = connection.execute(statement.encode())
+            return cursor.fetchall() if cursor.description else []
+
+    def series(self, count: int) -> str:
+        """Return a table; see Database."""
+        return f"generate_series(0, {count - 1}) AS series (n)"
+
+    def facts(self) -> dict[str, str]:
+        """Return the version and what a commit waits for."""
+        names = ("server_version", "fsync", "synchronous_commit", "shared_buffers")
+        return {name: str(self.execute(f"SHOW {name}")[0][0]) for name in names}
+
+    def remove(self) -> None:
+        """Drop the database."""
+        self._administer(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(self.name)))
+
+    def _columns(self) -> Sequence[str]:
+        rows = self.execute(
+            "SELECT column_name FROM information_schema.columns "
+            "WHERE table_name = 'conversations_conversation' ORDER BY ordinal_position"
+        )
+        return [name for (name,) in rows]
+
+    def _administer(self, statement: sql.Composed) -> None:
+        with psycopg.connect(self._server_url, autocommit=True) as connection:
+            connection.execute(statement)
+
+
+class SQLite(Database):
+    """A file of its own."""
+
+    engine = "SQLite"
+    now = "strftime('%Y-%m-%d %H:%M:%f', 'now')"
+    new_id = "lower(hex(randomblob(16)))"
+
+    def __init__(self, directory: Path) -> None:
+        self.path = directory / "benchmark.sqlite3"
+        self.url = f"sqlite:///{self.path}"
+
+    def connect(self) -> sqlite3.Connection:
+        """Open the file with the settings of the server; transactions are begun by hand."""
+        connection = sqlite3.connect(self.path, timeout=30, isolation_level=None)
+        for setting in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", "cache_size=-32000"):
+            connection.execute(f"PRAGMA {setting}")
+        return connection
+
+    def execute(self, *statements: str) -> list[tuple[Any, ...]]:
+        """Run the statements; see Database."""
+        connection = self.connect()
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+            for statement in statements:
+                rows = connection.execute(statement).fetchall()
+            connection.execute("COMMIT")
+        finally:
+            connection.close()
+        return rows
+
+    def series(self, count: int) -> str:
+        """Return a table; see Database."""
+        return (
+            f"(WITH RECURSIVE counted (n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM counted "
+            f"WHERE n < {count - 1}) SELECT n FROM counted) AS series"
+        )
+
+    def facts(self) -> dict[str, str]:
+        """Return the version and what a commit waits for."""
+        return {"version": sqlite3.sqlite_version, "journal_mode": "WAL", "synchronous": "FULL"}
+
+    def remove(self) -> None:
+        """Leave the file to its temporary directory."""
+
+    def _columns(self) -> Sequence[str]:
+        rows = self.execute("SELECT name FROM pragma_table_info('conversations_conversation')")
+        return [name for (name,) in rows]

@@ -1,0 +1,158 @@
+"""The lines of the report: a measurement, what it is compared with, and what is asked of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from statistics import median
+
+from benchmarks.rounds import Samples
+
+MB = "MB"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Row:
+    """One comparison; keys are those of the samples."""
+
+    title: str
+    key: str
+    limit: str | None = None
+    limit_title: str = ""
+    ratio_at_least: float | None = None
+    at_least: float | None = None
+    below: float | None = None
+    unit: str = "events/s"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Finding:
+    """What the rounds say about one row."""
+
+    engine: str
+    title: str
+    value: float
+    unit: str
+    limit_title: str
+    limit: float | None
+    ratio: float | None
+    target: str
+    is_met: bool | None
+    """None where nothing is asked."""
+
+
+ROWS = [
+    Row(title="append, 1 socket", key="append/1", limit="limit/1", limit_title="engine, 1 client"),
+    Row(title="append, 16 sockets", key="append/16", limit="limit/16", limit_title="engine, 16 clients"),
+    Row(
+        title="append, 64 sockets",
+        key="append/64",
+        limit="limit/16",
+        limit_title="engine, 16 clients",
+        ratio_at_least=0.25,
+    ),
+    Row(title="append, 64 sockets", key="append/64", limit="echo/64", limit_title="bare echo, 64 sockets"),
+    Row(
+        title="append, 64 sockets, write-only",
+        key="append write-only/64",
+        limit="limit/16",
+        limit_title="engine, 16 clients",
+    ),
+    Row(
+        title="batches of 50, 1 socket",
+        key="batch/1",
+        limit="limit beside batches",
+        limit_title="engine, 16 clients",
+    ),
+    Row(
+        title="batches of 50, 4 sockets",
+        key="batch/4",
+        limit="limit beside batches",
+        limit_title="engine, 16 clients",
+        ratio_at_least=0.8,
+    ),
+    Row(
+        title="batches of 50, 4 sockets, write-only",
+        key="batch write-only/4",
+        limit="limit beside batches",
+        limit_title="engine, 16 clients",
+    ),
+    Row(
+        title="append, 4 sockets, length 100,000",
+        key="append at 100000",
+        limit="append at 100",
+        limit_title="the same at length 100",
+        ratio_at_least=1 / 1.15,
+    ),
+    Row(
+        title="batches of 50, 4 sockets, length 100,000",
+        key="batch at 100000",
+        limit="batch at 100",
+        limit_title="the same at length 100",
+        ratio_at_least=1 / 1.15,
+    ),
+    Row(
+        title="replay of 10,000",
+        key="replay/10000",
+        limit="bare replay/10000",
+        limit_title="bare socket, prepared frames",
+        at_least=30_000,
+    ),
+    Row(
+        title="replay of 100,000",
+        key="replay/100000",
+        limit="bare replay/100000",
+        limit_title="bare socket, prepared frames",
+        at_least=30_000,
+    ),
+    Row(title="memory growth, replay of 10,000", key="replay memory MB/10000", below=30, unit=MB),
+    Row(title="memory growth, replay of 100,000", key="replay memory MB/100000", below=30, unit=MB),
+]
+
+_ENGINE_LIMITS = {"PostgreSQL": "pgbench", "SQLite": "bare loop, 1 connection"}
+
+
+def findings(engine: str, samples: Samples) -> list[Finding]:
+    """Return what the samples say about each row; targets hold for PostgreSQL."""
+    return [_finding(engine, row, samples) for row in ROWS]
+
+
+def _finding(engine: str, row: Row, samples: Samples) -> Finding:
+    values = samples[row.key]
+    beside = samples[row.limit] if row.limit else []
+    # Rounds are compared within themselves: what slows a round down slows both of its sides.
+    ratio = median(value / limit for value, limit in zip(values, beside, strict=True)) if beside else None
+    value = max(values) if row.unit == MB else median(values)
+    asked = engine == "PostgreSQL"
+    return Finding(
+        engine=engine,
+        title=row.title,
+        value=value,
+        unit=row.unit,
+        limit_title=_limit_title(engine, row),
+        limit=median(beside) if beside else None,
+        ratio=ratio,
+        target=_target(row) if asked else "",
+        is_met=_is_met(row, value, ratio) if asked else None,
+    )
+
+
+def _limit_title(engine: str, row: Row) -> str:
+    if not row.limit_title.startswith("engine"):
+        return row.limit_title
+    return row.limit_title.replace("engine", "pgbench") if engine == "PostgreSQL" else _ENGINE_LIMITS[engine]
+
+
+def _target(row: Row) -> str:
+    if row.ratio_at_least is not None:
+        return f"ratio ≥ {row.ratio_at_least:.2f}"
+    if row.at_least is not None:
+        return f"≥ {row.at_least:,.0f} {row.unit}"
+    return f"< {row.below:,.0f} {row.unit}" if row.below is not None else ""
+
+
+def _is_met(row: Row, value: float, ratio: float | None) -> bool | None:
+    if row.ratio_at_least is not None:
+        return ratio is not None and ratio >= row.ratio_at_least
+    if row.at_least is not None:
+        return value >= row.at_least
+    return value < row.below if row.below is not None else None

@@ -1,0 +1,128 @@
+"""The processes that are measured: started on a free port of the loopback, watched, and stopped."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+import psutil
+
+ROOT = Path(__file__).resolve().parent.parent
+START_WAIT_S = 60.0
+STOP_WAIT_S = 20.0
+SAMPLE_EVERY_S = 0.01
+
+OWN_PREFIXES = ("CONVSERVER_", "LLM_", "DJANGO_")
+OWN_NAMES = {"DATABASE_URL", "REDIS_URL", "HOST", "PORT", "SECRET_KEY", "SESSION_API_KEY", "WEB_CONCURRENCY"}
+"""What the server reads: a developer's shell must not change what is measured."""
+
+
+class Server(NamedTuple):
+    """A process that listens."""
+
+    pid: int
+    port: int
+
+
+class NotServing(RuntimeError):
+    """A process ended, or did not listen in time; the text holds the end of its log."""
+
+
+@contextmanager
+def convserver(database_url: str, data_dir: Path) -> Iterator[Server]:
+    """Run the server on this database."""
+    port = _free_port()
+    own = {"DATABASE_URL": database_url, "CONVSERVER_DATA_DIR": str(data_dir), "PORT": str(port)}
+    with _running(["convserver", "serve"], port, own, data_dir / "server.log") as server:
+        yield server
+
+
+@contextmanager
+def bare(data_dir: Path) -> Iterator[Server]:
+    """Run the bare sockets."""
+    port = _free_port()
+    with _running(["benchmarks.bare", str(port)], port, {}, data_dir / "bare.log") as server:
+        yield server
+
+
+class Memory:
+    """The largest resident memory of a process while it is watched, in MB."""
+
+    def __init__(self, pid: int) -> None:
+        self._process = psutil.Process(pid)
+        self.peak_mb = self.now_mb()
+
+    def now_mb(self) -> float:
+        """Return the resident memory of this moment."""
+        return float(self._process.memory_info().rss) / 1e6
+
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        """Keep the peak up to date."""
+        self.peak_mb = self.now_mb()
+        ended = threading.Event()
+        watcher = threading.Thread(target=self._watch, args=[ended])
+        watcher.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            watcher.join()
+
+    def _watch(self, ended: threading.Event) -> None:
+        while not ended.wait(SAMPLE_EVERY_S):
+            self.peak_mb = max(self.peak_mb, self.now_mb())
+
+
+@contextmanager
+def _running(module: Sequence[str], port: int, own: dict[str, str], log_path: Path) -> Iterator[Server]:
+    with log_path.open("ab") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", *module], cwd=ROOT, env=_environment() | own, stdout=log, stderr=log
+        )
+    try:
+        _wait_until_listening(process, port, log_path)
+        yield Server(process.pid, port)
+    finally:
+        _stop(process)
+
+
+def _environment() -> dict[str, str]:
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(OWN_PREFIXES) and name not in OWN_NAMES
+    }
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _wait_until_listening(process: subprocess.Popen[bytes], port: int, log_path: Path) -> None:
+    give_up_at = time.monotonic() + START_WAIT_S
+    while process.poll() is None and time.monotonic() < give_up_at:
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        time.sleep(0.05)
+    raise NotServing(log_path.read_text(errors="replace")[-2000:])
+
+
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    process.terminate()
+    try:
+        process.wait(STOP_WAIT_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()

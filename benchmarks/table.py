@@ -1,0 +1,43 @@
+"""The findings as one Markdown table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from benchmarks.rows import MB, Finding
+
+_HEAD = ("engine", "what", "value", "limit", "limit is", "ratio", "target", "ok?")
+
+
+def markdown(findings: Sequence[Finding]) -> str:
+    """Return the table and what one must know to read it."""
+    lines = [_line(_HEAD), _line(["---"] * len(_HEAD)), *(_line(_cells(finding)) for finding in findings)]
+    return "\n".join(
+        [
+            *lines,
+            "",
+            "Values are medians of the rounds; ratios are medians of each round's ratio; memory is the",
+            "largest growth of any round, against a fresh server after one small join.",
+        ]
+    )
+
+
+def _cells(finding: Finding) -> list[str]:
+    return [
+        finding.engine,
+        finding.title,
+        _amount(finding.value, finding.unit),
+        "" if finding.limit is None else _amount(finding.limit, finding.unit),
+        finding.limit_title,
+        "" if finding.ratio is None else f"{finding.ratio:.2f}",
+        finding.target,
+        {None: "", True: "yes", False: "NO"}[finding.is_met],
+    ]
+
+
+def _amount(value: float, unit: str) -> str:
+    return f"{value:,.1f} {unit}" if unit == MB else f"{value:,.0f}/s"
+
+
+def _line(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
