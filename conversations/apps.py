@@ -9,7 +9,7 @@ from django.core import checks
 from django.db import connections
 from django.db.models.signals import post_migrate
 
-from conversations import guards
+from conversations import durability, guards
 
 
 def install_guards(*, using: str, **kwargs: Any) -> None:
@@ -29,3 +29,4 @@ class ConversationsConfig(AppConfig):
         """Connect the guards to `migrate` and to the checks."""
         post_migrate.connect(install_guards, sender=self)
         checks.register(guards.check_guards, checks.Tags.database)
+        checks.register(durability.check_durability, checks.Tags.database)

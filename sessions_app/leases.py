@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import NamedTuple
@@ -315,11 +314,20 @@ def abandoned(limit: int) -> list[ConversationRef]:
 
 
 def recover(conversation: ConversationRef, process: Process) -> None:
-    """Take an abandoned loop over just to end its turn, and let it go."""
-    with suppress(LoopHeld, ConversationNotFound):
+    """Take an abandoned loop over just to end its turn, and let it go.
+
+    The turn of a deleted conversation is left for when it is restored and started again.
+    """
+    try:
         epoch = claim(conversation, process, agent="")
         repair(conversation, epoch)
         release(conversation, epoch)
+    except LoopHeld:
+        pass
+    except ConversationNotFound:
+        AgentLoop.objects.of(conversation).update(
+            status=LoopStatus.STOPPED, lease_expires_at=None, updated_at=timezone.now()
+        )
 
 
 def repair(conversation: ConversationRef, epoch: int) -> None:

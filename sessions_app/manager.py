@@ -256,6 +256,8 @@ class StandaloneConversationManager(ConversationManager):
         started = asyncio.ensure_future(loop.started.wait())
         await asyncio.wait({started, task}, return_when=asyncio.FIRST_COMPLETED)
         started.cancel()
+        if task.done() and not task.cancelled() and (error := task.exception()) is not None:
+            raise error
         loop.wake()
 
     def _launch(self, conversation: ConversationRef) -> None:

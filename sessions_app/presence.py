@@ -26,7 +26,10 @@ async def connected(
     """Be present while inside; a failure to say so is logged and costs nobody a connection."""
     try:
         await astore.call(arrive, connection_id, conversation, user_id, door)
-        _here.add(connection_id)
+    except Exception as error:  # who is present is good to know; what they came for matters
+        logger.warning("Connection %s could not be noted: %s", connection_id, error)
+    _here.add(connection_id)
+    try:
         yield
     finally:
         _here.discard(connection_id)

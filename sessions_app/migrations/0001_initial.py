@@ -2,9 +2,10 @@
 
 import django.db.models.deletion
 import django.utils.timezone
-import sessions_app.models
 from django.conf import settings
 from django.db import migrations, models
+
+import sessions_app.models
 
 
 class Migration(migrations.Migration):
