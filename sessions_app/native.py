@@ -177,6 +177,11 @@ def envelope_json(event: EventEnvelope) -> str:
     )
 
 
+def frame_json(**members: Any) -> str:
+    """Return a frame other than an `event` as text."""
+    return json.dumps(members, ensure_ascii=False, separators=(",", ":"))
+
+
 def error_frame(error: ConversationError, frame_id: Any = None) -> dict[str, Any]:
     """Return the `error` frame that says what went wrong, to the frame with this id."""
     return {"type": "error", "code": error.code, "detail": str(error), "id": frame_id}

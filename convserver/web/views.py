@@ -16,7 +16,12 @@ SHOWN_CONVERSATIONS = 20
 def home(request: HttpRequest) -> HttpResponse:
     """Show the newest conversations and how to begin one."""
     newest = Conversation.objects.visible_to(request.user).newest_first()[:SHOWN_CONVERSATIONS]
-    context = {"conversations": list(states(newest).values()), "origin": request.build_absolute_uri("/")[:-1]}
+    origin = request.build_absolute_uri("/").removesuffix("/")
+    context = {
+        "conversations": list(states(newest).values()),
+        "origin": origin,
+        "socket_origin": origin.replace("http", "ws", 1),
+    }
     return render(request, "web/home.html", context)
 
 

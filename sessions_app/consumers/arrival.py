@@ -40,6 +40,8 @@ async def authenticated(socket: Socket) -> Visitor:
             frame = native.parse(await socket.receive_text() or "")
         holder = await astore.call(holder_of_key, [frame.text("token")]) if frame.type == "auth" else None
         if holder is not None:
+            if frame.id is not None:
+                await socket.send_text(native.frame_json(type="ack", id=frame.id))
             return holder
     raise Refused(
         NOT_AUTHENTICATED, "Log in, send a token in a header, or send an auth frame with a token first."

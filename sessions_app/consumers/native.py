@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -212,7 +211,7 @@ class ConversationSocket:
             await self._send(type="heartbeat")
 
     async def _send(self, **frame: Any) -> None:
-        await self._socket.send_text(json.dumps(frame, ensure_ascii=False, separators=(",", ":")))
+        await self._socket.send_text(native.frame_json(**frame))
 
     # In
 

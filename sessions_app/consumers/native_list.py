@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections import OrderedDict
 from datetime import datetime, timedelta
 from typing import Any
@@ -105,7 +104,7 @@ class ListSocket:
 
     async def _show_states(self, found: dict[int, ConversationState]) -> None:
         for pk, state in found.items():
-            text = json.dumps({"type": "conversation", "conversation": state}, ensure_ascii=False)
+            text = native.frame_json(type="conversation", conversation=state)
             if self._shown.get(pk) != text:
                 self._remember(pk, text)
                 await self._socket.send_text(text)
@@ -136,4 +135,4 @@ class ListSocket:
                 await self._send(**native.error_frame(error, frame_id))
 
     async def _send(self, **frame: Any) -> None:
-        await self._socket.send_text(json.dumps(frame, ensure_ascii=False))
+        await self._socket.send_text(native.frame_json(**frame))
