@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -39,13 +40,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--rounds", type=int, help="how many rounds an engine (5, with --quick 2)")
     chosen = parser.parse_args(arguments)
+    # Whoever ends this ends its servers too, and leaves no database behind.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     plan = QUICK if chosen.quick else FULL
     count = chosen.rounds or plan.rounds
     started_at = datetime.now(UTC)
     try:
         measured = {name: _measured(name, plan, count) for name in ENGINES[chosen.engine]}
     except (ClientFailed, LimitFailed, server.NotServing, psycopg.Error, subprocess.SubprocessError) as error:
-        sys.stderr.write(f"benchmarks: a measurement failed: {error}\n")
+        notes = "\n".join(getattr(error, "__notes__", []))
+        sys.stderr.write(f"benchmarks: a measurement failed: {error}\n{notes}\n")
         return 1
     findings = [
         finding for facts, rounds in measured.values() for finding in rows.findings(facts["engine"], rounds)

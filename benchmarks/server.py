@@ -91,6 +91,13 @@ def _running(module: Sequence[str], port: int, own: dict[str, str], log_path: Pa
     try:
         _wait_until_listening(process, port, log_path)
         yield Server(process.pid, port)
+        if process.poll() is not None:
+            raise _not_serving(process, log_path)
+    except Exception as error:
+        if process.poll() is None or isinstance(error, NotServing):
+            error.add_note(f"{module[0]} wrote last: {_end_of(log_path)}")
+            raise
+        raise _not_serving(process, log_path) from error
     finally:
         _stop(process)
 
@@ -116,7 +123,16 @@ def _wait_until_listening(process: subprocess.Popen[bytes], port: int, log_path:
             if probe.connect_ex(("127.0.0.1", port)) == 0:
                 return
         time.sleep(0.05)
-    raise NotServing(log_path.read_text(errors="replace")[-2000:])
+    raise _not_serving(process, log_path)
+
+
+def _not_serving(process: subprocess.Popen[bytes], log_path: Path) -> NotServing:
+    how = "does not listen" if process.poll() is None else f"ended by itself ({process.returncode})"
+    return NotServing(f"A server {how}: {_end_of(log_path)}")
+
+
+def _end_of(log_path: Path) -> str:
+    return log_path.read_text(errors="replace")[-2000:]
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:

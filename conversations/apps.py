@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from django.apps import AppConfig
 from django.core import checks
 from django.db import connections
-from django.db.models.signals import post_migrate
+from django.db.migrations import Migration
+from django.db.models.signals import post_migrate, pre_migrate
 
 from conversations import durability, guards
+
+
+def make_way(*, using: str, plan: Sequence[tuple[Migration, bool]], **kwargs: Any) -> None:
+    """Take the guards away that would stop a migration of these tables; it ends with all in place."""
+    if any(migration.app_label == ConversationsConfig.name for migration, _ in plan):
+        guards.make_way(connections[using])
 
 
 def install_guards(*, using: str, **kwargs: Any) -> None:
@@ -27,6 +35,7 @@ class ConversationsConfig(AppConfig):
 
     def ready(self) -> None:
         """Connect the guards to `migrate` and to the checks."""
+        pre_migrate.connect(make_way, sender=self)
         post_migrate.connect(install_guards, sender=self)
         checks.register(guards.check_guards, checks.Tags.database)
         checks.register(durability.check_durability, checks.Tags.database)

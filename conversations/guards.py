@@ -1,14 +1,16 @@
 """Triggers that make the database itself refuse to lose history, on both engines.
 
 They refuse every UPDATE of an event, every DELETE outside a running purge, TRUNCATE (PostgreSQL),
-and a `next_seq` that falls. SQLite forgets triggers whenever Django remakes a table, so `install`
-runs after every `migrate`, and neither the checks nor the server's start pass without them.
+REPLACE (SQLite) and a `next_seq` that falls. SQLite forgets triggers whenever Django remakes a table,
+so `install` runs after every `migrate`, and neither the checks nor the server's start pass without them.
+
+Nothing lifts them, not even in tests: a test run empties its tables as an operator would, under an
+unfinished Purge of each conversation (`tests/conftest.py`, `empty_database`), never by `flush`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any
 
 from django.core.checks import CheckMessage, Error
@@ -21,15 +23,18 @@ PURGE = "conversations_purge"
 
 NO_UPDATE = "An event is never changed: append a new one instead."
 NO_DELETE = "An event is never deleted outside a purge: hide the conversation instead."
+NO_REPLACE = "What is stored is never replaced: append a new event instead."
 NO_FALL = "next_seq never falls: events may have been numbered already."
 
 TABLE_OF = {
     "event_refuse_update": EVENT,
     "event_refuse_delete": EVENT,
     "event_refuse_truncate": EVENT,
+    "event_refuse_replace": EVENT,
+    "conversation_refuse_replace": CONVERSATION,
     "conversation_refuse_fall": CONVERSATION,
 }
-"""Every guard's name and table; SQLite has no TRUNCATE to refuse."""
+"""Every guard's name and table; only PostgreSQL has a TRUNCATE to refuse, only SQLite a REPLACE."""
 
 
 class GuardsMissing(RuntimeError):
@@ -41,10 +46,23 @@ _RUNNING_PURGE = (
     f"WHERE {PURGE}.conversation_id = OLD.conversation_id AND {PURGE}.finished_at IS NULL"
 )
 
+
+def _taken(table: str, *columns: str) -> str:
+    same = " AND ".join(f"{column} = NEW.{column}" for column in columns)
+    return f"EXISTS (SELECT 1 FROM {table} WHERE {same})"
+
+
 _SQLITE = {
     "event_refuse_update": f"BEFORE UPDATE ON {EVENT} BEGIN SELECT RAISE(ABORT, '{NO_UPDATE}'); END",
     "event_refuse_delete": f"BEFORE DELETE ON {EVENT} WHEN NOT EXISTS ({_RUNNING_PURGE}) "
     f"BEGIN SELECT RAISE(ABORT, '{NO_DELETE}'); END",
+    # REPLACE removes the rows in its way without telling the triggers that refuse DELETE.
+    "event_refuse_replace": f"BEFORE INSERT ON {EVENT} WHEN {_taken(EVENT, 'id')} "
+    f"OR {_taken(EVENT, 'conversation_id', 'seq')} OR {_taken(EVENT, 'conversation_id', 'event_id')} "
+    f"BEGIN SELECT RAISE(ABORT, '{NO_REPLACE}'); END",
+    "conversation_refuse_replace": f"BEFORE INSERT ON {CONVERSATION} "
+    f"WHEN {_taken(CONVERSATION, 'id')} OR {_taken(CONVERSATION, 'public_id')} "
+    f"BEGIN SELECT RAISE(ABORT, '{NO_REPLACE}'); END",
     "conversation_refuse_fall": f"BEFORE UPDATE ON {CONVERSATION} WHEN NEW.next_seq < OLD.next_seq "
     f"BEGIN SELECT RAISE(ABORT, '{NO_FALL}'); END",
 }
@@ -76,6 +94,13 @@ def install(connection: BaseDatabaseWrapper) -> None:
             cursor.execute(statement)
 
 
+def make_way(connection: BaseDatabaseWrapper) -> None:
+    """Remove the guard that looks into another table, for SQLite will not rename that one below it."""
+    if connection.vendor == "sqlite":
+        with connection.cursor() as cursor:
+            cursor.execute("DROP TRIGGER IF EXISTS event_refuse_delete")
+
+
 def missing(connection: BaseDatabaseWrapper) -> set[str]:
     """Return the names of the guards that do not stand or are switched off."""
     if connection.vendor == "sqlite":
@@ -94,24 +119,6 @@ def require(connection: BaseDatabaseWrapper) -> None:
         raise GuardsMissing(
             f"The database has lost its guards ({', '.join(sorted(names))}): run `convserver manage migrate`."
         )
-
-
-@contextmanager
-def lifted(connection: BaseDatabaseWrapper) -> Iterator[None]:
-    """Do without guards, then put them back: for emptying the database of a test run, nothing else.
-
-    Raise GuardsMissing on a database whose name does not say that it is a test's.
-    """
-    name = str(connection.settings_dict["NAME"])
-    if "test" not in name.rsplit("/", 1)[-1]:
-        raise GuardsMissing(f"{name} is not the database of a test run: its guards stay.")
-    with connection.cursor() as cursor:
-        for statement in _removal(connection):
-            cursor.execute(statement)
-    try:
-        yield
-    finally:
-        install(connection)
 
 
 def check_guards(*, databases: Sequence[str] | None = None, **kwargs: Any) -> list[CheckMessage]:

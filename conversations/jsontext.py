@@ -6,6 +6,9 @@ import json
 import re
 from typing import Any, NamedTuple, NoReturn
 
+INTEGER_MAX_DIGITS = 640
+"""The longest integer that Python makes whatever its own limit is set to."""
+
 _SPACE = re.compile(r"[ \t\n\r]*")
 
 
@@ -55,6 +58,15 @@ def items(text: str) -> list[Member]:
     return found
 
 
+def is_sendable(text: str) -> bool:
+    """Say whether the text can be sent as it is: half of a surrogate pair has no UTF-8."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def is_array(text: str) -> bool:
     """Say whether the text, if it is JSON at all, is an array."""
     return _next(text, 0) == "["
@@ -89,14 +101,18 @@ def _end(text: str, at: int) -> None:
         raise InvalidJson(f"there is more text after the value, from character {at}")
 
 
-def _refuse_constant(name: str) -> NoReturn:
+def refuse_constant(name: str) -> NoReturn:
+    """Refuse NaN and Infinity, which Python's decoder would take. Raise InvalidJson."""
     raise InvalidJson(f"{name} is not JSON")
 
 
-_decoder = json.JSONDecoder(parse_constant=_refuse_constant)
+_decoder = json.JSONDecoder(parse_constant=refuse_constant)
 # Python refuses to make an int of more than some 4,300 digits; as a look at the value needs no
-# such number, this decoder keeps the digits.
-_patient_decoder = json.JSONDecoder(parse_constant=_refuse_constant, parse_int=str)
+# such number, this decoder keeps its digits.
+_patient_decoder = json.JSONDecoder(
+    parse_constant=refuse_constant,
+    parse_int=lambda digits: digits if len(digits) > INTEGER_MAX_DIGITS else int(digits),
+)
 
 
 def _decode(text: str, at: int) -> tuple[Any, int]:

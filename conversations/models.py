@@ -349,12 +349,13 @@ class Event(models.Model):
     brings_envelope = models.BooleanField(default=False)
     hidden = models.BooleanField(default=False)
     is_input = models.BooleanField(default=False)
-    text = models.TextField(default="")
-    payload = models.TextField()
     size = models.IntegerField()
     """Bytes of the payload, so that a page can be bounded before it is read."""
     digest = models.CharField(max_length=64)
     received_at = models.DateTimeField()
+    # Last, because SQLite reads a row from its beginning: whoever wants only a size is spared the rest.
+    text = models.TextField(default="")
+    payload = models.TextField()
 
     objects = models.Manager.from_queryset(EventQuerySet)()
 

@@ -191,9 +191,10 @@ class DatabaseConversationStore(ConversationStore):
 
     def save_metadata(self, metadata: ConversationMetadata, fields: Collection[str] | None = None) -> None:
         """Update the named columns, or insert the row; see the seam."""
-        columns = {
-            COLUMN_OF[name]: getattr(metadata, name) for name in (COLUMN_OF if fields is None else fields)
-        }
+        names = set(COLUMN_OF if fields is None else fields)
+        if unknown := names - COLUMN_OF.keys():
+            raise ValueError(f"A metadata save cannot change {', '.join(sorted(unknown))}.")
+        columns = {COLUMN_OF[name]: getattr(metadata, name) for name in names}
         changes = {
             column: Greatest(column, value) if column in NEVER_FALLING else value
             for column, value in columns.items()
@@ -202,7 +203,10 @@ class DatabaseConversationStore(ConversationStore):
         public_id = normal_id(metadata.conversation_id)
         owner_id = metadata.user_id or self.user_id
         with transaction.atomic():
-            if self._standing([public_id]).update(**changes, listed_at=now):
+            standing = self._standing([public_id])
+            if standing.update(**changes, listed_at=now):
+                conversation = standing.get().ref
+                transaction.on_commit(lambda: live.announce_changed(conversation), robust=True)
                 return
             if owner_id is None:
                 raise ConversationNotFound(
@@ -223,7 +227,7 @@ class DatabaseConversationStore(ConversationStore):
 
     def validate_metadata(self, conversation_id: str, user_id: str) -> bool:
         """Say whether the conversation stands and is this user's."""
-        if not user_id.isdigit():
+        if not (user_id.isascii() and user_id.isdigit()):
             return False
         return self._standing([normal_id(conversation_id)]).filter(owner_id=int(user_id)).exists()
 
@@ -240,6 +244,8 @@ class DatabaseConversationStore(ConversationStore):
 
     def search(self, page_id: str | None = None, limit: int = 20) -> ConversationMetadataResultSet:
         """Return one page by keyset; see the seam."""
+        if limit < 1:
+            raise ValueError(f"A page holds one conversation at least, not {limit}.")
         rows = self._standing().newest_first()
         if page_id:
             rows = rows.older_than(*ListCursor.decode(page_id))

@@ -8,7 +8,6 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "convserver.settings")
 
 from typing import Any
 
-from asgiref.sync import sync_to_async
 from django.core.asgi import get_asgi_application
 
 http = get_asgi_application()
@@ -16,6 +15,7 @@ http = get_asgi_application()
 from django.db import connection
 
 from conversations import guards
+from sessions_app import astore
 from sessions_app.authentication import OwnOriginOnly
 from sessions_app.manager import close_manager, get_manager
 from sessions_app.routing import router
@@ -38,7 +38,7 @@ async def lifespan(receive: Any, send: Any) -> None:
         message = await receive()
         if message["type"] == "lifespan.startup":
             try:
-                await sync_to_async(guards.require)(connection)
+                await astore.call(guards.require, connection)
                 await get_manager().ensure_started()
             except Exception as error:
                 await send({"type": "lifespan.startup.failed", "message": str(error)})

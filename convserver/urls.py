@@ -8,6 +8,9 @@ from django.urls import include, path
 
 from convserver.web import views
 
+handler404 = "convserver.api.errors.not_found"
+handler500 = "convserver.api.errors.server_error"
+
 urlpatterns = [
     path("", views.home, name="home"),
     path("health", views.health, name="health"),

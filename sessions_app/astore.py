@@ -177,7 +177,20 @@ def _append_many(requests: list[AppendRequest]) -> list[Outcome | Exception]:
         if len(requests) == 1:
             return [error]
         logger.warning("A batch of %d appends failed and is tried one by one: %s", len(requests), error)
-    return [_append_many([request])[0] for request in requests]
+    return _append_one_by_one(requests)
+
+
+def _append_one_by_one(requests: list[AppendRequest]) -> list[Outcome | Exception]:
+    """Write each by itself; what follows one whose conversation was locked waits behind it, in order."""
+    outcomes: list[Outcome | Exception] = []
+    locked: dict[int, ConversationBusy] = {}
+    for request in requests:
+        pk = request.conversation.pk
+        outcome = locked[pk] if pk in locked else _append_many([request])[0]
+        if isinstance(outcome, ConversationBusy):
+            locked[pk] = outcome
+        outcomes.append(outcome)
+    return outcomes
 
 
 def _append_alone(requests: list[AppendRequest]) -> list[Outcome | Exception]:
@@ -205,9 +218,17 @@ def _connected(function: Callable[[], T]) -> T:
     try:
         return function()
     except (OperationalError, InterfaceError):
-        for connection in connections.all(initialized_only=True):
-            connection.close_if_unusable_or_obsolete()
+        _drop_broken_connections()
         raise
+
+
+def _drop_broken_connections() -> None:
+    """Drop this thread's connection if it broke, and with it those that broke idle in the pool."""
+    for connection in connections.all(initialized_only=True):
+        connection.close_if_unusable_or_obsolete()
+        pool = getattr(connection, "pool", None)  # PostgreSQL
+        if pool is not None and connection.connection is None:
+            pool.check()  # a restart of the database broke them all; more than there are tries
 
 
 async def _close_connections(executor: ThreadPoolExecutor, threads: int) -> None:

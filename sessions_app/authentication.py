@@ -66,7 +66,8 @@ def _cookie(header: str, name: str) -> str | None:
         morsel = SimpleCookie(header).get(name)
     except CookieError:
         return None
-    return morsel.value if morsel else None
+    # Session keys are letters and digits; a NUL would be too much for some databases.
+    return morsel.value if morsel and morsel.value.isalnum() else None
 
 
 def visitor(credentials: Credentials) -> Visitor:
@@ -89,7 +90,7 @@ def holder_of_key(keys: list[str]) -> User | None:
 def is_server_key(key: str) -> bool:
     """Say whether this is the key that SESSION_API_KEY sets."""
     expected = settings.CONFIGURATION.session_api_key
-    return expected is not None and hmac.compare_digest(key.encode(), expected.encode())
+    return expected is not None and hmac.compare_digest(key.encode(errors="surrogatepass"), expected.encode())
 
 
 def everybody() -> Visitor:
@@ -147,6 +148,7 @@ class LocalUserMiddleware:
 class Refusal(NamedTuple):
     """Why a request is turned away before anybody looks at it."""
 
+    code: str
     detail: str
 
 
@@ -173,15 +175,25 @@ def _refusal(scope: Scope) -> Refusal | None:
     host = headers.get("host", "")
     domain, _ = split_domain_port(host)
     if not domain or not validate_host(domain, settings.ALLOWED_HOSTS):
-        return Refusal(f"{host!r} is not a name of this server: CONVSERVER_ALLOWED_HOSTS lists them.")
+        detail = f"{host!r} is not a name of this server: CONVSERVER_ALLOWED_HOSTS lists them."
+        return Refusal("unknown_host", detail)
     origin = headers.get("origin")
     if origin in settings.CONFIGURATION.permitted_origins or _is_navigation(scope, headers):
         return None
-    if origin is not None and urlsplit(origin).netloc.lower() != host.lower():
-        return Refusal(f"Pages of {origin} may not use this server: PERMITTED_CORS_ORIGINS lists who may.")
+    if origin is not None and _host_of(origin) != host.lower():
+        detail = f"Pages of {origin} may not use this server: PERMITTED_CORS_ORIGINS lists who may."
+        return Refusal("foreign_origin", detail)
     if headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
-        return Refusal("Pages of other sites may not use this server.")
+        return Refusal("foreign_origin", "Pages of other sites may not use this server.")
     return None
+
+
+def _host_of(origin: str) -> str:
+    """Return host and port of an origin; nothing for `null` and for what is none."""
+    try:
+        return urlsplit(origin).netloc.lower()
+    except ValueError:
+        return ""
 
 
 def _is_navigation(scope: Scope, headers: dict[str, str]) -> bool:
@@ -201,7 +213,7 @@ async def _refuse(
         await receive()
         await send({"type": "websocket.close", "code": 4403, "reason": refusal.detail[:120]})
         return
-    body = json.dumps({"detail": refusal.detail}).encode()
+    body = json.dumps(refusal._asdict()).encode()
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
     await send({"type": "http.response.start", "status": 403, "headers": headers, "trailers": False})
     await send({"type": "http.response.body", "body": body, "more_body": False})

@@ -19,15 +19,18 @@ from django.db.models.functions import Greatest
 from django.utils import timezone
 
 from conversations import dialects, live
-from conversations.dialects import AgentState
-from conversations.events import Appended, Authored, Kind, NewEvent
+from conversations.dialects import AgentState, columns
+from conversations.events import Appended, Authored, Dialect, Kind, NewEvent
 from conversations.exceptions import ConversationNotFound, Fenced, LoopUnavailable
-from conversations.models import Conversation, ConversationRef
+from conversations.models import Conversation, ConversationQuerySet, ConversationRef
 from conversations.store import store
 from sessions_app.models import AgentLoop, ExecutionStatus, LoopStatus, UnfinishedAnswer
 from sessions_app.processes import Process
 
 LEASE_S = 15.0
+
+SUSPENDED = (ExecutionStatus.PAUSED, ExecutionStatus.WAITING_FOR_CONFIRMATION)
+"""A loop that is one of these takes no turn until the user says so."""
 
 
 class LoopHeld(LoopUnavailable):
@@ -50,16 +53,24 @@ class TurnStart:
     decision_reason: str
 
 
-def claim(conversation: ConversationRef, process: Process, *, agent: str, lease_s: float = LEASE_S) -> int:
+def claim(
+    conversation: ConversationRef,
+    process: Process,
+    *,
+    agent: str,
+    lease_s: float = LEASE_S,
+    only_abandoned: bool = False,
+) -> int:
     """Take the loop's lease and return its epoch.
 
-    Raise LoopHeld while another living process has it, ConversationNotFound for a deleted one.
+    Raise LoopHeld while another living process has it, with `only_abandoned` while any has, this one
+    too; ConversationNotFound for a deleted conversation.
     """
     now = timezone.now()
     with transaction.atomic():
         row = _locked(conversation)
         loop, _ = AgentLoop.objects.locked().get_or_create(conversation_id=conversation.pk)
-        if loop.is_held(now) and loop.owner != process:
+        if loop.is_held(now) and (only_abandoned or loop.owner != process):
             raise LoopHeld(f"The loop runs in process {loop.owner_pid} on {loop.owner_host}.")
         epoch = row.loop_epoch + 1
         Conversation.objects.filter(pk=conversation.pk).update(loop_epoch=epoch, listed_at=now)
@@ -89,14 +100,20 @@ def _locked(conversation: ConversationRef) -> Conversation:
 
 def _locked_by(conversation: ConversationRef, epoch: int) -> Conversation:
     """Lock the conversation for the loop of `epoch`. Raise Fenced if there is a newer one."""
-    row = _locked(conversation)
+    return _fenced(_locked(conversation), epoch)
+
+
+def _fenced(row: Conversation, epoch: int) -> Conversation:
     if row.loop_epoch != epoch:
         raise Fenced(f"The loop of epoch {epoch} was replaced by that of epoch {row.loop_epoch}.")
     return row
 
 
 def renew(held: Mapping[int, int], process: Process, *, lease_s: float = LEASE_S) -> set[int]:
-    """Extend this process's leases (conversation → epoch); return the conversations that it lost."""
+    """Extend this process's leases (conversation → epoch); return the conversations that it lost.
+
+    Those that were deleted are among them.
+    """
     now = timezone.now()
     mine = AgentLoop.objects.held_by(process).filter(conversation_id__in=list(held))
     mine.there().update(lease_expires_at=now + timedelta(seconds=lease_s))
@@ -120,10 +137,10 @@ def ready(conversation: ConversationRef, epoch: int) -> None:
 
 
 def release(conversation: ConversationRef, epoch: int, *, error: str = "") -> None:
-    """Give the lease back; with `error`, say why the loop is gone."""
+    """Give the lease back, of a deleted conversation too; with `error`, say why the loop is gone."""
     now = timezone.now()
     with transaction.atomic():
-        _locked_by(conversation, epoch)
+        _fenced(Conversation.objects.locked().get(pk=conversation.pk), epoch)
         Conversation.objects.filter(pk=conversation.pk).update(listed_at=now)
         AgentLoop.objects.of(conversation).update(
             desired=LoopStatus.STOPPED,
@@ -153,8 +170,6 @@ def begin_turn(conversation: ConversationRef, epoch: int) -> TurnStart | None:
             turn_id=turn_id,
             turn_through=row.asked_through,
             execution_status=ExecutionStatus.RUNNING,
-            decision=None,
-            decision_reason="",
             updated_at=now,
         )
         Conversation.objects.filter(pk=conversation.pk).update(listed_at=now)
@@ -238,8 +253,19 @@ def suspend_turn(
         now = timezone.now()
         Conversation.objects.filter(pk=conversation.pk).update(listed_at=now)
         AgentLoop.objects.of(conversation).update(execution_status=status, updated_at=now)
+        if status == ExecutionStatus.WAITING_FOR_CONFIRMATION:
+            _forget_decision(conversation)  # an older one is about another call
 
     return suspend
+
+
+def carry_out(conversation: ConversationRef) -> Callable[[Sequence[Appended]], None]:
+    """Return the rest of the append that answers a decided call; until then a pause keeps the decision."""
+    return lambda appended: _forget_decision(conversation)
+
+
+def _forget_decision(conversation: ConversationRef) -> None:
+    AgentLoop.objects.of(conversation).update(decision=None, decision_reason="")
 
 
 def decide(conversation: ConversationRef, accepted: bool, reason: str) -> None:
@@ -251,22 +277,27 @@ def decide(conversation: ConversationRef, accepted: bool, reason: str) -> None:
         waiting = AgentLoop.objects.of(conversation).filter(
             execution_status=ExecutionStatus.WAITING_FOR_CONFIRMATION, decision=None
         )
-        if not waiting.update(decision=accepted, decision_reason=reason, updated_at=timezone.now()):
+        if not waiting.update(
+            decision=accepted, decision_reason=columns.clean(reason), updated_at=timezone.now()
+        ):
             raise LoopUnavailable("Nothing waits for approval.")
 
     store().append(conversation, [new_event(authored, event_id)], also=record)
 
 
 def pause(conversation: ConversationRef) -> bool:
-    """Pause a loop that plays no turn; say whether it is paused now. A playing one pauses itself."""
+    """Pause a loop that plays no turn; say whether it plays none. A playing one pauses itself.
+
+    A turn that waits for approval goes on waiting.
+    """
     event_id = str(uuid4())
     authored = dialects.author(conversation.dialect).state(state=AgentState.PAUSED, event_id=event_id)
     with transaction.atomic():
         _locked(conversation)
         loop, _ = AgentLoop.objects.locked().get_or_create(conversation_id=conversation.pk)
-        if loop.execution_status == ExecutionStatus.PAUSED:
+        if loop.execution_status in SUSPENDED:
             return True
-        if loop.execution_status in (ExecutionStatus.RUNNING, ExecutionStatus.WAITING_FOR_CONFIRMATION):
+        if loop.execution_status == ExecutionStatus.RUNNING:
             return False
         store().append(
             conversation,
@@ -286,24 +317,34 @@ def resume(conversation: ConversationRef) -> None:
 
 def is_asked(conversation: ConversationRef) -> bool:
     """Say whether a loop would find something to do."""
-    row = Conversation.objects.standing().filter(pk=conversation.pk).first()
-    return row is not None and row.is_unanswered
+    return any(rows.filter(pk=conversation.pk).exists() for rows in _asked())
 
 
 def needing_a_loop(limit: int) -> list[ConversationRef]:
     """Return conversations with something to do, whose loop no living process runs."""
     now = timezone.now()
-    unanswered = Conversation.objects.unanswered().exclude(
-        loop__execution_status__in=[ExecutionStatus.PAUSED, ExecutionStatus.WAITING_FOR_CONFIRMATION]
-    )
-    decided = Conversation.objects.standing().filter(loop__decision__isnull=False)
     found: dict[int, ConversationRef] = {}
-    for rows in (unanswered, decided):
+    for rows in _asked():
         for row in rows.select_related("loop").order_by("pk")[:limit]:
             loop = getattr(row, "loop", None)
             if loop is None or not loop.is_held(now):
                 found[row.pk] = row.ref
     return list(found.values())
+
+
+def _asked() -> list[ConversationQuerySet]:
+    """Return the conversations where a loop would find something to do, by what that is."""
+    waiting = ExecutionStatus.WAITING_FOR_CONFIRMATION
+    return [
+        Conversation.objects.unanswered().exclude(loop__execution_status__in=SUSPENDED),
+        Conversation.objects.standing().filter(loop__execution_status=waiting, loop__decision__isnull=False),
+    ]
+
+
+def is_suspended(conversation: ConversationRef) -> bool:
+    """Say whether the conversation stands and its loop waits for the user, wherever it runs, if at all."""
+    rows = Conversation.objects.standing().filter(pk=conversation.pk)
+    return rows.filter(loop__execution_status__in=SUSPENDED).exists()
 
 
 def abandoned(limit: int) -> list[ConversationRef]:
@@ -319,11 +360,11 @@ def recover(conversation: ConversationRef, process: Process) -> None:
     The turn of a deleted conversation is left for when it is restored and started again.
     """
     try:
-        epoch = claim(conversation, process, agent="")
+        epoch = claim(conversation, process, agent="", only_abandoned=True)
         repair(conversation, epoch)
         release(conversation, epoch)
-    except LoopHeld:
-        pass
+    except (LoopHeld, Fenced):
+        pass  # a loop that was started meanwhile repairs by itself
     except ConversationNotFound:
         AgentLoop.objects.of(conversation).update(
             status=LoopStatus.STOPPED, lease_expires_at=None, updated_at=timezone.now()
@@ -349,6 +390,8 @@ def repair(conversation: ConversationRef, epoch: int) -> None:
 
 
 INTERRUPTED_REASON = "The server stopped while the agent was working; what it had said is kept."
+STOPPED_REASON = "The agent was stopped."
+CROWDED_OUT_REASON = "The loop was closed to make room for another conversation; what it had said is kept."
 
 
 def interrupted_turn(conversation: ConversationRef, turn_id: str) -> list[NewEvent]:
@@ -362,7 +405,7 @@ def interrupted_turn(conversation: ConversationRef, turn_id: str) -> list[NewEve
     for call in store().open_calls(conversation, turn_id):
         event_id = turn_event_id(turn_id, f"failed {call['seq']}")
         authored = author.tool_failed(
-            name=dialects.tool_name(json.loads(call["payload"])),
+            name=dialects.called_tool(json.loads(call["payload"]), Dialect(call["dialect"]))[0],
             reason="The call was interrupted.",
             tool_call_id=call["tool_call_id"] or "",
             event_id=event_id,

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from contextlib import suppress
+from typing import ParamSpec, TypeVar
 
 from conversations import dialects
 from conversations.dialects import AgentState
@@ -20,7 +22,8 @@ from sessions_app.turns import PlayedTurn, TurnSuspended
 
 logger = logging.getLogger(__name__)
 
-STOPPED_REASON = "The agent was stopped."
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class Loop:
@@ -40,10 +43,18 @@ class Loop:
         self.started = asyncio.Event()
         self.is_wanted = True
         """False once the user stopped it: what is unanswered then is given up on."""
+        self.is_ending = False
+        """True once its task was cancelled; a second time would cut off the tidying up."""
+        self.end_reason = leases.INTERRUPTED_REASON
+        """Why a turn that is being played ends when the loop does."""
         self._process = process
         self._lease_s = lease_s
         self._asked = asyncio.Event()
         self._turn: PlayedTurn | None = None
+        self._pause_wanted = False
+        self._steering = asyncio.Lock()
+        """Pause and run take effect in the order in which they were said."""
+        self.is_leaving = False
 
     @property
     def is_working(self) -> bool:
@@ -54,35 +65,61 @@ class Loop:
         """Look for something to do; never waits."""
         self._asked.set()
 
-    def pause(self) -> bool:
-        """Ask the turn that is being played to pause after its current step; say whether there is one."""
-        if self._turn is None:
-            return False
-        self._turn.pause_wanted = True
-        return True
+    def leave(self) -> None:
+        """End as soon as there is nothing to do."""
+        self.is_leaving = True
+        self._asked.set()
+
+    async def pause(self) -> None:
+        """Pause: a turn that is being played after its current step, otherwise at once."""
+        async with self._steering:
+            self._set_pause_wanted(True)
+            if self._turn is None and await astore.call(leases.pause, self.conversation):
+                self._set_pause_wanted(False)
+
+    async def resume(self) -> None:
+        """Take a pause back, one that has not taken effect yet too."""
+        async with self._steering:
+            self._set_pause_wanted(False)
+            await astore.call(leases.resume, self.conversation)
+        self.wake()
+
+    def _set_pause_wanted(self, wanted: bool) -> None:
+        self._pause_wanted = wanted
+        if self._turn is not None:
+            self._turn.pause_wanted = wanted
 
     async def run(self) -> None:
         """Run until cancelled or fenced off; cancelling ends the turn and gives the lease back.
 
         Raise LoopHeld or ConversationNotFound if the loop cannot be had.
         """
-        name = f"{type(self.agent).__module__}.{type(self.agent).__qualname__}"
-        self.epoch = await astore.call(
-            leases.claim, self.conversation, self._process, agent=name, lease_s=self._lease_s
-        )
         try:
-            await astore.call(leases.repair, self.conversation, self.epoch)
-            await astore.call(leases.ready, self.conversation, self.epoch)
+            await _to_its_end(self._claim)
+            await self._serve()
+        except asyncio.CancelledError:
+            if self.epoch:
+                await asyncio.shield(self._give_up())
+            raise
+
+    def _claim(self) -> None:
+        name = f"{type(self.agent).__module__}.{type(self.agent).__qualname__}"
+        self.epoch = leases.claim(self.conversation, self._process, agent=name, lease_s=self._lease_s)
+
+    async def _serve(self) -> None:
+        try:
+            await _to_its_end(leases.repair, self.conversation, self.epoch)
+            await _to_its_end(leases.ready, self.conversation, self.epoch)
             self.started.set()
             await self._play_turns()
-        except asyncio.CancelledError:
-            await asyncio.shield(self._give_up())
-            raise
+            await _to_its_end(leases.release, self.conversation, self.epoch)
         except Fenced as error:
             logger.warning("Conversation %s: %s", self.conversation.public_id, error)
             await astore.call(leases.count_refused_write, self.conversation)
         except ConversationNotFound:
             logger.info("Conversation %s was deleted; its loop ends.", self.conversation.public_id)
+            with suppress(Fenced):
+                await astore.call(leases.release, self.conversation, self.epoch)
         except Exception as error:
             logger.exception("The loop of conversation %s failed", self.conversation.public_id)
             with suppress(ConversationError):
@@ -91,14 +128,25 @@ class Loop:
     async def _play_turns(self) -> None:
         while True:
             self._asked.clear()
-            start = await astore.call(leases.begin_turn, self.conversation, self.epoch)
-            if start is None:
-                await self._asked.wait()
-            else:
+            start = await _to_its_end(leases.begin_turn, self.conversation, self.epoch)
+            if start is not None:
                 await self._play(start)
+                await self._pause_if_wanted()
+            elif self.is_leaving:
+                return
+            else:
+                await self._asked.wait()
+
+    async def _pause_if_wanted(self) -> None:
+        """Let a pause that came during a turn's last step hold for what follows."""
+        async with self._steering:
+            wanted, self._pause_wanted = self._pause_wanted, False
+            if wanted:
+                await _to_its_end(leases.pause, self.conversation)
 
     async def _play(self, start: TurnStart) -> None:
         turn = self._turn = PlayedTurn(self.conversation, self.epoch, start)
+        turn.pause_wanted = self._pause_wanted
         try:
             await turn.prepare()
             await self.agent.play(turn)
@@ -125,12 +173,16 @@ class Loop:
         leases.announce(self.conversation)
 
     async def _end_in_error(self, start: TurnStart, error: Exception) -> None:
-        await astore.call(self._store_end, start.turn_id, start.through, AgentState.ERROR, _sentence(error))
+        await _to_its_end(self._store_end, start.turn_id, start.through, AgentState.ERROR, _sentence(error))
 
     async def _give_up(self) -> None:
         """End the turn that was cut off by a stop, keep what it had said, and release the lease."""
         with suppress(Fenced, ConversationNotFound):
+            # Behind whatever the turn has on its way, so that nothing of it follows its end.
+            await astore.append(self.conversation, [], epoch=self.epoch)
             await astore.call(self._store_stop)
+        with suppress(Fenced):
+            await astore.call(leases.release, self.conversation, self.epoch)
 
     def _store_stop(self) -> None:
         turn = leases.pending_turn(self.conversation, self.epoch)
@@ -138,11 +190,10 @@ class Loop:
             pass  # it waits for the user, and goes on wherever the loop runs next
         elif turn is not None:
             state = AgentState.INTERRUPTED if self.is_wanted else AgentState.STOPPED
-            reason = leases.INTERRUPTED_REASON if self.is_wanted else STOPPED_REASON
+            reason = self.end_reason if self.is_wanted else leases.STOPPED_REASON
             self._store_end(turn.turn_id, turn.through, state, reason)
         if not self.is_wanted:
             leases.give_up(self.conversation, self.epoch)
-        leases.release(self.conversation, self.epoch)
 
     def _store_end(self, turn_id: str, through: int, state: AgentState, reason: str) -> None:
         events = leases.interrupted_turn(self.conversation, turn_id)
@@ -161,6 +212,16 @@ class Loop:
             also=leases.finish_turn(self.conversation, through, status),
         )
         leases.announce(self.conversation)
+
+
+async def _to_its_end(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Run a function of the store; a cancellation takes effect after it, never beside it."""
+    work = asyncio.ensure_future(astore.call(function, *args, **kwargs))
+    try:
+        return await asyncio.shield(work)
+    except asyncio.CancelledError:
+        await asyncio.gather(work, return_exceptions=True)
+        raise
 
 
 def _sentence(error: Exception) -> str:

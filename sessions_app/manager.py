@@ -22,7 +22,7 @@ from django.utils.module_loading import import_string
 
 from conversations import dialects
 from conversations.events import Kind, NewEvent
-from conversations.exceptions import ConversationNotFound, LoopUnavailable
+from conversations.exceptions import ConversationError, ConversationNotFound, LoopUnavailable
 from conversations.models import Conversation, ConversationRef, normal_id
 from sessions_app import astore, hub, leases, presence
 from sessions_app.agents.base import Agent
@@ -211,9 +211,8 @@ class StandaloneConversationManager(ConversationManager):
         self._is_closing = True
         for task in self._tasks:
             task.cancel()
-        for running in self._running.values():
-            running.cancel()
-        await asyncio.gather(*self._tasks, *self._running.values(), return_exceptions=True)
+        running = [self._end(loop) for loop in self._loops.values()]
+        await asyncio.gather(*self._tasks, *running, return_exceptions=True)
         await hub.close()
 
     # Loops
@@ -228,7 +227,8 @@ class StandaloneConversationManager(ConversationManager):
 
     async def _start_if_asked(self, conversation: ConversationRef) -> None:
         if await astore.call(leases.is_asked, conversation):
-            await self._start(conversation)
+            with suppress(ConversationError):  # said in the log already; the sweep tries again
+                await self._start(conversation)
 
     async def maybe_start_agent_loop(
         self,
@@ -243,52 +243,87 @@ class StandaloneConversationManager(ConversationManager):
             await self._start(conversation)
         return (await self._infos(Conversation.objects.filter(pk=conversation.pk)))[0]
 
-    async def _start(self, conversation: ConversationRef) -> None:
-        """Start a loop and return once it takes turns. Raise LoopUnavailable if it cannot."""
+    async def _start(self, conversation: ConversationRef, *, patiently: bool = False) -> None:
+        """Start a loop and return once it takes turns; `patiently` without interrupting another's turn.
+
+        Raise LoopUnavailable if it cannot, ConversationNotFound for a deleted conversation.
+        """
         await self.ensure_started()
         async with self._start_lock:
+            await self._wait_for_an_ending_loop(conversation)
+            if self._is_closing:
+                raise LoopUnavailable("The server is stopping.")
             if conversation.pk not in self._loops:
-                await self._make_room(conversation)
+                await self._make_room(conversation, patiently=patiently)
                 self._launch(conversation)
-        loop, task = self._loops.get(conversation.pk), self._running.get(conversation.pk)
-        if loop is None or task is None:
-            return
+            loop, task = self._loops[conversation.pk], self._running[conversation.pk]
         started = asyncio.ensure_future(loop.started.wait())
         await asyncio.wait({started, task}, return_when=asyncio.FIRST_COMPLETED)
         started.cancel()
+        loop.wake()
         if task.done() and not task.cancelled() and (error := task.exception()) is not None:
             raise error
-        loop.wake()
+
+    async def _wait_for_an_ending_loop(self, conversation: ConversationRef) -> None:
+        loop = self._loops.get(conversation.pk)
+        if loop is not None and loop.is_ending:
+            await asyncio.wait({self._running[conversation.pk]}, timeout=STOP_WAIT_S)
+            if self._loops.get(conversation.pk) is loop:
+                raise LoopUnavailable("The loop is still being stopped: its agent does not let go.")
 
     def _launch(self, conversation: ConversationRef) -> None:
-        loop = self._loops[conversation.pk] = Loop(conversation, _new_agent(), self._process)
-        task = self._running[conversation.pk] = asyncio.get_running_loop().create_task(loop.run())
-        task.add_done_callback(lambda task: self._ended(conversation, task))
+        loop = Loop(conversation, _new_agent(), self._process)
+        task = asyncio.get_running_loop().create_task(loop.run())
+        self._loops[conversation.pk], self._running[conversation.pk] = loop, task
+        task.add_done_callback(lambda task: self._ended(loop, task))
 
-    def _ended(self, conversation: ConversationRef, task: asyncio.Task[None]) -> None:
+    def _ended(self, loop: Loop, task: asyncio.Task[None]) -> None:
+        conversation = loop.conversation
         del self._loops[conversation.pk], self._running[conversation.pk]
-        if task.cancelled() or task.exception() is None:
-            return
-        logger.warning(
-            "The loop of conversation %s could not start: %s", conversation.public_id, task.exception()
-        )
+        if not task.cancelled() and (error := task.exception()) is not None:
+            logger.warning("The loop of conversation %s could not start: %s", conversation.public_id, error)
+        elif loop.is_ending or loop.is_leaving:
+            self.wake(conversation)  # something may have come while it ended
 
-    async def _make_room(self, conversation: ConversationRef) -> None:
-        """Close the loops that are wanted least until the user may have one more."""
+    async def _make_room(self, conversation: ConversationRef, *, patiently: bool) -> None:
+        """Close the loops that are wanted least until the user may have one more.
+
+        Raise LoopUnavailable if one of them works and the caller is patient.
+        """
         limit = settings.CONFIGURATION.max_concurrent
-        for other in await astore.call(_surplus_loops, conversation, limit):
-            logger.info("Conversation %s makes room for another.", other.public_id)
-            await self.close_session(other.public_id)
+        surplus = await astore.call(_surplus_loops, conversation, limit)
+        if patiently and any(loop.execution_status == ExecutionStatus.RUNNING for loop in surplus):
+            raise LoopUnavailable(f"All {limit} loops of the user are working.")
+        for row in surplus:
+            loop = self._loops.get(row.pk)
+            if loop is not None:
+                logger.info("Conversation %s makes room for another.", loop.conversation.public_id)
+                loop.end_reason = leases.CROWDED_OUT_REASON
+                await asyncio.wait({self._end(loop)}, timeout=STOP_WAIT_S)
 
     async def close_session(self, conversation_id: str) -> None:
-        """Cancel the loop's task and wait for it; see the seam."""
+        """Cancel the loop's task and wait for it; see the seam.
+
+        A turn that waits for the user is ended as well when its loop runs nowhere.
+        """
         loop = self.get_agent_session(conversation_id)
         if loop is None:
-            return
-        loop.is_wanted = False
+            conversation = await self.attach_to_conversation(conversation_id)
+            if conversation is None or not await astore.call(leases.is_suspended, conversation):
+                return
+            await self._start(conversation)
+            loop = self._loops.get(conversation.pk)
+        if loop is not None:
+            loop.is_wanted = False
+            await asyncio.wait({self._end(loop)}, timeout=STOP_WAIT_S)
+
+    def _end(self, loop: Loop) -> asyncio.Task[None]:
+        """Cancel the loop's task unless that was done before, and return it."""
         task = self._running[loop.conversation.pk]
-        task.cancel()
-        await asyncio.wait({task}, timeout=STOP_WAIT_S)
+        if not loop.is_ending:
+            loop.is_ending = True
+            task.cancel()
+        return task
 
     def get_agent_session(self, conversation_id: str) -> Loop | None:
         """Return the loop if it runs here."""
@@ -297,13 +332,19 @@ class StandaloneConversationManager(ConversationManager):
 
     async def run(self, conversation: ConversationRef) -> None:
         """Resume, start and wake."""
-        await astore.call(leases.resume, conversation)
+        loop = self._loops.get(conversation.pk)
+        if loop is not None:
+            await loop.resume()
+        else:
+            await astore.call(leases.resume, conversation)
         await self._start(conversation)
 
     async def pause(self, conversation: ConversationRef) -> None:
-        """Tell the turn, or pause between turns."""
+        """Tell the loop, or pause where none is."""
         loop = self._loops.get(conversation.pk)
-        if loop is None or not loop.pause():
+        if loop is not None:
+            await loop.pause()
+        else:
             await astore.call(leases.pause, conversation)
 
     async def confirm(self, conversation: ConversationRef, *, accept: bool, reason: str = "") -> None:
@@ -321,7 +362,8 @@ class StandaloneConversationManager(ConversationManager):
                     if conversation.pk not in self._loops:
                         await astore.call(leases.recover, conversation, self._process)
                 for conversation in await astore.call(leases.needing_a_loop, SWEEP_LIMIT):
-                    await self._start(conversation)
+                    with suppress(ConversationError):  # the next round tries again
+                        await self._start(conversation, patiently=True)
             await asyncio.sleep(SWEEP_S)
 
     async def _renew(self) -> None:
@@ -330,16 +372,19 @@ class StandaloneConversationManager(ConversationManager):
             with _logged("renewal of leases"):
                 held = {pk: loop.epoch for pk, loop in self._loops.items() if loop.started.is_set()}
                 for pk in await astore.call(leases.renew, held, self._process):
-                    logger.warning("The lease of loop %s was lost.", pk)
-                    self._running[pk].cancel()
+                    loop = self._loops.get(pk)
+                    if loop is not None and loop.epoch == held[pk]:
+                        logger.warning("The lease of conversation %s was lost.", loop.conversation.public_id)
+                        self._end(loop)
 
     async def _keep_house(self) -> None:
         while True:
             await asyncio.sleep(HOUSEKEEPING_S)
             with _logged("housekeeping"):
                 await astore.call(presence.touch, presence.here())
-                for conversation in await astore.call(_forgotten_loops, list(self._loops)):
-                    await self.close_session(conversation.public_id)
+                for pk in await astore.call(_forgotten_loops, list(self._loops)):
+                    if pk in self._loops:
+                        self._loops[pk].leave()
 
     def _own(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
@@ -370,7 +415,7 @@ class StandaloneConversationManager(ConversationManager):
         settings: Mapping[str, Any] | None = None,
     ) -> AgentLoopInfo:
         """Record the connection and start the loop."""
-        await astore.call(presence.arrive, connection_id, conversation, int(user_id), "v0")
+        await presence.come(connection_id, conversation, int(user_id), door="v0")
         return await self.maybe_start_agent_loop(conversation, settings)
 
     async def is_agent_loop_running(self, conversation_id: str) -> bool:
@@ -423,7 +468,7 @@ class StandaloneConversationManager(ConversationManager):
 
     async def disconnect_from_session(self, connection_id: str) -> None:
         """Remove the connection's row."""
-        await astore.call(presence.leave, [connection_id])
+        await presence.go(connection_id)
 
     async def request_llm_completion(
         self, conversation_id: str, service_id: str, llm_config: Any, messages: Sequence[Mapping[str, str]]
@@ -461,27 +506,20 @@ def _attached(conversation_id: str, user_id: str | None) -> ConversationRef | No
     return row.ref if row else None
 
 
-def _surplus_loops(conversation: ConversationRef, limit: int) -> list[ConversationRef]:
+def _surplus_loops(conversation: ConversationRef, limit: int) -> list[AgentLoop]:
     """Return the user's loops that must go so that with one more there are at most `limit`."""
     loops = AgentLoop.objects.there().of_user(conversation.owner_id).exclude(conversation_id=conversation.pk)
     surplus = loops.count() - (limit - 1)
-    if surplus <= 0:
-        return []
-    return [
-        loop.conversation.ref for loop in loops.select_related("conversation").least_wanted_first()[:surplus]
-    ]
+    return list(loops.least_wanted_first()[:surplus]) if surplus > 0 else []
 
 
-def _forgotten_loops(here: Collection[int]) -> list[ConversationRef]:
+def _forgotten_loops(here: Collection[int]) -> list[int]:
     """Return the idle loops of this process that nobody has used or watched for long."""
     before = timezone.now() - timedelta(seconds=CLOSE_DELAY_S)
     loops = AgentLoop.objects.there().filter(conversation_id__in=here, conversation__updated_at__lt=before)
     loops = loops.exclude(execution_status=ExecutionStatus.RUNNING)
     watched = Connection.objects.present().values("conversation_id")
-    return [
-        loop.conversation.ref
-        for loop in loops.exclude(conversation_id__in=watched).select_related("conversation")
-    ]
+    return list(loops.exclude(conversation_id__in=watched).values_list("pk", flat=True))
 
 
 def _connections(
@@ -500,7 +538,7 @@ def _connections(
 
 
 def _loop_infos(user_id: str | None, conversation_ids: Collection[str] | None) -> list[AgentLoopInfo]:
-    rows = Conversation.objects.filter(loop__status__in=[LoopStatus.STARTING, LoopStatus.RUNNING])
+    rows = Conversation.objects.standing().filter(loop__status__in=[LoopStatus.STARTING, LoopStatus.RUNNING])
     if user_id:
         rows = rows.filter(owner_id=int(user_id))
     if conversation_ids is not None:

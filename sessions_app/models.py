@@ -50,8 +50,10 @@ class AgentLoopQuerySet(models.QuerySet["AgentLoop"]):
         return self.filter(conversation_id=conversation.pk)
 
     def there(self) -> Self:
-        """Return the loops that are starting or running."""
-        return self.filter(status__in=[LoopStatus.STARTING, LoopStatus.RUNNING])
+        """Return the loops that are starting or running; a deleted conversation has none."""
+        return self.filter(
+            status__in=[LoopStatus.STARTING, LoopStatus.RUNNING], conversation__deleted_at__isnull=True
+        )
 
     def of_user(self, user_id: int | str) -> Self:
         """Return the loops of one user's conversations."""
@@ -194,6 +196,7 @@ class ReadMark(models.Model):
 
 
 TOKEN_PREFIX = "cs_"  # noqa: S105 - a mark, not a password
+TOKEN_NAME_MAX_LENGTH = 100
 TOKEN_USE_RECORDED_S = 60
 
 
@@ -217,14 +220,14 @@ class ApiTokenQuerySet(models.QuerySet["ApiToken"]):
 
 def token_digest(text: str) -> str:
     """Return what is kept of a token: SHA-256 in hex, enough for 256 random bits."""
-    return hashlib.sha256(text.encode()).hexdigest()
+    return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
 
 
 class ApiToken(models.Model):
     """A key that opens a user's conversations; only its digest is kept."""
 
     user = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="api_tokens")
-    name = models.CharField(max_length=100)
+    name = models.CharField(max_length=TOKEN_NAME_MAX_LENGTH)
     prefix = models.CharField(max_length=12)
     """The token's beginning, for people to tell it from others."""
     digest = models.CharField(max_length=64, unique=True)

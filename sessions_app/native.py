@@ -23,6 +23,8 @@ FRAME_ID_MAX_LENGTH = 200
 SESSION_MAX_LENGTH = 100
 IMAGES_MAX = 100
 EVENTS_MAX = 500
+FRAME_MAX_BYTES = 16 * 1024 * 1024
+"""The most that one frame, or one body of the REST twin, may bring."""
 
 _MESSAGE_IDS = UUID("5b1f29a4-4c3d-4f0e-9d53-0f6f2c1d7a10")
 """The namespace of the ids that messages get, so that no id sent with an event can equal one."""
@@ -32,6 +34,12 @@ class BadFrame(ConversationError):
     """A client's frame is not one of the protocol's."""
 
     code = "bad_frame"
+
+
+class FrameTooLarge(BadFrame):
+    """A client's frame is longer than any may be."""
+
+    code = "too_large"
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,15 +91,16 @@ def frame_of(members: Mapping[str, Member]) -> Frame:
     frame_id = members["id"].value if "id" in members else None
     if frame_id is not None and not _is_id(frame_id):
         raise BadFrame(
-            f"A frame's `id` is a string of 1 to {FRAME_ID_MAX_LENGTH} characters, or a whole number."
+            f"A frame's `id` is a string of 1 to {FRAME_ID_MAX_LENGTH} characters, or a whole number "
+            "of 64 bits."
         )
     return Frame(kind, frame_id, members)
 
 
 def _is_id(value: object) -> bool:
     if isinstance(value, str):
-        return 0 < len(value) <= FRAME_ID_MAX_LENGTH
-    return isinstance(value, int) and not isinstance(value, bool)
+        return 0 < len(value) <= FRAME_ID_MAX_LENGTH and jsontext.is_sendable(value)
+    return isinstance(value, int) and not isinstance(value, bool) and -(2**63) <= value < 2**63
 
 
 def recorded_event(frame: Frame) -> NewEvent:
@@ -178,10 +187,16 @@ def envelope_json(event: EventEnvelope) -> str:
 
 
 def frame_json(**members: Any) -> str:
-    """Return a frame other than an `event` as text."""
-    return json.dumps(members, ensure_ascii=False, separators=(",", ":"))
+    """Return a frame other than an `event` as text: ASCII, so that half a surrogate pair passes too."""
+    return json.dumps(members, separators=(",", ":"))
 
 
 def error_frame(error: ConversationError, frame_id: Any = None) -> dict[str, Any]:
     """Return the `error` frame that says what went wrong, to the frame with this id."""
     return {"type": "error", "code": error.code, "detail": str(error), "id": frame_id}
+
+
+def unavailable_frame(frame_id: Any) -> dict[str, Any]:
+    """Return the `error` frame for a failure of the server itself: repeating the frame is safe."""
+    detail = "The server could not do this now: send it again."
+    return {"type": "error", "code": "unavailable", "detail": detail, "id": frame_id}

@@ -10,6 +10,7 @@ from django.db.models.functions import Greatest
 from django.utils import timezone
 
 from conversations.models import ConversationRef
+from conversations.store import store
 from sessions_app import astore
 from sessions_app.models import Connection, ReadMark
 
@@ -23,20 +24,30 @@ _here: set[str] = set()
 async def connected(
     connection_id: str, conversation: ConversationRef, user_id: int, *, door: str
 ) -> AsyncIterator[None]:
-    """Be present while inside; a failure to say so is logged and costs nobody a connection."""
+    """Be present while inside."""
+    await come(connection_id, conversation, user_id, door=door)
+    try:
+        yield
+    finally:
+        await go(connection_id)
+
+
+async def come(connection_id: str, conversation: ConversationRef, user_id: int, *, door: str) -> None:
+    """Be present from now on; a failure to say so is logged and costs nobody a connection."""
     try:
         await astore.call(arrive, connection_id, conversation, user_id, door)
     except Exception as error:  # who is present is good to know; what they came for matters
         logger.warning("Connection %s could not be noted: %s", connection_id, error)
     _here.add(connection_id)
+
+
+async def go(connection_id: str) -> None:
+    """Be gone."""
+    _here.discard(connection_id)
     try:
-        yield
-    finally:
-        _here.discard(connection_id)
-        try:
-            await astore.call(leave, [connection_id])
-        except Exception as error:  # it expires by itself
-            logger.warning("Connection %s could not be taken away: %s", connection_id, error)
+        await astore.call(leave, [connection_id])
+    except Exception as error:  # it expires by itself
+        logger.warning("Connection %s could not be taken away: %s", connection_id, error)
 
 
 def here() -> list[str]:
@@ -61,7 +72,8 @@ def touch(connection_ids: Iterable[str]) -> None:
 
 
 def mark_seen(user_id: int, conversation: ConversationRef, through: int) -> None:
-    """Note how far the user has seen; it never goes back."""
+    """Note how far the user has seen: never back, and never beyond the end of the log."""
+    through = min(through, store().last_seq(conversation))
     mark, is_new = ReadMark.objects.get_or_create(
         user_id=user_id, conversation_id=conversation.pk, defaults={"through": through}
     )

@@ -14,13 +14,13 @@ from django.db import transaction
 
 from conversations import dialects, live
 from conversations.dialects import AgentState
-from conversations.events import Appended, Authored, EventEnvelope
+from conversations.events import Appended, Authored, Dialect, EventEnvelope
 from conversations.models import ConversationRef
 from conversations.store import store
 from sessions_app import astore, leases
 from sessions_app.agents.base import Decision, ToolCall
 from sessions_app.leases import TurnStart
-from sessions_app.models import ExecutionStatus, UnfinishedAnswer
+from sessions_app.models import AgentLoop, ExecutionStatus, UnfinishedAnswer
 
 SNAPSHOT_S = 0.25
 """A reader who comes late lacks at most so much of an unfinished answer, until the next snapshot."""
@@ -111,10 +111,11 @@ class PlayedTurn:
             event_id=event_id,
             call_event_id=call.event_id,
         )
-        await self._append(authored, event_id, cause_seq=call.seq)
+        await self._append(authored, event_id, answered=call)
 
     async def tool_rejected(self, call: ToolCall, reason: str) -> None:
         """Store a refusal."""
+        await self._checkpoint()
         event_id = str(uuid4())
         authored = self._author.tool_rejected(
             name=call.name,
@@ -123,7 +124,7 @@ class PlayedTurn:
             event_id=event_id,
             call_event_id=call.event_id,
         )
-        await self._append(authored, event_id, cause_seq=call.seq)
+        await self._append(authored, event_id, answered=call)
 
     async def _call(
         self, name: str, arguments: Mapping[str, Any], thought: str, *, awaiting_confirmation: bool
@@ -151,10 +152,17 @@ class PlayedTurn:
         await astore.append(self.conversation, [event], epoch=self._epoch, also=forget_snapshot)
 
     async def _append(
-        self, authored: Authored, event_id: str, *, cause_seq: int | None = None
+        self, authored: Authored, event_id: str, *, answered: ToolCall | None = None
     ) -> list[Appended]:
+        cause_seq = answered.seq if answered else None
+        is_decided = answered is not None and self.decision is not None and answered == self.decision.call
         event = leases.new_event(authored, event_id, turn_id=self.turn_id, cause_seq=cause_seq)
-        return await astore.append(self.conversation, [event], epoch=self._epoch)
+        return await astore.append(
+            self.conversation,
+            [event],
+            epoch=self._epoch,
+            also=leases.carry_out(self.conversation) if is_decided else None,
+        )
 
     async def _checkpoint(self) -> None:
         """Let a pause take effect between two steps."""
@@ -174,11 +182,10 @@ class PlayedTurn:
 
 
 def _tool_call(event: EventEnvelope) -> ToolCall:
-    payload = json.loads(event["payload"])
-    arguments = payload.get("args") or payload.get("action") or {}
+    name, arguments = dialects.called_tool(json.loads(event["payload"]), Dialect(event["dialect"]))
     return ToolCall(
-        name=dialects.tool_name(payload),
-        arguments=arguments if isinstance(arguments, dict) else {},
+        name=name,
+        arguments=arguments,
         tool_call_id=event["tool_call_id"] or "",
         event_id=event["id"],
         seq=event["seq"],
@@ -229,6 +236,8 @@ def _store_snapshot(
 ) -> None:
     with transaction.atomic():
         leases.require_epoch(conversation, epoch)
+        if not AgentLoop.objects.of(conversation).filter(turn_id=turn_id).exists():
+            return  # the turn was ended meanwhile, and the answer is in the log as far as it got
         UnfinishedAnswer.objects.update_or_create(
             conversation_id=conversation.pk,
             defaults={"turn_id": turn_id, "event_id": event_id, "through": through, "text": text},

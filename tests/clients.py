@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import signal
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
+from signal import SIGKILL, SIGTERM, Signals
 from typing import Any
 from urllib.parse import urlencode, urlsplit, urlunsplit
 
@@ -106,10 +107,8 @@ class Client:
 
     async def leave(self) -> None:
         """Disconnect and wait for the server to notice."""
-        try:
+        with suppress(asyncio.CancelledError, TimeoutError):
             await self._socket.disconnect(timeout=WAIT_S)
-        except (asyncio.CancelledError, TimeoutError):
-            pass
 
 
 class Server:
@@ -129,12 +128,20 @@ class Server:
         assert self._process is not None
         return self._process.pid
 
-    def start(self, **environment: str) -> None:
-        """Start and return once it answers."""
+    @property
+    def environment(self) -> dict[str, str]:
+        """The variables that the server is started with."""
+        return {**program_environment(self._directory), "PORT": str(self.port)}
+
+    def start(self, *, constants: Mapping[str, float] | None = None, **environment: str) -> None:
+        """Start and return once it answers; `constants` (dotted names) have other values there."""
+        command = ["convserver", "serve"]
+        if constants:
+            command = ["tests.serve_with", *(f"{name}={value}" for name, value in constants.items())]
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "convserver", "serve"],
-                env={**_server_environment(self._directory), "PORT": str(self.port), **environment},
+                [sys.executable, "-m", *command],
+                env={**self.environment, **environment},
                 stdout=log,
                 stderr=log,
             )
@@ -146,17 +153,17 @@ class Server:
 
     def kill(self) -> None:
         """End it at once, as a power cut would; nothing if it does not run."""
-        self._signal(signal.SIGKILL)
+        self._signal(SIGKILL)
 
     def stop(self) -> None:
         """Ask it to end and wait until it has."""
-        self._signal(signal.SIGTERM)
+        self._signal(SIGTERM)
 
-    def signal(self, number: signal.Signals) -> None:
+    def signal(self, number: Signals) -> None:
         """Send a signal and do not wait."""
         os.kill(self.pid, number)
 
-    def _signal(self, number: signal.Signals) -> None:
+    def _signal(self, number: Signals) -> None:
         if self._process is not None:
             if self._process.poll() is None:
                 self._process.send_signal(number)
@@ -170,8 +177,8 @@ class Server:
             return False
 
 
-def _server_environment(directory: Path) -> dict[str, str]:
-    """Return an environment in which a server uses this test's database."""
+def program_environment(directory: Path) -> dict[str, str]:
+    """Return an environment in which a program uses this test's database and hints."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("CONVSERVER_")}
     return {
         **kept,

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import random
+import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -12,7 +15,7 @@ from django.conf import settings
 from django.contrib.auth.models import User
 from django.contrib.sessions.models import Session
 from django.db import connection, connections
-from django.test.utils import setup_databases, teardown_databases
+from django.test.utils import override_settings, setup_databases, teardown_databases
 from django.utils import timezone
 
 from conversations.models import (
@@ -46,6 +49,13 @@ def django_db_setup(django_test_environment: None, django_db_blocker: Any) -> It
         teardown_databases(databases, verbosity=0)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def quick_passwords() -> Iterator[None]:
+    """Hash passwords the quick way: the real one is slow on purpose."""
+    with override_settings(PASSWORD_HASHERS=["django.contrib.auth.hashers.MD5PasswordHasher"]):
+        yield
+
+
 @pytest.fixture
 def database(django_db_setup: None, django_db_blocker: Any) -> Iterator[None]:
     """Allow the database, with real commits, and empty it afterwards by the guards' own way: a purge."""
@@ -65,8 +75,8 @@ def empty_database() -> None:
     for model in (Event, Purge, CreationParameters, AgentLoop, UnfinishedAnswer, Connection, ReadMark):
         model.objects.all()._raw_delete("default")
     Conversation.objects.update(parent=None, forked_from=None)
-    for model in (Conversation, ApiToken, Session):
-        model.objects.all()._raw_delete("default")
+    for other in (Conversation, ApiToken, Session):
+        other.objects.all()._raw_delete("default")
     User.objects.all().delete()
 
 
@@ -123,26 +133,37 @@ async def live(database: None) -> AsyncIterator[None]:
     await close_manager()
 
 
+Dial = Callable[..., Awaitable[Client]]
 Join = Callable[..., Awaitable[Client]]
 
 
 @pytest.fixture
-async def join(live: None, alice: User) -> AsyncIterator[Join]:
-    """Join a conversation over the native socket, as alice unless a token says otherwise."""
+async def dial(live: None, alice: User) -> AsyncIterator[Dial]:
+    """Open a socket at any address: alice's in local mode, nobody's in accounts mode without a token."""
     clients: list[Client] = []
+
+    async def dialled(path: str, **options: Any) -> Client:
+        client = Client(application, path, **options)
+        clients.append(client)
+        await client.connect()
+        return client
+
+    yield dialled
+    for client in clients:
+        await client.leave()
+
+
+@pytest.fixture
+def join(dial: Dial) -> Join:
+    """Join a conversation over the native socket, as alice unless a token says otherwise."""
 
     async def joined(
         conversation: ConversationRef | str, *, token: str | None = None, **query: Any
     ) -> Client:
         name = conversation if isinstance(conversation, str) else conversation.public_id
-        client = Client(application, f"/ws/conversations/{name}", token=token, query=query)
-        clients.append(client)
-        await client.connect()
-        return client
+        return await dial(f"/ws/conversations/{name}", token=token, query=query)
 
-    yield joined
-    for client in clients:
-        await client.leave()
+    return joined
 
 
 @pytest.fixture
@@ -159,3 +180,12 @@ def server(database: None, tmp_path: Any) -> Iterator[Server]:
     process = Server(tmp_path)
     yield process
     process.kill()
+
+
+@pytest.fixture
+def chance(request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]) -> random.Random:
+    """Moments drawn at random; the seed is printed, and TEST_SEED=… draws the same ones again."""
+    seed = int(os.environ.get("TEST_SEED") or secrets.randbelow(2**32))
+    with capsys.disabled():
+        print(f"\n{request.node.name}: TEST_SEED={seed}")
+    return random.Random(seed)

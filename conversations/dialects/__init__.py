@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import assert_never
+from typing import Any, assert_never
 
 from conversations.dialects import v0, v1
 from conversations.dialects.author import AgentState, Author
 from conversations.events import Dialect, Reading
 from conversations.exceptions import InvalidEvent
 
-__all__ = ["AgentState", "Author", "author", "is_interrupted", "read", "tool_name"]
+__all__ = ["AgentState", "Author", "author", "called_tool", "is_interrupted", "read"]
 
 _SHOWN_KEYS = 12
 _SHOWN_KEY_CHARS = 40
@@ -42,11 +42,19 @@ def is_interrupted(payload: Mapping[str, object], dialect: Dialect) -> bool:
             assert_never(dialect)
 
 
-def tool_name(payload: Mapping[str, object]) -> str:
-    """Return the name of the tool that a tool call of either wire calls; `tool` if it does not say."""
-    call = payload.get("tool_call_metadata")
-    name = call.get("function_name") if isinstance(call, Mapping) else payload.get("tool_name")
-    return name if isinstance(name, str) and name else "tool"
+def called_tool(payload: Mapping[str, object], dialect: Dialect) -> tuple[str, dict[str, Any]]:
+    """Return name and arguments of a tool call as the author of its wire was given them.
+
+    The name is `tool`, and there are no arguments, where the payload does not say.
+    """
+    match dialect:
+        case Dialect.V0:
+            name, arguments = v0.called_tool(payload)
+        case Dialect.V1:
+            name, arguments = v1.called_tool(payload)
+        case _:
+            assert_never(dialect)
+    return name or "tool", dict(arguments)
 
 
 def author(dialect: Dialect) -> Author:

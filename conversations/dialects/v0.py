@@ -89,6 +89,19 @@ def is_interrupted(payload: Mapping[str, object]) -> bool:
     return payload.get("interrupted") is True
 
 
+def called_tool(payload: Mapping[str, object]) -> tuple[str, Mapping[str, object]]:
+    """Return name and arguments of a tool call."""
+    name = columns.first_text(columns.fields(payload.get("tool_call_metadata")).get("function_name"))
+    args = columns.fields(payload.get("args"))
+    match payload.get("action"):
+        case "run":
+            return name or COMMAND_TOOL, {"command": args.get("command", "")}
+        case "call_tool_mcp":
+            return name or columns.first_text(args.get("name")), columns.fields(args.get("arguments"))
+        case _:
+            return name, args
+
+
 def _action_text(action: str, args: Mapping[str, object], payload: Mapping[str, object]) -> str:
     message = payload.get("message")
     outputs = columns.fields(args.get("outputs"))

@@ -51,6 +51,8 @@ _TELLING_FIELDS = (
     "hook_command",
     "filename",
 )
+_COMMAND_TOOL_NAME = "terminal"
+"""What this wire calls COMMAND_TOOL."""
 _DEFAULT_REJECTION = "User rejected the action"
 _EXECUTION_STATUSES = {
     AgentState.IDLE: "idle",
@@ -93,6 +95,17 @@ def is_interrupted(payload: Mapping[str, object]) -> bool:
     if payload.get("source") != "agent":
         return False
     return columns.content_text(payload.get("extended_content")) == INTERRUPTED_NOTE
+
+
+def called_tool(payload: Mapping[str, object]) -> tuple[str, Mapping[str, object]]:
+    """Return name and arguments of a tool call: those that the model gave, as JSON beside the action."""
+    call = columns.fields(payload.get("tool_call"))
+    name = columns.first_text(payload.get("tool_name"), call.get("name"))
+    try:
+        arguments = columns.fields(json.loads(columns.first_text(call.get("arguments"))))
+    except ValueError:
+        arguments = {}
+    return COMMAND_TOOL if name == _COMMAND_TOOL_NAME else name, arguments
 
 
 def _is_finish(payload: Mapping[str, object]) -> bool:
@@ -269,7 +282,7 @@ def _texts(text: str) -> list[dict[str, str]]:
 
 
 def _tool_name(name: str) -> str:
-    return "terminal" if name == COMMAND_TOOL else name
+    return _COMMAND_TOOL_NAME if name == COMMAND_TOOL else name
 
 
 def _action(name: str, arguments: Mapping[str, object]) -> dict[str, object]:

@@ -139,8 +139,6 @@ class Migration(migrations.Migration):
                 ("brings_envelope", models.BooleanField(default=False)),
                 ("hidden", models.BooleanField(default=False)),
                 ("is_input", models.BooleanField(default=False)),
-                ("text", models.TextField(default="")),
-                ("payload", models.TextField()),
                 ("size", models.IntegerField()),
                 ("digest", models.CharField(max_length=64)),
                 ("received_at", models.DateTimeField()),
@@ -152,6 +150,8 @@ class Migration(migrations.Migration):
                         to="conversations.conversation",
                     ),
                 ),
+                ("text", models.TextField(default="")),
+                ("payload", models.TextField()),
             ],
         ),
         migrations.CreateModel(

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
 from typing import Any
 
+from django.core.exceptions import PermissionDenied
+from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
+from django.views import defaults
+from rest_framework import exceptions
 from rest_framework.response import Response
 from rest_framework.views import exception_handler
 
@@ -20,7 +25,7 @@ from conversations.exceptions import (
     LoopUnavailable,
 )
 from conversations.store import ConversationExists
-from sessions_app.native import BadFrame
+from sessions_app.native import BadFrame, FrameTooLarge
 
 logger = logging.getLogger(__name__)
 
@@ -30,6 +35,7 @@ NATIVE_STATUS: dict[type[ConversationError], int] = {
     InvalidCursor: 400,
     InvalidEvent: 400,
     BadFrame: 400,
+    FrameTooLarge: 413,
     EventConflict: 409,
     ConversationExists: 409,
     LoopUnavailable: 409,
@@ -49,4 +55,53 @@ def native_response(error: Exception, context: dict[str, Any]) -> Response | Non
     if isinstance(error, ConversationError):
         body = {"code": error.code, "detail": str(error)}
         return Response(body, status=status_of(error, NATIVE_STATUS))
-    return exception_handler(error, context)
+    known = _known(error)
+    response = exception_handler(known, context)
+    if response is not None:
+        response.data = {"code": _code(known), "detail": " ".join(_sentences(known.detail))}
+    return response
+
+
+def _known(error: Exception) -> Any:
+    """Return the REST framework's own exception for Django's."""
+    match error:
+        case Http404():
+            return exceptions.NotFound()
+        case PermissionDenied():
+            return exceptions.PermissionDenied()
+    return error
+
+
+def _code(error: exceptions.APIException) -> str:
+    """Return one word for the whole: a body has many fields, but is `invalid` as one."""
+    codes = error.get_codes()
+    return codes if isinstance(codes, str) else error.default_code
+
+
+def _sentences(detail: Any, field: str = "") -> Iterator[str]:
+    """Return what is wrong with each field, flat: people read it, programs read the code."""
+    match detail:
+        case dict():
+            for name, inner in detail.items():
+                yield from _sentences(inner, "" if name == "non_field_errors" else str(name))
+        case list():
+            for inner in detail:
+                yield from _sentences(inner, field)
+        case _:
+            yield f"{field}: {detail}" if field else str(detail)
+
+
+def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
+    """Answer an address that nothing serves: programs get JSON, people a page."""
+    if not request.path.startswith("/api/"):
+        return defaults.page_not_found(request, exception)
+    detail = f"Nothing is served at {request.path}."
+    return JsonResponse({"code": "not_found", "detail": detail}, status=404)
+
+
+def server_error(request: HttpRequest) -> HttpResponse:
+    """Answer a request on which the server failed; the log says why."""
+    if not request.path.startswith("/api/"):
+        return defaults.server_error(request)
+    detail = "The server failed on this request; its log says why."
+    return JsonResponse({"code": "internal_error", "detail": detail}, status=500)

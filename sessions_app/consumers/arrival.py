@@ -32,9 +32,12 @@ async def authenticated(socket: Socket) -> Visitor:
 
     Raise Refused if neither lets anybody in, Closed if the client leaves first.
     """
-    user = await astore.call(visitor, credentials_of(headers_of(socket.scope)))
+    credentials = credentials_of(headers_of(socket.scope))
+    user = await astore.call(visitor, credentials)
     if user.is_authenticated:
         return user
+    if credentials.keys:
+        raise Refused(NOT_AUTHENTICATED, "This key opens nothing: it is unknown or revoked.")
     with suppress(TimeoutError, BadFrame):
         async with asyncio.timeout(AUTH_WAIT_S):
             frame = native.parse(await socket.receive_text() or "")

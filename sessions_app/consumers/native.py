@@ -48,7 +48,7 @@ class Query:
         """Read them. Raise Refused for a wrong one."""
         given = query_of(scope)
         after, session = given.get("after", "-1"), given.get("session")
-        if not (after == "-1" or (after.isascii() and after.isdigit() and int(after) < 2**63)):
+        if not _is_cursor(after):
             raise Refused(BAD_REQUEST, "`after` is the seq of the last event that you have, -1 for none.")
         if given.get("version", "V0") not in Version.values:
             raise Refused(BAD_REQUEST, "`version` is V0 or V1.")
@@ -62,6 +62,11 @@ class Query:
             session=session,
             follow=given.get("follow") != "false",
         )
+
+
+def _is_cursor(text: str) -> bool:
+    is_number = text.isascii() and text.isdigit() and len(text) < 20
+    return text == "-1" or (is_number and int(text) < 2**63)
 
 
 async def native_socket(scope: WebSocketScope, receive: ASGIReceiveCallable, send: ASGISendCallable) -> None:
@@ -206,6 +211,7 @@ class ConversationSocket:
         await self._send(type="error", code="cursor_ahead", detail=detail, id=None)
 
     async def _heartbeat(self) -> None:
+        await self._greeted.wait()
         while True:
             await asyncio.sleep(HEARTBEAT_S)
             await self._send(type="heartbeat")
@@ -229,6 +235,11 @@ class ConversationSocket:
                 await self._handler(frame)(frame)
             except ConversationError as error:
                 await self._send(**native.error_frame(error, frame_id))
+            except (Closed, TimeoutError):
+                raise
+            except Exception:
+                logger.exception("A frame failed in conversation %s", self._conversation.public_id)
+                await self._send(**native.unavailable_frame(frame_id))
 
     def _handler(self, frame: Frame) -> Callable[[Frame], Awaitable[None]]:
         handler = self._handlers.get(frame.type)
@@ -261,8 +272,7 @@ class ConversationSocket:
                 await self._send(**native.error_frame(error, frame_id))
             except Exception:
                 logger.exception("An append failed in conversation %s", self._conversation.public_id)
-                detail = "The server could not store this now: send it again."
-                await self._send(type="error", code="unavailable", detail=detail, id=frame_id)
+                await self._send(**native.unavailable_frame(frame_id))
             else:
                 seqs = [each.seq for each in appended]
                 if frame_id is not None:

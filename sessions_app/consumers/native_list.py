@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from asgiref.typing import ASGIReceiveCallable, ASGISendCallable, WebSocketScope
@@ -52,10 +52,13 @@ def _since(scope: WebSocketScope) -> datetime | None:
     try:
         moment = datetime.fromisoformat(text)
     except ValueError as error:
-        raise Refused(BAD_REQUEST, "`since` is the `now` or `listed_at` of an earlier frame.") from error
+        raise Refused(BAD_REQUEST, "`since` is the `now` of an earlier frame.") from error
     if moment.tzinfo is None:
         raise Refused(BAD_REQUEST, "`since` has a time zone, as in 2026-01-31T12:00:00Z.")
-    return moment
+    try:
+        return moment.astimezone(UTC) - OVERLAP
+    except OverflowError as error:
+        raise Refused(BAD_REQUEST, "`since` lies before all time.") from error
 
 
 class ListSocket:
@@ -67,6 +70,7 @@ class ListSocket:
         self._since = since
         self._shown: OrderedDict[int, str] = OrderedDict()
         self._polled_at = timezone.now()
+        self._greeted = asyncio.Event()
 
     async def serve(self) -> None:
         """Show changes until either side ends it."""
@@ -83,6 +87,7 @@ class ListSocket:
     async def _show(self) -> None:
         async with hub().subscribe(live.user_group(self._user_pk)) as hints:
             await self._send(type="hello", now=iso(self._polled_at))
+            self._greeted.set()
             if self._since is not None:
                 await self._show_states(await astore.call(self._listed_since, self._since))
             while True:
@@ -116,16 +121,21 @@ class ListSocket:
             self._shown.popitem(last=False)
 
     async def _heartbeat(self) -> None:
+        await self._greeted.wait()
         while True:
             await asyncio.sleep(HEARTBEAT_S)
-            await self._send(type="heartbeat")
+            await self._send(type="heartbeat", now=iso(self._polled_at))
 
     async def _take(self) -> None:
         """Answer frames: this socket only shows, but a client may authenticate twice."""
+        await self._greeted.wait()
         while True:
+            text = await self._socket.receive_text()
             frame_id = None
             try:
-                frame = native.parse(await self._socket.receive_text() or "")
+                if text is None:
+                    raise BadFrame("Frames are text, not binary.")
+                frame = native.parse(text)
                 frame_id = frame.id
                 if frame.type != "auth":
                     raise BadFrame(f"There is no frame {frame.type!r} here; there is auth.")

@@ -33,19 +33,19 @@ class PageSerializer(serializers.Serializer[Any]):
 
 
 class NewConversationSerializer(serializers.Serializer[Any]):
-    """The body that creates a conversation; all of it may be left out."""
+    """The body that creates a conversation; all of it may be left out, and what is not here is ignored."""
 
-    id = serializers.CharField(default=None, max_length=100, trim_whitespace=False)
+    id = serializers.CharField(default=None, allow_null=True, max_length=100, trim_whitespace=False)
     version = serializers.ChoiceField(Version.choices, default=Version.V0)
-    title = serializers.CharField(default=None, max_length=200)
-    repository = serializers.CharField(default=None, max_length=500)
-    branch = serializers.CharField(default=None, max_length=500)
+    title = serializers.CharField(default=None, allow_null=True, max_length=200)
+    repository = serializers.CharField(default=None, allow_null=True, max_length=500)
+    branch = serializers.CharField(default=None, allow_null=True, max_length=500)
 
 
 class TitleSerializer(serializers.Serializer[Any]):
-    """The body that renames."""
+    """The body that renames; null stands for the default title."""
 
-    title = serializers.CharField(max_length=200)
+    title = serializers.CharField(max_length=200, allow_null=True)
 
 
 class DecisionSerializer(serializers.Serializer[Any]):

@@ -2,40 +2,32 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import logging
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from asgiref.sync import async_to_sync
 from django.http import HttpResponse
 from rest_framework import serializers
-from rest_framework.parsers import BaseParser
 from rest_framework.request import Request
 from rest_framework.views import APIView
 
 from conversations import access, jsontext
+from conversations.events import Appended, NewEvent
 from conversations.exceptions import ConversationError
 from conversations.models import ConversationRef
 from conversations.store import PAGE_MAX_EVENTS, store
+from convserver.api.bodies import TextParser
 from convserver.api.errors import NATIVE_STATUS, status_of
 from sessions_app import astore, native
 from sessions_app.manager import get_manager
 from sessions_app.native import BadFrame, Frame
 
+logger = logging.getLogger(__name__)
+
 SEQ_MAX = 2**63 - 1
-
-
-class TextParser(BaseParser):
-    """Hands the body on as text: decoding it would change its bytes."""
-
-    media_type = "application/json"
-
-    def parse(self, stream: Any, media_type: str | None = None, parser_context: Any = None) -> Any:
-        """Return the body. Raise BadFrame unless it is UTF-8."""
-        try:
-            return stream.read().decode()
-        except UnicodeDecodeError as error:
-            raise BadFrame("The body must be JSON in UTF-8.") from error
 
 
 class EventPageSerializer(serializers.Serializer[Any]):
@@ -44,6 +36,19 @@ class EventPageSerializer(serializers.Serializer[Any]):
     after = serializers.IntegerField(min_value=-1, max_value=SEQ_MAX, default=None)
     before = serializers.IntegerField(min_value=0, max_value=SEQ_MAX, default=None)
     limit = serializers.IntegerField(min_value=1, max_value=PAGE_MAX_EVENTS, default=100)
+
+
+class SessionSerializer(serializers.Serializer[Any]):
+    """The query of a body with frames."""
+
+    session = serializers.CharField(default="", max_length=native.SESSION_MAX_LENGTH, trim_whitespace=False)
+
+
+class Sender(NamedTuple):
+    """Whose frames these are: ids of messages count within both."""
+
+    user_id: int
+    session: str
 
 
 class EventsView(APIView):
@@ -76,12 +81,15 @@ class EventsView(APIView):
         """Append what one `message`, `event` or `events` frame, or a list of them, brings.
 
         One frame is answered with its `ack` or `error`, a list with a list of them. Each frame of a
-        list stands for itself: the good ones are stored.
+        list stands for itself: the good ones are stored. Ids of messages count within `session`.
         """
         conversation = access.writable(request.user, conversation_id)
+        query = SessionSerializer(data=request.query_params)
+        query.is_valid(raise_exception=True)
+        sender = Sender(access.pk_of(request.user), query.validated_data["session"])
         body: Any = request.data
         texts = _frame_texts(body)
-        answers = async_to_sync(_append)(conversation, access.pk_of(request.user), texts)
+        answers = async_to_sync(_append)(conversation, sender, texts)
         if jsontext.is_array(body):
             return _json(json.dumps([answer for answer, _ in answers]))
         answer, status = answers[0]
@@ -98,35 +106,47 @@ def _frame_texts(body: object) -> list[str]:
     if not jsontext.is_array(body):
         return [body]
     try:
-        return [item.text for item in jsontext.items(body)]
+        texts = [item.text for item in jsontext.items(body)]
     except jsontext.InvalidJson as error:
         raise BadFrame(f"The body is no list of frames: {error}.") from error
+    if len(texts) > native.EVENTS_MAX:
+        raise BadFrame(f"A list holds {native.EVENTS_MAX} frames at the most.")
+    return texts
+
+
+class _Begun(NamedTuple):
+    """A frame that was read, and what it appends or why not."""
+
+    frame_id: Any
+    is_batch: bool
+    stored: asyncio.Future[list[Appended]] | ConversationError
 
 
 async def _append(
-    conversation: ConversationRef, user_id: int, texts: Sequence[str]
+    conversation: ConversationRef, sender: Sender, texts: Sequence[str]
 ) -> list[tuple[dict[str, Any], int]]:
     """Append all frames together, in order; return each one's answer and status."""
-    pending = [_begin(conversation, user_id, text) for text in texts]
-    answers = [await _answer(frame_id, begun) for frame_id, begun in pending]
+    begun = [_begin(conversation, sender, text) for text in texts]
+    answers = [await _answer(conversation, each) for each in begun]
     get_manager().wake(conversation)
     return answers
 
 
-def _begin(conversation: ConversationRef, user_id: int, text: str) -> tuple[Any, Any]:
+def _begin(conversation: ConversationRef, sender: Sender, text: str) -> _Begun:
     frame_id = None
     try:
         frame = native.parse(text)
         frame_id = frame.id
-        return frame_id, astore.append_soon(conversation, _events(frame, conversation, user_id))
+        stored = astore.append_soon(conversation, _events(frame, conversation, sender))
+        return _Begun(frame_id, frame.type == "events", stored)
     except ConversationError as error:
-        return frame_id, error
+        return _Begun(frame_id, False, error)
 
 
-def _events(frame: Frame, conversation: ConversationRef, user_id: int) -> Any:
+def _events(frame: Frame, conversation: ConversationRef, sender: Sender) -> list[NewEvent]:
     match frame.type:
         case "message":
-            return [native.message_event(frame, conversation, user_id=user_id, session="")]
+            return [native.message_event(frame, conversation, user_id=sender.user_id, session=sender.session)]
         case "event":
             return [native.recorded_event(frame)]
         case "events":
@@ -134,12 +154,15 @@ def _events(frame: Frame, conversation: ConversationRef, user_id: int) -> Any:
     raise BadFrame(f"Here a frame is a message, an event or events, not {frame.type!r}.")
 
 
-async def _answer(frame_id: Any, begun: Any) -> tuple[dict[str, Any], int]:
+async def _answer(conversation: ConversationRef, begun: _Begun) -> tuple[dict[str, Any], int]:
     try:
-        if isinstance(begun, ConversationError):
-            raise begun
-        seqs = [appended.seq for appended in await begun]
+        if isinstance(begun.stored, ConversationError):
+            raise begun.stored
+        seqs = [appended.seq for appended in await begun.stored]
     except ConversationError as error:
-        return native.error_frame(error, frame_id), status_of(error, NATIVE_STATUS)
-    answer: dict[str, Any] = {"type": "ack", "id": frame_id}
-    return answer | ({"seq": seqs[0]} if len(seqs) == 1 else {"seqs": seqs}), 200
+        return native.error_frame(error, begun.frame_id), status_of(error, NATIVE_STATUS)
+    except Exception:  # the other frames of the list are to be answered all the same
+        logger.exception("An append failed in conversation %s", conversation.public_id)
+        return native.unavailable_frame(begun.frame_id), 503
+    place = {"seqs": seqs} if begun.is_batch else {"seq": seqs[0]}
+    return {"type": "ack", "id": begun.frame_id, **place}, 200

@@ -1,0 +1,659 @@
+"""Who may come in, by every address: an owner, a stranger and nobody, and by which key."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from hashlib import sha256
+from io import StringIO
+from typing import Any, TypedDict
+
+import httpx
+import pytest
+from django.contrib.auth.models import User
+from django.core.management import CommandError, call_command
+from django.test import Client as Browser
+from django.urls import URLPattern, URLResolver, get_resolver
+
+from conversations.models import Conversation, ConversationRef
+from conversations.store import ConversationStore
+from sessions_app import astore, routing
+from sessions_app.consumers import arrival
+from sessions_app.models import ApiToken
+from tests.conftest import Dial
+
+CSRF = "c" * 32
+NATIVE = "/api/native/conversations"
+MESSAGE = {"type": "message", "text": "hello"}
+
+
+class Statuses(TypedDict):
+    """What the three are answered."""
+
+    owner: int
+    stranger: int
+    nobody: int
+
+
+OPEN_TO_ALL: Statuses = {"owner": 200, "stranger": 200, "nobody": 200}
+THEIR_OWN: Statuses = {"owner": 200, "stranger": 200, "nobody": 401}
+OWNERS: Statuses = {"owner": 200, "stranger": 404, "nobody": 401}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Row:
+    """What one address answers to alice, to bob and to nobody, in accounts mode."""
+
+    route: str
+    method: str = "GET"
+    path: str
+    body: Any = None
+    owner: int
+    stranger: int
+    nobody: int
+
+    def __str__(self) -> str:
+        return f"{self.method} {self.path}"
+
+
+ROWS = [
+    Row(route="home", path="/", owner=302, stranger=302, nobody=302),  # no token opens a page
+    Row(route="health", path="/health", **OPEN_TO_ALL),
+    Row(route="login", path="/ui/login", **OPEN_TO_ALL),
+    Row(route="logout", path="/ui/logout", owner=405, stranger=405, nobody=405),
+    Row(route="logout", method="POST", path="/ui/logout", owner=403, stranger=403, nobody=403),
+    Row(route="admin", path="/admin/", owner=302, stranger=302, nobody=302),
+    Row(route="admin", path="/admin/auth/user/", owner=302, stranger=302, nobody=302),
+    Row(route="native-conversation-list", path=NATIVE, **THEIR_OWN),
+    Row(
+        route="native-conversation-list",
+        method="POST",
+        path=NATIVE,
+        body={},
+        owner=201,
+        stranger=201,
+        nobody=401,
+    ),
+    Row(route="native-conversation-detail", path=NATIVE + "/{id}", **OWNERS),
+    Row(
+        route="native-conversation-detail",
+        method="PATCH",
+        path=NATIVE + "/{id}",
+        body={"title": "new"},
+        **OWNERS,
+    ),
+    Row(
+        route="native-conversation-detail",
+        method="DELETE",
+        path=NATIVE + "/{id}",
+        owner=204,
+        stranger=404,
+        nobody=401,
+    ),
+    *(
+        Row(route=f"native-conversation-{action}", method="POST", path=f"{NATIVE}/{{id}}/{action}", **OWNERS)
+        for action in ("restore", "run", "pause", "stop")
+    ),
+    Row(
+        route="native-conversation-confirm",
+        method="POST",
+        path=NATIVE + "/{id}/confirm",
+        body={"accept": True},
+        owner=409,
+        stranger=404,
+        nobody=401,
+    ),
+    Row(route="native-events", path=NATIVE + "/{id}/events", **OWNERS),
+    Row(route="native-events", method="POST", path=NATIVE + "/{id}/events", body=MESSAGE, **OWNERS),
+    Row(route="native-token-list", path="/api/native/tokens", **THEIR_OWN),
+    Row(
+        route="native-token-list",
+        method="POST",
+        path="/api/native/tokens",
+        body={"name": "laptop"},
+        owner=201,
+        stranger=201,
+        nobody=401,
+    ),
+    Row(
+        route="native-token-detail",
+        method="DELETE",
+        path="/api/native/tokens/{token}",
+        owner=204,
+        stranger=404,
+        nobody=401,
+    ),
+]
+
+CONVERSATION_ROWS = [row for row in ROWS if "{id}" in row.path]
+
+SOCKETS = {
+    r"^ws/conversations$": "/ws/conversations",
+    r"^ws/conversations/(?P<conversation_id>[^/]+)$": "/ws/conversations/talk",
+    r"": "/ws/nowhere",
+}
+NATIVE_SOCKETS = ["/ws/conversations", "/ws/conversations/talk"]
+
+
+def routes(resolver: URLResolver, prefix: str = "") -> Iterator[tuple[str, str]]:
+    """Return the name of every route with each method that it knows; the admin's are one."""
+    for route in resolver.url_patterns:
+        if prefix + str(route.pattern) == "admin/":
+            yield "admin", "GET"
+        elif isinstance(route, URLResolver):
+            yield from routes(route, prefix + str(route.pattern))
+        else:
+            yield from ((route.name or prefix + str(route.pattern), method) for method in methods(route))
+
+
+def methods(route: URLPattern) -> list[str]:
+    view: Any = route.callback
+    if known := getattr(view, "actions", None):
+        return [method.upper() for method in known]
+    if known := getattr(view, "cls", None):
+        return [
+            method.upper() for method in ("get", "post", "put", "patch", "delete") if hasattr(known, method)
+        ]
+    return ["GET"]
+
+
+@pytest.fixture
+def deleted(alice: User, store: ConversationStore) -> ConversationRef:
+    """A conversation that alice has deleted."""
+    conversation = store.create(alice, conversation_id="gone")
+    store.hide(conversation)
+    return conversation
+
+
+@pytest.fixture
+def tokens(alice: User, bob: User) -> dict[str, str]:
+    return {
+        "owner": ApiToken.issue(alice.pk, "laptop")[1],
+        "stranger": ApiToken.issue(bob.pk, "laptop")[1],
+    }
+
+
+@pytest.fixture
+def useless_keys(bob: User) -> dict[str, str]:
+    """Keys that open nothing, by why."""
+    asleep = User.objects.create_user("asleep", is_active=False)
+    revoked, text = ApiToken.issue(bob.pk, "lost")
+    revoked.revoke()
+    return {"wrong": "cs_wrong", "revoked": text, "inactive": ApiToken.issue(asleep.pk, "laptop")[1]}
+
+
+@pytest.fixture
+def logged_in(alice: User) -> dict[str, str]:
+    """The headers of alice's browser after a login."""
+    return {"cookie": login_cookie(alice)}
+
+
+def login_cookie(user: User) -> str:
+    browser = Browser()
+    browser.force_login(user)
+    return f"sessionid={browser.cookies['sessionid'].value}"
+
+
+def bearer(token: str) -> dict[str, str]:
+    return {"authorization": f"Bearer {token}"}
+
+
+async def ask(
+    rest: httpx.AsyncClient, row: Row, *, key: str | None = None, conversation_id: str = "talk"
+) -> httpx.Response:
+    token = await astore.call(lambda: ApiToken.objects.order_by("pk").first())
+    path = row.path.format(id=conversation_id, token=token.pk if token else 1)
+    return await rest.request(row.method, path, json=row.body, headers=bearer(key) if key else {})
+
+
+async def whole_answers(
+    rest: httpx.AsyncClient, row: Row, *conversation_ids: str, key: str | None = None
+) -> set[tuple[object, ...]]:
+    """Return what differs between the answers for these conversations: one item when nothing does."""
+    answers = [await ask(rest, row, key=key, conversation_id=each) for each in conversation_ids]
+    return {(each.status_code, each.content, *each.headers.multi_items()) for each in answers}
+
+
+async def refusal(dial: Dial, path: str, **options: Any) -> tuple[int, str]:
+    """Return with what code and words the socket is closed."""
+    closed = await (await dial(path, **options)).closed()
+    return closed.code, closed.reason
+
+
+async def greeting(dial: Dial, path: str, **options: Any) -> dict[str, Any]:
+    return await (await dial(path, **options)).receive()
+
+
+# Every address
+
+
+def test_every_route_has_a_row_here() -> None:
+    assert {(row.route, row.method) for row in ROWS} >= set(routes(get_resolver()))
+
+
+def test_every_socket_has_a_row_here() -> None:
+    routes: list[Any] = routing.router.routes
+    assert {str(route.pattern) for route in routes} == set(SOCKETS)
+
+
+@pytest.mark.parametrize("row", ROWS, ids=str)
+async def test_each_route_answers_as_its_row_says(
+    accounts: None,
+    conversation: ConversationRef,
+    tokens: dict[str, str],
+    rest: httpx.AsyncClient,
+    row: Row,
+) -> None:
+    answers = {
+        who: (await ask(rest, row, key=tokens.get(who))).status_code
+        for who in ("nobody", "stranger", "owner")
+    }
+    assert answers == {"owner": row.owner, "stranger": row.stranger, "nobody": row.nobody}
+
+
+async def test_a_strangers_answer_is_that_for_what_never_existed_and_for_what_was_deleted(
+    accounts: None,
+    conversation: ConversationRef,
+    deleted: ConversationRef,
+    tokens: dict[str, str],
+    rest: httpx.AsyncClient,
+) -> None:
+    key = tokens["stranger"]
+    different = [
+        str(row)
+        for row in CONVERSATION_ROWS
+        if len(await whole_answers(rest, row, "talk", "gone", "none", key=key)) > 1
+    ]
+    assert different == []
+
+
+async def test_nobody_is_told_whether_a_conversation_exists(
+    accounts: None, conversation: ConversationRef, rest: httpx.AsyncClient
+) -> None:
+    different = [
+        str(row) for row in CONVERSATION_ROWS if len(await whole_answers(rest, row, "talk", "none")) > 1
+    ]
+    assert different == []
+
+
+async def test_a_list_holds_the_askers_own_conversations_only(
+    accounts: None,
+    conversation: ConversationRef,
+    store: ConversationStore,
+    bob: User,
+    tokens: dict[str, str],
+    rest: httpx.AsyncClient,
+) -> None:
+    await astore.call(store.create, bob, conversation_id="bobs")
+    for who, own in (("owner", ["talk"]), ("stranger", ["bobs"])):
+        answer = await rest.get(NATIVE, headers=bearer(tokens[who]))
+        assert [each["id"] for each in answer.json()["conversations"]] == own
+
+
+async def test_a_deleted_list_holds_the_askers_own_conversations_only(
+    accounts: None, deleted: ConversationRef, tokens: dict[str, str], rest: httpx.AsyncClient
+) -> None:
+    answers = [
+        await rest.get(NATIVE, params={"deleted": "true"}, headers=bearer(tokens[who]))
+        for who in ("owner", "stranger")
+    ]
+    assert [[each["id"] for each in answer.json()["conversations"]] for answer in answers] == [["gone"], []]
+
+
+async def test_an_id_that_is_taken_is_refused_alike_whoever_took_it_and_deleted_or_not(
+    accounts: None,
+    conversation: ConversationRef,
+    deleted: ConversationRef,
+    tokens: dict[str, str],
+    rest: httpx.AsyncClient,
+) -> None:
+    statuses = [
+        (await rest.post(NATIVE, json={"id": taken}, headers=bearer(tokens[who]))).status_code
+        for taken in ("talk", "gone")
+        for who in ("owner", "stranger")
+    ]
+    assert statuses == [409, 409, 409, 409]
+
+
+# Both sockets, in accounts mode
+
+
+@pytest.mark.parametrize("path", NATIVE_SOCKETS)
+async def test_a_socket_greets_the_owner_of_a_token(
+    accounts: None, conversation: ConversationRef, tokens: dict[str, str], dial: Dial, path: str
+) -> None:
+    assert (await greeting(dial, path, token=tokens["owner"]))["type"] == "hello"
+
+
+@pytest.mark.parametrize("path", NATIVE_SOCKETS)
+async def test_a_socket_without_credentials_closes_when_no_auth_frame_comes(
+    accounts: None, dial: Dial, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(arrival, "AUTH_WAIT_S", 0.02)
+    assert (await refusal(dial, path))[0] == 4401
+
+
+@pytest.mark.parametrize("path", NATIVE_SOCKETS)
+@pytest.mark.parametrize("key", ["wrong", "revoked", "inactive"])
+async def test_a_socket_closes_at_once_on_a_key_that_opens_nothing(
+    accounts: None, useless_keys: dict[str, str], dial: Dial, path: str, key: str
+) -> None:
+    assert await refusal(dial, path, token=useless_keys[key]) == (
+        4401,
+        "This key opens nothing: it is unknown or revoked.",
+    )
+
+
+async def test_a_stranger_joins_neither_a_standing_nor_a_deleted_conversation(
+    accounts: None,
+    conversation: ConversationRef,
+    deleted: ConversationRef,
+    tokens: dict[str, str],
+    dial: Dial,
+) -> None:
+    refusals = [
+        await refusal(dial, f"/ws/conversations/{conversation_id}", token=tokens["stranger"])
+        for conversation_id in ("talk", "gone")
+    ]
+    assert refusals == [(4404, "There is no such conversation.")] * 2
+
+
+async def test_a_join_of_a_new_id_makes_it_the_joiners_own(
+    accounts: None, bob: User, tokens: dict[str, str], dial: Dial
+) -> None:
+    await greeting(dial, "/ws/conversations/new", token=tokens["stranger"])
+    assert await astore.call(lambda: Conversation.objects.get(public_id="new").owner_id) == bob.pk
+
+
+async def test_an_address_without_a_socket_closes_with_4404(dial: Dial) -> None:
+    assert (await refusal(dial, "/ws/nowhere"))[0] == 4404
+
+
+@pytest.mark.parametrize("path", NATIVE_SOCKETS)
+async def test_a_first_auth_frame_opens_a_socket_and_is_acknowledged(
+    accounts: None, conversation: ConversationRef, tokens: dict[str, str], dial: Dial, path: str
+) -> None:
+    client = await dial(path)
+    await client.send({"type": "auth", "id": "a", "token": tokens["owner"]})
+    frames = [await client.receive() for _ in range(2)]
+    assert frames[0] == {"type": "ack", "id": "a"}
+    assert frames[1]["type"] == "hello"
+
+
+@pytest.mark.parametrize("path", NATIVE_SOCKETS)
+@pytest.mark.parametrize(
+    "frame",
+    [
+        {"type": "auth", "token": "cs_wrong"},
+        {"type": "auth", "token": "half of a pair: \ud800"},
+        {"type": "auth", "token": 5},
+        {"type": "auth"},
+        {"type": "message", "text": "let me in"},
+        "no JSON",
+    ],
+    ids=["wrong token", "unsendable token", "number as a token", "no token", "another frame", "no JSON"],
+)
+async def test_a_first_frame_that_opens_nothing_closes_the_socket(
+    accounts: None, dial: Dial, path: str, frame: Any
+) -> None:
+    client = await dial(path)
+    await client.send(frame)
+    assert (await client.closed()).code == 4401
+
+
+@pytest.mark.parametrize("path", NATIVE_SOCKETS)
+async def test_an_auth_frame_that_comes_too_late_opens_nothing(
+    accounts: None, tokens: dict[str, str], dial: Dial, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(arrival, "AUTH_WAIT_S", 0.0)
+    client = await dial(path)
+    closed = await client.closed()
+    await client.send({"type": "auth", "token": tokens["owner"]})
+    assert closed.code == 4401
+
+
+async def test_a_later_auth_frame_is_acknowledged_and_changes_nothing(
+    accounts: None, conversation: ConversationRef, tokens: dict[str, str], dial: Dial
+) -> None:
+    client = await dial("/ws/conversations/talk", token=tokens["owner"])
+    await client.until("hello")
+    await client.send({"type": "auth", "id": 1, "token": tokens["stranger"]})
+    assert await client.until("ack") == {"type": "ack", "id": 1}
+
+
+# Keys
+
+
+@pytest.mark.parametrize("header", ["authorization", "x-session-api-key"])
+async def test_a_token_opens_the_rest_door_by_either_header(
+    accounts: None, tokens: dict[str, str], rest: httpx.AsyncClient, header: str
+) -> None:
+    prefix = "Bearer " if header == "authorization" else ""
+    answer = await rest.get(NATIVE, headers={header: prefix + tokens["owner"]})
+    assert answer.status_code == 200
+
+
+@pytest.mark.parametrize("key", ["wrong", "revoked", "inactive"])
+async def test_a_key_that_opens_nothing_is_answered_with_401(
+    accounts: None, useless_keys: dict[str, str], rest: httpx.AsyncClient, key: str
+) -> None:
+    answer = await rest.get(NATIVE, headers=bearer(useless_keys[key]))
+    assert (answer.status_code, answer.json()["code"]) == (401, "authentication_failed")
+    assert answer.headers["www-authenticate"] == "Bearer"
+
+
+@pytest.mark.parametrize("name", ["token", "session_api_key", "api_key", "access_token"])
+async def test_a_token_in_the_address_opens_no_rest_door(
+    accounts: None, tokens: dict[str, str], rest: httpx.AsyncClient, name: str
+) -> None:
+    assert (await rest.get(NATIVE, params={name: tokens["owner"]})).status_code == 401
+
+
+@pytest.mark.parametrize("path", NATIVE_SOCKETS)
+async def test_a_token_in_the_address_opens_no_socket(
+    accounts: None, tokens: dict[str, str], dial: Dial, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(arrival, "AUTH_WAIT_S", 0.02)
+    assert (await refusal(dial, path, query={"token": tokens["owner"]}))[0] == 4401
+
+
+def test_only_the_digest_of_a_token_is_stored(alice: User) -> None:
+    row, text = ApiToken.issue(alice.pk, "laptop")
+    stored = ApiToken.objects.values().get(pk=row.pk)
+    assert stored["digest"] == sha256(text.encode()).hexdigest()
+    assert not any(text[len(stored["prefix"]) :] in str(value) for value in stored.values())
+
+
+async def test_the_use_of_a_token_is_written_once_a_minute_at_most(
+    accounts: None, tokens: dict[str, str], rest: httpx.AsyncClient, alice: User
+) -> None:
+    async def used_at() -> datetime | None:
+        await rest.get(NATIVE, headers=bearer(tokens["owner"]))
+        return await astore.call(lambda: ApiToken.objects.get(user=alice).last_used_at)
+
+    first = await used_at()
+    assert first is not None
+    assert await used_at() == first
+    await astore.call(ApiToken.objects.filter(user=alice).update, last_used_at=first - timedelta(seconds=61))
+    assert await used_at() not in (first - timedelta(seconds=61), None)
+
+
+# A login
+
+
+async def test_a_login_reads_without_a_csrf_token(
+    accounts: None, logged_in: dict[str, str], rest: httpx.AsyncClient
+) -> None:
+    assert (await rest.get(NATIVE, headers=logged_in)).status_code == 200
+
+
+async def test_a_login_cannot_write_without_a_csrf_token(
+    accounts: None, logged_in: dict[str, str], rest: httpx.AsyncClient
+) -> None:
+    answer = await rest.post(NATIVE, headers=logged_in)
+    assert (answer.status_code, answer.json()["code"]) == (403, "permission_denied")
+
+
+async def test_a_login_writes_with_its_csrf_token(
+    accounts: None, logged_in: dict[str, str], rest: httpx.AsyncClient
+) -> None:
+    cookie = f"{logged_in['cookie']}; csrftoken={CSRF}"
+    answer = await rest.post(NATIVE, headers={"cookie": cookie, "x-csrftoken": CSRF})
+    assert answer.status_code == 201
+
+
+@pytest.mark.parametrize("path", NATIVE_SOCKETS)
+async def test_a_login_opens_a_socket(
+    accounts: None, conversation: ConversationRef, logged_in: dict[str, str], dial: Dial, path: str
+) -> None:
+    assert (await greeting(dial, path, headers=logged_in))["type"] == "hello"
+
+
+@pytest.mark.parametrize("cookie", ["sessionid=unknown", 'sessionid="\\000aaaaaaaa"', "sessionid", "="])
+async def test_a_cookie_that_is_no_login_opens_no_socket(
+    accounts: None, dial: Dial, monkeypatch: pytest.MonkeyPatch, cookie: str
+) -> None:
+    monkeypatch.setattr(arrival, "AUTH_WAIT_S", 0.02)
+    assert (await refusal(dial, "/ws/conversations", headers={"cookie": cookie}))[0] == 4401
+
+
+async def test_the_login_of_an_inactive_user_opens_nothing(
+    accounts: None, logged_in: dict[str, str], rest: httpx.AsyncClient
+) -> None:
+    await astore.call(User.objects.update, is_active=False)
+    assert (await rest.get(NATIVE, headers=logged_in)).status_code == 401
+
+
+async def test_a_login_opens_the_first_page(
+    accounts: None, logged_in: dict[str, str], rest: httpx.AsyncClient
+) -> None:
+    assert (await rest.get("/", headers=logged_in)).status_code == 200
+
+
+@pytest.mark.parametrize(("is_staff", "status"), [(True, 200), (False, 302)])
+async def test_admin_pages_need_staff(
+    accounts: None, bob: User, rest: httpx.AsyncClient, is_staff: bool, status: int
+) -> None:
+    await astore.call(User.objects.filter(pk=bob.pk).update, is_staff=is_staff)
+    headers = {"cookie": await astore.call(login_cookie, bob)}
+    assert (await rest.get("/admin/", headers=headers)).status_code == status
+
+
+# Local mode
+
+
+async def test_in_local_mode_everybody_is_the_local_user(
+    conversation: ConversationRef, rest: httpx.AsyncClient, dial: Dial
+) -> None:
+    assert [each["id"] for each in (await rest.get(NATIVE)).json()["conversations"]] == ["talk"]
+    assert (await greeting(dial, "/ws/conversations/talk"))["type"] == "hello"
+
+
+@pytest.mark.parametrize("path", ["/", "/admin/"])
+async def test_in_local_mode_pages_need_no_login(rest: httpx.AsyncClient, path: str) -> None:
+    assert (await rest.get(path)).status_code == 200
+
+
+async def test_in_local_mode_a_post_needs_no_csrf_token(rest: httpx.AsyncClient) -> None:
+    assert (await rest.post(NATIVE)).status_code == 201
+
+
+@pytest.mark.parametrize("key", ["wrong", "revoked", "inactive"])
+async def test_in_local_mode_keys_that_open_nothing_are_ignored(
+    conversation: ConversationRef,
+    useless_keys: dict[str, str],
+    rest: httpx.AsyncClient,
+    dial: Dial,
+    key: str,
+) -> None:
+    assert (await rest.get(f"{NATIVE}/talk", headers=bearer(useless_keys[key]))).status_code == 200
+    hello = await greeting(dial, "/ws/conversations/talk", token=useless_keys[key])
+    assert hello["type"] == "hello"
+
+
+@pytest.fixture
+def server_key(configured: Callable[..., None]) -> str:
+    configured(session_api_key="the server's key")
+    return "the server's key"
+
+
+async def test_a_server_key_closes_the_rest_door_of_local_mode(
+    server_key: str, conversation: ConversationRef, rest: httpx.AsyncClient
+) -> None:
+    rows = [row for row in ROWS if row.path.startswith("/api/")]
+    statuses = {str(row): (await ask(rest, row)).status_code for row in rows}
+    assert statuses == dict.fromkeys(map(str, rows), 401)
+
+
+@pytest.mark.parametrize("path", ["/", "/admin/"])
+async def test_a_server_key_closes_the_pages_of_local_mode(
+    server_key: str, rest: httpx.AsyncClient, path: str
+) -> None:
+    assert (await rest.get(path)).status_code == 302
+
+
+@pytest.mark.parametrize("path", NATIVE_SOCKETS)
+async def test_a_server_key_closes_the_sockets_of_local_mode(
+    server_key: str, dial: Dial, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(arrival, "AUTH_WAIT_S", 0.02)
+    assert (await refusal(dial, path))[0] == 4401
+
+
+@pytest.mark.parametrize("header", ["authorization", "x-session-api-key"])
+async def test_the_server_key_opens_local_mode_by_either_header(
+    server_key: str, conversation: ConversationRef, rest: httpx.AsyncClient, dial: Dial, header: str
+) -> None:
+    headers = {header: server_key if header != "authorization" else f"Bearer {server_key}"}
+    assert (await rest.get(f"{NATIVE}/talk", headers=headers)).status_code == 200
+    assert (await greeting(dial, "/ws/conversations/talk", headers=headers))["type"] == "hello"
+
+
+async def test_the_server_key_opens_a_socket_by_an_auth_frame(
+    server_key: str, conversation: ConversationRef, dial: Dial
+) -> None:
+    client = await dial("/ws/conversations/talk")
+    await client.send({"type": "auth", "token": server_key})
+    assert (await client.receive())["type"] == "hello"
+
+
+async def test_a_wrong_server_key_is_answered_with_401(server_key: str, rest: httpx.AsyncClient) -> None:
+    answer = await rest.get(NATIVE, headers={"x-session-api-key": "another key"})
+    assert answer.status_code == 401
+
+
+async def test_in_accounts_mode_the_server_key_is_the_first_superusers(
+    accounts: None,
+    server_key: str,
+    conversation: ConversationRef,
+    rest: httpx.AsyncClient,
+) -> None:
+    answer = await rest.get(f"{NATIVE}/talk", headers={"x-session-api-key": server_key})
+    assert answer.status_code == 200
+
+
+# create_token
+
+
+def test_create_token_prints_a_token_of_the_user(bob: User) -> None:
+    printed = StringIO()
+    call_command("create_token", "bob", name="laptop", stdout=printed)
+    token = ApiToken.objects.valid().matching(printed.getvalue().strip()).get()
+    assert (token.user_id, token.name) == (bob.pk, "laptop")
+
+
+@pytest.mark.parametrize(
+    ("username", "name", "problem"),
+    [
+        ("nobody", "laptop", "There is no active user 'nobody'"),
+        ("asleep", "laptop", "There is no active user 'asleep'"),
+        ("bob", "", "A token's name has 1 to 100 characters"),
+        ("bob", "n" * 101, "A token's name has 1 to 100 characters"),
+    ],
+)
+def test_create_token_says_what_is_wrong(bob: User, username: str, name: str, problem: str) -> None:
+    User.objects.create_user("asleep", is_active=False)
+    with pytest.raises(CommandError, match=problem):
+        call_command("create_token", username, name=name)
+    assert not ApiToken.objects.exists()

@@ -1,0 +1,254 @@
+"""What a client sees of an agent: answers, tool calls, approvals and failures, on either wire."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from datetime import datetime
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+
+from conversations.models import ConversationRef, Version
+from conversations.store import ConversationStore
+from tests.clients import Client
+from tests.conftest import Join
+
+Frame = dict[str, Any]
+
+AGENTS_PAGE = Path(__file__).parent.parent / "docs" / "agents.md"
+
+
+@pytest.fixture(params=[Version.V0, Version.V1])
+def talk(request: pytest.FixtureRequest, alice: User, store: ConversationStore) -> ConversationRef:
+    """An empty conversation, of either wire."""
+    return store.create(alice, conversation_id="talk", version=request.param)
+
+
+async def ask(client: Client, text: str) -> list[Frame]:
+    """Send a message and return what comes until its turn ends."""
+    await client.send({"type": "message", "text": text})
+    return await through_the_turn(client)
+
+
+async def through_the_turn(client: Client) -> list[Frame]:
+    """Return the frames through the next `turn` event."""
+    start = len(client.frames)
+    await client.until("event", kind="turn")
+    return client.frames[start:]
+
+
+async def until_status(client: Client, status: str) -> list[Frame]:
+    """Return the frames until the agent is said to be in this state."""
+    start = len(client.frames)
+    while (await client.until("conversation"))["changes"]["loop"]["execution_status"] != status:
+        pass
+    return client.frames[start:]
+
+
+async def ask_for_approval(client: Client) -> list[Frame]:
+    """Make the agent wait for approval, and return the frames until it does."""
+    await client.send({"type": "message", "text": "approve"})
+    return await until_status(client, "waiting_for_confirmation")
+
+
+def events(frames: list[Frame]) -> list[Frame]:
+    return [frame for frame in frames if frame["type"] == "event"]
+
+
+def kinds(frames: list[Frame]) -> list[str]:
+    return [event["kind"] for event in events(frames)]
+
+
+def the_one(frames: list[Frame], kind: str) -> Frame:
+    (event,) = [event for event in events(frames) if event["kind"] == kind]
+    return event
+
+
+def tool_call_id(event: Frame) -> str:
+    payload = event["event"]
+    return str(payload.get("tool_call_id") or payload["tool_call_metadata"]["tool_call_id"])
+
+
+async def test_a_message_is_answered_by_one_turn(talk: ConversationRef, join: Join) -> None:
+    frames = await ask(await join(talk), "hello")
+    assert kinds(frames) == ["message", "state", "message", "turn"]
+    assert events(frames)[2]["text"].startswith("You said: hello")
+
+
+async def test_the_agent_is_said_to_work_and_then_to_have_finished(talk: ConversationRef, join: Join) -> None:
+    client = await join(talk)
+    await client.send({"type": "message", "text": "hello"})
+    frames = await until_status(client, "finished")
+    assert the_one(frames, "state")["text"] == "running"
+
+
+async def test_the_stored_answer_is_what_was_shown_of_it(talk: ConversationRef, join: Join) -> None:
+    frames = await ask(await join(talk), "hello")
+    deltas = [frame for frame in frames if frame["type"] == "delta"]
+    answer = events(frames)[2]
+    assert "".join(delta["text"] for delta in deltas) == answer["text"]
+    assert {delta["answer"] for delta in deltas} == {answer["id"]}
+
+
+async def test_a_tool_call_is_followed_by_its_result(talk: ConversationRef, join: Join) -> None:
+    frames = await ask(await join(talk), "use a tool")
+    assert kinds(frames) == ["message", "state", "tool_call", "tool_result", "message", "turn"]
+    call, result = the_one(frames, "tool_call"), the_one(frames, "tool_result")
+    assert result["cause"] == call["seq"]
+    assert tool_call_id(result) == tool_call_id(call)
+
+
+async def test_a_call_that_needs_approval_waits(talk: ConversationRef, join: Join) -> None:
+    frames = await ask_for_approval(await join(talk))
+    assert kinds(frames) == ["message", "state", "tool_call", "state"]
+
+
+async def test_an_accepted_call_is_carried_out_in_the_same_turn(talk: ConversationRef, join: Join) -> None:
+    client = await join(talk)
+    call = the_one(await ask_for_approval(client), "tool_call")
+    await client.send({"type": "confirm", "id": 1, "accept": True})
+    frames = await through_the_turn(client)
+    result = the_one(frames, "tool_result")
+    assert (result["cause"], tool_call_id(result)) == (call["seq"], tool_call_id(call))
+    assert [event["text"] for event in events(frames) if event["kind"] == "message"] == ["Done."]
+
+
+async def test_the_result_of_an_accepted_call_names_the_tool_that_was_called(
+    talk: ConversationRef, join: Join
+) -> None:
+    client = await join(talk)
+    call = the_one(await ask_for_approval(client), "tool_call")["event"]
+    await client.send({"type": "confirm", "accept": True})
+    result = the_one(await through_the_turn(client), "tool_result")["event"]
+    if talk.version == Version.V0:
+        assert result["observation"] == call["action"] == "run"
+        assert result["extras"]["command"] == call["args"]["command"]
+    else:
+        assert result["observation"]["kind"] == "TerminalObservation"
+        assert result["observation"]["command"] == call["action"]["command"]
+
+
+async def test_a_rejected_call_is_refused_with_the_reason_and_then_answered(
+    talk: ConversationRef, join: Join
+) -> None:
+    client = await join(talk)
+    call = the_one(await ask_for_approval(client), "tool_call")
+    await client.send({"type": "confirm", "accept": False, "reason": "I need it"})
+    frames = await through_the_turn(client)
+    result = the_one(frames, "tool_result")
+    assert (result["cause"], result["text"]) == (call["seq"], "I need it")
+    assert [event["text"] for event in events(frames) if event["kind"] == "message"] == [
+        "All right, I leave it."
+    ]
+
+
+async def test_a_message_is_never_an_approval(talk: ConversationRef, join: Join) -> None:
+    client = await join(talk)
+    await ask_for_approval(client)
+    await client.send({"type": "message", "id": 1, "text": "yes, approve it"})
+    await client.until("ack", id=1)
+    await client.send({"type": "confirm", "id": 2, "accept": False, "reason": "no"})
+    frames = await through_the_turn(client)
+    assert the_one(frames, "tool_result")["text"] == "no"
+
+
+async def test_a_message_sent_while_waiting_is_stored_and_answered_with_the_turn(
+    talk: ConversationRef, join: Join
+) -> None:
+    client = await join(talk)
+    await ask_for_approval(client)
+    await client.send({"type": "message", "id": 1, "text": "and hurry"})
+    stored = await client.until("event", kind="message")
+    await client.send({"type": "confirm", "accept": True})
+    await through_the_turn(client)
+    frames = await ask(client, "hello")
+    assert stored["text"] == "and hurry"
+    assert [event["text"] for event in events(frames) if event["kind"] == "message"] == [
+        "hello",
+        "You said: hello",
+    ]
+
+
+async def test_a_second_decision_is_refused(talk: ConversationRef, join: Join) -> None:
+    client = await join(talk)
+    await ask_for_approval(client)
+    await client.send({"type": "confirm", "id": 1, "accept": True})
+    await client.send({"type": "confirm", "id": 2, "accept": False})
+    assert (await client.until("error"))["id"] == 2
+    assert client.frames[-1]["code"] == "loop_unavailable"
+
+
+async def test_a_decision_that_nothing_waits_for_is_refused(talk: ConversationRef, join: Join) -> None:
+    client = await join(talk)
+    await client.send({"type": "confirm", "id": 1, "accept": True})
+    assert (await client.until("error", id=1))["code"] == "loop_unavailable"
+
+
+async def test_an_agent_that_fails_ends_its_turn_with_the_error(talk: ConversationRef, join: Join) -> None:
+    frames = await ask(await join(talk), "fail")
+    assert kinds(frames) == ["message", "state", "error", "turn"]
+    assert the_one(frames, "error")["text"] == "The demo agent was told to fail."
+
+
+async def test_the_message_after_a_failure_is_answered(talk: ConversationRef, join: Join) -> None:
+    client = await join(talk)
+    await ask(client, "fail")
+    frames = await ask(client, "hello")
+    assert kinds(frames) == ["message", "state", "message", "turn"]
+
+
+async def test_each_event_of_the_v1_wire_bears_a_later_time_than_the_one_before(join: Join) -> None:
+    client = await join("talk", version="V1")
+    for text in ("hello", "tool", "fail"):
+        await ask(client, text)
+    await ask_for_approval(client)
+    await client.send({"type": "confirm", "accept": True})
+    await through_the_turn(client)
+    times = [datetime.fromisoformat(event["event"]["timestamp"]) for event in events(client.frames)]
+    assert len(times) > 15
+    assert all(earlier < later for earlier, later in pairwise(times))
+
+
+@pytest.fixture
+def documented_agent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, configured: Callable[..., None]
+) -> None:
+    """Let the agent of docs/agents.md answer."""
+    found = re.search(r"```python\n(.*?)```", AGENTS_PAGE.read_text(), re.DOTALL)
+    assert found is not None
+    (tmp_path / "dice_agent.py").write_text(found[1])
+    monkeypatch.syspath_prepend(str(tmp_path))
+    configured(agent="dice_agent.DiceAgent")
+
+
+@pytest.mark.usefixtures("documented_agent")
+async def test_the_documented_agent_calls_its_tool(talk: ConversationRef, join: Join) -> None:
+    frames = await ask(await join(talk), "roll 3 dice")
+    rolled = json.loads(the_one(frames, "tool_result")["text"])
+    assert len(rolled) == 3
+    assert events(frames)[-2]["text"] == f"You rolled {sum(rolled)}."
+
+
+@pytest.mark.usefixtures("documented_agent")
+async def test_the_documented_agent_asks_before_it_rolls_many(talk: ConversationRef, join: Join) -> None:
+    client = await join(talk)
+    await client.send({"type": "message", "text": "roll 200 dice"})
+    await until_status(client, "waiting_for_confirmation")
+    await client.send({"type": "confirm", "accept": True})
+    frames = await through_the_turn(client)
+    assert len(json.loads(the_one(frames, "tool_result")["text"])) == 200
+
+
+@pytest.mark.usefixtures("documented_agent")
+async def test_the_documented_agent_takes_a_refusal(talk: ConversationRef, join: Join) -> None:
+    client = await join(talk)
+    await client.send({"type": "message", "text": "roll 200 dice"})
+    await until_status(client, "waiting_for_confirmation")
+    await client.send({"type": "confirm", "accept": False, "reason": "too many"})
+    frames = await through_the_turn(client)
+    assert the_one(frames, "tool_result")["text"] == "too many"

@@ -1,0 +1,553 @@
+"""The native door by REST: conversations, their logs, tokens, and what wrong input is answered with."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Callable
+from typing import Any
+from uuid import uuid4
+
+import httpx
+import pytest
+from django.contrib.auth.models import User
+from django.db import connection
+from django.test import Client as Browser
+from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
+
+from conversations.events import EVENT_ID_MAX_LENGTH
+from conversations.models import Conversation, ConversationRef
+from conversations.store import ConversationStore
+from sessions_app import astore, native
+from sessions_app.models import ApiToken
+from tests.clients import WAIT_S
+from tests.events import event, payload
+
+LIST = "/api/native/conversations"
+TALK = f"{LIST}/talk"
+EVENTS = f"{TALK}/events"
+TOKENS = "/api/native/tokens"
+
+
+def message(text: Any = "hello", **members: Any) -> dict[str, Any]:
+    return {"type": "message", "text": text, **members}
+
+
+def recorded(frame_id: Any, text: str = "noted") -> dict[str, Any]:
+    return {"type": "event", "id": frame_id, "event": json.loads(payload(text))}
+
+
+async def until(rest: httpx.AsyncClient, path: str, condition: Callable[[Any], Any]) -> Any:
+    """Ask again until the answer meets the condition, and return what the condition found."""
+    deadline = time.monotonic() + WAIT_S
+    while not (found := condition((await rest.get(path)).json())):
+        assert time.monotonic() < deadline, "What was waited for did not happen."
+        await asyncio.sleep(0.01)
+    return found
+
+
+def said_by_agent(page: dict[str, Any]) -> list[str]:
+    return [each["text"] for each in page["events"] if (each["kind"], each["source"]) == ("message", "agent")]
+
+
+def loop_is(status: str) -> Callable[[dict[str, Any]], bool]:
+    return lambda state: bool(state["loop"]["execution_status"] == status)
+
+
+async def log_of(rest: httpx.AsyncClient, **query: Any) -> list[dict[str, Any]]:
+    events: list[dict[str, Any]] = (await rest.get(EVENTS, params=query)).json()["events"]
+    return events
+
+
+# The list
+
+
+async def listed(rest: httpx.AsyncClient, **query: Any) -> tuple[list[str], str | None]:
+    page = (await rest.get(LIST, params=query)).json()
+    return [each["id"] for each in page["conversations"]], page["next_page_id"]
+
+
+async def test_the_list_shows_the_newest_first(
+    store: ConversationStore, alice: User, rest: httpx.AsyncClient
+) -> None:
+    for name in ("a", "b", "c"):
+        await astore.call(store.create, alice, conversation_id=name)
+    assert await listed(rest) == (["c", "b", "a"], None)
+
+
+async def test_pages_bring_what_stands_throughout_exactly_once_whatever_else_comes_and_goes(
+    store: ConversationStore, alice: User, rest: httpx.AsyncClient
+) -> None:
+    refs = [await astore.call(store.create, alice, conversation_id=f"old-{n:02}") for n in range(20)]
+    seen: list[str] = []
+    page_id: str | None = None
+    for number in range(6):
+        page, page_id = await listed(rest, limit=4, **({"page_id": page_id} if page_id else {}))
+        seen += page
+        await astore.call(store.create, alice, conversation_id=f"new-{number}")
+        await astore.call(store.hide, refs[19 - number])  # seen already
+        await astore.call(store.hide, refs[number])  # not seen yet
+        if page_id is None:
+            break
+    assert seen == [f"old-{n:02}" for n in range(19, 3, -1)]
+
+
+async def test_pages_lose_none_of_those_that_were_made_in_the_same_microsecond(
+    alice: User, rest: httpx.AsyncClient
+) -> None:
+    now = timezone.now()
+    rows = [Conversation(public_id=f"same-{n}", owner=alice, created_at=now) for n in range(7)]
+    await astore.call(Conversation.objects.bulk_create, rows)
+    seen, page_id = await listed(rest, limit=3)
+    while page_id is not None:
+        page, page_id = await listed(rest, limit=3, page_id=page_id)
+        seen += page
+    assert seen == [f"same-{n}" for n in range(6, -1, -1)]
+
+
+@pytest.mark.parametrize("path", [f"{LIST}?limit=100", EVENTS + "?limit=100"])
+def test_a_page_takes_the_same_number_of_statements_whatever_is_there(
+    conversation: ConversationRef, alice: User, store: ConversationStore, path: str
+) -> None:
+    def statements(count: int) -> int:
+        have = Conversation.objects.count()
+        rows = [Conversation(public_id=f"row-{n}", owner=alice) for n in range(have, count)]
+        Conversation.objects.bulk_create(rows)
+        store.append(conversation, [event() for _ in range(count)])
+        with CaptureQueriesContext(connection) as captured:
+            assert Browser().get(path, headers={"host": "localhost"}).status_code == 200
+        return len(captured)
+
+    assert statements(10) == statements(200) <= 5
+
+
+async def test_the_list_finds_by_title_repository_and_trigger(
+    store: ConversationStore, alice: User, rest: httpx.AsyncClient
+) -> None:
+    facts: dict[str, Any] = {"title": "Fix the login page", "repository": "a/b", "trigger": "gui"}
+    await astore.call(lambda: store.create(alice, conversation_id="wanted", **facts))
+    await astore.call(lambda: store.create(alice, conversation_id="other", title="Something else"))
+    for query in ({"title": "LOGIN"}, {"repository": "a/b"}, {"trigger": "gui"}):
+        assert await listed(rest, **query) == (["wanted"], None)
+
+
+# One conversation
+
+
+async def test_a_new_conversation_is_shown_as_it_was_asked_for(rest: httpx.AsyncClient) -> None:
+    facts = {"id": "mine", "version": "V1", "title": "Mine", "repository": "a/b", "branch": "main"}
+    answer = await rest.post(LIST, json={**facts, "unknown": "ignored"})
+    assert (answer.status_code, {name: answer.json()[name] for name in facts}) == (201, facts)
+    assert (await rest.get(f"{LIST}/mine")).json() == answer.json()
+
+
+@pytest.mark.parametrize("body", [None, {}, dict.fromkeys(["id", "title", "repository", "branch"])])
+async def test_a_new_conversation_needs_no_facts(rest: httpx.AsyncClient, body: Any) -> None:
+    answer = await rest.post(LIST, json=body) if body is not None else await rest.post(LIST)
+    assert (answer.status_code, len(answer.json()["id"])) == (201, 32)
+
+
+async def test_an_id_can_be_taken_once(rest: httpx.AsyncClient) -> None:
+    answers = [await rest.post(LIST, json={"id": "mine"}) for _ in range(2)]
+    assert [answer.status_code for answer in answers] == [201, 409]
+    assert answers[1].json()["code"] == "conversation_exists"
+
+
+async def test_a_uuid_names_the_same_conversation_in_every_spelling(rest: httpx.AsyncClient) -> None:
+    spelled = "3F2504E0-4F89-11D3-9A0C-0305E82C3301"
+    await rest.post(LIST, json={"id": spelled})
+    for path in (spelled, spelled.lower(), "3f2504e04f8911d39a0c0305e82c3301"):
+        answer = await rest.get(f"{LIST}/{path}")
+        assert answer.json()["id"] == "3f2504e04f8911d39a0c0305e82c3301"
+
+
+async def test_a_title_is_changed_and_taken_back(
+    conversation: ConversationRef, rest: httpx.AsyncClient
+) -> None:
+    titles = [
+        (await rest.patch(TALK, json={"title": title})).json()["title"] for title in ("A new title", None)
+    ]
+    assert titles == ["A new title", "Conversation talk"]
+
+
+async def test_a_deleted_conversation_is_gone_until_it_is_restored_whole(
+    conversation: ConversationRef, store: ConversationStore, rest: httpx.AsyncClient
+) -> None:
+    await astore.call(store.append, conversation, [event("kept")])
+    before = (await rest.get(EVENTS)).text
+    assert (await rest.delete(TALK)).status_code == 204
+    assert [(await rest.get(path)).status_code for path in (TALK, EVENTS)] == [404, 404]
+    assert (await rest.post(f"{TALK}/restore")).json()["deleted"] is False
+    assert (await rest.get(EVENTS)).text == before
+
+
+async def test_deleted_conversations_have_a_list_of_their_own(
+    conversation: ConversationRef, rest: httpx.AsyncClient
+) -> None:
+    assert [await listed(rest), await listed(rest, deleted="true")] == [(["talk"], None), ([], None)]
+    await rest.delete(TALK)
+    assert [await listed(rest), await listed(rest, deleted="true")] == [([], None), (["talk"], None)]
+
+
+async def test_restoring_what_stands_changes_nothing(
+    conversation: ConversationRef, rest: httpx.AsyncClient
+) -> None:
+    before = (await rest.get(TALK)).json()
+    assert (await rest.post(f"{TALK}/restore")).json() == before
+
+
+# Steering the agent
+
+
+async def test_run_starts_the_loop_and_stop_ends_it(
+    conversation: ConversationRef, rest: httpx.AsyncClient
+) -> None:
+    statuses = [
+        (await rest.post(f"{TALK}/{action}")).json()["loop"]["status"] for action in ("run", "stop", "stop")
+    ]
+    assert statuses == ["running", "stopped", "stopped"]
+
+
+async def test_a_paused_agent_answers_once_it_is_run(
+    conversation: ConversationRef, rest: httpx.AsyncClient
+) -> None:
+    assert loop_is("paused")((await rest.post(f"{TALK}/pause")).json())
+    await rest.post(EVENTS, json=message("wait for me"))
+    assert loop_is("paused")((await rest.get(TALK)).json())
+    await rest.post(f"{TALK}/run")
+    (answer,) = await until(rest, EVENTS, said_by_agent)
+    assert answer.startswith("You said: wait for me")
+
+
+@pytest.mark.parametrize(("accept", "answer"), [(True, "Done."), (False, "All right, I leave it.")])
+async def test_a_call_that_waits_is_decided_once(
+    conversation: ConversationRef, rest: httpx.AsyncClient, accept: bool, answer: str
+) -> None:
+    await rest.post(EVENTS, json=message("approve"))
+    await until(rest, TALK, loop_is("waiting_for_confirmation"))
+    decision = {"accept": accept, "reason": "because"}
+    assert (await rest.post(f"{TALK}/confirm", json=decision)).status_code == 200
+    assert await until(rest, EVENTS, said_by_agent) == [answer]
+    again = await rest.post(f"{TALK}/confirm", json=decision)
+    assert (again.status_code, again.json()["code"]) == (409, "loop_unavailable")
+
+
+# Tokens
+
+
+async def test_a_token_is_shown_once_and_opens_the_door_until_it_is_revoked(
+    accounts: None, alice: User, rest: httpx.AsyncClient
+) -> None:
+    _, first = await astore.call(ApiToken.issue, alice.pk, "first")
+    own = {"authorization": f"Bearer {first}"}
+    made = (await rest.post(TOKENS, json={"name": "second"}, headers=own)).json()
+    new = {"authorization": f"Bearer {made.pop('token')}"}
+    shown = (await rest.get(TOKENS, headers=own)).json()["tokens"]
+    assert made in shown
+    assert (await rest.get(TOKENS, headers=new)).status_code == 200
+    assert (await rest.delete(f"{TOKENS}/{made['id']}", headers=own)).status_code == 204
+    assert (await rest.get(TOKENS, headers=new)).status_code == 401
+
+
+# Reading the log
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ({}, [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]),
+        ({"after": -1, "limit": 3}, [0, 1, 2]),
+        ({"after": 4}, [5, 6, 7, 8, 9]),
+        ({"after": 4, "limit": 2}, [5, 6]),
+        ({"after": 9}, []),
+        ({"after": 2**63 - 1}, []),
+        ({"before": 4}, [0, 1, 2, 3]),
+        ({"before": 4, "limit": 2}, [2, 3]),
+        ({"before": 0}, []),
+        ({"before": 2**63 - 1, "limit": 2}, [8, 9]),
+        ({"after": 2, "before": 6}, [3, 4, 5]),
+        ({"after": 2, "before": 6, "limit": 2}, [4, 5]),
+        ({"after": 6, "before": 2}, []),
+    ],
+    ids=str,
+)
+async def test_a_page_of_the_log_is_what_was_asked_for(
+    conversation: ConversationRef,
+    store: ConversationStore,
+    rest: httpx.AsyncClient,
+    query: dict[str, int],
+    expected: list[int],
+) -> None:
+    await astore.call(store.append, conversation, [event() for _ in range(10)])
+    page = (await rest.get(EVENTS, params=query)).json()
+    assert ([each["seq"] for each in page["events"]], page["last_seq"]) == (expected, 9)
+
+
+async def test_the_log_is_read_as_the_bytes_that_were_sent(
+    conversation: ConversationRef, rest: httpx.AsyncClient
+) -> None:
+    sent = (
+        '{"action":"note", "a":1.10,\t"b":1E400, "c":123456789012345678901234567890, "d":"\\ud800 \\u0000 ü"}'
+    )
+    answer = await rest.post(
+        EVENTS,
+        content=f'{{"type": "event", "id": "x", "event": {sent} }}'.encode(),
+        headers={"content-type": "application/json"},
+    )
+    assert answer.json() == {"type": "ack", "id": "x", "seq": 0}
+    assert f'"event":{sent}}}' in (await rest.get(EVENTS)).text
+
+
+# Writing to the log
+
+
+async def test_a_message_is_acknowledged_and_answered_by_the_agent(
+    conversation: ConversationRef, rest: httpx.AsyncClient
+) -> None:
+    answer = await rest.post(EVENTS, json=message("good morning", id=1))
+    assert (answer.status_code, answer.json()) == (200, {"type": "ack", "id": 1, "seq": 0})
+    (said,) = await until(rest, EVENTS, said_by_agent)
+    assert said.startswith("You said: good morning")
+
+
+async def test_an_event_is_recorded_and_answered_by_nobody(
+    conversation: ConversationRef, rest: httpx.AsyncClient
+) -> None:
+    await rest.post(EVENTS, json=recorded("a"))
+    row = await astore.call(Conversation.objects.get, pk=conversation.pk)
+    assert (row.next_seq, row.is_unanswered) == (1, False)
+
+
+async def test_events_stand_together_or_not_at_all(
+    conversation: ConversationRef, rest: httpx.AsyncClient
+) -> None:
+    one, two = ({"id": name, "event": json.loads(payload(name))} for name in ("a", "b"))
+    good = await rest.post(EVENTS, json={"type": "events", "id": "x", "events": [one, two]})
+    alone = await rest.post(EVENTS, json={"type": "events", "id": "y", "events": [one]})
+    other = {"id": "b", "event": json.loads(payload("other bytes"))}
+    bad = await rest.post(EVENTS, json={"type": "events", "events": [{**one, "id": "c"}, other]})
+    assert (good.json()["seqs"], alone.json()["seqs"]) == ([0, 1], [0])
+    assert (bad.status_code, bad.json()["code"]) == (409, "conflict")
+    assert len(await log_of(rest)) == 2
+
+
+async def test_each_frame_of_a_list_stands_for_itself(
+    conversation: ConversationRef, rest: httpx.AsyncClient
+) -> None:
+    frames = [recorded("a"), {"type": "run", "id": "b"}, 5, recorded("a", "other bytes"), recorded("c")]
+    answer = await rest.post(EVENTS, json=frames)
+    told = [(each["type"], each["id"], each.get("seq", each.get("code"))) for each in answer.json()]
+    assert told == [
+        ("ack", "a", 0),
+        ("error", "b", "bad_frame"),
+        ("error", None, "bad_frame"),
+        ("error", "a", "conflict"),
+        ("ack", "c", 1),
+    ]
+
+
+async def test_a_frame_that_is_repeated_is_stored_once(
+    conversation: ConversationRef, rest: httpx.AsyncClient
+) -> None:
+    for frame in (recorded("a"), message(id=7), message(id=str(uuid4()))):
+        answers = [(await rest.post(EVENTS, json=frame)).json() for _ in range(2)]
+        assert answers == [{"type": "ack", "id": frame["id"], "seq": answers[0]["seq"]}] * 2
+    assert len([each for each in await log_of(rest) if each["source"] == "user"]) == 3
+
+
+async def test_ids_of_messages_count_within_their_session(
+    conversation: ConversationRef, rest: httpx.AsyncClient
+) -> None:
+    await rest.post(f"{TALK}/pause")  # for silence
+    for session in ("one", "two", "one"):
+        answer = await rest.post(EVENTS, params={"session": session}, json=message("hi", id=1))
+        assert answer.json()["type"] == "ack"
+    assert [each["text"] for each in await log_of(rest) if each["kind"] == "message"] == ["hi", "hi"]
+
+
+async def test_a_uuid_is_the_same_message_in_every_session(
+    conversation: ConversationRef, rest: httpx.AsyncClient
+) -> None:
+    frame = message("hi", id=str(uuid4()))
+    acks = [
+        (await rest.post(EVENTS, params={"session": session}, json=frame)).json() for session in ("a", "b")
+    ]
+    assert acks[0] == acks[1]
+
+
+async def test_what_the_server_cannot_store_now_is_said_for_each_frame(
+    conversation: ConversationRef, rest: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+    broken.set_exception(RuntimeError("the disk is full"))
+    real = astore.append_soon
+
+    def fail_for_a(ref: ConversationRef, events: Any, **options: Any) -> asyncio.Future[Any]:
+        return broken if events[0].event_id == "a" else real(ref, events, **options)
+
+    monkeypatch.setattr(astore, "append_soon", fail_for_a)
+    answer = await rest.post(EVENTS, json=[recorded("a"), recorded("b")])
+    assert [each.get("code", each.get("seq")) for each in answer.json()] == ["unavailable", 0]
+
+
+# Wrong input
+
+JSON = "application/json"
+TOO_BIG = b'{"type":"message","text":"' + b"x" * native.FRAME_MAX_BYTES + b'"}'
+EVENTLESS = {"type": "events", "events": []}
+NONSENSE: list[tuple[str, str, Any, int, str]] = [
+    ("POST", LIST, b"{", 400, "parse_error"),
+    ("POST", LIST, b"\xff\xfe", 400, "bad_frame"),
+    ("POST", LIST, b'{"title": NaN}', 400, "parse_error"),
+    ("POST", LIST, b"[" * 100_000, 400, "parse_error"),
+    ("POST", LIST, b'{"id":' + b"1" * 5_000 + b"}", 400, "parse_error"),
+    ("POST", LIST, b"null", 400, "invalid"),
+    ("POST", LIST, b"[]", 400, "invalid"),
+    ("POST", LIST, b'"text"', 400, "invalid"),
+    ("POST", LIST, {"id": ["a"]}, 400, "invalid"),
+    ("POST", LIST, {"id": "n" * 101}, 400, "invalid"),
+    ("POST", LIST, {"id": "a\0b"}, 400, "invalid"),
+    ("POST", LIST, {"id": "\ud800"}, 400, "invalid"),
+    ("POST", LIST, {"id": "a/b"}, 400, "invalid_conversation_id"),
+    ("POST", LIST, {"id": "search"}, 400, "invalid_conversation_id"),
+    ("POST", LIST, {"version": "V2"}, 400, "invalid"),
+    ("POST", LIST, {"title": {}}, 400, "invalid"),
+    ("POST", LIST, {"title": "a\0b"}, 400, "invalid"),
+    ("GET", f"{LIST}?limit=0", None, 400, "invalid"),
+    ("GET", f"{LIST}?limit=101", None, 400, "invalid"),
+    ("GET", f"{LIST}?limit={10**30}", None, 400, "invalid"),
+    ("GET", f"{LIST}?limit={'9' * 5_000}", None, 400, "invalid"),
+    ("GET", f"{LIST}?page_id=nonsense", None, 400, "invalid_cursor"),
+    ("GET", f"{LIST}?page_id=%FF%00", None, 400, "invalid"),
+    ("GET", f"{LIST}?page_id=%C3%BC", None, 400, "invalid_cursor"),
+    ("GET", f"{LIST}?title=%00", None, 400, "invalid"),
+    ("GET", f"{LIST}?deleted=maybe", None, 400, "invalid"),
+    ("PUT", LIST, {}, 405, "method_not_allowed"),
+    ("GET", f"{LIST}/none", None, 404, "not_found"),
+    ("GET", f"{LIST}/a%00b", None, 400, "invalid_conversation_id"),
+    ("GET", f"{LIST}/search", None, 400, "invalid_conversation_id"),
+    ("GET", f"{LIST}/a%5Cb", None, 400, "invalid_conversation_id"),
+    ("GET", f"{LIST}/{'n' * 101}", None, 400, "invalid_conversation_id"),
+    ("GET", f"{LIST}/%FF", None, 404, "not_found"),
+    ("PATCH", TALK, {}, 400, "invalid"),
+    ("PATCH", TALK, {"title": ""}, 400, "invalid"),
+    ("PATCH", TALK, {"title": "t" * 201}, 400, "invalid"),
+    ("PUT", TALK, {"title": "t"}, 405, "method_not_allowed"),
+    ("GET", f"{TALK}/run", None, 405, "method_not_allowed"),
+    ("POST", f"{TALK}/jump", None, 404, "not_found"),
+    ("POST", f"{TALK}/confirm", {}, 400, "invalid"),
+    ("POST", f"{TALK}/confirm", {"accept": "perhaps"}, 400, "invalid"),
+    ("POST", f"{TALK}/confirm", {"accept": None}, 400, "invalid"),
+    ("POST", f"{TALK}/confirm", {"accept": True, "reason": "a\0b"}, 400, "invalid"),
+    ("POST", f"{TALK}/confirm", {"accept": True}, 409, "loop_unavailable"),
+    ("GET", f"{EVENTS}?after=-2", None, 400, "invalid"),
+    ("GET", f"{EVENTS}?after=1.5", None, 400, "invalid"),
+    ("GET", f"{EVENTS}?after={2**63}", None, 400, "invalid"),
+    ("GET", f"{EVENTS}?before=-1", None, 400, "invalid"),
+    ("GET", f"{EVENTS}?before=x", None, 400, "invalid"),
+    ("GET", f"{EVENTS}?limit=501", None, 400, "invalid"),
+    ("DELETE", EVENTS, None, 405, "method_not_allowed"),
+    ("POST", EVENTS, b"", 400, "bad_frame"),
+    ("POST", EVENTS, b"{", 400, "bad_frame"),
+    ("POST", EVENTS, b"\xff\xfe", 400, "bad_frame"),
+    ("POST", EVENTS, b"[" * 100_000, 400, "bad_frame"),
+    ("POST", EVENTS, b'{"type":"message","text":' + b"[" * 100_000 + b"}", 400, "bad_frame"),
+    ("POST", EVENTS, b"[{}", 400, "bad_frame"),
+    ("POST", EVENTS, TOO_BIG, 413, "too_large"),
+    ("POST", EVENTS, [EVENTLESS] * (native.EVENTS_MAX + 1), 400, "bad_frame"),
+    ("POST", EVENTS, 5, 400, "bad_frame"),
+    ("POST", EVENTS, {}, 400, "bad_frame"),
+    ("POST", EVENTS, {"type": 5}, 400, "bad_frame"),
+    ("POST", EVENTS, {"type": "run"}, 400, "bad_frame"),
+    ("POST", EVENTS, {"type": "message"}, 400, "bad_frame"),
+    ("POST", EVENTS, message(text=5), 400, "bad_frame"),
+    ("POST", EVENTS, message(images="one"), 400, "bad_frame"),
+    ("POST", EVENTS, message(images=[5]), 400, "bad_frame"),
+    ("POST", EVENTS, message(images=["a"] * 101), 400, "bad_frame"),
+    ("POST", EVENTS, message(id=True), 400, "bad_frame"),
+    ("POST", EVENTS, message(id=1.5), 400, "bad_frame"),
+    ("POST", EVENTS, message(id=10**30), 400, "bad_frame"),
+    ("POST", EVENTS, message(id=""), 400, "bad_frame"),
+    ("POST", EVENTS, message(id="\ud800"), 400, "bad_frame"),
+    ("POST", EVENTS, message(id="i" * (native.FRAME_ID_MAX_LENGTH + 1)), 400, "bad_frame"),
+    ("POST", f"{EVENTS}?session={'s' * 101}", message(), 400, "invalid"),
+    ("POST", f"{EVENTS}?session=%00", message(), 400, "invalid"),
+    ("POST", EVENTS, {"type": "event"}, 400, "bad_frame"),
+    ("POST", EVENTS, {"type": "event", "event": []}, 400, "bad_frame"),
+    ("POST", EVENTS, {"type": "event", "event": {}}, 400, "invalid_event"),
+    ("POST", EVENTS, {"type": "event", "event": {"action": "a", "observation": "b"}}, 400, "invalid_event"),
+    ("POST", EVENTS, recorded("a\0b"), 400, "invalid_event"),
+    ("POST", EVENTS, EVENTLESS, 400, "bad_frame"),
+    ("POST", EVENTS, {"type": "events", "events": [5]}, 400, "bad_frame"),
+    ("POST", EVENTS, {"type": "events", "events": {}}, 400, "bad_frame"),
+    ("POST", EVENTS, {"type": "events", "events": [{"id": "a"}]}, 400, "bad_frame"),
+    ("POST", EVENTS, {"type": "events", "events": [{}] * 501}, 400, "bad_frame"),
+    ("POST", TOKENS, {}, 400, "invalid"),
+    ("POST", TOKENS, {"name": ""}, 400, "invalid"),
+    ("POST", TOKENS, {"name": "n" * 101}, 400, "invalid"),
+    ("POST", TOKENS, {"name": "a\0b"}, 400, "invalid"),
+    ("DELETE", f"{TOKENS}/999999999999999999", None, 404, "not_found"),
+    ("DELETE", f"{TOKENS}/{'9' * 30}", None, 404, "not_found"),
+    ("DELETE", f"{TOKENS}/one", None, 404, "not_found"),
+    ("GET", "/api/native/nothing", None, 404, "not_found"),
+    ("GET", "/api/nothing", None, 404, "not_found"),
+    ("POST", "/api/native/conversations/", {}, 404, "not_found"),
+]
+
+
+def short(value: Any) -> str:
+    text = str(value)
+    return text if len(text) <= 60 else f"{text[:50]}… of {len(text)}"
+
+
+@pytest.mark.parametrize(("method", "path", "body", "status", "code"), NONSENSE, ids=short)
+async def test_wrong_input_is_answered_with_what_is_wrong(
+    conversation: ConversationRef,
+    rest: httpx.AsyncClient,
+    method: str,
+    path: str,
+    body: Any,
+    status: int,
+    code: str,
+) -> None:
+    content = body if isinstance(body, bytes) else json.dumps(body).encode()
+    answer = await rest.request(
+        method, path, content=None if body is None else content, headers={"content-type": JSON}
+    )
+    assert (answer.status_code, answer.json()["code"]) == (status, code)
+    assert isinstance(answer.json()["detail"], str)
+
+
+@pytest.mark.parametrize("path", [LIST, EVENTS])
+@pytest.mark.parametrize(
+    "content_type", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data", "nonsense", ""]
+)
+async def test_a_body_of_another_type_than_json_is_refused(
+    conversation: ConversationRef, rest: httpx.AsyncClient, path: str, content_type: str
+) -> None:
+    answer = await rest.post(path, content=b"{}", headers={"content-type": content_type})
+    assert (answer.status_code, answer.json()["code"]) == (415, "unsupported_media_type")
+
+
+async def test_json_is_utf_8_whatever_charset_it_claims(rest: httpx.AsyncClient) -> None:
+    for charset in ("latin-1", "utf-16", "zlib", "nonsense"):
+        answer = await rest.post(
+            LIST, content='{"title":"ü"}'.encode(), headers={"content-type": f"{JSON}; charset={charset}"}
+        )
+        assert answer.json()["title"] == "ü"
+
+
+async def test_an_id_of_the_greatest_length_is_taken(
+    conversation: ConversationRef, rest: httpx.AsyncClient
+) -> None:
+    assert EVENT_ID_MAX_LENGTH == native.FRAME_ID_MAX_LENGTH
+    longest = "i" * native.FRAME_ID_MAX_LENGTH
+    answers = (await rest.post(EVENTS, json=[recorded(longest), message(id=longest)])).json()
+    assert [(each["type"], each["id"]) for each in answers] == [("ack", longest)] * 2
+
+
+async def test_a_page_that_nobody_serves_is_a_page_for_people(rest: httpx.AsyncClient) -> None:
+    answer = await rest.get("/nothing")
+    assert (answer.status_code, answer.headers["content-type"].partition(";")[0]) == (404, "text/html")

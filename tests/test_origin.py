@@ -1,0 +1,208 @@
+"""From which pages the server may be driven, and under which names it may be reached."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import httpx
+import pytest
+from channels.testing import HttpCommunicator
+from django.conf import settings
+
+from convserver.asgi import application
+from tests.clients import SocketClosed
+from tests.conftest import Dial
+
+LIST = "/api/native/conversations"
+PERMITTED = "https://pages.example"
+
+OUR_OWN = {
+    "no page at all": {"host": "localhost:8000"},
+    "a name in capitals": {"host": "LOCALHOST:8000"},
+    "loopback by number": {"host": "127.0.0.1:8000"},
+    "IPv6": {"host": "[::1]:8000"},
+    "IPv6 without a port": {"host": "[::1]"},
+    "own page": {"host": "localhost:8000", "origin": "http://localhost:8000"},
+    "own page in capitals": {"host": "localhost:8000", "origin": "HTTP://LOCALHOST:8000"},
+    "own page by IPv6": {"host": "[::1]:8000", "origin": "http://[::1]:8000"},
+    "own page behind TLS": {"host": "localhost", "origin": "https://localhost"},
+    "own fetch": {"host": "localhost:8000", "sec-fetch-site": "same-origin"},
+    "typed address": {"host": "localhost:8000", "sec-fetch-site": "none"},
+}
+FOREIGN_NAMES = {
+    "rebound name": {"host": "evil.example"},
+    "rebound name with our port": {"host": "evil.example:8000"},
+    "rebound name and its page": {"host": "evil.example", "origin": "http://evil.example"},
+    "name that ends like ours": {"host": "evil.localhost"},
+    "name that begins like ours": {"host": "localhost.evil.example"},
+    "user before our name": {"host": "evil@localhost"},
+    "empty": {"host": ""},
+    "no name": {"host": "://"},
+    "IPv6 of somebody else": {"host": "[::2]:8000"},
+    "IPv6 cut short": {"host": "[::1"},
+    "all interfaces": {"host": "0.0.0.0:8000"},
+}
+FOREIGN_PAGES = {
+    "another site": {"origin": "https://evil.example"},
+    "another port": {"origin": "http://localhost:3000"},
+    "no port": {"origin": "http://localhost"},
+    "another name of this machine": {"origin": "http://127.0.0.1:8000"},
+    "opaque": {"origin": "null"},
+    "empty": {"origin": ""},
+    "no origin": {"origin": "localhost:8000"},
+    "cut short": {"origin": "http://[::1"},
+    "ours as a user": {"origin": "http://localhost:8000@evil.example"},
+    "fetch of another site": {"sec-fetch-site": "cross-site"},
+    "fetch of a sibling": {"sec-fetch-site": "same-site"},
+    "fetch of a kind of tomorrow": {"sec-fetch-site": "near-by"},
+}
+CROSS_SITE_LINK = {
+    "host": "localhost:8000",
+    "sec-fetch-site": "cross-site",
+    "sec-fetch-mode": "navigate",
+    "sec-fetch-dest": "document",
+}
+
+
+def each(cases: dict[str, dict[str, str]]) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("headers", cases.values(), ids=cases.keys())
+
+
+@pytest.fixture
+def permitted(configured: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let pages of one other origin in, as PERMITTED_CORS_ORIGINS does."""
+    configured(permitted_origins=(PERMITTED,))
+    monkeypatch.setattr(settings, "CORS_ALLOWED_ORIGINS", [PERMITTED])
+
+
+@each(OUR_OWN)
+async def test_what_is_addressed_to_us_from_our_pages_is_let_in(
+    rest: httpx.AsyncClient, headers: dict[str, str]
+) -> None:
+    assert (await rest.get(LIST, headers=headers)).status_code == 200
+
+
+@each(OUR_OWN)
+async def test_a_socket_of_our_own_is_let_in(dial: Dial, headers: dict[str, str]) -> None:
+    assert (await (await dial("/ws/conversations", headers=headers)).receive())["type"] == "hello"
+
+
+@each(FOREIGN_NAMES)
+async def test_a_foreign_name_is_refused(rest: httpx.AsyncClient, headers: dict[str, str]) -> None:
+    answer = await rest.get(LIST, headers=headers)
+    assert (answer.status_code, answer.json()["code"]) == (403, "unknown_host")
+    assert "CONVSERVER_ALLOWED_HOSTS" in answer.json()["detail"]
+
+
+@each(FOREIGN_NAMES)
+async def test_a_socket_by_a_foreign_name_is_refused(dial: Dial, headers: dict[str, str]) -> None:
+    with pytest.raises(SocketClosed, match="4403"):
+        await dial("/ws/conversations", headers=headers)
+
+
+async def test_a_request_without_a_host_is_refused(live: None) -> None:
+    answer = await HttpCommunicator(application, "GET", LIST).get_response()
+    assert answer["status"] == 403
+
+
+@each(FOREIGN_PAGES)
+@pytest.mark.parametrize("method", ["GET", "POST", "OPTIONS"])
+async def test_a_foreign_page_is_refused(
+    rest: httpx.AsyncClient, method: str, headers: dict[str, str]
+) -> None:
+    answer = await rest.request(method, LIST, headers={"host": "localhost:8000", **headers})
+    assert (answer.status_code, answer.json()["code"]) == (403, "foreign_origin")
+    assert "access-control-allow-origin" not in answer.headers
+
+
+@each(FOREIGN_PAGES)
+async def test_a_socket_of_a_foreign_page_is_refused(dial: Dial, headers: dict[str, str]) -> None:
+    with pytest.raises(SocketClosed, match="4403"):
+        await dial("/ws/conversations", headers={"host": "localhost:8000", **headers})
+
+
+async def test_a_link_on_a_foreign_page_leads_here(rest: httpx.AsyncClient) -> None:
+    assert (await rest.get("/", headers=CROSS_SITE_LINK)).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"method": "POST"},
+        {"sec-fetch-mode": "cors"},
+        {"sec-fetch-mode": "no-cors", "sec-fetch-dest": "image"},
+        {"sec-fetch-dest": "iframe"},
+        {"host": "evil.example"},
+    ],
+    ids=["a form", "a fetch", "a picture", "a frame", "a rebound name"],
+)
+async def test_only_a_followed_link_may_come_from_a_foreign_page(
+    rest: httpx.AsyncClient, change: dict[str, str]
+) -> None:
+    headers = {**CROSS_SITE_LINK, **change}
+    answer = await rest.request(headers.pop("method", "GET"), "/", headers=headers)
+    assert answer.status_code == 403
+
+
+async def test_a_link_opens_no_socket(dial: Dial) -> None:
+    with pytest.raises(SocketClosed, match="4403"):
+        await dial("/ws/conversations", headers=CROSS_SITE_LINK)
+
+
+async def test_a_permitted_page_is_let_in_and_may_read_the_answer(
+    permitted: None, rest: httpx.AsyncClient
+) -> None:
+    answer = await rest.get(LIST, headers={"origin": PERMITTED, "sec-fetch-site": "cross-site"})
+    assert answer.status_code == 200
+    assert answer.headers["access-control-allow-origin"] == PERMITTED
+
+
+async def test_a_permitted_page_may_write(permitted: None, rest: httpx.AsyncClient) -> None:
+    answer = await rest.post(LIST, json={}, headers={"origin": PERMITTED, "sec-fetch-site": "cross-site"})
+    assert answer.status_code == 201
+    assert answer.headers["access-control-allow-origin"] == PERMITTED
+
+
+async def test_a_permitted_page_reads_refusals_too(permitted: None, rest: httpx.AsyncClient) -> None:
+    answer = await rest.get(f"{LIST}/none", headers={"origin": PERMITTED})
+    assert answer.status_code == 404
+    assert answer.headers["access-control-allow-origin"] == PERMITTED
+
+
+async def test_a_preflight_of_a_permitted_page_needs_no_credentials_and_names_what_is_allowed(
+    accounts: None, permitted: None, rest: httpx.AsyncClient
+) -> None:
+    asked = {
+        "origin": PERMITTED,
+        "sec-fetch-site": "cross-site",
+        "access-control-request-method": "PATCH",
+        "access-control-request-headers": "authorization,content-type,x-session-api-key",
+    }
+    answer = await rest.options(LIST, headers=asked)
+    assert (answer.status_code, answer.headers["access-control-allow-origin"]) == (200, PERMITTED)
+    assert "PATCH" in answer.headers["access-control-allow-methods"]
+    assert {"authorization", "content-type", "x-session-api-key"} <= set(
+        answer.headers["access-control-allow-headers"].split(", ")
+    )
+
+
+async def test_a_preflight_of_a_foreign_page_is_refused(permitted: None, rest: httpx.AsyncClient) -> None:
+    asked = {"origin": "https://evil.example", "access-control-request-method": "POST"}
+    assert (await rest.options(LIST, headers=asked)).status_code == 403
+
+
+async def test_a_permitted_page_opens_sockets(permitted: None, dial: Dial) -> None:
+    headers = {"origin": PERMITTED, "sec-fetch-site": "cross-site"}
+    assert (await (await dial("/ws/conversations", headers=headers)).receive())["type"] == "hello"
+
+
+async def test_a_permitted_page_under_a_foreign_name_is_refused(
+    permitted: None, rest: httpx.AsyncClient
+) -> None:
+    answer = await rest.get(LIST, headers={"origin": PERMITTED, "host": "evil.example"})
+    assert answer.status_code == 403
+
+
+async def test_accounts_mode_checks_names_and_pages_too(accounts: None, rest: httpx.AsyncClient) -> None:
+    for headers in ({"host": "evil.example"}, {"origin": "https://evil.example"}):
+        assert (await rest.get("/health", headers=headers)).status_code == 403

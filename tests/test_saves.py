@@ -1,0 +1,166 @@
+"""Saving what is known of a conversation: it can neither shrink the log nor take back what others wrote."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import httpx
+import pytest
+from django.db import IntegrityError, connections
+from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.backends.signals import connection_created
+
+from conversations.events import Metrics
+from conversations.log import chain
+from conversations.metadata import ConversationMetadata
+from conversations.models import OWNED_BY_APPEND, Conversation, ConversationRef, Event, WholeRowSaveRefused
+from conversations.store import ConversationStore
+from sessions_app import astore
+from sessions_app.status import states_of
+from tests.events import event
+
+MESSAGES = 1_000
+READS = 1_000
+READERS = 4
+
+
+@pytest.fixture
+def talk(store: ConversationStore, conversation: ConversationRef) -> ConversationRef:
+    """A conversation of 1,000 messages."""
+    store.append(conversation, [event(f"message {number}") for number in range(MESSAGES)])
+    return conversation
+
+
+@pytest.fixture
+def statements(database: None) -> Iterator[list[str]]:
+    """What is executed from here on, on every connection of every thread."""
+    executed: list[str] = []
+    recorded: list[BaseDatabaseWrapper] = []
+
+    def record(execute: Callable[..., Any], sql: str, *rest: Any) -> Any:
+        executed.append(sql)
+        return execute(sql, *rest)
+
+    def listen(connection: BaseDatabaseWrapper, **kwargs: Any) -> None:
+        if record not in connection.execute_wrappers:
+            connection.execute_wrappers.append(record)
+            recorded.append(connection)
+
+    for connection in connections.all():
+        listen(connection)
+    connection_created.connect(listen)
+    yield executed
+    connection_created.disconnect(listen)
+    for connection in recorded:
+        connection.execute_wrappers.remove(record)
+
+
+def writes(executed: list[str]) -> list[str]:
+    reads = ("SELECT", "PRAGMA", "BEGIN", "SET ")
+    return [sql for sql in executed if not sql.lstrip().startswith(reads)]
+
+
+def is_whole(conversation: ConversationRef) -> bool:
+    """Say whether all the messages stand and the log's head is that of the last one."""
+    head = ""
+    for each in Event.objects.of(conversation).oldest_first():
+        head = chain(head, seq=each.seq, event_id=each.event_id, payload=each.payload)
+    row = Conversation.objects.get(pk=conversation.pk)
+    return (row.next_seq, row.head_digest, Event.objects.count()) == (MESSAGES, head, MESSAGES)
+
+
+def stub(conversation: ConversationRef) -> Conversation:
+    """Return what a careless program makes up from an id alone."""
+    return Conversation(
+        pk=conversation.pk, public_id=conversation.public_id, owner_id=conversation.owner_id, title="Stub"
+    )
+
+
+def partly_loaded(conversation: ConversationRef) -> Conversation:
+    row = Conversation.objects.only("title").get(pk=conversation.pk)
+    row.title = "Partly loaded"
+    return row
+
+
+def wholly_loaded(conversation: ConversationRef) -> Conversation:
+    row = Conversation.objects.get(pk=conversation.pk)
+    row.title = "Loaded"
+    return row
+
+
+@pytest.mark.parametrize("of", [stub, partly_loaded, wholly_loaded])
+def test_a_whole_row_save_is_refused_in_a_sentence_that_says_what_to_call(
+    talk: ConversationRef, of: Callable[[ConversationRef], Conversation]
+) -> None:
+    with pytest.raises(WholeRowSaveRefused, match=r"Call ConversationStore\.save_metadata, or name update"):
+        of(talk).save()
+    assert is_whole(talk)
+    assert Conversation.objects.get(pk=talk.pk).title is None
+
+
+async def test_an_awaited_save_is_refused_as_well(talk: ConversationRef) -> None:
+    with pytest.raises(WholeRowSaveRefused):
+        await stub(talk).asave()
+
+
+@pytest.mark.parametrize("column", sorted(OWNED_BY_APPEND))
+def test_a_save_that_names_a_column_of_the_log_is_refused(talk: ConversationRef, column: str) -> None:
+    with pytest.raises(WholeRowSaveRefused, match=rf"{column} belong.* call ConversationStore\.append"):
+        stub(talk).save(update_fields=["title", column])
+    assert is_whole(talk)
+
+
+def test_a_save_of_named_columns_changes_these_alone(talk: ConversationRef) -> None:
+    stub(talk).save(update_fields=["title"])
+    assert Conversation.objects.get(pk=talk.pk).title == "Stub"
+    assert is_whole(talk)
+
+
+def test_a_second_row_for_a_taken_id_is_refused_by_the_database(talk: ConversationRef) -> None:
+    with pytest.raises(IntegrityError):
+        Conversation(public_id=talk.public_id, owner_id=talk.owner_id).save()
+    assert is_whole(talk)
+
+
+def test_a_metadata_save_leaves_the_log_alone(store: ConversationStore, talk: ConversationRef) -> None:
+    store.save_metadata(ConversationMetadata(conversation_id=talk.public_id, title="Saved"))
+    assert is_whole(talk)
+    assert store.get_metadata(talk.public_id).title == "Saved"
+
+
+def test_a_stale_metadata_save_lowers_no_total(
+    store: ConversationStore, conversation: ConversationRef
+) -> None:
+    stale = store.get_metadata(conversation.public_id)
+    metrics = Metrics(accumulated_cost=0.5, prompt_tokens=70, completion_tokens=30)
+    store.append(conversation, [event(metrics=metrics)])
+    store.save_metadata(replace(stale, title="Late"))
+    saved = store.get_metadata(conversation.public_id)
+    assert saved.title == "Late"
+    assert (saved.accumulated_cost, saved.prompt_tokens, saved.completion_tokens) == (0.5, 70, 30)
+    assert saved.total_tokens == 100
+
+
+def test_a_thousand_looks_at_the_state_write_nothing(talk: ConversationRef, statements: list[str]) -> None:
+    for _ in range(READS):
+        assert states_of([talk.pk])[talk.pk]["last_seq"] == MESSAGES - 1
+    assert len(statements) == READS
+    assert writes(statements) == []
+    assert is_whole(talk)
+
+
+async def test_a_thousand_reads_by_rest_write_nothing(
+    talk: ConversationRef, rest: httpx.AsyncClient, statements: list[str]
+) -> None:
+    async def read() -> None:
+        for _ in range(READS // READERS):
+            answer = await rest.get(f"/api/native/conversations/{talk.public_id}")
+            assert answer.json()["last_seq"] == MESSAGES - 1
+
+    await asyncio.gather(*(read() for _ in range(READERS)))
+    assert len(statements) >= READS
+    assert writes(statements) == []
+    assert await astore.call(is_whole, talk)

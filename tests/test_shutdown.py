@@ -1,0 +1,147 @@
+"""Servers that end, clients that do not read, and servers that must not start."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+import psutil
+import pytest
+from django.contrib.auth.models import User
+from django.db import connection
+
+from conversations import dialects, guards
+from conversations.events import Kind
+from conversations.models import ConversationRef, Event
+from conversations.store import ConversationStore
+from sessions_app.models import AgentLoop, Connection, LoopStatus
+from tests.clients import WAIT_S, Server
+from tests.events import event, payload
+from tests.network import NetworkClient, StalledClient, wait_until
+
+MEGABYTE = 1024 * 1024
+SOON_S = 5.0
+STALLED = 2
+SLOW_READER_S = {"sessions_app.consumers.socket.SLOW_READER_S": 1.0}
+
+
+def append_megabytes(store: ConversationStore, conversation: ConversationRef, count: int) -> None:
+    for _ in range(count):
+        store.append(conversation, [event("x" * (MEGABYTE // 8)) for _ in range(8)])
+
+
+def connections_of(conversation: ConversationRef) -> int:
+    return Connection.objects.filter(conversation_id=conversation.pk).count()
+
+
+def test_sigterm_closes_sockets_with_1012_and_ends_the_server_soon(
+    server: Server, conversation: ConversationRef
+) -> None:
+    server.start()
+    with NetworkClient(server, "talk") as first, NetworkClient(server, "talk") as second:
+        for client in (first, second):
+            client.until("replay_complete")
+        start = time.monotonic()
+        server.stop()
+        elapsed_s = time.monotonic() - start
+        assert [client.closed().code for client in (first, second)] == [1012, 1012]
+        assert elapsed_s < SOON_S
+
+
+def test_sigterm_keeps_what_the_agent_had_said_and_ends_its_turn(
+    server: Server, conversation: ConversationRef
+) -> None:
+    server.start()
+    with NetworkClient(server, "talk") as client:
+        client.send({"type": "message", "id": 1, "text": "slow help"})
+        client.until("delta")
+        server.stop()
+    *_, partial, end = Event.objects.of(conversation).oldest_first()
+    assert dialects.is_interrupted(json.loads(partial.payload), conversation.dialect)
+    assert (partial.text.split()[0], end.kind) == ("I", Kind.TURN)
+    assert AgentLoop.objects.get(conversation_id=conversation.pk).status == LoopStatus.STOPPED
+
+
+def test_a_client_that_does_not_read_is_told_where_to_resume(
+    server: Server, store: ConversationStore, conversation: ConversationRef
+) -> None:
+    append_megabytes(store, conversation, 16)
+    server.start(constants=SLOW_READER_S)
+    with StalledClient(server, "talk") as stalled:
+        wait_until(lambda: connections_of(conversation) == 1)
+        wait_until(lambda: connections_of(conversation) == 0)
+        frames, closed = stalled.read_the_rest()
+    through = [frame["seq"] for frame in frames if frame["type"] == "event"][-1]
+    assert (closed.code, closed.reason) == (4408, f"You did not read; resume from {through}")
+    with NetworkClient(server, "talk", after=through) as client:
+        client.until("replay_complete")
+        events = [frame["seq"] for frame in client.frames if frame["type"] == "event"]
+        assert events == list(range(through + 1, 128))
+
+
+def test_clients_that_do_not_read_cost_neither_others_nor_the_memory(
+    server: Server, store: ConversationStore, conversation: ConversationRef
+) -> None:
+    append_megabytes(store, conversation, 64)
+    server.start(constants=SLOW_READER_S)
+    with NetworkClient(server, "talk", after=511) as reader, ExitStack() as stack:
+        reader.until("replay_complete")
+        before = peak = resident_bytes(server)
+        for _ in range(STALLED):
+            stack.enter_context(StalledClient(server, "talk"))
+        wait_until(lambda: connections_of(conversation) == 1 + STALLED)
+        reader.send({"type": "event", "id": "live", "event": json.loads(payload())})
+        assert reader.until("event")["seq"] == 512
+        while connections_of(conversation) > 1:
+            peak = max(peak, resident_bytes(server))
+    assert peak - before < STALLED * 64 * MEGABYTE / 2
+
+
+def resident_bytes(server: Server) -> int:
+    resident: int = psutil.Process(server.pid).memory_info().rss
+    return resident
+
+
+def test_an_event_of_a_megabyte_passes_through_a_socket_byte_for_byte(server: Server, alice: User) -> None:
+    sent = payload("é" * (MEGABYTE // 2), number="1.10")
+    server.start()
+    with NetworkClient(server, "talk") as writer, NetworkClient(server, "talk") as reader:
+        reader.until("replay_complete")
+        writer.send(f'{{"type":"event","id":"big","event":{sent}}}')
+        assert writer.until("ack")["seq"] == 0
+        while not (text := reader.receive_text()).startswith('{"type":"event"'):
+            pass
+        assert text.endswith(f'"event":{sent}}}')
+
+
+@pytest.fixture
+def no_guards(database: None) -> Iterator[None]:
+    """The database without its guards, until the test is over."""
+    with connection.cursor() as cursor:
+        for name in set(guards.TABLE_OF) - guards.missing(connection):
+            on = f" ON {guards.TABLE_OF[name]}" if connection.vendor == "postgresql" else ""
+            cursor.execute(f"DROP TRIGGER IF EXISTS {name}{on}")
+    yield
+    guards.install(connection)
+
+
+def test_serving_puts_lost_guards_back_before_it_begins(no_guards: None, server: Server) -> None:
+    lost = guards.missing(connection)
+    server.start()
+    assert lost
+    assert guards.missing(connection) == set()
+
+
+def test_the_application_does_not_start_without_guards_and_says_what_to_do(
+    no_guards: None, server: Server
+) -> None:
+    command = [sys.executable, "-m", "uvicorn", "convserver.asgi:application", "--port", str(server.port)]
+    ended = subprocess.run(
+        command, env=server.environment, capture_output=True, text=True, timeout=WAIT_S, check=False
+    )
+    assert ended.returncode != 0
+    assert "run `convserver manage migrate`" in ended.stderr
