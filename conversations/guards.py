@@ -24,6 +24,7 @@ PURGE = "conversations_purge"
 NO_UPDATE = "An event is never changed: append a new one instead."
 NO_DELETE = "An event is never deleted outside a purge: hide the conversation instead."
 NO_REPLACE = "What is stored is never replaced: append a new event instead."
+NO_ORPHANS = "A conversation that has events is never deleted: hide it instead."
 NO_FALL = "next_seq never falls: events may have been numbered already."
 
 TABLE_OF = {
@@ -32,6 +33,7 @@ TABLE_OF = {
     "event_refuse_truncate": EVENT,
     "event_refuse_replace": EVENT,
     "conversation_refuse_replace": CONVERSATION,
+    "conversation_refuse_delete": CONVERSATION,
     "conversation_refuse_fall": CONVERSATION,
 }
 """Every guard's name and table; only PostgreSQL has a TRUNCATE to refuse, only SQLite a REPLACE."""
@@ -63,6 +65,10 @@ _SQLITE = {
     "conversation_refuse_replace": f"BEFORE INSERT ON {CONVERSATION} "
     f"WHEN {_taken(CONVERSATION, 'id')} OR {_taken(CONVERSATION, 'public_id')} "
     f"BEGIN SELECT RAISE(ABORT, '{NO_REPLACE}'); END",
+    # PostgreSQL has its foreign key; the sqlite3 shell has foreign keys switched off.
+    "conversation_refuse_delete": f"BEFORE DELETE ON {CONVERSATION} "
+    f"WHEN EXISTS (SELECT 1 FROM {EVENT} WHERE {EVENT}.conversation_id = OLD.id) "
+    f"BEGIN SELECT RAISE(ABORT, '{NO_ORPHANS}'); END",
     "conversation_refuse_fall": f"BEFORE UPDATE ON {CONVERSATION} WHEN NEW.next_seq < OLD.next_seq "
     f"BEGIN SELECT RAISE(ABORT, '{NO_FALL}'); END",
 }
@@ -95,10 +101,11 @@ def install(connection: BaseDatabaseWrapper) -> None:
 
 
 def make_way(connection: BaseDatabaseWrapper) -> None:
-    """Remove the guard that looks into another table, for SQLite will not rename that one below it."""
+    """Remove the guards that look into another table, for SQLite will not rename that one below them."""
     if connection.vendor == "sqlite":
         with connection.cursor() as cursor:
-            cursor.execute("DROP TRIGGER IF EXISTS event_refuse_delete")
+            for name in ("event_refuse_delete", "conversation_refuse_delete"):
+                cursor.execute(f"DROP TRIGGER IF EXISTS {name}")
 
 
 def missing(connection: BaseDatabaseWrapper) -> set[str]:

@@ -5,17 +5,22 @@ from __future__ import annotations
 import argparse
 import logging
 import os
+import socket
 import sys
 from collections.abc import Sequence
 
 import django
 import uvicorn
-from django.core.management import call_command, execute_from_command_line
+from django.core.management import CommandError, call_command, execute_from_command_line
+from django.db import DatabaseError, connection
+from django.utils.module_loading import import_string
 
+from convserver import first_steps
 from convserver.configuration import AuthMode, Configuration, ConfigurationError
 
 MESSAGE_MAX_BYTES = 16 * 1024 * 1024
 SHUTDOWN_WAIT_S = 15
+CONNECT_WAIT_S = 5
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -45,18 +50,19 @@ def manage_django(arguments: Sequence[str]) -> int:
 
 
 def serve() -> int:
-    """Migrate, check, say how to begin, and serve until told to stop."""
+    """Migrate, check, serve until told to stop, and say how to begin once it listens."""
     from django.conf import settings
 
     configuration: Configuration = settings.CONFIGURATION
     django.setup()
-    call_command("migrate", verbosity=0, interactive=False)
-    call_command("check", databases=["default"], fail_level="ERROR")
-    _say_how_to_begin(configuration)
+    _require_free_port(configuration)
+    _require_agent(configuration)
+    _prepare_database()
     # Addresses may bring keys (V1 sockets), and both the access log and the line that accepts a
     # socket print whole addresses.
     logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
-    server = uvicorn.Server(
+    server = _Server(
+        configuration,
         uvicorn.Config(
             "convserver.asgi:application",
             host=configuration.host,
@@ -69,10 +75,68 @@ def serve() -> int:
             log_config=None,
             proxy_headers=configuration.auth is AuthMode.ACCOUNTS,
             timeout_graceful_shutdown=SHUTDOWN_WAIT_S,
-        )
+        ),
     )
     server.run()
     return 0 if server.started else 1
 
 
-def _say_how_to_begin(configuration: Configuration) -> None: ...
+class _Server(uvicorn.Server):
+    """Says how to begin once it really listens."""
+
+    def __init__(self, configuration: Configuration, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self._configuration = configuration
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Start to listen."""
+        await super().startup(sockets)
+        if self.started:
+            port: int = self.servers[0].sockets[0].getsockname()[1]
+            print(first_steps.text(self._configuration, port), flush=True)
+
+
+def _require_free_port(configuration: Configuration) -> None:
+    """Raise ConfigurationError if nothing can listen at HOST and PORT, before anything else is done."""
+    host, port = configuration.host, configuration.port
+    try:
+        for family, kind, protocol, _, address in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM):
+            with socket.socket(family, kind, protocol) as probe:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                if family == socket.AF_INET6:
+                    probe.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+                probe.bind(address)
+    except OSError as error:
+        raise ConfigurationError(
+            f"HOST is {host!r} and PORT is {port}, but the server cannot listen there: {error.strerror}."
+        ) from error
+
+
+def _require_agent(configuration: Configuration) -> None:
+    """Raise ConfigurationError if the agent's class cannot be had."""
+    try:
+        import_string(configuration.agent)
+    except ImportError as error:
+        raise ConfigurationError(
+            f"CONVSERVER_AGENT is {configuration.agent!r}, but it cannot be loaded: {error}."
+        ) from error
+
+
+def _prepare_database() -> None:
+    """Reach the database, bring it up to date and check it. Raise ConfigurationError in one sentence."""
+    try:
+        _reach_database()
+        call_command("migrate", verbosity=0, interactive=False)
+        call_command("check", databases=["default"], fail_level="ERROR")
+    except connection.Database.Error as error:
+        reason = str(error).strip().partition("\n")[0].rstrip(".")
+        raise ConfigurationError(f"DATABASE_URL names a database that cannot be used: {reason}.") from error
+    except (DatabaseError, CommandError) as error:
+        raise ConfigurationError(f"The database cannot be used: {' '.join(str(error).split())}") from error
+
+
+def _reach_database() -> None:
+    """Connect once without the pool, which would try for half a minute."""
+    if connection.vendor == "postgresql":
+        parameters = {"connect_timeout": CONNECT_WAIT_S, **connection.get_connection_params()}
+        connection.Database.connect(**parameters).close()

@@ -10,11 +10,12 @@ from enum import StrEnum
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TypeVar
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, quote, urlsplit
 
 E = TypeVar("E", bound=StrEnum)
 
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
+SECRET_KEY_MIN_LENGTH = 32
 
 
 class ConfigurationError(Exception):
@@ -42,6 +43,7 @@ class Configuration:
     """The checked values; the names are those of the variables."""
 
     host: str
+    """Name or address, an IPv6 address without brackets."""
     port: int
     data_dir: Path
     database_url: str
@@ -63,9 +65,10 @@ def read(environment: Mapping[str, str]) -> Configuration:
     Raise ConfigurationError with one sentence that names the first wrong variable.
     """
     auth = _choice(environment, "CONVSERVER_AUTH", AuthMode, AuthMode.LOCAL)
+    host = _host(environment, auth)
     data_dir = Path(environment.get("CONVSERVER_DATA_DIR") or "var").expanduser().absolute()
     return Configuration(
-        host=_host(environment, auth),
+        host=host,
         port=_integer(environment, "PORT", 8000, least=0, most=65535),
         data_dir=data_dir,
         database_url=_database_url(environment, data_dir),
@@ -75,7 +78,7 @@ def read(environment: Mapping[str, str]) -> Configuration:
         agent=_agent(environment),
         session_api_key=_session_api_key(environment),
         secret_key=_secret_key(environment, auth, data_dir),
-        allowed_hosts=_allowed_hosts(environment, auth),
+        allowed_hosts=_allowed_hosts(environment, auth, host),
         permitted_origins=_origins(environment),
         max_concurrent=_integer(environment, "CONVSERVER_MAX_CONCURRENT", 3, least=1, most=100_000),
     )
@@ -91,13 +94,14 @@ def _choice(environment: Mapping[str, str], name: str, choices: type[E], default
 
 def _integer(environment: Mapping[str, str], name: str, default: int, *, least: int, most: int) -> int:
     text = environment.get(name) or str(default)
-    if not (text.isascii() and text.isdigit() and least <= int(text) <= most):
+    is_number = text.isascii() and text.isdigit() and len(text) < 20
+    if not (is_number and least <= int(text) <= most):
         raise ConfigurationError(f"{name} is {text!r}, but it must be a whole number from {least} to {most}.")
     return int(text)
 
 
 def _host(environment: Mapping[str, str], auth: AuthMode) -> str:
-    host = environment.get("HOST") or "127.0.0.1"
+    host = (environment.get("HOST") or "127.0.0.1").removeprefix("[").removesuffix("]")
     if auth is AuthMode.LOCAL and not _is_loopback(host):
         raise ConfigurationError(
             f"HOST is {host!r}, but in local mode whoever reaches the server is let in, so it listens on "
@@ -110,26 +114,47 @@ def _is_loopback(host: str) -> bool:
     if host == "localhost":
         return True
     try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
+        return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
 
 
 def _database_url(environment: Mapping[str, str], data_dir: Path) -> str:
-    url = environment.get("DATABASE_URL") or f"sqlite:///{data_dir / 'convserver.sqlite3'}"
-    scheme = urlsplit(url).scheme
-    if scheme not in ("sqlite", "postgres", "postgresql"):
-        raise ConfigurationError(
-            f"DATABASE_URL has the scheme {scheme!r}, but it must begin with sqlite:/// or postgresql://."
-        )
+    url = environment.get("DATABASE_URL") or f"sqlite:///{quote(str(data_dir / 'convserver.sqlite3'))}"
+    parts = _url_parts("DATABASE_URL", url)
+    match parts.scheme:
+        case "sqlite":
+            is_complete = not (parts.netloc or parts.query or parts.fragment) and (
+                parts.path.removeprefix("/") not in ("", ":memory:")
+            )
+            form = "sqlite:/// and the path of a file"
+        case "postgres" | "postgresql":
+            is_complete = len(parts.path) > 1
+            form = "postgresql://user:password@host:port/name"
+        case scheme:
+            raise ConfigurationError(
+                f"DATABASE_URL has the scheme {scheme!r}, but it must begin with sqlite:/// or postgresql://."
+            )
+    if not is_complete:
+        raise ConfigurationError(f"DATABASE_URL must have the form {form}; special characters as %20.")
     return url
 
 
 def _redis_url(environment: Mapping[str, str]) -> str | None:
     url = environment.get("REDIS_URL") or None
-    if url and urlsplit(url).scheme not in ("redis", "rediss", "unix"):
+    if url and _url_parts("REDIS_URL", url).scheme not in ("redis", "rediss", "unix"):
         raise ConfigurationError("REDIS_URL must begin with redis://, rediss:// or unix://.")
     return url
+
+
+def _url_parts(name: str, url: str) -> SplitResult:
+    """Take an address apart; its text is not shown, for it may hold a password."""
+    try:
+        parts = urlsplit(url)
+        _ = parts.port  # is read, and judged, only now
+    except ValueError as error:
+        raise ConfigurationError(f"{name} is no address that can be read: {error}.") from error
+    return parts
 
 
 def _agent(environment: Mapping[str, str]) -> str:
@@ -165,8 +190,10 @@ def _secret_key(environment: Mapping[str, str], auth: AuthMode, data_dir: Path) 
             "SECRET_KEY is not set, but accounts mode needs one: "
             "set it to at least 50 random characters and keep it."
         )
-    if key and len(key) < 32:
-        raise ConfigurationError("SECRET_KEY is too short: it needs at least 32 characters.")
+    if key and len(key) < SECRET_KEY_MIN_LENGTH:
+        raise ConfigurationError(
+            f"SECRET_KEY is too short: it needs at least {SECRET_KEY_MIN_LENGTH} characters."
+        )
     return key or _kept_secret_key(data_dir)
 
 
@@ -177,11 +204,17 @@ def _kept_secret_key(data_dir: Path) -> str:
         data_dir.mkdir(parents=True, exist_ok=True)
         if not path.exists():
             _write_once(path, secrets.token_urlsafe(64))
-        return path.read_text().strip()
+        key = path.read_text().strip()
     except OSError as error:
         raise ConfigurationError(
             f"CONVSERVER_DATA_DIR is {str(data_dir)!r}, but nothing can be kept there: {error.strerror}."
         ) from error
+    if len(key) < SECRET_KEY_MIN_LENGTH:
+        raise ConfigurationError(
+            f"SECRET_KEY is not set, and {str(path)!r} does not hold one: remove that file, and a new key is "
+            "made; or bring the old file back."
+        )
+    return key
 
 
 def _write_once(path: Path, text: str) -> None:
@@ -197,21 +230,23 @@ def _write_once(path: Path, text: str) -> None:
         draft.unlink()
 
 
-def _allowed_hosts(environment: Mapping[str, str], auth: AuthMode) -> tuple[str, ...]:
+def _allowed_hosts(environment: Mapping[str, str], auth: AuthMode, host: str) -> tuple[str, ...]:
     names = _words(environment, "CONVSERVER_ALLOWED_HOSTS")
     if auth is AuthMode.ACCOUNTS and not names:
         raise ConfigurationError(
             "CONVSERVER_ALLOWED_HOSTS is not set, but accounts mode needs the names under which the "
             "server is reached, separated by commas."
         )
-    return (*LOOPBACK_NAMES, *(name for name in names if name not in LOOPBACK_NAMES))
+    own = [f"[{host}]" if ":" in host else host] if _is_loopback(host) else []
+    return tuple(dict.fromkeys([*LOOPBACK_NAMES, *own, *names]))
 
 
 def _origins(environment: Mapping[str, str]) -> tuple[str, ...]:
     origins = _words(environment, "PERMITTED_CORS_ORIGINS")
     for origin in origins:
-        parts = urlsplit(origin)
-        if parts.scheme not in ("http", "https") or not parts.netloc or parts.path not in ("", "/"):
+        parts = _url_parts("PERMITTED_CORS_ORIGINS", origin)
+        is_origin = parts.scheme in ("http", "https") and parts.netloc and "@" not in parts.netloc
+        if not is_origin or parts.path not in ("", "/") or parts.query or parts.fragment:
             raise ConfigurationError(
                 f"PERMITTED_CORS_ORIGINS names {origin!r}, but an origin looks like https://example.org."
             )

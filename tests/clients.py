@@ -65,6 +65,10 @@ class Client:
         """Send one frame, as JSON unless it is text."""
         await self._socket.send_to(text_data=frame if isinstance(frame, str) else json.dumps(frame))
 
+    async def send_bytes(self, frame: bytes) -> None:
+        """Send one binary frame, which no native socket takes."""
+        await self._socket.send_to(bytes_data=frame)
+
     async def receive_text(self, *, within_s: float = WAIT_S) -> str:
         """Return the next frame's text. Raise SocketClosed or TimeoutError."""
         message = await self._socket.receive_output(within_s)

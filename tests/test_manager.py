@@ -184,6 +184,22 @@ async def test_a_run_takes_a_pause_back_that_has_not_taken_effect(
     await until_said(conversation, "step 1", "step 2")
 
 
+async def test_a_run_that_follows_a_pause_at_once_is_what_counts(
+    conversation: ConversationRef, manager: ConversationManager, stage: Stage, hooked: Hooked
+) -> None:
+    pausing = hooked(leases, "pause").hold()
+    await ask(conversation, "speak")
+    await stage.holding()
+    await manager.pause(conversation)
+    stage.go.set()
+    await pausing.reached()
+    running = asyncio.create_task(manager.run(conversation))
+    pausing.let_go.set()
+    await running
+    await ask(conversation, "next")
+    await until_said(conversation, "half of an answer", "answer to next")
+
+
 async def test_a_conversation_without_a_loop_can_be_paused(
     conversation: ConversationRef, manager: ConversationManager
 ) -> None:
