@@ -6,12 +6,13 @@ import asyncio
 import atexit
 import logging
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cache
 from typing import Any
+from weakref import WeakKeyDictionary
 
-from channels.layers import get_channel_layer
+from channels.layers import InMemoryChannelLayer, get_channel_layer
 
 from conversations.events import EventEnvelope
 from conversations.models import ConversationRef
@@ -111,7 +112,22 @@ def _let_go(carrier: asyncio.AbstractEventLoop) -> None:
         asyncio.run_coroutine_threadsafe(sent(), carrier).result(timeout=2)
 
 
+_receivers: WeakKeyDictionary[asyncio.AbstractEventLoop, Callable[[str, Hint], None]] = WeakKeyDictionary()
+
+
+def receive_here(loop: asyncio.AbstractEventLoop, receive: Callable[[str, Hint], None]) -> None:
+    """Hand `loop`'s hints over at once when no other process could read them.
+
+    The in-memory layer copies each hint deeply, makes two tasks of it and looks through all groups.
+    """
+    if isinstance(hint_channel(), InMemoryChannelLayer):
+        _receivers[loop] = receive
+
+
 def _start(loop: asyncio.AbstractEventLoop, group: str, message: Hint) -> None:
+    if receive := _receivers.get(loop):
+        receive(group, message)
+        return
     if len(_unsent) >= UNSENT_MAX:
         return
     task = loop.create_task(_send(group, message))

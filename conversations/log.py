@@ -111,55 +111,68 @@ def append_many(requests: Sequence[AppendRequest], *, wait: bool) -> list[Append
     locked elsewhere is answered with ConversationBusy at once; with it, after LOCK_TIMEOUT_S.
     The transaction must be rolled back if this raises.
     """
-    heads = _locked_heads(sorted({request.conversation.pk for request in requests}), wait=wait)
-    _look_up(heads, requests)
+    heads = _locked_heads(requests, wait=wait)
     rows: list[sql.EventRow] = []
     outcomes = [_take(heads, request, rows, wait=wait) for request in requests]
-    sql.insert_events(rows)
     moved = {row.conversation_id for row in rows}
-    sql.move_heads([_moved(heads[pk]) for pk in sorted(moved)])
+    with sql.together():
+        sql.insert_events(rows)
+        sql.move_heads([_moved(heads[pk]) for pk in sorted(moved)])
     for request, outcome in zip(requests, outcomes, strict=True):
         if request.also is not None and isinstance(outcome, AppendOutcome):
             request.also(outcome.appended)
     return outcomes
 
 
-def _locked_heads(pks: Sequence[int], *, wait: bool) -> dict[int, _Head]:
+def _locked_heads(requests: Sequence[AppendRequest], *, wait: bool) -> dict[int, _Head]:
+    """Lock the requests' conversations, and find the stored events that they repeat or refer to."""
     # One lock per conversation makes seq order and commit order the same: whoever has seen seq n
     # can never be missing an n - 1. Always in the same order, so that no writers wait in a ring.
     # SQLite has no row locks: its transactions are IMMEDIATE, one at a time.
-    rows = Conversation.objects.filter(pk__in=pks).order_by("pk")
-    if connection.vendor == "postgresql":
-        rows = rows.select_for_update(no_key=True, skip_locked=not wait)
-        if wait:
-            sql.limit_lock_wait(LOCK_TIMEOUT_S)
+    pks = sorted({request.conversation.pk for request in requests})
+    ids, wire_ids = _references(requests)
     try:
-        return {row[0]: _Head(*row) for row in rows.values_list(*_HEAD_COLUMNS)}
+        with sql.together():  # a later statement sees what was committed before the lock was had
+            rows = _heads_found(pks, wait=wait)
+            stored, numbered = sql.events_with_ids(ids), sql.events_with_wire_ids(wire_ids)
     except OperationalError as error:
         if "lock timeout" in str(error):
             raise ConversationBusy(
                 "Somebody else has locked the conversation for too long: try again."
             ) from error
         raise
+    heads = {row[0]: _Head(*row) for row in rows.rows()}
+    for pk, event_id, seq, payload in stored.rows():
+        if pk in heads:
+            heads[pk].stored[event_id] = _Stored(seq, payload)
+    for pk, wire_id, seq in numbered.rows():
+        if pk in heads:
+            heads[pk].wire_ids[wire_id] = max(seq, heads[pk].wire_ids.get(wire_id, -1))
+    return heads
 
 
-def _look_up(heads: dict[int, _Head], requests: Sequence[AppendRequest]) -> None:
-    """Fill each head with the stored events that these requests repeat or refer to."""
+def _heads_found(pks: Sequence[int], *, wait: bool) -> sql.Found:
+    if connection.vendor == "postgresql":
+        if wait:
+            sql.limit_lock_wait(LOCK_TIMEOUT_S)
+        return sql.locked_heads(("id", *_HEAD_COLUMNS[1:]), pks, wait=wait)
+    rows = Conversation.objects.filter(pk__in=pks).values_list(*_HEAD_COLUMNS)
+    return sql.Found(rows)
+
+
+def _references(requests: Sequence[AppendRequest]) -> tuple[set[tuple[int, str]], set[tuple[int, int]]]:
+    """Return the event ids and the senders' numbers, each with its conversation, to look for."""
     ids: set[tuple[int, str]] = set()
     wire_ids: set[tuple[int, int]] = set()
     for request in requests:
         pk = request.conversation.pk
-        if pk in heads:
-            for event in request.events:
-                ids.add((pk, event.event_id))
-                if event.reading.cause_event_id is not None:
-                    ids.add((pk, event.reading.cause_event_id))
-                if event.cause_seq is None and event.reading.cause_wire_id is not None:
-                    wire_ids.add((pk, event.reading.cause_wire_id))
-    for pk, event_id, seq, payload in sql.events_with_ids(ids):
-        heads[pk].stored[event_id] = _Stored(seq, payload)
-    for pk, wire_id, seq in sql.events_with_wire_ids(wire_ids):
-        heads[pk].wire_ids[wire_id] = max(seq, heads[pk].wire_ids.get(wire_id, -1))
+        for event in request.events:
+            ids.add((pk, event.event_id))
+            if event.reading.cause_event_id is not None:
+                ids.add((pk, event.reading.cause_event_id))
+            if event.cause_seq is None and event.reading.cause_wire_id is not None:
+                wire_ids.add((pk, event.reading.cause_wire_id))
+    return ids, wire_ids
 
 
 def _take(

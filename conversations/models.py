@@ -9,7 +9,7 @@ from uuid import UUID, uuid4
 
 from django.conf import settings
 from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
-from django.db import models
+from django.db import connection, models
 from django.db.models import Exists, F, OuterRef, Q
 from django.db.models.expressions import RawSQL
 from django.utils import timezone
@@ -326,7 +326,17 @@ class EventQuerySet(models.QuerySet["Event"]):
 
     def envelopes(self) -> list[EventEnvelope]:
         """Read the rows as what readers are shown, payloads untouched."""
+        if connection.vendor == "postgresql":  # it writes the time as readers see it; no datetime is made
+            columns = [_SHOWN_TIMESTAMP if name == "timestamp" else name for name in ENVELOPE_COLUMNS]
+            return [_shown(*row) for row in self.values_list(*columns)]
         return [envelope(*row) for row in self.values_list(*ENVELOPE_COLUMNS)]
+
+
+_SHOWN_TIMESTAMP = RawSQL(
+    """to_char(timestamp AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')""",
+    [],
+    output_field=models.TextField(),
+)
 
 
 class Event(models.Model):
@@ -410,6 +420,26 @@ def envelope(
     payload: str,
 ) -> EventEnvelope:
     """Return one event as its readers see it; the arguments stand in the order of ENVELOPE_COLUMNS."""
+    shown = timestamp.isoformat(timespec="microseconds").replace("+00:00", "Z")
+    return _shown(
+        seq, event_id, dialect, type, kind, source, shown, cause_seq, turn_id, tool_call_id, text, payload
+    )
+
+
+def _shown(
+    seq: int,
+    event_id: str,
+    dialect: str,
+    type: str,
+    kind: str,
+    source: str,
+    timestamp: str,
+    cause_seq: int | None,
+    turn_id: str | None,
+    tool_call_id: str | None,
+    text: str,
+    payload: str,
+) -> EventEnvelope:
     return {
         "seq": seq,
         "id": event_id,
@@ -417,7 +447,7 @@ def envelope(
         "type": type,
         "kind": kind,
         "source": source,
-        "timestamp": timestamp.isoformat(timespec="microseconds").replace("+00:00", "Z"),
+        "timestamp": timestamp,
         "cause": cause_seq,
         "turn": turn_id,
         "tool_call_id": tool_call_id,

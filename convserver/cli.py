@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import logging
 import os
 import socket
@@ -10,9 +11,11 @@ import sys
 from collections.abc import Sequence
 
 import django
+import psycopg
 import uvicorn
 from django.core.management import CommandError, call_command, execute_from_command_line
-from django.db import DatabaseError, connection
+from django.db import Error as DatabaseProblem
+from django.db import connection
 from django.utils.module_loading import import_string
 
 from convserver import first_steps
@@ -127,16 +130,17 @@ def _prepare_database() -> None:
     try:
         _reach_database()
         call_command("migrate", verbosity=0, interactive=False)
-        call_command("check", databases=["default"], fail_level="ERROR")
-    except connection.Database.Error as error:
+        call_command("check", databases=["default"], fail_level="ERROR", stdout=io.StringIO())
+    except DatabaseProblem as error:
         reason = str(error).strip().partition("\n")[0].rstrip(".")
         raise ConfigurationError(f"DATABASE_URL names a database that cannot be used: {reason}.") from error
-    except (DatabaseError, CommandError) as error:
-        raise ConfigurationError(f"The database cannot be used: {' '.join(str(error).split())}") from error
+    except CommandError as error:
+        raise ConfigurationError(f"The server cannot start: {' '.join(str(error).split())}") from error
 
 
 def _reach_database() -> None:
     """Connect once without the pool, which would try for half a minute."""
     if connection.vendor == "postgresql":
         parameters = {"connect_timeout": CONNECT_WAIT_S, **connection.get_connection_params()}
-        connection.Database.connect(**parameters).close()
+        with connection.wrap_database_errors:
+            psycopg.connect(**parameters).close()

@@ -4,99 +4,80 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import NamedTuple
 
 from convserver.configuration import AuthMode, Configuration
 
-EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - listening there is accounts mode's right
+EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - only accounts mode listens there
 
+LET_IN = """
+# 0. The key that the server was started with, in a variable
+read -rs SESSION_API_KEY && export SESSION_API_KEY
+"""
+LOG_IN = """
+# 0. An account, and then a token in a variable; both need the server's environment
+{python} -m convserver manage createsuperuser --username me
 
-class Key(NamedTuple):
-    """How a client shows that it may come in: nothing of it is printed but where it is found."""
+export TOKEN=$({python} -m convserver manage create_token me --name "first steps")
+"""
+STEPS = """\
+convserver listens on http://{place} (Ctrl-C ends it).
+Three ways to begin, for another terminal in this directory:
+{preparation}
+# 1. curl: make a conversation, say something, read the log
+curl -sw '\\n'{header} {api} {json} -d '{{"id": "my-first"}}'
+curl -sw '\\n'{header} {api}/my-first/events {json} -d '{{"type": "message", "text": "Hello"}}'
+sleep 3; curl -sw '\\n'{header} {api}/my-first/events
 
-    preparation: str
-    variable: str
-    header: str
-    value: str
+# 2. Python: say something, and show what is said until the turn is over
+{python} -c '
+import json, os
+from websockets.sync.client import connect
+with connect("{socket}"{headers}) as socket:
+    frames = map(json.loads, socket)
+    next(frame for frame in frames if frame["type"] == "replay_complete")
+    socket.send(json.dumps({{"type": "message", "text": "Hello from Python"}}))
+    for frame in frames:
+        if frame.get("kind") == "message":
+            print(frame["source"] + ":", frame["text"])
+        if frame.get("kind") == "turn":
+            break
+'
+
+# 3. A socket by hand: connect, then type a frame
+{python} -m websockets {socket}
+{auth}{{"type": "message", "text": "Hello over the socket"}}
+"""
 
 
 def text(configuration: Configuration, port: int) -> str:
-    """Return the address, and how to begin with curl, Python and a socket."""
+    """Return the server's address, and how to begin with curl, with Python and over a socket."""
     host = EVERYWHERE.get(configuration.host, configuration.host)
     place = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-    key = _key(configuration)
-    return f"""
-convserver listens on http://{place} (Ctrl-C ends it).
-Three ways to begin, to be pasted into another terminal in this directory:
-{key.preparation if key else ""}
-{_with_curl(f"http://{place}/api/native/conversations", key)}
+    python = _python()
+    preparation, variable = _key(configuration)
+    return STEPS.format(
+        place=place,
+        python=python,
+        preparation=preparation.format(python=python),
+        api=f"http://{place}/api/native/conversations",
+        json="-H 'Content-Type: application/json'",
+        socket=f"ws://{place}/ws/conversations/my-first",
+        header=f' -H "X-Session-API-Key: ${variable}"' if variable else "",
+        headers=f', additional_headers={{"X-Session-API-Key": os.environ["{variable}"]}}' if variable else "",
+        auth=f'{{"type": "auth", "token": "what ${variable} holds"}}\n' if variable else "",
+    )
 
-{_with_python(f"ws://{place}/ws/conversations/my-first", key)}
 
-{_by_hand(f"ws://{place}/ws/conversations/my-first", key)}
-"""
-
-
-def _key(configuration: Configuration) -> Key | None:
+def _key(configuration: Configuration) -> tuple[str, str]:
+    """Return how to come by the key that the server asks for, and the variable that then holds it."""
     if configuration.session_api_key is not None:
-        preparation = """
-# 0. The server asks for its key: every other terminal needs it as well.
-read -rs SESSION_API_KEY && export SESSION_API_KEY
-"""
-        return Key(preparation, "SESSION_API_KEY", "X-Session-API-Key", "{}")
+        return LET_IN, "SESSION_API_KEY"
     if configuration.auth is AuthMode.ACCOUNTS:
-        manage = f"{_python()} -m convserver manage"
-        preparation = f"""
-# 0. An account and a token, made in the environment that the server has.
-{manage} createsuperuser --username me
-export TOKEN=$({manage} create_token me --name "first steps")
-"""
-        return Key(preparation, "TOKEN", "Authorization", "Bearer {}")
-    return None
-
-
-def _with_curl(url: str, key: Key | None) -> str:
-    header = f""" -H "{key.header}: {key.value.format(f"${key.variable}")}\"""" if key else ""
-    curl, json = f"curl -sw '\\n'{header}", "-H 'Content-Type: application/json'"
-    return f"""\
-# 1. curl: make a conversation, say something, read the log
-{curl} {url} {json} -d '{{"id": "my-first"}}'
-{curl} {url}/my-first/events {json} -d '{{"type": "message", "text": "Hello"}}'
-sleep 3; {curl} {url}/my-first/events"""
-
-
-def _with_python(url: str, key: Key | None) -> str:
-    lines = ["import json", "from websockets.sync.client import connect"]
-    options = ""
-    if key:
-        lines.insert(1, "from os import environ")
-        value = key.value.format(f'" + environ["{key.variable}"]')
-        options = f', additional_headers={{"{key.header}": "{value}}}'
-    lines += [
-        f'with connect("{url}"{options}) as socket:',
-        "    frames = map(json.loads, socket)",
-        '    next(frame for frame in frames if frame["type"] == "replay_complete")',
-        '    socket.send(json.dumps({"type": "message", "text": "Hello from Python"}))',
-        "    for frame in frames:",
-        '        if frame.get("kind") == "message":',
-        '            print(frame["source"] + ":", frame["text"])',
-        '        if frame.get("kind") == "turn":',
-        "            break",
-    ]
-    code = "\n".join(lines)
-    return f"# 2. Python: say something and show what is said until the turn is over\n{_python()} -c '\n{code}\n'"
-
-
-def _by_hand(url: str, key: Key | None) -> str:
-    auth = f'{{"type": "auth", "token": "the value of ${key.variable}"}}\n' if key else ""
-    return f"""\
-# 3. A socket by hand: connect, then type a frame
-{_python()} -m websockets {url}
-{auth}{{"type": "message", "text": "Hello over the socket"}}"""
+        return LOG_IN, "TOKEN"
+    return "", ""
 
 
 def _python() -> str:
-    """Return how this Python is called from the directory where the server was started."""
-    program = Path(sys.executable)
-    here = Path.cwd()
+    """Return how this Python is called in the directory where the server was started."""
+    program, here = Path(sys.executable), Path.cwd()
     return str(program.relative_to(here) if program.is_relative_to(here) else program)

@@ -84,6 +84,7 @@ class Hub:
         async with self._starting:
             if not self._channel:
                 self._channel = await live.hint_channel().new_channel()
+                live.receive_here(asyncio.get_running_loop(), self._receive)
                 create = asyncio.get_running_loop().create_task
                 self._tasks = [
                     create(work()) for work in (self._listen, self._poll, self._rejoin, self._tell)
@@ -114,12 +115,14 @@ class Hub:
                 logger.warning("The hint channel failed: %s", error)
                 await asyncio.sleep(1)
                 continue
-            group = hint.get("group", "")
-            if hint.get("kind") == "changed":
-                self._changed.add(_conversation_of(group))
-                self._change.set()
-            else:
-                self._offer(group, hint)
+            self._receive(hint.get("group", ""), hint)
+
+    def _receive(self, group: str, hint: Hint) -> None:
+        if hint.get("kind") == "changed":
+            self._changed.add(_conversation_of(group))
+            self._change.set()
+        else:
+            self._offer(group, hint)
 
     def _offer(self, group: str, hint: Hint) -> None:
         for subscription in self._groups.get(group, ()):

@@ -18,6 +18,7 @@ from django.db import connection, connections
 from django.test.utils import override_settings, setup_databases, teardown_databases
 from django.utils import timezone
 
+from conversations import live as hints
 from conversations.models import (
     Conversation,
     ConversationRef,
@@ -134,6 +135,14 @@ async def live(database: None) -> AsyncIterator[None]:
 
 
 Dial = Callable[..., Awaitable[Client]]
+
+
+@pytest.fixture
+def hints_by_layer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let hints travel by the channel layer, as between processes, where they can be lost."""
+    monkeypatch.setattr(hints, "receive_here", lambda *arguments: None)
+
+
 Join = Callable[..., Awaitable[Client]]
 
 

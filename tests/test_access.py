@@ -150,7 +150,7 @@ def routes(resolver: URLResolver, prefix: str = "") -> Iterator[tuple[str, str]]
 def methods(route: URLPattern) -> list[str]:
     view: Any = route.callback
     if known := getattr(view, "actions", None):
-        return [method.upper() for method in known]
+        return [method.upper() for method in known if method != "head"]  # comes with the first GET
     if known := getattr(view, "cls", None):
         return [
             method.upper() for method in ("get", "post", "put", "patch", "delete") if hasattr(known, method)

@@ -6,6 +6,7 @@ import json
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 
 import pytest
 from django.contrib.auth.models import User
@@ -108,7 +109,7 @@ def test_every_event_is_later_than_the_one_before(
 ) -> None:
     store.append(conversation, [event() for _ in range(50)])
     times = list(Event.objects.of(conversation).oldest_first().values_list("received_at", flat=True))
-    assert all(earlier < later for earlier, later in zip(times, times[1:], strict=False))
+    assert all(earlier < later for earlier, later in pairwise(times))
 
 
 def test_a_loop_of_an_older_epoch_is_refused(store: ConversationStore, conversation: ConversationRef) -> None:

@@ -332,6 +332,7 @@ async def test_closing_waits_for_a_locked_conversation(talks: list[ConversationR
 
 
 async def test_a_hint_that_cannot_be_sent_fails_no_append(
+    hints_by_layer: None,
     conversation: ConversationRef,
     store: ConversationStore,
     join: Join,
@@ -350,7 +351,10 @@ async def test_a_hint_that_cannot_be_sent_fails_no_append(
 
 
 async def test_a_hint_channel_that_hangs_holds_up_no_append(
-    conversation: ConversationRef, store: ConversationStore, monkeypatch: pytest.MonkeyPatch
+    hints_by_layer: None,
+    conversation: ConversationRef,
+    store: ConversationStore,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def hang(*arguments: Any) -> None:
         await asyncio.get_running_loop().create_future()

@@ -34,7 +34,7 @@ LATER = "later"
 
 ELSEWHERE = {
     "sqlite": {"event_refuse_truncate"},
-    "postgresql": {"event_refuse_replace", "conversation_refuse_replace"},
+    "postgresql": {"event_refuse_replace", "conversation_refuse_replace", "conversation_refuse_delete"},
 }[connection.vendor]
 """Guards that only the other engine needs."""
 

@@ -33,7 +33,7 @@ def quick_poll(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def no_hints(monkeypatch: pytest.MonkeyPatch) -> None:
+def no_hints(hints_by_layer: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Lose every hint."""
 
     async def lose(group: str, hint: Mapping[str, Any]) -> None:

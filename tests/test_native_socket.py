@@ -182,7 +182,7 @@ async def test_an_event_too_large_for_a_hint_arrives_from_the_log(
 
 
 async def test_what_a_lost_hint_announced_comes_with_the_next_one(
-    conversation: ConversationRef, join: Join, monkeypatch: pytest.MonkeyPatch
+    hints_by_layer: None, conversation: ConversationRef, join: Join, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     send, lost = hints.hint_channel().group_send, asyncio.Event()
 
@@ -202,7 +202,7 @@ async def test_what_a_lost_hint_announced_comes_with_the_next_one(
 
 
 async def test_a_lost_hint_with_nothing_after_it_costs_one_poll(
-    conversation: ConversationRef, join: Join, monkeypatch: pytest.MonkeyPatch
+    hints_by_layer: None, conversation: ConversationRef, join: Join, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(hub, "POLL_S", 0.05)
     lose_hints(monkeypatch)

@@ -52,8 +52,8 @@ LIMITS = {
     "seconds that a lost hint may cost": hub.POLL_S,
 }
 
-RUN_IN_ORDER = [201, 200, 200, 200, 200, 200, 200, 200, 409, 204, 200, 201, 404]
-"""What the page's commands are answered with: nothing waits for approval, and the token has another number."""
+RUN_IN_ORDER = [201, 200, 200, 200, 200, 200, 200, 200, 409, 204, 200, 201, 204]
+"""What the page's commands are answered with; nothing waits for approval just then."""
 
 
 def part(title: str) -> str:
@@ -215,7 +215,7 @@ def test_every_address_of_the_rest_door_stands_here() -> None:
 
 
 async def test_every_command_here_can_be_run(alice: User, rest: httpx.AsyncClient) -> None:
-    statuses = []
+    statuses, token = [], "1"
     for line in re.findall(r"^\$ curl (.+)$", PAGE, re.MULTILINE):
         words = shlex.split(line)
         options = {
@@ -225,11 +225,13 @@ async def test_every_command_here_can_be_run(alice: User, rest: httpx.AsyncClien
         name, _, value = options.get("-H", "Accept: */*").partition(": ")
         answer = await rest.request(
             options.get("-X", "GET"),
-            url,
+            url.replace("/tokens/1", f"/tokens/{token}"),
             content=options.get("-d"),
             headers={name: value, "host": "localhost:8000"},
         )
         statuses.append(answer.status_code)
+        if "token" in answer.text:
+            token = str(answer.json()["id"])
     assert statuses == RUN_IN_ORDER
 
 
@@ -237,7 +239,7 @@ async def test_every_command_here_can_be_run(alice: User, rest: httpx.AsyncClien
 
 
 def test_every_error_code_stands_here_with_its_status() -> None:
-    rows = dict(re.findall(r"^\| `(\w+)` \| (\d+|–) \|", part("## Errors"), re.MULTILINE))
+    rows = dict(re.findall(r"^\| `(\w+)` \| (\d+) \|", part("## Errors"), re.MULTILINE))
     table = {error.code: str(status) for error, status in NATIVE_STATUS.items()}
     assert table.items() <= rows.items()
     assert LoopHeld.code in rows

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
@@ -177,8 +177,11 @@ class ConversationSocket:
 
     async def show_events(self, events: Sequence[EventEnvelope]) -> None:
         """Send an `event` each."""
+        await self._socket.send_texts(self._event_frames(events))
+
+    def _event_frames(self, events: Sequence[EventEnvelope]) -> Iterator[str]:
         for event in events:
-            await self._socket.send_text(native.envelope_json(event))
+            yield native.envelope_json(event)
             self._shown_through = event["seq"]
 
     async def show_replay_complete(self, through: int) -> None:

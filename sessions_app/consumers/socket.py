@@ -7,12 +7,15 @@ way (two tasks and a thread hop a frame), and the hints come through the hub any
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from typing import Any
 
 from asgiref.typing import ASGIReceiveCallable, ASGISendCallable, WebSocketScope
 
 SLOW_READER_S = 15.0
 """A client that takes nothing for so long is closed rather than remembered."""
+PROGRESS_CHARACTERS = 64 * 1024
+"""A client that has taken so much more is not slow, however long the rest may be."""
 GRACE_S = 5.0
 """So long a closed client may take to read why."""
 REASON_MAX_BYTES = 123
@@ -47,11 +50,22 @@ class Socket:
 
     async def send_text(self, text: str) -> None:
         """Send one frame. Raise Closed if the client is gone, TimeoutError if it does not read."""
+        await self.send_texts((text,))
+
+    async def send_texts(self, texts: Iterable[str]) -> None:
+        """Send frames, with SLOW_READER_S for each PROGRESS_CHARACTERS. Raise like send_text."""
         if self._is_closed:
             raise Closed
-        async with asyncio.timeout(SLOW_READER_S):
+        now = asyncio.get_running_loop().time
+        since_progress = 0
+        async with asyncio.timeout(SLOW_READER_S) as patience:  # one for many: it costs as much as a frame
             try:
-                await self._send({"type": "websocket.send", "text": text, "bytes": None})
+                for text in texts:
+                    await self._send({"type": "websocket.send", "text": text, "bytes": None})
+                    since_progress += len(text)
+                    if since_progress >= PROGRESS_CHARACTERS:
+                        patience.reschedule(now() + SLOW_READER_S)
+                        since_progress = 0
             except OSError as error:  # how servers say that the client has left
                 self._is_closed = True
                 raise Closed from error

@@ -1,0 +1,291 @@
+"""Configuration: every variable's default and values, and what stops the start, in one sentence."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import stat
+import subprocess
+import sys
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from convserver import configuration
+from convserver.configuration import AuthMode, Configuration, ConfigurationError, ManagerKind
+from tests.clients import Server
+
+ACCOUNTS = {
+    "CONVSERVER_AUTH": "accounts",
+    "SECRET_KEY": "k" * 50,
+    "CONVSERVER_ALLOWED_HOSTS": "chat.example.org",
+}
+
+
+@pytest.fixture
+def data_dir(tmp_path: Path) -> Path:
+    return tmp_path / "data"
+
+
+def read(data_dir: Path, variables: Mapping[str, str] | None = None) -> Configuration:
+    return configuration.read({"CONVSERVER_DATA_DIR": str(data_dir), **(variables or {})})
+
+
+@pytest.mark.parametrize(
+    ("attribute", "value"),
+    [
+        ("host", "127.0.0.1"),
+        ("port", 8000),
+        ("redis_url", None),
+        ("manager", ManagerKind.STANDALONE),
+        ("auth", AuthMode.LOCAL),
+        ("agent", "sessions_app.agents.demo.DemoAgent"),
+        ("session_api_key", None),
+        ("allowed_hosts", ("localhost", "127.0.0.1", "[::1]")),
+        ("permitted_origins", ()),
+        ("max_concurrent", 3),
+    ],
+)
+def test_every_variable_has_a_default(data_dir: Path, attribute: str, value: object) -> None:
+    assert getattr(read(data_dir), attribute) == value
+
+
+def test_data_is_kept_under_the_working_directory_unless_said_otherwise(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    found = configuration.read({})
+    assert found.data_dir == tmp_path / "var"
+    assert found.database_url == f"sqlite:///{tmp_path}/var/convserver.sqlite3"
+
+
+def test_an_empty_variable_is_one_that_is_not_set(data_dir: Path) -> None:
+    names = ("HOST", "PORT", "DATABASE_URL", "REDIS_URL", "SESSION_API_KEY", "SECRET_KEY", "CONVSERVER_AGENT")
+    assert read(data_dir, dict.fromkeys(names, "")) == read(data_dir)
+
+
+@pytest.mark.parametrize(
+    ("variable", "text", "attribute", "value"),
+    [
+        ("HOST", "localhost", "host", "localhost"),
+        ("HOST", "::1", "host", "::1"),
+        ("HOST", "[::1]", "host", "::1"),
+        ("HOST", "127.0.0.2", "allowed_hosts", ("localhost", "127.0.0.1", "[::1]", "127.0.0.2")),
+        ("PORT", "0", "port", 0),
+        ("PORT", "65535", "port", 65535),
+        ("DATABASE_URL", "sqlite:///data.sqlite3", "database_url", "sqlite:///data.sqlite3"),
+        ("DATABASE_URL", "postgres:///talks", "database_url", "postgres:///talks"),
+        ("DATABASE_URL", "postgresql://u:p@[::1]:5/t", "database_url", "postgresql://u:p@[::1]:5/t"),
+        ("REDIS_URL", "redis://127.0.0.1:6379/0", "redis_url", "redis://127.0.0.1:6379/0"),
+        ("REDIS_URL", "unix:///run/redis.sock", "redis_url", "unix:///run/redis.sock"),
+        ("CONVSERVER_MANAGER", "standalone", "manager", ManagerKind.STANDALONE),
+        ("CONVSERVER_AUTH", "local", "auth", AuthMode.LOCAL),
+        ("CONVSERVER_AGENT", "demo", "agent", "sessions_app.agents.demo.DemoAgent"),
+        ("CONVSERVER_AGENT", "tests.stage.StagedAgent", "agent", "tests.stage.StagedAgent"),
+        ("SESSION_API_KEY", "s3cret!", "session_api_key", "s3cret!"),
+        ("SECRET_KEY", "k" * 32, "secret_key", "k" * 32),
+        (
+            "CONVSERVER_ALLOWED_HOSTS",
+            "chat.example.org, localhost",
+            "allowed_hosts",
+            ("localhost", "127.0.0.1", "[::1]", "chat.example.org"),
+        ),
+        (
+            "PERMITTED_CORS_ORIGINS",
+            "https://a.example, http://localhost:3000/",
+            "permitted_origins",
+            ("https://a.example", "http://localhost:3000"),
+        ),
+        ("CONVSERVER_MAX_CONCURRENT", "1", "max_concurrent", 1),
+    ],
+)
+def test_a_good_value_is_taken(
+    data_dir: Path, variable: str, text: str, attribute: str, value: object
+) -> None:
+    assert getattr(read(data_dir, {variable: text}), attribute) == value
+
+
+def test_a_data_directory_may_have_any_name(tmp_path: Path) -> None:
+    found = read(tmp_path / "my data%20#1?")
+    assert found.database_url.endswith("/my%20data%2520%231%3F/convserver.sqlite3")
+
+
+def test_accounts_mode_may_listen_anywhere(data_dir: Path) -> None:
+    assert read(data_dir, {**ACCOUNTS, "HOST": "0.0.0.0"}).host == "0.0.0.0"
+
+
+WRONG = [
+    ("HOST", "0.0.0.0"),
+    ("HOST", "::"),
+    ("HOST", "chat.example.org"),
+    ("PORT", "http"),
+    ("PORT", "-1"),
+    ("PORT", "65536"),
+    ("PORT", "8000.0"),
+    ("PORT", "٨"),
+    ("PORT", "9" * 5000),
+    ("DATABASE_URL", "mysql://localhost/talks"),
+    ("DATABASE_URL", "talks.sqlite3"),
+    ("DATABASE_URL", "sqlite://"),
+    ("DATABASE_URL", "sqlite:///:memory:"),
+    ("DATABASE_URL", "sqlite://var/talks.sqlite3"),
+    ("DATABASE_URL", "sqlite:////var/talks#1.sqlite3"),
+    ("DATABASE_URL", "postgresql://localhost"),
+    ("DATABASE_URL", "postgresql://localhost:port/talks"),
+    ("DATABASE_URL", "postgresql://[::1/talks"),
+    ("REDIS_URL", "127.0.0.1:6379"),
+    ("REDIS_URL", "redis://127.0.0.1:port/0"),
+    ("CONVSERVER_MANAGER", "distributed"),
+    ("CONVSERVER_AUTH", "none"),
+    ("CONVSERVER_AGENT", "nobody"),
+    ("CONVSERVER_AGENT", "no.such.module.Agent"),
+    ("CONVSERVER_AGENT", "..Agent"),
+    ("SESSION_API_KEY", "two words"),
+    ("SESSION_API_KEY", "schlüssel"),
+    ("SECRET_KEY", "short"),
+    ("PERMITTED_CORS_ORIGINS", "a.example"),
+    ("PERMITTED_CORS_ORIGINS", "https://a.example, https://b.example/path"),
+    ("PERMITTED_CORS_ORIGINS", "https://a.example?query"),
+    ("PERMITTED_CORS_ORIGINS", "https://[a.example"),
+    ("PERMITTED_CORS_ORIGINS", "*"),
+    ("CONVSERVER_MAX_CONCURRENT", "0"),
+    ("CONVSERVER_MAX_CONCURRENT", "many"),
+]
+
+
+def is_one_sentence(text: str) -> bool:
+    return "\n" not in text and text.endswith(".")
+
+
+@pytest.mark.parametrize(("variable", "text"), WRONG, ids=[f"{name}={text[:40]}" for name, text in WRONG])
+def test_a_wrong_value_is_refused_by_one_sentence_that_names_the_variable(
+    data_dir: Path, variable: str, text: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=variable) as refused:
+        read(data_dir, {variable: text})
+    assert is_one_sentence(str(refused.value))
+
+
+@pytest.mark.parametrize("missing", ["SECRET_KEY", "CONVSERVER_ALLOWED_HOSTS"])
+def test_accounts_mode_needs_a_key_and_its_names(data_dir: Path, missing: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"{missing} is not set"):
+        read(data_dir, {**ACCOUNTS, missing: ""})
+
+
+@pytest.mark.parametrize(
+    ("variable", "text"),
+    [("DATABASE_URL", "postgresql://u:hunter2@h:x/t"), ("REDIS_URL", "http://u:hunter2@h")],
+)
+def test_a_refusal_shows_no_password(data_dir: Path, variable: str, text: str) -> None:
+    with pytest.raises(ConfigurationError) as refused:
+        read(data_dir, {variable: text})
+    assert "hunter2" not in str(refused.value)
+
+
+# The generated key
+
+
+def test_the_generated_key_is_kept_for_its_owner_alone(data_dir: Path) -> None:
+    key = read(data_dir).secret_key
+    path = data_dir / "secret_key"
+    assert len(key) >= 50
+    assert path.read_text() == key
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_the_second_start_finds_the_key_of_the_first(data_dir: Path) -> None:
+    assert read(data_dir).secret_key == read(data_dir).secret_key
+    assert [path.name for path in data_dir.iterdir()] == ["secret_key"]
+
+
+def test_first_starts_at_the_same_time_agree_on_one_key(data_dir: Path) -> None:
+    program = (
+        "import os; from convserver import configuration; print(configuration.read(os.environ).secret_key)"
+    )
+    environment = {"CONVSERVER_DATA_DIR": str(data_dir), "PATH": os.environ["PATH"]}
+
+    def start(_: int) -> str:
+        return subprocess.check_output([sys.executable, "-c", program], env=environment, text=True)
+
+    with ThreadPoolExecutor(6) as pool:
+        keys = set(pool.map(start, range(6)))
+    assert keys == {(data_dir / "secret_key").read_text() + "\n"}
+
+
+def test_a_given_key_is_not_kept(data_dir: Path) -> None:
+    read(data_dir, {"SECRET_KEY": "k" * 50})
+    assert not data_dir.exists()
+
+
+def test_a_kept_key_that_was_cut_off_is_refused_and_not_replaced(data_dir: Path) -> None:
+    data_dir.mkdir()
+    (data_dir / "secret_key").touch()
+    with pytest.raises(ConfigurationError, match="SECRET_KEY is not set"):
+        read(data_dir)
+    assert (data_dir / "secret_key").read_text() == ""
+
+
+def test_a_data_directory_that_is_a_file_is_refused(data_dir: Path) -> None:
+    data_dir.touch()
+    with pytest.raises(ConfigurationError, match="CONVSERVER_DATA_DIR"):
+        read(data_dir)
+
+
+# The command
+
+
+@pytest.fixture
+def taken_port() -> Any:
+    """A port where somebody listens."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        yield str(listener.getsockname()[1])
+
+
+def refusal(server: Server, **environment: str) -> str:
+    """Run `serve`, which must fail with status 2, and return what it prints."""
+    ended = subprocess.run(
+        [sys.executable, "-m", "convserver", "serve"],
+        env={**server.environment, **environment},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (ended.returncode, ended.stdout) == (2, "")
+    return ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("variable", "text"),
+    [
+        ("PORT", "http"),
+        ("HOST", "0.0.0.0"),
+        ("DATABASE_URL", "mysql://localhost/talks"),
+        ("DATABASE_URL", "postgresql://nobody@127.0.0.1:1/talks"),
+        ("DATABASE_URL", "sqlite:////nowhere/talks.sqlite3"),
+        ("CONVSERVER_AUTH", "none"),
+        ("CONVSERVER_AGENT", "convserver.cli.NoAgent"),
+        ("PERMITTED_CORS_ORIGINS", "*"),
+    ],
+)
+def test_the_server_does_not_start_with_a_wrong_value_and_says_so_in_one_line(
+    server: Server, variable: str, text: str
+) -> None:
+    assert re.fullmatch(rf"convserver: .*{variable}.*\.\n", refusal(server, **{variable: text}))
+
+
+def test_the_server_does_not_start_where_another_listens(server: Server, taken_port: str) -> None:
+    said = refusal(server, PORT=taken_port)
+    assert re.fullmatch(rf"convserver: .*PORT is {taken_port}, .* Address already in use\.\n", said)
+
+
+def test_the_server_does_not_start_on_a_file_that_is_no_database(server: Server, tmp_path: Path) -> None:
+    path = tmp_path / "letter.txt"
+    path.write_text("Dear Alice,\n" * 100)
+    assert "file is not a database" in refusal(server, DATABASE_URL=f"sqlite:///{path}")
