@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any, NamedTuple, NoReturn
+from collections.abc import Callable
+from typing import Any, NamedTuple, NoReturn, TypeVar
+
+T = TypeVar("T")
 
 INTEGER_MAX_DIGITS = 640
 """The longest integer that Python makes whatever its own limit is set to."""
@@ -28,8 +31,41 @@ def members(text: str) -> dict[str, Member]:
 
     Raise InvalidJson when it is anything else.
     """
+    found, at = _object(text, 0)
+    _end(text, at)
+    return found
+
+
+def items(text: str) -> list[Member]:
+    """Return the items of the one array that `text` is. Raise InvalidJson when it is anything else."""
+    return _array(text, _member)
+
+
+def objects(text: str) -> list[dict[str, Member]]:
+    """Return the members of each object in the array that `text` is.
+
+    Raise InvalidJson when it is anything else.
+    """
+    return _array(text, _object)
+
+
+def _array(text: str, item: Callable[[str, int], tuple[T, int]]) -> list[T]:
+    found: list[T] = []
+    at = _after(text, 0, "[")
+    if _next(text, at) != "]":
+        while True:
+            value, at = item(text, at)
+            found.append(value)
+            if _next(text, at) != ",":
+                break
+            at = _after(text, at, ",")
+    _end(text, _after(text, at, "]"))
+    return found
+
+
+def _object(text: str, at: int) -> tuple[dict[str, Member], int]:
     found: dict[str, Member] = {}
-    at = _after(text, 0, "{")
+    at = _after(text, at, "{")
     if _next(text, at) != "}":
         while True:
             name, at = _decode(text, at)
@@ -39,23 +75,7 @@ def members(text: str) -> dict[str, Member]:
             if _next(text, at) != ",":
                 break
             at = _after(text, at, ",")
-    _end(text, _after(text, at, "}"))
-    return found
-
-
-def items(text: str) -> list[Member]:
-    """Return the items of the one array that `text` is. Raise InvalidJson when it is anything else."""
-    found: list[Member] = []
-    at = _after(text, 0, "[")
-    if _next(text, at) != "]":
-        while True:
-            item, at = _member(text, at)
-            found.append(item)
-            if _next(text, at) != ",":
-                break
-            at = _after(text, at, ",")
-    _end(text, _after(text, at, "]"))
-    return found
+    return found, _after(text, at, "}")
 
 
 def is_sendable(text: str) -> bool:
@@ -79,6 +99,8 @@ def _member(text: str, at: int) -> tuple[Member, int]:
 
 
 def _skip(text: str, at: int) -> int:
+    if text[at : at + 1] > " ":  # most JSON has no space to skip
+        return at
     match = _SPACE.match(text, at)
     return match.end() if match else at
 

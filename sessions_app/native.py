@@ -126,8 +126,7 @@ def recorded_events(frame: Frame) -> list[NewEvent]:
         raise BadFrame("`events` of the frame `events` must be a list of {id, event}.")
     if not 0 < len(member.value) <= EVENTS_MAX or not all(isinstance(item, dict) for item in member.value):
         raise BadFrame(f"`events` of the frame `events` must hold 1 to {EVENTS_MAX} objects {{id, event}}.")
-    items = [jsontext.members(item.text) for item in jsontext.items(member.text)]
-    return [recorded_event(_item_frame(item)) for item in items]
+    return [recorded_event(_item_frame(item)) for item in jsontext.objects(member.text)]
 
 
 def _item_frame(members: Mapping[str, Member]) -> Frame:
