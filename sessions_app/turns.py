@@ -6,7 +6,7 @@ import asyncio
 import json
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 from uuid import uuid4
 
@@ -14,7 +14,8 @@ from django.db import transaction
 
 from conversations import dialects, live
 from conversations.dialects import AgentState
-from conversations.events import Appended, Authored, Dialect, EventEnvelope
+from conversations.events import Appended, Authored, Dialect, EventEnvelope, NewEvent
+from conversations.exceptions import ConversationError
 from conversations.models import ConversationRef
 from conversations.store import store
 from sessions_app import astore, leases
@@ -75,10 +76,9 @@ class PlayedTurn:
         answer = StreamedAnswer(self.conversation, self.turn_id, self._epoch)
         try:
             yield answer
-        except asyncio.CancelledError:
-            raise  # a stop: whoever cancelled stores what was said
-        except Exception:
-            await answer.snapshot()
+        except (asyncio.CancelledError, Exception):
+            with suppress(ConversationError):  # whoever ends the turn stores what was said so far
+                await asyncio.shield(answer.snapshot())
             raise
         if answer.text:
             await self._say(answer.text, answer.event_id)
@@ -91,13 +91,22 @@ class PlayedTurn:
     async def call_tool(self, name: str, arguments: Mapping[str, Any], *, thought: str = "") -> ToolCall:
         """Store a tool call."""
         await self._checkpoint()
-        return await self._call(name, arguments, thought, awaiting_confirmation=False)
+        event, tool_call_id = self._new_call(name, arguments, thought, awaiting_confirmation=False)
+        (appended,) = await astore.append(self.conversation, [event], epoch=self._epoch)
+        return ToolCall(
+            name=name,
+            arguments=arguments,
+            tool_call_id=tool_call_id,
+            event_id=event.event_id,
+            seq=appended.seq,
+        )
 
     async def ask_approval(self, name: str, arguments: Mapping[str, Any], *, thought: str = "") -> None:
         """Store a call that waits; the turn ends here for now."""
         await self._checkpoint()
-        await self._call(name, arguments, thought, awaiting_confirmation=True)
-        await self._suspend(AgentState.WAITING_FOR_CONFIRMATION, ExecutionStatus.WAITING_FOR_CONFIRMATION)
+        event, _ = self._new_call(name, arguments, thought, awaiting_confirmation=True)
+        state, status = AgentState.WAITING_FOR_CONFIRMATION, ExecutionStatus.WAITING_FOR_CONFIRMATION
+        await self._suspend(state, status, call=event)
 
     async def tool_result(self, call: ToolCall, content: str) -> None:
         """Store a tool's result."""
@@ -126,9 +135,9 @@ class PlayedTurn:
         )
         await self._append(authored, event_id, answered=call)
 
-    async def _call(
+    def _new_call(
         self, name: str, arguments: Mapping[str, Any], thought: str, *, awaiting_confirmation: bool
-    ) -> ToolCall:
+    ) -> tuple[NewEvent, str]:
         event_id, tool_call_id = str(uuid4()), f"call_{uuid4().hex[:12]}"
         authored = self._author.tool_call(
             name=name,
@@ -138,10 +147,7 @@ class PlayedTurn:
             event_id=event_id,
             awaiting_confirmation=awaiting_confirmation,
         )
-        (appended,) = await self._append(authored, event_id)
-        return ToolCall(
-            name=name, arguments=arguments, tool_call_id=tool_call_id, event_id=event_id, seq=appended.seq
-        )
+        return leases.new_event(authored, event_id, turn_id=self.turn_id), tool_call_id
 
     async def _say(self, text: str, event_id: str) -> None:
         def forget_snapshot(appended: Sequence[Appended]) -> None:
@@ -169,12 +175,19 @@ class PlayedTurn:
         if self.pause_wanted:
             await self._suspend(AgentState.PAUSED, ExecutionStatus.PAUSED)
 
-    async def _suspend(self, state: AgentState, status: ExecutionStatus) -> None:
+    async def _suspend(
+        self, state: AgentState, status: ExecutionStatus, *, call: NewEvent | None = None
+    ) -> None:
+        """Store the state, and in the same append the call that waits: no decision can come too early."""
         event_id = str(uuid4())
         authored = self._author.state(state=state, event_id=event_id)
+        events = [leases.new_event(authored, event_id, turn_id=self.turn_id)]
+        if call is not None:
+            # The V0 web client offers a decision only for a call that follows the state.
+            events.insert(1 if self.conversation.dialect is Dialect.V0 else 0, call)
         await astore.append(
             self.conversation,
-            [leases.new_event(authored, event_id, turn_id=self.turn_id)],
+            events,
             epoch=self._epoch,
             also=leases.suspend_turn(self.conversation, status),
         )
