@@ -360,7 +360,8 @@ class StandaloneConversationManager(ConversationManager):
             with _logged("sweep"):
                 for conversation in await astore.call(leases.abandoned, SWEEP_LIMIT):
                     if conversation.pk not in self._loops:
-                        await astore.call(leases.recover, conversation, self._process)
+                        with _logged(f"recovery of conversation {conversation.public_id}"):
+                            await astore.call(leases.recover, conversation, self._process)
                 for conversation in await astore.call(leases.needing_a_loop, SWEEP_LIMIT):
                     with suppress(ConversationError):  # the next round tries again
                         await self._start(conversation, patiently=True)
