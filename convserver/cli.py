@@ -9,6 +9,7 @@ import os
 import socket
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 import django
 import psycopg
@@ -24,6 +25,7 @@ from convserver.configuration import AuthMode, Configuration, ConfigurationError
 MESSAGE_MAX_BYTES = 16 * 1024 * 1024
 SHUTDOWN_WAIT_S = 15
 CONNECT_WAIT_S = 5
+UNREAD_WAIT_S = 30.0
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -58,7 +60,15 @@ def serve() -> int:
 
     configuration: Configuration = settings.CONFIGURATION
     django.setup()
-    _require_free_port(configuration)
+    sockets = _bound_sockets(configuration)
+    try:
+        return _serve_on(sockets, configuration)
+    finally:
+        for bound in sockets:
+            bound.close()
+
+
+def _serve_on(sockets: list[socket.socket], configuration: Configuration) -> int:
     _require_agent(configuration)
     _prepare_database()
     # Addresses may bring keys (V1 sockets), and both the access log and the line that accepts a
@@ -68,8 +78,6 @@ def serve() -> int:
         configuration,
         uvicorn.Config(
             "convserver.asgi:application",
-            host=configuration.host,
-            port=configuration.port,
             workers=1,  # the loops live in this one process, whatever WEB_CONCURRENCY says
             ws="websockets-sansio",
             ws_max_size=MESSAGE_MAX_BYTES,
@@ -80,7 +88,7 @@ def serve() -> int:
             timeout_graceful_shutdown=SHUTDOWN_WAIT_S,
         ),
     )
-    server.run()
+    server.run(sockets=sockets)
     return 0 if server.started else 1
 
 
@@ -99,20 +107,29 @@ class _Server(uvicorn.Server):
             print(first_steps.text(self._configuration, port), flush=True)
 
 
-def _require_free_port(configuration: Configuration) -> None:
-    """Raise ConfigurationError if nothing can listen at HOST and PORT, before anything else is done."""
+def _bound_sockets(configuration: Configuration) -> list[socket.socket]:
+    """Return sockets bound to HOST and PORT. Raise ConfigurationError if they cannot be had."""
     host, port = configuration.host, configuration.port
     try:
-        for family, kind, protocol, _, address in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM):
-            with socket.socket(family, kind, protocol) as probe:
-                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                if family == socket.AF_INET6:
-                    probe.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-                probe.bind(address)
+        places = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        return [_bound_socket(family, address) for family, _, _, _, address in places]
     except OSError as error:
         raise ConfigurationError(
             f"HOST is {host!r} and PORT is {port}, but the server cannot listen there: {error.strerror}."
         ) from error
+
+
+def _bound_socket(family: socket.AddressFamily, address: Any) -> socket.socket:
+    bound = socket.socket(family, socket.SOCK_STREAM)
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    if family == socket.AF_INET6:
+        bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+    if hasattr(socket, "TCP_USER_TIMEOUT"):
+        # The server's own close waits until the client has read what was sent before; one that
+        # never reads would so be kept for ever. Connections inherit this.
+        bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(UNREAD_WAIT_S * 1000))
+    bound.bind(address)
+    return bound
 
 
 def _require_agent(configuration: Configuration) -> None:

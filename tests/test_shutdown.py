@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import subprocess
 import sys
 import time
@@ -99,6 +100,23 @@ def test_clients_that_do_not_read_cost_neither_others_nor_the_memory(
         while connections_of(conversation) > 1:
             peak = max(peak, resident_bytes(server))
     assert peak - before < STALLED * 64 * MEGABYTE / 2
+
+
+@pytest.mark.skipif(not hasattr(socket, "TCP_USER_TIMEOUT"), reason="only Linux gives up on its own")
+def test_a_client_that_never_reads_is_not_kept_for_ever(
+    server: Server, store: ConversationStore, conversation: ConversationRef
+) -> None:
+    append_megabytes(store, conversation, 16)
+    server.start(constants=SLOW_READER_S | {"convserver.cli.UNREAD_WAIT_S": 1.0})
+    with StalledClient(server, "talk"):
+        wait_until(lambda: sockets_held(server) == 1)
+        wait_until(lambda: sockets_held(server) == 0, within_s=2 * WAIT_S)
+
+
+def sockets_held(server: Server) -> int:
+    connections = psutil.Process(server.pid).net_connections("tcp")
+    here = [each for each in connections if each.laddr.port == server.port]
+    return sum(each.status != psutil.CONN_LISTEN for each in here)
 
 
 def resident_bytes(server: Server) -> int:
