@@ -9,6 +9,7 @@ import os
 import socket
 import sys
 from collections.abc import Sequence
+from contextlib import ExitStack
 from typing import Any
 
 import django
@@ -60,12 +61,8 @@ def serve() -> int:
 
     configuration: Configuration = settings.CONFIGURATION
     django.setup()
-    sockets = _bound_sockets(configuration)
-    try:
-        return _serve_on(sockets, configuration)
-    finally:
-        for bound in sockets:
-            bound.close()
+    with ExitStack() as until_the_end:
+        return _serve_on(_bound_sockets(configuration, until_the_end), configuration)
 
 
 def _serve_on(sockets: list[socket.socket], configuration: Configuration) -> int:
@@ -107,20 +104,20 @@ class _Server(uvicorn.Server):
             print(first_steps.text(self._configuration, port), flush=True)
 
 
-def _bound_sockets(configuration: Configuration) -> list[socket.socket]:
+def _bound_sockets(configuration: Configuration, until_the_end: ExitStack) -> list[socket.socket]:
     """Return sockets bound to HOST and PORT. Raise ConfigurationError if they cannot be had."""
     host, port = configuration.host, configuration.port
     try:
         places = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        return [_bound_socket(family, address) for family, _, _, _, address in places]
+        return [_bound_socket(family, address, until_the_end) for family, _, _, _, address in places]
     except OSError as error:
         raise ConfigurationError(
             f"HOST is {host!r} and PORT is {port}, but the server cannot listen there: {error.strerror}."
         ) from error
 
 
-def _bound_socket(family: socket.AddressFamily, address: Any) -> socket.socket:
-    bound = socket.socket(family, socket.SOCK_STREAM)
+def _bound_socket(family: socket.AddressFamily, address: Any, until_the_end: ExitStack) -> socket.socket:
+    bound = until_the_end.enter_context(socket.socket(family, socket.SOCK_STREAM))
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     if family == socket.AF_INET6:
         bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
