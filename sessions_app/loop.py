@@ -131,6 +131,8 @@ class Loop:
             start = await _to_its_end(leases.begin_turn, self.conversation, self.epoch)
             if start is not None:
                 await self._play(start)
+                if self.is_ending:
+                    raise asyncio.CancelledError  # the agent has kept it to itself
                 await self._pause_if_wanted()
             elif self.is_leaving:
                 return

@@ -211,8 +211,11 @@ class StandaloneConversationManager(ConversationManager):
         self._is_closing = True
         for task in self._tasks:
             task.cancel()
-        running = [self._end(loop) for loop in self._loops.values()]
-        await asyncio.gather(*self._tasks, *running, return_exceptions=True)
+        ending = {*self._tasks, *(self._end(loop) for loop in self._loops.values())}
+        if ending:
+            await asyncio.wait(ending, timeout=STOP_WAIT_S)
+        for loop in self._loops.values():
+            logger.error("The agent of conversation %s does not let go.", loop.conversation.public_id)
         await hub.close()
 
     # Loops

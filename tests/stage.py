@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple, TypeVar
 
 import pytest
@@ -62,6 +63,10 @@ class StagedAgent:
                     await turn.say("step 1")
                 await stage.hold(turn)
                 await turn.say("step 2")
+            case "deaf":
+                with suppress(asyncio.CancelledError):
+                    await stage.hold(turn)
+                await turn.say("What?")
             case "speak":
                 async with turn.answer() as answer:
                     await answer.write("half of ")

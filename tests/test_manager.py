@@ -295,6 +295,18 @@ async def test_a_stop_that_comes_as_the_turn_ends_leaves_one_end(
     assert (await loop_of(conversation)).status == "stopped"
 
 
+async def test_an_agent_that_does_not_hear_the_stop_is_stopped_after_its_turn(
+    conversation: ConversationRef, manager: ConversationManager, stage: Stage
+) -> None:
+    await ask(conversation, "deaf")
+    await stage.holding()
+    await ask(conversation, "never mind")
+    await manager.close_session(conversation.public_id)
+    assert await said(conversation) == ["What?"]
+    assert (await loop_of(conversation)).status == "stopped"
+    assert not (await row_of(conversation)).is_unanswered
+
+
 async def test_a_stop_ends_a_turn_that_waits_for_approval(
     conversation: ConversationRef, manager: ConversationManager
 ) -> None:
