@@ -65,6 +65,8 @@ class Reading:
     """V0: the `cause`, in the sender's numbering."""
     cause_event_id: str | None = None
     """V1: the `action_id` that an observation answers."""
+    parent_event_id: str | None = None
+    """V1: the `parent_id`, where the history is a tree."""
     tool_call_id: str | None = None
     hidden: bool = False
     brings_envelope: bool = False
@@ -85,6 +87,8 @@ class NewEvent:
     turn_id: str | None = None
     cause_seq: int | None = None
     """The seq that this event answers, when its author knows it; otherwise resolved at append."""
+    sender_id: int | None = None
+    """The user who sent it; None for what the server or an agent wrote."""
     is_input: bool = False
     """True when it speaks to the agent and asks for an answer."""
     metrics: Metrics | None = None

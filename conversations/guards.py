@@ -1,8 +1,9 @@
 """Triggers that make the database itself refuse to lose history, on both engines.
 
 They refuse every UPDATE of an event, every DELETE outside a running purge, TRUNCATE (PostgreSQL),
-REPLACE (SQLite) and a `next_seq` that falls. SQLite forgets triggers whenever Django remakes a table,
-so `install` runs after every `migrate`, and neither the checks nor the server's start pass without them.
+REPLACE (SQLite) and a `next_seq` or `loop_epoch` that falls. SQLite forgets triggers whenever Django
+remakes a table, so `install` runs after every `migrate`, and neither the checks nor the server's start
+pass without them.
 
 Nothing lifts them, not even in tests: a test run empties its tables as an operator would, under an
 unfinished Purge of each conversation (`tests/conftest.py`, `empty_database`), never by `flush`.
@@ -25,7 +26,7 @@ NO_UPDATE = "An event is never changed: append a new one instead."
 NO_DELETE = "An event is never deleted outside a purge: hide the conversation instead."
 NO_REPLACE = "What is stored is never replaced: append a new event instead."
 NO_ORPHANS = "A conversation that has events is never deleted: hide it instead."
-NO_FALL = "next_seq never falls: events may have been numbered already."
+NO_FALL = "next_seq and loop_epoch never fall: events are numbered by the one, fenced by the other."
 
 TABLE_OF = {
     "event_refuse_update": EVENT,
@@ -49,6 +50,9 @@ _RUNNING_PURGE = (
 )
 
 
+_FALLS = "NEW.next_seq < OLD.next_seq OR NEW.loop_epoch < OLD.loop_epoch"
+
+
 def _taken(table: str, *columns: str) -> str:
     same = " AND ".join(f"{column} = NEW.{column}" for column in columns)
     return f"EXISTS (SELECT 1 FROM {table} WHERE {same})"
@@ -69,7 +73,7 @@ _SQLITE = {
     "conversation_refuse_delete": f"BEFORE DELETE ON {CONVERSATION} "
     f"WHEN EXISTS (SELECT 1 FROM {EVENT} WHERE {EVENT}.conversation_id = OLD.id) "
     f"BEGIN SELECT RAISE(ABORT, '{NO_ORPHANS}'); END",
-    "conversation_refuse_fall": f"BEFORE UPDATE ON {CONVERSATION} WHEN NEW.next_seq < OLD.next_seq "
+    "conversation_refuse_fall": f"BEFORE UPDATE ON {CONVERSATION} WHEN {_FALLS} "
     f"BEGIN SELECT RAISE(ABORT, '{NO_FALL}'); END",
 }
 
@@ -87,7 +91,7 @@ _POSTGRESQL = {
         f"RAISE EXCEPTION '{NO_DELETE}';",
     ),
     "conversation_refuse_fall": (
-        f"BEFORE UPDATE ON {CONVERSATION} FOR EACH ROW WHEN (NEW.next_seq < OLD.next_seq)",
+        f"BEFORE UPDATE ON {CONVERSATION} FOR EACH ROW WHEN ({_FALLS})",
         f"RAISE EXCEPTION '{NO_FALL}';",
     ),
 }

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from django.db import OperationalError, connection
 from django.utils import timezone
+from psycopg.errors import LockNotAvailable
 
 from conversations import sql
 from conversations.events import Appended, EventEnvelope, Kind, NewEvent
@@ -68,6 +69,7 @@ class _Head:
     accumulated_cost: float
     prompt_tokens: int
     completion_tokens: int
+    total_tokens: int
     updated_at: datetime
     listed_at: datetime
     deleted_at: datetime | None
@@ -88,6 +90,7 @@ _HEAD_COLUMNS = (
     "accumulated_cost",
     "prompt_tokens",
     "completion_tokens",
+    "total_tokens",
     "updated_at",
     "listed_at",
     "deleted_at",
@@ -136,7 +139,7 @@ def _locked_heads(requests: Sequence[AppendRequest], *, wait: bool) -> dict[int,
             rows = _heads_found(pks, wait=wait)
             stored, numbered = sql.events_with_ids(ids), sql.events_with_wire_ids(wire_ids)
     except OperationalError as error:
-        if "lock timeout" in str(error):
+        if isinstance(error.__cause__, LockNotAvailable):
             raise ConversationBusy(
                 "Somebody else has locked the conversation for too long: try again."
             ) from error
@@ -250,6 +253,8 @@ def _row(
         turn_id=event.turn_id,
         epoch=epoch,
         tool_call_id=reading.tool_call_id,
+        parent_event_id=reading.parent_event_id,
+        sender_id=event.sender_id,
         wire_id=reading.wire_id,
         brings_envelope=reading.brings_envelope,
         hidden=reading.hidden,
@@ -290,6 +295,7 @@ def _count(head: _Head, event: NewEvent, *, seq: int, now: datetime) -> None:
         head.accumulated_cost = max(head.accumulated_cost, event.metrics.accumulated_cost)
         head.prompt_tokens = max(head.prompt_tokens, event.metrics.prompt_tokens)
         head.completion_tokens = max(head.completion_tokens, event.metrics.completion_tokens)
+        head.total_tokens = max(head.total_tokens, head.prompt_tokens + head.completion_tokens)
     if event.reading.kind is Kind.MESSAGE and not event.reading.hidden:
         head.last_message = event.reading.text[:LAST_MESSAGE_MAX_LENGTH]
         head.last_message_at = head.listed_at = now
@@ -306,7 +312,7 @@ def _moved(head: _Head) -> sql.HeadRow:
         accumulated_cost=head.accumulated_cost,
         prompt_tokens=head.prompt_tokens,
         completion_tokens=head.completion_tokens,
-        total_tokens=head.prompt_tokens + head.completion_tokens,
+        total_tokens=head.total_tokens,
         updated_at=head.updated_at,
         listed_at=head.listed_at,
     )

@@ -155,7 +155,7 @@ class Conversation(models.Model):
     owner = models.ForeignKey(
         settings.AUTH_USER_MODEL, models.PROTECT, related_name="conversations", db_index=False
     )
-    version = models.CharField(max_length=2, choices=Version, default=Version.V0)
+    version = models.CharField(max_length=20, choices=Version, default=Version.V0)
     title = models.TextField(null=True, blank=True)
     repository = models.TextField(null=True, blank=True)
     branch = models.TextField(null=True, blank=True)
@@ -345,7 +345,7 @@ class Event(models.Model):
     conversation = models.ForeignKey(Conversation, models.PROTECT, db_index=False)
     seq = models.BigIntegerField()
     event_id = models.TextField()
-    dialect = models.CharField(max_length=2, choices=[(dialect.value, dialect.value) for dialect in Dialect])
+    dialect = models.CharField(max_length=20, choices=[(dialect.value, dialect.value) for dialect in Dialect])
     type = models.TextField()
     kind = models.CharField(max_length=20, choices=[(kind.value, kind.value) for kind in Kind])
     source = models.TextField()
@@ -354,6 +354,10 @@ class Event(models.Model):
     turn_id = models.TextField(null=True)
     epoch = models.BigIntegerField(null=True)
     tool_call_id = models.TextField(null=True)
+    parent_event_id = models.TextField(null=True)
+    """V1: the event that this one follows, where a history branches."""
+    sender_id = models.BigIntegerField(null=True)
+    """The user who sent it: a number and no reference, for it outlives the account."""
     wire_id = models.BigIntegerField(null=True)
     """V0: the number that the payload itself brings; `cause` refers to it."""
     brings_envelope = models.BooleanField(default=False)

@@ -26,6 +26,8 @@ class EventRow(NamedTuple):
     turn_id: str | None
     epoch: int | None
     tool_call_id: str | None
+    parent_event_id: str | None
+    sender_id: int | None
     wire_id: int | None
     brings_envelope: bool
     hidden: bool
@@ -60,6 +62,7 @@ _TYPES = {
     "timestamp": "timestamptz",
     "cause_seq": "bigint",
     "epoch": "bigint",
+    "sender_id": "bigint",
     "wire_id": "bigint",
     "brings_envelope": "boolean",
     "hidden": "boolean",

@@ -286,7 +286,7 @@ class DatabaseConversationStore(ConversationStore):
         """Ask the validator; see the seam."""
         conversation, is_new = access.validator().validate(user, conversation_id, version=version)
         if is_new:
-            live.announce_listed(conversation)
+            transaction.on_commit(lambda: live.announce_listed(conversation), robust=True)
         return conversation
 
     def append(
@@ -355,7 +355,7 @@ class DatabaseConversationStore(ConversationStore):
         now = timezone.now()
         changed = bool(rows.update(title=title, updated_at=Greatest("updated_at", now), listed_at=now))
         if changed:
-            live.announce_changed(conversation)
+            transaction.on_commit(lambda: live.announce_changed(conversation), robust=True)
         return changed
 
     def hide(self, conversation: ConversationRef) -> None:
@@ -363,13 +363,13 @@ class DatabaseConversationStore(ConversationStore):
         now = timezone.now()
         rows = Conversation.objects.standing().filter(pk=conversation.pk)
         if rows.update(deleted_at=now, listed_at=now):
-            live.announce_changed(conversation)
+            transaction.on_commit(lambda: live.announce_changed(conversation), robust=True)
 
     def restore(self, conversation: ConversationRef) -> None:
         """Take the time of deletion back; see the seam."""
         rows = Conversation.objects.deleted().filter(pk=conversation.pk)
         if rows.update(deleted_at=None, listed_at=timezone.now()):
-            live.announce_changed(conversation)
+            transaction.on_commit(lambda: live.announce_changed(conversation), robust=True)
 
     def _standing(self, public_ids: Iterable[str] | None = None) -> ConversationQuerySet:
         rows = Conversation.objects.standing()

@@ -104,6 +104,15 @@ def test_digests_chain_from_the_first_event_on(
     assert Conversation.objects.get(pk=conversation.pk).head_digest == head
 
 
+def test_the_digest_of_a_known_log_is_what_it_always_was() -> None:
+    first = chain("", seq=0, event_id="a", payload="{}")
+    assert first == "32644a03c8f3f6ccaeb3a466ca912bd199fc4fb6f9a8e5a0fe66bcb16c9771a1"
+    assert (
+        chain(first, seq=1, event_id="b", payload='{"x":1}')
+        == "d858aa58cf7a9ca48592ab6d953705ee069deca44b681600e159e7ad42d43f12"
+    )
+
+
 def test_every_event_is_later_than_the_one_before(
     store: ConversationStore, conversation: ConversationRef
 ) -> None:
@@ -182,6 +191,16 @@ def test_cause_names_the_same_event_whatever_its_sender_numbered_it(
     store.append(conversation, [event(raw=wire(id=40, action="run", args={"command": "ls"}))])
     store.append(conversation, [event(raw=wire(id=42, cause=40, observation="run", content="", extras={}))])
     assert Event.objects.of(conversation).get(seq=1).cause_seq == 0
+
+
+def test_totals_that_were_saved_do_not_fall_with_the_next_event(
+    store: ConversationStore, conversation: ConversationRef
+) -> None:
+    metadata = store.get_metadata(conversation.public_id)
+    metadata.total_tokens = 500
+    store.save_metadata(metadata, ["total_tokens"])
+    store.append(conversation, [event()])
+    assert store.get_metadata(conversation.public_id).total_tokens == 500
 
 
 def test_a_batch_takes_the_same_number_of_statements_whatever_its_size(

@@ -168,6 +168,7 @@ def drop(name: str) -> None:
         ("UPDATE conversations_event SET payload = '{}'", guards.NO_UPDATE),
         ("UPDATE conversations_event SET hidden = true WHERE seq = 0", guards.NO_UPDATE),
         ("UPDATE conversations_conversation SET next_seq = 2", guards.NO_FALL),
+        ("UPDATE conversations_conversation SET loop_epoch = loop_epoch - 1", guards.NO_FALL),
         pytest.param("DELETE FROM conversations_conversation", guards.NO_ORPHANS, marks=on_sqlite),
         pytest.param("TRUNCATE conversations_event", guards.NO_DELETE, marks=on_postgresql),
         pytest.param(

@@ -82,6 +82,7 @@ def read(payload: Mapping[str, object]) -> Reading:
         timestamp=columns.instant(payload.get("timestamp")),
         event_id=columns.event_id(payload.get("id")),
         cause_event_id=columns.event_id(payload.get("action_id")),
+        parent_event_id=columns.event_id(payload.get("parent_id")),
         tool_call_id=_tool_call_id(payload),
     )
 
