@@ -80,7 +80,7 @@ def _database() -> dict[str, Any]:
         options |= {
             "transaction_mode": "IMMEDIATE",
             "timeout": 30,
-            "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA cache_size=-32000;",
+            "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA cache_size=-8000;",
         }
         database["TEST"] = {"NAME": f"{database['NAME']}.test"}
     else:
