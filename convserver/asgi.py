@@ -15,6 +15,7 @@ http = get_asgi_application()
 from django.db import connection
 
 from conversations import guards
+from convserver.api.bodies import BoundedBodies
 from sessions_app import astore
 from sessions_app.authentication import OwnOriginOnly
 from sessions_app.manager import close_manager, get_manager
@@ -50,4 +51,4 @@ async def lifespan(receive: Any, send: Any) -> None:
             return
 
 
-application = OwnOriginOnly(by_protocol)
+application = OwnOriginOnly(BoundedBodies(by_protocol))

@@ -7,6 +7,7 @@ import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from hashlib import sha256
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TypeVar
@@ -57,6 +58,11 @@ class Configuration:
     allowed_hosts: tuple[str, ...]
     permitted_origins: tuple[str, ...]
     max_concurrent: int
+
+    @property
+    def installation(self) -> str:
+        """The same for all processes that share the secret key, and for no others; not secret itself."""
+        return sha256(self.secret_key.encode()).hexdigest()[:12]
 
 
 def read(environment: Mapping[str, str]) -> Configuration:

@@ -92,11 +92,14 @@ def _database() -> dict[str, Any]:
 DATABASES = {"default": _database()}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
+HINTS_PREFIX = f"convserver-{CONFIGURATION.installation}-{TEST_RUN}"
+"""Hints bring what was said: installations that share a Redis must not hear each other."""
+
 CHANNEL_LAYERS: dict[str, dict[str, Any]] = {
     "default": (
         {
             "BACKEND": "channels_redis.pubsub.RedisPubSubChannelLayer",
-            "CONFIG": {"hosts": [CONFIGURATION.redis_url], "prefix": f"convserver-{TEST_RUN}"},
+            "CONFIG": {"hosts": [CONFIGURATION.redis_url], "prefix": HINTS_PREFIX},
         }
         if CONFIGURATION.redis_url
         else {"BACKEND": "channels.layers.InMemoryChannelLayer", "CONFIG": {"capacity": 10_000}}

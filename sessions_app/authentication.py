@@ -71,18 +71,35 @@ def _cookie(header: str, name: str) -> str | None:
 
 
 def visitor(credentials: Credentials) -> Visitor:
-    """Return who comes with these credentials; in local mode without a server key, the local user."""
+    """Return who comes with these credentials; in local mode without a server key, the local user.
+
+    Keys that open nothing are nobody's, whatever login comes with them, except where everybody is let in.
+    """
+    if credentials.keys and not lets_everybody_in():
+        return holder_of_key(credentials.keys) or AnonymousUser()
     return holder_of_key(credentials.keys) or _logged_in(credentials.session_key) or everybody()
 
 
-def holder_of_key(keys: list[str]) -> User | None:
+def lets_in_still(credentials: Credentials, user_id: int) -> bool:
+    """Say whether these credentials, which have let this user in, do so now."""
+    if lets_everybody_in():
+        return True
+    if credentials.keys:
+        user = holder_of_key(credentials.keys, is_used=False)
+    else:
+        user = _logged_in(credentials.session_key)
+    return user is not None and user.pk == user_id
+
+
+def holder_of_key(keys: list[str], *, is_used: bool = True) -> User | None:
     """Return whom the first valid key lets in: the server's key the operator, a token its user."""
     for key in keys:
         if is_server_key(key):
             return operator()
         token = ApiToken.objects.valid().matching(key).select_related("user").first()
         if token is not None:
-            ApiToken.objects.valid().matching(key).record_use()
+            if is_used:
+                token.record_use()
             return token.user
     return None
 

@@ -7,7 +7,7 @@ import logging
 from collections import defaultdict, deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from conversations import live
 from conversations.live import Hint
@@ -22,6 +22,8 @@ REJOIN_S = 3600.0
 """The in-memory layer forgets group members after a day; they are added again this often."""
 UNREAD_MAX = 1_000
 """So many hints may wait for one reader; more are dropped, and it reads the log."""
+UNREAD_WHOLE_MAX = 50
+"""So many of them may bring their events; further ones only say that the log has grown."""
 
 
 class Subscription:
@@ -34,6 +36,8 @@ class Subscription:
 
     def offer(self, hint: Hint) -> None:
         """Add a hint; when too many wait, the oldest is dropped."""
+        if len(self._hints) >= UNREAD_WHOLE_MAX and hint["kind"] == "appended":
+            hint = {**hint, "events": []}
         self._hints.append(hint)
         self._something.set()
 
@@ -55,23 +59,24 @@ class Hub:
         self._changed: set[int] = set()
         self._change = asyncio.Event()
         self._starting = asyncio.Lock()
+        self._offering = asyncio.Lock()
+        self._joined: set[str] = set()
+        self._settling: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     @asynccontextmanager
     async def subscribe(self, group: str) -> AsyncIterator[Subscription]:
         """Receive the hints of `group` from here on: subscribe first, then read."""
         await self._start()
         subscription = Subscription(group)
-        is_first = not self._groups[group]
         self._groups[group].add(subscription)
         try:
-            if is_first:
-                await self._join(group)
+            await self._settle(group)
             yield subscription
         finally:
             self._groups[group].discard(subscription)
             if not self._groups[group]:
                 del self._groups[group]
-                await self._leave(group)
+                await self._settle(group)
 
     async def close(self) -> None:
         """End the tasks; readers get nothing any more."""
@@ -90,6 +95,16 @@ class Hub:
                     create(work()) for work in (self._listen, self._poll, self._rejoin, self._tell)
                 ]
 
+    async def _settle(self, group: str) -> None:
+        """Join the group if it has readers here, else leave it; whoever comes meanwhile waits for that."""
+        async with self._settling.setdefault(group, asyncio.Lock()):
+            if group not in self._groups:
+                self._joined.discard(group)
+                await self._leave(group)
+            elif group not in self._joined:
+                await self._join(group)
+                self._joined.add(group)
+
     async def _join(self, group: str) -> None:
         layer = live.hint_channel()
         try:
@@ -103,8 +118,6 @@ class Hub:
         with suppress(Exception):  # an unwanted hint is passed over anyway
             async with asyncio.timeout(5):
                 await layer.group_discard(group, self._channel)
-        if group in self._groups:  # somebody came while this one left
-            await self._join(group)
 
     async def _listen(self) -> None:
         layer = live.hint_channel()
@@ -150,13 +163,14 @@ class Hub:
         wanted = [pk for pk in pks if live.conversation_group(pk) in self._groups]
         if not wanted:
             return
-        try:
-            states = await astore.call(states_of, wanted)
-        except Exception as error:  # the next poll asks again
-            logger.warning("The states of conversations could not be read: %s", error)
-            return
-        for pk, state in states.items():
-            self._offer(live.conversation_group(pk), {"kind": "state", "state": state})
+        async with self._offering:  # else an older reading could be told after a newer one
+            try:
+                states = await astore.call(states_of, wanted)
+            except Exception as error:  # the next poll asks again
+                logger.warning("The states of conversations could not be read: %s", error)
+                return
+            for pk, state in states.items():
+                self._offer(live.conversation_group(pk), {"kind": "state", "state": state})
 
     async def _rejoin(self) -> None:
         while True:

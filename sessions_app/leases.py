@@ -7,27 +7,40 @@ write of a loop carries its epoch and is refused once it is not the newest.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import NamedTuple
+from itertools import islice
+from typing import Any, NamedTuple, TypeVar
 from uuid import UUID, uuid4, uuid5
 
-from django.db import transaction
+from django.db import OperationalError, connection, models, transaction
 from django.db.models import F
 from django.db.models.functions import Greatest
 from django.utils import timezone
+from psycopg.errors import LockNotAvailable
 
-from conversations import dialects, live
+from conversations import dialects, live, sql
 from conversations.dialects import AgentState, columns
 from conversations.events import Appended, Authored, Dialect, Kind, NewEvent
-from conversations.exceptions import ConversationNotFound, Fenced, LoopUnavailable
+from conversations.exceptions import (
+    ConversationBusy,
+    ConversationNotFound,
+    EventConflict,
+    Fenced,
+    LoopUnavailable,
+)
+from conversations.log import LOCK_TIMEOUT_S
 from conversations.models import Conversation, ConversationQuerySet, ConversationRef
 from conversations.store import store
 from sessions_app.models import AgentLoop, ExecutionStatus, LoopStatus, UnfinishedAnswer
 from sessions_app.processes import Process
 
+T = TypeVar("T")
+Row = TypeVar("Row", bound=models.Model)
+
 LEASE_S = 15.0
+SWEEP_PAGE = 200
 
 SUSPENDED = (ExecutionStatus.PAUSED, ExecutionStatus.WAITING_FOR_CONFIRMATION)
 """A loop that is one of these takes no turn until the user says so."""
@@ -92,10 +105,24 @@ def claim(
 
 
 def _locked(conversation: ConversationRef) -> Conversation:
-    row = Conversation.objects.locked().standing().filter(pk=conversation.pk).first()
+    row = _locked_of(Conversation.objects.standing(), conversation)
     if row is None:
         raise ConversationNotFound("There is no such conversation.")
     return row
+
+
+def _locked_of(rows: ConversationQuerySet, conversation: ConversationRef) -> Conversation | None:
+    """Lock the conversation if it is one of `rows`. Raise ConversationBusy after LOCK_TIMEOUT_S."""
+    if connection.vendor == "postgresql":
+        sql.limit_lock_wait(LOCK_TIMEOUT_S)
+    try:
+        return rows.locked().filter(pk=conversation.pk).first()
+    except OperationalError as error:
+        if isinstance(error.__cause__, LockNotAvailable):
+            raise ConversationBusy(
+                "Somebody else has locked the conversation for too long: try again."
+            ) from error
+        raise
 
 
 def _locked_by(conversation: ConversationRef, epoch: int) -> Conversation:
@@ -112,12 +139,15 @@ def _fenced(row: Conversation, epoch: int) -> Conversation:
 def renew(held: Mapping[int, int], process: Process, *, lease_s: float = LEASE_S) -> set[int]:
     """Extend this process's leases (conversation → epoch); return the conversations that it lost.
 
-    Those that were deleted are among them.
+    Those that were deleted are among them; one that is locked just now is not, and waits for the next time.
     """
-    now = timezone.now()
-    mine = AgentLoop.objects.held_by(process).filter(conversation_id__in=list(held))
-    mine.there().update(lease_expires_at=now + timedelta(seconds=lease_s))
-    still = dict(mine.there().values_list("conversation_id", "epoch"))
+    expires_at = timezone.now() + timedelta(seconds=lease_s)
+    mine = AgentLoop.objects.held_by(process).filter(conversation_id__in=list(held)).there()
+    with transaction.atomic():
+        # Waiting for a row while having others would close a ring with a batch of appends.
+        free = mine.select_for_update(no_key=True, skip_locked=True, of=("self",)).order_by("pk")
+        AgentLoop.objects.filter(pk__in=[loop.pk for loop in free]).update(lease_expires_at=expires_at)
+    still = dict(mine.values_list("conversation_id", "epoch"))
     return {pk for pk, epoch in held.items() if still.get(pk) != epoch}
 
 
@@ -140,7 +170,10 @@ def release(conversation: ConversationRef, epoch: int, *, error: str = "") -> No
     """Give the lease back, of a deleted conversation too; with `error`, say why the loop is gone."""
     now = timezone.now()
     with transaction.atomic():
-        _fenced(Conversation.objects.locked().get(pk=conversation.pk), epoch)
+        row = _locked_of(Conversation.objects.all(), conversation)
+        if row is None:
+            raise ConversationNotFound("There is no such conversation.")
+        _fenced(row, epoch)
         Conversation.objects.filter(pk=conversation.pk).update(listed_at=now)
         AgentLoop.objects.of(conversation).update(
             desired=LoopStatus.STOPPED,
@@ -157,7 +190,8 @@ def begin_turn(conversation: ConversationRef, epoch: int) -> TurnStart | None:
     """Begin the next turn, or go on with a suspended one; None when there is nothing to do.
 
     Without anything unanswered the loop is idle as of this transaction: an input that is committed
-    later finds it so. Raise Fenced.
+    later finds it so. A turn that goes on answers what it began with; what was asked meanwhile is
+    for the next one. Repeating a call whose outcome is unknown returns the same turn. Raise Fenced.
     """
     now = timezone.now()
     with transaction.atomic():
@@ -165,10 +199,13 @@ def begin_turn(conversation: ConversationRef, epoch: int) -> TurnStart | None:
         loop = AgentLoop.objects.locked().get(conversation_id=conversation.pk)
         if not _may_play(row, loop):
             return None
-        turn_id = loop.turn_id or uuid4().hex
+        if loop.turn_id is None:
+            turn_id, through = uuid4().hex, row.asked_through
+        else:
+            turn_id, through = loop.turn_id, loop.turn_through
         AgentLoop.objects.of(conversation).update(
             turn_id=turn_id,
-            turn_through=row.asked_through,
+            turn_through=through,
             execution_status=ExecutionStatus.RUNNING,
             updated_at=now,
         )
@@ -176,7 +213,7 @@ def begin_turn(conversation: ConversationRef, epoch: int) -> TurnStart | None:
     announce(conversation)
     return TurnStart(
         turn_id=turn_id,
-        through=row.asked_through,
+        through=through,
         answered_through=row.answered_through,
         decision=loop.decision,
         decision_reason=loop.decision_reason,
@@ -196,11 +233,42 @@ def turn_event_id(turn_id: str, part: str) -> str:
     return str(uuid5(UUID(turn_id), part))
 
 
+Naming = Callable[[str], str]
+"""Gives an event of the server its id: the one that belongs to it, or another."""
+
+
+def own_id(event_id: str) -> str:
+    """Return the id itself: whatever is repeated under it is stored once."""
+    return event_id
+
+
+def fresh_id(event_id: str) -> str:
+    """Return an id that nobody can have used."""
+    return str(uuid4())
+
+
+def under_a_free_id(append: Callable[[Naming], T]) -> T:
+    """Append under the events' own ids, or under fresh ones when a client has taken one of those.
+
+    Readers are shown the ids of an answer and a turn before these are stored, and a client may
+    record events under any id: that must not keep a turn from ending.
+    """
+    try:
+        return append(own_id)
+    except EventConflict:
+        return append(fresh_id)
+
+
 def end_of_turn(
-    conversation: ConversationRef, turn_id: str, state: AgentState, *, reason: str = ""
+    conversation: ConversationRef,
+    turn_id: str,
+    state: AgentState,
+    *,
+    reason: str = "",
+    naming: Naming = own_id,
 ) -> NewEvent:
-    """Return the `turn` event: its id is the turn's, so that a turn can end only once."""
-    event_id = turn_event_id(turn_id, "end")
+    """Return the `turn` event: its id is the turn's, so that a repetition ends it only once."""
+    event_id = naming(turn_event_id(turn_id, "end"))
     authored = dialects.author(conversation.dialect).state(state=state, event_id=event_id, reason=reason)
     return new_event(authored, event_id, turn_id=turn_id, kind=Kind.TURN)
 
@@ -230,15 +298,20 @@ def new_event(
 def finish_turn(
     conversation: ConversationRef, through: int, status: ExecutionStatus
 ) -> Callable[[Sequence[Appended]], None]:
-    """Return the rest of a turn's last append: everything up to `through` is answered or given up on."""
+    """Return the rest of a turn's last append: everything up to `through` is answered or given up on.
+
+    Repeated after the turn has ended it changes nothing.
+    """
 
     def finish(appended: Sequence[Appended]) -> None:
         now = timezone.now()
+        turn = AgentLoop.objects.of(conversation).filter(turn_id__isnull=False)
+        if not turn.update(
+            turn_id=None, execution_status=status, decision=None, decision_reason="", updated_at=now
+        ):
+            return
         rows = Conversation.objects.filter(pk=conversation.pk)
         rows.update(answered_through=Greatest("answered_through", through), listed_at=now)
-        AgentLoop.objects.of(conversation).update(
-            turn_id=None, execution_status=status, decision=None, decision_reason="", updated_at=now
-        )
         UnfinishedAnswer.objects.filter(conversation_id=conversation.pk).delete()
 
     return finish
@@ -247,9 +320,14 @@ def finish_turn(
 def suspend_turn(
     conversation: ConversationRef, status: ExecutionStatus
 ) -> Callable[[Sequence[Appended]], None]:
-    """Return the rest of the append that suspends a turn: it goes on later under the same id."""
+    """Return the rest of the append that suspends a turn: it goes on later under the same id.
+
+    Repeated it changes nothing: the user may have decided since.
+    """
 
     def suspend(appended: Sequence[Appended]) -> None:
+        if not any(each.is_new for each in appended):
+            return
         now = timezone.now()
         Conversation.objects.filter(pk=conversation.pk).update(listed_at=now)
         AgentLoop.objects.of(conversation).update(execution_status=status, updated_at=now)
@@ -261,7 +339,12 @@ def suspend_turn(
 
 def carry_out(conversation: ConversationRef) -> Callable[[Sequence[Appended]], None]:
     """Return the rest of the append that answers a decided call; until then a pause keeps the decision."""
-    return lambda appended: _forget_decision(conversation)
+
+    def forget(appended: Sequence[Appended]) -> None:
+        if any(each.is_new for each in appended):
+            _forget_decision(conversation)
+
+    return forget
 
 
 def _forget_decision(conversation: ConversationRef) -> None:
@@ -320,16 +403,36 @@ def is_asked(conversation: ConversationRef) -> bool:
     return any(rows.filter(pk=conversation.pk).exists() for rows in _asked())
 
 
-def needing_a_loop(limit: int) -> list[ConversationRef]:
-    """Return conversations with something to do, whose loop no living process runs."""
+def asked_among(pks: Collection[int]) -> set[int]:
+    """Return which of these conversations' loops would find something to do."""
+    return {pk for rows in _asked() for pk in rows.filter(pk__in=pks).values_list("pk", flat=True)}
+
+
+def asked_through(conversation: ConversationRef) -> int:
+    """Return the seq of the newest input, -1 if there is none."""
+    return Conversation.objects.values_list("asked_through", flat=True).get(pk=conversation.pk)
+
+
+def needing_a_loop(limit: int, *, besides: Collection[int] = ()) -> list[ConversationRef]:
+    """Return conversations with something to do, whose loop no living process runs, at most `limit`.
+
+    `besides`: not these, whose loops run here.
+    """
     now = timezone.now()
     found: dict[int, ConversationRef] = {}
-    for rows in _asked():
-        for row in rows.select_related("loop").order_by("pk")[:limit]:
-            loop = getattr(row, "loop", None)
-            if loop is None or not loop.is_held(now):
-                found[row.pk] = row.ref
+    for asked in _asked():
+        rows = asked.exclude(pk__in=besides).select_related("loop")
+        unheld = (row for row in _by_pk(rows) if not hasattr(row, "loop") or not row.loop.is_held(now))
+        found.update((row.pk, row.ref) for row in islice(unheld, limit - len(found)))
     return list(found.values())
+
+
+def _by_pk(rows: models.QuerySet[Row]) -> Iterator[Row]:
+    """Go through all rows, reading a page at a time."""
+    after: Any = 0
+    while page := list(rows.filter(pk__gt=after).order_by("pk")[:SWEEP_PAGE]):
+        yield from page
+        after = page[-1].pk
 
 
 def _asked() -> list[ConversationQuerySet]:
@@ -347,11 +450,15 @@ def is_suspended(conversation: ConversationRef) -> bool:
     return rows.filter(loop__execution_status__in=SUSPENDED).exists()
 
 
-def abandoned(limit: int) -> list[ConversationRef]:
-    """Return conversations whose loop was left behind by a process that is gone or lost its lease."""
+def abandoned(limit: int, *, besides: Collection[int] = ()) -> list[ConversationRef]:
+    """Return conversations whose loop was left behind by a process that is gone or lost its lease.
+
+    At most `limit`, and not those of `besides`, whose loops run here.
+    """
     now = timezone.now()
-    loops = AgentLoop.objects.there().select_related("conversation").order_by("pk")[:limit]
-    return [loop.conversation.ref for loop in loops if not loop.is_held(now)]
+    loops = AgentLoop.objects.there().exclude(pk__in=besides).select_related("conversation")
+    unheld = (loop.conversation.ref for loop in _by_pk(loops) if not loop.is_held(now))
+    return list(islice(unheld, limit))
 
 
 def recover(conversation: ConversationRef, process: Process) -> None:
@@ -379,14 +486,43 @@ def repair(conversation: ConversationRef, epoch: int) -> None:
     loop = AgentLoop.objects.of(conversation).get()
     if loop.turn_id is None or loop.execution_status != ExecutionStatus.RUNNING:
         return
-    events = interrupted_turn(conversation, loop.turn_id)
-    events.append(end_of_turn(conversation, loop.turn_id, AgentState.INTERRUPTED, reason=INTERRUPTED_REASON))
-    store().append(
-        conversation,
-        events,
-        epoch=epoch,
-        also=finish_turn(conversation, loop.turn_through, ExecutionStatus.ERROR),
+    turn = PendingTurn(loop.turn_id, loop.turn_through, is_suspended=False)
+    cut_off(
+        conversation, epoch, turn, AgentState.INTERRUPTED, ExecutionStatus.ERROR, reason=INTERRUPTED_REASON
     )
+
+
+def cut_off(
+    conversation: ConversationRef,
+    epoch: int,
+    turn: PendingTurn,
+    state: AgentState,
+    status: ExecutionStatus,
+    *,
+    reason: str,
+) -> None:
+    """End a turn that came to no end of its own: what it had said is kept and marked, its calls have failed.
+
+    Nothing changes if it has ended already. Raise Fenced.
+    """
+
+    def end(naming: Naming) -> None:
+        events = interrupted_turn(conversation, turn.turn_id, naming)
+        if state is AgentState.ERROR:
+            event_id = naming(turn_event_id(turn.turn_id, "error"))
+            author = dialects.author(conversation.dialect)
+            authored = author.error(code="AgentError", detail=reason, event_id=event_id)
+            events.append(new_event(authored, event_id, turn_id=turn.turn_id))
+        events.append(end_of_turn(conversation, turn.turn_id, state, reason=reason, naming=naming))
+        finish = finish_turn(conversation, turn.through, status)
+        store().append(conversation, events, epoch=epoch, also=finish)
+
+    with transaction.atomic():
+        require_epoch(conversation, epoch)
+        if not AgentLoop.objects.of(conversation).filter(turn_id=turn.turn_id).exists():
+            return
+        under_a_free_id(end)
+    announce(conversation)
 
 
 INTERRUPTED_REASON = "The server stopped while the agent was working; what it had said is kept."
@@ -394,16 +530,17 @@ STOPPED_REASON = "The agent was stopped."
 CROWDED_OUT_REASON = "The loop was closed to make room for another conversation; what it had said is kept."
 
 
-def interrupted_turn(conversation: ConversationRef, turn_id: str) -> list[NewEvent]:
+def interrupted_turn(conversation: ConversationRef, turn_id: str, naming: Naming = own_id) -> list[NewEvent]:
     """Return what completes the log of a turn that was cut off: its partial answer, its failed calls."""
     author = dialects.author(conversation.dialect)
     events: list[NewEvent] = []
     answer = UnfinishedAnswer.objects.filter(conversation_id=conversation.pk, turn_id=turn_id).first()
     if answer is not None and answer.text:
-        authored = author.agent_message(text=answer.text, event_id=answer.event_id, interrupted=True)
-        events.append(new_event(authored, answer.event_id, turn_id=turn_id))
+        event_id = naming(answer.event_id)
+        authored = author.agent_message(text=answer.text, event_id=event_id, interrupted=True)
+        events.append(new_event(authored, event_id, turn_id=turn_id))
     for call in store().open_calls(conversation, turn_id):
-        event_id = turn_event_id(turn_id, f"failed {call['seq']}")
+        event_id = naming(turn_event_id(turn_id, f"failed {call['seq']}"))
         authored = author.tool_failed(
             name=dialects.called_tool(json.loads(call["payload"]), Dialect(call["dialect"]))[0],
             reason="The call was interrupted.",
@@ -442,11 +579,12 @@ def pending_turn(conversation: ConversationRef, epoch: int) -> PendingTurn | Non
     return PendingTurn(loop.turn_id, loop.turn_through, is_suspended)
 
 
-def give_up(conversation: ConversationRef, epoch: int) -> None:
-    """Answer nothing of what was asked so far: whoever stops an agent wants silence. Raise Fenced."""
+def give_up(conversation: ConversationRef, epoch: int, through: int) -> None:
+    """Answer nothing that was asked up to `through`: whoever stops an agent wants silence. Raise Fenced."""
     with transaction.atomic():
         row = _locked_by(conversation, epoch)
-        Conversation.objects.filter(pk=row.pk).update(answered_through=row.asked_through)
+        rows = Conversation.objects.filter(pk=row.pk)
+        rows.update(answered_through=Greatest("answered_through", through))
         AgentLoop.objects.of(conversation).update(
             execution_status=ExecutionStatus.IDLE, updated_at=timezone.now()
         )

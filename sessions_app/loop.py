@@ -8,17 +8,15 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import ParamSpec, TypeVar
 
-from conversations import dialects
 from conversations.dialects import AgentState
-from conversations.exceptions import ConversationError, ConversationNotFound, Fenced
+from conversations.exceptions import ConversationError, ConversationNotFound, EventConflict, Fenced
 from conversations.models import ConversationRef
-from conversations.store import store
 from sessions_app import astore, leases
 from sessions_app.agents.base import Agent
-from sessions_app.leases import TurnStart
+from sessions_app.leases import Naming, PendingTurn, TurnStart
 from sessions_app.models import ExecutionStatus
 from sessions_app.processes import Process
-from sessions_app.turns import PlayedTurn, TurnSuspended
+from sessions_app.turns import PlayedTurn, TurnSuspended, persistently
 
 logger = logging.getLogger(__name__)
 
@@ -41,8 +39,8 @@ class Loop:
         self.epoch = 0
         self.agent = agent
         self.started = asyncio.Event()
-        self.is_wanted = True
-        """False once the user stopped it: what is unanswered then is given up on."""
+        self.given_up_through: int | None = None
+        """The newest input when the user stopped it: what is unanswered up to it is given up on."""
         self.is_ending = False
         """True once its task was cancelled; a second time would cut off the tidying up."""
         self.end_reason = leases.INTERRUPTED_REASON
@@ -55,6 +53,11 @@ class Loop:
         self._steering = asyncio.Lock()
         """Pause and run take effect in the order in which they were said."""
         self.is_leaving = False
+
+    @property
+    def is_wanted(self) -> bool:
+        """Say whether the user has not stopped it."""
+        return self.given_up_through is None
 
     @property
     def is_working(self) -> bool:
@@ -92,7 +95,7 @@ class Loop:
     async def run(self) -> None:
         """Run until cancelled or fenced off; cancelling ends the turn and gives the lease back.
 
-        Raise LoopHeld or ConversationNotFound if the loop cannot be had.
+        Raise LoopHeld, ConversationBusy or ConversationNotFound if the loop cannot be had.
         """
         try:
             await _to_its_end(self._claim)
@@ -108,18 +111,18 @@ class Loop:
 
     async def _serve(self) -> None:
         try:
-            await _to_its_end(leases.repair, self.conversation, self.epoch)
-            await _to_its_end(leases.ready, self.conversation, self.epoch)
+            await self._persist(leases.repair)
+            await self._persist(leases.ready)
             self.started.set()
             await self._play_turns()
-            await _to_its_end(leases.release, self.conversation, self.epoch)
+            await self._persist(leases.release)
         except Fenced as error:
             logger.warning("Conversation %s: %s", self.conversation.public_id, error)
             await astore.call(leases.count_refused_write, self.conversation)
         except ConversationNotFound:
             logger.info("Conversation %s was deleted; its loop ends.", self.conversation.public_id)
             with suppress(Fenced):
-                await astore.call(leases.release, self.conversation, self.epoch)
+                await self._persist(leases.release)
         except Exception as error:
             logger.exception("The loop of conversation %s failed", self.conversation.public_id)
             with suppress(ConversationError):
@@ -128,7 +131,7 @@ class Loop:
     async def _play_turns(self) -> None:
         while True:
             self._asked.clear()
-            start = await _to_its_end(leases.begin_turn, self.conversation, self.epoch)
+            start = await self._persist(leases.begin_turn)
             if start is not None:
                 await self._play(start)
                 if self.is_ending:
@@ -144,7 +147,7 @@ class Loop:
         async with self._steering:
             wanted, self._pause_wanted = self._pause_wanted, False
             if wanted:
-                await _to_its_end(leases.pause, self.conversation)
+                await persistently(lambda: _to_its_end(leases.pause, self.conversation))
 
     async def _play(self, start: TurnStart) -> None:
         turn = self._turn = PlayedTurn(self.conversation, self.epoch, start)
@@ -165,26 +168,34 @@ class Loop:
             self._turn = None
 
     async def _end(self, start: TurnStart) -> None:
-        event = leases.end_of_turn(self.conversation, start.turn_id, AgentState.FINISHED)
-        await astore.append(
-            self.conversation,
-            [event],
-            epoch=self.epoch,
-            also=leases.finish_turn(self.conversation, start.through, ExecutionStatus.FINISHED),
-        )
+        try:
+            await self._finish(start, leases.own_id)
+        except EventConflict:
+            await self._finish(start, leases.fresh_id)
         leases.announce(self.conversation)
 
+    async def _finish(self, start: TurnStart, naming: Naming) -> None:
+        event = leases.end_of_turn(self.conversation, start.turn_id, AgentState.FINISHED, naming=naming)
+        also = leases.finish_turn(self.conversation, start.through, ExecutionStatus.FINISHED)
+        await persistently(lambda: astore.append(self.conversation, [event], epoch=self.epoch, also=also))
+
     async def _end_in_error(self, start: TurnStart, error: Exception) -> None:
-        await _to_its_end(self._store_end, start.turn_id, start.through, AgentState.ERROR, _sentence(error))
+        turn = PendingTurn(start.turn_id, start.through, is_suspended=False)
+        ending = (AgentState.ERROR, ExecutionStatus.ERROR, _sentence(error))
+        await persistently(lambda: _to_its_end(self._cut_off, turn, *ending))
+
+    async def _persist(self, act: Callable[[ConversationRef, int], T]) -> T:
+        """Do what the loop does under its lease and what can be repeated."""
+        return await persistently(lambda: _to_its_end(act, self.conversation, self.epoch))
 
     async def _give_up(self) -> None:
         """End the turn that was cut off by a stop, keep what it had said, and release the lease."""
         with suppress(Fenced, ConversationNotFound):
             # Behind whatever the turn has on its way, so that nothing of it follows its end.
-            await astore.append(self.conversation, [], epoch=self.epoch)
-            await astore.call(self._store_stop)
+            await persistently(lambda: astore.append(self.conversation, [], epoch=self.epoch))
+            await persistently(lambda: astore.call(self._store_stop))
         with suppress(Fenced):
-            await astore.call(leases.release, self.conversation, self.epoch)
+            await self._persist(leases.release)
 
     def _store_stop(self) -> None:
         turn = leases.pending_turn(self.conversation, self.epoch)
@@ -193,27 +204,12 @@ class Loop:
         elif turn is not None:
             state = AgentState.INTERRUPTED if self.is_wanted else AgentState.STOPPED
             reason = self.end_reason if self.is_wanted else leases.STOPPED_REASON
-            self._store_end(turn.turn_id, turn.through, state, reason)
-        if not self.is_wanted:
-            leases.give_up(self.conversation, self.epoch)
+            self._cut_off(turn, state, ExecutionStatus.IDLE, reason)
+        if self.given_up_through is not None:
+            leases.give_up(self.conversation, self.epoch, self.given_up_through)
 
-    def _store_end(self, turn_id: str, through: int, state: AgentState, reason: str) -> None:
-        events = leases.interrupted_turn(self.conversation, turn_id)
-        status = ExecutionStatus.IDLE
-        if state is AgentState.ERROR:
-            status = ExecutionStatus.ERROR
-            event_id = leases.turn_event_id(turn_id, "error")
-            author = dialects.author(self.conversation.dialect)
-            authored = author.error(code="AgentError", detail=reason, event_id=event_id)
-            events.append(leases.new_event(authored, event_id, turn_id=turn_id))
-        events.append(leases.end_of_turn(self.conversation, turn_id, state, reason=reason))
-        store().append(
-            self.conversation,
-            events,
-            epoch=self.epoch,
-            also=leases.finish_turn(self.conversation, through, status),
-        )
-        leases.announce(self.conversation)
+    def _cut_off(self, turn: PendingTurn, state: AgentState, status: ExecutionStatus, reason: str) -> None:
+        leases.cut_off(self.conversation, self.epoch, turn, state, status, reason=reason)
 
 
 async def _to_its_end(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:

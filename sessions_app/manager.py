@@ -7,6 +7,7 @@ import json
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Coroutine, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
@@ -17,6 +18,7 @@ from uuid import uuid4
 from weakref import WeakKeyDictionary
 
 from django.conf import settings
+from django.db import connections
 from django.utils import timezone
 from django.utils.module_loading import import_string
 
@@ -28,7 +30,7 @@ from sessions_app import astore, hub, leases, presence
 from sessions_app.agents.base import Agent
 from sessions_app.loop import Loop
 from sessions_app.models import AgentLoop, Connection, ExecutionStatus, LoopStatus
-from sessions_app.processes import this_process
+from sessions_app.processes import Process, this_process
 
 logger = logging.getLogger(__name__)
 
@@ -184,6 +186,8 @@ class StandaloneConversationManager(ConversationManager):
         self._running: dict[int, asyncio.Task[None]] = {}
         self._starting: dict[int, asyncio.Task[None]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._renewer = ThreadPoolExecutor(1, thread_name_prefix="lease-renewer")
+        """Of its own: no lease may run out because the store's threads all wait for a lock."""
         self._start_lock = asyncio.Lock()
         self._is_started = False
         self._is_closing = False
@@ -216,6 +220,7 @@ class StandaloneConversationManager(ConversationManager):
             await asyncio.wait(ending, timeout=STOP_WAIT_S)
         for loop in self._loops.values():
             logger.error("The agent of conversation %s does not let go.", loop.conversation.public_id)
+        await asyncio.to_thread(self._renewer.shutdown)
         await hub.close()
 
     # Loops
@@ -310,14 +315,17 @@ class StandaloneConversationManager(ConversationManager):
         A turn that waits for the user is ended as well when its loop runs nowhere.
         """
         loop = self.get_agent_session(conversation_id)
-        if loop is None:
-            conversation = await self.attach_to_conversation(conversation_id)
-            if conversation is None or not await astore.call(leases.is_suspended, conversation):
+        conversation = loop.conversation if loop else await self.attach_to_conversation(conversation_id)
+        if conversation is None:
+            return
+        through = await astore.call(leases.asked_through, conversation)
+        if conversation.pk not in self._loops:
+            if not await astore.call(leases.is_suspended, conversation):
                 return
             await self._start(conversation)
-            loop = self._loops.get(conversation.pk)
+        loop = self._loops.get(conversation.pk)
         if loop is not None:
-            loop.is_wanted = False
+            loop.given_up_through = through
             await asyncio.wait({self._end(loop)}, timeout=STOP_WAIT_S)
 
     def _end(self, loop: Loop) -> asyncio.Task[None]:
@@ -361,11 +369,16 @@ class StandaloneConversationManager(ConversationManager):
         """Repair what dead loops left, and start those that are waited for; also when a wake-up was lost."""
         while True:
             with _logged("sweep"):
-                for conversation in await astore.call(leases.abandoned, SWEEP_LIMIT):
+                here = list(self._loops)
+                for conversation in await astore.call(leases.abandoned, SWEEP_LIMIT, besides=here):
                     if conversation.pk not in self._loops:
                         with _logged(f"recovery of conversation {conversation.public_id}"):
                             await astore.call(leases.recover, conversation, self._process)
-                for conversation in await astore.call(leases.needing_a_loop, SWEEP_LIMIT):
+                here = list(self._loops)
+                for pk in await astore.call(leases.asked_among, here):
+                    if pk in self._loops:
+                        self._loops[pk].wake()
+                for conversation in await astore.call(leases.needing_a_loop, SWEEP_LIMIT, besides=here):
                     with suppress(ConversationError):  # the next round tries again
                         await self._start(conversation, patiently=True)
             await asyncio.sleep(SWEEP_S)
@@ -375,7 +388,10 @@ class StandaloneConversationManager(ConversationManager):
             await asyncio.sleep(RENEW_S)
             with _logged("renewal of leases"):
                 held = {pk: loop.epoch for pk, loop in self._loops.items() if loop.started.is_set()}
-                for pk in await astore.call(leases.renew, held, self._process):
+                lost = asyncio.get_running_loop().run_in_executor(
+                    self._renewer, _renew_leases, held, self._process
+                )
+                for pk in await lost:
                     loop = self._loops.get(pk)
                     if loop is not None and loop.epoch == held[pk]:
                         logger.warning("The lease of conversation %s was lost.", loop.conversation.public_id)
@@ -500,6 +516,13 @@ class _logged(suppress):  # noqa: N801 - reads as a statement, like suppress its
         if isinstance(exc_value, Exception):
             logger.error("A %s failed and is tried again", self._what, exc_info=exc_value)
         return super().__exit__(exc_type, exc_value, traceback)
+
+
+def _renew_leases(held: Mapping[int, int], process: Process) -> set[int]:
+    try:
+        return leases.renew(held, process)
+    finally:
+        connections.close_all()  # seldom used, it must not be there only to have broken by the next time
 
 
 def _attached(conversation_id: str, user_id: str | None) -> ConversationRef | None:

@@ -211,12 +211,6 @@ class ApiTokenQuerySet(models.QuerySet["ApiToken"]):
         """Return the token that was issued as `text`."""
         return self.filter(digest=token_digest(text))
 
-    def record_use(self) -> None:
-        """Note that they were used, once a minute at the most: reading must not mean writing."""
-        now = timezone.now()
-        stale = Q(last_used_at=None) | Q(last_used_at__lt=now - timedelta(seconds=TOKEN_USE_RECORDED_S))
-        self.filter(stale).update(last_used_at=now)
-
 
 def token_digest(text: str) -> str:
     """Return what is kept of a token: SHA-256 in hex, enough for 256 random bits."""
@@ -246,6 +240,13 @@ class ApiToken(models.Model):
         text = TOKEN_PREFIX + secrets.token_urlsafe(32)
         row = cls.objects.create(user_id=user_id, name=name, prefix=text[:8], digest=token_digest(text))
         return row, text
+
+    def record_use(self) -> None:
+        """Note that it was used, once a minute at the most: reading must not mean writing."""
+        now = timezone.now()
+        fresh = now - timedelta(seconds=TOKEN_USE_RECORDED_S)
+        if self.last_used_at is None or self.last_used_at < fresh:
+            ApiToken.objects.filter(pk=self.pk).update(last_used_at=now)
 
     def revoke(self) -> None:
         """Let the token open nothing any more."""

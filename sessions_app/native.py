@@ -103,7 +103,7 @@ def _is_id(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and -(2**63) <= value < 2**63
 
 
-def recorded_event(frame: Frame) -> NewEvent:
+def recorded_event(frame: Frame, *, sender_id: int) -> NewEvent:
     """Return the event that an `event` frame records, as it was sent.
 
     Its id is its own, if it is of V1 and has one, else the frame's. Raise BadFrame or InvalidEvent.
@@ -113,10 +113,10 @@ def recorded_event(frame: Frame) -> NewEvent:
         raise BadFrame("`event` of the frame `event` must be an object.")
     reading = dialects.read(member.value)
     event_id = reading.event_id or (str(frame.id) if frame.id is not None else str(uuid4()))
-    return NewEvent(event_id=event_id, payload=member.text, reading=reading)
+    return NewEvent(event_id=event_id, payload=member.text, reading=reading, sender_id=sender_id)
 
 
-def recorded_events(frame: Frame) -> list[NewEvent]:
+def recorded_events(frame: Frame, *, sender_id: int) -> list[NewEvent]:
     """Return what an `events` frame records, all or nothing: a list of {id, event}.
 
     Raise BadFrame or InvalidEvent.
@@ -126,7 +126,8 @@ def recorded_events(frame: Frame) -> list[NewEvent]:
         raise BadFrame("`events` of the frame `events` must be a list of {id, event}.")
     if not 0 < len(member.value) <= EVENTS_MAX or not all(isinstance(item, dict) for item in member.value):
         raise BadFrame(f"`events` of the frame `events` must hold 1 to {EVENTS_MAX} objects {{id, event}}.")
-    return [recorded_event(_item_frame(item)) for item in jsontext.objects(member.text)]
+    items = map(_item_frame, jsontext.objects(member.text))
+    return [recorded_event(item, sender_id=sender_id) for item in items]
 
 
 def _item_frame(members: Mapping[str, Member]) -> Frame:
@@ -154,6 +155,7 @@ def message_event(frame: Frame, conversation: ConversationRef, *, user_id: int, 
         event_id=event_id,
         payload=authored.payload,
         reading=authored.reading,
+        sender_id=user_id,
         is_input=True,
         stamp_offset=authored.stamp_offset,
     )

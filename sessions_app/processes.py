@@ -5,40 +5,79 @@ from __future__ import annotations
 import os
 import socket
 from functools import cache
+from pathlib import Path
 from typing import NamedTuple
 
 import psutil
 
-_START_TIME_TOLERANCE_S = 1.0
+_PROC = Path("/proc")
+_BOOT_ID = _PROC / "sys/kernel/random/boot_id"
+"""Linux alone has it."""
+
+_START_TIME_TOLERANCE = 0.0 if _BOOT_ID.exists() else 1.0
+"""A time moves a little with the clock that it was read from; ticks do not."""
 
 
 class Process(NamedTuple):
     """One process of one host; the start time tells it from a later one with its number."""
 
     host: str
+    """The host's name, on Linux with the id of its present run."""
     pid: int
     started: float
+    """On Linux ticks since the host was started, which no correction of the clock moves; else the time."""
 
 
 @cache
-def _started(pid: int) -> float:
-    return psutil.Process(pid).create_time()
+def _host() -> str:
+    name = socket.gethostname()
+    return f"{name} {_BOOT_ID.read_text().strip()}" if _BOOT_ID.exists() else name
+
+
+class _Found(NamedTuple):
+    """A process that the host knows of."""
+
+    started: float
+    is_zombie: bool
+
+
+def _find(pid: int) -> _Found | None:
+    if not _BOOT_ID.exists():
+        return _ask_psutil(pid)
+    try:
+        stat = (_PROC / str(pid) / "stat").read_bytes()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    state, *fields = stat.rpartition(b")")[2].split()  # the name before may contain anything
+    return _Found(float(fields[18]), is_zombie=state in (b"Z", b"X"))
+
+
+def _ask_psutil(pid: int) -> _Found | None:
+    try:
+        process = psutil.Process(pid)
+        return _Found(process.create_time(), is_zombie=process.status() == psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return None
+
+
+@cache
+def _process(pid: int) -> Process:
+    found = _find(pid)
+    if found is None:
+        raise psutil.NoSuchProcess(pid)
+    return Process(_host(), pid, found.started)
 
 
 def this_process() -> Process:
     """Return the running process; right after a fork, too."""
-    pid = os.getpid()
-    return Process(socket.gethostname(), pid, _started(pid))
+    return _process(os.getpid())
 
 
 def is_gone(process: Process) -> bool:
     """Say whether the process certainly does not run any more; of another host nothing is certain."""
-    if process.host != socket.gethostname():
+    if process.host != _host():
         return False
-    try:
-        other = psutil.Process(process.pid)
-        return other.status() == psutil.STATUS_ZOMBIE or abs(other.create_time() - process.started) > (
-            _START_TIME_TOLERANCE_S
-        )
-    except psutil.NoSuchProcess:
-        return True
+    found = _find(process.pid)
+    if found is None:
+        return not psutil.pid_exists(process.pid)  # it may be there and not be shown to this one
+    return found.is_zombie or abs(found.started - process.started) > _START_TIME_TOLERANCE

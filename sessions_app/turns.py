@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from typing import Any
+from typing import Any, TypeVar
 from uuid import uuid4
 
-from django.db import transaction
+from django.db import InterfaceError, OperationalError, transaction
 
 from conversations import dialects, live
 from conversations.dialects import AgentState
 from conversations.events import Appended, Authored, Dialect, EventEnvelope, NewEvent
-from conversations.exceptions import ConversationError
+from conversations.exceptions import ConversationBusy, ConversationError, EventConflict
 from conversations.models import ConversationRef
 from conversations.store import store
 from sessions_app import astore, leases
@@ -23,8 +24,31 @@ from sessions_app.agents.base import Decision, ToolCall
 from sessions_app.leases import TurnStart
 from sessions_app.models import AgentLoop, ExecutionStatus, UnfinishedAnswer
 
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
 SNAPSHOT_S = 0.25
 """A reader who comes late lacks at most so much of an unfinished answer, until the next snapshot."""
+
+
+AGAIN_S = 0.2
+
+
+async def persistently(attempt: Callable[[], Awaitable[T]]) -> T:
+    """Await what can be repeated: again while the conversation is locked, and when connections broke."""
+    left = astore.READERS  # each thread's connection may be broken
+    while True:
+        try:
+            return await attempt()
+        except ConversationBusy as error:
+            logger.warning("A loop tries again: %s", error)
+        except (OperationalError, InterfaceError) as error:
+            if not left:
+                raise
+            left -= 1
+            logger.warning("The database failed and a loop tries again: %s", error)
+        await asyncio.sleep(AGAIN_S)
 
 
 class TurnSuspended(Exception):
@@ -47,13 +71,14 @@ class PlayedTurn:
 
     async def prepare(self) -> None:
         """Read what the turn begins with, and store that the agent works."""
-        self.inputs, self.done, calls = await astore.call(self._read)
+        self.inputs, self.done, calls = await persistently(lambda: astore.call(self._read))
         if self._start.decision is not None and calls:
             self.decision = Decision(
                 call=_tool_call(calls[-1]), accepted=self._start.decision, reason=self._start.decision_reason
             )
         event_id = str(uuid4())
-        await self._append(self._author.state(state=AgentState.RUNNING, event_id=event_id), event_id)
+        authored = self._author.state(state=AgentState.RUNNING, event_id=event_id)
+        await persistently(lambda: self._append(authored, event_id))
 
     def _read(self) -> tuple[list[EventEnvelope], list[EventEnvelope], list[EventEnvelope]]:
         log = store()
@@ -150,6 +175,12 @@ class PlayedTurn:
         return leases.new_event(authored, event_id, turn_id=self.turn_id), tool_call_id
 
     async def _say(self, text: str, event_id: str) -> None:
+        try:
+            await self._store_message(text, event_id)
+        except EventConflict:  # readers were shown the id with the first piece, and one of them used it
+            await self._store_message(text, leases.fresh_id(event_id))
+
+    async def _store_message(self, text: str, event_id: str) -> None:
         def forget_snapshot(appended: Sequence[Appended]) -> None:
             UnfinishedAnswer.objects.filter(conversation_id=self.conversation.pk).delete()
 
@@ -232,14 +263,25 @@ class StreamedAnswer:
             await self.snapshot()
 
     async def snapshot(self) -> None:
-        """Store what there is so far. Raise Fenced if another loop has taken over."""
+        """Store what there is so far, unless the database fails just now: the next one has it all.
+
+        Raise Fenced if another loop has taken over.
+        """
         if self._snapshot_through == self._index - 1:
             return
         self._snapshot_at = time.monotonic()
-        through = self._index - 1
-        await astore.call(
-            _store_snapshot, self._conversation, self._turn_id, self._epoch, self.event_id, through, self.text
-        )
+        through, text = self._index - 1, self.text
+        try:
+            await astore.call(
+                _store_snapshot, self._conversation, self._turn_id, self._epoch, self.event_id, through, text
+            )
+        except (ConversationBusy, OperationalError, InterfaceError) as error:
+            logger.warning(
+                "A snapshot of an answer in conversation %s is left out: %s",
+                self._conversation.public_id,
+                error,
+            )
+            return
         self._snapshot_through = through
         live.announce(live.conversation_group(self._conversation.pk), {"kind": "answer"})
 

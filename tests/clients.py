@@ -84,6 +84,11 @@ class Client:
         self.frames.append(frame)
         return frame
 
+    async def receives_nothing(self, *, within_s: float) -> bool:
+        """Say whether no frame comes for so long; the connection stays."""
+        nothing: bool = await self._socket.receive_nothing(timeout=within_s)
+        return nothing
+
     async def until(self, type: str, **members: Any) -> dict[str, Any]:
         """Return the next frame of this type with these members; the others are kept in `frames`."""
         while True:
@@ -189,6 +194,7 @@ def program_environment(directory: Path) -> dict[str, str]:
         "DATABASE_URL": database_url(),
         "CONVSERVER_DATA_DIR": str(directory / "data"),
         "CONVSERVER_TEST_RUN": settings.TEST_RUN,
+        "SECRET_KEY": settings.SECRET_KEY,  # one installation with the tests: they hear each other's hints
         "PYTHONWARNINGS": "default",
     }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -12,14 +13,17 @@ from typing import Any, TypedDict
 import httpx
 import pytest
 from django.contrib.auth.models import User
+from django.contrib.sessions.models import Session
 from django.core.management import CommandError, call_command
+from django.db import connection
 from django.test import Client as Browser
+from django.test.utils import CaptureQueriesContext
 from django.urls import URLPattern, URLResolver, get_resolver
 
 from conversations.models import Conversation, ConversationRef
 from conversations.store import ConversationStore
 from sessions_app import astore, routing
-from sessions_app.consumers import arrival
+from sessions_app.consumers import arrival, native, native_list
 from sessions_app.models import ApiToken
 from tests.conftest import Dial
 
@@ -403,6 +407,77 @@ async def test_a_first_frame_that_opens_nothing_closes_the_socket(
 
 
 @pytest.mark.parametrize("path", NATIVE_SOCKETS)
+async def test_a_first_frame_that_is_too_long_opens_nothing(
+    accounts: None, conversation: ConversationRef, tokens: dict[str, str], dial: Dial, path: str
+) -> None:
+    client = await dial(path)
+    padding = " " * arrival.AUTH_FRAME_MAX_CHARACTERS
+    await client.send(json.dumps({"type": "auth", "token": tokens["owner"]}) + padding)
+    assert (await client.closed()).code == 4401
+
+
+@pytest.fixture
+def quick_checks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ask often whether a socket's credentials still let it in."""
+    monkeypatch.setattr(arrival, "CHECK_S", 0.0)
+    monkeypatch.setattr(native, "HEARTBEAT_S", 0.02)
+    monkeypatch.setattr(native_list, "HEARTBEAT_S", 0.02)
+
+
+def end_all_tokens() -> None:
+    for token in ApiToken.objects.all():
+        token.revoke()
+
+
+def end_all_users() -> None:
+    User.objects.update(is_active=False)
+
+
+def end_all_logins() -> None:
+    Session.objects.all().delete()
+
+
+@pytest.mark.parametrize("path", NATIVE_SOCKETS)
+@pytest.mark.parametrize("end", [end_all_tokens, end_all_users])
+@pytest.mark.parametrize("by_frame", [False, True], ids=["header", "auth frame"])
+async def test_a_socket_closes_when_its_token_opens_nothing_any_more(
+    accounts: None,
+    quick_checks: None,
+    conversation: ConversationRef,
+    tokens: dict[str, str],
+    dial: Dial,
+    path: str,
+    end: Callable[[], None],
+    by_frame: bool,
+) -> None:
+    client = await dial(path, token=None if by_frame else tokens["owner"])
+    if by_frame:
+        await client.send({"type": "auth", "token": tokens["owner"]})
+    for _ in range(2):
+        await client.until("heartbeat")
+    await astore.call(end)
+    assert (await client.closed()).code == 4401
+
+
+@pytest.mark.parametrize("path", NATIVE_SOCKETS)
+@pytest.mark.parametrize("end", [end_all_logins, end_all_users])
+async def test_a_socket_closes_when_its_login_is_over(
+    accounts: None,
+    quick_checks: None,
+    conversation: ConversationRef,
+    logged_in: dict[str, str],
+    dial: Dial,
+    path: str,
+    end: Callable[[], None],
+) -> None:
+    client = await dial(path, headers=logged_in)
+    for _ in range(2):
+        await client.until("heartbeat")
+    await astore.call(end)
+    assert (await client.closed()).code == 4401
+
+
+@pytest.mark.parametrize("path", NATIVE_SOCKETS)
 async def test_an_auth_frame_that_comes_too_late_opens_nothing(
     accounts: None, tokens: dict[str, str], dial: Dial, path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -479,7 +554,41 @@ async def test_the_use_of_a_token_is_written_once_a_minute_at_most(
     assert await used_at() not in (first - timedelta(seconds=61), None)
 
 
+def test_reading_with_a_token_that_was_used_just_now_writes_nothing(
+    accounts: None, tokens: dict[str, str]
+) -> None:
+    headers = {"host": "localhost", **bearer(tokens["owner"])}
+    for _ in range(2):
+        with CaptureQueriesContext(connection) as captured:
+            assert Browser().get(NATIVE, headers=headers).status_code == 200
+    assert [each["sql"] for each in captured if not each["sql"].startswith("SELECT")] == []
+
+
 # A login
+
+
+async def test_a_wrong_key_is_refused_whatever_login_comes_with_it(
+    accounts: None,
+    conversation: ConversationRef,
+    logged_in: dict[str, str],
+    rest: httpx.AsyncClient,
+    dial: Dial,
+) -> None:
+    headers = {**logged_in, **bearer("cs_wrong")}
+    assert (await rest.get(NATIVE, headers=headers)).status_code == 401
+    assert [(await refusal(dial, path, headers=headers))[0] for path in NATIVE_SOCKETS] == [4401, 4401]
+
+
+async def test_of_two_keys_the_one_that_is_valid_counts(
+    accounts: None,
+    conversation: ConversationRef,
+    tokens: dict[str, str],
+    rest: httpx.AsyncClient,
+    dial: Dial,
+) -> None:
+    headers = {"x-session-api-key": "cs_wrong", **bearer(tokens["owner"])}
+    assert (await rest.get(NATIVE, headers=headers)).status_code == 200
+    assert (await greeting(dial, NATIVE_SOCKETS[0], headers=headers))["type"] == "hello"
 
 
 async def test_a_login_reads_without_a_csrf_token(

@@ -15,6 +15,7 @@ from django.contrib.auth.models import User
 
 from conversations.models import ConversationRef, Version
 from conversations.store import ConversationStore
+from sessions_app import leases
 from tests.clients import Client
 from tests.conftest import Join
 from tests.stage import Stage, manager, stage
@@ -117,6 +118,23 @@ async def test_an_answer_is_shown_while_it_is_given(talk: ConversationRef, join:
     assert delta["answer"] == answer["id"]
 
 
+@pytest.mark.usefixtures("manager")
+async def test_a_turn_ends_once_though_a_client_takes_the_ids_of_its_answer_and_its_end(
+    talk: ConversationRef, join: Join, stage: Stage
+) -> None:
+    client = await join(talk)
+    await client.send({"type": "message", "text": "speak"})
+    turn = await stage.holding()
+    answer_id = (await client.until("delta"))["answer"]
+    for taken in (answer_id, leases.turn_event_id(turn.turn_id, "end")):
+        await client.send({"type": "event", "id": taken, "event": {"observation": "run", "content": "mine"}})
+        await client.until("ack", id=taken)
+    stage.go.set()
+    frames = await through_the_turn(client)
+    assert the_one(frames, "message")["text"] == "half of an answer"
+    assert kinds(await ask(client, "hello")) == ["message", "state", "message", "turn"]
+
+
 async def test_a_tool_call_is_followed_by_its_result(talk: ConversationRef, join: Join) -> None:
     frames = await ask(await join(talk), "use a tool")
     assert kinds(frames) == ["message", "state", "tool_call", "tool_result", "message", "turn"]
@@ -189,21 +207,16 @@ async def test_a_message_is_never_an_approval(talk: ConversationRef, join: Join)
     assert the_one(frames, "tool_result")["text"] == "no"
 
 
-async def test_a_message_sent_while_waiting_is_stored_and_answered_with_the_turn(
+async def test_a_message_sent_while_waiting_is_stored_and_answered_by_the_next_turn(
     talk: ConversationRef, join: Join
 ) -> None:
     client = await join(talk)
     await ask_for_approval(client)
     await client.send({"type": "message", "id": 1, "text": "and hurry"})
-    stored = await client.until("event", kind="message")
+    await client.until("event", kind="message", text="and hurry")
     await client.send({"type": "confirm", "accept": True})
-    await through_the_turn(client)
-    frames = await ask(client, "hello")
-    assert stored["text"] == "and hurry"
-    assert [event["text"] for event in events(frames) if event["kind"] == "message"] == [
-        "hello",
-        "You said: hello",
-    ]
+    frames = [await through_the_turn(client) for _ in range(2)]
+    assert [the_one(turn, "message")["text"] for turn in frames] == ["Done.", "You said: and hurry"]
 
 
 async def test_a_second_decision_is_refused(talk: ConversationRef, join: Join) -> None:

@@ -186,6 +186,26 @@ def test_a_refusal_shows_no_password(data_dir: Path, variable: str, text: str) -
     assert "hunter2" not in str(refused.value)
 
 
+# What tells installations apart
+
+
+def hints_prefix(data_dir: Path, secret_key: str) -> str:
+    program = "from convserver import settings; print(settings.CHANNEL_LAYERS['default']['CONFIG']['prefix'])"
+    environment = {**os.environ, "CONVSERVER_DATA_DIR": str(data_dir), "REDIS_URL": "redis://localhost"}
+    return subprocess.run(
+        [sys.executable, "-c", program],
+        env={**environment, "SECRET_KEY": secret_key},
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    ).stdout
+
+
+def test_installations_that_share_a_redis_do_not_share_their_hints(data_dir: Path) -> None:
+    one, same, other = (hints_prefix(data_dir, letter * 50) for letter in "aab")
+    assert one == same != other
+
+
 # The generated key
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from signal import SIGCONT, SIGSTOP
 
+import psutil
 import pytest
 from django.utils import timezone
 
@@ -112,3 +113,13 @@ def test_a_process_that_is_dead_and_not_yet_buried_holds_nothing(
     start_loop(600.0).kill()
     wait_until(lambda: not loop_of(conversation).is_held(timezone.now()))
     assert leases.claim(conversation, this_process(), agent="new") == 2
+
+
+@pytest.mark.skipif(not Path("/proc/sys/kernel/random/boot_id").exists(), reason="Linux alone counts ticks")
+def test_a_step_of_the_clock_makes_no_process_gone(
+    start_loop: StartLoop, conversation: ConversationRef, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start_loop(600.0)
+    create_time = psutil.Process.create_time
+    monkeypatch.setattr(psutil.Process, "create_time", lambda process: create_time(process) + 3600)
+    assert loop_of(conversation).is_held(timezone.now())

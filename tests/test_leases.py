@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from functools import partial
 
 import pytest
 from django.contrib.auth.models import User
@@ -14,13 +15,16 @@ from django.utils import timezone
 
 from conversations import dialects
 from conversations.dialects import AgentState
-from conversations.exceptions import ConversationNotFound, Fenced, LoopUnavailable
+from conversations.exceptions import ConversationBusy, ConversationNotFound, Fenced, LoopUnavailable
 from conversations.models import Conversation, ConversationRef, Event
 from conversations.store import ConversationStore
 from sessions_app import leases
 from sessions_app.leases import LoopHeld, TurnStart
 from sessions_app.models import AgentLoop, ExecutionStatus, UnfinishedAnswer
 from sessions_app.processes import Process, this_process
+from tests.clients import WAIT_S
+from tests.conftest import on_postgresql
+from tests.events import event
 from tests.stage import Hooked, asking, hooked
 
 __all__ = ["hooked"]
@@ -145,6 +149,38 @@ def test_a_renewal_extends_no_lease_of_another_process(conversation: Conversatio
     assert not row_of(conversation).is_held(timezone.now())
 
 
+@on_postgresql
+def test_a_renewal_waits_for_no_lock_and_loses_nothing_that_is_locked(
+    conversation: ConversationRef, claimed: int
+) -> None:
+    def renew() -> set[int]:
+        try:
+            return leases.renew({conversation.pk: claimed}, HERE)
+        finally:
+            connections.close_all()
+
+    with ThreadPoolExecutor(1) as pool, transaction.atomic():
+        AgentLoop.objects.locked().get(conversation_id=conversation.pk)
+        assert pool.submit(renew).result(WAIT_S) == set()
+
+
+@on_postgresql
+def test_a_conversation_that_stays_locked_is_busy(
+    conversation: ConversationRef, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def claim() -> int:
+        try:
+            return leases.claim(conversation, HERE, agent="")
+        finally:
+            connections.close_all()
+
+    monkeypatch.setattr(leases, "LOCK_TIMEOUT_S", 1)
+    with ThreadPoolExecutor(1) as pool, transaction.atomic():
+        Conversation.objects.locked().get(pk=conversation.pk)
+        with pytest.raises(ConversationBusy):
+            pool.submit(claim).result(WAIT_S)
+
+
 def test_the_lease_of_a_deleted_conversation_is_lost_and_can_be_given_back(
     conversation: ConversationRef, claimed: int, store: ConversationStore
 ) -> None:
@@ -159,7 +195,7 @@ def test_the_lease_of_a_deleted_conversation_is_lost_and_can_be_given_back(
     [
         leases.ready,
         leases.begin_turn,
-        leases.give_up,
+        partial(leases.give_up, through=0),
         leases.release,
         leases.require_epoch,
     ],
@@ -226,6 +262,35 @@ def test_a_turn_that_was_not_ended_goes_on_under_its_id(
     assert again.turn_id == begun.turn_id
 
 
+def test_a_turn_that_goes_on_answers_only_what_it_began_with(
+    conversation: ConversationRef, claimed: int, begun: TurnStart, store: ConversationStore
+) -> None:
+    store.append(conversation, [asking("later")])
+    again = leases.begin_turn(conversation, claimed)
+    assert again is not None
+    assert again.through == begun.through
+
+
+def test_suspending_a_turn_again_does_not_wipe_a_decision_made_since(
+    conversation: ConversationRef, begun: TurnStart, store: ConversationStore
+) -> None:
+    call = event(event_id="call")
+    suspend = leases.suspend_turn(conversation, ExecutionStatus.WAITING_FOR_CONFIRMATION)
+    store.append(conversation, [call], epoch=1, also=suspend)
+    leases.decide(conversation, True, "")
+    store.append(conversation, [call], epoch=1, also=suspend)
+    assert row_of(conversation).decision is True
+
+
+def test_ending_a_turn_again_does_not_wipe_a_pause_made_since(
+    conversation: ConversationRef, begun: TurnStart, store: ConversationStore
+) -> None:
+    end(conversation, store, begun)
+    leases.pause(conversation)
+    end(conversation, store, begun)
+    assert row_of(conversation).execution_status == ExecutionStatus.PAUSED
+
+
 def test_a_paused_loop_begins_no_turn_until_it_is_resumed(
     conversation: ConversationRef, claimed: int, store: ConversationStore
 ) -> None:
@@ -272,6 +337,22 @@ def test_what_a_dead_loop_had_said_is_kept(conversation: ConversationRef, begun:
     answer = Event.objects.of(conversation).get(event_id="answer")
     assert (answer.text, answer.turn_id) == ("half", begun.turn_id)
     assert not UnfinishedAnswer.objects.exists()
+
+
+def test_a_turn_left_behind_is_ended_once_though_its_ids_are_taken(
+    conversation: ConversationRef, begun: TurnStart, store: ConversationStore
+) -> None:
+    UnfinishedAnswer.objects.create(
+        conversation_id=conversation.pk, turn_id=begun.turn_id, event_id="answer", through=0, text="half"
+    )
+    taken = ("answer", leases.turn_event_id(begun.turn_id, "end"))
+    store.append(conversation, [event("taken", event_id=event_id) for event_id in taken])
+    epoch = leases.claim(conversation, HERE, agent="")
+    leases.repair(conversation, epoch)
+    leases.repair(conversation, epoch)
+    texts = Event.objects.of(conversation).oldest_first().values_list("text", flat=True)
+    assert list(texts[:4]) == ["hello", "taken", "taken", "half"]
+    assert kinds(conversation)[4:] == ["turn"]
 
 
 def test_a_call_that_a_dead_loop_left_open_is_answered_as_failed(
@@ -342,3 +423,47 @@ def test_a_loop_whose_process_is_gone_is_abandoned(
     assert leases.abandoned(10) == [conversation]
     store.hide(conversation)
     assert leases.abandoned(10) == []
+
+
+@pytest.fixture
+def others(alice: User, store: ConversationStore, monkeypatch: pytest.MonkeyPatch) -> list[ConversationRef]:
+    """Conversations with something to do, whose loops run elsewhere: more than the sweep reads at once."""
+    monkeypatch.setattr(leases, "SWEEP_PAGE", 2)
+    others = [store.create(alice, conversation_id=f"other-{number}") for number in range(3)]
+    for other in others:
+        store.append(other, [asking("hello")])
+        leases.claim(other, ELSEWHERE, agent="")
+    return others
+
+
+def test_a_conversation_that_needs_a_loop_is_found_behind_many_that_have_one(
+    others: list[ConversationRef], alice: User, store: ConversationStore
+) -> None:
+    last = store.create(alice, conversation_id="last")
+    store.append(last, [asking("hello")])
+    assert leases.needing_a_loop(1) == [last]
+
+
+def test_an_abandoned_loop_is_found_behind_many_that_are_held(
+    others: list[ConversationRef], alice: User, store: ConversationStore
+) -> None:
+    last = store.create(alice, conversation_id="last")
+    leases.claim(last, DEAD, agent="")
+    assert leases.abandoned(1) == [last]
+
+
+def test_what_runs_here_is_neither_needed_nor_abandoned(others: list[ConversationRef]) -> None:
+    for other in others:
+        run_out(other)
+    besides = [other.pk for other in others[1:]]
+    assert leases.needing_a_loop(10, besides=besides) == leases.abandoned(10, besides=besides) == others[:1]
+
+
+def test_of_some_conversations_those_with_something_to_do_are_told(
+    conversation: ConversationRef, others: list[ConversationRef], store: ConversationStore
+) -> None:
+    leases.pause(others[1])
+    AgentLoop.objects.of(others[2]).update(execution_status=ExecutionStatus.WAITING_FOR_CONFIRMATION)
+    leases.decide(others[2], True, "")
+    pks = [conversation.pk, *(other.pk for other in others)]
+    assert leases.asked_among(pks) == {others[0].pk, others[2].pk}

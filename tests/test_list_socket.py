@@ -14,7 +14,7 @@ from django.utils import timezone
 from conversations import live as hints
 from conversations.models import Conversation, ConversationRef
 from conversations.store import ConversationStore
-from sessions_app import astore, hub
+from sessions_app import astore, hub, status
 from sessions_app.consumers import native_list
 from sessions_app.models import ApiToken
 from sessions_app.status import iso
@@ -141,6 +141,36 @@ async def test_only_the_owner_is_shown_a_change(
     await polled(client, 2)
     await astore.call(lambda: store.create(bob, conversation_id="bobs"))
     assert (await shown(client))["id"] == "bobs"
+
+
+async def test_a_hint_about_somebody_elses_conversation_shows_nothing(
+    accounts: None, conversation: ConversationRef, store: ConversationStore, bob: User, dial: Dial
+) -> None:
+    _, token = await astore.call(ApiToken.issue, bob.pk, "laptop")
+    client = await opened(dial, token=token)
+    hints.announce(hints.user_group(bob.pk), {"kind": "listed", "conversation": conversation.pk})
+    await astore.call(lambda: store.create(bob, conversation_id="bobs"))
+    assert (await shown(client))["id"] == "bobs"
+
+
+async def test_since_is_read_page_by_page_and_loses_none_of_the_same_microsecond(
+    alice: User, dial: Dial, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(native_list, "PAGE_MAX", 2)
+    now = timezone.now()
+    rows = [Conversation(public_id=f"same-{n}", owner=alice, listed_at=now) for n in range(5)]
+    await astore.call(Conversation.objects.bulk_create, rows)
+    real, sizes = status.states, []
+
+    def states(found: Any) -> Any:
+        page = real(found)
+        sizes.append(len(page))
+        return page
+
+    monkeypatch.setattr(native_list, "states", states)
+    client = await opened(dial, query={"since": iso(now)})
+    assert [(await shown(client))["id"] for _ in range(5)] == [f"same-{n}" for n in range(5)]
+    assert sizes == [2, 2, 1]
 
 
 async def test_since_shows_what_changed_meanwhile(store: ConversationStore, alice: User, dial: Dial) -> None:

@@ -251,6 +251,20 @@ async def test_a_stop_ends_the_turn_once_and_gives_up_on_what_is_unanswered(
     assert not (await row_of(conversation)).is_unanswered
 
 
+async def test_a_message_that_comes_while_the_agent_is_being_stopped_is_answered(
+    conversation: ConversationRef,
+    store: ConversationStore,
+    manager: ConversationManager,
+    stage: Stage,
+    hooked: Hooked,
+) -> None:
+    await ask(conversation, "hold")
+    await stage.holding()
+    hooked(leases, "pending_turn").before(lambda: store.append(conversation, [asking("another tab")]))
+    await manager.close_session(conversation.public_id)
+    await until_said(conversation, "step 1", "answer to another tab")
+
+
 async def test_stopping_twice_at_once_is_stopping_once(
     conversation: ConversationRef, manager: ConversationManager, stage: Stage
 ) -> None:

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
 
 import pytest
 from django.contrib.auth.models import User
+from django.db import OperationalError
 from django.utils import timezone
 
-from conversations.exceptions import LoopUnavailable
+from conversations.exceptions import ConversationBusy, LoopUnavailable
 from conversations.models import ConversationRef
 from conversations.store import ConversationStore
-from sessions_app import astore, leases, presence
+from sessions_app import astore, leases, presence, turns
 from sessions_app import manager as manager_module
 from sessions_app.manager import ConversationManager
 from sessions_app.models import AgentLoop, Connection
 from sessions_app.processes import Process, this_process
+from tests.clients import WAIT_S
 from tests.conftest import Join
 from tests.stage import (
     Hooked,
@@ -33,6 +37,7 @@ from tests.stage import (
     said,
     stage,
     until,
+    until_here,
     until_no_loop,
     until_said,
     until_status,
@@ -239,6 +244,82 @@ async def test_a_message_whose_wake_up_was_lost_is_found(
     await manager.ensure_started()
     await astore.call(store.append, conversation, [asking("hello")])
     await until_said(conversation, "answer to hello")
+
+
+@pytest.mark.usefixtures("quick_rounds")
+async def test_a_message_that_somebody_else_stored_is_found_while_the_loop_idles(
+    conversation: ConversationRef, store: ConversationStore, manager: ConversationManager, hooked: Hooked
+) -> None:
+    looks = hooked(leases, "begin_turn")
+    await manager.maybe_start_agent_loop(conversation)
+    await until_here(lambda: looks.calls == 2)  # the first look, and the one that every start asks for
+    await astore.call(store.append, conversation, [asking("hello")])
+    await until_said(conversation, "answer to hello")
+
+
+@pytest.mark.usefixtures("quick_rounds")
+async def test_leases_are_renewed_while_every_thread_of_the_store_waits(
+    conversation: ConversationRef, manager: ConversationManager, hooked: Hooked
+) -> None:
+    renewals = hooked(leases, "renew")
+    await manager.maybe_start_agent_loop(conversation)
+    go = threading.Event()
+    waiting = [asyncio.create_task(astore.call(go.wait, WAIT_S)) for _ in range(astore.READERS)]
+    try:
+        await renewals.called(3)
+        assert not any(task.done() for task in waiting)
+    finally:
+        go.set()
+        await asyncio.gather(*waiting)
+
+
+# Locks and hiccups of the database
+
+
+def refuse() -> None:
+    raise ConversationBusy("Somebody has locked it.")
+
+
+def fail() -> None:
+    raise OperationalError("The connection broke.")
+
+
+@pytest.mark.parametrize("trouble", [refuse, fail])
+@pytest.mark.parametrize("act", ["repair", "ready", "begin_turn"])
+async def test_a_loop_outlives_a_locked_conversation_and_a_broken_connection(
+    conversation: ConversationRef,
+    manager: ConversationManager,
+    hooked: Hooked,
+    act: str,
+    trouble: Callable[[], None],
+) -> None:
+    hooked(leases, act).before(trouble)
+    await ask(conversation, "hello")
+    await until_said(conversation, "answer to hello")
+    assert (await row_of(conversation)).loop_epoch == 1
+
+
+@pytest.mark.parametrize("trouble", [refuse, fail])
+async def test_a_turn_whose_beginning_cannot_be_read_reads_it_again(
+    conversation: ConversationRef, manager: ConversationManager, hooked: Hooked, trouble: Callable[[], None]
+) -> None:
+    hooked(turns.PlayedTurn, "_read").before(trouble)
+    await ask(conversation, "hello")
+    await until_said(conversation, "answer to hello")
+
+
+@pytest.mark.parametrize("trouble", [refuse, fail])
+async def test_an_answer_goes_on_when_a_snapshot_of_it_fails(
+    conversation: ConversationRef,
+    manager: ConversationManager,
+    stage: Stage,
+    hooked: Hooked,
+    trouble: Callable[[], None],
+) -> None:
+    hooked(turns, "_store_snapshot").before(trouble)
+    stage.go.set()
+    await ask(conversation, "speak")
+    await until_said(conversation, "half of an answer")
 
 
 def left_behind(conversation: ConversationRef, process: Process, store: ConversationStore) -> None:

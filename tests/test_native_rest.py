@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from typing import Any
 from uuid import uuid4
 
@@ -18,11 +19,14 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from conversations.events import EVENT_ID_MAX_LENGTH
+from conversations.exceptions import ConversationBusy
 from conversations.models import Conversation, ConversationRef
-from conversations.store import ConversationStore
-from sessions_app import astore, native
+from conversations.store import ConversationStore, DatabaseConversationStore
+from convserver.api.native import events
+from sessions_app import astore, manager, native
 from sessions_app.models import ApiToken
 from tests.clients import WAIT_S
+from tests.conftest import on_postgresql
 from tests.events import event, payload
 
 LIST = "/api/native/conversations"
@@ -390,6 +394,122 @@ async def test_what_the_server_cannot_store_now_is_said_for_each_frame(
     monkeypatch.setattr(astore, "append_soon", fail_for_a)
     answer = await rest.post(EVENTS, json=[recorded("a"), recorded("b")])
     assert [each.get("code", each.get("seq")) for each in answer.json()] == ["unavailable", 0]
+
+
+async def no_sweep(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the manager look for itself once, and then only do what it is told."""
+    monkeypatch.setattr(manager, "SWEEP_S", 3_600)
+    await manager.get_manager().ensure_started()
+
+
+async def test_a_message_is_answered_although_its_sender_leaves_before_the_commit(
+    conversation: ConversationRef, alice: User, rest: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await no_sweep(monkeypatch)
+    begun, let_go, real = threading.Event(), threading.Event(), DatabaseConversationStore.append_many
+
+    def append_many(*args: Any, **options: Any) -> Any:
+        begun.set()
+        assert let_go.wait(WAIT_S)
+        return real(*args, **options)
+
+    monkeypatch.setattr(DatabaseConversationStore, "append_many", append_many)
+    texts = [json.dumps(message("good morning"))]
+    sending = asyncio.create_task(events._append(conversation, events.Sender(alice.pk, ""), texts))
+    assert await asyncio.to_thread(begun.wait, WAIT_S)
+    sending.cancel()  # as a view's is when its client disconnects
+    await asyncio.gather(sending, return_exceptions=True)
+    let_go.set()
+    (answer,) = await until(rest, EVENTS, said_by_agent)
+    assert answer.startswith("You said: good morning")
+
+
+async def test_a_message_does_not_wait_for_the_rest_of_its_list_to_be_answered(
+    conversation: ConversationRef, rest: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await no_sweep(monkeypatch)
+    never: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+    real = astore.append_soon
+
+    def hold_last(ref: ConversationRef, events: Sequence[Any], **options: Any) -> asyncio.Future[Any]:
+        return never if events and events[0].event_id == "held" else real(ref, events, **options)
+
+    monkeypatch.setattr(astore, "append_soon", hold_last)
+    sending = asyncio.create_task(rest.post(EVENTS, json=[message("good morning"), recorded("held")]))
+    (answer,) = await until(rest, EVENTS, said_by_agent)
+    never.set_exception(ConversationBusy("held for too long"))
+    await sending
+    assert answer.startswith("You said: good morning")
+
+
+@pytest.fixture
+def few_connections(database: None) -> Iterator[None]:
+    """Leave so few connections that the server's own threads hold most of them."""
+    pool: dict[str, Any] = connection.settings_dict["OPTIONS"]["pool"]
+    usual = dict(pool)
+    connection.close()
+    connection.close_pool()  # type: ignore[attr-defined]
+    pool |= {"max_size": astore.READERS + astore.LAGGARDS + 3, "timeout": 5}
+    yield
+    pool |= usual
+    connection.close()
+    connection.close_pool()  # type: ignore[attr-defined]
+
+
+@on_postgresql
+async def test_more_requests_at_once_than_there_are_connections_all_succeed(
+    few_connections: None, conversation: ConversationRef, rest: httpx.AsyncClient
+) -> None:
+    began = time.monotonic()
+    answers = await asyncio.gather(*(rest.post(EVENTS, json=recorded(f"event-{n}")) for n in range(48)))
+    assert {answer.status_code for answer in answers} == {200}
+    assert time.monotonic() - began < 4
+
+
+# Bodies without a length
+
+
+async def chunks(*parts: bytes) -> AsyncIterator[bytes]:
+    for part in parts:
+        yield part
+
+
+@pytest.mark.parametrize(("path", "status"), [(LIST, 201), (EVENTS, 200)])
+async def test_a_body_that_does_not_say_its_length_is_taken(
+    conversation: ConversationRef, rest: httpx.AsyncClient, path: str, status: int
+) -> None:
+    body = b'{"type":"event","id":"a","title":"In pieces","event":{"action":"note"}}'
+    answer = await rest.post(path, content=chunks(body[:9], body[9:]), headers={"content-type": JSON})
+    assert (answer.status_code, answer.json().get("title", "In pieces")) == (status, "In pieces")
+    assert answer.json()["id"]
+
+
+async def test_a_body_without_end_is_refused_once_it_is_too_large(
+    accounts: None, rest: httpx.AsyncClient
+) -> None:
+    taken = 0
+
+    async def endless() -> AsyncIterator[bytes]:
+        nonlocal taken
+        while taken < 4 * native.FRAME_MAX_BYTES:
+            taken += 1024 * 1024
+            yield bytes(1024 * 1024)
+
+    answer = await rest.post(EVENTS, content=endless(), headers={"content-type": JSON})
+    assert (answer.status_code, answer.json()["code"]) == (413, "too_large")
+    assert taken <= native.FRAME_MAX_BYTES + 1024 * 1024
+
+
+async def test_a_length_that_is_too_large_is_refused_before_anything_is_read(
+    accounts: None, rest: httpx.AsyncClient
+) -> None:
+    async def unread() -> AsyncIterator[bytes]:
+        raise AssertionError("The body was read.")
+        yield b""
+
+    length = str(native.FRAME_MAX_BYTES + 1)
+    answer = await rest.post(LIST, content=unread(), headers={"content-length": length})
+    assert answer.status_code == 413
 
 
 # Wrong input

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 from uuid import uuid4
 
@@ -12,8 +13,8 @@ import pytest
 
 from conversations import live as hints
 from conversations.models import Conversation, ConversationRef, Event
-from conversations.store import ConversationStore
-from sessions_app import astore, hub, presence, turns
+from conversations.store import ConversationStore, DatabaseConversationStore
+from sessions_app import astore, hub, manager, presence, status, turns
 from sessions_app.consumers import native as native_socket
 from tests.clients import WAIT_S, Client
 from tests.conftest import Join
@@ -40,6 +41,33 @@ def lose_hints(monkeypatch: pytest.MonkeyPatch) -> None:
         pass
 
     monkeypatch.setattr(hints.hint_channel(), "group_send", lose)
+
+
+class Commits:
+    """The store's commits, held back until they are let go."""
+
+    def __init__(self) -> None:
+        self.begun = threading.Event()
+        self.let_go = threading.Event()
+
+    async def wait_for_one(self) -> None:
+        """Return once a commit would be made."""
+        assert await asyncio.to_thread(self.begun.wait, WAIT_S)
+
+
+@pytest.fixture
+def held_commits(monkeypatch: pytest.MonkeyPatch) -> Iterator[Commits]:
+    """Hold every append open just before its transaction."""
+    commits, real = Commits(), DatabaseConversationStore.append_many
+
+    def append_many(*args: Any, **options: Any) -> Any:
+        commits.begun.set()
+        assert commits.let_go.wait(WAIT_S)
+        return real(*args, **options)
+
+    monkeypatch.setattr(DatabaseConversationStore, "append_many", append_many)
+    yield commits
+    commits.let_go.set()
 
 
 async def stored_messages(conversation: ConversationRef) -> list[str]:
@@ -219,6 +247,59 @@ async def test_a_change_beside_the_log_is_shown_as_what_changed(
     await client.until("replay_complete")
     await astore.call(store.retitle, conversation, "A new title")
     assert await client.receive() == {"type": "conversation", "changes": {"title": "A new title"}}
+
+
+async def test_an_older_reading_is_never_shown_after_a_newer_one(
+    conversation: ConversationRef, join: Join, store: ConversationStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = await join(conversation)
+    await client.until("replay_complete")
+    real, has_read, may_go_on = status.states_of, threading.Event(), threading.Event()
+
+    def held(pks: Any) -> Any:
+        states = real(pks)
+        if not has_read.is_set():
+            has_read.set()
+            may_go_on.wait(0.3)
+        else:
+            may_go_on.set()
+        return states
+
+    monkeypatch.setattr(hub, "states_of", held)
+    await astore.call(store.retitle, conversation, "older")
+    assert await asyncio.to_thread(has_read.wait, WAIT_S)
+    await astore.call(store.retitle, conversation, "newer")
+    again = asyncio.create_task(hub.hub()._offer_states({conversation.pk}))  # as the poll does
+    shown = [(await client.until("conversation"))["changes"]["title"] for _ in range(2)]
+    await again
+    assert shown == ["older", "newer"]
+
+
+async def test_a_second_reader_waits_until_the_first_has_joined_the_group(
+    hints_by_layer: None, conversation: ConversationRef, join: Join, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, joining, may_join = hints.hint_channel().group_add, asyncio.Event(), asyncio.Event()
+
+    async def slowly(*args: Any) -> None:
+        joining.set()
+        await may_join.wait()
+        await real(*args)
+
+    monkeypatch.setattr(hints.hint_channel(), "group_add", slowly)
+    first = await join(conversation)
+    await joining.wait()
+    second = await join(conversation)
+    assert await second.receives_nothing(within_s=0.2)
+    may_join.set()
+    assert [(await each.receive())["type"] for each in (first, second)] == ["hello", "hello"]
+
+
+def test_hints_that_wait_for_a_slow_reader_keep_few_events() -> None:
+    waiting = hub.Subscription("conversation.1")
+    for seq in range(hub.UNREAD_MAX):
+        waiting.offer({"kind": "appended", "last_seq": seq, "events": [{"seq": seq}]})
+    with_events = [hint for hint in waiting._hints if hint["events"]]
+    assert (len(waiting._hints), len(with_events)) == (hub.UNREAD_MAX, hub.UNREAD_WHOLE_MAX)
 
 
 async def test_a_deletion_is_shown_and_closes_with_4404(
@@ -472,6 +553,34 @@ async def test_a_message_is_answered_and_a_recorded_one_is_not(
     await client.send(message("good morning"))
     answer = await client.until("event", kind="message", source="agent")
     assert answer["text"].startswith("You said: good morning")
+
+
+async def test_a_message_is_answered_although_its_sender_leaves_before_the_commit(
+    conversation: ConversationRef, join: Join, held_commits: Commits, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(manager, "SWEEP_S", 3_600)  # which would find it, too
+    reader, sender = await join(conversation), await join(conversation)
+    await sender.until("replay_complete")
+    await sender.send(message("good morning"))
+    await held_commits.wait_for_one()
+    await sender.leave()
+    held_commits.let_go.set()
+    answer = await reader.until("event", kind="message", source="agent")
+    assert answer["text"].startswith("You said: good morning")
+
+
+async def test_no_more_is_read_of_a_sender_while_too_much_of_it_waits_for_its_commit(
+    conversation: ConversationRef, join: Join, held_commits: Commits, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(native_socket, "UNANSWERED_MAX_CHARACTERS", 1_000)
+    client = await join(conversation, follow="false")
+    await client.until("hello")
+    await client.send(recorded("long", "x" * 1_000))
+    await held_commits.wait_for_one()
+    await client.send({"type": "nonsense", "id": "after"})  # answered at once, if it is read
+    assert await client.receives_nothing(within_s=0.2)
+    held_commits.let_go.set()
+    assert [(await client.receive())["id"] for _ in range(2)] == ["long", "after"]
 
 
 async def test_pause_holds_answers_back_until_run(conversation: ConversationRef, join: Join) -> None:

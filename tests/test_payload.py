@@ -8,6 +8,7 @@ from typing import Any
 
 import httpx
 import pytest
+from django.contrib.auth.models import User
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,6 +17,7 @@ from conversations.models import ConversationRef, Event
 from sessions_app import astore
 from tests.clients import Client
 from tests.conftest import Join
+from tests.events import payload
 
 EVENTS_URL = "/api/native/conversations/talk/events"
 
@@ -272,3 +274,13 @@ def test_what_python_reads_is_read_and_what_it_refuses_is_refused(text: str) -> 
         assert {name: each.value for name, each in members.items()} == expected
     if items is not None:
         assert [each.value for each in items] == expected
+
+
+async def test_a_stored_event_says_who_sent_it(
+    alice: User, conversation: ConversationRef, join: Join
+) -> None:
+    socket = await join(conversation)
+    await socket.send(f'{{"type": "event", "id": "a", "event": {payload()}}}')
+    await socket.until("ack", id="a")
+    rows = Event.objects.of(conversation)
+    assert await astore.call(list, rows.values_list("sender_id", flat=True)) == [alice.pk]

@@ -46,8 +46,11 @@ LIMITS = {
     "events of a page by REST": store.PAGE_MAX_EVENTS,
     "conversations of a page by REST": native_conversations.PAGE_MAX,
     "frames of one socket that wait for their commit": native_socket.UNANSWERED_MAX,
+    "characters of their events": native_socket.UNANSWERED_MAX_CHARACTERS,
+    "characters of a first `auth` frame": arrival.AUTH_FRAME_MAX_CHARACTERS,
     "seconds between heartbeats": native_socket.HEARTBEAT_S,
     "seconds that a socket waits for `auth`": arrival.AUTH_WAIT_S,
+    "seconds until a revoked credential ends an open socket, and a heartbeat": arrival.CHECK_S,
     "seconds that a client may leave frames unread": socket.SLOW_READER_S,
     "seconds that a lost hint may cost": hub.POLL_S,
 }

@@ -11,12 +11,20 @@ from typing import Any, NamedTuple, Self
 from asgiref.typing import ASGIReceiveCallable, ASGISendCallable, WebSocketScope
 
 from conversations.access import Visitor, pk_of
-from conversations.events import Appended, EventEnvelope
+from conversations.events import Appended, EventEnvelope, NewEvent
 from conversations.exceptions import ConversationError, ConversationNotFound, InvalidConversationId
 from conversations.models import ConversationRef, Version
 from conversations.store import store
 from sessions_app import astore, native, presence
-from sessions_app.consumers.arrival import BAD_REQUEST, NOT_FOUND, TOO_SLOW, Refused, authenticated, query_of
+from sessions_app.consumers.arrival import (
+    BAD_REQUEST,
+    NOT_FOUND,
+    TOO_SLOW,
+    Guest,
+    Refused,
+    authenticated,
+    query_of,
+)
 from sessions_app.consumers.socket import Closed, Socket
 from sessions_app.feed import Feed
 from sessions_app.manager import ConversationManager, get_manager
@@ -29,6 +37,8 @@ logger = logging.getLogger(__name__)
 HEARTBEAT_S = 20.0
 UNANSWERED_MAX = 512
 """So many frames of one socket may wait for their commit; then nothing more is read from it."""
+UNANSWERED_MAX_CHARACTERS = 32 * 1024 * 1024
+"""The same for the text of their events: one more frame is read as long as less than this waits."""
 
 SHOWN_CHANGES = ("title", "version", "repository", "branch", "trigger", "loop", "deleted")
 """What a `conversation` frame may bring; the log itself tells of the rest."""
@@ -75,9 +85,9 @@ async def native_socket(scope: WebSocketScope, receive: ASGIReceiveCallable, sen
     await socket.accept()
     try:
         query = Query.read(scope)
-        user = await authenticated(socket)
-        conversation = await _joined(user, scope, query)
-        await ConversationSocket(socket, user, conversation, query).serve()
+        guest = await authenticated(socket)
+        conversation = await _joined(guest.user, scope, query)
+        await ConversationSocket(socket, guest, conversation, query).serve()
     except Refused as refusal:
         await socket.close(refusal.code, str(refusal))
     except Closed:
@@ -100,14 +110,22 @@ class _Pending(NamedTuple):
     frame_id: Any
     stored: asyncio.Future[list[Appended]]
     is_batch: bool
+    characters: int
+
+
+def _look_at(stored: asyncio.Future[list[Appended]]) -> None:
+    """Look at a failure, which is nobody's any more when the sender has left."""
+    if not stored.cancelled():
+        stored.exception()
 
 
 class ConversationSocket:
     """One client on one conversation; a Reader of its feed."""
 
-    def __init__(self, socket: Socket, user: Visitor, conversation: ConversationRef, query: Query) -> None:
+    def __init__(self, socket: Socket, guest: Guest, conversation: ConversationRef, query: Query) -> None:
         self._socket = socket
-        self._user_pk = pk_of(user)
+        self._guest = guest
+        self._user_pk = pk_of(guest.user)
         self._conversation = conversation
         self._query = query
         self._manager: ConversationManager = get_manager()
@@ -117,6 +135,9 @@ class ConversationSocket:
         self._shown_through = query.after
         self._greeted = asyncio.Event()
         self._pending: asyncio.Queue[_Pending] = asyncio.Queue(UNANSWERED_MAX)
+        self._unanswered_characters = 0
+        self._has_room = asyncio.Event()
+        self._has_room.set()
         self._handlers: dict[str, Callable[[Frame], Awaitable[None]]] = {
             "message": self._message,
             "event": self._event,
@@ -217,6 +238,7 @@ class ConversationSocket:
         await self._greeted.wait()
         while True:
             await asyncio.sleep(HEARTBEAT_S)
+            await self._guest.check()
             await self._send(type="heartbeat")
 
     async def _send(self, **frame: Any) -> None:
@@ -255,22 +277,35 @@ class ConversationSocket:
         stored = astore.append_soon(self._conversation, [event])
         # Whether or not this client stays to hear of it, its message is answered.
         stored.add_done_callback(lambda _: self._manager.wake(self._conversation))
-        await self._pending.put(_Pending(frame.id, stored, is_batch=False))
+        await self._expect(frame, stored, [event])
 
     async def _event(self, frame: Frame) -> None:
-        stored = astore.append_soon(self._conversation, [native.recorded_event(frame)])
-        await self._pending.put(_Pending(frame.id, stored, is_batch=False))
+        event = native.recorded_event(frame, sender_id=self._user_pk)
+        await self._expect(frame, astore.append_soon(self._conversation, [event]), [event])
 
     async def _events(self, frame: Frame) -> None:
-        stored = astore.append_soon(self._conversation, native.recorded_events(frame))
-        await self._pending.put(_Pending(frame.id, stored, is_batch=True))
+        events = native.recorded_events(frame, sender_id=self._user_pk)
+        await self._expect(frame, astore.append_soon(self._conversation, events), events)
+
+    async def _expect(
+        self, frame: Frame, stored: asyncio.Future[list[Appended]], events: Sequence[NewEvent]
+    ) -> None:
+        """Let the frame be answered in its turn; return once there is room for the next one."""
+        stored.add_done_callback(_look_at)
+        characters = sum(len(event.payload) for event in events)
+        self._unanswered_characters += characters
+        if self._unanswered_characters >= UNANSWERED_MAX_CHARACTERS:
+            self._has_room.clear()
+        await self._pending.put(_Pending(frame.id, stored, frame.type == "events", characters))
+        await self._has_room.wait()
 
     async def _answer(self) -> None:
         """Tell the senders, in order, where their events stand."""
         while True:
-            frame_id, stored, is_batch = await self._pending.get()
+            frame_id, stored, is_batch, characters = await self._pending.get()
             try:
-                appended = await stored
+                # Shielded: a client that leaves must not end the future before its commit.
+                appended = await asyncio.shield(stored)
             except ConversationError as error:
                 await self._send(**native.error_frame(error, frame_id))
             except Exception:
@@ -280,6 +315,9 @@ class ConversationSocket:
                 seqs = [each.seq for each in appended]
                 if frame_id is not None:
                     await self._ack(frame_id, **({"seqs": seqs} if is_batch else {"seq": seqs[0]}))
+            self._unanswered_characters -= characters
+            if self._unanswered_characters < UNANSWERED_MAX_CHARACTERS:
+                self._has_room.set()
 
     async def _ack(self, frame_id: Any, **members: Any) -> None:
         if frame_id is not None:

@@ -8,22 +8,24 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from asgiref.typing import ASGIReceiveCallable, ASGISendCallable, WebSocketScope
+from django.db.models import Q
 from django.utils import timezone
 
 from conversations import live
-from conversations.access import Visitor, pk_of
+from conversations.access import pk_of
 from conversations.exceptions import ConversationError
 from conversations.models import Conversation
 from sessions_app import astore, native
-from sessions_app.consumers.arrival import BAD_REQUEST, TOO_SLOW, Refused, authenticated, query_of
+from sessions_app.consumers.arrival import BAD_REQUEST, TOO_SLOW, Guest, Refused, authenticated, query_of
 from sessions_app.consumers.native import HEARTBEAT_S
 from sessions_app.consumers.socket import Closed, Socket
 from sessions_app.hub import POLL_S, hub
 from sessions_app.manager import get_manager
 from sessions_app.native import BadFrame
-from sessions_app.status import ConversationState, iso, states, states_of
+from sessions_app.status import ConversationState, iso, states
 
 REMEMBERED_MAX = 1_000
+PAGE_MAX = 200
 OVERLAP = timedelta(seconds=3 * POLL_S)
 """A poll looks back so far: a transaction may commit after one that began later."""
 
@@ -36,9 +38,9 @@ async def native_list_socket(
     await socket.accept()
     try:
         since = _since(scope)
-        user = await authenticated(socket)
+        guest = await authenticated(socket)
         await get_manager().ensure_started()
-        await ListSocket(socket, user, since).serve()
+        await ListSocket(socket, guest, since).serve()
     except Refused as refusal:
         await socket.close(refusal.code, str(refusal))
     except Closed:
@@ -64,9 +66,10 @@ def _since(scope: WebSocketScope) -> datetime | None:
 class ListSocket:
     """One client on one user's list."""
 
-    def __init__(self, socket: Socket, user: Visitor, since: datetime | None) -> None:
+    def __init__(self, socket: Socket, guest: Guest, since: datetime | None) -> None:
         self._socket = socket
-        self._user_pk = pk_of(user)
+        self._guest = guest
+        self._user_pk = pk_of(guest.user)
         self._since = since
         self._shown: OrderedDict[int, str] = OrderedDict()
         self._polled_at = timezone.now()
@@ -79,6 +82,8 @@ class ListSocket:
                 tasks.create_task(self._show())
                 tasks.create_task(self._heartbeat())
                 tasks.create_task(self._take())
+        except* Refused as group:
+            await self._socket.close(group.exceptions[0].code, str(group.exceptions[0]))  # type: ignore[union-attr]
         except* TimeoutError:
             await self._socket.close(TOO_SLOW, "You did not read; connect again and read the list.")
         except* Closed:
@@ -89,23 +94,36 @@ class ListSocket:
             await self._send(type="hello", now=iso(self._polled_at))
             self._greeted.set()
             if self._since is not None:
-                await self._show_states(await astore.call(self._listed_since, self._since))
+                await self._show_listed_since(self._since)
             while True:
                 hint = await hints.next()
                 if hint["kind"] == "listed":
-                    await self._show_states(await astore.call(states_of, [hint["conversation"]]))
+                    await self._show_states(await astore.call(self._own, [hint["conversation"]]))
                 else:
                     await self._poll()
 
     async def _poll(self) -> None:
         now = timezone.now()
-        await self._show_states(await astore.call(self._listed_since, self._polled_at - OVERLAP))
+        await self._show_listed_since(self._polled_at - OVERLAP)
         self._polled_at = now
 
-    def _listed_since(self, moment: datetime) -> dict[int, ConversationState]:
-        return states(
-            Conversation.objects.filter(owner_id=self._user_pk).listed_since(moment).order_by("listed_at")
-        )
+    async def _show_listed_since(self, moment: datetime) -> None:
+        """Show what changed at or after `moment`, page by page: it may be all that the user has."""
+        place = moment, 0
+        while page := await astore.call(self._listed_from, *place):
+            await self._show_states(await astore.call(self._own, [pk for _, pk in page]))
+            place = page[-1]
+
+    def _listed_from(self, moment: datetime, pk: int) -> list[tuple[datetime, int]]:
+        """Return the next places of the list in the order of its changes, beginning after this one."""
+        rows = Conversation.objects.filter(owner_id=self._user_pk).listed_since(moment)
+        further = rows.filter(Q(listed_at__gt=moment) | Q(pk__gt=pk)).order_by("listed_at", "pk")
+        return list(further.values_list("listed_at", "pk")[:PAGE_MAX])
+
+    def _own(self, pks: list[int]) -> dict[int, ConversationState]:
+        """Return those of these that are the user's, whoever named them."""
+        rows = Conversation.objects.filter(owner_id=self._user_pk, pk__in=pks)
+        return states(rows.order_by("listed_at", "pk"))
 
     async def _show_states(self, found: dict[int, ConversationState]) -> None:
         for pk, state in found.items():
@@ -124,6 +142,7 @@ class ListSocket:
         await self._greeted.wait()
         while True:
             await asyncio.sleep(HEARTBEAT_S)
+            await self._guest.check()
             await self._send(type="heartbeat", now=iso(self._polled_at))
 
     async def _take(self) -> None:

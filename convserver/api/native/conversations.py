@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from asgiref.sync import async_to_sync
 from rest_framework import serializers
 from rest_framework.decorators import action
 from rest_framework.request import Request
@@ -15,6 +14,7 @@ from conversations import access
 from conversations.cursors import ListCursor
 from conversations.models import Conversation, ConversationRef, Version
 from conversations.store import store
+from convserver.api.event_loop import in_loop
 from sessions_app.manager import get_manager
 from sessions_app.status import ConversationState, states_of
 
@@ -110,7 +110,7 @@ class ConversationViewSet(ViewSet):
     def destroy(self, request: Request, conversation_id: str) -> Response:
         """Stop the agent and hide the conversation; it can be restored."""
         conversation = access.writable(request.user, conversation_id)
-        _in_loop(_close, conversation)
+        in_loop(_close, conversation)
         store(str(request.user.pk)).hide(conversation)
         return Response(status=204)
 
@@ -125,21 +125,21 @@ class ConversationViewSet(ViewSet):
     def run(self, request: Request, conversation_id: str) -> Response:
         """Start the agent, or let a paused one go on."""
         conversation = access.writable(request.user, conversation_id)
-        _in_loop(_run, conversation)
+        in_loop(_run, conversation)
         return Response(_state(conversation))
 
     @action(detail=True, methods=["post"])
     def pause(self, request: Request, conversation_id: str) -> Response:
         """Pause the agent after its current step."""
         conversation = access.writable(request.user, conversation_id)
-        _in_loop(_pause, conversation)
+        in_loop(_pause, conversation)
         return Response(_state(conversation))
 
     @action(detail=True, methods=["post"])
     def stop(self, request: Request, conversation_id: str) -> Response:
         """Stop the agent; what it has said is kept."""
         conversation = access.writable(request.user, conversation_id)
-        _in_loop(_close, conversation)
+        in_loop(_close, conversation)
         return Response(_state(conversation))
 
     @action(detail=True, methods=["post"])
@@ -147,7 +147,7 @@ class ConversationViewSet(ViewSet):
         """Accept or reject the call that waits; 409 if none does."""
         conversation = access.writable(request.user, conversation_id)
         body = _valid(DecisionSerializer(data=request.data))
-        _in_loop(_confirm, conversation, body["accept"], body["reason"])
+        in_loop(_confirm, conversation, body["accept"], body["reason"])
         return Response(_state(conversation))
 
 
@@ -158,11 +158,6 @@ def _valid(serializer: serializers.Serializer[Any]) -> dict[str, Any]:
 
 def _state(conversation: ConversationRef) -> ConversationState:
     return states_of([conversation.pk])[conversation.pk]
-
-
-def _in_loop(function: Any, *args: Any) -> None:
-    """Run a coroutine function on the server's event loop, where the manager lives."""
-    async_to_sync(function)(*args)
 
 
 async def _run(conversation: ConversationRef) -> None:

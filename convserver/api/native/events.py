@@ -8,7 +8,6 @@ import logging
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from asgiref.sync import async_to_sync
 from django.http import HttpResponse
 from rest_framework import serializers
 from rest_framework.request import Request
@@ -21,6 +20,7 @@ from conversations.models import ConversationRef
 from conversations.store import PAGE_MAX_EVENTS, store
 from convserver.api.bodies import TextParser
 from convserver.api.errors import NATIVE_STATUS, status_of
+from convserver.api.event_loop import in_loop
 from sessions_app import astore, native
 from sessions_app.manager import get_manager
 from sessions_app.native import BadFrame, Frame
@@ -89,7 +89,7 @@ class EventsView(APIView):
         sender = Sender(access.pk_of(request.user), query.validated_data["session"])
         body: Any = request.data
         texts = _frame_texts(body)
-        answers = async_to_sync(_append)(conversation, sender, texts)
+        answers = in_loop(_append, conversation, sender, texts)
         if jsontext.is_array(body):
             return _json(json.dumps([answer for answer, _ in answers]))
         answer, status = answers[0]
@@ -122,14 +122,18 @@ class _Begun(NamedTuple):
     stored: asyncio.Future[list[Appended]] | ConversationError
 
 
+def _look_at(stored: asyncio.Future[list[Appended]]) -> None:
+    """Look at a failure, which is nobody's any more when the sender has left."""
+    if not stored.cancelled():
+        stored.exception()
+
+
 async def _append(
     conversation: ConversationRef, sender: Sender, texts: Sequence[str]
 ) -> list[tuple[dict[str, Any], int]]:
     """Append all frames together, in order; return each one's answer and status."""
     begun = [_begin(conversation, sender, text) for text in texts]
-    answers = [await _answer(conversation, each) for each in begun]
-    get_manager().wake(conversation)
-    return answers
+    return [await _answer(conversation, each) for each in begun]
 
 
 def _begin(conversation: ConversationRef, sender: Sender, text: str) -> _Begun:
@@ -138,6 +142,10 @@ def _begin(conversation: ConversationRef, sender: Sender, text: str) -> _Begun:
         frame = native.parse(text)
         frame_id = frame.id
         stored = astore.append_soon(conversation, _events(frame, conversation, sender))
+        stored.add_done_callback(_look_at)
+        if frame.type == "message":
+            # Whether or not this client stays to hear of it, its message is answered.
+            stored.add_done_callback(lambda _: get_manager().wake(conversation))
         return _Begun(frame_id, frame.type == "events", stored)
     except ConversationError as error:
         return _Begun(frame_id, False, error)
@@ -148,9 +156,9 @@ def _events(frame: Frame, conversation: ConversationRef, sender: Sender) -> list
         case "message":
             return [native.message_event(frame, conversation, user_id=sender.user_id, session=sender.session)]
         case "event":
-            return [native.recorded_event(frame)]
+            return [native.recorded_event(frame, sender_id=sender.user_id)]
         case "events":
-            return native.recorded_events(frame)
+            return native.recorded_events(frame, sender_id=sender.user_id)
     raise BadFrame(f"Here a frame is a message, an event or events, not {frame.type!r}.")
 
 
@@ -158,7 +166,7 @@ async def _answer(conversation: ConversationRef, begun: _Begun) -> tuple[dict[st
     try:
         if isinstance(begun.stored, ConversationError):
             raise begun.stored
-        seqs = [appended.seq for appended in await begun.stored]
+        seqs = [appended.seq for appended in await asyncio.shield(begun.stored)]
     except ConversationError as error:
         return native.error_frame(error, begun.frame_id), status_of(error, NATIVE_STATUS)
     except Exception:  # the other frames of the list are to be answered all the same
