@@ -6,6 +6,7 @@ import asyncio
 import atexit
 import logging
 import threading
+from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cache
@@ -23,13 +24,17 @@ HINT_MAX_BYTES = 128 * 1024
 """Larger appends are announced by number only, and readers fetch them from the log."""
 
 UNSENT_MAX = 10_000
-"""So many announcements may wait for a slow hint channel; more are dropped, as hints may be."""
+"""So many groups may wait for a slow hint channel; hints of more are dropped, as hints may be."""
+
+UNSENT_IN_GROUP_MAX = 1_000
+"""So many hints of one group may wait; then the oldest are dropped."""
 
 SEND_WAIT_S = 5
 
 Hint = dict[str, Any]
 
 _unsent: set[asyncio.Task[None]] = set()
+_waiting: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, deque[Hint]]] = WeakKeyDictionary()
 _carrier: asyncio.AbstractEventLoop | None = None
 
 
@@ -106,7 +111,8 @@ def _let_go(carrier: asyncio.AbstractEventLoop) -> None:
     """Give the last hints of an ending process a moment to leave."""
 
     async def sent() -> None:
-        await asyncio.wait(set(_unsent), timeout=1) if _unsent else None
+        if _unsent:
+            await asyncio.wait(set(_unsent), timeout=1)
 
     with suppress(Exception):
         asyncio.run_coroutine_threadsafe(sent(), carrier).result(timeout=2)
@@ -128,11 +134,22 @@ def _start(loop: asyncio.AbstractEventLoop, group: str, message: Hint) -> None:
     if receive := _receivers.get(loop):
         receive(group, message)
         return
-    if len(_unsent) >= UNSENT_MAX:
-        return
-    task = loop.create_task(_send(group, message))
-    _unsent.add(task)
-    task.add_done_callback(_unsent.discard)
+    groups = _waiting.setdefault(loop, {})
+    if group in groups:
+        groups[group].append(message)  # behind those of its group, so that they arrive in order
+    elif len(_unsent) < UNSENT_MAX:
+        groups[group] = deque([message], maxlen=UNSENT_IN_GROUP_MAX)
+        task = loop.create_task(_send_in_order(groups, group))
+        _unsent.add(task)
+        task.add_done_callback(_unsent.discard)
+
+
+async def _send_in_order(groups: dict[str, deque[Hint]], group: str) -> None:
+    try:
+        while groups[group]:
+            await _send(group, groups[group].popleft())
+    finally:
+        del groups[group]
 
 
 def hint_channel() -> Any:

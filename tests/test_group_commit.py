@@ -16,6 +16,7 @@ from django.contrib.auth.models import User
 from django.db import OperationalError, connection
 
 import conversations.log
+from conversations import live
 from conversations.events import Appended
 from conversations.exceptions import ConversationBusy, ConversationError, EventConflict
 from conversations.log import AppendOutcome, AppendRequest
@@ -363,3 +364,28 @@ async def test_a_hint_channel_that_hangs_holds_up_no_append(
     assert await seqs_of(*(astore.append_soon(conversation, [event()]) for _ in range(3))) == [0, 1, 2]
     (appended,) = await astore.call(store.append, conversation, [event()])
     assert appended.seq == 3
+
+
+async def test_hints_of_one_group_are_sent_one_after_the_other_and_those_of_another_beside_them(
+    hints_by_layer: None, conversation: ConversationRef, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent: list[tuple[str, int]] = []
+    go, other, done = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async def send(group: str, hint: Any) -> None:
+        if group == "slow":
+            await go.wait()
+        sent.append((group, hint["number"]))
+        if group == "quick":
+            other.set()
+        if len(sent) == 4:
+            done.set()
+
+    monkeypatch.setitem(vars(get_channel_layer()), "group_send", send)
+    for number in range(3):
+        live.announce("slow", {"kind": "polled", "number": number})
+    live.announce("quick", {"kind": "polled", "number": 9})
+    await asyncio.wait_for(other.wait(), WAIT_S)
+    go.set()
+    await asyncio.wait_for(done.wait(), WAIT_S)
+    assert sent == [("quick", 9), ("slow", 0), ("slow", 1), ("slow", 2)]
