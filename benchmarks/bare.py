@@ -11,7 +11,7 @@ from typing import Any
 import uvicorn
 
 from benchmarks import event
-from convserver.cli import MESSAGE_MAX_BYTES
+from convserver.configuration import MESSAGE_MAX_BYTES
 
 
 def event_frame(seq: int) -> str:

@@ -36,7 +36,7 @@ def writable(user: Visitor, conversation_id: str) -> ConversationRef:
 def restorable(user: Visitor, conversation_id: str) -> ConversationRef:
     """Return a conversation of the user, deleted or not; raise ConversationNotFound otherwise."""
     public_id = normal_id(conversation_id)
-    return _found(Conversation.objects.filter(owner_id=user.pk).with_public_ids([public_id]).first()).ref
+    return _found(Conversation.objects.owned_by(pk_of(user)).with_public_ids([public_id]).first()).ref
 
 
 def _found(row: Conversation | None) -> Conversation:

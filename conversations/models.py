@@ -106,6 +106,10 @@ class ConversationQuerySet(models.QuerySet["Conversation"]):
         """Return those that the user may see; none for nobody."""
         return self.standing().filter(owner_id=user.pk)
 
+    def owned_by(self, user_pk: int) -> Self:
+        """Return those of the user, deleted ones too."""
+        return self.filter(owner_id=user_pk)
+
     def with_public_ids(self, public_ids: Iterable[str]) -> Self:
         """Return those with one of these normal ids."""
         return self.filter(public_id__in=list(public_ids))
@@ -116,7 +120,8 @@ class ConversationQuerySet(models.QuerySet["Conversation"]):
 
     def older_than(self, created_at: datetime, pk: int) -> Self:
         """Return those that follow this place when the newest comes first."""
-        return self.filter(Q(created_at__lt=created_at) | Q(created_at=created_at, pk__lt=pk))
+        further = self.filter(Q(created_at__lt=created_at) | Q(created_at=created_at, pk__lt=pk))
+        return further.filter(created_at__lte=created_at)  # said twice, for the index
 
     def matching(
         self, *, title: str | None = None, repository: str | None = None, trigger: str | None = None
@@ -131,9 +136,14 @@ class ConversationQuerySet(models.QuerySet["Conversation"]):
             wanted["trigger"] = trigger
         return self.filter(**wanted)
 
-    def listed_since(self, moment: datetime) -> Self:
-        """Return those of which a list shows something that changed at or after `moment`."""
-        return self.filter(listed_at__gte=moment)
+    def listed_from(self, moment: datetime, pk: int) -> Self:
+        """Return those of which a list shows something that changed after this place, in that order."""
+        further = self.filter(Q(listed_at__gt=moment) | Q(listed_at=moment, pk__gt=pk))
+        return further.filter(listed_at__gte=moment).last_changed_last()  # said twice, for the index
+
+    def last_changed_last(self) -> Self:
+        """Order by when something that a list shows last changed."""
+        return self.order_by("listed_at", "pk")
 
     def unanswered(self) -> Self:
         """Return those whose newest input the agent has not answered."""

@@ -229,7 +229,7 @@ class DatabaseConversationStore(ConversationStore):
         """Say whether the conversation stands and is this user's."""
         if not (user_id.isascii() and user_id.isdigit()):
             return False
-        return self._standing([normal_id(conversation_id)]).filter(owner_id=int(user_id)).exists()
+        return self._standing([normal_id(conversation_id)]).owned_by(int(user_id)).exists()
 
     def delete_metadata(self, conversation_id: str) -> None:
         """Hide the conversation; see the seam."""
@@ -374,7 +374,7 @@ class DatabaseConversationStore(ConversationStore):
     def _standing(self, public_ids: Iterable[str] | None = None) -> ConversationQuerySet:
         rows = Conversation.objects.standing()
         if self.user_id is not None:
-            rows = rows.filter(owner_id=int(self.user_id))
+            rows = rows.owned_by(int(self.user_id))
         return rows if public_ids is None else rows.with_public_ids(public_ids)
 
 

@@ -21,9 +21,8 @@ from django.db import connection
 from django.utils.module_loading import import_string
 
 from convserver import first_steps
-from convserver.configuration import AuthMode, Configuration, ConfigurationError
+from convserver.configuration import MESSAGE_MAX_BYTES, AuthMode, Configuration, ConfigurationError
 
-MESSAGE_MAX_BYTES = 16 * 1024 * 1024
 SHUTDOWN_WAIT_S = 15
 CONNECT_WAIT_S = 5
 UNREAD_WAIT_S = 30.0

@@ -19,6 +19,10 @@ LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
 SECRET_KEY_MIN_LENGTH = 32
 
 
+# One document may bring a hundred images or a long file; sockets and bodies have the same limit.
+MESSAGE_MAX_BYTES = 16 * 1024 * 1024
+
+
 class ConfigurationError(Exception):
     """An environment variable has a value that the server cannot start with; the text names it."""
 

@@ -128,8 +128,7 @@ STATIC_ROOT = None
 WHITENOISE_USE_FINDERS = True
 WHITENOISE_AUTOREFRESH = False
 
-# One document may bring a hundred images or a long file; the socket's limit is the same.
-MESSAGE_MAX_BYTES = 16 * 1024 * 1024
+MESSAGE_MAX_BYTES = configuration.MESSAGE_MAX_BYTES
 DATA_UPLOAD_MAX_MEMORY_SIZE = MESSAGE_MAX_BYTES
 
 CONTENT_SECURITY_POLICY = {

@@ -265,7 +265,15 @@ def append_soon(
 ) -> asyncio.Future[list[Appended]]:
     """Queue an append now and return its future: ConversationStore.append, in the order of the calls."""
     request = AppendRequest(conversation=conversation, events=events, epoch=epoch, also=also)
-    return database().append(request)
+    stored = database().append(request)
+    stored.add_done_callback(_look_at)
+    return stored
+
+
+def _look_at(stored: asyncio.Future[list[Appended]]) -> None:
+    """Look at a failure, which is nobody's any more when the caller has left."""
+    if not stored.cancelled():
+        stored.exception()
 
 
 async def append(

@@ -184,7 +184,6 @@ class StandaloneConversationManager(ConversationManager):
         self._process = this_process()
         self._loops: dict[int, Loop] = {}
         self._running: dict[int, asyncio.Task[None]] = {}
-        self._starting: dict[int, asyncio.Task[None]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._renewer = ThreadPoolExecutor(1, thread_name_prefix="lease-renewer")
         """Of its own: no lease may run out because the store's threads all wait for a lock."""
@@ -528,7 +527,7 @@ def _renew_leases(held: Mapping[int, int], process: Process) -> set[int]:
 def _attached(conversation_id: str, user_id: str | None) -> ConversationRef | None:
     rows = Conversation.objects.standing().with_public_ids([normal_id(conversation_id)])
     if user_id:
-        rows = rows.filter(owner_id=int(user_id))
+        rows = rows.owned_by(int(user_id))
     row = rows.first()
     return row.ref if row else None
 
@@ -567,7 +566,7 @@ def _connections(
 def _loop_infos(user_id: str | None, conversation_ids: Collection[str] | None) -> list[AgentLoopInfo]:
     rows = Conversation.objects.standing().filter(loop__status__in=[LoopStatus.STARTING, LoopStatus.RUNNING])
     if user_id:
-        rows = rows.filter(owner_id=int(user_id))
+        rows = rows.owned_by(int(user_id))
     if conversation_ids is not None:
         rows = rows.with_public_ids(normal_id(each) for each in conversation_ids)
     return _infos_of(rows)

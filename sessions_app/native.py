@@ -12,6 +12,8 @@ from json.encoder import encode_basestring
 from typing import Any, cast
 from uuid import UUID, uuid4, uuid5
 
+from django.conf import settings
+
 from conversations import dialects, jsontext
 from conversations.dialects import Author
 from conversations.events import EventEnvelope, NewEvent
@@ -23,7 +25,7 @@ FRAME_ID_MAX_LENGTH = 200
 SESSION_MAX_LENGTH = 100
 IMAGES_MAX = 100
 EVENTS_MAX = 500
-FRAME_MAX_BYTES = 16 * 1024 * 1024
+FRAME_MAX_BYTES: int = settings.MESSAGE_MAX_BYTES
 """The most that one frame, or one body of the REST twin, may bring."""
 
 _MESSAGE_IDS = UUID("5b1f29a4-4c3d-4f0e-9d53-0f6f2c1d7a10")

@@ -17,7 +17,6 @@ from django.urls import get_resolver
 from conversations import models, store
 from conversations.models import ConversationRef
 from conversations.store import ConversationStore
-from convserver import cli
 from convserver.api.errors import NATIVE_STATUS
 from convserver.api.native import conversations as native_conversations
 from sessions_app import astore, hub, native, turns
@@ -257,7 +256,6 @@ def test_the_limits_are_those_of_the_code() -> None:
     rows = dict(re.findall(r"^\| (.+) \| (\d+) \|$", part("## Limits"), re.MULTILINE))
     assert rows == {name: str(int(value)) for name, value in LIMITS.items()}
     assert f"1 to {models.PUBLIC_ID_MAX_LENGTH} characters" in PAGE
-    assert cli.MESSAGE_MAX_BYTES == native.FRAME_MAX_BYTES
 
 
 def test_every_link_leads_somewhere() -> None:

@@ -113,12 +113,6 @@ class _Pending(NamedTuple):
     characters: int
 
 
-def _look_at(stored: asyncio.Future[list[Appended]]) -> None:
-    """Look at a failure, which is nobody's any more when the sender has left."""
-    if not stored.cancelled():
-        stored.exception()
-
-
 class ConversationSocket:
     """One client on one conversation; a Reader of its feed."""
 
@@ -291,7 +285,6 @@ class ConversationSocket:
         self, frame: Frame, stored: asyncio.Future[list[Appended]], events: Sequence[NewEvent]
     ) -> None:
         """Let the frame be answered in its turn; return once there is room for the next one."""
-        stored.add_done_callback(_look_at)
         characters = sum(len(event.payload) for event in events)
         self._unanswered_characters += characters
         if self._unanswered_characters >= UNANSWERED_MAX_CHARACTERS:

@@ -8,7 +8,6 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from asgiref.typing import ASGIReceiveCallable, ASGISendCallable, WebSocketScope
-from django.db.models import Q
 from django.utils import timezone
 
 from conversations import live
@@ -116,14 +115,12 @@ class ListSocket:
 
     def _listed_from(self, moment: datetime, pk: int) -> list[tuple[datetime, int]]:
         """Return the next places of the list in the order of its changes, beginning after this one."""
-        rows = Conversation.objects.filter(owner_id=self._user_pk).listed_since(moment)
-        further = rows.filter(Q(listed_at__gt=moment) | Q(pk__gt=pk)).order_by("listed_at", "pk")
-        return list(further.values_list("listed_at", "pk")[:PAGE_MAX])
+        rows = Conversation.objects.owned_by(self._user_pk).listed_from(moment, pk)
+        return list(rows.values_list("listed_at", "pk")[:PAGE_MAX])
 
     def _own(self, pks: list[int]) -> dict[int, ConversationState]:
         """Return those of these that are the user's, whoever named them."""
-        rows = Conversation.objects.filter(owner_id=self._user_pk, pk__in=pks)
-        return states(rows.order_by("listed_at", "pk"))
+        return states(Conversation.objects.owned_by(self._user_pk).filter(pk__in=pks).last_changed_last())
 
     async def _show_states(self, found: dict[int, ConversationState]) -> None:
         for pk, state in found.items():

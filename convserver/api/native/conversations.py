@@ -66,7 +66,7 @@ class ConversationViewSet(ViewSet):
         query = _valid(PageSerializer(data=request.query_params))
         visible = Conversation.objects.visible_to(request.user)
         if query["deleted"]:
-            visible = Conversation.objects.deleted().filter(owner_id=request.user.pk)
+            visible = Conversation.objects.deleted().owned_by(access.pk_of(request.user))
         rows = visible.matching(
             title=query["title"], repository=query["repository"], trigger=query["trigger"]
         ).newest_first()

@@ -122,12 +122,6 @@ class _Begun(NamedTuple):
     stored: asyncio.Future[list[Appended]] | ConversationError
 
 
-def _look_at(stored: asyncio.Future[list[Appended]]) -> None:
-    """Look at a failure, which is nobody's any more when the sender has left."""
-    if not stored.cancelled():
-        stored.exception()
-
-
 async def _append(
     conversation: ConversationRef, sender: Sender, texts: Sequence[str]
 ) -> list[tuple[dict[str, Any], int]]:
@@ -142,7 +136,6 @@ def _begin(conversation: ConversationRef, sender: Sender, text: str) -> _Begun:
         frame = native.parse(text)
         frame_id = frame.id
         stored = astore.append_soon(conversation, _events(frame, conversation, sender))
-        stored.add_done_callback(_look_at)
         if frame.type == "message":
             # Whether or not this client stays to hear of it, its message is answered.
             stored.add_done_callback(lambda _: get_manager().wake(conversation))
