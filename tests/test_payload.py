@@ -187,7 +187,8 @@ async def test_rest_refuses_bytes_that_are_no_text(
 async def test_columns_are_read_beside_an_integer_too_long_for_python(
     conversation: ConversationRef, join: Join
 ) -> None:
-    socket = await join(conversation)
+    # Not followed: the event itself, which may come before the ack, is more than Python's json reads.
+    socket = await join(conversation, follow="false")
     digits = "7" * 5_000
     await socket.send(frame(f'{{"action":"message","id":41,"args":{{"content":"Hi","n":{digits}}}}}'))
     await socket.until("ack", id="mine")
