@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from hashlib import sha256
 from importlib.util import find_spec
@@ -59,9 +59,15 @@ class Configuration:
     """Dotted path of the agent class."""
     session_api_key: str | None
     secret_key: str
+    secret_key_fallbacks: tuple[str, ...] = field(repr=False)
+    """Earlier secret keys: they still open what was stored under them, and write nothing new."""
     allowed_hosts: tuple[str, ...]
     permitted_origins: tuple[str, ...]
     max_concurrent: int
+    max_age_days: int | None
+    """The lists of the OpenHands wires leave out what nothing was added to for longer; None for no limit."""
+    allow_set_conversation_id: bool
+    """Whether a body that creates a V0 conversation may choose its id."""
 
     @property
     def installation(self) -> str:
@@ -88,9 +94,12 @@ def read(environment: Mapping[str, str]) -> Configuration:
         agent=_agent(environment),
         session_api_key=_session_api_key(environment),
         secret_key=_secret_key(environment, auth, data_dir),
+        secret_key_fallbacks=_secret_key_fallbacks(environment),
         allowed_hosts=_allowed_hosts(environment, auth, host),
         permitted_origins=_origins(environment),
         max_concurrent=_integer(environment, "CONVSERVER_MAX_CONCURRENT", 3, least=1, most=100_000),
+        max_age_days=_integer(environment, "CONVSERVER_MAX_AGE_DAYS", 0, least=0, most=36_500) or None,
+        allow_set_conversation_id=_integer(environment, "ALLOW_SET_CONVERSATION_ID", 0, least=0, most=1) == 1,
     )
 
 
@@ -205,6 +214,16 @@ def _secret_key(environment: Mapping[str, str], auth: AuthMode, data_dir: Path) 
             f"SECRET_KEY is too short: it needs at least {SECRET_KEY_MIN_LENGTH} characters."
         )
     return key or _kept_secret_key(data_dir)
+
+
+def _secret_key_fallbacks(environment: Mapping[str, str]) -> tuple[str, ...]:
+    keys = _words(environment, "SECRET_KEY_FALLBACKS")
+    if any(len(key) < SECRET_KEY_MIN_LENGTH for key in keys):
+        raise ConfigurationError(
+            "SECRET_KEY_FALLBACKS has a key that is too short: separated by commas, each needs at least "
+            f"{SECRET_KEY_MIN_LENGTH} characters."
+        )
+    return tuple(keys)
 
 
 def _kept_secret_key(data_dir: Path) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 import dj_database_url
 
-from convserver import configuration
+from convserver import __version__, configuration
 from convserver.configuration import AuthMode, ManagerKind
 
 CONFIGURATION = configuration.read(os.environ)
@@ -17,11 +17,13 @@ TEST_RUN = os.environ.get("CONVSERVER_TEST_RUN", "run")
 """Tells one run of the test suite from another that shares its PostgreSQL and Redis."""
 
 SECRET_KEY = CONFIGURATION.secret_key
+SECRET_KEY_FALLBACKS = list(CONFIGURATION.secret_key_fallbacks)
 DEBUG = False
 ALLOWED_HOSTS = list(CONFIGURATION.allowed_hosts)
 
 INSTALLED_APPS = [
     "daphne",
+    "unfold",
     "django.contrib.admin",
     "django.contrib.auth",
     "django.contrib.contenttypes",
@@ -30,6 +32,8 @@ INSTALLED_APPS = [
     "django.contrib.staticfiles",
     "corsheaders",
     "rest_framework",
+    "drf_spectacular",
+    "drf_spectacular_sidecar",
     "channels",
     "conversations",
     "sessions_app",
@@ -48,7 +52,7 @@ MIDDLEWARE = [
     "sessions_app.authentication.LocalUserMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
-    "csp.middleware.CSPMiddleware",
+    "convserver.admin.policy.AdminPolicyMiddleware",
 ]
 
 ROOT_URLCONF = "convserver.urls"
@@ -106,6 +110,18 @@ CHANNEL_LAYERS: dict[str, dict[str, Any]] = {
     )
 }
 
+CACHES: dict[str, dict[str, Any]] = {
+    "default": (
+        {
+            "BACKEND": "django.core.cache.backends.redis.RedisCache",
+            "LOCATION": CONFIGURATION.redis_url,
+            "KEY_PREFIX": HINTS_PREFIX,
+        }
+        if CONFIGURATION.redis_url
+        else {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}
+    )
+}
+
 PASSWORD_HASHERS = [
     "django.contrib.auth.hashers.Argon2PasswordHasher",
     "django.contrib.auth.hashers.PBKDF2PasswordHasher",
@@ -142,6 +158,34 @@ CONTENT_SECURITY_POLICY = {
     }
 }
 X_FRAME_OPTIONS = "DENY"
+
+UNFOLD = {
+    "SITE_TITLE": "convserver",
+    "SITE_HEADER": "convserver",
+    "SITE_SYMBOL": "forum",
+    "SITE_FAVICONS": [{"rel": "icon", "type": "image/svg+xml", "href": "/static/web/icon.svg"}],
+    "SHOW_VIEW_ON_SITE": False,
+    "STYLES": ["/static/admin_pages/style.css"],
+    "SCRIPTS": ["/static/admin_pages/htmx.js"],
+    "DASHBOARD_CALLBACK": "convserver.admin.site.first_page",
+    "SIDEBAR": {"navigation": "convserver.admin.site.navigation"},
+    "COLORS": {
+        "primary": {
+            "50": "oklch(97.9% .021 166.1)",
+            "100": "oklch(95% .052 163.1)",
+            "200": "oklch(90.5% .093 164.2)",
+            "300": "oklch(84.5% .143 165)",
+            "400": "oklch(76.5% .14 163.2)",
+            "500": "oklch(66% .13 163)",
+            "600": "oklch(48.5% .102 162.5)",
+            "700": "oklch(43.2% .092 163)",
+            "800": "oklch(38.2% .08 163.5)",
+            "900": "oklch(33.8% .07 164)",
+            "950": "oklch(24.2% .049 166)",
+        }
+    },
+}
+
 SECURE_CONTENT_TYPE_NOSNIFF = True
 SECURE_REFERRER_POLICY = "same-origin"
 SESSION_COOKIE_HTTPONLY = True
@@ -173,6 +217,26 @@ REST_FRAMEWORK = {
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
     "DEFAULT_PARSER_CLASSES": ["convserver.api.bodies.JsonParser"],
     "EXCEPTION_HANDLER": "convserver.api.errors.native_response",
+    "DEFAULT_SCHEMA_CLASS": "convserver.api.schema.DoorSchema",
+}
+
+SPECTACULAR_SETTINGS = {
+    "TITLE": "convserver",
+    "DESCRIPTION": (
+        "A durable conversation server for AI agents, by REST. Conversations are append-only logs of events; "
+        "what was acknowledged is committed. Sockets are not described here: docs/protocol.md has them.\n\n"
+        "In local mode without `SESSION_API_KEY` no credentials are needed."
+    ),
+    "VERSION": __version__,
+    "TAGS": [
+        {"name": "native", "description": "What the native sockets do, by REST, and what they do not do"},
+        {"name": "probes", "description": "For whoever watches the server"},
+    ],
+    "OAS_VERSION": "3.1.0",  # what pydantic writes is of 3.1
+    "SCHEMA_PATH_PREFIX": "/api",
+    "COMPONENT_SPLIT_PATCH": False,  # a PATCH says in its serializer what may be left out
+    "POSTPROCESSING_HOOKS": [],
+    "ENUM_GENERATE_CHOICE_DESCRIPTION": False,
 }
 
 # The seams below the doors, chosen by dotted path.

@@ -143,6 +143,8 @@ def _logged_in(session_key: str | None) -> User | None:
         return None
     request = HttpRequest()
     request.session = import_module(settings.SESSION_ENGINE).SessionStore(session_key)
+    # A login under an earlier key gets a new cookie from a page; here nobody could be given one.
+    request.session.cycle_key = lambda: None  # type: ignore[method-assign]
     user = get_user(request)
     return user if isinstance(user, User) else None
 

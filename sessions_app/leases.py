@@ -33,7 +33,7 @@ from conversations.exceptions import (
 from conversations.log import LOCK_TIMEOUT_S
 from conversations.models import Conversation, ConversationQuerySet, ConversationRef
 from conversations.store import store
-from sessions_app.models import AgentLoop, ExecutionStatus, LoopStatus, UnfinishedAnswer
+from sessions_app.models import AgentLoop, ExecutionStatus, LoopStatus, Repair, UnfinishedAnswer
 from sessions_app.processes import Process
 
 T = TypeVar("T")
@@ -479,7 +479,7 @@ def recover(conversation: ConversationRef, process: Process) -> None:
 
 
 def repair(conversation: ConversationRef, epoch: int) -> None:
-    """End the turn that a dead loop left behind, once: its partial text kept and marked.
+    """End the turn that a dead loop left behind, once, and keep a record: its partial text kept and marked.
 
     A turn that waits for approval or is paused is not interrupted: it goes on.
     """
@@ -487,8 +487,19 @@ def repair(conversation: ConversationRef, epoch: int) -> None:
     if loop.turn_id is None or loop.execution_status != ExecutionStatus.RUNNING:
         return
     turn = PendingTurn(loop.turn_id, loop.turn_through, is_suspended=False)
+
+    def record() -> None:
+        taker = {"host": loop.owner_host, "pid": loop.owner_pid}
+        Repair.objects.get_or_create(conversation_id=conversation.pk, turn_id=turn.turn_id, defaults=taker)
+
     cut_off(
-        conversation, epoch, turn, AgentState.INTERRUPTED, ExecutionStatus.ERROR, reason=INTERRUPTED_REASON
+        conversation,
+        epoch,
+        turn,
+        AgentState.INTERRUPTED,
+        ExecutionStatus.ERROR,
+        reason=INTERRUPTED_REASON,
+        also=record,
     )
 
 
@@ -500,10 +511,11 @@ def cut_off(
     status: ExecutionStatus,
     *,
     reason: str,
+    also: Callable[[], object] | None = None,
 ) -> None:
     """End a turn that came to no end of its own: what it had said is kept and marked, its calls have failed.
 
-    Nothing changes if it has ended already. Raise Fenced.
+    Nothing changes if it has ended already; otherwise `also` is done in the same transaction. Raise Fenced.
     """
 
     def end(naming: Naming) -> None:
@@ -522,6 +534,8 @@ def cut_off(
         if not AgentLoop.objects.of(conversation).filter(turn_id=turn.turn_id).exists():
             return
         under_a_free_id(end)
+        if also is not None:
+            also()
     announce(conversation)
 
 

@@ -1,4 +1,4 @@
-"""Who runs which loop, who is connected, and who may come in."""
+"""Who runs which loop, who is connected, who may come in, and what each user has set."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ from typing import ClassVar, Self
 from uuid import uuid4
 
 from django.conf import settings
+from django.core.validators import MinValueValidator
 from django.db import models
 from django.db.models import Q
 from django.utils import timezone
 
 from conversations.models import Conversation, ConversationRef
+from sessions_app.encryption import EncryptedTextField
 from sessions_app.processes import Process, is_gone
 
 PRESENCE_S = 60
@@ -142,6 +144,35 @@ class UnfinishedAnswer(models.Model):
         return f"answer of turn {self.turn_id} through {self.through}"
 
 
+class RepairQuerySet(models.QuerySet["Repair"]):
+    """The questions about turns that were cut off."""
+
+    def since(self, moment: datetime) -> Self:
+        """Return those that were ended at this moment or later."""
+        return self.filter(repaired_at__gte=moment)
+
+
+class Repair(models.Model):
+    """A turn that a dead loop left behind and that the next one ended: people want to know of it."""
+
+    conversation = models.ForeignKey(Conversation, models.CASCADE, related_name="repairs", db_index=False)
+    turn_id = models.TextField()
+    repaired_at = models.DateTimeField(default=timezone.now, db_index=True)
+    host = models.TextField()
+    """Together with `pid` the process that took the loop over."""
+    pid = models.BigIntegerField()
+
+    objects = models.Manager.from_queryset(RepairQuerySet)()
+
+    class Meta:
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["conversation", "turn_id"], name="repair_once"),
+        ]
+
+    def __str__(self) -> str:
+        return f"repair of turn {self.turn_id}"
+
+
 class ConnectionQuerySet(models.QuerySet["Connection"]):
     """The questions about who is connected."""
 
@@ -152,6 +183,11 @@ class ConnectionQuerySet(models.QuerySet["Connection"]):
     def expired(self) -> Self:
         """Return what a killed process left behind."""
         return self.filter(last_seen_at__lte=timezone.now() - timedelta(seconds=PRESENCE_S))
+
+    def counted(self, conversation_pks: Iterable[int]) -> dict[int, int]:
+        """Return how many each of these conversations has; those with none are left out."""
+        rows = self.filter(conversation_id__in=list(conversation_pks)).order_by()
+        return dict(rows.values_list("conversation_id").annotate(models.Count("pk")))
 
     def with_ids(self, ids: Iterable[str]) -> Self:
         """Return the connections with these ids."""
@@ -252,3 +288,135 @@ class ApiToken(models.Model):
         """Let the token open nothing any more."""
         self.revoked_at = timezone.now()
         self.save(update_fields=["revoked_at"])
+
+
+CONDENSER_SIZE_MIN = 20
+
+
+class UserSettings(models.Model):
+    """What a user has set (spec V0 §1.9), null meaning not set; the keys among it are Secrets."""
+
+    user = models.OneToOneField(
+        settings.AUTH_USER_MODEL, models.CASCADE, primary_key=True, related_name="user_settings"
+    )
+    language = models.TextField(null=True, blank=True)
+    agent = models.TextField(null=True, blank=True)
+    max_iterations = models.IntegerField(null=True, blank=True)
+    security_analyzer = models.TextField(null=True, blank=True)
+    confirmation_mode = models.BooleanField(null=True, blank=True)
+    llm_model = models.TextField(null=True, blank=True)
+    llm_base_url = models.TextField(null=True, blank=True)
+    remote_runtime_resource_factor = models.IntegerField(null=True, blank=True)
+    enable_default_condenser = models.BooleanField(default=True)
+    enable_sound_notifications = models.BooleanField(default=False)
+    enable_proactive_conversation_starters = models.BooleanField(default=True)
+    enable_solvability_analysis = models.BooleanField(default=True)
+    user_consents_to_analytics = models.BooleanField(null=True, blank=True)
+    sandbox_base_container_image = models.TextField(null=True, blank=True)
+    sandbox_runtime_container_image = models.TextField(null=True, blank=True)
+    mcp_config = models.JSONField(null=True, blank=True)
+    max_budget_per_task = models.FloatField(null=True, blank=True)
+    condenser_max_size = models.IntegerField(
+        null=True, blank=True, validators=[MinValueValidator(CONDENSER_SIZE_MIN)]
+    )
+    email = models.TextField(null=True, blank=True)
+    email_verified = models.BooleanField(null=True, blank=True)
+    git_user_name = models.TextField(null=True, blank=True)
+    git_user_email = models.TextField(null=True, blank=True)
+    v1_enabled = models.BooleanField(null=True, blank=True)
+    created_at = models.DateTimeField(default=timezone.now)
+    updated_at = models.DateTimeField(auto_now=True)
+
+    class Meta:
+        verbose_name_plural = "user settings"
+        constraints: ClassVar = [
+            models.CheckConstraint(
+                condition=Q(condenser_max_size__isnull=True) | Q(condenser_max_size__gte=CONDENSER_SIZE_MIN),
+                name="user_settings_condenser_size",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"settings of user {self.user_id}"
+
+
+SECRET_NAME_MAX_LENGTH = 255
+
+
+class SecretKind(models.TextChoices):
+    """What a secret opens."""
+
+    SETTING = "setting"
+    """A key among the settings; its name is the setting's."""
+    PROVIDER_TOKEN = "provider_token"  # noqa: S105 - a kind, not a password
+    """A git provider's token; its name is the provider's."""
+    CUSTOM = "custom"
+    """Whatever the user's agents need; its name is the user's choice."""
+
+
+class SecretQuerySet(models.QuerySet["Secret"]):
+    """The questions about many secrets; none opens a value."""
+
+    def of(self, user_id: int) -> Self:
+        """Return one user's secrets, by name."""
+        return self.filter(user_id=user_id).order_by("name")
+
+    def of_kinds(self, *kinds: SecretKind) -> Self:
+        """Return those of these kinds."""
+        return self.filter(kind__in=kinds)
+
+    def named(self, kind: SecretKind, name: str) -> Self:
+        """Return those of this kind and name: one for each user at most."""
+        return self.filter(kind=kind, name=name)
+
+    def page(self, *, after: int, limit: int) -> Self:
+        """Return the next secrets of everybody, each with its user, in an order that never changes."""
+        return self.filter(pk__gt=after).select_related("user").order_by("pk")[:limit]
+
+
+class Secret(models.Model):
+    """A value that belongs to a user and is encrypted at rest; never blank, never shown."""
+
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="secrets", db_index=False)
+    kind = models.CharField(max_length=20, choices=SecretKind)
+    name = models.CharField(max_length=SECRET_NAME_MAX_LENGTH)
+    value = EncryptedTextField(editable=False)
+    description = models.TextField(default="", blank=True)
+    host = models.TextField(null=True, blank=True)
+    """Of a provider token: the provider's own host where it is not the public one."""
+    provider_user_id = models.TextField(null=True, blank=True)
+    """Of a provider token: who its holder is there."""
+    created_at = models.DateTimeField(default=timezone.now)
+    updated_at = models.DateTimeField(auto_now=True)
+
+    objects = models.Manager.from_queryset(SecretQuerySet)()
+
+    class Meta:
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["user", "kind", "name"], name="secret_once"),
+            models.CheckConstraint(condition=~Q(name=""), name="secret_has_a_name"),
+            models.CheckConstraint(
+                condition=Q(kind=SecretKind.PROVIDER_TOKEN) | Q(host=None, provider_user_id=None),
+                name="secret_of_a_provider",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name}"
+
+    def rotate(self) -> bool:
+        """Encrypt the value with the newest key unless it is; say whether this changed the row.
+
+        What is stored meanwhile is never written over, only encrypted anew. Raise SecretUnreadable.
+        """
+        while not self.value.is_newest:
+            read, newest = self.value, self.value.resealed()
+            row = Secret.objects.filter(pk=self.pk)
+            if row.filter(value=read).update(value=newest):
+                self.value = newest
+                return True
+            stored = row.values_list("value", flat=True).first()
+            if stored is None:
+                return False  # it is gone
+            self.value = stored
+        return False

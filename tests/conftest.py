@@ -32,7 +32,16 @@ from convserver.asgi import application
 from convserver.configuration import AuthMode
 from sessions_app.authentication import local_user
 from sessions_app.manager import close_manager
-from sessions_app.models import AgentLoop, ApiToken, Connection, ReadMark, UnfinishedAnswer
+from sessions_app.models import (
+    AgentLoop,
+    ApiToken,
+    Connection,
+    ReadMark,
+    Repair,
+    Secret,
+    UnfinishedAnswer,
+    UserSettings,
+)
 from tests.clients import Client, Server
 
 on_postgresql = pytest.mark.skipif(
@@ -76,7 +85,7 @@ def empty_database() -> None:
     for model in (Event, Purge, CreationParameters, AgentLoop, UnfinishedAnswer, Connection, ReadMark):
         model.objects.all()._raw_delete("default")
     Conversation.objects.update(parent=None, forked_from=None)
-    for other in (Conversation, ApiToken, Session):
+    for other in (Repair, Conversation, ApiToken, Session, UserSettings, Secret):
         other.objects.all()._raw_delete("default")
     User.objects.all().delete()
 

@@ -38,6 +38,7 @@ OWN_NAMES = {
     "PORT",
     "REDIS_URL",
     "SECRET_KEY",
+    "SECRET_KEY_FALLBACKS",
     "SESSION_API_KEY",
     "WEB_CONCURRENCY",
 }

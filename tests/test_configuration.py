@@ -45,6 +45,7 @@ def read(data_dir: Path, variables: Mapping[str, str] | None = None) -> Configur
         ("auth", AuthMode.LOCAL),
         ("agent", "sessions_app.agents.demo.DemoAgent"),
         ("session_api_key", None),
+        ("secret_key_fallbacks", ()),
         ("allowed_hosts", ("localhost", "127.0.0.1", "[::1]")),
         ("permitted_origins", ()),
         ("max_concurrent", 3),
@@ -88,6 +89,13 @@ def test_an_empty_variable_is_one_that_is_not_set(data_dir: Path) -> None:
         ("CONVSERVER_AGENT", "tests.stage.StagedAgent", "agent", "tests.stage.StagedAgent"),
         ("SESSION_API_KEY", "s3cret!", "session_api_key", "s3cret!"),
         ("SECRET_KEY", "k" * 32, "secret_key", "k" * 32),
+        ("SECRET_KEY_FALLBACKS", ",", "secret_key_fallbacks", ()),
+        (
+            "SECRET_KEY_FALLBACKS",
+            f"{'j' * 32}, {'i' * 50},",
+            "secret_key_fallbacks",
+            ("j" * 32, "i" * 50),
+        ),
         (
             "CONVSERVER_ALLOWED_HOSTS",
             "chat.example.org, localhost",
@@ -147,6 +155,8 @@ WRONG = [
     ("SESSION_API_KEY", "two words"),
     ("SESSION_API_KEY", "schlüssel"),
     ("SECRET_KEY", "short"),
+    ("SECRET_KEY_FALLBACKS", "hunter2"),
+    ("SECRET_KEY_FALLBACKS", f"{'k' * 50},{'j' * 31}"),
     ("PERMITTED_CORS_ORIGINS", "a.example"),
     ("PERMITTED_CORS_ORIGINS", "https://a.example, https://b.example/path"),
     ("PERMITTED_CORS_ORIGINS", "https://a.example?query"),
@@ -178,12 +188,28 @@ def test_accounts_mode_needs_a_key_and_its_names(data_dir: Path, missing: str) -
 
 @pytest.mark.parametrize(
     ("variable", "text"),
-    [("DATABASE_URL", "postgresql://u:hunter2@h:x/t"), ("REDIS_URL", "http://u:hunter2@h")],
+    [
+        ("DATABASE_URL", "postgresql://u:hunter2@h:x/t"),
+        ("REDIS_URL", "http://u:hunter2@h"),
+        ("SECRET_KEY_FALLBACKS", f"{'k' * 50},hunter2"),
+    ],
 )
 def test_a_refusal_shows_no_password(data_dir: Path, variable: str, text: str) -> None:
     with pytest.raises(ConfigurationError) as refused:
         read(data_dir, {variable: text})
     assert "hunter2" not in str(refused.value)
+
+
+def test_logins_and_links_made_under_an_earlier_key_stay_valid(data_dir: Path) -> None:
+    program = "from convserver import settings; print(*settings.SECRET_KEY_FALLBACKS)"
+    keys = {"SECRET_KEY": "k" * 50, "SECRET_KEY_FALLBACKS": f"{'j' * 50},{'i' * 50}"}
+    environment = {**os.environ, "CONVSERVER_DATA_DIR": str(data_dir), **keys}
+    printed = subprocess.check_output([sys.executable, "-c", program], env=environment, text=True)
+    assert printed.split() == ["j" * 50, "i" * 50]
+
+
+def test_earlier_keys_are_not_shown_with_the_configuration(data_dir: Path) -> None:
+    assert "hunter2" not in repr(read(data_dir, {"SECRET_KEY_FALLBACKS": "hunter2" * 5}))
 
 
 # What tells installations apart

@@ -1,0 +1,135 @@
+"""Secrets at rest: what is stored is sealed, and opened only by whoever asks for the clear text.
+
+The keys come from SECRET_KEY, which seals, and from SECRET_KEY_FALLBACKS, which still open.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from cryptography.fernet import Fernet, InvalidToken, MultiFernet
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+from django.conf import settings
+from django.core.exceptions import ValidationError
+from django.db import models
+
+from conversations.exceptions import ConversationError
+
+KEY_PURPOSE = b"convserver secrets at rest"
+"""Another use of SECRET_KEY derives another key. Changing this makes every stored secret unreadable."""
+
+_TOKEN = re.compile(r"gAAAAA[A-Za-z0-9_-]{90,}={0,2}")
+"""The form of a Fernet token: its version and the time stand in front."""
+
+
+class SecretUnreadable(ConversationError):
+    """No key that the server has opens the stored value."""
+
+    code = "secret_unreadable"
+
+
+class InvalidSecret(ConversationError):
+    """Such a secret cannot be kept: it is blank, or its name or value is no text that can be stored."""
+
+    code = "invalid_secret"
+
+
+@dataclass(frozen=True, slots=True)
+class Sealed:
+    """An encrypted text; neither it nor the clear text is ever shown by printing this."""
+
+    token: str = field(repr=False)
+    """What the database holds."""
+
+    def open(self) -> str:
+        """Return the clear text. Raise SecretUnreadable when no key opens it."""
+        try:
+            return _cipher(_keys()).decrypt(self.token.encode(errors="replace")).decode()
+        except InvalidToken:
+            raise SecretUnreadable(
+                "No key opens a stored secret: put the SECRET_KEY that it was stored under into "
+                "SECRET_KEY_FALLBACKS, or store the secret again."
+            ) from None
+
+    def resealed(self) -> Sealed:
+        """Return the same text under the newest key. Raise SecretUnreadable."""
+        return seal(self.open())
+
+    @property
+    def is_newest(self) -> bool:
+        """Whether the newest key opens it, so that it depends on no other."""
+        try:
+            _cipher(_keys()[:1]).decrypt(self.token.encode(errors="replace"))
+        except InvalidToken:
+            return False
+        return True
+
+
+def seal(text: str) -> Sealed:
+    """Encrypt with the newest key.
+
+    Raise InvalidSecret for a blank text, which as a mask would match everywhere, and for one that
+    cannot be written as UTF-8.
+    """
+    if not text.strip():
+        raise InvalidSecret("A secret cannot be blank.")
+    try:
+        encoded = text.encode()
+    except UnicodeEncodeError:
+        raise InvalidSecret("A secret must be text that can be written as UTF-8.") from None
+    return Sealed(_cipher(_keys()).encrypt(encoded).decode())
+
+
+def _keys() -> tuple[str, ...]:
+    """Return the keys that are set, the newest first; asked each time, for settings can change."""
+    return (settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS)
+
+
+@lru_cache(maxsize=32)
+def _cipher(keys: tuple[str, ...]) -> MultiFernet:
+    return MultiFernet([_fernet(key) for key in keys])
+
+
+def _fernet(key: str) -> Fernet:
+    derived = HKDF(algorithm=SHA256(), length=32, salt=None, info=KEY_PURPOSE).derive(key.encode())
+    return Fernet(base64.urlsafe_b64encode(derived))
+
+
+if TYPE_CHECKING:
+    _TextField = models.TextField[Sealed, Sealed]
+else:
+    _TextField = models.TextField
+
+
+class EncryptedTextField(_TextField):
+    """A text column of Sealed values: clear text can be neither written to it nor looked for in it.
+
+    Reading a row opens nothing, so that one that no key opens can still be listed and replaced.
+    """
+
+    def from_db_value(self, value: str | None, *args: Any) -> Sealed | None:
+        """Return what was read, unopened."""
+        return None if value is None else Sealed(value)
+
+    def get_prep_value(self, value: Any) -> str:
+        """Return the stored text of a sealed value. Raise TypeError for any other."""
+        if not isinstance(value, Sealed):
+            raise TypeError(f"{self.name} takes sealed values only: seal() makes them.")
+        return value.token
+
+    def to_python(self, value: Any) -> Sealed:
+        """Take a sealed value, or its stored text out of a fixture. Raise ValidationError for clear text."""
+        if isinstance(value, Sealed):
+            return value
+        if isinstance(value, str) and _TOKEN.fullmatch(value):
+            return Sealed(value)
+        raise ValidationError("Only a sealed value can be stored.")
+
+    def value_to_string(self, obj: models.Model) -> str:
+        """Return the stored text, for fixtures."""
+        return self.get_prep_value(self.value_from_object(obj))

@@ -1,0 +1,265 @@
+"""What every git provider is asked, and what can go wrong (spec V0 §1.11)."""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Iterable
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import ClassVar, Literal, NamedTuple, Self, TypedDict, TypeVar
+
+T = TypeVar("T")
+
+PER_PAGE = 30
+PER_PAGE_MAX = 100
+"""What all four providers take."""
+
+
+class ProviderType(StrEnum):
+    """The git providers that the wires name (spec V0 §3.5)."""
+
+    GITHUB = "github"
+    GITLAB = "gitlab"
+    BITBUCKET = "bitbucket"
+    AZURE_DEVOPS = "azure_devops"
+    ENTERPRISE_SSO = "enterprise_sso"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ProviderToken:
+    """What opens one provider for one user."""
+
+    token: str = field(repr=False)
+    host: str | None = None
+    """The provider's own host where it is not the public one, with or without a scheme."""
+    user_id: str | None = None
+
+
+class GitProviderError(Exception):
+    """A provider could not be asked, or did not answer as expected."""
+
+
+class GitAuthenticationError(GitProviderError):
+    """No token, a token that opens nothing, or a repository that it does not open."""
+
+
+class GitNotFound(GitProviderError):
+    """The provider has no such thing, or does not show it to this token."""
+
+
+class InvalidName(GitProviderError):
+    """A host, a repository or a path that cannot be one; nobody was asked."""
+
+
+class NotOffered(GitProviderError):
+    """This provider has nothing of that sort."""
+
+
+class GitUser(TypedDict):
+    """Whose token it is."""
+
+    id: str
+    login: str
+    avatar_url: str
+    company: str | None
+    name: str | None
+    email: str | None
+
+
+class Repository(TypedDict):
+    """A repository; `link_header` stands in the first one of a list and says whether there is a next page."""
+
+    id: str
+    full_name: str
+    git_provider: str
+    is_public: bool
+    stargazers_count: int | None
+    link_header: str | None
+    pushed_at: str | None
+    owner_type: Literal["user", "organization"] | None
+    main_branch: str | None
+
+
+class Branch(TypedDict):
+    """A branch and its newest commit."""
+
+    name: str
+    commit_sha: str
+    protected: bool
+    last_push_date: str | None
+
+
+class BranchPage(TypedDict):
+    """Some of a repository's branches; pages count from 1."""
+
+    branches: list[Branch]
+    has_next_page: bool
+    current_page: int
+    per_page: int
+    total_count: int | None
+
+
+class TaskType(StrEnum):
+    """What may be suggested; the first that fits a pull request is."""
+
+    MERGE_CONFLICTS = "MERGE_CONFLICTS"
+    FAILING_CHECKS = "FAILING_CHECKS"
+    UNRESOLVED_COMMENTS = "UNRESOLVED_COMMENTS"
+    OPEN_ISSUE = "OPEN_ISSUE"
+
+
+class SuggestedTask(TypedDict):
+    """Something that waits for the user; `issue_number` is an issue's or a pull request's."""
+
+    git_provider: str
+    task_type: str
+    repo: str
+    issue_number: int
+    title: str
+
+
+class MicroagentFile(TypedDict):
+    """A file of instructions for agents; `created_at` is when its folder last changed."""
+
+    name: str
+    path: str
+    created_at: str
+
+
+class MicroagentContent(TypedDict):
+    """Such a file without its front matter, and the triggers which that names."""
+
+    content: str
+    path: str
+    triggers: list[str]
+    git_provider: str | None
+
+
+class Folder(TypedDict):
+    """The names of the files in a folder of a repository, and when it last changed (ISO 8601)."""
+
+    file_names: list[str]
+    changed_at: str
+
+
+class Page(NamedTuple):
+    """Which part of a list is asked for; pages count from 1."""
+
+    number: int
+    size: int
+
+    @classmethod
+    def of(cls, number: int | None, size: int | None) -> Self:
+        """Return the page, with what was left out or is out of bounds put right."""
+        return cls(max(number or 1, 1), min(max(size or PER_PAGE, 1), PER_PAGE_MAX))
+
+    @property
+    def part(self) -> slice:
+        """Which part of a whole list it is, where a provider knows no pages."""
+        return slice((self.number - 1) * self.size, self.number * self.size)
+
+
+class GitProvider(ABC):
+    """One provider, asked with one user's token.
+
+    Whatever is asked may raise GitProviderError, GitAuthenticationError when the token does not
+    open it and GitNotFound when there is no such thing. Repositories are named as in `full_name`.
+    """
+
+    provider_type: ClassVar[ProviderType]
+    label: ClassVar[str]
+    public_host: ClassVar[str]
+
+    @abstractmethod
+    def __init__(self, token: ProviderToken) -> None:
+        """Ask nobody yet. Raise InvalidName for a host that is none."""
+
+    @abstractmethod
+    async def user(self) -> GitUser:
+        """Return whose token it is."""
+
+    async def installations(self) -> list[str]:
+        """Return what repositories can be listed by: installations, workspaces, organisations."""
+        raise NotOffered(f"{self.label} has no installations.")
+
+    @abstractmethod
+    async def repository(self, name: str) -> Repository:
+        """Return one repository."""
+
+    @abstractmethod
+    async def repositories(self, page: Page, *, sort: str, installation_id: str | None) -> list[Repository]:
+        """Return a page of the user's repositories, of one installation if it is given."""
+
+    @abstractmethod
+    async def search_repositories(
+        self, owner: str | None, text: str, *, count: int, sort: str, is_ascending: bool
+    ) -> list[Repository]:
+        """Return at most `count` repositories with `text` in their name, of this owner if one is given."""
+
+    @abstractmethod
+    async def branches(self, repository: str, page: Page) -> BranchPage:
+        """Return a page of a repository's branches."""
+
+    @abstractmethod
+    async def search_branches(self, repository: str, text: str, *, count: int) -> list[Branch]:
+        """Return at most `count` branches with `text` in their name."""
+
+    @abstractmethod
+    async def is_open(self, repository: str, pr_number: int) -> bool:
+        """Say whether a pull request is neither merged nor closed."""
+
+    @abstractmethod
+    async def suggested_tasks(self) -> list[SuggestedTask]:
+        """Return what waits for the user: their pull requests in trouble, and issues assigned to them."""
+
+    @abstractmethod
+    async def folder(self, repository: Repository, path: str) -> Folder:
+        """Return what is in a folder of the main branch."""
+
+    @abstractmethod
+    async def file(self, repository: Repository, path: str) -> str:
+        """Return the text of a file of the main branch."""
+
+    def task(self, task_type: TaskType, *, repo: str, issue_number: int, title: str) -> SuggestedTask:
+        """Return a task of this provider."""
+        return {
+            "git_provider": self.provider_type.value,
+            "task_type": task_type.value,
+            "repo": repo,
+            "issue_number": issue_number,
+            "title": title,
+        }
+
+
+def has_next(link_header: str | None) -> bool:
+    """Say whether a `Link` header names a next page."""
+    return link_header is not None and 'rel="next"' in link_header
+
+
+def linked(repositories: list[Repository], link_header: str | None) -> list[Repository]:
+    """Return the repositories with the `Link` header in the first, where readers look for it."""
+    if not repositories:
+        return []
+    return [{**repositories[0], "link_header": link_header}, *repositories[1:]]
+
+
+def trouble_of(*, conflicts: bool, fails: bool, is_commented: bool) -> TaskType | None:
+    """Return what is to be done about a pull request, the gravest first."""
+    if conflicts:
+        return TaskType.MERGE_CONFLICTS
+    if fails:
+        return TaskType.FAILING_CHECKS
+    return TaskType.UNRESOLVED_COMMENTS if is_commented else None
+
+
+async def outcomes(questions: Iterable[Awaitable[T]]) -> list[T | GitProviderError]:
+    """Ask at the same time; return each answer, or what went wrong, in the order of the questions."""
+
+    async def outcome(question: Awaitable[T]) -> T | GitProviderError:
+        try:
+            return await question
+        except GitProviderError as error:
+            return error
+
+    return await asyncio.gather(*(outcome(question) for question in questions))

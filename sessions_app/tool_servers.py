@@ -1,0 +1,51 @@
+"""The tool servers that a conversation was created with: sealed, for what names them holds keys."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from django.db import transaction
+
+from conversations.models import ConversationRef, CreationParameters
+from sessions_app.encryption import Sealed, seal
+
+PARAMETER = "mcp_config"
+"""The creation parameter that holds them."""
+BATCH = 500
+
+
+def sealed_parameter(config: str) -> dict[str, str]:
+    """Return the creation parameter that keeps a configuration (JSON text of spec V0 §1.9's shape)."""
+    return {PARAMETER: seal(config).token}
+
+
+def tool_servers_of(conversation: ConversationRef) -> dict[str, Any] | None:
+    """Return the configuration; None where there is none. Raise SecretUnreadable when no key opens it."""
+    row = CreationParameters.objects.filter(conversation_id=conversation.pk).first()
+    if row is None or PARAMETER not in row.parameters:
+        return None
+    config: dict[str, Any] = json.loads(Sealed(row.parameters[PARAMETER]).open())
+    return config
+
+
+def sealed_conversations() -> Iterator[int]:
+    """Yield the keys of all conversations that have such a parameter."""
+    after = 0
+    rows = CreationParameters.objects.filter(parameters__has_key=PARAMETER).order_by("pk")
+    while batch := list(rows.filter(pk__gt=after).values_list("pk", flat=True)[:BATCH]):
+        yield from batch
+        after = batch[-1]
+
+
+def rotate(conversation_pk: int) -> bool:
+    """Encrypt it with the newest key unless it is; say whether that was done. Raise SecretUnreadable."""
+    with transaction.atomic():
+        row = CreationParameters.objects.select_for_update().get(pk=conversation_pk)
+        stored = Sealed(row.parameters[PARAMETER])
+        if stored.is_newest:
+            return False
+        row.parameters[PARAMETER] = stored.resealed().token
+        row.save(update_fields=["parameters"])
+    return True
