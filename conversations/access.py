@@ -39,6 +39,12 @@ def restorable(user: Visitor, conversation_id: str) -> ConversationRef:
     return _found(Conversation.objects.owned_by(pk_of(user)).with_public_ids([public_id]).first()).ref
 
 
+def belongs_to_another(user: Visitor, conversation_id: str) -> bool:
+    """Say whether it stands and is not this user's: for the one wire that tells so (spec V0 §1.3)."""
+    rows = Conversation.objects.standing().with_public_ids([normal_id(conversation_id)])
+    return rows.exclude(owner_id=user.pk).exists()
+
+
 def _found(row: Conversation | None) -> Conversation:
     if row is None:
         raise ConversationNotFound("There is no such conversation.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from typing import TypedDict
+from typing import NamedTuple, TypedDict
 
 from conversations.exceptions import InvalidEvent
 
@@ -132,8 +132,34 @@ class EventEnvelope(TypedDict):
     cause: int | None
     turn: str | None
     tool_call_id: str | None
+    hidden: bool
+    """V0: what its author did not mean to be shown; it may hold tokens."""
+    brings_envelope: bool
     text: str
     payload: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EventFilter:
+    """Which events of a log are wanted: those for which all that is set holds."""
+
+    exclude_hidden: bool = False
+    exclude_types: frozenset[str] = frozenset()
+    """The wires' own names."""
+    text: str | None = None
+    """Occurs in what a person would read, in any case."""
+    source: str | None = None
+    since: datetime | None = None
+    """Aware; this moment or later."""
+    until: datetime | None = None
+    """Aware; this moment or earlier."""
+
+
+class EventPage(NamedTuple):
+    """Some events of a log, and whether more of those that were asked for follow."""
+
+    events: list[EventEnvelope]
+    has_more: bool
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self, cast
 from uuid import UUID, uuid4
 
 from django.conf import settings
@@ -14,7 +14,7 @@ from django.db.models import Exists, F, OuterRef, Q
 from django.db.models.expressions import RawSQL
 from django.utils import timezone
 
-from conversations.events import Dialect, EventEnvelope, Kind
+from conversations.events import Dialect, EventEnvelope, EventFilter, Kind
 from conversations.exceptions import InvalidConversationId
 
 PUBLIC_ID_MAX_LENGTH = 100
@@ -114,6 +114,18 @@ class ConversationQuerySet(models.QuerySet["Conversation"]):
         """Return those with one of these normal ids."""
         return self.filter(public_id__in=list(public_ids))
 
+    def with_pks(self, pks: Iterable[int]) -> Self:
+        """Return those with these keys."""
+        return self.filter(pk__in=list(pks))
+
+    def children_of(self, pks: Iterable[int]) -> dict[int, list[str]]:
+        """Return the ids of those that each of these conversations has started, the oldest first."""
+        rows = self.filter(parent_id__in=list(pks)).order_by("created_at", "pk")
+        found: dict[int, list[str]] = {}
+        for parent, public_id in rows.values_list("parent_id", "public_id"):
+            found.setdefault(cast(int, parent), []).append(public_id)
+        return found
+
     def newest_first(self) -> Self:
         """Order by creation, the newest first; the order never changes for a row that stands."""
         return self.order_by("-created_at", "-pk")
@@ -135,6 +147,14 @@ class ConversationQuerySet(models.QuerySet["Conversation"]):
         if trigger is not None:
             wanted["trigger"] = trigger
         return self.filter(**wanted)
+
+    def top_level(self) -> Self:
+        """Return those that no other conversation has started."""
+        return self.filter(parent__isnull=True)
+
+    def changed_since(self, moment: datetime) -> Self:
+        """Return those that something was added to since then."""
+        return self.filter(updated_at__gte=moment)
 
     def listed_from(self, moment: datetime, pk: int) -> Self:
         """Return those of which a list shows something that changed after this place, in that order."""
@@ -207,6 +227,16 @@ class Conversation(models.Model):
         indexes: ClassVar = [
             models.Index(
                 fields=["owner", "-created_at", "-id"], name="conversation_list", condition=Q(deleted_at=None)
+            ),
+            models.Index(
+                fields=["owner", "repository", "-created_at", "-id"],
+                name="conversation_by_repository",
+                condition=Q(deleted_at=None, repository__isnull=False),
+            ),
+            models.Index(
+                fields=["owner", "trigger", "-created_at", "-id"],
+                name="conversation_by_trigger",
+                condition=Q(deleted_at=None, trigger__isnull=False),
             ),
             models.Index(fields=["owner", "listed_at"], name="conversation_listed"),
             models.Index(
@@ -316,6 +346,32 @@ class EventQuerySet(models.QuerySet["Event"]):
         start = RawSQL(_PAGE_START, [conversation.pk, before, limit, max_bytes])
         return self.of(conversation).before(before).filter(seq__gte=start).oldest_first()
 
+    def between(self, first: int, last: int | None) -> Self:
+        """Return those from `first` through `last`; through the end when that is None."""
+        rows = self.filter(seq__gte=first)
+        return rows if last is None else rows.filter(seq__lte=last)
+
+    def matching(self, wanted: EventFilter) -> Self:
+        """Return those with all of the wanted facts."""
+        rows = self
+        if wanted.exclude_hidden:
+            rows = rows.filter(hidden=False)
+        if wanted.exclude_types:
+            rows = rows.exclude(type__in=wanted.exclude_types)
+        if wanted.text:
+            rows = rows.filter(text__icontains=wanted.text)
+        if wanted.source is not None:
+            rows = rows.filter(source=wanted.source)
+        if wanted.since is not None:
+            rows = rows.filter(timestamp__gte=wanted.since)
+        if wanted.until is not None:
+            rows = rows.filter(timestamp__lte=wanted.until)
+        return rows
+
+    def with_seqs(self, seqs: Iterable[int]) -> Self:
+        """Return those that stand at these places."""
+        return self.filter(seq__in=list(seqs))
+
     def of_turn(self, turn_id: str) -> Self:
         """Return what belongs to one turn."""
         return self.filter(turn_id=turn_id)
@@ -414,6 +470,8 @@ ENVELOPE_COLUMNS = (
     "cause_seq",
     "turn_id",
     "tool_call_id",
+    "brings_envelope",
+    "hidden",
     "text",
     "payload",
 )
@@ -430,13 +488,28 @@ def envelope(
     cause_seq: int | None,
     turn_id: str | None,
     tool_call_id: str | None,
+    brings_envelope: bool,
+    hidden: bool,
     text: str,
     payload: str,
 ) -> EventEnvelope:
     """Return one event as its readers see it; the arguments stand in the order of ENVELOPE_COLUMNS."""
     shown = timestamp.isoformat(timespec="microseconds").replace("+00:00", "Z")
     return _shown(
-        seq, event_id, dialect, type, kind, source, shown, cause_seq, turn_id, tool_call_id, text, payload
+        seq,
+        event_id,
+        dialect,
+        type,
+        kind,
+        source,
+        shown,
+        cause_seq,
+        turn_id,
+        tool_call_id,
+        brings_envelope,
+        hidden,
+        text,
+        payload,
     )
 
 
@@ -451,6 +524,8 @@ def _shown(
     cause_seq: int | None,
     turn_id: str | None,
     tool_call_id: str | None,
+    brings_envelope: bool,
+    hidden: bool,
     text: str,
     payload: str,
 ) -> EventEnvelope:
@@ -465,6 +540,8 @@ def _shown(
         "cause": cause_seq,
         "turn": turn_id,
         "tool_call_id": tool_call_id,
+        "hidden": hidden,
+        "brings_envelope": brings_envelope,
         "text": text,
         "payload": payload,
     }

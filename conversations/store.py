@@ -16,7 +16,7 @@ from django.utils.module_loading import import_string
 from conversations import access, live
 from conversations.access import Visitor
 from conversations.cursors import ListCursor
-from conversations.events import Appended, EventEnvelope, NewEvent
+from conversations.events import Appended, EventEnvelope, EventFilter, EventPage, NewEvent
 from conversations.exceptions import ConversationError, ConversationNotFound
 from conversations.log import AppendOutcome, AppendRequest, append_many
 from conversations.metadata import (
@@ -93,9 +93,13 @@ class ConversationStore(ABC):
         conversation_id: str | None = None,
         version: Version = Version.V0,
         parameters: dict[str, Any] | None = None,
+        events: Sequence[NewEvent] = (),
         **facts: Any,
     ) -> ConversationRef:
-        """Make a conversation of the user; `facts` are columns. Raise ConversationExists for a taken id."""
+        """Make a conversation of the user that begins with `events`; `facts` are columns.
+
+        Raise ConversationExists for a taken id; then, and when it fails, nothing was stored.
+        """
 
     @abstractmethod
     def join(self, user: Visitor, conversation_id: str, *, version: Version = Version.V0) -> ConversationRef:
@@ -144,6 +148,19 @@ class ConversationStore(ABC):
         """Return the events just before `seq`, oldest first: at most `limit`, fewer when long."""
 
     @abstractmethod
+    def search_events(
+        self,
+        conversation: ConversationRef,
+        wanted: EventFilter,
+        *,
+        first: int = 0,
+        last: int | None = None,
+        newest_first: bool = False,
+        limit: int,
+    ) -> EventPage:
+        """Return the wanted events with seq from `first` through `last`: at most `limit`, fewer when long."""
+
+    @abstractmethod
     def read_turn(self, conversation: ConversationRef, turn_id: str) -> list[EventEnvelope]:
         """Return what belongs to one turn, oldest first."""
 
@@ -162,6 +179,10 @@ class ConversationStore(ABC):
     @abstractmethod
     def retitle(self, conversation: ConversationRef, title: str | None, **only_if: str | None) -> bool:
         """Set the title; with `title_is=…` only while it still is that. Say whether it was set."""
+
+    @abstractmethod
+    def set_parameter_once(self, conversation: ConversationRef, name: str, value: Any) -> bool:
+        """Add a creation parameter (JSON) unless there is one of that name; say whether it was added."""
 
     @abstractmethod
     def hide(self, conversation: ConversationRef) -> None:
@@ -272,14 +293,17 @@ class DatabaseConversationStore(ConversationStore):
         conversation_id: str | None = None,
         version: Version = Version.V0,
         parameters: dict[str, Any] | None = None,
+        events: Sequence[NewEvent] = (),
         **facts: Any,
     ) -> ConversationRef:
-        """Insert the row and its creation parameters; see the seam."""
+        """Insert the row, its creation parameters and its first events; see the seam."""
         public_id = normal_id(conversation_id) if conversation_id else new_public_id()
         with transaction.atomic():
             row = _insert(public_id=public_id, owner_id=access.pk_of(user), version=version, **facts)
             if parameters:
                 CreationParameters.objects.create(conversation=row, parameters=parameters)
+            if events:
+                self.append(row.ref, events)
         return row.ref
 
     def join(self, user: Visitor, conversation_id: str, *, version: Version = Version.V0) -> ConversationRef:
@@ -330,6 +354,25 @@ class DatabaseConversationStore(ConversationStore):
             conversation, before=seq, limit=limit, max_bytes=PAGE_MAX_BYTES
         ).envelopes()
 
+    def search_events(
+        self,
+        conversation: ConversationRef,
+        wanted: EventFilter,
+        *,
+        first: int = 0,
+        last: int | None = None,
+        newest_first: bool = False,
+        limit: int,
+    ) -> EventPage:
+        """Find the places first, so that long payloads are read only as far as a page goes; see the seam."""
+        rows = Event.objects.of(conversation).between(first, last).matching(wanted)
+        ordered = rows.newest_first() if newest_first else rows.oldest_first()
+        found = list(ordered.values_list("seq", "size")[: limit + 1])
+        shown = _within_bytes(found[:limit])
+        page = Event.objects.of(conversation).with_seqs(shown)
+        events = (page.newest_first() if newest_first else page.oldest_first()).envelopes() if shown else []
+        return EventPage(events, has_more=len(found) > len(shown))
+
     def read_turn(self, conversation: ConversationRef, turn_id: str) -> list[EventEnvelope]:
         """Return what belongs to one turn, oldest first."""
         return Event.objects.of(conversation).of_turn(turn_id).oldest_first().envelopes()
@@ -358,6 +401,17 @@ class DatabaseConversationStore(ConversationStore):
             transaction.on_commit(lambda: live.announce_changed(conversation), robust=True)
         return changed
 
+    def set_parameter_once(self, conversation: ConversationRef, name: str, value: Any) -> bool:
+        """Add it under the conversation's lock; see the seam."""
+        with transaction.atomic():
+            Conversation.objects.locked().get(pk=conversation.pk)
+            row, _ = CreationParameters.objects.get_or_create(conversation_id=conversation.pk)
+            if name in row.parameters:
+                return False
+            row.parameters[name] = value
+            row.save(update_fields=["parameters"])
+        return True
+
     def hide(self, conversation: ConversationRef) -> None:
         """Set the time of deletion; see the seam."""
         now = timezone.now()
@@ -376,6 +430,18 @@ class DatabaseConversationStore(ConversationStore):
         if self.user_id is not None:
             rows = rows.owned_by(int(self.user_id))
         return rows if public_ids is None else rows.with_public_ids(public_ids)
+
+
+def _within_bytes(places: Sequence[tuple[int, int]]) -> list[int]:
+    """Return the seqs of (seq, size) until PAGE_MAX_BYTES are reached; one at least."""
+    shown: list[int] = []
+    size_so_far = 0
+    for seq, size in places:
+        if size_so_far >= PAGE_MAX_BYTES:
+            break
+        shown.append(seq)
+        size_so_far += size
+    return shown
 
 
 def _insert(*, public_id: str, **columns: Any) -> Conversation:
