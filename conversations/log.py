@@ -330,6 +330,8 @@ def _envelope(row: sql.EventRow) -> EventEnvelope:
         row.cause_seq,
         row.turn_id,
         row.tool_call_id,
+        row.brings_envelope,
+        row.hidden,
         row.text,
         row.payload,
     )

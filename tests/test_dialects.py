@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 
 from conversations import dialects
 from conversations.dialects import AgentState, Author, v0, v1
+from conversations.dialects.v0_actions import ACTIONS
+from conversations.dialects.v0_observations import OBSERVATIONS
 from conversations.events import TEXT_MAX_BYTES, Authored, Dialect, Kind, Reading
 from conversations.exceptions import InvalidEvent
 
@@ -359,7 +361,7 @@ VALUES: st.SearchStrategy[object] = st.recursive(
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(KEYS, inner, max_size=6),
     max_leaves=20,
 )
-V0_TYPES = sorted({*v0._ACTION_KINDS, *v0._OBSERVATION_KINDS, "null", "dance"})
+V0_TYPES = sorted({*ACTIONS, *OBSERVATIONS, "start", "chat", "dance"})
 V1_TYPES = sorted({*v1._KINDS, "HookExecutionEvent", "DanceEvent"})
 
 

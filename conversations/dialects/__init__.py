@@ -7,13 +7,11 @@ from typing import Any, assert_never
 
 from conversations.dialects import v0, v1
 from conversations.dialects.author import AgentState, Author
+from conversations.dialects.refusals import listed
 from conversations.events import Dialect, Reading
 from conversations.exceptions import InvalidEvent
 
 __all__ = ["AgentState", "Author", "author", "called_tool", "is_interrupted", "read"]
-
-_SHOWN_KEYS = 12
-_SHOWN_KEY_CHARS = 40
 
 
 def read(payload: Mapping[str, object]) -> Reading:
@@ -75,12 +73,6 @@ def _is_name(value: object) -> bool:
 def _refusal(payload: Mapping[str, object], names: list[str]) -> str:
     problem = f"names its type {len(names)} times ({', '.join(names)})" if names else "names no type"
     return (
-        f"The event {problem}; its keys are {_keys(payload)}. "
+        f"The event {problem}; its keys are {listed(payload)}. "
         "Give it exactly one non-empty string: `kind` for V1, `action` or `observation` for V0."
     )
-
-
-def _keys(payload: Mapping[str, object]) -> str:
-    shown = [repr(str(key)[:_SHOWN_KEY_CHARS]) for key in list(payload)[:_SHOWN_KEYS]]
-    more = len(payload) - len(shown)
-    return (", ".join(shown) or "none") + (f" and {more} more" if more else "")

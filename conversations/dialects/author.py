@@ -32,7 +32,7 @@ class AgentState(StrEnum):
 class Author(Protocol):
     """Write events of one wire; V0 payloads leave `event_id` and `call_event_id` to the server's columns."""
 
-    def user_message(self, *, text: str, image_urls: Sequence[str] = (), event_id: str) -> Authored:
+    def user_message(self, *, text: str, image_urls: Sequence[str] | None = (), event_id: str) -> Authored:
         """Write what the user said."""
 
     def agent_message(self, *, text: str, event_id: str, interrupted: bool = False) -> Authored:

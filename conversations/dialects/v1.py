@@ -78,7 +78,7 @@ def read(payload: Mapping[str, object]) -> Reading:
         type=event_kind,
         kind=Kind.MESSAGE if _is_finish(payload) else _KINDS.get(event_kind, Kind.OTHER),
         source=columns.name(payload.get("source"), columns.SOURCE_MAX_CHARS) or _default_source(payload),
-        text=columns.readable(_text(payload)),
+        text=columns.readable(whole_text(payload)),
         timestamp=columns.instant(payload.get("timestamp")),
         event_id=columns.event_id(payload.get("id")),
         cause_event_id=columns.event_id(payload.get("action_id")),
@@ -126,7 +126,8 @@ def _tool_call_id(payload: Mapping[str, object]) -> str | None:
     return columns.name(columns.first_text(payload.get("tool_call_id"), call.get("id")), columns.ID_MAX_CHARS)
 
 
-def _text(payload: Mapping[str, object]) -> str:
+def whole_text(payload: Mapping[str, object]) -> str:
+    """Return what a person would read of an event, however long it is."""
     match payload.get("kind"):
         case "MessageEvent":
             return columns.content_text(columns.fields(payload.get("llm_message")).get("content"))
@@ -175,7 +176,7 @@ def _state_text(payload: Mapping[str, object]) -> str:
 class V1Author:
     """Writes V1 events of release 1.3.0: only its base fields, no null that may be left out."""
 
-    def user_message(self, *, text: str, image_urls: Sequence[str] = (), event_id: str) -> Authored:
+    def user_message(self, *, text: str, image_urls: Sequence[str] | None = (), event_id: str) -> Authored:
         images = [{"type": "image", "image_urls": list(image_urls)}] if image_urls else []
         content = [*(_texts(text) if text or not images else ()), *images]
         message = {"role": "user", "content": content}

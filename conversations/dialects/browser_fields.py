@@ -1,0 +1,69 @@
+"""What a browser held of a whole page: too much for a trajectory (spec V0 §1.5)."""
+
+from __future__ import annotations
+
+import re
+
+from conversations import jsontext
+from conversations.dialects.author import to_json
+from conversations.jsontext import InvalidJson
+
+_NAMES = (
+    "dom_object",
+    "axtree_object",
+    "active_page_index",
+    "last_browser_action",
+    "last_browser_action_error",
+    "focused_element_bid",
+    "extra_element_properties",
+    "screenshot",
+    "set_of_marks",
+)
+# In JSON a quote inside a string has a backslash before it, and after a string's end no letter can follow:
+# so this finds members' names and nothing else.
+_MEMBER = re.compile(rf'(?<!\\)"(?:{"|".join(_NAMES)})"[ \t\n\r]*+:[ \t\n\r]*+')
+_STRING = r'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
+_SCALAR = re.compile(rf'{_STRING}|[^"{{}}\[\], \t\n\r]++')
+_BRACKET = re.compile(rf'(?:[^"{{}}\[\]]++|{_STRING})*+([{{}}\[\]])')
+_COMMA = re.compile(r"[ \t\n\r]*+,")
+_SPACE = " \t\n\r"
+
+
+def without_browser_fields(shown: str) -> str:
+    """Return an event without the browser fields of its `extras`, at any depth; all else as it was."""
+    if not any(f'"{name}"' in shown for name in _NAMES):
+        return shown
+    try:
+        texts = {name: member.text for name, member in jsontext.members(shown).items()}
+    except InvalidJson:  # deeper than this can follow
+        return shown
+    if "extras" not in texts:
+        return shown
+    texts["extras"] = _without(texts["extras"])
+    return "{" + ",".join(f"{to_json(name)}:{text}" for name, text in texts.items()) + "}"
+
+
+def _without(text: str) -> str:
+    """Return JSON text without the members that have one of the names; nothing is decoded."""
+    kept: list[str] = []
+    start = 0
+    while found := _MEMBER.search(text, start):
+        before = text[start : found.start()].rstrip(_SPACE)
+        start = _end_of_value(text, found.end())
+        # One comma goes with the member: that before it, or for the first of its object that after it.
+        if not before.endswith(",") and (comma := _COMMA.match(text, start)):
+            start = comma.end()
+        kept.append(before.removesuffix(","))
+    return "".join(kept) + text[start:]
+
+
+def _end_of_value(text: str, start: int) -> int:
+    if scalar := _SCALAR.match(text, start):
+        return scalar.end()
+    depth, end = 0, start
+    while bracket := _BRACKET.match(text, end):
+        depth += 1 if bracket[1] in "{[" else -1
+        end = bracket.end()
+        if not depth:
+            break
+    return end

@@ -1,0 +1,129 @@
+"""Reading any event of the V0 wire into columns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from conversations.dialects import columns
+from conversations.dialects.author import COMMAND_TOOL
+from conversations.events import Dialect, Kind, Reading
+
+_ACTION_KINDS = {
+    "message": Kind.MESSAGE,
+    "finish": Kind.MESSAGE,
+    "reject": Kind.MESSAGE,
+    "system": Kind.SYSTEM,
+    "condensation": Kind.SUMMARY,
+} | dict.fromkeys(("change_agent_state", "start", "pause", "resume", "stop"), Kind.STATE)
+_ACTION_KINDS |= dict.fromkeys(
+    (
+        *("run", "run_ipython", "read", "write", "edit", "browse", "browse_interactive", "call_tool_mcp"),
+        *("think", "delegate", "recall", "task_tracking", "push", "send_pr"),
+    ),
+    Kind.TOOL_CALL,
+)
+_OBSERVATION_KINDS = {
+    "agent_state_changed": Kind.STATE,
+    "error": Kind.ERROR,
+    "condense": Kind.SUMMARY,
+    "message": Kind.MESSAGE,
+    "chat": Kind.MESSAGE,
+} | dict.fromkeys(
+    (
+        *("run", "run_ipython", "read", "write", "edit", "browse", "browse_interactive", "mcp", "delegate"),
+        *("recall", "task_tracking", "think", "success", "user_rejected", "download"),
+    ),
+    Kind.TOOL_RESULT,
+)
+_TELLING_ARGS = ("path", "url", "browser_actions", "query", "agent", "content", "command", "code", "thought")
+
+
+def read(payload: Mapping[str, object]) -> Reading:
+    """Read the columns off one V0 event, ignoring optional fields of the wrong type.
+
+    Without a source an action is the user's, as from a socket, and an observation the environment's.
+    """
+    action = columns.name(payload.get("action"), columns.TYPE_MAX_CHARS)
+    observation = columns.name(payload.get("observation"), columns.TYPE_MAX_CHARS) or ""
+    args, extras = columns.fields(payload.get("args")), columns.fields(payload.get("extras"))
+    if action:
+        kind, text = _ACTION_KINDS.get(action, Kind.OTHER), _action_text(action, args, payload)
+    else:
+        kind, text = _OBSERVATION_KINDS.get(observation, Kind.OTHER), _observation_text(extras, payload)
+    call = columns.fields(payload.get("tool_call_metadata"))
+    return Reading(
+        dialect=Dialect.V0,
+        type=action or observation,
+        kind=kind,
+        source=columns.name(payload.get("source"), columns.SOURCE_MAX_CHARS)
+        or ("user" if action else "environment"),
+        text=columns.readable(text),
+        timestamp=columns.instant(payload.get("timestamp")),
+        wire_id=columns.wire_id(payload.get("id")),
+        cause_wire_id=columns.wire_id(payload.get("cause")),
+        tool_call_id=columns.name(call.get("tool_call_id"), columns.ID_MAX_CHARS),
+        hidden=args.get("hidden") is True or extras.get("hidden") is True,
+        brings_envelope=not payload.keys().isdisjoint(("id", "timestamp", "cause")),
+    )
+
+
+def is_interrupted(payload: Mapping[str, object]) -> bool:
+    """Say whether an agent's message is marked as stopped before its end.
+
+    The mark is a key of the event itself: readers of this wire ignore unknown ones there, while some of
+    them refuse an unknown key in `args`.
+    """
+    return payload.get("interrupted") is True
+
+
+def called_tool(payload: Mapping[str, object]) -> tuple[str, Mapping[str, object]]:
+    """Return name and arguments of a tool call."""
+    name = columns.first_text(columns.fields(payload.get("tool_call_metadata")).get("function_name"))
+    args = columns.fields(payload.get("args"))
+    match payload.get("action"):
+        case "run":
+            return name or COMMAND_TOOL, {"command": args.get("command", "")}
+        case "call_tool_mcp":
+            return name or columns.first_text(args.get("name")), columns.fields(args.get("arguments"))
+        case _:
+            return name, args
+
+
+def _action_text(action: str, args: Mapping[str, object], payload: Mapping[str, object]) -> str:
+    message = payload.get("message")
+    outputs = columns.fields(args.get("outputs"))
+    match action:
+        case "message" | "system":
+            return columns.first_text(args.get("content"), message)
+        case "run":
+            return columns.first_text(args.get("command"), message)
+        case "run_ipython":
+            return columns.first_text(args.get("code"), message)
+        case "think":
+            return columns.first_text(args.get("thought"), message)
+        case "finish":
+            return columns.first_text(args.get("final_thought"), outputs.get("content"), message)
+        case "reject":
+            return columns.first_text(outputs.get("reason"), message)
+        case "change_agent_state":
+            return columns.first_text(args.get("agent_state"), message)
+        case "condensation":
+            return columns.first_text(args.get("summary"), message)
+        case "call_tool_mcp":
+            return columns.first_text(message) or _mcp_text(args)
+        case _:
+            return columns.first_text(message, *(args.get(key) for key in _TELLING_ARGS))
+
+
+def _mcp_text(args: Mapping[str, object]) -> str:
+    return f"{columns.first_text(args.get('name'))} {columns.as_json(args.get('arguments', {}))}".strip()
+
+
+def _observation_text(extras: Mapping[str, object], payload: Mapping[str, object]) -> str:
+    if payload.get("observation") == "agent_state_changed":
+        state = (columns.first_text(extras.get(key)) for key in ("agent_state", "reason"))
+        return ": ".join(filter(None, state)) or columns.first_text(payload.get("message"))
+    outputs = columns.fields(extras.get("outputs"))
+    return columns.first_text(
+        columns.content_text(payload.get("content")), payload.get("message"), outputs.get("content")
+    )

@@ -1,0 +1,96 @@
+"""What one type of V0 event holds: its fields, their defaults, and the message that is made of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from conversations.exceptions import InvalidEvent
+
+_REQUIRED = object()
+
+Fields = Mapping[str, "Field"]
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One of a type's fields: which JSON it takes, and what stands where a sender gives none."""
+
+    description: str
+    is_met_by: Callable[[object], bool]
+    default: object = _REQUIRED
+    members: Fields = field(default_factory=dict)
+    """Of an object with fields of its own; any other member of it is left out."""
+
+    def by_default(self, value: object) -> Field:
+        """Return the same field with a default."""
+        return replace(self, default=value)
+
+    def or_null(self) -> Field:
+        """Return the same field for which null is allowed, and is the default."""
+        return Field(
+            f"{self.description} or null", lambda value: value is None or self.is_met_by(value), default=None
+        )
+
+    def taken(self, value: object, *, name: str) -> object:
+        """Return the value to store; `name` says what it is. Raise InvalidEvent for JSON of another type."""
+        if not self.is_met_by(value):
+            raise InvalidEvent(f"{name} must be {self.description}.")
+        if not self.members or not isinstance(value, Mapping):
+            return value
+        known = {key: value[key] for key in self.members if key in value}
+        return filled(known, self.members, of=name)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EventType:
+    """One type of event; an observation's `content` is a field like those in its `extras`."""
+
+    fields: Fields
+    message: Callable[[Mapping[str, Any]], str]
+    """Make the text for people; called with all fields, as they are stored."""
+    success: Callable[[Mapping[str, Any]], bool] | None = None
+    """Say what `success` is beside the fields, for the types that have it."""
+
+
+def filled(given: Mapping[str, object], fields: Fields, *, of: str) -> dict[str, object]:
+    """Return all fields in their declared order, then whatever else was given; `of` names the owner.
+
+    Raise InvalidEvent when a required one is missing, or one is JSON of another type.
+    """
+    values: dict[str, object] = {}
+    for name, wanted in fields.items():
+        if name in given:
+            values[name] = wanted.taken(given[name], name=f"`{name}` of {of}")
+        elif wanted.default is _REQUIRED:
+            raise InvalidEvent(f"`{name}` of {of} is missing; it must be {wanted.description}.")
+        else:
+            values[name] = wanted.default
+    return values | {name: value for name, value in given.items() if name not in fields}
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_list_of(is_met_by: Callable[[object], bool]) -> Callable[[object], bool]:
+    return lambda value: isinstance(value, list) and all(map(is_met_by, value))
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
+
+
+def _is_object(value: object) -> bool:
+    return isinstance(value, Mapping)
+
+
+TEXT = Field("a string", _is_text)
+FLAG = Field("true or false", lambda value: isinstance(value, bool))
+NUMBER = Field("a whole number", _is_whole)
+OBJECT = Field("an object", _is_object)
+LIST = Field("a list", lambda value: isinstance(value, list))
+TEXTS = Field("a list of strings", _is_list_of(_is_text))
+NUMBERS = Field("a list of whole numbers", _is_list_of(_is_whole))
+OBJECTS = Field("a list of objects", _is_list_of(_is_object))
