@@ -1,0 +1,306 @@
+"""The git providers of one user, asked by the tokens that they have given."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TypeVar
+
+from sessions_app.git_providers import microagents
+from sessions_app.git_providers.azure_devops import AzureDevOps
+from sessions_app.git_providers.base import (
+    Branch,
+    BranchPage,
+    GitAuthenticationError,
+    GitNotFound,
+    GitProvider,
+    GitProviderError,
+    GitUser,
+    InvalidName,
+    MicroagentContent,
+    MicroagentFile,
+    Page,
+    ProviderToken,
+    ProviderType,
+    Repository,
+    SuggestedTask,
+    has_next,
+    linked,
+    outcomes,
+)
+from sessions_app.git_providers.bitbucket import Bitbucket
+from sessions_app.git_providers.cached import cached
+from sessions_app.git_providers.github import GitHub
+from sessions_app.git_providers.gitlab import GitLab
+from sessions_app.git_providers.hosts import parse_host
+from sessions_app.git_providers.names import encodable, search_text
+
+T = TypeVar("T")
+
+logger = logging.getLogger(__name__)
+
+NO_TOKEN = "Git provider token required. (such as GitHub)."  # noqa: S105
+ACCESS_S = 60.0
+NO_ACCESS_S = 10.0
+STATE_S = 60.0
+LIST_S = 30.0
+
+PROVIDERS: dict[ProviderType, type[GitProvider]] = {
+    each.provider_type: each for each in (GitHub, GitLab, Bitbucket, AzureDevOps)
+}
+
+
+class GitProviders:
+    """The git providers of one user, by their tokens.
+
+    Every question raises GitAuthenticationError where no token opens what is asked for, and
+    GitProviderError where a provider does not answer as it should; neither tells a token. What is
+    answered by several providers comes without those that failed, unless all did.
+    """
+
+    def __init__(self, tokens: Mapping[ProviderType, ProviderToken]) -> None:
+        """Keep the tokens, in the order in which their providers are asked; empty ones open nothing."""
+        self._tokens = {
+            provider: token
+            for provider, token in tokens.items()
+            if provider in PROVIDERS and token.token.strip()
+        }
+
+    async def verify_access(self, repository: str, provider: ProviderType | None) -> Repository:
+        """Return a repository that a token opens, asking `provider` first and then all others.
+
+        Raise GitAuthenticationError if none gives it.
+        """
+        repository = encodable(repository)
+        for asked in sorted(self._asked(None), key=lambda each: each != provider):
+            try:
+                if found := await self._found(asked, repository):
+                    return found
+            except GitProviderError as error:
+                _log(asked, error)
+        raise GitAuthenticationError(f"Unable to access repo {repository}")
+
+    async def is_open(self, repository: str, provider: ProviderType, pr_number: int) -> bool:
+        """Say whether a pull request is open; one that cannot be asked about counts as open."""
+        if provider not in self._tokens:
+            return True
+
+        async def ask(asked: GitProvider) -> bool:
+            try:
+                return await asked.is_open(repository, pr_number)
+            except GitNotFound:
+                return True
+
+        try:
+            return await self._cached(provider, ["is_open", repository, pr_number], ask, lifetime_s=STATE_S)
+        except GitProviderError as error:
+            _log(provider, error)
+            return True
+
+    async def user(self) -> GitUser:
+        """Return who the user is to the first provider that says it."""
+        errors: list[GitProviderError] = []
+        for asked in self._asked(None):
+            try:
+                return await self._cached(asked, ["user"], lambda each: each.user(), lifetime_s=LIST_S)
+            except GitProviderError as error:
+                _log(asked, error)
+                errors.append(error)
+        raise _gravest(errors)
+
+    async def installations(self, provider: ProviderType) -> list[str]:
+        """Return what the repositories of GitHub, Bitbucket or Azure DevOps can be listed by.
+
+        Raise NotOffered for another provider.
+        """
+        [asked] = self._asked(provider)
+        return await self._cached(
+            asked, ["installations"], lambda each: each.installations(), lifetime_s=LIST_S
+        )
+
+    async def repositories(
+        self,
+        *,
+        sort: str = "pushed",
+        provider: ProviderType | None = None,
+        page: int | None = None,
+        per_page: int | None = None,
+        installation_id: str | None = None,
+    ) -> list[Repository]:
+        """Return a page of the user's repositories of one provider, or that page of every provider.
+
+        `sort` is pushed, updated, created or full_name, as far as a provider knows it. The first one's
+        `link_header` has `rel="next"` while any provider has more.
+        """
+        part = Page.of(page, per_page)
+        pages = await self._from_each(
+            provider,
+            ["repositories", sort, part, installation_id],
+            lambda each: each.repositories(part, sort=sort, installation_id=installation_id),
+        )
+        links = [page[0]["link_header"] for page in pages if page]
+        # Every provider was asked for the same page, so any one's next page is the next of all.
+        link = next((link for link in links if has_next(link)), links[0] if links else None)
+        found: list[Repository] = [{**each, "link_header": None} for page in pages for each in page]
+        return linked(found, link)
+
+    async def search_repositories(
+        self,
+        query: str,
+        *,
+        per_page: int = 5,
+        sort: str = "stars",
+        order: str = "desc",
+        provider: ProviderType | None = None,
+    ) -> list[Repository]:
+        """Return at most `per_page` repositories of each provider that fit a name or a web address.
+
+        A whole name finds that repository, where it can be seen; else those of the user, their
+        organisations or the owner that `query` names are searched. `order` is asc or desc.
+        """
+        wanted = search_text(query)
+        count = Page.of(None, per_page).size
+
+        async def search(asked: GitProvider) -> list[Repository]:
+            if wanted.host not in (None, self._host_of(asked.provider_type)):
+                return []
+            name = wanted.full_name
+            if name and (found := await self._found(asked.provider_type, name)):
+                return [found]
+            try:
+                return await asked.search_repositories(
+                    wanted.owner, wanted.text, count=count, sort=sort, is_ascending=order == "asc"
+                )
+            except (GitNotFound, InvalidName):
+                return []  # it is the owner that is not there
+
+        found = await self._from_each(provider, ["search", wanted, count, sort, order], search)
+        return [repository for repositories in found for repository in repositories]
+
+    async def branches(self, repository: str, *, page: int = 1, per_page: int = 30) -> BranchPage:
+        """Return a page of the branches of a repository, whoever has it."""
+        part = Page.of(page, per_page)
+        asked, name = _place(await self.verify_access(repository, None))
+        return await self._cached(
+            asked, ["branches", name, part], lambda each: each.branches(name, part), lifetime_s=LIST_S
+        )
+
+    async def search_branches(
+        self, repository: str, query: str, *, per_page: int = 30, provider: ProviderType | None = None
+    ) -> list[Branch]:
+        """Return at most `per_page` branches with `query` in their names."""
+        text = encodable(query)
+        count = Page.of(None, per_page).size
+        asked, name = _place(await self.verify_access(repository, provider))
+        return await self._cached(
+            asked,
+            ["search_branches", name, text, count],
+            lambda each: each.search_branches(name, text, count=count),
+            lifetime_s=LIST_S,
+        )
+
+    async def suggested_tasks(self) -> list[SuggestedTask]:
+        """Return the user's pull requests in trouble, and open issues assigned to them."""
+        found = await self._from_each(None, ["suggested_tasks"], lambda each: each.suggested_tasks())
+        return [task for tasks in found for task in tasks]
+
+    async def microagents(self, repository: str) -> list[MicroagentFile]:
+        """Return the files of a repository that instruct agents; none if it has no folder for them."""
+        home = await self.verify_access(repository, None)
+        asked, name = _place(home)
+        path = microagents.folder_of(home)
+
+        async def ask(provider: GitProvider) -> list[MicroagentFile]:
+            try:
+                return microagents.listed(await provider.folder(home, path), path)
+            except GitNotFound:
+                return []
+
+        return await self._cached(asked, ["microagents", name], ask, lifetime_s=LIST_S)
+
+    async def microagent_content(self, repository: str, file_path: str) -> MicroagentContent:
+        """Return one of these files, read. Raise InvalidName for another path, GitNotFound if it is gone."""
+        home = await self.verify_access(repository, None)
+        asked, _ = _place(home)
+        path = microagents.checked_path(home, file_path)
+        text = await self._provider(asked).file(home, path)
+        # Front matter made to be hard can take the better part of a second.
+        content, triggers = await asyncio.to_thread(microagents.read, text)
+        return {"content": content, "path": path, "triggers": triggers, "git_provider": asked.value}
+
+    def _asked(self, provider: ProviderType | None) -> list[ProviderType]:
+        """Return the provider given, or all. Raise GitAuthenticationError if there is no token for it."""
+        asked = [each for each in self._tokens if provider in (None, each)]
+        if not asked:
+            raise GitAuthenticationError(NO_TOKEN)
+        return asked
+
+    def _provider(self, provider: ProviderType) -> GitProvider:
+        return PROVIDERS[provider](self._tokens[provider])
+
+    def _host_of(self, provider: ProviderType) -> str:
+        public = PROVIDERS[provider].public_host
+        return parse_host(self._tokens[provider].host, public=public, takes_path=True).name
+
+    async def _found(self, provider: ProviderType, name: str) -> Repository | None:
+        """Return the repository if this provider shows it. Raise GitProviderError if it cannot be asked."""
+
+        async def ask(asked: GitProvider) -> Repository | None:
+            try:
+                return await asked.repository(name)
+            except (GitAuthenticationError, GitNotFound, InvalidName):
+                return None
+
+        def lifetime_s(found: Repository | None) -> float:
+            return ACCESS_S if found else NO_ACCESS_S
+
+        return await self._cached(provider, ["repository", name], ask, lifetime_s=lifetime_s)
+
+    async def _from_each(
+        self,
+        provider: ProviderType | None,
+        question: Sequence[object],
+        ask: Callable[[GitProvider], Awaitable[T]],
+    ) -> list[T]:
+        """Ask one or all at the same time; those that fail are passed over, unless all do."""
+        asked = self._asked(provider)
+        answers = await outcomes(self._cached(each, question, ask, lifetime_s=LIST_S) for each in asked)
+        errors = [answer for answer in answers if isinstance(answer, GitProviderError)]
+        if len(errors) == len(answers):
+            raise _gravest(errors)
+        for each, answer in zip(asked, answers, strict=True):
+            if isinstance(answer, GitProviderError):
+                _log(each, answer)
+        return [answer for answer in answers if not isinstance(answer, GitProviderError)]
+
+    async def _cached(
+        self,
+        provider: ProviderType,
+        question: Sequence[object],
+        ask: Callable[[GitProvider], Awaitable[T]],
+        *,
+        lifetime_s: float | Callable[[T], float],
+    ) -> T:
+        token = self._tokens[provider]
+        asked = self._provider(provider)
+        return await cached(
+            [provider, token.host, token.token, *question],
+            lambda: ask(asked),
+            lifetime_s=lifetime_s if callable(lifetime_s) else lambda _: lifetime_s,
+        )
+
+
+def _place(repository: Repository) -> tuple[ProviderType, str]:
+    """Return who has a repository, and under which name."""
+    return ProviderType(repository["git_provider"]), repository["full_name"]
+
+
+def _gravest(errors: Sequence[GitProviderError]) -> GitProviderError:
+    """Return what to tell when all failed: a token is not called wrong while a provider is just away."""
+    away = (error for error in errors if not isinstance(error, GitAuthenticationError))
+    return next(away, errors[0])
+
+
+def _log(provider: ProviderType, error: GitProviderError) -> None:
+    logger.warning("%s: %s", provider, error)

@@ -1,0 +1,206 @@
+"""GitLab, on gitlab.com or a server of one's own: REST v4, and GraphQL for merge requests in trouble."""
+
+from __future__ import annotations
+
+from sessions_app.git_providers.answers import Answer
+from sessions_app.git_providers.base import (
+    Branch,
+    BranchPage,
+    Folder,
+    GitAuthenticationError,
+    GitProvider,
+    GitUser,
+    Page,
+    ProviderToken,
+    ProviderType,
+    Repository,
+    SuggestedTask,
+    TaskType,
+    has_next,
+    linked,
+    trouble_of,
+)
+from sessions_app.git_providers.hosts import parse_host
+from sessions_app.git_providers.http import Api, Reply, bearer
+from sessions_app.git_providers.names import pieces_of
+
+ORDERS = {
+    "pushed": "last_activity_at",
+    "updated": "last_activity_at",
+    "created": "created_at",
+    "full_name": "path",
+    "stars": "star_count",
+}
+
+MERGE_REQUESTS = """
+query {
+  currentUser {
+    authoredMergeRequests(state: opened, first: 50, sort: UPDATED_DESC) {
+      nodes {
+        iid title conflicts
+        project { fullPath }
+        headPipeline { status }
+        resolvableDiscussionsCount resolvedDiscussionsCount
+      }
+    }
+  }
+}
+"""
+
+
+class GitLab(GitProvider):
+    """GitLab, asked with a personal access token or an OAuth token."""
+
+    provider_type = ProviderType.GITLAB
+    label = "GitLab"
+    public_host = "gitlab.com"
+
+    def __init__(self, token: ProviderToken) -> None:
+        origin = parse_host(token.host, public=self.public_host).origin
+        authorization = bearer(token.token)
+        self._api = Api(label=self.label, root=f"{origin}/api/v4", authorization=authorization)
+        self._graphql = Api(label=self.label, root=f"{origin}/api/graphql", authorization=authorization)
+
+    async def user(self) -> GitUser:
+        user = (await self._api.get("user")).json
+        return {
+            "id": user.identity("id"),
+            "login": user.text("username"),
+            "avatar_url": user.text_or_none("avatar_url") or "",
+            "company": user.text_or_none("organization"),
+            "name": user.text_or_none("name"),
+            "email": user.text_or_none("email"),
+        }
+
+    async def repository(self, name: str) -> Repository:
+        return _repository((await self._api.get("projects", _project(name))).json)
+
+    async def repositories(self, page: Page, *, sort: str, installation_id: str | None) -> list[Repository]:
+        query: dict[str, str | int] = {
+            "membership": "true",
+            "order_by": ORDERS.get(sort, "last_activity_at"),
+            "sort": "asc" if sort == "full_name" else "desc",
+            "page": page.number,
+            "per_page": page.size,
+        }
+        reply = await self._api.get("projects", query=query)
+        return linked([_repository(each) for each in reply.json.each()], reply.link_header)
+
+    async def search_repositories(
+        self, owner: str | None, text: str, *, count: int, sort: str, is_ascending: bool
+    ) -> list[Repository]:
+        query: dict[str, str | int] = {
+            "membership": "true",
+            "search": f"{owner}/{text}" if owner else text,
+            "search_namespaces": "true" if owner else "false",
+            "order_by": ORDERS.get(sort, "last_activity_at"),
+            "sort": "asc" if is_ascending else "desc",
+            "per_page": count,
+        }
+        reply = await self._api.get("projects", query=query)
+        return [_repository(each) for each in reply.json.each()]
+
+    async def branches(self, repository: str, page: Page) -> BranchPage:
+        query = {"page": page.number, "per_page": page.size}
+        reply = await self._api.get("projects", _project(repository), "repository", "branches", query=query)
+        return {
+            "branches": [_branch(each) for each in reply.json.each()],
+            "has_next_page": has_next(reply.link_header),
+            "current_page": page.number,
+            "per_page": page.size,
+            "total_count": _total(reply),
+        }
+
+    async def search_branches(self, repository: str, text: str, *, count: int) -> list[Branch]:
+        query: dict[str, str | int] = {"search": text, "per_page": count}
+        reply = await self._api.get("projects", _project(repository), "repository", "branches", query=query)
+        return [_branch(each) for each in reply.json.each()]
+
+    async def is_open(self, repository: str, pr_number: int) -> bool:
+        reply = await self._api.get("projects", _project(repository), "merge_requests", pr_number)
+        return reply.json.text("state") not in ("closed", "merged")
+
+    async def suggested_tasks(self) -> list[SuggestedTask]:
+        data = await self._graphql.graphql(MERGE_REQUESTS)
+        if data.is_null("currentUser"):
+            raise GitAuthenticationError(f"The {self.label} token is not valid.")
+        requests = data.each("currentUser", "authoredMergeRequests", "nodes")
+        query: dict[str, str | int] = {"scope": "assigned_to_me", "state": "opened", "per_page": 50}
+        issues = (await self._api.get("issues", query=query)).json.each()
+        return [
+            *(self._merge_request(trouble, each) for each in requests if (trouble := _trouble_of(each))),
+            *(self._issue(each) for each in issues),
+        ]
+
+    def _merge_request(self, trouble: TaskType, answer: Answer) -> SuggestedTask:
+        return self.task(
+            trouble,
+            repo=answer.text("project", "fullPath"),
+            issue_number=answer.number("iid"),
+            title=answer.text("title"),
+        )
+
+    def _issue(self, answer: Answer) -> SuggestedTask:
+        return self.task(
+            TaskType.OPEN_ISSUE,
+            repo=answer.text("references", "full").rpartition("#")[0],
+            issue_number=answer.number("iid"),
+            title=answer.text("title"),
+        )
+
+    async def folder(self, repository: Repository, path: str) -> Folder:
+        place = ("projects", _project(repository["full_name"]), "repository")
+        tree = await self._api.get(*place, "tree", query={"path": path, "per_page": 100})
+        commits = await self._api.get(*place, "commits", query={"path": path, "per_page": 1})
+        newest = commits.json.each()[:1]
+        return {
+            "file_names": [entry.text("name") for entry in tree.json.each() if entry.text("type") == "blob"],
+            "changed_at": newest[0].text("committed_date") if newest else "",
+        }
+
+    async def file(self, repository: Repository, path: str) -> str:
+        place = ("projects", _project(repository["full_name"]), "repository", "files", path, "raw")
+        return (await self._api.get(*place, query={"ref": repository["main_branch"] or "HEAD"})).text
+
+
+def _project(name: str) -> str:
+    """Return the whole name, which is one piece of an address, slashes included."""
+    return "/".join(pieces_of(name, least=2))
+
+
+def _total(reply: Reply) -> int | None:
+    """Return how many there are; GitLab does not count beyond 10,000."""
+    total = reply.headers.get("x-total", "")
+    return int(total) if total.isdecimal() else None
+
+
+def _repository(answer: Answer) -> Repository:
+    return {
+        "id": answer.identity("id"),
+        "full_name": answer.text("path_with_namespace"),
+        "git_provider": ProviderType.GITLAB.value,
+        "is_public": answer.text_or_none("visibility") == "public",
+        "stargazers_count": answer.number_or_none("star_count"),
+        "link_header": None,
+        "pushed_at": answer.text_or_none("last_activity_at"),
+        "owner_type": "organization" if answer.text_or_none("namespace", "kind") == "group" else "user",
+        "main_branch": answer.text_or_none("default_branch"),
+    }
+
+
+def _branch(answer: Answer) -> Branch:
+    return {
+        "name": answer.text("name"),
+        "commit_sha": answer.text("commit", "id"),
+        "protected": answer.is_true("protected"),
+        "last_push_date": answer.text_or_none("commit", "committed_date"),
+    }
+
+
+def _trouble_of(request: Answer) -> TaskType | None:
+    resolvable = request.number_or_none("resolvableDiscussionsCount") or 0
+    return trouble_of(
+        conflicts=request.is_true("conflicts"),
+        fails=request.text_or_none("headPipeline", "status") == "FAILED",
+        is_commented=resolvable > (request.number_or_none("resolvedDiscussionsCount") or 0),
+    )

@@ -1,0 +1,215 @@
+"""How providers are asked: bounded in time, size and number, and a token goes nowhere but to its own host."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import ssl
+from asyncio import AbstractEventLoop, Semaphore
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from typing import NamedTuple
+from urllib.parse import quote
+from weakref import WeakKeyDictionary, WeakValueDictionary
+
+import httpx
+import orjson
+
+from sessions_app.git_providers.answers import Answer
+from sessions_app.git_providers.base import GitAuthenticationError, GitNotFound, GitProviderError, InvalidName
+from sessions_app.git_providers.names import is_piece
+
+CONNECT_S = 5.0
+READ_S = 10.0
+TOTAL_S = 15.0
+"""A whole question, with waiting for its turn, redirects and all of the answer."""
+ANSWER_MAX_BYTES = 8 * 1024 * 1024
+CONCURRENT_MAX = 8
+"""So many questions may be under way to one host; one that is slow so holds up nobody who asks another."""
+REDIRECTS_MAX = 3
+
+Query = Mapping[str, str | int]
+
+_gates: WeakKeyDictionary[AbstractEventLoop, WeakValueDictionary[str, Semaphore]] = WeakKeyDictionary()
+
+
+class Reply(NamedTuple):
+    """What came back."""
+
+    label: str
+    content: bytes
+    headers: httpx.Headers
+
+    @property
+    def json(self) -> Answer:
+        """Read it as JSON. Raise GitProviderError."""
+        try:
+            return Answer(self.label, orjson.loads(self.content))
+        except orjson.JSONDecodeError as error:
+            raise GitProviderError(f"{self.label} gave an answer that is not JSON.") from error
+
+    @property
+    def text(self) -> str:
+        """Read it as text; what is not UTF-8 is replaced."""
+        return self.content.decode("utf-8", "replace")
+
+    @property
+    def link_header(self) -> str | None:
+        """The header `Link`, which names the next page."""
+        link: str | None = self.headers.get("link")
+        return link
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Api:
+    """A provider's API below `root`, asked with one token.
+
+    Asking raises GitAuthenticationError (401, 403), GitNotFound (404, 422), GitProviderError for
+    whatever else keeps an answer from coming, and InvalidName for pieces that lead elsewhere.
+    """
+
+    label: str
+    root: str
+    authorization: str = field(repr=False)
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not (self.authorization.isascii() and self.authorization.isprintable()):
+            raise GitAuthenticationError(f"The {self.label} token has characters that no token has.")
+
+    async def get(self, *pieces: str | int, query: Query | None = None, accept: str | None = None) -> Reply:
+        """Ask for what is at this path."""
+        headers = {"accept": accept} if accept else {}
+        return await self._ask("GET", self._url(pieces, query or {}), headers=headers)
+
+    async def post(self, *pieces: str | int, body: Mapping[str, object], query: Query | None = None) -> Reply:
+        """Put a question that has a JSON body."""
+        headers = {"content-type": "application/json"}
+        content = orjson.dumps(body)
+        return await self._ask("POST", self._url(pieces, query or {}), headers=headers, content=content)
+
+    async def graphql(self, question: str, **variables: str | int) -> Answer:
+        """Put a GraphQL question and return its data. Raise GitProviderError if there is none."""
+        reply = await self.post(body={"query": question, "variables": variables})
+        if reply.json.is_null("data"):
+            raise GitProviderError(f"{self.label} did not answer the question.")
+        return reply.json.at("data")
+
+    def _url(self, pieces: tuple[str | int, ...], query: Query) -> httpx.URL:
+        texts = [str(piece) for piece in pieces]
+        # A slash inside a piece is quoted, too, so only what would be resolved could lead elsewhere.
+        if not all(is_piece(part) for text in texts for part in text.split("/")):
+            raise InvalidName(f"{self.label} can have nothing of that name.")
+        url = httpx.URL("/".join([self.root, *(quote(text, safe="") for text in texts)]))
+        return url.copy_merge_params(dict(query)) if query else url
+
+    async def _ask(
+        self, method: str, url: httpx.URL, *, headers: Mapping[str, str], content: bytes | None = None
+    ) -> Reply:
+        sent = {
+            "accept": "application/json",
+            # Read as it comes, an answer cannot grow beyond its limit while it is unpacked.
+            "accept-encoding": "identity",
+            "user-agent": "convserver",
+            **self.headers,
+            **headers,
+            "authorization": self.authorization,
+        }
+        try:
+            async with asyncio.timeout(TOTAL_S), _gate(_origin(url)), self._client(sent) as client:
+                return await self._answered(client, method, url, content)
+        except (TimeoutError, httpx.TimeoutException) as error:
+            raise GitProviderError(f"{self.label} did not answer in time.") from error
+        except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError) as error:
+            raise GitProviderError(f"{self.label} could not be asked: {type(error).__name__}.") from error
+
+    def _client(self, headers: Mapping[str, str]) -> httpx.AsyncClient:
+        return httpx.AsyncClient(
+            headers=dict(headers),
+            verify=_tls(),
+            timeout=httpx.Timeout(READ_S, connect=CONNECT_S),
+            follow_redirects=False,
+            # A proxy would read what goes to this machine without TLS.
+            trust_env=self.root.startswith("https:"),
+        )
+
+    async def _answered(
+        self, client: httpx.AsyncClient, method: str, url: httpx.URL, content: bytes | None
+    ) -> Reply:
+        for _ in range(REDIRECTS_MAX + 1):
+            async with client.stream(method, url, content=content) as response:
+                if not response.has_redirect_location:
+                    self._check(response)
+                    return Reply(self.label, await self._content(response), response.headers)
+                url = self._redirected(response)
+        raise GitProviderError(f"{self.label} redirects without end.")
+
+    def _redirected(self, response: httpx.Response) -> httpx.URL:
+        """Return where the answer sends us, on the same host; a renamed repository is found in this way."""
+        asked = response.request
+        target = asked.url.join(response.headers["location"])
+        if asked.method != "GET" or _origin(target) != _origin(asked.url):
+            raise GitProviderError(f"{self.label} sends the question elsewhere, where the token does not go.")
+        return target
+
+    def _check(self, response: httpx.Response) -> None:
+        match response.status_code:
+            # Azure DevOps answers 203 and a page to log in on to tokens that open nothing.
+            case 401 | 203:
+                raise GitAuthenticationError(f"The {self.label} token is not valid.")
+            case 429:
+                raise GitProviderError(f"{self.label} takes no more questions for now.")
+            case 403 if _is_exhausted(response.headers):
+                raise GitProviderError(f"{self.label} takes no more questions for now.")
+            case 403:
+                raise GitAuthenticationError(f"The {self.label} token does not allow this.")
+            # GitHub finds a search among an unknown owner's repositories impossible: 422.
+            case 404 | 422:
+                raise GitNotFound(f"{self.label} does not show this.")
+            case status if not 200 <= status < 300:
+                raise GitProviderError(f"{self.label} answered with status {status}.")
+
+    async def _content(self, response: httpx.Response) -> bytes:
+        if response.headers.get("content-encoding", "identity") != "identity":
+            raise GitProviderError(f"{self.label} gave an answer in a form that was not asked for.")
+        content = bytearray()
+        async for part in response.aiter_raw():
+            content += part
+            if len(content) > ANSWER_MAX_BYTES:
+                raise GitProviderError(f"{self.label} gave an answer that is too long.")
+        return bytes(content)
+
+
+def bearer(token: str) -> str:
+    """Return the header `Authorization` of a token."""
+    return f"Bearer {token.strip()}"
+
+
+def basic(user_and_password: str) -> str:
+    """Return the header `Authorization` of `user:password`."""
+    return f"Basic {base64.b64encode(user_and_password.strip().encode('utf-8', 'replace')).decode()}"
+
+
+def _origin(url: httpx.URL) -> str:
+    port = url.port or {"https": 443, "http": 80}.get(url.scheme)
+    return f"{url.scheme}://{url.host}:{port}"
+
+
+def _is_exhausted(headers: httpx.Headers) -> bool:
+    return headers.get("x-ratelimit-remaining") == "0" or "retry-after" in headers
+
+
+def _gate(origin: str) -> Semaphore:
+    """Return what counts the questions to one host; it belongs to the running loop."""
+    gates = _gates.setdefault(asyncio.get_running_loop(), WeakValueDictionary())
+    gate = gates.get(origin)
+    if gate is None:
+        gate = gates[origin] = Semaphore(CONCURRENT_MAX)
+    return gate
+
+
+@cache
+def _tls() -> ssl.SSLContext:
+    """Read the certificates once: it takes longer than many an answer."""
+    return httpx.create_ssl_context()

@@ -1,0 +1,70 @@
+"""Where a repository keeps instructions for agents, and how such a file is read."""
+
+from __future__ import annotations
+
+import yaml
+
+from sessions_app.git_providers.base import Folder, InvalidName, MicroagentFile, Repository
+from sessions_app.git_providers.names import encodable
+
+FENCE = "---"
+FRONT_MATTER_MAX_CHARS = 16_384
+
+
+def folder_of(repository: Repository) -> str:
+    """Return the folder; a repository named `.openhands` is all about such things."""
+    is_dedicated = repository["full_name"].rpartition("/")[2] == ".openhands"
+    return "microagents" if is_dedicated else ".openhands/microagents"
+
+
+def is_microagent(file_name: str) -> bool:
+    """Say whether a file of that folder holds instructions."""
+    return file_name.endswith(".md") and file_name.lower() != "readme.md"
+
+
+def listed(folder: Folder, path: str) -> list[MicroagentFile]:
+    """Return the microagents among the files of a folder."""
+    return [
+        {"name": name.removesuffix(".md"), "path": f"{path}/{name}", "created_at": folder["changed_at"]}
+        for name in sorted(folder["file_names"])
+        if is_microagent(name)
+    ]
+
+
+def checked_path(repository: Repository, file_path: str) -> str:
+    """Return the path of a microagent's file. Raise InvalidName if none can be there."""
+    folder, _, name = file_path.rpartition("/")
+    if folder != folder_of(repository) or not is_microagent(name):
+        raise InvalidName(f"A microagent is a file of {folder_of(repository)} that ends in .md.")
+    return file_path
+
+
+def read(text: str) -> tuple[str, list[str]]:
+    """Return what the file says, and the triggers of its front matter, if it has one that can be read."""
+    lines = text.removeprefix("\ufeff").splitlines()
+    if not lines or lines[0].rstrip() != FENCE:
+        return text, []
+    fences = (number for number, line in enumerate(lines[1:], 1) if line.rstrip() == FENCE)
+    end = next(fences, None)
+    if end is None:
+        return text, []
+    return "\n".join(lines[end + 1 :]).strip(), _triggers("\n".join(lines[1:end]))
+
+
+def _triggers(front_matter: str) -> list[str]:
+    if len(front_matter) > FRONT_MATTER_MAX_CHARS:
+        return []
+    try:
+        # Its nodes alone: nothing is made of them, so a tag or a date in it cannot go wrong.
+        root = yaml.compose(front_matter, Loader=yaml.SafeLoader)
+    except (yaml.YAMLError, ValueError, OverflowError, RecursionError):
+        return []
+    pairs = root.value if isinstance(root, yaml.MappingNode) else []
+    named = (value for name, value in pairs if name.value == "triggers")
+    return _texts(next(named, None))
+
+
+def _texts(node: yaml.Node | None) -> list[str]:
+    scalars = node.value if isinstance(node, yaml.SequenceNode) else [node]
+    found = [scalar.value for scalar in scalars if isinstance(scalar, yaml.ScalarNode)]
+    return [encodable(text) for text in found if text]

@@ -1,0 +1,68 @@
+"""Names of repositories and paths inside them, and what users type to find a repository."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+from sessions_app.git_providers.base import InvalidName
+
+PIECE_MAX_CHARS = 255
+PIECES_MAX = 30
+
+
+def pieces_of(path: str, *, least: int, most: int = PIECES_MAX) -> list[str]:
+    """Split a repository's name or a path at its slashes. Raise InvalidName if it cannot be one."""
+    pieces = path.split("/")
+    if not least <= len(pieces) <= most or not all(is_piece(piece) for piece in pieces):
+        raise InvalidName("This is not the name of a repository or a path in one.")
+    return pieces
+
+
+def is_piece(text: str) -> bool:
+    """Say whether it can stand between two slashes of an address without meaning anything else."""
+    return (
+        0 < len(text) <= PIECE_MAX_CHARS
+        and text not in (".", "..")
+        and text.isprintable()
+        and "/" not in text
+        and "\\" not in text
+    )
+
+
+def encodable(text: str) -> str:
+    """Return the text with what UTF-8 cannot write (half a surrogate pair) replaced."""
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+
+class SearchText(NamedTuple):
+    """What a user looks for: text in names, of one owner, as an address on one host."""
+
+    text: str
+    owner: str | None = None
+    host: str | None = None
+
+    @property
+    def full_name(self) -> str | None:
+        """The repository that it names, if it does."""
+        return f"{self.owner}/{self.text}" if self.owner and self.text else None
+
+
+def search_text(query: str) -> SearchText:
+    """Read what was typed or pasted: text, `owner/text` or a repository's web address."""
+    query = encodable(query).strip()
+    if query.startswith(("https://", "http://")):
+        return _of_address(query)
+    owner, _, text = query.rpartition("/")
+    return SearchText(text, owner or None)
+
+
+def _of_address(query: str) -> SearchText:
+    try:
+        address = urlsplit(query)
+        host = f"{address.hostname}:{address.port}" if address.port else address.hostname
+    except ValueError:
+        return SearchText(query)
+    name = address.path.split("/-/")[0].replace("/_git/", "/").strip("/").removesuffix(".git")
+    owner, _, text = name.rpartition("/")
+    return SearchText(text, owner or None, host)
