@@ -1,20 +1,15 @@
-"""ConversationManager, the seam (spec V0 §5.1), and the standalone one: loops are tasks of this process."""
+"""The standalone manager: agent loops are tasks of this process."""
 
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
-from abc import ABC, abstractmethod
 from collections.abc import Collection, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import timedelta
-from functools import cache
 from types import TracebackType
 from typing import Any, Self, cast
-from uuid import uuid4
 from weakref import WeakKeyDictionary
 
 from django.conf import settings
@@ -22,12 +17,12 @@ from django.db import connections
 from django.utils import timezone
 from django.utils.module_loading import import_string
 
-from conversations import dialects
-from conversations.events import Kind, NewEvent
+from conversations.events import NewEvent
 from conversations.exceptions import ConversationError, ConversationNotFound, LoopUnavailable
 from conversations.models import Conversation, ConversationRef, normal_id
 from sessions_app import astore, hub, leases, presence
-from sessions_app.agents.base import Agent
+from sessions_app.agents.chosen import chosen_agent
+from sessions_app.conversation_manager import AgentLoopInfo, ConversationManager
 from sessions_app.loop import Loop
 from sessions_app.models import AgentLoop, Connection, ExecutionStatus, LoopStatus
 from sessions_app.processes import Process, this_process
@@ -41,140 +36,6 @@ HOUSEKEEPING_S = 20.0
 CLOSE_DELAY_S = 3600.0
 """An idle loop that nobody is connected to is closed after this."""
 STOP_WAIT_S = 10.0
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class AgentLoopInfo:
-    """What is known of a loop (spec V0 §4.3)."""
-
-    conversation_id: str
-    status: str
-    runtime_status: str | None
-    execution_status: str
-    url: str | None = None
-    session_api_key: str | None = None
-
-
-class ConversationManager(ABC):
-    """Starts, finds and stops the agent loops of conversations; used as an async context manager.
-
-    Ids are public ids. What a client sends is stored before any of these methods is called.
-    """
-
-    @classmethod
-    @abstractmethod
-    def get_instance(cls) -> Self:
-        """Return a manager for the running event loop."""
-
-    async def __aenter__(self) -> Self:
-        await self.ensure_started()
-        return self
-
-    @abstractmethod
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc_value: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        """Let turns end as interrupted, give all leases back, close what was opened."""
-
-    @abstractmethod
-    async def ensure_started(self) -> None:
-        """Start the manager's own tasks, once; doors call it, as not every server knows lifespans."""
-
-    @abstractmethod
-    async def attach_to_conversation(
-        self, conversation_id: str, user_id: str | None = None
-    ) -> ConversationRef | None:
-        """Return the conversation without joining it; None if there is none (of this user)."""
-
-    @abstractmethod
-    async def detach_from_conversation(self, conversation: ConversationRef) -> None:
-        """Let go of an attached conversation."""
-
-    @abstractmethod
-    async def join_conversation(
-        self,
-        conversation: ConversationRef,
-        connection_id: str,
-        user_id: str,
-        settings: Mapping[str, Any] | None = None,
-    ) -> AgentLoopInfo:
-        """Record the connection and start the loop if there is none."""
-
-    @abstractmethod
-    async def is_agent_loop_running(self, conversation_id: str) -> bool:
-        """Say whether the conversation's loop is there."""
-
-    @abstractmethod
-    async def get_running_agent_loops(
-        self, user_id: str | None = None, filter_to_sids: Collection[str] | None = None
-    ) -> set[str]:
-        """Return the ids of conversations whose loop is there; an empty filter means none."""
-
-    @abstractmethod
-    async def get_connections(
-        self, user_id: str | None = None, filter_to_sids: Collection[str] | None = None
-    ) -> dict[str, str]:
-        """Return connection id → conversation id of those present; an empty filter means none."""
-
-    @abstractmethod
-    async def maybe_start_agent_loop(
-        self,
-        conversation: ConversationRef,
-        settings: Mapping[str, Any] | None = None,
-        initial_user_msg: NewEvent | None = None,
-    ) -> AgentLoopInfo:
-        """Start the loop if there is none; the message is stored only when it starts."""
-
-    @abstractmethod
-    async def send_to_event_stream(self, connection_id: str, data: Mapping[str, Any]) -> None:
-        """Append a V0 event of the connection's user. Raise LoopUnavailable for an unknown connection."""
-
-    @abstractmethod
-    async def send_event_to_conversation(self, conversation_id: str, data: Mapping[str, Any]) -> None:
-        """Append a V0 event of the user; a message asks the agent for an answer."""
-
-    @abstractmethod
-    async def disconnect_from_session(self, connection_id: str) -> None:
-        """Forget the connection; the loop goes on."""
-
-    @abstractmethod
-    async def close_session(self, conversation_id: str) -> None:
-        """Stop the loop, keeping what it has said; nothing if there is none."""
-
-    @abstractmethod
-    def get_agent_session(self, conversation_id: str) -> Loop | None:
-        """Return the loop if this process runs it."""
-
-    @abstractmethod
-    async def get_agent_loop_info(
-        self, user_id: str | None = None, filter_to_sids: Collection[str] | None = None
-    ) -> list[AgentLoopInfo]:
-        """Return what is known of the loops that are there; an empty filter means none."""
-
-    @abstractmethod
-    async def request_llm_completion(
-        self, conversation_id: str, service_id: str, llm_config: Any, messages: Sequence[Mapping[str, str]]
-    ) -> str:
-        """Ask the loop's agent beside the conversation. Raise LoopUnavailable without a loop."""
-
-    @abstractmethod
-    def wake(self, conversation: ConversationRef) -> None:
-        """Let the agent answer what was stored, starting its loop if need be; never waits."""
-
-    @abstractmethod
-    async def run(self, conversation: ConversationRef) -> None:
-        """Start the loop, or let a paused one go on."""
-
-    @abstractmethod
-    async def pause(self, conversation: ConversationRef) -> None:
-        """Pause after the current step."""
-
-    @abstractmethod
-    async def confirm(self, conversation: ConversationRef, *, accept: bool, reason: str = "") -> None:
-        """Decide about the tool call that waits. Raise LoopUnavailable if none does."""
 
 
 class StandaloneConversationManager(ConversationManager):
@@ -232,10 +93,18 @@ class StandaloneConversationManager(ConversationManager):
         elif not self._is_closing:
             self._own(self._start_if_asked(conversation))
 
+    def start_soon(self, conversation: ConversationRef) -> None:
+        """Start a loop as a task of the manager."""
+        if conversation.pk not in self._loops and not self._is_closing:
+            self._own(self._start_unless_refused(conversation))
+
+    async def _start_unless_refused(self, conversation: ConversationRef) -> None:
+        with suppress(ConversationError):  # said in the log already
+            await self._start(conversation)
+
     async def _start_if_asked(self, conversation: ConversationRef) -> None:
         if await astore.call(leases.is_asked, conversation):
-            with suppress(ConversationError):  # said in the log already; the sweep tries again
-                await self._start(conversation)
+            await self._start_unless_refused(conversation)  # the sweep tries again
 
     async def maybe_start_agent_loop(
         self,
@@ -279,7 +148,7 @@ class StandaloneConversationManager(ConversationManager):
                 raise LoopUnavailable("The loop is still being stopped: its agent does not let go.")
 
     def _launch(self, conversation: ConversationRef) -> None:
-        loop = Loop(conversation, _new_agent(), self._process)
+        loop = Loop(conversation, chosen_agent()(), self._process)
         task = asyncio.get_running_loop().create_task(loop.run())
         self._loops[conversation.pk], self._running[conversation.pk] = loop, task
         task.add_done_callback(lambda task: self._ended(loop, task))
@@ -474,16 +343,7 @@ class StandaloneConversationManager(ConversationManager):
         conversation = await self.attach_to_conversation(conversation_id)
         if conversation is None:
             raise LoopUnavailable(f"no_conversation:{conversation_id}")
-        payload = {**data, "source": "user"}
-        reading = dialects.read(payload)
-        event = NewEvent(
-            event_id=str(uuid4()),
-            payload=json.dumps(payload),
-            reading=reading,
-            is_input=reading.kind is Kind.MESSAGE,
-        )
-        await astore.append(conversation, [event])
-        self.wake(conversation)
+        await self.take(conversation, data)
 
     async def disconnect_from_session(self, connection_id: str) -> None:
         """Remove the connection's row."""
@@ -582,15 +442,6 @@ def _infos_of(rows: Any) -> list[AgentLoopInfo]:
         )
         for row in rows.select_related("loop")
     ]
-
-
-@cache
-def _agent_class(path: str) -> type[Agent]:
-    return cast(type[Agent], import_string(path))
-
-
-def _new_agent() -> Agent:
-    return _agent_class(settings.CONFIGURATION.agent)()
 
 
 _managers: WeakKeyDictionary[asyncio.AbstractEventLoop, ConversationManager] = WeakKeyDictionary()

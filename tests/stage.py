@@ -117,7 +117,7 @@ async def ask(conversation: ConversationRef, *texts: str) -> None:
 
 async def until(condition: Callable[[], T]) -> T:
     """Return what `condition`, which may ask the database, returns once that is true."""
-    return await _until(lambda: astore.call(condition))
+    return await until_true(lambda: astore.call(condition))
 
 
 async def until_here(condition: Callable[[], T]) -> T:
@@ -126,10 +126,11 @@ async def until_here(condition: Callable[[], T]) -> T:
     async def ask() -> T:
         return condition()
 
-    return await _until(ask)
+    return await until_true(ask)
 
 
-async def _until(ask: Callable[[], Awaitable[T]]) -> T:
+async def until_true(ask: Callable[[], Awaitable[T]]) -> T:
+    """Return what `ask` returns once that is true."""
     async with asyncio.timeout(WAIT_S):
         while True:
             if found := await ask():
@@ -163,7 +164,7 @@ async def until_said(conversation: ConversationRef, *texts: str) -> None:
         return await said(conversation) == list(texts) and await astore.call(_is_answered, conversation)
 
     try:
-        await _until(is_said)
+        await until_true(is_said)
     except TimeoutError as error:
         shown = await log(conversation)
         raise AssertionError(f"The agent was to say {list(texts)}; the log is {shown}.") from error

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
+
 from django.contrib.auth.models import User
 from rest_framework.authentication import BaseAuthentication, SessionAuthentication
 from rest_framework.exceptions import AuthenticationFailed
@@ -10,18 +12,25 @@ from rest_framework.request import Request
 from sessions_app.authentication import credentials_of, holder_of_key, lets_everybody_in
 
 
+class AuthType(StrEnum):
+    """By what a request came in (spec V0 §0.3); `request.auth` holds it."""
+
+    KEY = "key"
+    BEARER = "bearer"
+
+
 class KeyAuthentication(BaseAuthentication):
     """The server's key or a token, in X-Session-API-Key or Authorization: Bearer."""
 
-    def authenticate(self, request: Request) -> tuple[User, None] | None:
+    def authenticate(self, request: Request) -> tuple[User, AuthType] | None:
         """Return who holds the key; None without one, and where everybody is let in anyway."""
-        keys = credentials_of({name.lower(): value for name, value in request.headers.items()}).keys
-        if not keys:
+        credentials = credentials_of({name.lower(): value for name, value in request.headers.items()})
+        if not credentials.keys:
             return None
-        holder = holder_of_key(keys)
+        holder = holder_of_key(credentials.keys)
         if holder is None and not lets_everybody_in():
             raise AuthenticationFailed("This key opens nothing: it is unknown or revoked.")
-        return (holder, None) if holder else None
+        return (holder, AuthType.KEY if credentials.api_key else AuthType.BEARER) if holder else None
 
     def authenticate_header(self, request: Request) -> str:
         """Return the challenge that makes a refusal a 401."""

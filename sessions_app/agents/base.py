@@ -91,7 +91,11 @@ class Turn(Protocol):
 
 
 class Agent(Protocol):
-    """One kind of agent; an instance plays the turns of one loop, one after the other."""
+    """One kind of agent; an instance plays the turns of one loop, one after the other.
+
+    One that asks a model says so by `needs_model = True` on its class: its user then needs settings with
+    a model's key before a conversation starts.
+    """
 
     async def play(self, turn: Turn) -> None:
         """Play the turn to its end."""

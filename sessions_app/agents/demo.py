@@ -40,8 +40,12 @@ class DemoAgent:
         await self._answer(turn, text, is_slow="slow" in cues)
 
     async def complete(self, messages: Sequence[Mapping[str, str]]) -> str:
-        """Repeat the beginning of the last question."""
-        return messages[-1]["content"].strip()[:50] if messages else ""
+        """Repeat the beginning of the last question, between the marks that the first message asks for."""
+        if not messages:
+            return ""
+        if "<update_prompt>" in messages[0]["content"]:
+            return f"<update_prompt>{_remembered(messages[0]['content'])}</update_prompt>"
+        return messages[-1]["content"].strip()[:50]
 
     async def _carry_out(self, turn: Turn, decision: Decision) -> None:
         if decision.accepted:
@@ -65,3 +69,13 @@ class DemoAgent:
             return HELP
         is_first = turn.inputs[0]["seq"] == 0
         return f"You said: {text.strip()}" + (f"\n\n{HELP}" if is_first else "")
+
+
+def _remembered(request: str) -> str:
+    """Return what the user said first in the events that a request for an instruction quotes."""
+    said = re.search(r"\] user, \w+: (.*)", request)
+    return (
+        f"Remember what the user asked for: {said[1].strip()[:200]}"
+        if said
+        else "There is nothing to remember."
+    )

@@ -1,0 +1,225 @@
+"""ConversationManager, the seam (spec V0 §5.1): what runs, finds and steers agent loops."""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Self
+from uuid import uuid4
+
+from conversations import dialects
+from conversations.dialects import v0
+from conversations.events import Authored, Dialect, Kind, NewEvent
+from conversations.models import ConversationRef
+from sessions_app import astore
+from sessions_app.loop import Loop
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AgentLoopInfo:
+    """What is known of a loop (spec V0 §4.3)."""
+
+    conversation_id: str
+    status: str
+    runtime_status: str | None
+    execution_status: str
+    url: str | None = None
+    session_api_key: str | None = None
+
+
+class ConversationManager(ABC):
+    """Starts, finds and stops the agent loops of conversations; used as an async context manager.
+
+    Ids are public ids. What a client sends is stored before any of these methods is called.
+    """
+
+    @classmethod
+    @abstractmethod
+    def get_instance(cls) -> Self:
+        """Return a manager for the running event loop."""
+
+    async def __aenter__(self) -> Self:
+        await self.ensure_started()
+        return self
+
+    @abstractmethod
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc_value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Let turns end as interrupted, give all leases back, close what was opened."""
+
+    @abstractmethod
+    async def ensure_started(self) -> None:
+        """Start the manager's own tasks, once; doors call it, as not every server knows lifespans."""
+
+    @abstractmethod
+    async def attach_to_conversation(
+        self, conversation_id: str, user_id: str | None = None
+    ) -> ConversationRef | None:
+        """Return the conversation without joining it; None if there is none (of this user)."""
+
+    @abstractmethod
+    async def detach_from_conversation(self, conversation: ConversationRef) -> None:
+        """Let go of an attached conversation."""
+
+    @abstractmethod
+    async def join_conversation(
+        self,
+        conversation: ConversationRef,
+        connection_id: str,
+        user_id: str,
+        settings: Mapping[str, Any] | None = None,
+    ) -> AgentLoopInfo:
+        """Record the connection and start the loop if there is none."""
+
+    @abstractmethod
+    async def is_agent_loop_running(self, conversation_id: str) -> bool:
+        """Say whether the conversation's loop is there."""
+
+    @abstractmethod
+    async def get_running_agent_loops(
+        self, user_id: str | None = None, filter_to_sids: Collection[str] | None = None
+    ) -> set[str]:
+        """Return the ids of conversations whose loop is there; an empty filter means none."""
+
+    @abstractmethod
+    async def get_connections(
+        self, user_id: str | None = None, filter_to_sids: Collection[str] | None = None
+    ) -> dict[str, str]:
+        """Return connection id → conversation id of those present; an empty filter means none."""
+
+    @abstractmethod
+    async def maybe_start_agent_loop(
+        self,
+        conversation: ConversationRef,
+        settings: Mapping[str, Any] | None = None,
+        initial_user_msg: NewEvent | None = None,
+    ) -> AgentLoopInfo:
+        """Start the loop if there is none; the message is stored only when it starts."""
+
+    @abstractmethod
+    async def send_to_event_stream(self, connection_id: str, data: Mapping[str, Any]) -> None:
+        """Append a V0 event of the connection's user. Raise LoopUnavailable for an unknown connection."""
+
+    @abstractmethod
+    async def send_event_to_conversation(self, conversation_id: str, data: Mapping[str, Any]) -> None:
+        """Append a V0 event of the user; a message asks for an answer, a state steers the agent.
+
+        Raise InvalidEvent, or LoopUnavailable for an unknown conversation.
+        """
+
+    @abstractmethod
+    async def disconnect_from_session(self, connection_id: str) -> None:
+        """Forget the connection; the loop goes on."""
+
+    @abstractmethod
+    async def close_session(self, conversation_id: str) -> None:
+        """Stop the loop, keeping what it has said; nothing if there is none."""
+
+    @abstractmethod
+    def get_agent_session(self, conversation_id: str) -> Loop | None:
+        """Return the loop if this process runs it."""
+
+    @abstractmethod
+    async def get_agent_loop_info(
+        self, user_id: str | None = None, filter_to_sids: Collection[str] | None = None
+    ) -> list[AgentLoopInfo]:
+        """Return what is known of the loops that are there; an empty filter means none."""
+
+    @abstractmethod
+    async def request_llm_completion(
+        self, conversation_id: str, service_id: str, llm_config: Any, messages: Sequence[Mapping[str, str]]
+    ) -> str:
+        """Ask the loop's agent beside the conversation. Raise LoopUnavailable without a loop."""
+
+    @abstractmethod
+    def start_soon(self, conversation: ConversationRef) -> None:
+        """Start the loop if there is none, also when nothing waits for an answer; never waits."""
+
+    @abstractmethod
+    def wake(self, conversation: ConversationRef) -> None:
+        """Let the agent answer what was stored, starting its loop if need be; never waits."""
+
+    async def take(
+        self,
+        conversation: ConversationRef,
+        event: Mapping[str, Any],
+        *,
+        sender_id: int | None = None,
+        event_id: str | None = None,
+    ) -> None:
+        """Store what a V0 client sent and do what it asks for: answer, pause, go on, stop, decide.
+
+        A repeated `event_id` stores nothing twice. Raise InvalidEvent, or LoopUnavailable for a
+        decision that nothing waits for.
+        """
+        authored = v0.received(event)
+        match _asked_state(event):
+            case "user_confirmed":
+                await self.confirm(conversation, accept=True)
+            case "user_rejected":
+                await self.confirm(conversation, accept=False)
+            case state:
+                await _store(conversation, authored, sender_id=sender_id, event_id=event_id)
+                await self._steer(conversation, state)
+
+    async def _steer(self, conversation: ConversationRef, state: str | None) -> None:
+        match state:
+            case "stopped":
+                await self.close_session(conversation.public_id)
+            case "paused":
+                await self.pause(conversation)
+            case "running":
+                await self.run(conversation)
+            case _:
+                self.wake(conversation)
+
+    @abstractmethod
+    async def run(self, conversation: ConversationRef) -> None:
+        """Start the loop, or let a paused one go on."""
+
+    @abstractmethod
+    async def pause(self, conversation: ConversationRef) -> None:
+        """Pause after the current step."""
+
+    @abstractmethod
+    async def confirm(self, conversation: ConversationRef, *, accept: bool, reason: str = "") -> None:
+        """Decide about the tool call that waits. Raise LoopUnavailable if none does."""
+
+
+def _asked_state(event: Mapping[str, Any]) -> str | None:
+    """Return the state that a well-formed event asks the agent to enter, if it does."""
+    if event.get("action") != "change_agent_state":
+        return None
+    return str(event["args"]["agent_state"])
+
+
+async def _store(
+    conversation: ConversationRef,
+    authored: Authored,
+    *,
+    sender_id: int | None,
+    event_id: str | None,
+) -> None:
+    event_id = event_id or str(uuid4())
+    is_input = authored.reading.kind is Kind.MESSAGE and authored.reading.type == "message"
+    if is_input and conversation.dialect is not Dialect.V0:
+        args = json.loads(authored.payload)["args"]
+        authored = dialects.author(conversation.dialect).user_message(
+            text=args["content"], image_urls=args.get("image_urls") or (), event_id=event_id
+        )
+    new = NewEvent(
+        event_id=event_id,
+        payload=authored.payload,
+        reading=authored.reading,
+        sender_id=sender_id,
+        is_input=is_input,
+        stamp_offset=authored.stamp_offset,
+    )
+    await astore.append(conversation, [new])
