@@ -6,16 +6,22 @@ from django.contrib import admin
 from django.contrib.auth.views import LoginView, LogoutView
 from django.urls import include, path
 
-from convserver.web import views
+from convserver.api.schema import DocsView, SchemaView
+from convserver.web import probes, views
 
 handler404 = "convserver.api.errors.not_found"
 handler500 = "convserver.api.errors.server_error"
 
 urlpatterns = [
     path("", views.home, name="home"),
-    path("health", views.health, name="health"),
+    path("alive", probes.AliveView.as_view(), name="alive"),
+    path("health", probes.HealthView.as_view(), name="health"),
+    path("server_info", probes.ServerInfoView.as_view(), name="server-info"),
     path("ui/login", LoginView.as_view(template_name="web/login.html"), name="login"),
     path("ui/logout", LogoutView.as_view(), name="logout"),
+    path("api/schema/", SchemaView.as_view(), name="schema"),
+    path("api/docs/", DocsView.as_view(), name="docs"),
     path("api/native/", include("convserver.api.native.urls")),
+    path("api/", include("convserver.api.v0.urls")),
     path("admin/", admin.site.urls),
 ]

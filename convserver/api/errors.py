@@ -93,15 +93,19 @@ def _sentences(detail: Any, field: str = "") -> Iterator[str]:
 
 def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
     """Answer an address that nothing serves: programs get JSON, people a page."""
-    if not request.path.startswith("/api/"):
-        return defaults.page_not_found(request, exception)
-    detail = f"Nothing is served at {request.path}."
-    return JsonResponse({"code": "not_found", "detail": detail}, status=404)
+    if request.path.startswith("/api/native/"):
+        detail = f"Nothing is served at {request.path}."
+        return JsonResponse({"code": "not_found", "detail": detail}, status=404)
+    if request.path.startswith("/api/"):
+        return JsonResponse({"detail": "Not Found"}, status=404)
+    return defaults.page_not_found(request, exception)
 
 
 def server_error(request: HttpRequest) -> HttpResponse:
     """Answer a request on which the server failed; the log says why."""
-    if not request.path.startswith("/api/"):
-        return defaults.server_error(request)
-    detail = "The server failed on this request; its log says why."
-    return JsonResponse({"code": "internal_error", "detail": detail}, status=500)
+    if request.path.startswith("/api/native/"):
+        detail = "The server failed on this request; its log says why."
+        return JsonResponse({"code": "internal_error", "detail": detail}, status=500)
+    if request.path.startswith("/api/"):
+        return HttpResponse("Internal Server Error", content_type="text/plain", status=500)
+    return defaults.server_error(request)

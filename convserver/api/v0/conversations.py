@@ -1,0 +1,238 @@
+"""Conversations: create, list, look at, rename, delete, start and stop (spec V0 §1.1 to §1.4)."""
+
+from __future__ import annotations
+
+import logging
+from datetime import timedelta
+from typing import Any
+
+from django.conf import settings
+from django.utils import timezone
+from drf_spectacular.utils import extend_schema
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.viewsets import ViewSetMixin
+
+from conversations import access
+from conversations.exceptions import ConversationError, ConversationNotFound
+from conversations.models import Conversation, ConversationQuerySet, ConversationRef
+from conversations.store import ConversationExists, store
+from convserver.api.authentication import AuthType
+from convserver.api.event_loop import in_loop
+from convserver.api.v0 import documented
+from convserver.api.v0.bodies import ConversationResponse, ListQuery, NewTitle, ProvidersSet
+from convserver.api.v0.creation import NewConversation, NewConversationWithId
+from convserver.api.v0.errors import Refused
+from convserver.api.v0.info import (
+    ConversationInfo,
+    ConversationInfoResultSet,
+    ConversationStatus,
+    infos_of,
+)
+from convserver.api.v0.pages import page_of
+from convserver.api.v0.view import V0View, body_of, query_of
+from sessions_app import user_settings
+from sessions_app.agents.chosen import needs_model
+from sessions_app.git_providers.base import GitAuthenticationError, GitProviderError, ProviderType
+from sessions_app.git_providers.client import GitProviders
+from sessions_app.manager import get_manager
+
+logger = logging.getLogger(__name__)
+
+
+class ConversationViewSet(ViewSetMixin, V0View):
+    """The user's conversations."""
+
+    @extend_schema(**documented.creation)
+    def create(self, request: Request) -> Response:
+        """Create a conversation and start its agent, without waiting for it."""
+        body = body_of(request, _body_model())
+        _require_access(request, body.chosen_repository, body.chosen_provider)
+        _require_model(request)
+        conversation = _created(request, body)
+        in_loop(_start_soon, conversation)
+        return _answer(conversation.public_id, ConversationStatus.STARTING)
+
+    @extend_schema(**documented.conversation_list)
+    def list(self, request: Request) -> Response:
+        """Return one page of the user's conversations of both versions, the newest first."""
+        query = query_of(request, ListQuery)
+        rows = listed(request).matching(
+            repository=query.selected_repository, trigger=query.conversation_trigger
+        )
+        if not query.include_sub_conversations:
+            rows = rows.top_level()
+        page = page_of(rows, query)
+        return Response(shown_page(page.pks, page.next_page_id))
+
+    @extend_schema(**documented.conversation)
+    def retrieve(self, request: Request, conversation_id: str) -> Response:
+        """Return one conversation; null if there is none (of this user)."""
+        info = _info(request, conversation_id)
+        return Response(info and info.model_dump(mode="json"))
+
+    @extend_schema(**documented.renaming)
+    def partial_update(self, request: Request, conversation_id: str) -> Response:
+        """Rename."""
+        body = body_of(request, NewTitle)
+        try:
+            conversation = access.writable(request.user, conversation_id)
+            store(str(request.user.pk)).retitle(conversation, body.title)
+        except ConversationNotFound as error:
+            raise _no_conversation_to_rename(request, conversation_id) from error
+        except Exception as error:
+            logger.exception("Conversation %s could not be renamed", conversation_id)
+            raise _failed("Failed to update conversation", "CONVERSATION$UPDATE_ERROR") from error
+        return Response(True)
+
+    @extend_schema(**documented.deletion)
+    def destroy(self, request: Request, conversation_id: str) -> Response:
+        """Stop the agent and hide the conversation; false if there is none (of this user)."""
+        try:
+            conversation = access.writable(request.user, conversation_id)
+        except ConversationNotFound:
+            return Response(False)
+        in_loop(_close, conversation)
+        store(str(request.user.pk)).hide(conversation)
+        return Response(True)
+
+    @extend_schema(**documented.start)
+    def start(self, request: Request, conversation_id: str) -> Response:
+        """Start the agent; one that runs is reported as it is."""
+        body_of(request, ProvidersSet)
+        try:
+            conversation = access.writable(request.user, conversation_id)
+        except ConversationNotFound as error:
+            raise Refused(404, {"status": "error", "conversation_id": conversation_id}) from error
+        _require_model(request)
+        try:
+            status = in_loop(_start, conversation)
+        except Exception as error:
+            raise _not_done("start", conversation_id, error) from error
+        return _answer(conversation.public_id, ConversationStatus(status.upper()))
+
+    @extend_schema(**documented.stop)
+    def stop(self, request: Request, conversation_id: str) -> Response:
+        """Stop the agent and keep what it has said; the status is the one before."""
+        info = _info(request, conversation_id)
+        if info is None or info.status not in (ConversationStatus.STARTING, ConversationStatus.RUNNING):
+            return _answer(
+                conversation_id, ConversationStatus.STOPPED, message="Conversation was not running"
+            )
+        try:
+            in_loop(_close, access.writable(request.user, conversation_id))
+        except Exception as error:
+            raise _not_done("stop", conversation_id, error) from error
+        return _answer(info.conversation_id, info.status, message="Conversation stopped successfully")
+
+
+def listed(request: Request) -> ConversationQuerySet:
+    """Return what the lists of this wire show of the user's conversations, in their order."""
+    rows = Conversation.objects.visible_to(request.user).newest_first()
+    days = settings.CONFIGURATION.max_age_days
+    return rows.changed_since(timezone.now() - timedelta(days=days)) if days else rows
+
+
+def shown_page(pks: list[int], next_page_id: str | None) -> dict[str, Any]:
+    """Return one page as the wire has it."""
+    return ConversationInfoResultSet(results=infos_of(pks), next_page_id=next_page_id).model_dump(mode="json")
+
+
+def _body_model() -> type[NewConversation]:
+    return NewConversationWithId if settings.CONFIGURATION.allow_set_conversation_id else NewConversation
+
+
+def _require_access(request: Request, repository: str | None, provider: ProviderType | None) -> None:
+    """Make sure that the user's tokens open the repository. Raise GitAuthenticationError."""
+    if repository:
+        providers = GitProviders(user_settings.provider_tokens(access.pk_of(request.user)))
+        try:
+            in_loop(providers.verify_access, repository, provider)
+        except GitAuthenticationError:
+            raise
+        except GitProviderError as error:  # a name that no repository can have
+            raise GitAuthenticationError(f"Unable to access repo {repository}") from error
+
+
+def _require_model(request: Request) -> None:
+    """Make sure that an agent that asks a model can. Raise SettingsNotFound or ModelKeyMissing."""
+    if needs_model():
+        user_settings.require_model_key(access.pk_of(request.user))
+
+
+def _created(request: Request, body: NewConversation) -> ConversationRef:
+    """Store the conversation with its first message, or add that to the user's own of the chosen id."""
+    user_id = access.pk_of(request.user)
+    log = store(str(user_id))
+    events = body.first_events(sender_id=user_id)
+    try:
+        return log.create(
+            request.user,
+            conversation_id=body.chosen_id,
+            parameters=body.parameters(),
+            events=events,
+            repository=body.chosen_repository,
+            branch=body.selected_branch,
+            provider=body.chosen_provider,
+            trigger=body.trigger(by_bearer=request.auth == AuthType.BEARER),
+        )
+    except ConversationExists as taken:
+        try:
+            conversation = access.writable(request.user, body.chosen_id or "")
+        except ConversationError:
+            raise taken from None
+        if events:
+            log.append(conversation, events)
+        return conversation
+
+
+def _info(request: Request, conversation_id: str) -> ConversationInfo | None:
+    try:
+        conversation = access.readable(request.user, conversation_id)
+    except ConversationNotFound:
+        return None
+    return next(iter(infos_of([conversation.pk])), None)
+
+
+def _answer(conversation_id: str, status: ConversationStatus, *, message: str | None = None) -> Response:
+    answer = ConversationResponse(
+        status="ok", conversation_id=conversation_id, message=message, conversation_status=status
+    )
+    return Response(answer.model_dump(mode="json"))
+
+
+def _no_conversation_to_rename(request: Request, conversation_id: str) -> Refused:
+    if access.belongs_to_another(request.user, conversation_id):
+        message = "Permission denied: You can only update your own conversations"
+        msg_id = "AUTHORIZATION$PERMISSION_DENIED"
+        return Refused(403, {"status": "error", "message": message, "msg_id": msg_id})
+    message, msg_id = "Conversation not found", "CONVERSATION$NOT_FOUND"
+    return Refused(404, {"status": "error", "message": message, "msg_id": msg_id})
+
+
+def _failed(what: str, msg_id: str) -> Refused:
+    message = f"{what}: the server's log says why."
+    return Refused(500, {"status": "error", "message": message, "msg_id": msg_id})
+
+
+def _not_done(verb: str, conversation_id: str, error: Exception) -> Refused:
+    """Return the answer to a start or stop that failed; its own words are told only if they are ours."""
+    if isinstance(error, ConversationError):
+        reason = str(error)
+    else:
+        logger.error("Conversation %s: the agent's %s failed", conversation_id, verb, exc_info=error)
+        reason = "the server's log says why."
+    message = f"Failed to {verb} conversation: {reason}"
+    return Refused(500, {"status": "error", "conversation_id": conversation_id, "message": message})
+
+
+async def _start_soon(conversation: ConversationRef) -> None:
+    get_manager().start_soon(conversation)
+
+
+async def _start(conversation: ConversationRef) -> str:
+    return (await get_manager().maybe_start_agent_loop(conversation)).status
+
+
+async def _close(conversation: ConversationRef) -> None:
+    await get_manager().close_session(conversation.public_id)

@@ -1,0 +1,185 @@
+"""The body that creates a conversation, and what follows from it (spec V0 §1.1)."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, NamedTuple, Self
+from uuid import uuid4
+
+from pydantic import BaseModel, ConfigDict, field_validator, model_validator
+
+from conversations import dialects
+from conversations.events import Dialect, Kind, NewEvent
+from conversations.exceptions import InvalidConversationId, InvalidEvent
+from conversations.jsontext import refuse_constant
+from conversations.models import normal_id
+from convserver.api.v0.info import ConversationTrigger
+from convserver.api.v0.mcp import McpConfig
+from convserver.api.v0.suggested_tasks import SuggestedTask
+from convserver.api.v0.text import StorableText
+from sessions_app.git_providers.base import ProviderType
+from sessions_app.tool_servers import sealed_parameter
+
+
+class CreateMicroagent(BaseModel):
+    """Where a microagent is to be made."""
+
+    repo: StorableText
+    git_provider: ProviderType | None = None
+    title: StorableText | None = None
+
+
+class Saying(NamedTuple):
+    """What the user says first."""
+
+    text: str
+    image_urls: list[str]
+
+
+class NewConversation(BaseModel):
+    """The body; all of it may be left out, and what is not here is refused."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    repository: StorableText | None = None
+    git_provider: ProviderType | None = None
+    selected_branch: StorableText | None = None
+    initial_user_msg: str | None = None
+    image_urls: list[str] | None = None
+    replay_json: StorableText | None = None
+    suggested_task: SuggestedTask | None = None
+    create_microagent: CreateMicroagent | None = None
+    conversation_instructions: StorableText | None = None
+    mcp_config: McpConfig | None = None
+
+    @field_validator("replay_json")
+    @classmethod
+    def _is_a_trajectory(cls, text: str | None) -> str | None:
+        if text:
+            recorded_events(text)
+        return text
+
+    @model_validator(mode="after")
+    def _begins_once(self) -> Self:
+        if self.replay_json and self.first_saying is not None:
+            raise ValueError("a replay brings its own first message: leave the initial message out")
+        return self
+
+    @property
+    def chosen_id(self) -> str | None:
+        """The id that the body chose; None where that is not allowed."""
+        return None
+
+    @property
+    def chosen_repository(self) -> str | None:
+        """The repository, if there is one."""
+        return self.repository or (self.create_microagent.repo if self.create_microagent else None)
+
+    @property
+    def chosen_provider(self) -> ProviderType | None:
+        """The provider that the repository is said to be at."""
+        return self.git_provider or (self.create_microagent.git_provider if self.create_microagent else None)
+
+    @property
+    def first_saying(self) -> Saying | None:
+        """What the user says first, if anything, the replay aside."""
+        text = self.suggested_task.prompt() if self.suggested_task else self.initial_user_msg
+        if not text and not self.image_urls:
+            return None
+        return Saying(text or "", self.image_urls or [])
+
+    def trigger(self, *, by_bearer: bool) -> ConversationTrigger:
+        """Return where the conversation comes from."""
+        if by_bearer:
+            return ConversationTrigger.OPENHANDS_API
+        if self.suggested_task:
+            return ConversationTrigger.SUGGESTED_TASK
+        if self.create_microagent:
+            return ConversationTrigger.MICROAGENT_MANAGEMENT
+        return ConversationTrigger.GUI
+
+    def parameters(self) -> dict[str, Any]:
+        """Return what is kept beside the conversation for every later start of its agent.
+
+        The tool servers are sealed, for their addresses and environments hold keys.
+        """
+        recorded = recorded_events(self.replay_json) if self.replay_json else None
+        kept = {
+            "instructions": self.conversation_instructions,
+            **(sealed_parameter(self.mcp_config.model_dump_json()) if self.mcp_config else {}),
+            "replay": recorded and json.dumps(recorded[1:]),
+            "suggested_task": self.suggested_task and self.suggested_task.model_dump(mode="json"),
+            "create_microagent": self.create_microagent and self.create_microagent.model_dump(mode="json"),
+        }
+        return {name: value for name, value in kept.items() if value}
+
+    def first_events(self, *, sender_id: int) -> list[NewEvent]:
+        """Return the first message as an event that asks the agent for an answer; none without one."""
+        saying = _first_of(self.replay_json) if self.replay_json else self.first_saying
+        return [said_by_user(saying, sender_id=sender_id)] if saying else []
+
+
+class NewConversationWithId(NewConversation):
+    """The same where the server allows a client to choose the id (ALLOW_SET_CONVERSATION_ID)."""
+
+    conversation_id: str | None = None
+
+    @field_validator("conversation_id")
+    @classmethod
+    def _can_name_a_conversation(cls, text: str | None) -> str | None:
+        try:
+            return normal_id(text) if text else None
+        except InvalidConversationId as error:
+            raise ValueError(str(error)) from error
+
+    @property
+    def chosen_id(self) -> str | None:
+        """The id that the body chose."""
+        return self.conversation_id
+
+
+def said_by_user(saying: Saying, *, sender_id: int) -> NewEvent:
+    """Return a user's message of a V0 conversation."""
+    event_id = str(uuid4())
+    author = dialects.author(Dialect.V0)
+    authored = author.user_message(text=saying.text, image_urls=saying.image_urls, event_id=event_id)
+    return NewEvent(
+        event_id=event_id,
+        payload=authored.payload,
+        reading=authored.reading,
+        sender_id=sender_id,
+        is_input=True,
+    )
+
+
+def recorded_events(text: str) -> list[dict[str, Any]]:
+    """Return the events of a trajectory that a replay goes through: no environment's, without their ids.
+
+    Raise ValueError unless the text is a list of V0 events of which the first is a message.
+    """
+    try:
+        value = json.loads(text, parse_constant=refuse_constant)
+    except RecursionError as error:
+        raise ValueError("the trajectory is nested too deeply") from error
+    if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
+        raise ValueError("a trajectory is a JSON list of events")
+    try:
+        readings = [dialects.read(item) for item in value]
+    except InvalidEvent as error:
+        raise ValueError(str(error)) from error
+    played = [
+        ({name: inner for name, inner in item.items() if name != "id"}, reading)
+        for item, reading in zip(value, readings, strict=True)
+        if reading.source != "environment"
+    ]
+    if not played or (played[0][1].kind, played[0][1].dialect) != (Kind.MESSAGE, Dialect.V0):
+        raise ValueError("a trajectory begins with a message")
+    return [event for event, _ in played]
+
+
+def _first_of(replay: str) -> Saying:
+    first = recorded_events(replay)[0]
+    args = first.get("args")
+    images = args.get("image_urls") if isinstance(args, dict) else None
+    urls = [url for url in images if isinstance(url, str)] if isinstance(images, list) else []
+    return Saying(dialects.read(first).text, urls)

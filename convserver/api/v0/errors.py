@@ -1,0 +1,132 @@
+"""What the V0 door answers when something is wrong (spec V0 §0.1, §1)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.core.exceptions import PermissionDenied
+from django.http import Http404
+from pydantic import BaseModel
+from rest_framework import exceptions
+from rest_framework.response import Response
+from rest_framework.views import exception_handler
+
+from conversations.cursors import InvalidCursor
+from conversations.exceptions import (
+    ConversationBusy,
+    ConversationError,
+    ConversationNotFound,
+    EventConflict,
+    InvalidEvent,
+    LoopUnavailable,
+)
+from conversations.store import ConversationExists
+from convserver.api.errors import status_of
+from sessions_app.encryption import SecretUnreadable
+from sessions_app.git_providers.base import GitAuthenticationError
+from sessions_app.native import BadFrame, FrameTooLarge
+from sessions_app.user_settings import ModelKeyMissing, SettingsNotFound
+
+V0_STATUS: dict[type[ConversationError], int] = {
+    ConversationNotFound: 404,
+    InvalidCursor: 400,
+    BadFrame: 400,
+    FrameTooLarge: 413,
+    InvalidEvent: 422,
+    EventConflict: 409,
+    ConversationExists: 409,
+    LoopUnavailable: 409,
+    ConversationBusy: 503,
+    SecretUnreadable: 503,
+    ConversationError: 400,
+}
+
+
+class InvalidRequest(Exception):
+    """The body or the query is not what the route takes; `problems` says where and why."""
+
+    def __init__(self, problems: list[dict[str, Any]]) -> None:
+        super().__init__(problems)
+        self.problems = problems
+
+
+class Refused(Exception):
+    """The request is well-formed, but what it asks for is answered with this status and body."""
+
+    def __init__(self, status: int, body: dict[str, Any]) -> None:
+        super().__init__(body)
+        self.status = status
+        self.body = body
+
+
+class Problem(BaseModel):
+    """One thing that is wrong with a request."""
+
+    type: str
+    loc: list[str | int]
+    msg: str
+    input: Any = None
+
+
+class ValidationProblems(BaseModel):
+    """422: what is wrong with a request."""
+
+    detail: list[Problem]
+
+
+class Detail(BaseModel):
+    """Any other refusal, in words."""
+
+    detail: str
+
+
+def v0_response(error: Exception, context: dict[str, Any]) -> Response | None:
+    """Return what the V0 door answers; None for what it does not know."""
+    match error:
+        case InvalidRequest():
+            return Response({"detail": error.problems}, status=422)
+        case Refused():
+            return Response(error.body, status=error.status)
+        case SettingsNotFound():
+            return _not_ready("Settings not found", "CONFIGURATION$SETTINGS_NOT_FOUND")
+        case ModelKeyMissing():
+            return _not_ready(
+                "Error authenticating with the LLM provider. Please check your API key",
+                "STATUS$ERROR_LLM_AUTHENTICATION",
+            )
+        case GitAuthenticationError():
+            return Response(str(error), status=401)
+        case ConversationError():
+            return Response({"detail": _words(error, context)}, status=status_of(error, V0_STATUS))
+    return _framework_response(error, context)
+
+
+def _not_ready(message: str, msg_id: str) -> Response:
+    return Response({"status": "error", "message": message, "msg_id": msg_id}, status=400)
+
+
+def _words(error: ConversationError, context: dict[str, Any]) -> Any:
+    if isinstance(error, ConversationNotFound):
+        return f"Conversation {context['kwargs'].get('conversation_id')} not found"
+    if isinstance(error, InvalidEvent):
+        return [{"type": "value_error", "loc": ["body"], "msg": str(error), "input": None}]
+    return str(error)
+
+
+def _framework_response(error: Exception, context: dict[str, Any]) -> Response | None:
+    response = exception_handler(error, context)
+    if response is None:
+        return None
+    match error:
+        case exceptions.NotAuthenticated() | exceptions.AuthenticationFailed():
+            words = "Unauthorized"
+        case exceptions.MethodNotAllowed():
+            words = "Method Not Allowed"
+        case Http404():
+            words = "Not Found"
+        case PermissionDenied():
+            words = "Forbidden"
+        case _:
+            words = str(getattr(error, "detail", error))
+    response.data = {"detail": words}
+    return response

@@ -1,0 +1,163 @@
+"""The log of a conversation: pages, what clients add, the trajectory (spec V0 §1.5)."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+from uuid import UUID, uuid5
+
+from django.http import HttpResponse, StreamingHttpResponse
+from drf_spectacular.utils import extend_schema
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from conversations import access
+from conversations.dialects import v0
+from conversations.events import EVENT_ID_MAX_LENGTH, EventEnvelope, EventFilter
+from conversations.exceptions import ConversationError, InvalidEvent
+from conversations.models import ConversationRef
+from conversations.store import store
+from convserver.api.event_loop import in_loop
+from convserver.api.v0 import documented
+from convserver.api.v0.bodies import EventsQuery, FilterBody, MessageBody
+from convserver.api.v0.errors import Refused
+from convserver.api.v0.view import V0View, body_of, json_of, optional_body_of, query_of
+from sessions_app import astore
+from sessions_app.manager import get_manager
+
+logger = logging.getLogger(__name__)
+
+LIMIT_MAX = 100
+SEQ_MAX = 2**63 - 1
+_IDEMPOTENT_IDS = UUID("0b0c8d0e-6a5f-4f0b-a7d7-0c2f3f6f9a52")
+"""The namespace of the ids that events get from an Idempotency-Key."""
+
+
+class EventsView(V0View):
+    """The events of one conversation."""
+
+    @extend_schema(**documented.event_list)
+    def get(self, request: Request, conversation_id: str) -> HttpResponse | Response:
+        """Return one page of the events that match, oldest first unless reversed."""
+        query = query_of(request, EventsQuery)
+        body = optional_body_of(request, FilterBody)
+        conversation = access.readable(request.user, conversation_id)
+        if not 0 <= query.limit <= LIMIT_MAX:
+            raise Refused(400, {"detail": "Invalid limit"})
+        if not query.limit:  # a page that holds nothing promises nothing
+            return Response({"events": [], "has_more": False})
+        page = store(str(request.user.pk)).search_events(
+            conversation,
+            _wanted(query, body),
+            first=_seq(query.start_id),
+            last=None if query.end_id is None else _seq(query.end_id),
+            newest_first=query.reverse,
+            limit=query.limit,
+        )
+        events = ",".join(map(v0.shown, page.events))
+        return _json(f'{{"events":[{events}],"has_more":{json.dumps(page.has_more)}}}')
+
+    @extend_schema(**documented.event_append)
+    def post(self, request: Request, conversation_id: str) -> Response:
+        """Append one event of the user; a message is answered, a state steers the agent."""
+        event = json_of(request)
+        conversation = access.writable(request.user, conversation_id)
+        if not isinstance(event, dict):
+            raise InvalidEvent("An event is a JSON object with an `action` or an `observation`.")
+        in_loop(_take, conversation, event, access.pk_of(request.user), _event_id(request))
+        return Response({"success": True})
+
+
+class MessageView(V0View):
+    """What the user says, without the rest of an event."""
+
+    @extend_schema(**documented.message)
+    def post(self, request: Request, conversation_id: str) -> Response:
+        """Append a message of the user, and start the agent if need be."""
+        text = body_of(request, MessageBody).message
+        conversation = access.writable(request.user, conversation_id)
+        event = {"action": "message", "args": {"content": text}}
+        try:
+            in_loop(_take, conversation, event, access.pk_of(request.user), _event_id(request))
+        except ConversationError as error:
+            words = f"Error adding message to conversation: {error}"
+            raise Refused(500, {"success": False, "error": words}) from error
+        return Response({"success": True})
+
+
+class TrajectoryView(V0View):
+    """The whole conversation as one list."""
+
+    @extend_schema(**documented.trajectory)
+    def get(self, request: Request, conversation_id: str) -> StreamingHttpResponse:
+        """Return every event that is not hidden, without what browsers have shown."""
+        conversation = access.readable(request.user, conversation_id)
+        log = store(str(request.user.pk))
+        try:
+            through = log.last_seq(conversation)
+            first_page = log.read_after(conversation, -1)
+        except Exception as error:
+            logger.exception("The trajectory of conversation %s could not be read", conversation.public_id)
+            words = "Error getting trajectory: the server's log says why."
+            raise Refused(500, {"trajectory": None, "error": words}) from error
+        parts = _trajectory(conversation, first_page, through)
+        return StreamingHttpResponse(parts, content_type="application/json")
+
+
+def _wanted(query: FilterBody, body: FilterBody | None) -> EventFilter:
+    """Return the filter; what the query says counts before what the body says."""
+    said = (body.model_dump(exclude_unset=True) if body else {}) | query.model_dump(exclude_unset=True)
+    merged = FilterBody.model_validate(said)
+    return EventFilter(
+        exclude_hidden=merged.exclude_hidden,
+        text=merged.query or None,
+        source=merged.source,
+        since=merged.start_date,
+        until=merged.end_date,
+    )
+
+
+def _seq(number: int) -> int:
+    return max(-1, min(number, SEQ_MAX))
+
+
+def _json(text: str) -> HttpResponse:
+    return HttpResponse(text, content_type="application/json")
+
+
+def _event_id(request: Request) -> str | None:
+    """Return the id that a repeated request gets again, if it says which one it repeats."""
+    key = request.headers.get("Idempotency-Key")
+    if not key:
+        return None
+    if len(key) > EVENT_ID_MAX_LENGTH:
+        raise Refused(400, {"detail": f"Idempotency-Key has {EVENT_ID_MAX_LENGTH} characters at the most."})
+    return str(uuid5(_IDEMPOTENT_IDS, json.dumps([access.pk_of(request.user), key])))
+
+
+async def _take(
+    conversation: ConversationRef, event: dict[str, Any], sender_id: int, event_id: str | None
+) -> None:
+    await get_manager().take(conversation, event, sender_id=sender_id, event_id=event_id)
+
+
+async def _trajectory(
+    conversation: ConversationRef, page: Sequence[EventEnvelope], through: int
+) -> AsyncIterator[str]:
+    """Yield the list page by page, up to what was the newest event when it began."""
+    yield '{"trajectory":['
+    separator = ""
+    while page:
+        shown = [
+            v0.without_browser_fields(v0.shown(event))
+            for event in page
+            if event["seq"] <= through and v0.appears_in_trajectory(event)
+        ]
+        if shown:
+            yield separator + ",".join(shown)
+            separator = ","
+        last = page[-1]["seq"]
+        page = await astore.call(store().read_after, conversation, last) if last < through else []
+    yield "]}"

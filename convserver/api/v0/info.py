@@ -1,0 +1,174 @@
+"""A conversation as the V0 wire shows it (spec V0 §4.2), V1 ones too (spec V1 §6.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+from urllib.parse import quote
+from uuid import UUID
+
+from pydantic import BaseModel
+
+from conversations.models import Conversation, Version
+from sessions_app.models import Connection, ExecutionStatus, LoopStatus
+
+_BASE62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+
+
+class ConversationStatus(StrEnum):
+    """Whether somebody can talk to the agent right now (spec V0 §3.5)."""
+
+    STARTING = "STARTING"
+    RUNNING = "RUNNING"
+    STOPPED = "STOPPED"
+    ARCHIVED = "ARCHIVED"
+    ERROR = "ERROR"
+
+
+class ConversationTrigger(StrEnum):
+    """Where a conversation came from (spec V0 §3.5)."""
+
+    RESOLVER = "resolver"
+    GUI = "gui"
+    SUGGESTED_TASK = "suggested_task"
+    OPENHANDS_API = "openhands_api"
+    SLACK = "slack"
+    MICROAGENT_MANAGEMENT = "microagent_management"
+    JIRA = "jira"
+    JIRA_DC = "jira_dc"
+    LINEAR = "linear"
+    BITBUCKET = "bitbucket"
+
+
+class ConversationInfo(BaseModel):
+    """One conversation; trigger and provider are texts, for old rows hold values that nobody knows now."""
+
+    conversation_id: str
+    title: str
+    last_updated_at: datetime | None
+    status: ConversationStatus
+    runtime_status: str | None
+    selected_repository: str | None
+    selected_branch: str | None
+    git_provider: str | None
+    trigger: str | None
+    num_connections: int
+    url: str | None
+    session_api_key: str | None
+    created_at: datetime
+    pr_number: list[int]
+    conversation_version: str
+    sub_conversation_ids: list[str]
+
+
+class ConversationInfoResultSet(BaseModel):
+    """One page of a list; `next_page_id` is null on the last one."""
+
+    results: list[ConversationInfo]
+    next_page_id: str | None
+
+
+_COLUMNS = (
+    "pk",
+    "public_id",
+    "title",
+    "version",
+    "repository",
+    "branch",
+    "provider",
+    "trigger",
+    "pr_number",
+    "created_at",
+    "updated_at",
+    "asked_through",
+    "answered_through",
+    "loop__status",
+    "loop__runtime_status",
+    "loop__execution_status",
+)
+
+
+def infos_of(pks: Sequence[int]) -> list[ConversationInfo]:
+    """Return these conversations in the order asked, without those that are gone meanwhile; three queries."""
+    rows = {row["pk"]: row for row in Conversation.objects.standing().with_pks(pks).values(*_COLUMNS)}
+    connections = Connection.objects.present().counted(pks)
+    children = Conversation.objects.standing().children_of(pks)
+    return [_info(rows[pk], connections.get(pk, 0), children.get(pk, [])) for pk in pks if pk in rows]
+
+
+def _info(row: dict[str, Any], connections: int, children: list[str]) -> ConversationInfo:
+    status = status_of(row)
+    is_there = status in (ConversationStatus.STARTING, ConversationStatus.RUNNING)
+    return ConversationInfo(
+        conversation_id=row["public_id"],
+        title=row["title"] or _default_title(row),
+        last_updated_at=row["updated_at"],
+        status=status,
+        runtime_status=_runtime_status(row, status),
+        selected_repository=row["repository"],
+        selected_branch=row["branch"],
+        git_provider=row["provider"],
+        trigger=row["trigger"],
+        num_connections=connections,
+        url=f"/api/conversations/{quote(row['public_id'], safe='')}" if is_there else None,
+        session_api_key=None,
+        created_at=row["created_at"],
+        pr_number=_numbers(row["pr_number"]),
+        conversation_version=row["version"],
+        sub_conversation_ids=children,
+    )
+
+
+def status_of(row: dict[str, Any]) -> ConversationStatus:
+    """Return the status of a row: one that waits for its loop to be started is starting."""
+    match row["loop__status"]:
+        case LoopStatus.STARTING:
+            return ConversationStatus.STARTING
+        case LoopStatus.RUNNING:
+            return ConversationStatus.RUNNING
+        case LoopStatus.ERROR:
+            return ConversationStatus.ERROR
+    is_unanswered = row["asked_through"] > row["answered_through"]
+    waits_for_user = row["loop__execution_status"] in (
+        ExecutionStatus.PAUSED,
+        ExecutionStatus.WAITING_FOR_CONFIRMATION,
+    )
+    return ConversationStatus.STARTING if is_unanswered and not waits_for_user else ConversationStatus.STOPPED
+
+
+def _runtime_status(row: dict[str, Any], status: ConversationStatus) -> str | None:
+    if status is ConversationStatus.RUNNING and row["version"] == Version.V1:
+        failed = row["loop__execution_status"] in (ExecutionStatus.ERROR, ExecutionStatus.STUCK)
+        return "STATUS$ERROR" if failed else "STATUS$READY"
+    if status is ConversationStatus.RUNNING:
+        return row["loop__runtime_status"] or "STATUS$READY"
+    return None if row["version"] == Version.V1 else row["loop__runtime_status"]
+
+
+def _numbers(value: object) -> list[int]:
+    """Return the whole numbers of what an old row may hold."""
+    items = value if isinstance(value, list) else []
+    return [item for item in items if isinstance(item, int) and not isinstance(item, bool)]
+
+
+def _default_title(row: dict[str, Any]) -> str:
+    public_id: str = row["public_id"]
+    if row["version"] == Version.V1 and (short := _base62_of_uuid(public_id)):
+        return f"Conversation {short}"
+    return f"Conversation {public_id[:5]}"
+
+
+def _base62_of_uuid(text: str) -> str | None:
+    """Return a UUID's 16 bytes in base 62: each leading zero byte is told by a prefix."""
+    try:
+        id_bytes = UUID(text).bytes
+    except ValueError:
+        return None
+    number, digits = int.from_bytes(id_bytes), ""
+    while number:
+        number, digit = divmod(number, len(_BASE62))
+        digits = _BASE62[digit] + digits
+    zeros = len(id_bytes) - len(id_bytes.lstrip(b"\0"))
+    return (f"0{_BASE62[zeros]}" if zeros else "") + digits

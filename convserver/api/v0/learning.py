@@ -1,0 +1,65 @@
+"""What an agent is set up with once, and what it should remember (spec V0 §1.6)."""
+
+from __future__ import annotations
+
+import logging
+
+from drf_spectacular.utils import extend_schema
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from conversations import access
+from conversations.models import ConversationRef
+from conversations.store import store
+from convserver.api.event_loop import in_loop
+from convserver.api.v0 import documented, prompts
+from convserver.api.v0.bodies import ExperimentBody, PromptQuery
+from convserver.api.v0.errors import Refused
+from convserver.api.v0.view import V0View, body_of, query_of
+from sessions_app import user_settings
+from sessions_app.agents.chosen import needs_model
+from sessions_app.manager import get_manager
+
+logger = logging.getLogger(__name__)
+
+
+class ExperimentView(V0View):
+    """The experiment that a conversation takes part in."""
+
+    @extend_schema(**documented.experiment)
+    def post(self, request: Request, conversation_id: str) -> Response:
+        """Store the experiment's configuration, once; true if it was stored now."""
+        body = body_of(request, ExperimentBody)
+        conversation = access.writable(request.user, conversation_id)
+        is_new = store(str(request.user.pk)).set_parameter_once(
+            conversation, "experiment_config", body.config
+        )
+        return Response(is_new)
+
+
+class RememberPromptView(V0View):
+    """What is worth remembering of a conversation."""
+
+    @extend_schema(**documented.remember_prompt)
+    def get(self, request: Request, conversation_id: str) -> Response:
+        """Ask the agent for an instruction that makes it remember what happened around one event."""
+        query = query_of(request, PromptQuery)
+        conversation = access.readable(request.user, conversation_id)
+        if needs_model():
+            user_settings.require_model_key(access.pk_of(request.user))
+        events = prompts.events_around(conversation, query.event_id)
+        try:
+            answer = in_loop(_asked, conversation, prompts.question_about(events))
+        except Exception as error:
+            logger.exception("The agent of conversation %s could not be asked", conversation.public_id)
+            raise Refused(502, {"detail": "The agent could not be asked: try again."}) from error
+        instruction = prompts.instruction_in(answer)
+        if instruction is None:
+            raise Refused(502, {"detail": "The agent's answer holds no instruction: try again."})
+        return Response({"status": "success", "prompt": instruction})
+
+
+async def _asked(conversation: ConversationRef, messages: list[dict[str, str]]) -> str:
+    manager = get_manager()
+    await manager.maybe_start_agent_loop(conversation)
+    return await manager.request_llm_completion(conversation.public_id, prompts.SERVICE_ID, None, messages)

@@ -1,0 +1,101 @@
+"""Which tool servers an agent may use, as the V0 wire writes them (spec V0 §1.9)."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from typing import Annotated, Any
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+
+from convserver.api.v0.text import StorableText
+
+_NAME = re.compile(r"[A-Za-z0-9_-]+")
+
+
+def _server_url(url: str) -> str:
+    try:
+        parts = urlsplit(url.strip())
+    except ValueError as error:
+        raise ValueError("the URL cannot be read") from error
+    if parts.scheme not in ("http", "https", "ws", "wss") or not parts.netloc:
+        raise ValueError("the URL must begin with http://, https://, ws:// or wss:// and name a host")
+    return url.strip()
+
+
+def _server_name(name: str) -> str:
+    if not _NAME.fullmatch(name.strip()):
+        raise ValueError("a name has letters, digits, hyphens and underscores only")
+    return name.strip()
+
+
+def _command(command: str) -> str:
+    if not command.strip() or " " in command.strip():
+        raise ValueError("the command is one word: give its arguments in args")
+    return command.strip()
+
+
+def _arguments(value: Any) -> Any:
+    """Take apart what one shell-quoted text may hold."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return shlex.split(value)
+    except ValueError as error:
+        raise ValueError("the arguments are not quoted as a shell would read them") from error
+
+
+def _environment(value: Any) -> Any:
+    """Take apart `NAME=value,NAME=value`."""
+    if not isinstance(value, str):
+        return value
+    pairs = [pair.partition("=") for pair in value.split(",") if pair.strip()]
+    if any(not equals or not name.strip() for name, equals, _ in pairs):
+        raise ValueError("the environment is written as NAME=value,NAME=value")
+    return {name.strip(): text for name, _, text in pairs}
+
+
+def _server(value: Any) -> Any:
+    """Let a plain text stand for a server at that URL."""
+    return {"url": value} if isinstance(value, str) else value
+
+
+ServerUrl = Annotated[StorableText, AfterValidator(_server_url)]
+
+
+class SseServer(BaseModel):
+    """A tool server that is reached by server-sent events."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    url: ServerUrl
+    api_key: StorableText | None = None
+
+
+class StreamableServer(SseServer):
+    """A tool server that is reached by streamable HTTP."""
+
+    timeout: int | None = Field(default=60, ge=1, le=3600)
+    """Seconds."""
+
+
+class StdioServer(BaseModel):
+    """A tool server that is a program."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    name: Annotated[str, AfterValidator(_server_name)]
+    command: Annotated[StorableText, AfterValidator(_command)]
+    args: Annotated[list[StorableText], BeforeValidator(_arguments)] = []
+    env: Annotated[dict[StorableText, StorableText], BeforeValidator(_environment)] = {}
+
+
+class McpConfig(BaseModel):
+    """The tool servers of one conversation or user."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    sse_servers: list[Annotated[SseServer, BeforeValidator(_server)]] = []
+    stdio_servers: list[StdioServer] = []
+    shttp_servers: list[Annotated[StreamableServer, BeforeValidator(_server)]] = []

@@ -1,0 +1,105 @@
+"""The conversations in which microagents are made (spec V0 §1.6)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import NamedTuple
+
+from drf_spectacular.utils import extend_schema
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from conversations import access
+from conversations.cursors import ListCursor
+from conversations.models import ConversationQuerySet
+from convserver.api.event_loop import in_loop
+from convserver.api.v0 import documented
+from convserver.api.v0.bodies import MicroagentQuery
+from convserver.api.v0.conversations import listed, shown_page
+from convserver.api.v0.info import ConversationTrigger
+from convserver.api.v0.pages import Page, page_of, rows_from
+from convserver.api.v0.view import V0View, query_of
+from sessions_app import user_settings
+from sessions_app.git_providers.base import ProviderToken, ProviderType
+from sessions_app.git_providers.client import GitProviders
+
+CANDIDATES_MAX = 1000
+"""One page looks at no more conversations than these, however many pull requests are closed."""
+
+
+class Candidate(NamedTuple):
+    """A conversation that the list may show."""
+
+    created_at: datetime
+    pk: int
+    provider: str | None
+    pr_number: list[int]
+
+
+class MicroagentManagementView(V0View):
+    """The list of the microagent management."""
+
+    @extend_schema(**documented.microagent_list)
+    def get(self, request: Request) -> Response:
+        """Return one page: of one repository, without those whose pull request is closed."""
+        query = query_of(request, MicroagentQuery)
+        rows = listed(request).matching(
+            repository=query.selected_repository, trigger=ConversationTrigger.MICROAGENT_MANAGEMENT
+        )
+        tokens = user_settings.provider_tokens(access.pk_of(request.user))
+        page = _open_page(rows, query, tokens) if tokens else page_of(rows, query)
+        return Response(shown_page(page.pks, page.next_page_id))
+
+
+def _open_page(
+    rows: ConversationQuerySet, query: MicroagentQuery, tokens: Mapping[ProviderType, ProviderToken]
+) -> Page:
+    """Return one page of those whose pull request is open, or is not known to be closed."""
+    page: list[Candidate] = []
+    last: Candidate | None = None
+    for batch in _batches(rows, query):
+        closed = in_loop(_closed, batch, query.selected_repository, tokens)
+        for candidate in batch:
+            if candidate.pk not in closed:
+                if len(page) == query.limit:
+                    return _ending_with(page, page[-1])
+                page.append(candidate)
+            last = candidate
+    is_cut_off = last is not None and rows.older_than(last.created_at, last.pk).exists()
+    return _ending_with(page, last if is_cut_off else None)
+
+
+def _ending_with(page: Sequence[Candidate], last: Candidate | None) -> Page:
+    cursor = ListCursor(last.created_at, last.pk).encode() if last else None
+    return Page([candidate.pk for candidate in page], cursor)
+
+
+def _batches(rows: ConversationQuerySet, query: MicroagentQuery) -> Iterator[list[Candidate]]:
+    """Yield what follows the page id, a page and one more at a time, CANDIDATES_MAX at the most."""
+    following = rows_from(rows, query.page_id)
+    size = query.limit + 1
+    for _ in range(0, CANDIDATES_MAX, size):
+        columns = following.values_list("created_at", "pk", "provider", "pr_number")
+        batch = [Candidate(*row) for row in columns[:size]]
+        yield batch
+        if len(batch) < size:
+            return
+        following = rows.older_than(batch[-1].created_at, batch[-1].pk)
+
+
+async def _closed(
+    candidates: Sequence[Candidate], repository: str, tokens: Mapping[ProviderType, ProviderToken]
+) -> set[int]:
+    """Return those whose newest pull request is known to be closed; all are asked about at once."""
+    providers = GitProviders(tokens)
+    known = [
+        (candidate.pk, ProviderType(candidate.provider), candidate.pr_number[-1])
+        for candidate in candidates
+        if candidate.pr_number and candidate.provider in set(ProviderType)
+    ]
+    is_open = await asyncio.gather(
+        *(providers.is_open(repository, provider, number) for _, provider, number in known)
+    )
+    return {pk for (pk, _, _), still_open in zip(known, is_open, strict=True) if not still_open}

@@ -1,0 +1,61 @@
+"""What may be worth remembering of a conversation, asked of its agent (spec V0 §1.6, remember-prompt)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from conversations.dialects import v0
+from conversations.events import EventEnvelope, EventFilter
+from conversations.models import ConversationRef
+from conversations.store import store
+
+EVENTS_THROUGH = 4
+EVENTS_AFTER = 5
+SERVICE_ID = "remember_prompt"
+
+_INSTRUCTIONS = """\
+Below is a part of a conversation between a user and an agent that works on software. The user wants the
+agent to remember what it shows, for all conversations to come. Such knowledge is kept in a file that the
+agent reads first, always.
+
+Write the instruction that makes an agent put it there: say in a few sentences which fact, rule or
+preference is to be added to that file, in general words that will still be true when this conversation is
+forgotten. Leave out what holds for this one task only. Write the instruction between <update_prompt> and
+</update_prompt>, and nothing else.
+
+<events>
+{events}
+</events>"""
+_QUESTION = "Write the instruction now."
+_ANSWER = re.compile(r"<update_prompt>(.*?)</update_prompt>", re.DOTALL)
+
+
+def events_around(conversation: ConversationRef, seq: int) -> list[EventEnvelope]:
+    """Return the events that tell what stands at `seq`: four through it, and the five after it."""
+    wanted = EventFilter(exclude_hidden=True, exclude_types=v0.NOT_FOR_PROMPTS)
+    log = store(str(conversation.owner_id))
+    through = log.search_events(conversation, wanted, last=seq, newest_first=True, limit=EVENTS_THROUGH)
+    after = log.search_events(conversation, wanted, first=seq + 1, limit=EVENTS_AFTER)
+    return [*reversed(through.events), *after.events]
+
+
+def question_about(events: Sequence[EventEnvelope]) -> list[dict[str, str]]:
+    """Return the messages that ask a model what to remember of these events."""
+    told = "\n".join(
+        f"[{event['seq']}] {event['source']}, {event['type']}: {event['text']}" for event in events
+    )
+    return [
+        {"role": "system", "content": _INSTRUCTIONS.format(events=told)},
+        {"role": "user", "content": _QUESTION},
+    ]
+
+
+def _told(event: EventEnvelope) -> str:
+    return f"[{event['seq']}] {event['source']}, {event['type']}: {event['text']}"
+
+
+def instruction_in(answer: str) -> str | None:
+    """Return the instruction that the answer holds; None if it holds none."""
+    found = _ANSWER.search(answer)
+    return found[1].strip() if found else None

@@ -1,0 +1,73 @@
+"""Parts of the server that do not do what they should, chosen by the settings of a test."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NoReturn
+
+from conversations.exceptions import ConversationBusy
+from conversations.store import DatabaseConversationStore
+from sessions_app.agents.demo import DemoAgent
+from sessions_app.manager import StandaloneConversationManager
+
+
+class FailingStore(DatabaseConversationStore):
+    """A store of which the database is gone, but not for those who look a conversation up."""
+
+    def retitle(self, *args: Any, **kwargs: Any) -> NoReturn:
+        raise RuntimeError("The database is gone.")
+
+    def read_after(self, *args: Any, **kwargs: Any) -> NoReturn:
+        raise RuntimeError("The database is gone.")
+
+    def hide(self, *args: Any, **kwargs: Any) -> NoReturn:
+        raise RuntimeError("The database is gone.")
+
+
+class ForgetfulStore(DatabaseConversationStore):
+    """A store that cannot append."""
+
+    def append(self, *args: Any, **kwargs: Any) -> NoReturn:
+        raise RuntimeError("The database is gone.")
+
+
+class BusyStore(DatabaseConversationStore):
+    """A store in which somebody else has locked every conversation."""
+
+    def append_many(self, requests: Sequence[Any], *, wait: bool = False) -> list[Any]:
+        words = "Somebody else has locked the conversation for too long: try again."
+        return [ConversationBusy(words) for _ in requests]
+
+
+class UnstoppableManager(StandaloneConversationManager):
+    """A manager that cannot stop a loop."""
+
+    async def close_session(self, conversation_id: str) -> None:
+        raise RuntimeError("The loop does not let go.")
+
+
+class ModelAgent(DemoAgent):
+    """An agent that asks a model, so that its user needs a key."""
+
+    needs_model = True
+
+
+class BrokenAgent(DemoAgent):
+    """An agent that cannot even be made."""
+
+    def __init__(self) -> None:
+        raise RuntimeError("sk-secret is not installed")
+
+
+class BlankAgent(DemoAgent):
+    """An agent that answers questions beside the point."""
+
+    async def complete(self, messages: Sequence[Mapping[str, str]]) -> str:
+        return "I have nothing to say."
+
+
+class SilentAgent(DemoAgent):
+    """An agent that cannot answer questions."""
+
+    async def complete(self, messages: Sequence[Mapping[str, str]]) -> str:
+        raise RuntimeError("The model is gone.")
