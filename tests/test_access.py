@@ -12,6 +12,7 @@ from typing import Any, TypedDict
 
 import httpx
 import pytest
+from django.conf import settings
 from django.contrib.auth.models import User
 from django.contrib.sessions.models import Session
 from django.core.management import CommandError, call_command
@@ -659,6 +660,20 @@ async def test_a_login_opens_a_socket(
     accounts: None, conversation: ConversationRef, logged_in: dict[str, str], dial: Dial, path: str
 ) -> None:
     assert (await greeting(dial, path, headers=logged_in))["type"] == "hello"
+
+
+async def test_a_login_under_an_earlier_secret_key_opens_sockets_again_and_again(
+    accounts: None,
+    conversation: ConversationRef,
+    logged_in: dict[str, str],
+    dial: Dial,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(settings, "SECRET_KEY_FALLBACKS", [settings.SECRET_KEY])
+    monkeypatch.setattr(settings, "SECRET_KEY", "another key of at least 32 characters")
+    for _ in range(2):
+        greeted = await greeting(dial, "/ws/conversations", headers=logged_in)
+        assert greeted["type"] == "hello"
 
 
 @pytest.mark.parametrize("cookie", ["sessionid=unknown", 'sessionid="\\000aaaaaaaa"', "sessionid", "="])

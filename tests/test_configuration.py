@@ -49,6 +49,8 @@ def read(data_dir: Path, variables: Mapping[str, str] | None = None) -> Configur
         ("allowed_hosts", ("localhost", "127.0.0.1", "[::1]")),
         ("permitted_origins", ()),
         ("max_concurrent", 3),
+        ("max_age_days", None),
+        ("allow_set_conversation_id", False),
     ],
 )
 def test_every_variable_has_a_default(data_dir: Path, attribute: str, value: object) -> None:
@@ -109,6 +111,9 @@ def test_an_empty_variable_is_one_that_is_not_set(data_dir: Path) -> None:
             ("https://a.example", "http://localhost:3000"),
         ),
         ("CONVSERVER_MAX_CONCURRENT", "1", "max_concurrent", 1),
+        ("CONVSERVER_MAX_AGE_DAYS", "10", "max_age_days", 10),
+        ("CONVSERVER_MAX_AGE_DAYS", "0", "max_age_days", None),
+        ("ALLOW_SET_CONVERSATION_ID", "1", "allow_set_conversation_id", True),
     ],
 )
 def test_a_good_value_is_taken(
@@ -164,6 +169,9 @@ WRONG = [
     ("PERMITTED_CORS_ORIGINS", "*"),
     ("CONVSERVER_MAX_CONCURRENT", "0"),
     ("CONVSERVER_MAX_CONCURRENT", "many"),
+    ("CONVSERVER_MAX_AGE_DAYS", "-1"),
+    ("CONVSERVER_MAX_AGE_DAYS", "ten"),
+    ("ALLOW_SET_CONVERSATION_ID", "yes"),
 ]
 
 
