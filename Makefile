@@ -18,7 +18,7 @@ DEV := $(VENV)/.dev-installed
 help:
 	@echo "make run           set up if needed, migrate and serve"
 	@echo "make test          the whole suite, on every database that can be reached (ARGS=... for pytest)"
-	@echo "make check         lint, format, types, layers, migrations, deployment"
+	@echo "make check         lint, format, types, layers, migrations, API document, deployment"
 	@echo "make bench         measure against the limits of this machine"
 	@echo "make requirements  pin requirements/*.in again (UPGRADE=--upgrade for the newest of everything)"
 	@echo "make clean         remove what can be made again; data in var/ stays"
@@ -48,6 +48,7 @@ check: $(DEV)
 		echo "makemigrations --check --dry-run, on PostgreSQL"; \
 		$(SETTINGS_ENV) DATABASE_URL="$$TEST_DATABASE_URL" $(BIN)/python manage.py makemigrations --check --dry-run; \
 	fi
+	$(SETTINGS_ENV) $(BIN)/python manage.py spectacular --validate --fail-on-warn --file /dev/null
 	$(SETTINGS_ENV) CONVSERVER_AUTH=accounts CONVSERVER_ALLOWED_HOSTS=example.org \
 		SECRET_KEY="$$($(BIN)/python -c 'import secrets; print(secrets.token_urlsafe(64))')" \
 		$(BIN)/python manage.py check --deploy --fail-level WARNING

@@ -15,6 +15,7 @@ http = get_asgi_application()
 from django.db import connection
 
 from conversations import guards
+from convserver.activity import NotedActivity
 from convserver.api.bodies import BoundedBodies
 from sessions_app import astore
 from sessions_app.authentication import OwnOriginOnly
@@ -51,4 +52,4 @@ async def lifespan(receive: Any, send: Any) -> None:
             return
 
 
-application = OwnOriginOnly(BoundedBodies(by_protocol))
+application = OwnOriginOnly(NotedActivity(BoundedBodies(by_protocol)))

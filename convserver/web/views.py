@@ -1,9 +1,9 @@
-"""The first page, and the probe that says whether the server lives."""
+"""The first page."""
 
 from __future__ import annotations
 
 from django.contrib.auth.decorators import login_required
-from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 
 from conversations.models import Conversation
@@ -23,9 +23,3 @@ def home(request: HttpRequest) -> HttpResponse:
         "socket_origin": origin.replace("http", "ws", 1),
     }
     return render(request, "web/home.html", context)
-
-
-def health(request: HttpRequest) -> JsonResponse:
-    """Say that the server answers and reaches its database."""
-    Conversation.objects.exists()
-    return JsonResponse({"status": "ok"})

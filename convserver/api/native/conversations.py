@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from drf_spectacular.utils import OpenApiExample, extend_schema, extend_schema_serializer
 from rest_framework import serializers
 from rest_framework.decorators import action
 from rest_framework.request import Request
@@ -15,6 +16,7 @@ from conversations.cursors import ListCursor
 from conversations.models import Conversation, ConversationRef, Version
 from conversations.store import store
 from convserver.api.event_loop import in_loop
+from convserver.api.native.shapes import NATIVE, NativeConversation, NativeConversationPage, refusals
 from sessions_app.manager import get_manager
 from sessions_app.status import ConversationState, states_of
 
@@ -32,6 +34,7 @@ class PageSerializer(serializers.Serializer[Any]):
     deleted = serializers.BooleanField(default=False)
 
 
+@extend_schema_serializer(component_name="NewNativeConversation")
 class NewConversationSerializer(serializers.Serializer[Any]):
     """The body that creates a conversation; all of it may be left out, and what is not here is ignored."""
 
@@ -58,9 +61,11 @@ class DecisionSerializer(serializers.Serializer[Any]):
 class ConversationViewSet(ViewSet):
     """The user's conversations; ids in any spelling."""
 
+    door = NATIVE
     lookup_field = "conversation_id"
     lookup_value_regex = "[^/]+"
 
+    @extend_schema(parameters=[PageSerializer], responses={200: NativeConversationPage, **refusals(400)})
     def list(self, request: Request) -> Response:
         """Return one page, the newest first."""
         query = _valid(PageSerializer(data=request.query_params))
@@ -83,6 +88,11 @@ class ConversationViewSet(ViewSet):
             }
         )
 
+    @extend_schema(
+        request=NewConversationSerializer,
+        responses={201: NativeConversation, **refusals(409)},
+        examples=[OpenApiExample("with an id", value={"id": "my-first"}, request_only=True)],
+    )
     def create(self, request: Request) -> Response:
         """Create a conversation; 409 if the id is taken."""
         body = _valid(NewConversationSerializer(data=request.data))
@@ -96,10 +106,12 @@ class ConversationViewSet(ViewSet):
         )
         return Response(_state(conversation), status=201)
 
+    @extend_schema(responses={200: NativeConversation, **refusals(400, 404)})
     def retrieve(self, request: Request, conversation_id: str) -> Response:
         """Return one conversation."""
         return Response(_state(access.readable(request.user, conversation_id)))
 
+    @extend_schema(request=TitleSerializer, responses={200: NativeConversation, **refusals(400, 404)})
     def partial_update(self, request: Request, conversation_id: str) -> Response:
         """Rename."""
         conversation = access.writable(request.user, conversation_id)
@@ -107,6 +119,7 @@ class ConversationViewSet(ViewSet):
         store(str(request.user.pk)).retitle(conversation, body["title"])
         return Response(_state(conversation))
 
+    @extend_schema(responses={204: None, **refusals(400, 404, 409, 503)})
     def destroy(self, request: Request, conversation_id: str) -> Response:
         """Stop the agent and hide the conversation; it can be restored."""
         conversation = access.writable(request.user, conversation_id)
@@ -114,6 +127,7 @@ class ConversationViewSet(ViewSet):
         store(str(request.user.pk)).hide(conversation)
         return Response(status=204)
 
+    @extend_schema(request=None, responses={200: NativeConversation, **refusals(400, 404)})
     @action(detail=True, methods=["post"])
     def restore(self, request: Request, conversation_id: str) -> Response:
         """Bring a hidden conversation back."""
@@ -121,6 +135,7 @@ class ConversationViewSet(ViewSet):
         store(str(request.user.pk)).restore(conversation)
         return Response(_state(conversation))
 
+    @extend_schema(request=None, responses={200: NativeConversation, **refusals(400, 404, 409, 503)})
     @action(detail=True, methods=["post"])
     def run(self, request: Request, conversation_id: str) -> Response:
         """Start the agent, or let a paused one go on."""
@@ -128,6 +143,7 @@ class ConversationViewSet(ViewSet):
         in_loop(_run, conversation)
         return Response(_state(conversation))
 
+    @extend_schema(request=None, responses={200: NativeConversation, **refusals(400, 404, 409, 503)})
     @action(detail=True, methods=["post"])
     def pause(self, request: Request, conversation_id: str) -> Response:
         """Pause the agent after its current step."""
@@ -135,6 +151,7 @@ class ConversationViewSet(ViewSet):
         in_loop(_pause, conversation)
         return Response(_state(conversation))
 
+    @extend_schema(request=None, responses={200: NativeConversation, **refusals(400, 404, 409, 503)})
     @action(detail=True, methods=["post"])
     def stop(self, request: Request, conversation_id: str) -> Response:
         """Stop the agent; what it has said is kept."""
@@ -142,6 +159,9 @@ class ConversationViewSet(ViewSet):
         in_loop(_close, conversation)
         return Response(_state(conversation))
 
+    @extend_schema(
+        request=DecisionSerializer, responses={200: NativeConversation, **refusals(400, 404, 409, 503)}
+    )
     @action(detail=True, methods=["post"])
     def confirm(self, request: Request, conversation_id: str) -> Response:
         """Accept or reject the call that waits; 409 if none does."""

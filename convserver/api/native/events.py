@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from django.http import HttpResponse
+from drf_spectacular.utils import OpenApiExample, extend_schema
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.views import APIView
@@ -21,6 +22,16 @@ from conversations.store import PAGE_MAX_EVENTS, store
 from convserver.api.bodies import TextParser
 from convserver.api.errors import NATIVE_STATUS, status_of
 from convserver.api.event_loop import in_loop
+from convserver.api.native.shapes import (
+    FRAME_EXAMPLES,
+    NATIVE,
+    Answers,
+    ClientFrames,
+    ErrorFrame,
+    NativeEventPage,
+    refusals,
+)
+from convserver.api.schema import NativeRefusal
 from sessions_app import astore, native
 from sessions_app.manager import get_manager
 from sessions_app.native import BadFrame, Frame
@@ -54,8 +65,10 @@ class Sender(NamedTuple):
 class EventsView(APIView):
     """The log of one conversation."""
 
+    door = NATIVE
     parser_classes = (TextParser,)
 
+    @extend_schema(parameters=[EventPageSerializer], responses={200: NativeEventPage, **refusals(400, 404)})
     def get(self, request: Request, conversation_id: str) -> HttpResponse:
         """Return a page as {events, last_seq}: oldest first, fewer than `limit` when they are long.
 
@@ -77,6 +90,14 @@ class EventsView(APIView):
         events = ",".join(map(native.envelope_json, page))
         return _json(f'{{"events":[{events}],"last_seq":{log.last_seq(conversation)}}}')
 
+    @extend_schema(
+        parameters=[SessionSerializer],
+        request=ClientFrames,
+        responses={200: Answers, **dict.fromkeys((400, 404, 409, 413, 503), ErrorFrame | NativeRefusal)},
+        examples=[
+            OpenApiExample(name, value=value, request_only=True) for name, value in FRAME_EXAMPLES.items()
+        ],
+    )
     def post(self, request: Request, conversation_id: str) -> HttpResponse:
         """Append what one `message`, `event` or `events` frame, or a list of them, brings.
 

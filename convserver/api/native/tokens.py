@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -11,6 +12,7 @@ from rest_framework.viewsets import ViewSet
 
 from conversations.access import pk_of
 from conversations.exceptions import ConversationNotFound
+from convserver.api.native.shapes import NATIVE, NativeTokens, NewNativeToken, TokenName, refusals
 from sessions_app.models import ApiToken
 
 
@@ -26,13 +28,17 @@ class TokenSerializer(serializers.ModelSerializer[ApiToken]):
 class TokenViewSet(ViewSet):
     """The user's tokens."""
 
+    door = NATIVE
+    lookup_url_kwarg = "token_id"
     lookup_value_regex = "[0-9]{1,18}"
 
+    @extend_schema(responses={200: NativeTokens})
     def list(self, request: Request) -> Response:
         """Return all of the user's tokens, revoked ones too."""
         rows = ApiToken.objects.filter(user_id=pk_of(request.user)).order_by("pk")
         return Response({"tokens": TokenSerializer(rows, many=True).data})
 
+    @extend_schema(request=TokenName, responses={201: NewNativeToken})
     def create(self, request: Request) -> Response:
         """Make a token; the answer alone brings its text."""
         body = TokenSerializer(data=request.data)
@@ -41,9 +47,10 @@ class TokenViewSet(ViewSet):
         shown: dict[str, Any] = dict(TokenSerializer(row).data)
         return Response({**shown, "token": text}, status=201)
 
-    def destroy(self, request: Request, pk: str) -> Response:
+    @extend_schema(responses={204: None, **refusals(404)})
+    def destroy(self, request: Request, token_id: str) -> Response:
         """Revoke a token."""
-        row = ApiToken.objects.filter(user_id=pk_of(request.user), pk=pk).first()
+        row = ApiToken.objects.filter(user_id=pk_of(request.user), pk=token_id).first()
         if row is None:
             raise ConversationNotFound("There is no such token.")
         row.revoke()

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from drf_spectacular.utils import OpenApiParameter
-from pydantic import BaseModel, RootModel
+from pydantic import BaseModel
 
+from convserver.api.schema import Door, NativeRefusal
 from convserver.api.v0.bodies import (
     AnyEvent,
     ConversationResponse,
@@ -38,22 +39,6 @@ class NotStarted(BaseModel):
     status: Literal["error"]
     conversation_id: str
     message: str | None = None
-
-
-class BadRequest(RootModel[Refusal | Detail]):
-    """An id or page id that cannot be one, or settings that are missing."""
-
-
-class Unauthorized(RootModel[Detail | str]):
-    """No valid credentials; as a bare text: no token that opens the repository."""
-
-
-class MaybeConversation(RootModel[ConversationInfo | None]):
-    """One conversation, or null."""
-
-
-class Truth(RootModel[bool]):
-    """True or false."""
 
 
 class EventPageBody(BaseModel):
@@ -96,110 +81,85 @@ class RememberPrompt(BaseModel):
     prompt: str
 
 
-def _query(model: type[BaseModel]) -> list[OpenApiParameter]:
-    """Return the query parameters that a model checks."""
-    schema = model.model_json_schema()
-    required = set(schema.get("required", ()))
-    return [
-        OpenApiParameter(name, _inlined(member, schema), OpenApiParameter.QUERY, required=name in required)
-        for name, member in schema["properties"].items()
-    ]
+DOOR = Door(
+    tag="v0",
+    refusals={403: Detail | NativeRefusal},
+    key_refusals={401: Detail},
+    body_refusals={413: Detail | NativeRefusal, 422: ValidationProblems},
+)
+"""What any of these routes may answer; the outermost application refuses in the native form."""
 
-
-def _inlined(member: Any, schema: dict[str, Any]) -> Any:
-    """Return a member's schema with what it refers to put in its place."""
-    if isinstance(member, list):
-        return [_inlined(item, schema) for item in member]
-    if not isinstance(member, dict):
-        return member
-    if "$ref" in member:
-        return _inlined(schema["$defs"][member["$ref"].rpartition("/")[2]], schema)
-    return {name: _inlined(inner, schema) for name, inner in member.items() if name != "title"}
-
-
-_ID = OpenApiParameter("conversation_id", str, OpenApiParameter.PATH)
 _IDEMPOTENCY_KEY = OpenApiParameter(
     "Idempotency-Key",
     {"type": "string", "maxLength": 200, "pattern": "^[ -~]*$"},
     OpenApiParameter.HEADER,
     description="A repeated request with the same key stores nothing twice.",
 )
-_ALWAYS: dict[int, Any] = {401: Detail, 403: Detail}
-_CHECKED: dict[int, Any] = {413: Detail, 422: ValidationProblems, **_ALWAYS}
 
 creation: dict[str, Any] = {
     "request": NewConversation,
     "responses": {
         200: ConversationResponse,
-        400: BadRequest,
+        400: Refusal | Detail,
         409: Detail,
-        **_CHECKED,
-        401: Unauthorized,
+        401: Detail | str,
         503: Detail,
     },
 }
 conversation_list: dict[str, Any] = {
-    "parameters": _query(ListQuery),
-    "responses": {200: ConversationInfoResultSet, 400: Detail, 422: ValidationProblems, **_ALWAYS},
+    "parameters": [ListQuery],
+    "responses": {200: ConversationInfoResultSet, 400: Detail, 422: ValidationProblems},
 }
 conversation: dict[str, Any] = {
-    "parameters": [_ID],
-    "responses": {200: MaybeConversation, 400: Detail, **_ALWAYS},
+    "responses": {200: ConversationInfo | None, 400: Detail},
 }
 renaming: dict[str, Any] = {
-    "parameters": [_ID],
     "request": NewTitle,
-    "responses": {200: Truth, 400: Detail, 404: Refusal, **_CHECKED, 403: Refusal, 500: Refusal},
+    "responses": {200: bool, 400: Detail, 403: Refusal | Detail | NativeRefusal, 404: Refusal, 500: Refusal},
 }
 deletion: dict[str, Any] = {
-    "parameters": [_ID],
-    "responses": {200: Truth, 400: Detail, **_ALWAYS},
+    "responses": {200: bool, 400: Detail},
 }
 start: dict[str, Any] = {
-    "parameters": [_ID],
     "request": ProvidersSet,
-    "responses": {200: ConversationResponse, 400: BadRequest, 404: NotStarted, **_CHECKED, 500: NotStarted},
+    "responses": {200: ConversationResponse, 400: Refusal | Detail, 404: NotStarted, 500: NotStarted},
 }
 stop: dict[str, Any] = {
-    "parameters": [_ID],
     "request": None,
-    "responses": {200: ConversationResponse, 400: Detail, **_ALWAYS, 500: NotStarted},
+    "responses": {200: ConversationResponse, 400: Detail, 500: NotStarted},
 }
 event_list: dict[str, Any] = {
-    "parameters": [_ID, *_query(EventsQuery)],
-    "responses": {200: EventPageBody, 400: Detail, 404: Detail, **_CHECKED},
+    "parameters": [EventsQuery],
+    "responses": {200: EventPageBody, 400: Detail, 404: Detail, 422: ValidationProblems},
 }
 event_append: dict[str, Any] = {
-    "parameters": [_ID, _IDEMPOTENCY_KEY],
+    "parameters": [_IDEMPOTENCY_KEY],
     "request": AnyEvent,
-    "responses": {200: Success, 400: Detail, 404: Detail, 409: Detail, **_CHECKED, 503: Detail},
+    "responses": {200: Success, 400: Detail, 404: Detail, 409: Detail, 503: Detail},
 }
 message: dict[str, Any] = {
-    "parameters": [_ID, _IDEMPOTENCY_KEY],
+    "parameters": [_IDEMPOTENCY_KEY],
     "request": MessageBody,
-    "responses": {200: Success, 400: Detail, 404: Detail, **_CHECKED, 500: MessageNotAdded},
+    "responses": {200: Success, 400: Detail, 404: Detail, 500: MessageNotAdded},
 }
 trajectory: dict[str, Any] = {
-    "parameters": [_ID],
-    "responses": {200: Trajectory, 400: Detail, 404: Detail, **_ALWAYS, 500: NoTrajectory},
+    "responses": {200: Trajectory, 400: Detail, 404: Detail, 500: NoTrajectory},
 }
 experiment: dict[str, Any] = {
-    "parameters": [_ID],
     "request": ExperimentBody,
-    "responses": {200: Truth, 400: Detail, 404: Detail, **_CHECKED},
+    "responses": {200: bool, 400: Detail, 404: Detail},
 }
 remember_prompt: dict[str, Any] = {
-    "parameters": [_ID, *_query(PromptQuery)],
+    "parameters": [PromptQuery],
     "responses": {
         200: RememberPrompt,
-        400: BadRequest,
+        400: Refusal | Detail,
         404: Detail,
         422: ValidationProblems,
-        **_ALWAYS,
         502: Detail,
     },
 }
 microagent_list: dict[str, Any] = {
-    "parameters": _query(MicroagentQuery),
-    "responses": {200: ConversationInfoResultSet, 400: Detail, 422: ValidationProblems, **_ALWAYS},
+    "parameters": [MicroagentQuery],
+    "responses": {200: ConversationInfoResultSet, 400: Detail, 422: ValidationProblems},
 }

@@ -14,9 +14,13 @@ from rest_framework.views import APIView
 from conversations.jsontext import refuse_constant
 from conversations.models import normal_id
 from convserver.api.bodies import TextParser
+from convserver.api.v0.documented import DOOR
 from convserver.api.v0.errors import InvalidRequest, v0_response
 
 M = TypeVar("M", bound=BaseModel)
+
+SHOWN_DEPTH = 50
+"""A refused value that is nested more deeply is not repeated in the answer."""
 
 _NO_CACHE = {
     "Cache-Control": "no-cache, no-store, must-revalidate, max-age=0",
@@ -39,6 +43,7 @@ class V0View(APIView):
     """A view of the V0 door; an id in its address is valid once its handler runs."""
 
     renderer_classes = (NullRenderer,)
+    door = DOOR
 
     def get_exception_handler(self) -> Callable[..., Any]:
         """Answer errors as this wire does."""
@@ -105,9 +110,23 @@ def _checked(model: type[M], value: object, where: str) -> M:
 
 def _problems(error: ValidationError, where: str) -> list[dict[str, Any]]:
     return [
-        {**problem, "loc": [where, *problem["loc"]], **_context(problem.get("ctx"))}
+        {
+            **problem,
+            "loc": [where, *problem["loc"]],
+            "input": problem["input"] if _is_shallow(problem["input"]) else None,
+            **_context(problem.get("ctx")),
+        }
         for problem in error.errors(include_url=False)
     ]
+
+
+def _is_shallow(value: object, depth: int = SHOWN_DEPTH) -> bool:
+    """Say whether a value can be shown: what could be read may be too deep to be written again."""
+    if isinstance(value, dict):
+        return depth > 0 and all(_is_shallow(inner, depth - 1) for inner in value.values())
+    if isinstance(value, list):
+        return depth > 0 and all(_is_shallow(inner, depth - 1) for inner in value)
+    return True
 
 
 def _context(context: dict[str, Any] | None) -> dict[str, Any]:

@@ -1,0 +1,213 @@
+"""What the native door takes and sends, as its OpenAPI document shows it; docs/protocol.md explains it."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, Field
+
+from conversations.events import Dialect, Kind
+from conversations.models import Version
+from convserver.api.schema import Door, NativeRefusal
+from sessions_app.models import TOKEN_NAME_MAX_LENGTH, ExecutionStatus, LoopStatus
+from sessions_app.native import EVENTS_MAX, FRAME_ID_MAX_LENGTH, IMAGES_MAX
+
+NATIVE = Door(
+    tag="native",
+    refusals={406: NativeRefusal},
+    key_refusals={401: NativeRefusal},
+    body_refusals={400: NativeRefusal, 415: NativeRefusal},
+)
+
+FrameId = (
+    Annotated[str, Field(min_length=1, max_length=FRAME_ID_MAX_LENGTH)]
+    | Annotated[int, Field(ge=-(2**63), lt=2**63)]
+)
+Seq = Annotated[int, Field(ge=0)]
+
+
+def refusals(*statuses: int) -> dict[int, type[NativeRefusal]]:
+    """Return what these statuses bring, for `extend_schema(responses=…)`."""
+    return dict.fromkeys(statuses, NativeRefusal)
+
+
+# Conversations
+
+
+class NativeLoop(BaseModel):
+    """The agent loop of a conversation."""
+
+    status: LoopStatus
+    execution_status: ExecutionStatus
+    agent: str
+    error: str
+
+
+class NativeConversation(BaseModel):
+    """A conversation as it is right now."""
+
+    id: str
+    title: str
+    version: Version
+    repository: str | None
+    branch: str | None
+    trigger: str | None
+    last_seq: int = Field(ge=-1, description="The seq of its newest event; -1 for none.")
+    last_message: str
+    last_message_at: datetime | None
+    created_at: datetime
+    updated_at: datetime
+    loop: NativeLoop
+    deleted: bool
+
+
+class NativeConversationPage(BaseModel):
+    """A page of a list; `next_page_id` is null on the last one."""
+
+    conversations: list[NativeConversation]
+    next_page_id: str | None
+
+
+# Events
+
+
+class NativeEvent(BaseModel):
+    """An event in its envelope, which says what any reader needs, whatever wire it was written for."""
+
+    type: Literal["event"]
+    seq: Seq = Field(description="Its place in the log: the cursor.")
+    id: str = Field(description="Its own id, unique in the conversation.")
+    dialect: Dialect = Field(description="The wire of `event`.")
+    event_type: str = Field(description="That wire's name of it, as in `run` or `MessageEvent`.")
+    kind: Kind
+    source: str = Field(description="Who brought it, as in `user`, `agent`, `environment`.")
+    timestamp: datetime
+    cause: Seq | None = Field(description="The seq that it answers.")
+    text: str = Field(description="What a person would read.")
+    event: dict[str, Any] = Field(description="The event itself, byte for byte as it was sent.")
+
+
+class NativeEventPage(BaseModel):
+    """A page of the log, the oldest first; there is more as long as its last seq is not `last_seq`."""
+
+    events: list[NativeEvent]
+    last_seq: int = Field(ge=-1)
+
+
+# Frames of a client
+
+
+class MessageFrame(BaseModel):
+    """Says something to the agent."""
+
+    type: Literal["message"]
+    id: FrameId | None = None
+    text: str
+    images: list[str] = Field(default=[], max_length=IMAGES_MAX, description="Their addresses.")
+
+
+class RecordedEvent(BaseModel):
+    """An event to record: of V1 with a string `kind`, or of V0 with an `action` or an `observation`."""
+
+    id: FrameId | None = None
+    event: dict[str, Any]
+
+
+class EventFrame(RecordedEvent):
+    """Records an event as it is; it speaks to nobody and steers nothing."""
+
+    type: Literal["event"]
+
+
+class EventsFrame(BaseModel):
+    """Records events together: all of them or none."""
+
+    type: Literal["events"]
+    id: FrameId | None = None
+    events: list[RecordedEvent] = Field(min_length=1, max_length=EVENTS_MAX)
+
+
+ClientFrame = Annotated[MessageFrame | EventFrame | EventsFrame, Field(discriminator="type")]
+ClientFrames = ClientFrame | Annotated[list[ClientFrame], Field(max_length=EVENTS_MAX)]
+
+FRAME_EXAMPLES: dict[str, Any] = {
+    "a message": {"type": "message", "text": "Good morning"},
+    "an event": {
+        "type": "event",
+        "id": "event-1",
+        "event": {"action": "message", "args": {"content": "Noted"}},
+    },
+    "events, all or none": {
+        "type": "events",
+        "events": [
+            {"id": "event-2", "event": {"observation": "run", "content": "ok", "extras": {}}},
+            {"id": "event-3", "event": {"kind": "PauseEvent", "source": "user"}},
+        ],
+    },
+    "a list of frames": [
+        {"type": "event", "id": "event-4", "event": {"action": "note"}},
+        {"type": "message", "text": "And now?"},
+    ],
+}
+
+
+# What answers them
+
+
+class Ack(BaseModel):
+    """A `message` or an `event` is committed."""
+
+    type: Literal["ack"]
+    id: FrameId | None
+    seq: Seq
+
+
+class BatchAck(BaseModel):
+    """An `events` frame is committed; the seqs are in the order of its items."""
+
+    type: Literal["ack"]
+    id: FrameId | None
+    seqs: list[Seq]
+
+
+class ErrorFrame(NativeRefusal):
+    """A frame was not carried out; nothing of it was stored."""
+
+    type: Literal["error"]
+    id: FrameId | None = Field(description="Null if the frame had none or could not be read that far.")
+
+
+Answers = Ack | BatchAck | list[Ack | BatchAck | ErrorFrame]
+
+
+# Tokens
+
+
+class TokenName(BaseModel):
+    """What a new token is called."""
+
+    name: str = Field(min_length=1, max_length=TOKEN_NAME_MAX_LENGTH)
+
+
+class NativeToken(BaseModel):
+    """A token as its user sees it."""
+
+    id: int
+    name: str
+    prefix: str = Field(description="The beginning of its text.")
+    created_at: datetime
+    last_used_at: datetime | None
+    revoked_at: datetime | None
+
+
+class NewNativeToken(NativeToken):
+    """A token that was made just now."""
+
+    token: str = Field(description="Its text, which is shown only here.")
+
+
+class NativeTokens(BaseModel):
+    """All tokens of a user, revoked ones too."""
+
+    tokens: list[NativeToken]

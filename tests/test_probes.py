@@ -1,0 +1,210 @@
+"""Probes: what they say, to whom, and what they answer when the database is gone."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import httpx
+import psutil
+import pytest
+from django.contrib.auth.models import User
+from django.db import connection
+from django.test import Client as Browser
+
+from convserver import __version__
+from convserver.activity import activity
+from convserver.web import probes
+from sessions_app import astore
+from sessions_app.models import ApiToken
+from tests.conftest import Join
+
+PROBES = ["/alive", "/health", "/server_info"]
+OPEN = {"uptime", "idle_time", "title", "version"}
+LONG_AGO_S = 1000.0
+
+
+def bearer(token: str) -> dict[str, str]:
+    return {"authorization": f"Bearer {token}"}
+
+
+@pytest.fixture
+def long_idle(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody has asked for anything for a long time."""
+    monkeypatch.setattr(activity, "asked_at", time.monotonic() - LONG_AGO_S)
+
+
+@pytest.fixture
+def database_gone(alice: User, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Let no new connection reach the database; this thread has none."""
+    monkeypatch.setattr(probes, "CONNECTION_WAIT_S", 0.05)
+    connection.close()
+    if connection.vendor == "sqlite":
+        with monkeypatch.context() as patched:
+            patched.setitem(connection.settings_dict, "NAME", "/nowhere/there/is.sqlite3")
+            yield
+    else:
+        options = {**connection.settings_dict["OPTIONS"], "pool": {"min_size": 0, "max_size": 1}}
+        wrapper: Any = type(connection._connections[connection._alias])  # type: ignore[attr-defined]
+        with monkeypatch.context() as patched:
+            patched.setattr(wrapper, "_connection_pools", {})
+            patched.setitem(connection.settings_dict, "PORT", 1)
+            patched.setitem(connection.settings_dict, "OPTIONS", options)
+            yield
+            connection.close_pool()  # type: ignore[attr-defined]
+    connection.close()
+
+
+# What they say
+
+
+async def test_alive_says_that_the_process_answers(rest: httpx.AsyncClient) -> None:
+    assert (await rest.get("/alive")).json() == {"status": "ok"}
+
+
+async def test_health_is_one_word(rest: httpx.AsyncClient) -> None:
+    answer = await rest.get("/health")
+    assert (answer.status_code, answer.text) == (200, '"OK"')
+
+
+async def test_server_info_says_what_runs_here(rest: httpx.AsyncClient) -> None:
+    info = (await rest.get("/server_info")).json()
+    assert (info["title"], info["version"]) == ("convserver", __version__)
+    assert info["uptime"] >= info["idle_time"] >= 0
+
+
+async def test_resources_are_all_numbers(rest: httpx.AsyncClient) -> None:
+    resources = (await rest.get("/server_info")).json()["resources"]
+    assert {name: set(part) for name, part in resources.items() if isinstance(part, dict)} == {
+        "memory": {"rss", "vms", "percent"},
+        "disk": {"total", "used", "free", "percent"},
+        "io": {"read_bytes", "write_bytes"},
+    }
+    numbers = [
+        resources["cpu_percent"],
+        *(each for part in resources.values() if isinstance(part, dict) for each in part.values()),
+    ]
+    assert all(isinstance(number, int | float) and number >= 0 for number in numbers)
+
+
+@pytest.mark.parametrize("problem", [AttributeError, psutil.AccessDenied])
+async def test_where_the_system_counts_no_io_it_is_zero(
+    rest: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch, problem: type[Exception]
+) -> None:
+    def fails(process: psutil.Process) -> None:
+        raise problem
+
+    monkeypatch.setattr(psutil.Process, "io_counters", fails)
+    resources = (await rest.get("/server_info")).json()["resources"]
+    assert resources["io"] == {"read_bytes": 0, "write_bytes": 0}
+
+
+@pytest.mark.parametrize("path", PROBES)
+async def test_a_probe_is_answered_in_json_whatever_is_accepted(rest: httpx.AsyncClient, path: str) -> None:
+    answer = await rest.get(path, headers={"accept": "text/html"})
+    assert (answer.status_code, answer.headers["content-type"]) == (200, "application/json")
+
+
+@pytest.mark.parametrize("path", PROBES)
+async def test_a_probes_answer_is_not_kept(rest: httpx.AsyncClient, path: str) -> None:
+    assert "no-store" in (await rest.get(path)).headers["cache-control"]
+
+
+@pytest.mark.parametrize("path", PROBES)
+async def test_a_probe_with_a_slash_at_its_end_is_not_redirected(rest: httpx.AsyncClient, path: str) -> None:
+    assert (await rest.get(f"{path}/")).status_code == 404
+
+
+# To whom
+
+
+async def test_nobody_is_told_what_the_server_uses(accounts: None, rest: httpx.AsyncClient) -> None:
+    assert set((await rest.get("/server_info")).json()) == OPEN
+
+
+async def test_a_token_is_told_what_the_server_uses(
+    accounts: None, bob: User, rest: httpx.AsyncClient
+) -> None:
+    _, token = await astore.call(ApiToken.issue, bob.pk, "laptop")
+    assert "resources" in (await rest.get("/server_info", headers=bearer(token))).json()
+
+
+async def test_the_servers_key_is_told_what_the_server_uses(
+    configured: Callable[..., None], rest: httpx.AsyncClient
+) -> None:
+    configured(session_api_key="the server's key")
+    assert set((await rest.get("/server_info")).json()) == OPEN
+    answer = await rest.get("/server_info", headers={"x-session-api-key": "the server's key"})
+    assert "resources" in answer.json()
+
+
+async def test_server_info_refuses_a_key_that_opens_nothing(accounts: None, rest: httpx.AsyncClient) -> None:
+    assert (await rest.get("/server_info", headers=bearer("cs_wrong"))).status_code == 401
+
+
+@pytest.mark.parametrize("path", ["/alive", "/health"])
+async def test_a_key_that_opens_nothing_does_not_close_a_probe(
+    accounts: None, rest: httpx.AsyncClient, path: str
+) -> None:
+    assert (await rest.get(path, headers=bearer("cs_wrong"))).status_code == 200
+
+
+# Without the database
+
+
+@pytest.mark.parametrize("path", ["/health", "/server_info"])
+def test_without_the_database_a_probe_answers_503_with_a_sentence(
+    database_gone: None, caplog: pytest.LogCaptureFixture, path: str
+) -> None:
+    caplog.set_level(logging.CRITICAL, "psycopg.pool")
+    answer = Browser().get(path, headers={"host": "localhost"})
+    assert (answer.status_code, answer.json()) == (
+        503,
+        {"code": "unavailable", "detail": "The database cannot be reached."},
+    )
+
+
+def test_without_the_database_the_process_is_alive(database_gone: None) -> None:
+    assert Browser().get("/alive", headers={"host": "localhost"}).status_code == 200
+
+
+# Idle time
+
+
+async def idle_time(rest: httpx.AsyncClient) -> float:
+    found: float = (await rest.get("/server_info")).json()["idle_time"]
+    return found
+
+
+@pytest.mark.parametrize("path", PROBES)
+async def test_a_probe_does_not_end_the_idle_time(
+    rest: httpx.AsyncClient, long_idle: None, path: str
+) -> None:
+    await rest.get(path)
+    assert await idle_time(rest) >= LONG_AGO_S
+
+
+async def test_a_request_ends_the_idle_time(rest: httpx.AsyncClient, long_idle: None) -> None:
+    await rest.get("/api/native/conversations")
+    assert await idle_time(rest) < LONG_AGO_S
+
+
+async def test_a_frame_ends_the_idle_time(
+    rest: httpx.AsyncClient, join: Join, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = await join("talk")
+    monkeypatch.setattr(activity, "asked_at", time.monotonic() - LONG_AGO_S)
+    await client.send({"type": "seen", "id": 1, "through": -1})
+    await client.until("ack")
+    assert await idle_time(rest) < LONG_AGO_S
+
+
+async def test_a_socket_that_ends_does_not_end_the_idle_time(
+    rest: httpx.AsyncClient, join: Join, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = await join("talk")
+    monkeypatch.setattr(activity, "asked_at", time.monotonic() - LONG_AGO_S)
+    await client.leave()
+    assert await idle_time(rest) >= LONG_AGO_S
