@@ -230,11 +230,13 @@ SPECTACULAR_SETTINGS = {
     "VERSION": __version__,
     "TAGS": [
         {"name": "native", "description": "What the native sockets do, by REST, and what they do not do"},
+        {"name": "v0", "description": "The V0 wire, for clients that speak it already"},
         {"name": "probes", "description": "For whoever watches the server"},
     ],
     "OAS_VERSION": "3.1.0",  # what pydantic writes is of 3.1
     "SCHEMA_PATH_PREFIX": "/api",
     "COMPONENT_SPLIT_PATCH": False,  # a PATCH says in its serializer what may be left out
+    "ENFORCE_NON_BLANK_FIELDS": True,
     "POSTPROCESSING_HOOKS": [],
     "ENUM_GENERATE_CHOICE_DESCRIPTION": False,
 }
@@ -252,4 +254,6 @@ LOGGING = {
     "formatters": {"line": {"format": "{asctime} {levelname} {name}: {message}", "style": "{"}},
     "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "line"}},
     "root": {"handlers": ["console"], "level": "INFO"},
+    # It writes every address that it asks, and these name private repositories.
+    "loggers": {"httpx": {"level": "WARNING"}},
 }

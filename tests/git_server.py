@@ -15,8 +15,8 @@ from typing import Any, NamedTuple, Self
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from sessions_app.git_providers.base import ProviderToken, ProviderType
-from tests.clients import WAIT_S
 
+MOMENT_S = 0.2
 DATE = "2025-11-20T08:49:31Z"
 OPEN, MERGED, CLOSED = 1, 2, 3
 """The numbers of the pull requests of `site`, by what became of them."""
@@ -99,8 +99,8 @@ class GitServer:
         """Paths that are redirected, and where to."""
         self.most_at_once = 0
         self._at_once = 0
-        self._counting = threading.Lock()
-        self._together: threading.Barrier | None = None
+        self._counting = threading.Condition()
+        self._crowd: int | None = None
         self._fault: Callable[[_Handler], None] | None = None
         self._stopped = threading.Event()
         self._http = _Server(("127.0.0.1", 0), _Handler, self)
@@ -168,9 +168,9 @@ class GitServer:
 
         self._fault = drip
 
-    def answer_only(self, together: int) -> None:
-        """Hold every request until so many are here."""
-        self._together = threading.Barrier(together)
+    def wait_for_a_crowd(self, size: int) -> None:
+        """Hold every request until so many are here at once, for a moment at most."""
+        self._crowd = size
 
     def recover(self) -> None:
         """Answer as it should again."""
@@ -182,12 +182,11 @@ class GitServer:
         with self._counting:
             self._at_once += 1
             self.most_at_once = max(self.most_at_once, self._at_once)
-        try:
-            if self._together:
-                self._together.wait(WAIT_S)
-        finally:
-            with self._counting:
-                self._at_once -= 1
+            self._counting.notify_all()
+            crowd = self._crowd
+            if crowd is not None:
+                self._counting.wait_for(lambda: self.most_at_once >= crowd, MOMENT_S)
+            self._at_once -= 1
         if self._fault:
             self._fault(handler)
         elif asked.path in self.moved:

@@ -6,6 +6,8 @@ import ipaddress
 import re
 from dataclasses import dataclass
 
+from django.conf import settings
+
 from sessions_app.git_providers.base import InvalidName
 
 LABEL = r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
@@ -35,12 +37,15 @@ def parse_host(text: str | None, *, public: str, takes_path: bool = False) -> Ho
     """Read a host as users write it: `name`, `name:port` or `https://name`; nothing is the public one.
 
     `takes_path` allows a path behind it. Plain HTTP is for loopback addresses alone, and without a scheme
-    these get it. Raise InvalidName; what was written is not repeated, since it may hold a password.
+    these get it; with accounts they are refused, for users must not reach what only the server's machine
+    should. Raise InvalidName; what was written is not repeated, since it may hold a password.
     """
     scheme, rest = _without_scheme((text or "").strip() or public)
     name, _, path = rest.partition("/")
     name = name.lower()
     is_loopback = _is_loopback(_checked_name(name))
+    if is_loopback and settings.CONFIGURATION.auth == "accounts":
+        raise InvalidName("A git provider cannot be on the server's own machine.")
     if scheme == "http" and not is_loopback:
         raise InvalidName("A git provider is asked over https only, except on this machine itself.")
     if path and not (takes_path and all(PIECE.fullmatch(piece) for piece in path.split("/"))):
