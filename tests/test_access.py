@@ -32,6 +32,7 @@ CSRF = "c" * 32
 V0 = "/api/conversations"
 V0_EVENT = {"action": "run", "args": {"command": "ls"}}
 NATIVE = "/api/native/conversations"
+ADMIN = "/admin/conversations/conversation/"
 MESSAGE = {"type": "message", "text": "hello"}
 
 
@@ -76,6 +77,11 @@ ROWS = [
     Row(route="logout", method="POST", path="/ui/logout", owner=403, stranger=403, nobody=403),
     Row(route="admin", path="/admin/", owner=302, stranger=302, nobody=302),
     Row(route="admin", path="/admin/auth/user/", owner=302, stranger=302, nobody=302),
+    *(
+        Row(route="admin", path=f"{ADMIN}{page}", owner=302, stranger=302, nobody=302)
+        for page in ("", "1/change/", "1/events/", "1/events/0/", "1/events/0/payload/", "1/export/", "1/do/")
+    ),
+    Row(route="admin", method="POST", path=f"{ADMIN}1/do/", owner=403, stranger=403, nobody=403),
     Row(route="v0-conversations", path=V0, **THEIR_OWN),
     Row(route="v0-conversations", method="POST", path=V0, body={}, **THEIR_OWN),
     Row(route="v0-conversation", path=V0 + "/{id}", **THEIR_OWN),  # the wire's null

@@ -112,10 +112,11 @@ async def test_all_pull_requests_of_a_page_are_asked_about_at_once_and_once(
     store: ConversationStore, alice: User, github: GitServer, rest: httpx.AsyncClient
 ) -> None:
     await astore.call(with_pull_requests, store, alice, a=[OPEN], b=[CLOSED])
-    github.answer_only(together=2)
+    github.wait_for_a_crowd(2)
     first = await listed(rest)
     asked = len(github.asked)
     assert (first, await listed(rest), len(github.asked)) == ([["a"]], [["a"]], asked)
+    assert github.most_at_once == 2
 
 
 async def test_without_a_token_every_pull_request_counts_as_open(

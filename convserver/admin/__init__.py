@@ -1,0 +1,29 @@
+"""The admin: a door for staff. Importing it registers every page; nothing else imports it."""
+
+from __future__ import annotations
+
+from convserver.admin import (
+    audit,
+    connections,
+    conversations,
+    loops,
+    repairs,
+    secrets,
+    site,
+    tokens,
+    user_settings,
+    users,
+)
+
+__all__ = [
+    "audit",
+    "connections",
+    "conversations",
+    "loops",
+    "repairs",
+    "secrets",
+    "site",
+    "tokens",
+    "user_settings",
+    "users",
+]

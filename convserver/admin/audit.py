@@ -1,0 +1,102 @@
+"""Who did and read what in the admin: an entry in its log, for staff, and a line in the server's."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+from django import forms
+from django.contrib import admin
+from django.contrib.admin.models import CHANGE, LogEntry
+from django.db.models import Model, QuerySet
+from django.http import HttpRequest
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+
+from conversations.models import Conversation
+from convserver.admin import cells
+from convserver.admin.base import ReadOnlyAdmin
+from convserver.admin.filters import FormFilter, date_field, text_field
+from convserver.admin.periods import in_period
+
+logger = logging.getLogger(__name__)
+
+
+def record(request: HttpRequest, conversations: Sequence[Conversation], deed: str) -> None:
+    """Note that this member of staff did something with these conversations, or read them.
+
+    One entry each, under the conversation's history, for every request: nobody has to guess what
+    counts as one visit.
+    """
+    _enter(request, conversations, deed)
+    for conversation in conversations:
+        logger.info(
+            "Admin: user %s: %s: conversation %s", request.user.pk, deed.lower(), conversation.public_id
+        )
+
+
+def record_change(request: HttpRequest, row: Model, deed: str) -> None:
+    """Note that this member of staff changed a row that is no conversation."""
+    _enter(request, [row], deed)
+    logger.info("Admin: user %s: %s: %s %s", request.user.pk, deed.lower(), row._meta.verbose_name, row.pk)
+
+
+def _enter(request: HttpRequest, rows: Sequence[Model], deed: str) -> None:
+    if rows:
+        LogEntry.objects.log_actions(request.user.pk, rows, CHANGE, deed)  # type: ignore[arg-type]
+
+
+class LogFilterForm(forms.Form):
+    """What entries can be looked for by."""
+
+    who = text_field("User name")
+    deed = text_field("What was done, in part")
+    since = date_field("From (UTC)")
+    until = date_field("Through (UTC)")
+
+
+class LogFilter(FormFilter[QuerySet[LogEntry]]):
+    """Entries by who, what and when."""
+
+    form_class = LogFilterForm
+
+    def narrowed(self, rows: QuerySet[LogEntry], wanted: dict[str, Any]) -> QuerySet[LogEntry]:
+        """Return the entries with the wanted facts."""
+        if "who" in wanted:
+            rows = rows.filter(user__username=wanted["who"])
+        if "deed" in wanted:
+            rows = rows.filter(change_message__icontains=wanted["deed"])
+        return in_period(rows, "action_time", wanted)
+
+
+@admin.register(LogEntry)
+class LogEntryAdmin(ReadOnlyAdmin[LogEntry]):
+    """Everything that was done and read in the admin, newest first."""
+
+    list_display = ("when", "user", "what", "kind", "deed")
+    list_filter = (LogFilter,)
+    list_select_related = ("user", "content_type")
+    fields = ("when", "user", "what", "kind", "deed")
+
+    @admin.display(description="Time (UTC)")
+    def when(self, entry: LogEntry) -> SafeString | None:
+        """When it was done."""
+        return cells.moment(entry.action_time)
+
+    @admin.display(description="On")
+    def what(self, entry: LogEntry) -> SafeString | str:
+        """What it was done to, as it was called then."""
+        name = cells.cut(entry.object_repr) or "?"
+        url = None if entry.is_deletion() else entry.get_admin_url()
+        return format_html('<a class="admin-link" href="{}">{}</a>', url, name) if url else name
+
+    @admin.display(description="Kind")
+    def kind(self, entry: LogEntry) -> str:
+        """What kind of row that is."""
+        return str(entry.content_type.name) if entry.content_type else "?"
+
+    @admin.display(description="What was done")
+    def deed(self, entry: LogEntry) -> str:
+        """What was done."""
+        return entry.get_change_message() or entry.get_action_flag_display()

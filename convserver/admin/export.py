@@ -1,0 +1,112 @@
+"""Conversations as one JSON document, streamed: never more of one in memory than a page of its log."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import AsyncIterator, Sequence
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from django.http import HttpRequest, StreamingHttpResponse
+from django.utils.http import content_disposition_header
+
+from conversations.models import Conversation, ConversationRef
+from convserver.admin import audit
+from convserver.admin.parameters import shown_parameters
+from sessions_app import astore, native
+from sessions_app.status import iso
+
+NAME_MAX_LENGTH = 80
+
+
+class Part(NamedTuple):
+    """One conversation of an export: what is said of it, and how far its log goes."""
+
+    conversation: ConversationRef
+    facts: str
+    """JSON text."""
+    through: int
+    """The last seq when the export began, so that the facts and the events agree."""
+
+
+def exported(request: HttpRequest, conversations: Sequence[Conversation]) -> StreamingHttpResponse:
+    """Return a download of {conversation, events}, or of a list of them for more than one."""
+    audit.record(request, conversations, "Exported as JSON")
+    parts = [Part(row.ref, json.dumps(_facts(row)), row.next_seq - 1) for row in conversations]
+    return StreamingHttpResponse(
+        _one(parts[0]) if len(parts) == 1 else _many(parts),
+        content_type="application/json",
+        headers={"Content-Disposition": content_disposition_header(True, _file_name(conversations))},
+    )
+
+
+def safe_name(public_id: str) -> str:
+    """Return an id as a part of a file name."""
+    return re.sub(r"[^A-Za-z0-9_-]+", "-", public_id)[:NAME_MAX_LENGTH].strip("-") or "unnamed"
+
+
+def _file_name(conversations: Sequence[Conversation]) -> str:
+    if len(conversations) == 1:
+        return f"conversation-{safe_name(conversations[0].public_id)}.json"
+    return f"conversations-{len(conversations)}.json"
+
+
+async def _many(parts: Sequence[Part]) -> AsyncIterator[bytes]:
+    yield b"["
+    for index, part in enumerate(parts):
+        if index:
+            yield b",\n"
+        async for piece in _one(part):
+            yield piece
+    yield b"]\n"
+
+
+async def _one(part: Part) -> AsyncIterator[bytes]:
+    """Write one document, a page of the log at a time; payloads are spliced in as they were received."""
+    yield f'{{"conversation":{part.facts},"events":['.encode()
+    seq, comma = -1, ""
+    while seq < part.through:
+        page = [
+            event for event in await astore.read_after(part.conversation, seq) if event["seq"] <= part.through
+        ]
+        if not page:  # a purge has removed the rest
+            break
+        seq = page[-1]["seq"]
+        yield (comma + ",\n".join(map(native.envelope_json, page))).encode()
+        comma = ",\n"
+    yield b"]}"
+
+
+def _facts(row: Conversation) -> dict[str, Any]:
+    """Return what the row says; times as every door writes them, secrets masked."""
+    return {
+        "id": row.public_id,
+        "owner": row.owner.get_username(),
+        "version": row.version,
+        "title": row.title,
+        "repository": row.repository,
+        "branch": row.branch,
+        "provider": row.provider,
+        "trigger": row.trigger,
+        "pr_number": row.pr_number,
+        "llm_model": row.llm_model,
+        "accumulated_cost": row.accumulated_cost,
+        "prompt_tokens": row.prompt_tokens,
+        "completion_tokens": row.completion_tokens,
+        "total_tokens": row.total_tokens,
+        "tags": row.tags,
+        "parent": row.parent.public_id if row.parent else None,
+        "forked_from": row.forked_from.public_id if row.forked_from else None,
+        "forked_at": row.forked_at,
+        "last_seq": row.next_seq - 1,
+        "head_digest": row.head_digest,
+        "created_at": iso(row.created_at),
+        "updated_at": iso(row.updated_at),
+        "deleted_at": _iso(row.deleted_at),
+        "creation_parameters": shown_parameters(row),
+    }
+
+
+def _iso(moment: datetime | None) -> str | None:
+    return iso(moment) if moment else None

@@ -1,0 +1,71 @@
+"""What is taken from unfold: it has no types, but each class here extends one of Django's, which has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+
+from django.contrib.auth.models import User
+
+if TYPE_CHECKING:
+    from django.contrib.admin import ModelAdmin
+    from django.contrib.admin.views.main import ChangeList
+    from django.contrib.auth.admin import GroupAdmin
+    from django.contrib.auth.admin import UserAdmin as _UserAdmin
+    from django.contrib.auth.forms import AdminPasswordChangeForm, AdminUserCreationForm
+    from django.contrib.auth.forms import UserChangeForm as _UserChangeForm
+    from django.core.paginator import Page, Paginator
+    from django.forms import PasswordInput, Select, TextInput
+
+    UserChangeForm: TypeAlias = _UserChangeForm[User]
+    UserAdmin: TypeAlias = _UserAdmin[User]
+    AnyPage: TypeAlias = Page[Any]
+    AnyPaginator: TypeAlias = Paginator[Any]
+else:
+    from django.contrib.auth.admin import GroupAdmin, UserAdmin
+    from django.core.paginator import Page as AnyPage
+    from django.core.paginator import Paginator as AnyPaginator
+    from unfold.admin import ModelAdmin as _ModelAdmin
+    from unfold.forms import AdminPasswordChangeForm, UserChangeForm
+    from unfold.forms import UserCreationForm as AdminUserCreationForm
+    from unfold.views import ChangeList
+    from unfold.widgets import UnfoldAdminPasswordWidget as PasswordInput
+    from unfold.widgets import UnfoldAdminSelectWidget as Select
+    from unfold.widgets import UnfoldAdminTextInputWidget as TextInput
+
+    class ModelAdmin(_ModelAdmin):
+        """unfold's, with the type parameter that Django's has for type checkers."""
+
+        def __class_getitem__(cls, row: object) -> type[ModelAdmin]:
+            """Take the type of the rows, which only type checkers ask for."""
+            return cls
+
+
+Cell = TypeVar("Cell", bound=Callable[..., tuple[str, str]])
+
+
+def label(description: str, colours: Mapping[str, str]) -> Callable[[Cell], Cell]:
+    """Make a column of a list coloured labels: its function returns which colour, and the text."""
+
+    def labelled(cell: Cell) -> Cell:
+        vars(cell).update(short_description=description, label=colours)
+        return cell
+
+    return labelled
+
+
+__all__ = [
+    "AdminPasswordChangeForm",
+    "AdminUserCreationForm",
+    "AnyPage",
+    "AnyPaginator",
+    "ChangeList",
+    "GroupAdmin",
+    "ModelAdmin",
+    "PasswordInput",
+    "Select",
+    "TextInput",
+    "UserAdmin",
+    "UserChangeForm",
+    "label",
+]

@@ -1,0 +1,202 @@
+"""Agent loops: who runs which, for how long, and what went wrong."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django import forms
+from django.contrib import admin
+from django.db.models import QuerySet
+from django.http import HttpRequest
+from django.utils import timezone
+from django.utils.safestring import SafeString
+
+from conversations.models import Conversation
+from convserver.admin import cells
+from convserver.admin.base import ReadOnlyAdmin, may_change
+from convserver.admin.filters import ANY, FormFilter, choice_field, text_field
+from convserver.admin.look import label
+from convserver.admin.steering import Deed, selected, steer_and_tell
+from sessions_app.models import AgentLoop, AgentLoopQuerySet, ExecutionStatus, LoopStatus
+
+LOOP_LABELS: dict[str, str] = {
+    LoopStatus.STARTING: "info",
+    LoopStatus.STOPPED: "",
+    LoopStatus.RUNNING: "success",
+    LoopStatus.ERROR: "danger",
+    ExecutionStatus.IDLE: "",
+    ExecutionStatus.PAUSED: "warning",
+    ExecutionStatus.WAITING_FOR_CONFIRMATION: "warning",
+    ExecutionStatus.FINISHED: "",
+    ExecutionStatus.STUCK: "danger",
+}
+"""How a status of a loop or of its agent is coloured; `running` and `error` are both."""
+
+AGENT_WORDS = {
+    ExecutionStatus.IDLE: "Idle",
+    ExecutionStatus.RUNNING: "Running",
+    ExecutionStatus.PAUSED: "Paused",
+    ExecutionStatus.WAITING_FOR_CONFIRMATION: "Asks",
+    ExecutionStatus.FINISHED: "Finished",
+    ExecutionStatus.ERROR: "Error",
+    ExecutionStatus.STUCK: "Stuck",
+}
+"""What an agent does, in a word."""
+
+
+def agent_name(loop: AgentLoop) -> str:
+    """Return the last part of the agent's dotted path."""
+    return loop.agent.rpartition(".")[2]
+
+
+class LoopFilterForm(forms.Form):
+    """What loops can be looked for by."""
+
+    status = choice_field("Loop", [ANY, *LoopStatus.choices])
+    execution_status = choice_field("Agent is", [ANY, *ExecutionStatus.choices])
+    owner = text_field("Conversation's owner")
+
+
+class LoopFilter(FormFilter[AgentLoopQuerySet]):
+    """Loops by status and owner."""
+
+    form_class = LoopFilterForm
+
+    def narrowed(self, rows: AgentLoopQuerySet, wanted: dict[str, Any]) -> AgentLoopQuerySet:
+        """Return the loops with the wanted facts."""
+        columns = {"owner": "conversation__owner__username"}
+        return rows.filter(**{columns.get(name, name): value for name, value in wanted.items()})
+
+
+@admin.register(AgentLoop)
+class AgentLoopAdmin(ReadOnlyAdmin[AgentLoop]):
+    """The loops of all conversations that were ever started; those of the newest conversations first."""
+
+    list_display = (
+        "of",
+        "owner",
+        "loop_label",
+        "agent_label",
+        "agent_shown",
+        "process",
+        "lease_in_list",
+        "is_held_now",
+        "epoch",
+        "problem",
+        "refused_writes",
+    )
+    list_filter = (LoopFilter,)
+    list_select_related = ("conversation", "conversation__owner")
+    actions = ("start", "stop")
+    fieldsets = (
+        (
+            None,
+            {"fields": (("of_conversation", "owner"), ("loop_status", "agent_status"), "agent", "error")},
+        ),
+        ("Lease", {"fields": (("process", "is_held_now"), ("lease", "epoch"), "refused_writes")}),
+        ("Turn", {"fields": (("turn_id", "turn_through"), ("decision_shown", "decision_reason"))}),
+        ("Life", {"fields": (("desired", "runtime_status"), ("started", "changed"))}),
+    )
+
+    def has_steer_permission(self, request: HttpRequest) -> bool:
+        """Say whether the visitor may start and stop agents."""
+        return may_change(request, AgentLoop) or may_change(request, Conversation)
+
+    @admin.action(description="Start the agents", permissions=["steer"])
+    def start(self, request: HttpRequest, queryset: QuerySet[AgentLoop]) -> None:
+        """Start the loops of the chosen conversations."""
+        steer_and_tell(request, Deed.START, selected(request, _conversations(queryset)))
+
+    @admin.action(description="Stop the agents", permissions=["steer"])
+    def stop(self, request: HttpRequest, queryset: QuerySet[AgentLoop]) -> None:
+        """Stop the loops of the chosen conversations."""
+        steer_and_tell(request, Deed.STOP, selected(request, _conversations(queryset)))
+
+    @admin.display(description="Conversation")
+    def of(self, loop: AgentLoop) -> SafeString | None:
+        """Whose loop it is."""
+        return cells.narrow(loop.conversation.shown_title)
+
+    @admin.display(description="Conversation")
+    def of_conversation(self, loop: AgentLoop) -> SafeString:
+        """Whose loop it is, with the way there."""
+        return cells.link(loop.conversation)
+
+    @admin.display(description="Owner")
+    def owner(self, loop: AgentLoop) -> str:
+        """Whose conversation it is."""
+        return loop.conversation.owner.get_username()
+
+    @label("Loop", LOOP_LABELS)
+    def loop_label(self, loop: AgentLoop) -> tuple[str, str]:
+        """Whether it is there."""
+        return loop.status, loop.get_status_display()
+
+    @label("Agent is", LOOP_LABELS)
+    def agent_label(self, loop: AgentLoop) -> tuple[str, str]:
+        """What its agent does, in a word."""
+        return loop.execution_status, AGENT_WORDS[ExecutionStatus(loop.execution_status)]
+
+    @admin.display(description="Loop")
+    def loop_status(self, loop: AgentLoop) -> str:
+        """Whether it is there, in words."""
+        return loop.get_status_display()
+
+    @admin.display(description="Agent is")
+    def agent_status(self, loop: AgentLoop) -> str:
+        """What its agent does, in words."""
+        return loop.get_execution_status_display()
+
+    @admin.display(description="Agent")
+    def agent_shown(self, loop: AgentLoop) -> SafeString | None:
+        """Who answers."""
+        return cells.narrow(loop.agent, agent_name(loop))
+
+    @admin.display(description="Process")
+    def process(self, loop: AgentLoop) -> SafeString | None:
+        """Which process holds it, or held it last."""
+        if not loop.owner_pid:
+            return None
+        return cells.narrow(
+            f"{loop.owner_pid} on {loop.owner_host}",
+            f"{loop.owner_pid} on {loop.owner_host.partition(' ')[0]}",
+        )
+
+    @admin.display(description="Lease ends")
+    def lease_in_list(self, loop: AgentLoop) -> SafeString | None:
+        """Until when it may write unless it renews."""
+        return cells.stacked(loop.lease_expires_at)
+
+    @admin.display(description="Lease ends (UTC)")
+    def lease(self, loop: AgentLoop) -> SafeString | None:
+        """Until when it may write unless it renews."""
+        return cells.moment(loop.lease_expires_at)
+
+    @admin.display(description="Held")
+    def is_held_now(self, loop: AgentLoop) -> str:
+        """Whether a process that lives holds it."""
+        return cells.yes_or_no(loop.is_held(timezone.now()))
+
+    @admin.display(description="Decision")
+    def decision_shown(self, loop: AgentLoop) -> str | None:
+        """What was decided about the call that waits."""
+        return None if loop.decision is None else "Accepted" if loop.decision else "Rejected"
+
+    @admin.display(description="Error")
+    def problem(self, loop: AgentLoop) -> SafeString | None:
+        """What went wrong last."""
+        return cells.narrow(loop.error)
+
+    @admin.display(description="Started (UTC)")
+    def started(self, loop: AgentLoop) -> SafeString | None:
+        """When it was started last."""
+        return cells.moment(loop.started_at)
+
+    @admin.display(description="Changed (UTC)")
+    def changed(self, loop: AgentLoop) -> SafeString | None:
+        """When its row last changed."""
+        return cells.moment(loop.updated_at)
+
+
+def _conversations(loops: QuerySet[AgentLoop]) -> QuerySet[Conversation]:
+    return Conversation.objects.filter(pk__in=loops.order_by().values("pk"))

@@ -1,0 +1,84 @@
+"""Creation parameters as staff may see them: they can hold keys, which nobody reads here."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+from urllib.parse import urlsplit
+
+from conversations.models import Conversation, CreationParameters
+
+MASK = "•••"
+SHOWN_MAX_CHARACTERS = 20_000
+DEPTH_MAX = 20
+
+_SECRET_NAME = re.compile(r"key|token|secret|passw|auth|credential|cookie|signature|session", re.IGNORECASE)
+_PLAIN_IN_MCP = frozenset({"name", "command", "timeout"})
+"""What an MCP configuration may say in clear; arguments, headers and environment may all hold keys."""
+
+
+def shown_parameters(conversation: Conversation) -> dict[str, Any]:
+    """Return what the conversation was created with, without anything that may be a secret or a history."""
+    row = CreationParameters.objects.filter(pk=conversation.pk).first()
+    parameters = row.parameters if row else {}
+    return {name: _shown(name, value) for name, value in parameters.items()}
+
+
+def shown_mcp_config(config: object) -> object:
+    """Return an MCP configuration with the names, programs and addresses of its servers in clear."""
+    return _masked_mcp(config, "", 0)
+
+
+def as_text(value: object) -> str:
+    """Return a value as indented JSON, bounded."""
+    text = json.dumps(value, indent=2, ensure_ascii=False)
+    if len(text) <= SHOWN_MAX_CHARACTERS:
+        return text
+    return f"{text[:SHOWN_MAX_CHARACTERS]}\n… {len(text) - SHOWN_MAX_CHARACTERS} more characters"
+
+
+def _shown(name: str, value: object) -> object:
+    match name:
+        case "replay" | "replay_json" if isinstance(value, list | str | dict):
+            return f"({len(value)} {'characters' if isinstance(value, str) else 'entries'}, not shown here)"
+        case "mcp_config":
+            return shown_mcp_config(value)
+    return _masked(value, name, 0)
+
+
+def _masked(value: object, name: str, depth: int) -> object:
+    """Return a value with what its name calls a secret masked."""
+    if value is None or isinstance(value, bool):
+        return value
+    if _SECRET_NAME.search(name) or depth > DEPTH_MAX:
+        return MASK
+    match value:
+        case dict():
+            return {key: _masked(inner, str(key), depth + 1) for key, inner in value.items()}
+        case list():
+            return [_masked(inner, "", depth + 1) for inner in value]
+    return value
+
+
+def _masked_mcp(value: object, name: str, depth: int) -> object:
+    """Return a value of an MCP configuration: masked unless its name is known to be harmless."""
+    match value:
+        case dict() if depth <= DEPTH_MAX:
+            return {key: _masked_mcp(inner, str(key), depth + 1) for key, inner in value.items()}
+        case list() if depth <= DEPTH_MAX:
+            return [_masked_mcp(inner, "", depth + 1) for inner in value]
+        case str() if name == "url":
+            return _host_of(value)
+        case None | bool():
+            return value
+    return value if name in _PLAIN_IN_MCP else MASK
+
+
+def _host_of(url: str) -> str:
+    """Return an address as far as its host: all that follows may be a key."""
+    try:
+        parts = urlsplit(url)
+        return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}/{MASK if parts.path.strip('/') else ''}"
+    except ValueError:
+        return MASK

@@ -1,0 +1,122 @@
+"""The admin as a whole: its sidebar, and the few facts of its first page."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, TypedDict
+
+from django.contrib import admin
+from django.contrib.admin.models import LogEntry
+from django.contrib.auth.models import Group, User
+from django.db.models import Model
+from django.http import HttpRequest
+from django.urls import reverse
+
+from conversations.access import pk_of
+from conversations.models import Conversation
+from convserver.admin import cells, repairs
+from sessions_app.models import (
+    AgentLoop,
+    ApiToken,
+    Connection,
+    LoopStatus,
+    Repair,
+    Secret,
+    UserSettings,
+)
+
+OWN_ENTRIES_SHOWN = 10
+
+admin.site.index_template = "admin/first_page.html"
+admin.site.index_title = "Overview"
+
+
+class Item(NamedTuple):
+    """One line of the sidebar."""
+
+    title: str
+    model: type[Model]
+    icon: str
+
+
+GROUPS: dict[str, list[Item]] = {
+    "Conversations": [Item("Conversations", Conversation, "forum")],
+    "Live": [
+        Item("Loops", AgentLoop, "autorenew"),
+        Item("Connections", Connection, "cable"),
+        Item("Repairs", Repair, "healing"),
+    ],
+    "Access": [
+        Item("Users", User, "person"),
+        Item("Groups", Group, "group"),
+        Item("Tokens", ApiToken, "key"),
+        Item("Secrets", Secret, "lock"),
+        Item("Settings", UserSettings, "tune"),
+    ],
+    "Log": [Item("Log", LogEntry, "receipt_long")],
+}
+
+
+def navigation(request: HttpRequest) -> list[dict[str, Any]]:
+    """Return the sidebar's groups with what the visitor may see of each."""
+    overview = {"title": "Overview", "link": reverse("admin:index"), "icon": "home", "active": _is_index}
+    groups = [{"title": title, "items": _items(request, items)} for title, items in GROUPS.items()]
+    return [{"title": "", "items": [overview]}, *(group for group in groups if group["items"])]
+
+
+def _is_index(request: HttpRequest) -> bool:
+    return request.path == reverse("admin:index")
+
+
+def _items(request: HttpRequest, items: list[Item]) -> list[dict[str, Any]]:
+    return [
+        {"title": item.title, "link": _list_of(item.model), "icon": item.icon}
+        for item in items
+        if may_view(request, item.model)
+    ]
+
+
+def may_view(request: HttpRequest, model: type[Model]) -> bool:
+    """Say whether the visitor may look at these rows."""
+    return admin.site.get_model_admin(model).has_view_permission(request)
+
+
+def _list_of(model: type[Model]) -> str:
+    return reverse(f"admin:{model._meta.app_label}_{model._meta.model_name}_changelist")
+
+
+class Fact(TypedDict):
+    """One number of the first page, and where it leads."""
+
+    title: str
+    number: str
+    link: str
+
+
+def first_page(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
+    """Add a few facts that cost little, as far as the visitor may see them."""
+    may_see_conversations = may_view(request, Conversation)
+    return {
+        **context,
+        "facts": _facts(request),
+        "own_entries": LogEntry.objects.filter(user=pk_of(request.user)).order_by("-pk")[:OWN_ENTRIES_SHOWN],
+        "repairs": repairs.banner() if may_see_conversations else None,
+        "may_see_nothing": not any(group["title"] for group in navigation(request)),
+    }
+
+
+def _facts(request: HttpRequest) -> list[Fact]:
+    facts: list[Fact] = []
+    if may_view(request, AgentLoop):
+        for status in (LoopStatus.RUNNING, LoopStatus.STARTING, LoopStatus.ERROR):
+            loops = AgentLoop.objects.filter(status=status).count()  # an index has them
+            if loops or status is LoopStatus.RUNNING:
+                link = f"{_list_of(AgentLoop)}?status={status}"
+                facts.append(_fact(f"Loops: {status.label.lower()}", loops, link))
+    if may_view(request, Connection):
+        present = Connection.objects.present().count()
+        facts.append(_fact("Connections present", present, f"{_list_of(Connection)}?presence=present"))
+    return facts
+
+
+def _fact(title: str, number: int, link: str) -> Fact:
+    return {"title": title, "number": cells.number(number), "link": link}

@@ -1,0 +1,170 @@
+"""What staff may do with conversations, one or many: each stands for itself, and each is told how it went."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from enum import StrEnum
+from typing import NamedTuple, assert_never
+
+from django.contrib import messages
+from django.db.models import QuerySet
+from django.http import HttpRequest
+
+from conversations.exceptions import ConversationError
+from conversations.models import Conversation, ConversationRef
+from conversations.store import store
+from convserver.admin import audit
+from convserver.api.event_loop import in_loop
+from sessions_app.manager import get_manager
+
+logger = logging.getLogger(__name__)
+
+AT_ONCE = 8
+"""So many agents are started or stopped at the same time: an agent may take its time to let go."""
+SELECTED_MAX = 100
+PROBLEMS_SHOWN = 5
+
+
+class Deed(StrEnum):
+    """What can be done with a conversation."""
+
+    START = "start"
+    STOP = "stop"
+    HIDE = "hide"
+    RESTORE = "restore"
+
+    @property
+    def done(self) -> str:
+        """What a log and a message say of it."""
+        match self:
+            case Deed.START:
+                return "Started the agent"
+            case Deed.STOP:
+                return "Stopped the agent"
+            case Deed.HIDE:
+                return "Hidden"
+            case Deed.RESTORE:
+                return "Restored"
+        assert_never(self)
+
+
+class Outcome(NamedTuple):
+    """How it went with one conversation."""
+
+    conversation: Conversation
+    problem: str | None
+    """Why it was not done; None when it was."""
+
+
+def steer(deed: Deed, conversations: Sequence[Conversation]) -> list[Outcome]:
+    """Do this with each of the conversations; what fails for one is done for the others all the same."""
+    possible = [each for each in conversations if _objection(deed, each) is None]
+    problems = dict(
+        zip((each.pk for each in possible), _do(deed, [each.ref for each in possible]), strict=True)
+    )
+    return [Outcome(each, problems.get(each.pk, _objection(deed, each))) for each in conversations]
+
+
+def selected(request: HttpRequest, queryset: QuerySet[Conversation]) -> list[Conversation]:
+    """Return the rows that an action of a list was asked for; none, and a message, if they are too many."""
+    rows = list(queryset[: SELECTED_MAX + 1])
+    if len(rows) > SELECTED_MAX:
+        messages.error(request, f"Nothing was done: choose {SELECTED_MAX} conversations at the most.")
+        return []
+    return rows
+
+
+def steer_and_tell(request: HttpRequest, deed: Deed, conversations: Sequence[Conversation]) -> None:
+    """Do this with each, enter in the log what was done, and tell the visitor about every outcome."""
+    outcomes = steer(deed, conversations)
+    done = [outcome.conversation for outcome in outcomes if outcome.problem is None]
+    audit.record(request, done, deed.done)
+    if done:
+        messages.success(request, f"{deed.done}: {_names(done)}.")
+    for outcome in [each for each in outcomes if each.problem][:PROBLEMS_SHOWN]:
+        messages.error(request, f"{_name(outcome.conversation)}: {outcome.problem}")
+    if (more := len(outcomes) - len(done) - PROBLEMS_SHOWN) > 0:
+        messages.error(request, f"Nor was it done for {more} more.")
+
+
+def _names(conversations: Sequence[Conversation]) -> str:
+    if len(conversations) == 1:
+        return _name(conversations[0])
+    return f"{len(conversations)} conversations"
+
+
+def _name(conversation: Conversation) -> str:
+    return f"{conversation.shown_title[:60]} ({conversation.public_id})"
+
+
+def _objection(deed: Deed, conversation: Conversation) -> str | None:
+    """Return why this cannot be done with the conversation as it is."""
+    is_deleted = conversation.deleted_at is not None
+    match deed:
+        case Deed.START if is_deleted:
+            return "It is deleted: restore it first."
+        case Deed.HIDE if is_deleted:
+            return "It is hidden already."
+        case Deed.RESTORE if not is_deleted:
+            return "It is not hidden."
+    return None
+
+
+def _do(deed: Deed, conversations: Sequence[ConversationRef]) -> list[str | None]:
+    """Return for each why it failed, None where it did not."""
+    match deed:
+        case Deed.START:
+            return in_loop(_each, _start, conversations)
+        case Deed.STOP:
+            return in_loop(_each, _stop, conversations)
+        case Deed.HIDE:
+            stopped = in_loop(_each, _stop, conversations)
+            return [
+                problem or _problem_of(store().hide, conversation)
+                for conversation, problem in zip(conversations, stopped, strict=True)
+            ]
+        case Deed.RESTORE:
+            return [_problem_of(store().restore, conversation) for conversation in conversations]
+    assert_never(deed)
+
+
+async def _each(
+    act: Callable[[ConversationRef], Awaitable[None]], conversations: Sequence[ConversationRef]
+) -> list[str | None]:
+    room = asyncio.Semaphore(AT_ONCE)
+
+    async def outcome(conversation: ConversationRef) -> str | None:
+        async with room:
+            try:
+                await act(conversation)
+            except Exception as error:  # the others are to be done all the same
+                return _told(error, conversation)
+        return None
+
+    return await asyncio.gather(*map(outcome, conversations))
+
+
+def _problem_of(act: Callable[[ConversationRef], None], conversation: ConversationRef) -> str | None:
+    try:
+        act(conversation)
+    except Exception as error:  # the others are to be done all the same
+        return _told(error, conversation)
+    return None
+
+
+def _told(error: Exception, conversation: ConversationRef) -> str:
+    """Return what a visitor is told of a failure; one of the server itself is for the log."""
+    if isinstance(error, ConversationError):
+        return str(error)
+    logger.error("Admin: steering conversation %s failed", conversation.public_id, exc_info=error)
+    return "The server failed on this one; its log says why."
+
+
+async def _start(conversation: ConversationRef) -> None:
+    await get_manager().run(conversation)
+
+
+async def _stop(conversation: ConversationRef) -> None:
+    await get_manager().close_session(conversation.public_id)
