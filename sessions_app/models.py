@@ -267,6 +267,9 @@ class ApiToken(models.Model):
 
     objects = models.Manager.from_queryset(ApiTokenQuerySet)()
 
+    class Meta:
+        verbose_name = "API token"
+
     def __str__(self) -> str:
         return f"{self.name} ({self.prefix}…)"
 
@@ -294,7 +297,7 @@ CONDENSER_SIZE_MIN = 20
 
 
 class UserSettings(models.Model):
-    """What a user has set (spec V0 §1.9), null meaning not set; the keys among it are Secrets."""
+    """What a user has set (spec V0 §1.9), null meaning not set; keys, and what may hold some, are Secrets."""
 
     user = models.OneToOneField(
         settings.AUTH_USER_MODEL, models.CASCADE, primary_key=True, related_name="user_settings"
@@ -314,7 +317,6 @@ class UserSettings(models.Model):
     user_consents_to_analytics = models.BooleanField(null=True, blank=True)
     sandbox_base_container_image = models.TextField(null=True, blank=True)
     sandbox_runtime_container_image = models.TextField(null=True, blank=True)
-    mcp_config = models.JSONField(null=True, blank=True)
     max_budget_per_task = models.FloatField(null=True, blank=True)
     condenser_max_size = models.IntegerField(
         null=True, blank=True, validators=[MinValueValidator(CONDENSER_SIZE_MIN)]

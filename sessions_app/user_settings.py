@@ -20,11 +20,12 @@ MODELS_WITHOUT_A_KEY = ("bedrock/", "lemonade/")
 
 
 class SettingSecret(StrEnum):
-    """The settings that are secrets (spec V0 §1.9)."""
+    """The settings that are secrets (spec V0 §1.9); the tool servers, for what names them may hold keys."""
 
     LLM_API_KEY = "llm_api_key"
     SEARCH_API_KEY = "search_api_key"
     SANDBOX_API_KEY = "sandbox_api_key"
+    MCP_CONFIG = "mcp_config"
 
 
 class SettingsNotFound(ConversationError):

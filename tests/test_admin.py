@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import re
 from base64 import b64encode
@@ -13,6 +14,7 @@ from typing import Any
 
 import httpx
 import pytest
+from django.conf import settings
 from django.contrib.admin.models import CHANGE, LogEntry
 from django.contrib.auth.models import Group, Permission, User
 from django.contrib.contenttypes.models import ContentType
@@ -38,6 +40,7 @@ from sessions_app.models import (
     UserSettings,
 )
 from sessions_app.processes import this_process
+from sessions_app.tool_servers import sealed_parameter
 from sessions_app.user_settings import secret_value, store_secret
 from tests.events import event
 from tests.events import payload as event_payload
@@ -445,19 +448,29 @@ def test_creation_parameters_are_shown_without_keys(
         "api_key": CLEAR,
         "nested": [{"Authorization": CLEAR, "colour": "green"}],
         "replay": [{"content": CLEAR}],
-        "mcp_config": {
-            "sse_servers": [
-                f"https://{CLEAR}.example/",
-                {"url": f"https://u:{CLEAR}@host.example/{CLEAR}?k={CLEAR}"},
-            ],
-            "stdio_servers": [{"name": "files", "command": "mcp", "args": [CLEAR], "env": {"A": CLEAR}}],
-        },
     }
-    conversation = store.create(alice, parameters=parameters)
+    tool_servers = {
+        "sse_servers": [
+            f"https://{CLEAR}.example/",
+            {"url": f"https://u:{CLEAR}@host.example/{CLEAR}?k={CLEAR}"},
+        ],
+        "stdio_servers": [{"name": "files", "command": "mcp", "args": [CLEAR], "env": {"A": CLEAR}}],
+    }
+    sealed = sealed_parameter(json.dumps(tool_servers))
+    conversation = store.create(alice, parameters=parameters | sealed)
     page = boss.get(of(conversation)).content.decode()
     assert CLEAR not in page
     for harmless in ("Be brief.", "green", "host.example", "files", "mcp", "1 entries"):
         assert harmless in page
+
+
+def test_tool_servers_that_no_key_opens_are_only_named(
+    boss: Browser, alice: User, store: ConversationStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    conversation = store.create(alice, parameters=sealed_parameter("{}"))
+    monkeypatch.setattr(settings, "SECRET_KEY", "another key of at least 32 characters")
+    boss.force_login(User.objects.get(username="boss"))  # the login was made under the old key
+    assert "mcp_config" in boss.get(of(conversation)).content.decode()
 
 
 # Events
@@ -1027,15 +1040,12 @@ def test_a_second_secret_of_a_name_is_refused(boss: Browser, bob: User) -> None:
 
 
 def test_settings_are_edited_and_what_is_left_empty_is_not_set(boss: Browser, bob: User) -> None:
-    mcp_config = {"sse_servers": [{"url": "https://host.example/", "api_key": CLEAR}]}
-    UserSettings.objects.create(user=bob, llm_model="old", language="de", mcp_config=mcp_config)
+    UserSettings.objects.create(user=bob, llm_model="old", language="de", git_user_name="Bob")
     path = f"{SETTINGS}{bob.pk}/change/"
-    page = boss.get(path).content.decode()
-    assert CLEAR not in page
-    assert "host.example" in page
     assert boss.post(path, {"llm_model": "new", "language": "", "max_iterations": "7"}).status_code == 302
     row = UserSettings.objects.get()
-    assert (row.llm_model, row.language, row.max_iterations, row.mcp_config) == ("new", None, 7, mcp_config)
+    shown = (row.llm_model, row.language, row.max_iterations, row.git_user_name)
+    assert shown == ("new", None, 7, None)
 
 
 def test_settings_are_made_for_a_user_who_has_none(boss: Browser, bob: User) -> None:
@@ -1044,6 +1054,11 @@ def test_settings_are_made_for_a_user_who_has_none(boss: Browser, bob: User) -> 
     answer = boss.post(SETTINGS + "add/", {"user": bob.pk, "condenser_max_size": "3"})
     assert "already exists" in text_of(answer)
     assert "greater than or equal to 20" in text_of(answer)
+
+
+@pytest.mark.parametrize(("page", "status"), [("x", 400), ("-1", 400), ("1", 200)])
+def test_a_search_for_a_page_that_is_no_number_is_refused(boss: Browser, page: str, status: int) -> None:
+    assert boss.get("/admin/search/", {"s": "conversations", "page": page}).status_code == status
 
 
 # Users and groups

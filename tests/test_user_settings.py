@@ -32,7 +32,6 @@ UNSET = {
     "user_consents_to_analytics": None,
     "sandbox_base_container_image": None,
     "sandbox_runtime_container_image": None,
-    "mcp_config": None,
     "max_budget_per_task": None,
     "condenser_max_size": None,
     "email": None,
@@ -76,10 +75,10 @@ def test_what_is_not_set_has_the_defaults_of_the_wire(alice: User) -> None:
 
 def test_settings_are_the_users_own(alice: User, bob: User) -> None:
     UserSettings.objects.create(user=alice, git_user_name="Alice")
-    UserSettings.objects.create(user=bob, git_user_name="Bob", mcp_config={"sse_servers": []})
+    UserSettings.objects.create(user=bob, git_user_name="Bob", llm_model="gpt-9")
     found = user_settings.settings_of(alice.pk)
     assert found is not None
-    assert (found.git_user_name, found.mcp_config) == ("Alice", None)
+    assert (found.git_user_name, found.llm_model) == ("Alice", None)
 
 
 def test_a_user_has_settings_once(alice: User) -> None:

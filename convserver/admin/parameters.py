@@ -8,6 +8,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from conversations.models import Conversation, CreationParameters
+from sessions_app.encryption import Sealed, SecretUnreadable
 
 MASK = "•••"
 SHOWN_MAX_CHARACTERS = 20_000
@@ -25,11 +26,6 @@ def shown_parameters(conversation: Conversation) -> dict[str, Any]:
     return {name: _shown(name, value) for name, value in parameters.items()}
 
 
-def shown_mcp_config(config: object) -> object:
-    """Return an MCP configuration with the names, programs and addresses of its servers in clear."""
-    return _masked_mcp(config, "", 0)
-
-
 def as_text(value: object) -> str:
     """Return a value as indented JSON, bounded."""
     text = json.dumps(value, indent=2, ensure_ascii=False)
@@ -43,8 +39,16 @@ def _shown(name: str, value: object) -> object:
         case "replay" | "replay_json" if isinstance(value, list | str | dict):
             return f"({len(value)} {'characters' if isinstance(value, str) else 'entries'}, not shown here)"
         case "mcp_config":
-            return shown_mcp_config(value)
+            return _shown_tool_servers(value)
     return _masked(value, name, 0)
+
+
+def _shown_tool_servers(sealed: object) -> object:
+    """Return them with the names, programs and addresses of the servers in clear."""
+    try:
+        return _masked_mcp(json.loads(Sealed(str(sealed)).open()), "", 0)
+    except SecretUnreadable:
+        return MASK
 
 
 def _masked(value: object, name: str, depth: int) -> object:

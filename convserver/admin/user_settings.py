@@ -8,13 +8,11 @@ from django import forms
 from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest
-from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from convserver.admin import cells
 from convserver.admin.base import ListAdmin, one_line
 from convserver.admin.filters import FormFilter, text_field
-from convserver.admin.parameters import as_text, shown_mcp_config
 from sessions_app.models import UserSettings
 
 LABELS = {"llm_model": "Model", "llm_base_url": "Model's base URL"}
@@ -49,7 +47,7 @@ class UserSettingsAdmin(ListAdmin[UserSettings]):
     list_filter = (SettingsFilter,)
     list_select_related = ("user",)
     autocomplete_fields = ("user",)
-    readonly_fields = ("mcp", "created", "changed")
+    readonly_fields = ("created", "changed")
     fieldsets = (
         (None, {"fields": ("user", "language", "email", "email_verified")}),
         (
@@ -81,10 +79,6 @@ class UserSettingsAdmin(ListAdmin[UserSettings]):
                 )
             },
         ),
-        (
-            "Tools",
-            {"fields": ("mcp",), "description": "They hold keys: users set them, and nobody reads them."},
-        ),
         ("Times", {"fields": ("created", "changed")}),
     )
 
@@ -103,13 +97,6 @@ class UserSettingsAdmin(ListAdmin[UserSettings]):
     def model_name(self, row: UserSettings) -> str | None:
         """Which model answers the user."""
         return row.llm_model
-
-    @admin.display(description="MCP servers")
-    def mcp(self, row: UserSettings) -> SafeString | None:
-        """The tools that the user's agents have, without keys."""
-        if not row.mcp_config:
-            return None
-        return format_html('<pre class="admin-json">{}</pre>', as_text(shown_mcp_config(row.mcp_config)))
 
     @admin.display(description="Created (UTC)")
     def created(self, row: UserSettings) -> SafeString | None:

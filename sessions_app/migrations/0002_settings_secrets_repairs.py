@@ -46,7 +46,6 @@ class Migration(migrations.Migration):
                 ("user_consents_to_analytics", models.BooleanField(blank=True, null=True)),
                 ("sandbox_base_container_image", models.TextField(blank=True, null=True)),
                 ("sandbox_runtime_container_image", models.TextField(blank=True, null=True)),
-                ("mcp_config", models.JSONField(blank=True, null=True)),
                 ("max_budget_per_task", models.FloatField(blank=True, null=True)),
                 (
                     "condenser_max_size",
@@ -158,5 +157,9 @@ class Migration(migrations.Migration):
                     ),
                 ],
             },
+        ),
+        migrations.AlterModelOptions(
+            name="apitoken",
+            options={"verbose_name": "API token"},
         ),
     ]
