@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime
-from typing import Any, ClassVar, NamedTuple, Self, cast
+from typing import Any, ClassVar, NamedTuple, Self
 from uuid import UUID, uuid4
 
 from django.conf import settings
@@ -123,7 +123,7 @@ class ConversationQuerySet(models.QuerySet["Conversation"]):
         rows = self.filter(parent_id__in=list(pks)).order_by("created_at", "pk")
         found: dict[int, list[str]] = {}
         for parent, public_id in rows.values_list("parent_id", "public_id"):
-            found.setdefault(cast(int, parent), []).append(public_id)
+            found.setdefault(parent, []).append(public_id)
         return found
 
     def newest_first(self) -> Self:

@@ -172,7 +172,7 @@ class ConversationManager(ABC):
     async def _steer(self, conversation: ConversationRef, state: str | None) -> None:
         match state:
             case "stopped":
-                await self.close_session(conversation.public_id)
+                await self.interrupt(conversation)
             case "paused":
                 await self.pause(conversation)
             case "running":
@@ -187,6 +187,10 @@ class ConversationManager(ABC):
     @abstractmethod
     async def pause(self, conversation: ConversationRef) -> None:
         """Pause after the current step."""
+
+    @abstractmethod
+    async def interrupt(self, conversation: ConversationRef) -> None:
+        """End what the agent is doing; its loop stays, and what is said next is answered."""
 
     @abstractmethod
     async def confirm(self, conversation: ConversationRef, *, accept: bool, reason: str = "") -> None:

@@ -33,7 +33,7 @@ from conversations.exceptions import (
 from conversations.log import LOCK_TIMEOUT_S
 from conversations.models import Conversation, ConversationQuerySet, ConversationRef
 from conversations.store import store
-from sessions_app.models import AgentLoop, ExecutionStatus, LoopStatus, Repair, UnfinishedAnswer
+from sessions_app.models import AgentLoop, ExecutionStatus, LoopEnd, LoopStatus, Repair, UnfinishedAnswer
 from sessions_app.processes import Process
 
 T = TypeVar("T")
@@ -97,6 +97,7 @@ def claim(
             owner_started=process.started,
             lease_expires_at=now + timedelta(seconds=lease_s),
             error="",
+            ended_by="",
             started_at=now,
             updated_at=now,
         )
@@ -166,8 +167,14 @@ def ready(conversation: ConversationRef, epoch: int) -> None:
     announce(conversation)
 
 
-def release(conversation: ConversationRef, epoch: int, *, error: str = "") -> None:
-    """Give the lease back, of a deleted conversation too; with `error`, say why the loop is gone."""
+def release(
+    conversation: ConversationRef,
+    epoch: int,
+    *,
+    ended_by: LoopEnd = LoopEnd.INTERRUPTED,
+    error: str = "",
+) -> None:
+    """Give the lease back, of a deleted conversation too, and say why the loop is gone."""
     now = timezone.now()
     with transaction.atomic():
         row = _locked_of(Conversation.objects.all(), conversation)
@@ -181,6 +188,7 @@ def release(conversation: ConversationRef, epoch: int, *, error: str = "") -> No
             runtime_status="STATUS$ERROR" if error else None,
             lease_expires_at=None,
             error=error,
+            ended_by=ended_by,
             updated_at=now,
         )
     announce(conversation)
@@ -536,6 +544,27 @@ def cut_off(
         under_a_free_id(end)
         if also is not None:
             also()
+    announce(conversation)
+
+
+def stop_turn(conversation: ConversationRef, epoch: int, *, through: int) -> None:
+    """End a turn that waits for the user, if there is one, and give up on what was asked up to `through`.
+
+    Readers are told that the agent stopped either way. Raise Fenced.
+    """
+    with transaction.atomic():
+        require_epoch(conversation, epoch)
+        turn = pending_turn(conversation, epoch)
+        if turn is not None:
+            ending = (AgentState.STOPPED, ExecutionStatus.IDLE)
+            cut_off(conversation, epoch, turn, *ending, reason=STOPPED_REASON)
+        else:
+            event_id = str(uuid4())
+            authored = dialects.author(conversation.dialect).state(
+                state=AgentState.STOPPED, event_id=event_id, reason=STOPPED_REASON
+            )
+            store().append(conversation, [new_event(authored, event_id)], epoch=epoch)
+        give_up(conversation, epoch, through)
     announce(conversation)
 
 

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import ParamSpec, TypeVar
 
 from conversations.dialects import AgentState
@@ -14,7 +15,7 @@ from conversations.models import ConversationRef
 from sessions_app import astore, leases
 from sessions_app.agents.base import Agent
 from sessions_app.leases import Naming, PendingTurn, TurnStart
-from sessions_app.models import ExecutionStatus
+from sessions_app.models import ExecutionStatus, LoopEnd
 from sessions_app.processes import Process
 from sessions_app.turns import PlayedTurn, TurnSuspended, persistently
 
@@ -43,12 +44,15 @@ class Loop:
         """The newest input when the user stopped it: what is unanswered up to it is given up on."""
         self.is_ending = False
         """True once its task was cancelled; a second time would cut off the tidying up."""
-        self.end_reason = leases.INTERRUPTED_REASON
-        """Why a turn that is being played ends when the loop does."""
+        self.ended_by = LoopEnd.INTERRUPTED
+        """Why it ends, once it does; a turn that is being played ends for the same reason."""
         self._process = process
         self._lease_s = lease_s
         self._asked = asyncio.Event()
         self._turn: PlayedTurn | None = None
+        self._playing: asyncio.Future[None] | None = None
+        self._interrupted_through: int | None = None
+        """The newest input when the user interrupted the turn that is being played."""
         self._pause_wanted = False
         self._steering = asyncio.Lock()
         """Pause and run take effect in the order in which they were said."""
@@ -87,6 +91,16 @@ class Loop:
             await astore.call(leases.resume, self.conversation)
         self.wake()
 
+    async def interrupt(self) -> None:
+        """End the turn that is played or waits, and give up on what was asked; the loop stays."""
+        through = await astore.call(leases.asked_through, self.conversation)
+        async with self._steering:
+            if self._playing is not None:
+                self._interrupted_through = through
+                self._playing.cancel()
+            else:
+                await self._persist(partial(leases.stop_turn, through=through))
+
     def _set_pause_wanted(self, wanted: bool) -> None:
         self._pause_wanted = wanted
         if self._turn is not None:
@@ -115,18 +129,19 @@ class Loop:
             await self._persist(leases.ready)
             self.started.set()
             await self._play_turns()
-            await self._persist(leases.release)
+            await self._persist(partial(leases.release, ended_by=LoopEnd.IDLE))
         except Fenced as error:
             logger.warning("Conversation %s: %s", self.conversation.public_id, error)
             await astore.call(leases.count_refused_write, self.conversation)
         except ConversationNotFound:
             logger.info("Conversation %s was deleted; its loop ends.", self.conversation.public_id)
             with suppress(Fenced):
-                await self._persist(leases.release)
+                await self._persist(partial(leases.release, ended_by=LoopEnd.STOPPED))
         except Exception as error:
             logger.exception("The loop of conversation %s failed", self.conversation.public_id)
             with suppress(ConversationError):
-                await astore.call(leases.release, self.conversation, self.epoch, error=_sentence(error))
+                end = partial(leases.release, ended_by=LoopEnd.FAILED, error=_sentence(error))
+                await astore.call(end, self.conversation, self.epoch)
 
     async def _play_turns(self) -> None:
         while True:
@@ -154,9 +169,13 @@ class Loop:
         turn.pause_wanted = self._pause_wanted
         try:
             await turn.prepare()
-            await self.agent.play(turn)
+            await self._play_to_its_end(turn)
         except TurnSuspended:
             leases.announce(self.conversation)
+        except asyncio.CancelledError:
+            if self.is_ending or self._interrupted_through is None:
+                raise
+            await self._end_interrupted(start, self._interrupted_through)
         except (Fenced, ConversationNotFound):
             raise
         except Exception as error:
@@ -165,7 +184,25 @@ class Loop:
         else:
             await self._end(start)
         finally:
-            self._turn = None
+            self._turn = self._interrupted_through = None
+
+    async def _play_to_its_end(self, turn: PlayedTurn) -> None:
+        """Let the agent play in a task of its own, which alone an interruption ends."""
+        self._playing = asyncio.ensure_future(self.agent.play(turn))
+        try:
+            while not self._playing.done():
+                try:
+                    await asyncio.wait({self._playing})
+                except asyncio.CancelledError:
+                    self._playing.cancel()
+            self._playing.result()
+        finally:
+            self._playing = None
+
+    async def _end_interrupted(self, start: TurnStart, through: int) -> None:
+        # Behind whatever the turn has on its way, so that nothing of it follows its end.
+        await persistently(lambda: astore.append(self.conversation, [], epoch=self.epoch))
+        await self._persist(partial(leases.stop_turn, through=through))
 
     async def _end(self, start: TurnStart) -> None:
         try:
@@ -195,7 +232,8 @@ class Loop:
             await persistently(lambda: astore.append(self.conversation, [], epoch=self.epoch))
             await persistently(lambda: astore.call(self._store_stop))
         with suppress(Fenced):
-            await self._persist(leases.release)
+            ended_by = self.ended_by if self.is_wanted else LoopEnd.STOPPED
+            await self._persist(partial(leases.release, ended_by=ended_by))
 
     def _store_stop(self) -> None:
         turn = leases.pending_turn(self.conversation, self.epoch)
@@ -203,7 +241,9 @@ class Loop:
             pass  # it waits for the user, and goes on wherever the loop runs next
         elif turn is not None:
             state = AgentState.INTERRUPTED if self.is_wanted else AgentState.STOPPED
-            reason = self.end_reason if self.is_wanted else leases.STOPPED_REASON
+            crowded_out = self.ended_by is LoopEnd.CROWDED_OUT
+            kept = leases.CROWDED_OUT_REASON if crowded_out else leases.INTERRUPTED_REASON
+            reason = kept if self.is_wanted else leases.STOPPED_REASON
             self._cut_off(turn, state, ExecutionStatus.IDLE, reason)
         if self.given_up_through is not None:
             leases.give_up(self.conversation, self.epoch, self.given_up_through)

@@ -24,7 +24,7 @@ from sessions_app import astore, hub, leases, presence
 from sessions_app.agents.chosen import chosen_agent
 from sessions_app.conversation_manager import AgentLoopInfo, ConversationManager
 from sessions_app.loop import Loop
-from sessions_app.models import AgentLoop, Connection, ExecutionStatus, LoopStatus
+from sessions_app.models import AgentLoop, Connection, ExecutionStatus, LoopEnd, LoopStatus
 from sessions_app.processes import Process, this_process
 
 logger = logging.getLogger(__name__)
@@ -174,7 +174,7 @@ class StandaloneConversationManager(ConversationManager):
             loop = self._loops.get(row.pk)
             if loop is not None:
                 logger.info("Conversation %s makes room for another.", loop.conversation.public_id)
-                loop.end_reason = leases.CROWDED_OUT_REASON
+                loop.ended_by = LoopEnd.CROWDED_OUT
                 await asyncio.wait({self._end(loop)}, timeout=STOP_WAIT_S)
 
     async def close_session(self, conversation_id: str) -> None:
@@ -225,6 +225,14 @@ class StandaloneConversationManager(ConversationManager):
             await loop.pause()
         else:
             await astore.call(leases.pause, conversation)
+
+    async def interrupt(self, conversation: ConversationRef) -> None:
+        """Tell the loop; a turn that waits without one is ended by closing it."""
+        loop = self._loops.get(conversation.pk)
+        if loop is not None:
+            await loop.interrupt()
+        else:
+            await self.close_session(conversation.public_id)
 
     async def confirm(self, conversation: ConversationRef, *, accept: bool, reason: str = "") -> None:
         """Store the decision and let the turn go on."""

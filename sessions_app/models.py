@@ -32,6 +32,16 @@ class LoopStatus(models.TextChoices):
     ERROR = "error"
 
 
+class LoopEnd(models.TextChoices):
+    """Why a loop is not there any more."""
+
+    STOPPED = "stopped", "stopped by its user"
+    CROWDED_OUT = "crowded_out", "closed to make room"
+    IDLE = "idle", "closed after nobody used it for long"
+    INTERRUPTED = "interrupted", "its process ended"
+    FAILED = "failed", "failed"
+
+
 class ExecutionStatus(models.TextChoices):
     """What the agent is doing (spec V1 §2.6)."""
 
@@ -98,6 +108,8 @@ class AgentLoop(models.Model):
     """What was decided about the call that waits for approval; None until then."""
     decision_reason = models.TextField(default="", blank=True)
     error = models.TextField(default="", blank=True)
+    ended_by = models.CharField(max_length=20, choices=LoopEnd, default="", blank=True)
+    """Why it is not there any more; empty while it is, and before it ever was."""
     refused_writes = models.BigIntegerField(default=0)
     """How often a loop without the lease tried to write."""
     started_at = models.DateTimeField(null=True, blank=True)

@@ -17,6 +17,8 @@ class LoopState(TypedDict):
     execution_status: str
     agent: str
     error: str
+    ended_by: str
+    """Why the loop is not there any more (LoopEnd); empty while it is."""
 
 
 class ConversationState(TypedDict):
@@ -55,6 +57,7 @@ _COLUMNS = (
     "loop__execution_status",
     "loop__agent",
     "loop__error",
+    "loop__ended_by",
 )
 
 
@@ -86,6 +89,7 @@ def _state(row: dict[str, Any]) -> ConversationState:
             "execution_status": row["loop__execution_status"] or ExecutionStatus.IDLE,
             "agent": row["loop__agent"] or "",
             "error": row["loop__error"] or "",
+            "ended_by": row["loop__ended_by"] or "",
         },
         "deleted": row["deleted_at"] is not None,
     }

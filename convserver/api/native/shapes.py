@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field
 from conversations.events import Dialect, Kind
 from conversations.models import Version
 from convserver.api.schema import Door, NativeRefusal
-from sessions_app.models import TOKEN_NAME_MAX_LENGTH, ExecutionStatus, LoopStatus
+from sessions_app.models import TOKEN_NAME_MAX_LENGTH, ExecutionStatus, LoopEnd, LoopStatus
 from sessions_app.native import EVENTS_MAX, FRAME_ID_MAX_LENGTH, IMAGES_MAX
 
 NATIVE = Door(
@@ -42,6 +42,7 @@ class NativeLoop(BaseModel):
     execution_status: ExecutionStatus
     agent: str
     error: str
+    ended_by: LoopEnd | Literal[""]
 
 
 class NativeConversation(BaseModel):

@@ -1,0 +1,174 @@
+"""An interruption ends what the agent does and keeps its loop; a loop that is gone says why."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from django.contrib.auth.models import User
+
+from conversations.models import ConversationRef
+from conversations.store import ConversationStore
+from sessions_app import astore
+from sessions_app.manager import ConversationManager, close_manager
+from tests.stage import (
+    Stage,
+    ask,
+    ends,
+    loop_of,
+    manager,
+    row_of,
+    stage,
+    until_no_loop,
+    until_said,
+    until_status,
+)
+
+__all__ = ["manager", "stage"]
+
+STOPPED = ["stopped: The agent was stopped."]
+
+
+async def texts_of_ends(conversation: ConversationRef) -> list[str]:
+    return [end["text"] for end in await ends(conversation)]
+
+
+async def test_an_interruption_ends_the_turn_and_the_loop_answers_what_comes_next(
+    conversation: ConversationRef, stage: Stage, manager: ConversationManager
+) -> None:
+    await ask(conversation, "hold")
+    await stage.holding()
+    epoch = (await loop_of(conversation)).epoch
+    await manager.interrupt(conversation)
+    await until_status(conversation, "idle")
+    assert await texts_of_ends(conversation) == STOPPED
+    await ask(conversation, "more")
+    await until_said(conversation, "step 1", "answer to more")
+    loop = await loop_of(conversation)
+    assert (loop.status, loop.epoch) == ("running", epoch)
+
+
+async def test_an_interruption_gives_up_on_what_was_asked_before_it(
+    conversation: ConversationRef, stage: Stage, manager: ConversationManager
+) -> None:
+    await ask(conversation, "hold", "and this")
+    await stage.holding()
+    await manager.interrupt(conversation)
+    await until_status(conversation, "idle")
+    assert not (await row_of(conversation)).is_unanswered
+
+
+async def test_an_answer_that_is_interrupted_is_kept_and_marked(
+    conversation: ConversationRef, stage: Stage, manager: ConversationManager
+) -> None:
+    await ask(conversation, "speak")
+    await stage.holding()
+    await manager.interrupt(conversation)
+    await until_status(conversation, "idle")
+    await until_said(conversation, "half of ")
+
+
+async def test_a_turn_that_waits_for_approval_is_ended_by_an_interruption(
+    conversation: ConversationRef, manager: ConversationManager
+) -> None:
+    await ask(conversation, "approve")
+    await until_status(conversation, "waiting_for_confirmation")
+    await manager.interrupt(conversation)
+    await until_status(conversation, "idle")
+    assert (await texts_of_ends(conversation), (await loop_of(conversation)).status) == (STOPPED, "running")
+
+
+async def test_an_interruption_of_an_idle_loop_tells_readers_that_it_stopped(
+    conversation: ConversationRef, store: ConversationStore, manager: ConversationManager
+) -> None:
+    await manager.maybe_start_agent_loop(conversation)
+    await manager.interrupt(conversation)
+    newest = (await astore.call(store.read_after, conversation, -1))[-1]
+    assert (newest["kind"], newest["text"]) == ("state", STOPPED[0])
+
+
+async def test_an_agent_that_does_not_hear_the_interruption_finishes_its_turn(
+    conversation: ConversationRef, stage: Stage, manager: ConversationManager
+) -> None:
+    await ask(conversation, "deaf")
+    await stage.holding()
+    await manager.interrupt(conversation)
+    await until_said(conversation, "What?")
+    await ask(conversation, "more")
+    await until_said(conversation, "What?", "answer to more")
+
+
+async def test_two_interruptions_end_one_turn(
+    conversation: ConversationRef, stage: Stage, manager: ConversationManager
+) -> None:
+    await ask(conversation, "hold")
+    await stage.holding()
+    await manager.interrupt(conversation)
+    await manager.interrupt(conversation)
+    await until_status(conversation, "idle")
+    assert await texts_of_ends(conversation) == STOPPED
+
+
+async def test_a_stop_during_an_interruption_stops_the_loop(
+    conversation: ConversationRef, stage: Stage, manager: ConversationManager
+) -> None:
+    await ask(conversation, "hold")
+    await stage.holding()
+    await manager.interrupt(conversation)
+    await manager.close_session(conversation.public_id)
+    assert (await loop_of(conversation)).status == "stopped"
+    assert await texts_of_ends(conversation) == STOPPED
+
+
+# Why a loop is gone
+
+
+async def test_a_loop_that_was_stopped_says_so(
+    conversation: ConversationRef, manager: ConversationManager
+) -> None:
+    await manager.maybe_start_agent_loop(conversation)
+    assert (await loop_of(conversation)).ended_by == ""
+    await manager.close_session(conversation.public_id)
+    assert (await loop_of(conversation)).ended_by == "stopped"
+
+
+async def test_a_loop_that_made_room_says_so(
+    conversation: ConversationRef,
+    store: ConversationStore,
+    alice: User,
+    manager: ConversationManager,
+    configured: Callable[..., None],
+) -> None:
+    configured(max_concurrent=1)
+    other = await astore.call(store.create, alice, conversation_id="other")
+    await manager.maybe_start_agent_loop(conversation)
+    await manager.maybe_start_agent_loop(other)
+    await until_no_loop(conversation)
+    assert (await loop_of(conversation)).ended_by == "crowded_out"
+
+
+async def test_a_loop_that_was_left_alone_says_so(
+    conversation: ConversationRef, manager: ConversationManager
+) -> None:
+    await manager.maybe_start_agent_loop(conversation)
+    loop = manager.get_agent_session(conversation.public_id)
+    assert loop is not None
+    loop.leave()
+    await until_no_loop(conversation)
+    assert (await loop_of(conversation)).ended_by == "idle"
+
+
+async def test_a_loop_whose_server_ends_says_so(
+    conversation: ConversationRef, manager: ConversationManager
+) -> None:
+    await manager.maybe_start_agent_loop(conversation)
+    await close_manager()
+    assert (await loop_of(conversation)).ended_by == "interrupted"
+
+
+async def test_a_loop_that_is_started_again_is_gone_for_no_reason_any_more(
+    conversation: ConversationRef, manager: ConversationManager
+) -> None:
+    await manager.maybe_start_agent_loop(conversation)
+    await manager.close_session(conversation.public_id)
+    await manager.maybe_start_agent_loop(conversation)
+    assert (await loop_of(conversation)).ended_by == ""
