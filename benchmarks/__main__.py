@@ -13,7 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,8 +23,10 @@ import psycopg
 
 from benchmarks import machine, rows, server, table
 from benchmarks.databases import Database, PostgreSQL, SQLite
+from benchmarks.job import ClientFailed
 from benchmarks.limits import LimitFailed
-from benchmarks.rounds import FULL, QUICK, ClientFailed, Plan, Rounds
+from benchmarks.lists import FEW, MANY, Lists
+from benchmarks.rounds import FULL, QUICK, Plan, Rounds
 
 RESULTS = Path(__file__).resolve().parent / "results"
 DATABASE_URL = os.environ.get("TEST_DATABASE_URL") or "postgresql://postgres@127.0.0.1:5432/postgres"
@@ -62,11 +64,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _measured(name: str, plan: Plan, count: int) -> tuple[dict[str, str], dict[str, list[float]]]:
     """Return the facts of the engine and the samples of its rounds."""
-    with (
-        TemporaryDirectory(prefix="convserver-benchmark-") as directory,
-        _database(name, Path(directory)) as database,
-    ):
-        rounds = Rounds(database, plan, Path(directory))
+    with ExitStack() as stack:
+        directory = Path(stack.enter_context(TemporaryDirectory(prefix="convserver-benchmark-")))
+        database = stack.enter_context(_database(name, directory))
+        listed = {count: stack.enter_context(_database(name, directory)) for count in (FEW, MANY)}
+        rounds = Rounds(database, Lists(listed, directory), plan, directory)
         _say(f"{database.engine}: filling conversations")
         rounds.prepare()
         for number in range(count):

@@ -1,6 +1,7 @@
-"""Bare ASGI sockets under the server's own uvicorn settings: what a socket costs without an application.
+"""Bare ASGI under the server's own uvicorn settings: what sockets and requests cost without an application.
 
-`/echo` sends each frame back; `/send/{n}` sends n prepared `event` frames and `replay_complete`.
+The socket `/echo` sends each frame back; `/send/{n}` sends n prepared `event` frames and `replay_complete`.
+A request is read and answered with success, wherever it goes.
 """
 
 from __future__ import annotations
@@ -25,12 +26,26 @@ def event_frame(seq: int) -> str:
 
 PREPARED_MAX = 100_000
 _prepared: list[str] = []
+_SUCCESS = b'{"success":true}'
+_HEADERS = [(b"content-type", b"application/json"), (b"content-length", str(len(_SUCCESS)).encode())]
 
 
 async def application(scope: dict[str, Any], receive: Any, send: Any) -> None:
-    """Serve one socket."""
-    if scope["type"] != "websocket":
-        return
+    """Serve one socket or request."""
+    if scope["type"] == "websocket":
+        await _socket(scope, receive, send)
+    else:
+        await _request(receive, send)
+
+
+async def _request(receive: Any, send: Any) -> None:
+    while (await receive()).get("more_body"):
+        pass
+    await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
+    await send({"type": "http.response.body", "body": _SUCCESS})
+
+
+async def _socket(scope: dict[str, Any], receive: Any, send: Any) -> None:
     _, name, *rest = scope["path"].split("/")
     prepared = _prepared[: int(rest[0])] if name == "send" else []
     await receive()

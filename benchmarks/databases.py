@@ -1,11 +1,11 @@
-"""One database of each engine, made for one run and removed after it, and filled without the server."""
+"""Databases of each engine, made for one run and removed after it, and filled without the server."""
 
 from __future__ import annotations
 
 import secrets
 import sqlite3
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 from urllib.parse import urlsplit
@@ -17,6 +17,9 @@ from benchmarks import event
 
 TEMPLATE_ID = "benchmark-template"
 """The public id of a conversation that the server made; the others are copies of its row."""
+REPOSITORIES = 10
+REPOSITORY = "example/repository-"
+"""The conversations of a list are of so many repositories, in turns; a number ends the name."""
 
 
 class Database(ABC):
@@ -38,6 +41,10 @@ class Database(ABC):
         """Return SQL for a table `series (n)` of the numbers from 0 to `count` - 1."""
 
     @abstractmethod
+    def minutes_ago(self, minutes: str) -> str:
+        """Return SQL for the moment that lies so many minutes back, a number in SQL."""
+
+    @abstractmethod
     def facts(self) -> dict[str, str]:
         """Return the version and the durability settings."""
 
@@ -47,18 +54,28 @@ class Database(ABC):
 
     def fill(self, name: str, *, conversations: int, events: int) -> list[str]:
         """Make conversations of so many events each and return their public ids."""
-        self.execute(self._copies(name, conversations, events))
+        self.execute(
+            self._copies(name, conversations, {"next_seq": str(events), "head_digest": f"'{event.DIGEST}'"})
+        )
         self.execute(self._events(name, events), f"ANALYZE {'conversations_event' if events > 1000 else ''}")
         return [f"{name}-{n}" for n in range(conversations)]
 
-    def first_pk(self, name: str) -> int:
-        """Return the lowest primary key of the conversations that `fill` made under this name."""
-        pattern = f"'{name}-%'"
-        return int(
-            self.execute(f"SELECT MIN(id) FROM conversations_conversation WHERE public_id LIKE {pattern}")[0][
-                0
-            ]
-        )
+    def fill_list(self, count: int) -> None:
+        """Make conversations that a list shows: a minute apart, each with a repository and a loop.
+
+        The server must have started the template's loop.
+        """
+        made_at = self.minutes_ago(f"{count} - n")
+        times = dict.fromkeys(("created_at", "updated_at", "listed_at"), made_at)
+        repository = f"'{REPOSITORY}' || (n % {REPOSITORIES})"
+        empty = {"next_seq": "0", "head_digest": "''"}
+        self.execute(self._copies("listed", count, {**times, **empty, "repository": repository}))
+        self.execute(self._loops("listed"), "ANALYZE")
+
+    def pk_of(self, public_id: str) -> int:
+        """Return the primary key of a conversation; those that `fill` made together follow each other."""
+        rows = self.execute(f"SELECT id FROM conversations_conversation WHERE public_id = '{public_id}'")
+        return int(rows[0][0])
 
     def last_seqs(self, public_ids: Sequence[str]) -> dict[str, int]:
         """Return the seq of each conversation's last event, -1 where there is none."""
@@ -68,18 +85,25 @@ class Database(ABC):
         )
         return dict.fromkeys(public_ids, -1) | dict(rows)
 
-    def _copies(self, name: str, count: int, events: int) -> str:
-        changed = {
-            "public_id": f"'{name}-' || n",
-            "next_seq": str(events),
-            "head_digest": f"'{event.DIGEST}'",
-        }
-        columns = [column for column in self._columns() if column != "id"]
+    def _copies(self, name: str, count: int, changed: Mapping[str, str]) -> str:
+        """Return SQL that copies the template's row, with these columns changed; `n` counts the copies."""
+        changed = {"public_id": f"'{name}-' || n", **changed}
+        columns = [column for column in self._columns("conversations_conversation") if column != "id"]
         values = ", ".join(changed.get(column, f"t.{column}") for column in columns)
         return (
             f"INSERT INTO conversations_conversation ({', '.join(columns)}) SELECT {values} "
             f"FROM conversations_conversation AS t CROSS JOIN {self.series(count)} "
             f"WHERE t.public_id = '{TEMPLATE_ID}' ORDER BY n"
+        )
+
+    def _loops(self, name: str) -> str:
+        """Return SQL that copies the one loop that there is for the conversations of this name."""
+        columns = self._columns("sessions_app_agentloop")
+        values = ", ".join("c.id" if column == "conversation_id" else f"t.{column}" for column in columns)
+        return (
+            f"INSERT INTO sessions_app_agentloop ({', '.join(columns)}) SELECT {values} "
+            f"FROM sessions_app_agentloop AS t CROSS JOIN conversations_conversation AS c "
+            f"WHERE c.public_id LIKE '{name}-%'"
         )
 
     def _events(self, name: str, count: int) -> str:
@@ -92,8 +116,8 @@ class Database(ABC):
         )
 
     @abstractmethod
-    def _columns(self) -> Sequence[str]:
-        """Return the columns of conversations_conversation."""
+    def _columns(self, table: str) -> Sequence[str]:
+        """Return the columns of a table."""
 
 
 class PostgreSQL(Database):
@@ -120,6 +144,10 @@ class PostgreSQL(Database):
         """Return a table; see Database."""
         return f"generate_series(0, {count - 1}) AS series (n)"
 
+    def minutes_ago(self, minutes: str) -> str:
+        """Return a moment; see Database."""
+        return f"{self.now} - ({minutes}) * interval '1 minute'"
+
     def facts(self) -> dict[str, str]:
         """Return the version and what a commit waits for."""
         names = ("server_version", "fsync", "synchronous_commit", "shared_buffers")
@@ -129,10 +157,10 @@ class PostgreSQL(Database):
         """Drop the database."""
         self._administer(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(self.name)))
 
-    def _columns(self) -> Sequence[str]:
+    def _columns(self, table: str) -> Sequence[str]:
         rows = self.execute(
             "SELECT column_name FROM information_schema.columns "
-            "WHERE table_name = 'conversations_conversation' ORDER BY ordinal_position"
+            f"WHERE table_name = '{table}' ORDER BY ordinal_position"
         )
         return [name for (name,) in rows]
 
@@ -149,7 +177,7 @@ class SQLite(Database):
     new_id = "lower(hex(randomblob(16)))"
 
     def __init__(self, directory: Path) -> None:
-        self.path = directory / "benchmark.sqlite3"
+        self.path = directory / f"benchmark-{secrets.token_hex(6)}.sqlite3"
         self.url = f"sqlite:///{self.path}"
 
     def connect(self) -> sqlite3.Connection:
@@ -178,6 +206,10 @@ class SQLite(Database):
             f"WHERE n < {count - 1}) SELECT n FROM counted) AS series"
         )
 
+    def minutes_ago(self, minutes: str) -> str:
+        """Return a moment; see Database."""
+        return f"strftime('%Y-%m-%d %H:%M:%f', 'now', '-' || ({minutes}) || ' minutes')"
+
     def facts(self) -> dict[str, str]:
         """Return the version and what a commit waits for."""
         return {"version": sqlite3.sqlite_version, "journal_mode": "WAL", "synchronous": "FULL"}
@@ -185,6 +217,6 @@ class SQLite(Database):
     def remove(self) -> None:
         """Leave the file to its temporary directory."""
 
-    def _columns(self) -> Sequence[str]:
-        rows = self.execute("SELECT name FROM pragma_table_info('conversations_conversation')")
+    def _columns(self, table: str) -> Sequence[str]:
+        rows = self.execute(f"SELECT name FROM pragma_table_info('{table}')")
         return [name for (name,) in rows]

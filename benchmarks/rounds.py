@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from collections import defaultdict
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import ceil
 from pathlib import Path
+from statistics import median
 
-from benchmarks import limits, server
-from benchmarks.client import Job
+from benchmarks import appends, limits, server
 from benchmarks.databases import TEMPLATE_ID, Database, PostgreSQL, SQLite
+from benchmarks.job import Job, Question, carry_out
+from benchmarks.lists import Lists
 
 SHORT, LONG = 100, 100_000
 """Events in a conversation before it is appended to."""
 LENGTH_CLIENTS = 4
 BATCH = 50
-CLIENT_WAIT_S = 180
+BESIDE = 16
+"""Clients that append while another one asks."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -31,36 +32,36 @@ class Plan:
     limit_s: int
     echo_s: float
     replays: Sequence[int]
+    asks: int
+    """How often a question is asked."""
 
 
-FULL = Plan(rounds=5, append_s=2.0, limit_s=3, echo_s=1.5, replays=(10_000, 100_000))
-QUICK = Plan(rounds=2, append_s=1.0, limit_s=1, echo_s=0.7, replays=(10_000, 100_000))
+FULL = Plan(rounds=5, append_s=2.0, limit_s=3, echo_s=1.5, replays=(10_000, 100_000), asks=200)
+QUICK = Plan(rounds=2, append_s=1.0, limit_s=1, echo_s=0.7, replays=(10_000, 100_000), asks=60)
 
 Samples = dict[str, list[float]]
-"""By measurement, a value per round: events/s, or MB where the name says so."""
-
-
-class ClientFailed(RuntimeError):
-    """A measurement's clients did not get what they should; the text says what."""
+"""By measurement, a value per round: events/s, or MB or ms where the name says so."""
 
 
 class Rounds:
     """All rounds on one engine, and what they found."""
 
-    def __init__(self, database: Database, plan: Plan, directory: Path) -> None:
+    def __init__(self, database: Database, lists: Lists, plan: Plan, directory: Path) -> None:
         self.samples: Samples = defaultdict(list)
         self._database = database
+        self._lists = lists
         self._plan = plan
         self._directory = directory
         self._long: list[str] = []
 
     def prepare(self) -> None:
-        """Let the server make the tables and a first conversation; fill the long ones."""
+        """Let the server make the tables and a first conversation; fill the long ones and the lists."""
         with server.convserver(self._database.url, self._directory) as running:
             self._append(running, "", [TEMPLATE_ID], seconds=0.1)
         for events in self._plan.replays:
             self._database.fill(f"replay-{events}", conversations=1, events=events)
         self._long = self._database.fill("long", conversations=LENGTH_CLIENTS, events=LONG)
+        self._lists.prepare()
 
     def run(self, number: int) -> None:
         """Measure everything once. Raise ClientFailed, LimitFailed or NotServing."""
@@ -71,6 +72,9 @@ class Rounds:
             self._single_appends(running, bare, number)
             self._batches(running, number)
             self._lengths(running, number)
+            self._questions(running, number)
+        for key, latencies_ms in self._lists.run(self._plan.asks).items():
+            self._keep(f"{key} ms", median(latencies_ms))
 
     # Replay
 
@@ -88,18 +92,31 @@ class Rounds:
             self._keep(f"replay memory MB/{events}", memory.peak_mb - before_mb)
 
     def _replay(self, target: server.Server, path: str, events: int) -> float:
-        return _rate(Job(sort="replay", port=target.port, paths=[path], after=[-1], events=events))
+        job = Job(sort="replay", port=target.port, paths=[path], after=[-1], events=events)
+        return carry_out(job)["rate"]
 
     # Appends
 
     def _single_appends(self, running: server.Server, bare: server.Server, number: int) -> None:
         self._limit("limit/1", clients=1)
         self._fresh_append(running, "append/1", number, clients=1)
+        self._posts(running, number, clients=1)
         self._limit("limit/16", clients=16)
         self._fresh_append(running, "append/16", number, clients=16)
+        self._posts(running, number, clients=16)
         self._fresh_append(running, "append/64", number, clients=64)
-        self._echo(bare, "echo/64", clients=64)
+        self._bare(bare, "echo/64", "echo", clients=64)
         self._fresh_append(running, "append write-only/64", number, clients=64, follows=False)
+        self._posts(running, number, clients=64)
+        self._bare(bare, "post bare/64", "post bare", clients=64)
+
+    def _posts(self, running: server.Server, number: int, *, clients: int) -> None:
+        """Append by REST, at one door and at the other."""
+        for door in appends.DOORS:
+            key = f"post {door}/{clients}"
+            ids = self._fresh(key, number, conversations=clients)
+            job = appends.by_rest(self._database, running, ids, door=door, seconds=self._plan.append_s)
+            self._keep(key, appends.carry_out_on(self._database, ids, job)["rate"])
 
     def _batches(self, running: server.Server, number: int) -> None:
         self._limit("limit beside batches", clients=16)
@@ -127,8 +144,7 @@ class Rounds:
         batch: int = 1,
         follows: bool = True,
     ) -> None:
-        name = f"{key.replace('/', '-').replace(' ', '-')}-{number}"
-        ids = self._database.fill(name, conversations=clients, events=SHORT)
+        ids = self._fresh(key, number, conversations=clients)
         self._append(running, key, ids, batch=batch, follows=follows)
 
     def _append(
@@ -141,25 +157,42 @@ class Rounds:
         follows: bool = True,
         seconds: float | None = None,
     ) -> None:
-        after = self._database.last_seqs(ids)
-        more = "" if follows else "&follow=false"
-        job = Job(
-            sort="append",
-            port=running.port,
-            paths=[f"/ws/conversations/{public_id}?after={after[public_id]}{more}" for public_id in ids],
-            after=[after[public_id] for public_id in ids],
+        job = appends.by_socket(
+            self._database,
+            running,
+            ids,
+            seconds=seconds or self._plan.append_s,
             batch=batch,
             follows=follows,
-            seconds=seconds or self._plan.append_s,
         )
-        self._keep(key, _rate(job))
+        self._keep(key, appends.carry_out_on(self._database, ids, job)["rate"])
+
+    # Questions
+
+    def _questions(self, running: server.Server, number: int) -> None:
+        """Ask for one conversation: with nothing beside it, and while it and others are appended to."""
+        ids = self._fresh("asked", number, conversations=BESIDE)
+        question = Question(running.port, f"/api/conversations/{ids[0]}", f'"conversation_id":"{ids[0]}"')
+        self._ask("asked idle", ids, question, Job(sort="ask"))
+        by_socket = appends.by_socket(self._database, running, ids, seconds=0.0)
+        self._ask("asked beside sockets", ids, question, by_socket)
+        by_rest = appends.by_rest(self._database, running, ids, door="v0", seconds=0.0)
+        self._ask("asked beside REST", ids, question, by_rest)
+
+    def _ask(self, key: str, ids: Sequence[str], question: Question, beside: Job) -> None:
+        job = replace(beside, questions=[question], times=self._plan.asks)
+        result = appends.carry_out_on(self._database, ids, job)
+        (latencies_ms,) = result["latencies_ms"]
+        self._keep(f"{key}, median ms", median(latencies_ms))
+        self._keep(f"{key}, p99 ms", _p99(latencies_ms))
+        if result["events"]:
+            self._keep(f"{key}, events/s", result["rate"])
 
     # Limits
 
     def _limit(self, key: str, *, clients: int) -> None:
-        name = f"{key.replace('/', '-').replace(' ', '-')}-{len(self.samples[key])}"
-        self._database.fill(name, conversations=clients, events=SHORT)
-        first_pk = self._database.first_pk(name)
+        ids = self._fresh(key, len(self.samples[key]), conversations=clients)
+        first_pk = self._database.pk_of(ids[0])
         if isinstance(self._database, PostgreSQL):
             rate = limits.pgbench(
                 self._database, clients=clients, first_pk=first_pk, seconds=self._plan.limit_s
@@ -169,33 +202,29 @@ class Rounds:
             rate = limits.sqlite_loop(self._database, pk=first_pk, seconds=self._plan.limit_s)
         self._keep(key, rate)
 
-    def _echo(self, bare: server.Server, key: str, *, clients: int) -> None:
+    def _bare(self, bare: server.Server, key: str, sort: str, *, clients: int) -> None:
         job = Job(
-            sort="echo",
+            sort=sort,
             port=bare.port,
             paths=["/echo"] * clients,
             after=[-1] * clients,
             follows=False,
             seconds=self._plan.echo_s,
         )
-        self._keep(key, _rate(job))
+        self._keep(key, carry_out(job)["rate"])
+
+    # What all share
+
+    def _fresh(self, key: str, number: int, *, conversations: int) -> list[str]:
+        """Make short conversations for one measurement and return their public ids."""
+        name = f"{key.replace('/', '-').replace(' ', '-')}-{number}"
+        return self._database.fill(name, conversations=conversations, events=SHORT)
 
     def _keep(self, key: str, value: float) -> None:
         if key:
             self.samples[key].append(value)
 
 
-def _rate(job: Job) -> float:
-    """Let the clients do the job; return events/s. Raise ClientFailed."""
-    done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.client"],
-        input=job.text(),
-        capture_output=True,
-        text=True,
-        cwd=server.ROOT,
-        check=False,
-        timeout=CLIENT_WAIT_S,
-    )
-    if done.returncode:
-        raise ClientFailed(f"{job.sort} on {job.paths[0]}: {done.stderr[-2000:]}")
-    return float(json.loads(done.stdout)["rate"])
+def _p99(values: Sequence[float]) -> float:
+    """Return the smallest of the values that 99 of 100 do not exceed."""
+    return sorted(values)[ceil(len(values) * 0.99) - 1]

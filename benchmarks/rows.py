@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from statistics import median
 
+from benchmarks.appends import DOORS
 from benchmarks.rounds import Samples
 
-MB = "MB"
+MB, MS = "MB", "ms"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -19,9 +20,12 @@ class Row:
     limit: str | None = None
     limit_title: str = ""
     ratio_at_least: float | None = None
+    ratio_at_most: float | None = None
     at_least: float | None = None
     below: float | None = None
     unit: str = "events/s"
+    on_sqlite: bool = False
+    """The target holds for SQLite as well."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -56,6 +60,26 @@ ROWS = [
         key="append write-only/64",
         limit="limit/16",
         limit_title="engine, 16 clients",
+    ),
+    *(
+        Row(
+            title=f"append by REST, {door}, {clients}",
+            key=key,
+            limit=limit,
+            limit_title=limit_title,
+        )
+        for door in DOORS
+        for clients, key, limit, limit_title in (
+            ("1 client", f"post {door}/1", "limit/1", "engine, 1 client"),
+            ("16 clients", f"post {door}/16", "limit/16", "engine, 16 clients"),
+            ("64 clients", f"post {door}/64", "limit/16", "engine, 16 clients"),
+        )
+    ),
+    Row(
+        title="append by REST, native, 64 clients",
+        key="post native/64",
+        limit="post bare/64",
+        limit_title="bare HTTP, 64 clients",
     ),
     Row(
         title="batches of 50, 1 socket",
@@ -106,13 +130,40 @@ ROWS = [
     ),
     Row(title="memory growth, replay of 10,000", key="replay memory MB/10000", below=30, unit=MB),
     Row(title="memory growth, replay of 100,000", key="replay memory MB/100000", below=30, unit=MB),
+    *(
+        Row(
+            title=f"{title}, 100,000 conversations",
+            key=f"{key} at 100000 ms",
+            limit=f"{key} at 1000 ms",
+            limit_title="the same at 1,000",
+            ratio_at_most=1.2,
+            unit=MS,
+            on_sqlite=True,
+        )
+        for key, title in (("list", "first page"), ("list by repository", "first page, one repository"))
+    ),
+    *(
+        Row(
+            title=f"one conversation, {beside}, {name}",
+            key=f"asked {key}, {name} ms",
+            limit=None if key == "idle" else f"asked idle, {name} ms",
+            limit_title="" if key == "idle" else "the same, idle",
+            unit=MS,
+        )
+        for name in ("median", "p99")
+        for key, beside in (
+            ("idle", "idle"),
+            ("beside sockets", "16 sockets append"),
+            ("beside REST", "16 REST clients append"),
+        )
+    ),
 ]
 
 _ENGINE_LIMITS = {"PostgreSQL": "pgbench", "SQLite": "bare loop, 1 connection"}
 
 
 def findings(engine: str, samples: Samples) -> list[Finding]:
-    """Return what the samples say about each row; targets hold for PostgreSQL."""
+    """Return what the samples say about each row; most targets hold for PostgreSQL only."""
     return [_finding(engine, row, samples) for row in ROWS]
 
 
@@ -122,7 +173,7 @@ def _finding(engine: str, row: Row, samples: Samples) -> Finding:
     # Rounds are compared within themselves: what slows a round down slows both of its sides.
     ratio = median(value / limit for value, limit in zip(values, beside, strict=True)) if beside else None
     value = max(values) if row.unit == MB else median(values)
-    asked = engine == "PostgreSQL"
+    asked = row.on_sqlite or engine == "PostgreSQL"
     return Finding(
         engine=engine,
         title=row.title,
@@ -145,6 +196,8 @@ def _limit_title(engine: str, row: Row) -> str:
 def _target(row: Row) -> str:
     if row.ratio_at_least is not None:
         return f"ratio ≥ {row.ratio_at_least:.2f}"
+    if row.ratio_at_most is not None:
+        return f"ratio ≤ {row.ratio_at_most:.2f}"
     if row.at_least is not None:
         return f"≥ {row.at_least:,.0f} {row.unit}"
     return f"< {row.below:,.0f} {row.unit}" if row.below is not None else ""
@@ -153,6 +206,8 @@ def _target(row: Row) -> str:
 def _is_met(row: Row, value: float, ratio: float | None) -> bool | None:
     if row.ratio_at_least is not None:
         return ratio is not None and ratio >= row.ratio_at_least
+    if row.ratio_at_most is not None:
+        return ratio is not None and ratio <= row.ratio_at_most
     if row.at_least is not None:
         return value >= row.at_least
     return value < row.below if row.below is not None else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from benchmarks.rows import MB, Finding
+from benchmarks.rows import MB, MS, Finding
 
 _HEAD = ("engine", "what", "value", "limit", "limit is", "ratio", "target", "ok?")
 
@@ -17,7 +17,8 @@ def markdown(findings: Sequence[Finding]) -> str:
             *lines,
             "",
             "Values are medians of the rounds; ratios are medians of each round's ratio; memory is the",
-            "largest growth of any round, against a fresh server after one small join.",
+            "largest growth of any round, against a fresh server after one small join. A round has a median",
+            "and a 99th percentile (p99) of its latencies; there a low ratio is the good one.",
         ]
     )
 
@@ -29,14 +30,18 @@ def _cells(finding: Finding) -> list[str]:
         _amount(finding.value, finding.unit),
         "" if finding.limit is None else _amount(finding.limit, finding.unit),
         finding.limit_title,
-        "" if finding.ratio is None else f"{finding.ratio:.2f}",
+        "" if finding.ratio is None else _ratio(finding.ratio),
         finding.target,
         {None: "", True: "yes", False: "NO"}[finding.is_met],
     ]
 
 
 def _amount(value: float, unit: str) -> str:
-    return f"{value:,.1f} {unit}" if unit == MB else f"{value:,.0f}/s"
+    return f"{value:,.1f} {unit}" if unit in (MB, MS) else f"{value:,.0f}/s"
+
+
+def _ratio(value: float) -> str:
+    return f"{value:.2f}" if value >= 0.1 else f"{value:.2g}"
 
 
 def _line(cells: Sequence[str]) -> str:

@@ -1,0 +1,88 @@
+"""What the clients of one measurement are to do and what they found, and the process that they run in."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import NamedTuple, Self, TypedDict, cast
+
+from benchmarks import server
+
+WAIT_S = 180
+
+
+class ClientFailed(RuntimeError):
+    """A measurement's clients did not get what they should; the text says what."""
+
+
+class Question(NamedTuple):
+    """A GET, and a text that every answer to it must hold."""
+
+    port: int
+    path: str
+    expected: str
+
+
+class Result(TypedDict):
+    """What the clients found."""
+
+    rate: float
+    """Events per second; 0.0 where nothing was sent."""
+    events: int
+    latencies_ms: list[list[float]]
+    """By question, how long each of its answers took."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Job:
+    """What to measure."""
+
+    sort: str
+    """`append` (to the native socket), `echo` (to a bare one), `replay` (of either); by REST `post v0`,
+    `post native`, and `post bare` to what only answers; `ask` where questions are all there is."""
+    port: int = 0
+    paths: Sequence[str] = ()
+    """One address per client."""
+    after: Sequence[int] = ()
+    """By client, the seq of the last event that it has."""
+    batch: int = 1
+    """Events in one frame."""
+    follows: bool = True
+    seconds: float = 0.0
+    """Length of the measurement; a replay ends by itself, and questions end it when all are answered."""
+    events: int = 0
+    """How many a replay brings."""
+    questions: Sequence[Question] = ()
+    """What one more client asks in turns, while the others append."""
+    times: int = 0
+    """How often it asks each."""
+
+    def text(self) -> str:
+        """Return it for the way to the process of the clients."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def read(cls, text: str) -> Self:
+        """Read what `text` wrote."""
+        members = json.loads(text)
+        return cls(**members | {"questions": [Question(*each) for each in members["questions"]]})
+
+
+def carry_out(job: Job) -> Result:
+    """Let the clients do the job, in a process of their own. Raise ClientFailed."""
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.client"],
+        input=job.text(),
+        capture_output=True,
+        text=True,
+        cwd=server.ROOT,
+        check=False,
+        timeout=WAIT_S,
+    )
+    if done.returncode:
+        paths = [*job.paths, *(question.path for question in job.questions)]
+        raise ClientFailed(f"{job.sort} on {paths[0]}: {done.stderr[-2000:]}")
+    return cast(Result, json.loads(done.stdout))
