@@ -144,8 +144,9 @@ class EventFilter:
     """Which events of a log are wanted: those for which all that is set holds."""
 
     exclude_hidden: bool = False
+    types: frozenset[str] = frozenset()
+    """The wires' own names; empty for all."""
     exclude_types: frozenset[str] = frozenset()
-    """The wires' own names."""
     text: str | None = None
     """Occurs in what a person would read, in any case."""
     source: str | None = None

@@ -356,6 +356,8 @@ class EventQuerySet(models.QuerySet["Event"]):
         rows = self
         if wanted.exclude_hidden:
             rows = rows.filter(hidden=False)
+        if wanted.types:
+            rows = rows.filter(type__in=wanted.types)
         if wanted.exclude_types:
             rows = rows.exclude(type__in=wanted.exclude_types)
         if wanted.text:

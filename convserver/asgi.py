@@ -8,19 +8,22 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "convserver.settings")
 
 from typing import Any
 
-from django.core.asgi import get_asgi_application
+import django
 
-http = get_asgi_application()
+django.setup(set_prefix=False)
 
 from django.db import connection
 
 from conversations import guards
 from convserver.activity import NotedActivity
 from convserver.api.bodies import BoundedBodies
+from convserver.http import OneThreadHandler
 from sessions_app import astore
 from sessions_app.authentication import OwnOriginOnly
 from sessions_app.manager import close_manager, get_manager
 from sessions_app.routing import router
+
+http = OneThreadHandler()
 
 
 async def by_protocol(scope: Any, receive: Any, send: Any) -> None:

@@ -87,6 +87,7 @@ def _database() -> dict[str, Any]:
             "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA cache_size=-8000;",
         }
         database["TEST"] = {"NAME": f"{database['NAME']}.test"}
+        database["CONN_MAX_AGE"] = None  # threads stay; opening the file costs as much as a small request
     else:
         options["pool"] = {"min_size": 1, "max_size": 40, "timeout": 30}
         database["TEST"] = {"NAME": f"test_convserver_{TEST_RUN}"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
@@ -153,11 +154,12 @@ class ConversationManager(ABC):
         *,
         sender_id: int | None = None,
         event_id: str | None = None,
-    ) -> None:
+    ) -> int | None:
         """Store what a V0 client sent and do what it asks for: answer, pause, go on, stop, decide.
 
-        A repeated `event_id` stores nothing twice. Raise InvalidEvent, or LoopUnavailable for a
-        decision that nothing waits for.
+        Return the seq of what was stored; None for a decision, which the server writes itself. A
+        repeated `event_id` stores nothing twice. Raise InvalidEvent, or LoopUnavailable for a decision
+        that nothing waits for.
         """
         authored = v0.received(event)
         match _asked_state(event):
@@ -166,8 +168,14 @@ class ConversationManager(ABC):
             case "user_rejected":
                 await self.confirm(conversation, accept=False)
             case state:
-                await _store(conversation, authored, sender_id=sender_id, event_id=event_id)
+                new = _new_event(conversation, authored, sender_id=sender_id, event_id=event_id)
+                stored = astore.append_soon(conversation, [new])
+                if new.is_input:  # whether or not the client stays to hear of it, it is answered
+                    stored.add_done_callback(lambda _: self.wake(conversation))
+                (appended,) = await asyncio.shield(stored)
                 await self._steer(conversation, state)
+                return appended.seq
+        return None
 
     async def _steer(self, conversation: ConversationRef, state: str | None) -> None:
         match state:
@@ -177,8 +185,6 @@ class ConversationManager(ABC):
                 await self.pause(conversation)
             case "running":
                 await self.run(conversation)
-            case _:
-                self.wake(conversation)
 
     @abstractmethod
     async def run(self, conversation: ConversationRef) -> None:
@@ -204,13 +210,14 @@ def _asked_state(event: Mapping[str, Any]) -> str | None:
     return str(event["args"]["agent_state"])
 
 
-async def _store(
+def _new_event(
     conversation: ConversationRef,
     authored: Authored,
     *,
     sender_id: int | None,
     event_id: str | None,
-) -> None:
+) -> NewEvent:
+    """Return what a client sent as an event of the conversation's own wire where it asks for an answer."""
     event_id = event_id or str(uuid4())
     is_input = authored.reading.kind is Kind.MESSAGE and authored.reading.type == "message"
     if is_input and conversation.dialect is not Dialect.V0:
@@ -218,7 +225,7 @@ async def _store(
         authored = dialects.author(conversation.dialect).user_message(
             text=args["content"], image_urls=args.get("image_urls") or (), event_id=event_id
         )
-    new = NewEvent(
+    return NewEvent(
         event_id=event_id,
         payload=authored.payload,
         reading=authored.reading,
@@ -226,4 +233,3 @@ async def _store(
         is_input=is_input,
         stamp_offset=authored.stamp_offset,
     )
-    await astore.append(conversation, [new])

@@ -23,7 +23,7 @@ from django.urls import URLPattern, URLResolver, get_resolver
 
 from conversations.models import Conversation, ConversationRef
 from conversations.store import ConversationStore
-from sessions_app import astore, routing
+from sessions_app import astore, guests, routing
 from sessions_app.consumers import arrival, native, native_list
 from sessions_app.models import ApiToken
 from tests.conftest import Dial
@@ -468,7 +468,7 @@ async def test_a_first_frame_that_is_too_long_opens_nothing(
 @pytest.fixture
 def quick_checks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ask often whether a socket's credentials still let it in."""
-    monkeypatch.setattr(arrival, "CHECK_S", 0.0)
+    monkeypatch.setattr(guests, "CHECK_S", 0.0)
     monkeypatch.setattr(native, "HEARTBEAT_S", 0.02)
     monkeypatch.setattr(native_list, "HEARTBEAT_S", 0.02)
 

@@ -19,7 +19,7 @@ from conversations.models import ConversationRef
 from conversations.store import ConversationStore
 from convserver.api.errors import NATIVE_STATUS
 from convserver.api.native import conversations as native_conversations
-from sessions_app import astore, hub, native, turns
+from sessions_app import astore, guests, hub, native, turns
 from sessions_app.consumers import arrival, native_list, socket
 from sessions_app.consumers import native as native_socket
 from sessions_app.leases import LoopHeld
@@ -49,7 +49,7 @@ LIMITS = {
     "characters of a first `auth` frame": arrival.AUTH_FRAME_MAX_CHARACTERS,
     "seconds between heartbeats": native_socket.HEARTBEAT_S,
     "seconds that a socket waits for `auth`": arrival.AUTH_WAIT_S,
-    "seconds until a revoked credential ends an open socket, and a heartbeat": arrival.CHECK_S,
+    "seconds until a revoked credential ends an open socket, and a heartbeat": guests.CHECK_S,
     "seconds that a client may leave frames unread": socket.SLOW_READER_S,
     "seconds that a lost hint may cost": hub.POLL_S,
 }
@@ -248,7 +248,7 @@ def test_every_error_code_stands_here_with_its_status() -> None:
 
 
 def test_every_close_code_stands_here() -> None:
-    codes = {arrival.BAD_REQUEST, arrival.NOT_AUTHENTICATED, arrival.NOT_FOUND, arrival.TOO_SLOW}
+    codes = {guests.BAD_REQUEST, guests.NOT_AUTHENTICATED, guests.NOT_FOUND, guests.TOO_SLOW}
     assert set(first_column("## Close codes")) >= set(map(str, codes))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from conversations.dialects.browser_fields import without_browser_fields
 from conversations.dialects.v0_author import AUTHOR
+from conversations.dialects.v0_emitted import STATE_TYPES, emitted
 from conversations.dialects.v0_reading import called_tool, is_interrupted, read
 from conversations.dialects.v0_received import received
 from conversations.dialects.v0_shown import shown
@@ -12,8 +13,10 @@ from conversations.events import EventEnvelope
 __all__ = [
     "AUTHOR",
     "NOT_FOR_PROMPTS",
+    "STATE_TYPES",
     "appears_in_trajectory",
     "called_tool",
+    "emitted",
     "is_interrupted",
     "read",
     "received",

@@ -20,8 +20,10 @@ _COMPLETE = re.compile(
 _EMPTY = re.compile(rf"{_SPACE}\}}")
 
 
-def shown(event: EventEnvelope) -> str:
+def shown(event: EventEnvelope, *, source: str | None = None) -> str:
     """Return the event as JSON text: `id`, `timestamp` and `cause` from the columns, all else as stored.
+
+    `source`, if given, stands in the place of the stored one.
 
     A payload that begins as the server's own do is not decoded, however long it is. One that brings
     columns of its own, or lacks what every event of this wire has, is taken apart and put together again
@@ -32,9 +34,19 @@ def shown(event: EventEnvelope) -> str:
         payload = v1_as_v0.payload(event)
     elif event["brings_envelope"] or not _COMPLETE.match(payload):
         payload = _completed(event)
+    if source is not None:
+        payload = _in_the_name_of(source, payload)
     time = event["timestamp"].removesuffix("Z")
     cause = "" if event["cause"] is None else f',"cause":{event["cause"]}'
     return _spliced(f'"id":{event["seq"]},"timestamp":"{time}"{cause}', payload)
+
+
+def _in_the_name_of(source: str, payload: str) -> str:
+    """Return the payload with another source."""
+    if (beginning := _COMPLETE.match(payload)) is not None:
+        return f'{{"source":{to_json(source)},"message":"{payload[beginning.end() :]}'
+    members = {name: member.text for name, member in jsontext.members(payload).items()}
+    return f"{{{_joined(members | {'source': to_json(source)})}}}"
 
 
 def _spliced(members: str, payload: str) -> str:

@@ -16,17 +16,10 @@ from conversations.exceptions import ConversationError, ConversationNotFound, In
 from conversations.models import ConversationRef, Version
 from conversations.store import store
 from sessions_app import astore, native, presence
-from sessions_app.consumers.arrival import (
-    BAD_REQUEST,
-    NOT_FOUND,
-    TOO_SLOW,
-    Guest,
-    Refused,
-    authenticated,
-    query_of,
-)
+from sessions_app.consumers.arrival import authenticated, query_of
 from sessions_app.consumers.socket import Closed, Socket
 from sessions_app.feed import Feed
+from sessions_app.guests import BAD_REQUEST, NOT_FOUND, TOO_SLOW, Guest, Refused
 from sessions_app.manager import ConversationManager, get_manager
 from sessions_app.models import new_connection_id
 from sessions_app.native import BadFrame, Frame

@@ -15,9 +15,10 @@ from conversations.access import pk_of
 from conversations.exceptions import ConversationError
 from conversations.models import Conversation
 from sessions_app import astore, native
-from sessions_app.consumers.arrival import BAD_REQUEST, TOO_SLOW, Guest, Refused, authenticated, query_of
+from sessions_app.consumers.arrival import authenticated, query_of
 from sessions_app.consumers.native import HEARTBEAT_S
 from sessions_app.consumers.socket import Closed, Socket
+from sessions_app.guests import BAD_REQUEST, TOO_SLOW, Guest, Refused
 from sessions_app.hub import POLL_S, hub
 from sessions_app.manager import get_manager
 from sessions_app.native import BadFrame

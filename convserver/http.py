@@ -1,0 +1,45 @@
+"""HTTP requests on the event loop's side: each runs from its first middleware to its view in one thread."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from asgiref.sync import sync_to_async
+from django.core.handlers.asgi import ASGIHandler
+from django.db import connection
+from django.http import HttpRequest
+from django.http.response import HttpResponseBase
+
+THREADS = 32
+"""So many requests are in views at a time; the others wait for a thread, not for a connection."""
+
+
+class OneThreadHandler(ASGIHandler):
+    """Django's handler, but with one hop into a thread for a request instead of one for each middleware.
+
+    The framework would also start a thread for every request, and with it a database connection; these
+    threads stay, and so do their connections.
+    """
+
+    def load_middleware(self, is_async: bool = False) -> None:
+        """Make the chain a synchronous one, and run it as a whole in a thread of this handler's."""
+        super().load_middleware(is_async=False)
+        chain: Any = self._middleware_chain  # type: ignore[has-type]
+        pool = ThreadPoolExecutor(THREADS, thread_name_prefix="http")
+        self._middleware_chain = sync_to_async(
+            lambda request: _in_thread(chain, request), thread_sensitive=False, executor=pool
+        )
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Handle a request; what the framework does beside the chain needs no thread of its own."""
+        await self.handle(scope, receive, send)
+
+
+def _in_thread(chain: Any, request: HttpRequest) -> HttpResponseBase:
+    """Run the chain, and give the connection back if that is where it belongs or if it is broken."""
+    try:
+        response: HttpResponseBase = chain(request)
+        return response
+    finally:
+        connection.close_if_unusable_or_obsolete()
