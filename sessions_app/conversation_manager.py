@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,9 +15,12 @@ from uuid import uuid4
 from conversations import dialects
 from conversations.dialects import v0
 from conversations.events import Authored, Dialect, Kind, NewEvent
+from conversations.exceptions import ConversationError
 from conversations.models import ConversationRef
 from sessions_app import astore
 from sessions_app.loop import Loop
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -158,33 +162,40 @@ class ConversationManager(ABC):
         """Store what a V0 client sent and do what it asks for: answer, pause, go on, stop, decide.
 
         Return the seq of what was stored; None for a decision, which the server writes itself. A
-        repeated `event_id` stores nothing twice. Raise InvalidEvent, or LoopUnavailable for a decision
-        that nothing waits for.
+        repeated `event_id` stores nothing twice, and does nothing twice. Raise InvalidEvent, or
+        LoopUnavailable for a decision that nothing waits for.
         """
         authored = v0.received(event)
         match _asked_state(event):
             case "user_confirmed":
-                await self.confirm(conversation, accept=True)
+                await self.confirm(conversation, accept=True, event_id=event_id)
             case "user_rejected":
-                await self.confirm(conversation, accept=False)
+                await self.confirm(conversation, accept=False, event_id=event_id)
             case state:
                 new = _new_event(conversation, authored, sender_id=sender_id, event_id=event_id)
                 stored = astore.append_soon(conversation, [new])
                 if new.is_input:  # whether or not the client stays to hear of it, it is answered
                     stored.add_done_callback(lambda _: self.wake(conversation))
                 (appended,) = await asyncio.shield(stored)
-                await self._steer(conversation, state)
+                if appended.is_new:
+                    await self._steer(conversation, state)
                 return appended.seq
         return None
 
     async def _steer(self, conversation: ConversationRef, state: str | None) -> None:
-        match state:
-            case "stopped":
-                await self.interrupt(conversation)
-            case "paused":
-                await self.pause(conversation)
-            case "running":
-                await self.run(conversation)
+        """Do what a stored state asks for; what cannot be done is logged, for it was stored all the same."""
+        try:
+            match state:
+                case "stopped":
+                    await self.interrupt(conversation)
+                case "paused":
+                    await self.pause(conversation)
+                case "running":
+                    await self.run(conversation)
+        except ConversationError as error:
+            logger.warning("Conversation %s cannot be %s: %s", conversation.public_id, state, error)
+        except Exception:
+            logger.exception("Conversation %s could not be steered", conversation.public_id)
 
     @abstractmethod
     async def run(self, conversation: ConversationRef) -> None:
@@ -199,8 +210,18 @@ class ConversationManager(ABC):
         """End what the agent is doing; its loop stays, and what is said next is answered."""
 
     @abstractmethod
-    async def confirm(self, conversation: ConversationRef, *, accept: bool, reason: str = "") -> None:
-        """Decide about the tool call that waits. Raise LoopUnavailable if none does."""
+    async def confirm(
+        self,
+        conversation: ConversationRef,
+        *,
+        accept: bool,
+        reason: str = "",
+        event_id: str | None = None,
+    ) -> None:
+        """Decide about the tool call that waits; a repeated `event_id` decides about no other.
+
+        Raise LoopUnavailable if none waits.
+        """
 
 
 def _asked_state(event: Mapping[str, Any]) -> str | None:

@@ -359,12 +359,19 @@ def _forget_decision(conversation: ConversationRef) -> None:
     AgentLoop.objects.of(conversation).update(decision=None, decision_reason="")
 
 
-def decide(conversation: ConversationRef, accepted: bool, reason: str) -> None:
-    """Store the user's decision about the call that waits. Raise LoopUnavailable if none does."""
-    event_id = str(uuid4())
+def decide(
+    conversation: ConversationRef, accepted: bool, reason: str, *, event_id: str | None = None
+) -> None:
+    """Store the user's decision about the call that waits. Raise LoopUnavailable if none does.
+
+    Repeated under the same `event_id` it changes nothing: another call may wait by now.
+    """
+    event_id = event_id or str(uuid4())
     authored = dialects.author(conversation.dialect).decision(accepted=accepted, event_id=event_id)
 
     def record(appended: Sequence[Appended]) -> None:
+        if not any(each.is_new for each in appended):
+            return
         waiting = AgentLoop.objects.of(conversation).filter(
             execution_status=ExecutionStatus.WAITING_FOR_CONFIRMATION, decision=None
         )
@@ -620,6 +627,40 @@ def pending_turn(conversation: ConversationRef, epoch: int) -> PendingTurn | Non
         return None
     is_suspended = loop.execution_status != ExecutionStatus.RUNNING
     return PendingTurn(loop.turn_id, loop.turn_through, is_suspended)
+
+
+def give_up_unheld(conversation: ConversationRef, through: int) -> None:
+    """Answer nothing that was asked up to `through`, where no living process runs the loop."""
+    with transaction.atomic():
+        row = _locked_of(Conversation.objects.standing(), conversation)
+        loop = AgentLoop.objects.of(conversation).first()
+        if row is None or (loop is not None and loop.is_held(timezone.now())):
+            return
+        rows = Conversation.objects.filter(pk=row.pk)
+        rows.update(answered_through=Greatest("answered_through", through), listed_at=timezone.now())
+        AgentLoop.objects.of(conversation).filter(status=LoopStatus.ERROR).update(
+            status=LoopStatus.STOPPED, ended_by=LoopEnd.STOPPED, error="", updated_at=timezone.now()
+        )
+    announce(conversation)
+
+
+def fail(conversation: ConversationRef, error: str) -> None:
+    """Note that no loop could be started, unless a living process runs one; a later start may do better."""
+    now = timezone.now()
+    with transaction.atomic():
+        _locked(conversation)
+        loop, _ = AgentLoop.objects.locked().get_or_create(conversation_id=conversation.pk)
+        if loop.is_held(now) or (loop.status, loop.error) == (LoopStatus.ERROR, error):
+            return
+        Conversation.objects.filter(pk=conversation.pk).update(listed_at=now)
+        AgentLoop.objects.of(conversation).update(
+            status=LoopStatus.ERROR,
+            runtime_status="STATUS$ERROR",
+            ended_by=LoopEnd.FAILED,
+            error=error,
+            updated_at=now,
+        )
+    announce(conversation)
 
 
 def give_up(conversation: ConversationRef, epoch: int, through: int) -> None:

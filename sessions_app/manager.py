@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Collection, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import timedelta
 from types import TracebackType
 from typing import Any, Self, cast
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from django.conf import settings
 from django.db import connections
@@ -36,6 +37,7 @@ HOUSEKEEPING_S = 20.0
 CLOSE_DELAY_S = 3600.0
 """An idle loop that nobody is connected to is closed after this."""
 STOP_WAIT_S = 10.0
+NO_AGENT = "The agent could not be made: the server's log says why."
 
 
 class StandaloneConversationManager(ConversationManager):
@@ -48,7 +50,14 @@ class StandaloneConversationManager(ConversationManager):
         self._tasks: set[asyncio.Task[None]] = set()
         self._renewer = ThreadPoolExecutor(1, thread_name_prefix="lease-renewer")
         """Of its own: no lease may run out because the store's threads all wait for a lock."""
-        self._start_lock = asyncio.Lock()
+        self._starting: WeakValueDictionary[int, asyncio.Lock] = WeakValueDictionary()
+        """By conversation: its loop is started and stopped by one caller at a time."""
+        self._making_room: WeakValueDictionary[int, asyncio.Lock] = WeakValueDictionary()
+        """By user: what one user's loops wait for holds up nobody else's."""
+        self._stops: Counter[int] = Counter()
+        """How often each conversation was stopped here: a start that was asked for before a stop is off."""
+        self._unmakeable: set[int] = set()
+        """Conversations for which no agent could be made, as the log says once."""
         self._is_started = False
         self._is_closing = False
 
@@ -91,20 +100,23 @@ class StandaloneConversationManager(ConversationManager):
         if loop is not None:
             loop.wake()
         elif not self._is_closing:
-            self._own(self._start_if_asked(conversation))
+            self._own(self._start_if_asked(conversation, self._stops[conversation.pk]))
 
     def start_soon(self, conversation: ConversationRef) -> None:
-        """Start a loop as a task of the manager."""
-        if conversation.pk not in self._loops and not self._is_closing:
-            self._own(self._start_unless_refused(conversation))
+        """Wake the loop that runs here, or start one as a task of the manager."""
+        loop = self._loops.get(conversation.pk)
+        if loop is not None:
+            loop.wake()
+        elif not self._is_closing:
+            self._own(self._start_unless_refused(conversation, self._stops[conversation.pk]))
 
-    async def _start_unless_refused(self, conversation: ConversationRef) -> None:
-        with suppress(ConversationError):  # said in the log already
-            await self._start(conversation)
+    async def _start_unless_refused(self, conversation: ConversationRef, stops: int) -> None:
+        with suppress(ConversationError):  # said in the log already; the sweep tries again
+            await self._start(conversation, stops=stops)
 
-    async def _start_if_asked(self, conversation: ConversationRef) -> None:
+    async def _start_if_asked(self, conversation: ConversationRef, stops: int) -> None:
         if await astore.call(leases.is_asked, conversation):
-            await self._start_unless_refused(conversation)  # the sweep tries again
+            await self._start_unless_refused(conversation, stops)
 
     async def maybe_start_agent_loop(
         self,
@@ -119,19 +131,23 @@ class StandaloneConversationManager(ConversationManager):
             await self._start(conversation)
         return (await self._infos(Conversation.objects.filter(pk=conversation.pk)))[0]
 
-    async def _start(self, conversation: ConversationRef, *, patiently: bool = False) -> None:
+    async def _start(
+        self, conversation: ConversationRef, *, patiently: bool = False, stops: int | None = None
+    ) -> None:
         """Start a loop and return once it takes turns; `patiently` without interrupting another's turn.
 
-        Raise LoopUnavailable if it cannot, ConversationNotFound for a deleted conversation.
+        `stops` is how often the conversation had been stopped when this was asked for: one stop more, and
+        it is off. Raise LoopUnavailable if it cannot, ConversationNotFound for a deleted conversation.
         """
         await self.ensure_started()
-        async with self._start_lock:
+        stops = self._stops[conversation.pk] if stops is None else stops
+        async with self._starting.setdefault(conversation.pk, asyncio.Lock()):
             await self._wait_for_an_ending_loop(conversation)
-            if self._is_closing:
-                raise LoopUnavailable("The server is stopping.")
             if conversation.pk not in self._loops:
-                await self._make_room(conversation, patiently=patiently)
-                self._launch(conversation)
+                async with self._making_room.setdefault(conversation.owner_id, asyncio.Lock()):
+                    await self._make_room(conversation, patiently=patiently)
+                    self._require_wanted(conversation, stops)
+                    await self._launch(conversation)
             loop, task = self._loops[conversation.pk], self._running[conversation.pk]
         started = asyncio.ensure_future(loop.started.wait())
         await asyncio.wait({started, task}, return_when=asyncio.FIRST_COMPLETED)
@@ -140,6 +156,12 @@ class StandaloneConversationManager(ConversationManager):
         if task.done() and not task.cancelled() and (error := task.exception()) is not None:
             raise error
 
+    def _require_wanted(self, conversation: ConversationRef, stops: int) -> None:
+        if self._is_closing:
+            raise LoopUnavailable("The server is stopping.")
+        if self._stops[conversation.pk] != stops:
+            raise LoopUnavailable("The loop was stopped before it had started.")
+
     async def _wait_for_an_ending_loop(self, conversation: ConversationRef) -> None:
         loop = self._loops.get(conversation.pk)
         if loop is not None and loop.is_ending:
@@ -147,11 +169,24 @@ class StandaloneConversationManager(ConversationManager):
             if self._loops.get(conversation.pk) is loop:
                 raise LoopUnavailable("The loop is still being stopped: its agent does not let go.")
 
-    def _launch(self, conversation: ConversationRef) -> None:
-        loop = Loop(conversation, chosen_agent()(), self._process)
+    async def _launch(self, conversation: ConversationRef) -> None:
+        try:
+            agent = chosen_agent()()
+        except Exception as error:
+            await self._note_no_agent(conversation, error)
+            raise LoopUnavailable(NO_AGENT) from error
+        self._unmakeable.discard(conversation.pk)
+        loop = Loop(conversation, agent, self._process)
         task = asyncio.get_running_loop().create_task(loop.run())
         self._loops[conversation.pk], self._running[conversation.pk] = loop, task
         task.add_done_callback(lambda task: self._ended(loop, task))
+
+    async def _note_no_agent(self, conversation: ConversationRef, error: Exception) -> None:
+        """Let everybody see that the loop is not coming; the sweep goes on trying, and says so once."""
+        if conversation.pk not in self._unmakeable:
+            self._unmakeable.add(conversation.pk)
+            logger.error("No agent for conversation %s", conversation.public_id, exc_info=error)
+        await astore.call(leases.fail, conversation, NO_AGENT)
 
     def _ended(self, loop: Loop, task: asyncio.Task[None]) -> None:
         conversation = loop.conversation
@@ -186,9 +221,11 @@ class StandaloneConversationManager(ConversationManager):
         conversation = loop.conversation if loop else await self.attach_to_conversation(conversation_id)
         if conversation is None:
             return
+        self._stops[conversation.pk] += 1
         through = await astore.call(leases.asked_through, conversation)
         if conversation.pk not in self._loops:
             if not await astore.call(leases.is_suspended, conversation):
+                await astore.call(leases.give_up_unheld, conversation, through)
                 return
             await self._start(conversation)
         loop = self._loops.get(conversation.pk)
@@ -234,10 +271,17 @@ class StandaloneConversationManager(ConversationManager):
         else:
             await self.close_session(conversation.public_id)
 
-    async def confirm(self, conversation: ConversationRef, *, accept: bool, reason: str = "") -> None:
+    async def confirm(
+        self,
+        conversation: ConversationRef,
+        *,
+        accept: bool,
+        reason: str = "",
+        event_id: str | None = None,
+    ) -> None:
         """Store the decision and let the turn go on."""
-        await astore.call(leases.decide, conversation, accept, reason)
-        await self._start(conversation)
+        await astore.call(leases.decide, conversation, accept, reason, event_id=event_id)
+        self.start_soon(conversation)  # stored is stored, whatever becomes of the start
 
     # Tasks of the manager
 

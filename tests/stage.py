@@ -67,6 +67,10 @@ class StagedAgent:
                 with suppress(asyncio.CancelledError):
                     await stage.hold(turn)
                 await turn.say("What?")
+            case "stubborn":
+                with suppress(asyncio.CancelledError):
+                    await stage.hold(turn)
+                await stage.go.wait()
             case "speak":
                 async with turn.answer() as answer:
                     await answer.write("half of ")

@@ -462,7 +462,8 @@ CASES = [
         answer={
             "status": "error",
             "conversation_id": "talk",
-            "message": "Failed to start conversation: the server's log says why.",
+            "message": "Failed to start conversation: "
+            "The agent could not be made: the server's log says why.",
         },
     ),
     Case(

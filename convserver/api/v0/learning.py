@@ -9,6 +9,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from conversations import access
+from conversations.exceptions import LoopUnavailable
 from conversations.models import ConversationRef
 from conversations.store import store
 from convserver.api.event_loop import in_loop
@@ -17,7 +18,7 @@ from convserver.api.v0.bodies import ExperimentBody, PromptQuery
 from convserver.api.v0.errors import Refused
 from convserver.api.v0.view import V0View, body_of, query_of
 from sessions_app import user_settings
-from sessions_app.agents.chosen import needs_model
+from sessions_app.agents.chosen import chosen_agent, needs_model
 from sessions_app.manager import get_manager
 
 logger = logging.getLogger(__name__)
@@ -60,6 +61,10 @@ class RememberPromptView(V0View):
 
 
 async def _asked(conversation: ConversationRef, messages: list[dict[str, str]]) -> str:
-    manager = get_manager()
-    await manager.maybe_start_agent_loop(conversation)
-    return await manager.request_llm_completion(conversation.public_id, prompts.SERVICE_ID, None, messages)
+    """Ask the loop's agent, or one of its kind: to look at a conversation starts no loop."""
+    try:
+        return await get_manager().request_llm_completion(
+            conversation.public_id, prompts.SERVICE_ID, None, messages
+        )
+    except LoopUnavailable:
+        return await chosen_agent()().complete(messages)
