@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import defaultdict, deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager, suppress
+from typing import Any
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from conversations import live
@@ -66,17 +67,17 @@ class Hub:
     @asynccontextmanager
     async def subscribe(self, group: str) -> AsyncIterator[Subscription]:
         """Receive the hints of `group` from here on: subscribe first, then read."""
-        await self._start()
+        await _to_its_end(self._start())
         subscription = Subscription(group)
         self._groups[group].add(subscription)
         try:
-            await self._settle(group)
+            await _to_its_end(self._settle(group))
             yield subscription
         finally:
             self._groups[group].discard(subscription)
             if not self._groups[group]:
                 del self._groups[group]
-                await self._settle(group)
+                await _to_its_end(self._settle(group))
 
     async def close(self) -> None:
         """End the tasks; readers get nothing any more."""
@@ -177,6 +178,16 @@ class Hub:
             await asyncio.sleep(REJOIN_S)
             for group in list(self._groups):
                 await self._join(group)
+
+
+async def _to_its_end(work: Coroutine[Any, Any, None]) -> None:
+    """Await what must not be cut off: half a command would break the hint connection of the whole process."""
+    task = asyncio.ensure_future(work)
+    try:
+        await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait({task})
+        raise
 
 
 def _conversation_of(group: str) -> int:

@@ -712,3 +712,18 @@ async def test_a_reader_after_the_end_of_an_answer_gets_no_pieces_of_it(
     await late.send(recorded("x"))
     await late.until("ack")
     assert {frame["type"] for frame in late.frames} == {"hello", "event", "replay_complete", "ack"}
+
+
+async def test_a_reader_that_leaves_while_it_subscribes_is_gone(live: None) -> None:
+    async def follow() -> None:
+        async with hub.hub().subscribe("conversation.1") as hints:
+            await hints.next()
+
+    for moment in range(40):
+        reader = asyncio.create_task(follow())
+        for _ in range(moment):
+            await asyncio.sleep(0.0001)  # each round is cancelled a little later
+        reader.cancel()
+        await asyncio.wait({reader}, timeout=WAIT_S)
+        assert reader.cancelled()
+        await hub.close()
