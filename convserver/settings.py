@@ -194,7 +194,14 @@ SESSION_COOKIE_SAMESITE = "Lax"
 
 CORS_ALLOWED_ORIGINS = list(CONFIGURATION.permitted_origins)
 CORS_ALLOW_CREDENTIALS = True
-CORS_ALLOW_HEADERS = ["accept", "authorization", "content-type", "x-csrftoken", "x-session-api-key"]
+CORS_ALLOW_HEADERS = [
+    "accept",
+    "authorization",
+    "content-type",
+    "idempotency-key",
+    "x-csrftoken",
+    "x-session-api-key",
+]
 CSRF_TRUSTED_ORIGINS = list(CONFIGURATION.permitted_origins)
 
 if CONFIGURATION.auth is AuthMode.ACCOUNTS:

@@ -9,6 +9,7 @@ from django.urls import include, path
 from convserver.api.schema import DocsView, SchemaView
 from convserver.web import probes, views
 
+handler400 = "convserver.api.errors.bad_request"
 handler404 = "convserver.api.errors.not_found"
 handler500 = "convserver.api.errors.server_error"
 

@@ -27,10 +27,12 @@ class KeyAuthentication(BaseAuthentication):
         credentials = credentials_of({name.lower(): value for name, value in request.headers.items()})
         if not credentials.keys:
             return None
-        holder = holder_of_key(credentials.keys)
-        if holder is None and not lets_everybody_in():
+        for key, auth_type in ((credentials.api_key, AuthType.KEY), (credentials.bearer, AuthType.BEARER)):
+            if key and (holder := holder_of_key([key])):
+                return holder, auth_type
+        if not lets_everybody_in():
             raise AuthenticationFailed("This key opens nothing: it is unknown or revoked.")
-        return (holder, AuthType.KEY if credentials.api_key else AuthType.BEARER) if holder else None
+        return None
 
     def authenticate_header(self, request: Request) -> str:
         """Return the challenge that makes a refusal a 401."""

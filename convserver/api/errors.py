@@ -6,7 +6,8 @@ import logging
 from collections.abc import Iterator
 from typing import Any
 
-from django.core.exceptions import PermissionDenied
+from django.conf import settings
+from django.core.exceptions import PermissionDenied, TooManyFieldsSent
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.views import defaults
 from rest_framework import exceptions
@@ -43,6 +44,13 @@ NATIVE_STATUS: dict[type[ConversationError], int] = {
     ConversationBusy: 503,
     ConversationError: 400,
 }
+
+NO_CACHE = {
+    "Cache-Control": "no-cache, no-store, must-revalidate, max-age=0",
+    "Pragma": "no-cache",
+    "Expires": "0",
+}
+"""Headers of every answer of the V0 door: nobody may keep it (spec V0 §0.1)."""
 
 
 def status_of(error: ConversationError, table: dict[type[ConversationError], int]) -> int:
@@ -97,8 +105,21 @@ def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
         detail = f"Nothing is served at {request.path}."
         return JsonResponse({"code": "not_found", "detail": detail}, status=404)
     if request.path.startswith("/api/"):
-        return JsonResponse({"detail": "Not Found"}, status=404)
+        return JsonResponse({"detail": "Not Found"}, status=404, headers=NO_CACHE)
     return defaults.page_not_found(request, exception)
+
+
+def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
+    """Answer a request that the framework refuses before a view has looked at it whole."""
+    if isinstance(exception, TooManyFieldsSent):
+        detail = f"A request may have {settings.DATA_UPLOAD_MAX_NUMBER_FIELDS} parameters at the most."
+    else:
+        detail = "Bad Request"
+    if request.path.startswith("/api/native/"):
+        return JsonResponse({"code": "invalid", "detail": detail}, status=400)
+    if request.path.startswith("/api/"):
+        return JsonResponse({"detail": detail}, status=400, headers=NO_CACHE)
+    return defaults.bad_request(request, exception)
 
 
 def server_error(request: HttpRequest) -> HttpResponse:
@@ -107,5 +128,5 @@ def server_error(request: HttpRequest) -> HttpResponse:
         detail = "The server failed on this request; its log says why."
         return JsonResponse({"code": "internal_error", "detail": detail}, status=500)
     if request.path.startswith("/api/"):
-        return HttpResponse("Internal Server Error", content_type="text/plain", status=500)
+        return HttpResponse("Internal Server Error", content_type="text/plain", status=500, headers=NO_CACHE)
     return defaults.server_error(request)

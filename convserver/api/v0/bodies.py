@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, field_validator
 
+from convserver.api.v0.bounds import PROVIDERS_MAX, KnownMembers, members_at_most
 from convserver.api.v0.info import ConversationStatus, ConversationTrigger
 from convserver.api.v0.pages import PageQuery
 from convserver.api.v0.text import StorableText, storable
@@ -14,6 +15,7 @@ from sessions_app.git_providers.base import ProviderType
 
 EXPERIMENT_KEYS = frozenset({"system_prompt_filename"})
 """What an experiment may change of an agent's configuration."""
+EXPERIMENT_MAX = 100
 
 
 class ListQuery(PageQuery):
@@ -24,10 +26,8 @@ class ListQuery(PageQuery):
     include_sub_conversations: bool = False
 
 
-class NewTitle(BaseModel):
+class NewTitle(KnownMembers):
     """The body that renames."""
-
-    model_config = ConfigDict(extra="forbid")
 
     title: Annotated[
         str,
@@ -39,7 +39,9 @@ class NewTitle(BaseModel):
 class ProvidersSet(BaseModel):
     """The body that starts an agent: the providers that the client takes for configured."""
 
-    providers_set: list[ProviderType] | None = None
+    providers_set: Annotated[list[ProviderType], Field(max_length=PROVIDERS_MAX, fail_fast=True)] | None = (
+        None
+    )
 
 
 class ConversationResponse(BaseModel):
@@ -58,7 +60,12 @@ class MicroagentQuery(PageQuery):
 
 
 def _in_utc(moment: datetime) -> datetime:
-    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+    if moment.tzinfo is None:
+        return moment.replace(tzinfo=UTC)
+    try:
+        return moment.astimezone(UTC)
+    except OverflowError as error:
+        raise ValueError("in UTC the date is before the year 1 or after the year 9999") from error
 
 
 Instant = Annotated[datetime, AfterValidator(_in_utc)]
@@ -66,13 +73,18 @@ Instant = Annotated[datetime, AfterValidator(_in_utc)]
 
 
 class FilterBody(BaseModel):
-    """Which events, in the body of a GET or in its query; unknown members are ignored."""
+    """Which events, in the body of a GET or in its query; unknown and blank members are ignored."""
 
     exclude_hidden: bool = False
     query: StorableText | None = None
     source: StorableText | None = None
     start_date: Instant | None = None
     end_date: Instant | None = None
+
+    @field_validator("query", "source", "start_date", "end_date", mode="before")
+    @classmethod
+    def _none_if_blank(cls, value: Any) -> Any:
+        return None if isinstance(value, str) and not value.strip() else value
 
 
 class EventsQuery(FilterBody):
@@ -99,7 +111,14 @@ class AnyEvent(BaseModel):
 class ExperimentBody(BaseModel):
     """What an experiment changes for one conversation."""
 
-    config: dict[str, Annotated[str, Field(max_length=1000), AfterValidator(storable)]] | None = None
+    config: (
+        Annotated[
+            dict[str, Annotated[str, Field(max_length=1000), AfterValidator(storable)]],
+            Field(max_length=EXPERIMENT_MAX, fail_fast=True),
+            members_at_most(EXPERIMENT_MAX),
+        ]
+        | None
+    ) = None
 
     @field_validator("config")
     @classmethod

@@ -3,28 +3,32 @@
 from __future__ import annotations
 
 import json
-from typing import Any, NamedTuple, Self
+from itertools import dropwhile
+from typing import Annotated, Any, NamedTuple, Self
 from uuid import uuid4
 
-from pydantic import BaseModel, ConfigDict, field_validator, model_validator
+from pydantic import AfterValidator, BaseModel, Field, field_validator, model_validator
 
 from conversations import dialects
 from conversations.events import Dialect, Kind, NewEvent
 from conversations.exceptions import InvalidConversationId, InvalidEvent
-from conversations.jsontext import refuse_constant
 from conversations.models import normal_id
+from convserver.api.v0.bounds import IMAGES_MAX, KnownMembers
 from convserver.api.v0.info import ConversationTrigger
 from convserver.api.v0.mcp import McpConfig
 from convserver.api.v0.suggested_tasks import SuggestedTask
-from convserver.api.v0.text import StorableText
+from convserver.api.v0.text import StorableText, decoded, storable
 from sessions_app.git_providers.base import ProviderType
 from sessions_app.tool_servers import sealed_parameter
+
+RepositoryName = Annotated[str, Field(max_length=500), AfterValidator(storable)]
+"""Short enough for an index of any database."""
 
 
 class CreateMicroagent(BaseModel):
     """Where a microagent is to be made."""
 
-    repo: StorableText
+    repo: RepositoryName
     git_provider: ProviderType | None = None
     title: StorableText | None = None
 
@@ -36,16 +40,14 @@ class Saying(NamedTuple):
     image_urls: list[str]
 
 
-class NewConversation(BaseModel):
+class NewConversation(KnownMembers):
     """The body; all of it may be left out, and what is not here is refused."""
 
-    model_config = ConfigDict(extra="forbid")
-
-    repository: StorableText | None = None
+    repository: RepositoryName | None = None
     git_provider: ProviderType | None = None
     selected_branch: StorableText | None = None
     initial_user_msg: str | None = None
-    image_urls: list[str] | None = None
+    image_urls: Annotated[list[str], Field(max_length=IMAGES_MAX, fail_fast=True)] | None = None
     replay_json: StorableText | None = None
     suggested_task: SuggestedTask | None = None
     create_microagent: CreateMicroagent | None = None
@@ -155,10 +157,11 @@ def said_by_user(saying: Saying, *, sender_id: int) -> NewEvent:
 def recorded_events(text: str) -> list[dict[str, Any]]:
     """Return the events of a trajectory that a replay goes through: no environment's, without their ids.
 
-    Raise ValueError unless the text is a list of V0 events of which the first is a message.
+    What the agent was told before the first message is left out, for this server's agents are told their own.
+    Raise ValueError unless the text is a list of V0 events of which the first of the others is a message.
     """
     try:
-        value = json.loads(text, parse_constant=refuse_constant)
+        value = decoded(text)
     except RecursionError as error:
         raise ValueError("the trajectory is nested too deeply") from error
     if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
@@ -167,11 +170,12 @@ def recorded_events(text: str) -> list[dict[str, Any]]:
         readings = [dialects.read(item) for item in value]
     except InvalidEvent as error:
         raise ValueError(str(error)) from error
-    played = [
+    of_somebody = (
         ({name: inner for name, inner in item.items() if name != "id"}, reading)
         for item, reading in zip(value, readings, strict=True)
         if reading.source != "environment"
-    ]
+    )
+    played = list(dropwhile(lambda each: each[1].kind is Kind.SYSTEM, of_somebody))
     if not played or (played[0][1].kind, played[0][1].dialect) != (Kind.MESSAGE, Dialect.V0):
         raise ValueError("a trajectory begins with a message")
     return [event for event, _ in played]

@@ -140,7 +140,7 @@ event_append: dict[str, Any] = {
 message: dict[str, Any] = {
     "parameters": [_IDEMPOTENCY_KEY],
     "request": MessageBody,
-    "responses": {200: Success, 400: Detail, 404: Detail, 500: MessageNotAdded},
+    "responses": {200: Success, 400: Detail, 404: Detail, 409: Detail, 500: MessageNotAdded, 503: Detail},
 }
 trajectory: dict[str, Any] = {
     "responses": {200: Trajectory, 400: Detail, 404: Detail, 500: NoTrajectory},

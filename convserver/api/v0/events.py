@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import AsyncIterator, Sequence
-from typing import Any
+from collections.abc import AsyncIterator, Iterable, Iterator
+from typing import Any, NamedTuple
 from uuid import UUID, uuid5
 
 from django.http import HttpResponse, StreamingHttpResponse
@@ -15,7 +15,7 @@ from rest_framework.response import Response
 
 from conversations import access
 from conversations.dialects import v0
-from conversations.events import EVENT_ID_MAX_LENGTH, EventEnvelope, EventFilter
+from conversations.events import EVENT_ID_MAX_LENGTH, EventFilter
 from conversations.exceptions import ConversationError, InvalidEvent
 from conversations.models import ConversationRef
 from conversations.store import store
@@ -30,9 +30,20 @@ from sessions_app.manager import get_manager
 logger = logging.getLogger(__name__)
 
 LIMIT_MAX = 100
+PIECE_BYTES = 64 * 1024
+"""A trajectory is sent in pieces of about this size, so that no piece keeps other requests waiting."""
 SEQ_MAX = 2**63 - 1
 _IDEMPOTENT_IDS = UUID("0b0c8d0e-6a5f-4f0b-a7d7-0c2f3f6f9a52")
 """The namespace of the ids that events get from an Idempotency-Key."""
+
+
+class TrajectoryPart(NamedTuple):
+    """Some of a trajectory as it is sent."""
+
+    pieces: list[bytes]
+    """Each holds whole events; a comma belongs between them."""
+    last: int
+    """The seq up to which the log was read."""
 
 
 class EventsView(V0View):
@@ -79,10 +90,14 @@ class MessageView(V0View):
         text = body_of(request, MessageBody).message
         conversation = access.writable(request.user, conversation_id)
         event = {"action": "message", "args": {"content": text}}
+        event_id = _event_id(request)
         try:
-            in_loop(_take, conversation, event, access.pk_of(request.user), _event_id(request))
-        except ConversationError as error:
-            words = f"Error adding message to conversation: {error}"
+            in_loop(_take, conversation, event, access.pk_of(request.user), event_id)
+        except ConversationError:
+            raise
+        except Exception as error:
+            logger.exception("A message could not be added to conversation %s", conversation.public_id)
+            words = "Error adding message to conversation: the server's log says why."
             raise Refused(500, {"success": False, "error": words}) from error
         return Response({"success": True})
 
@@ -94,25 +109,25 @@ class TrajectoryView(V0View):
     def get(self, request: Request, conversation_id: str) -> StreamingHttpResponse:
         """Return every event that is not hidden, without what browsers have shown."""
         conversation = access.readable(request.user, conversation_id)
-        log = store(str(request.user.pk))
         try:
-            through = log.last_seq(conversation)
-            first_page = log.read_after(conversation, -1)
+            through = store().last_seq(conversation)
+            first = _next_part(conversation, -1, through)
         except Exception as error:
             logger.exception("The trajectory of conversation %s could not be read", conversation.public_id)
             words = "Error getting trajectory: the server's log says why."
             raise Refused(500, {"trajectory": None, "error": words}) from error
-        parts = _trajectory(conversation, first_page, through)
+        parts = _trajectory(conversation, first, through)
         return StreamingHttpResponse(parts, content_type="application/json")
 
 
 def _wanted(query: FilterBody, body: FilterBody | None) -> EventFilter:
-    """Return the filter; what the query says counts before what the body says."""
-    said = (body.model_dump(exclude_unset=True) if body else {}) | query.model_dump(exclude_unset=True)
+    """Return the filter; what the query says, unless that is blank, counts before what the body says."""
+    in_query = query.model_dump(exclude_unset=True, exclude_none=True)
+    said = (body.model_dump(exclude_unset=True) if body else {}) | in_query
     merged = FilterBody.model_validate(said)
     return EventFilter(
         exclude_hidden=merged.exclude_hidden,
-        text=merged.query or None,
+        text=merged.query,
         source=merged.source,
         since=merged.start_date,
         until=merged.end_date,
@@ -143,21 +158,42 @@ async def _take(
     await get_manager().take(conversation, event, sender_id=sender_id, event_id=event_id)
 
 
+def _next_part(conversation: ConversationRef, after: int, through: int) -> TrajectoryPart:
+    """Read a page of the log and write it as the trajectory has it; both take long where pages were shown."""
+    page = store().read_after(conversation, after)
+    shown = [
+        v0.without_browser_fields(v0.shown(event))
+        for event in page
+        if event["seq"] <= through and v0.appears_in_trajectory(event)
+    ]
+    return TrajectoryPart(list(_pieces(shown)), page[-1]["seq"] if page else through)
+
+
+def _pieces(texts: Iterable[str]) -> Iterator[bytes]:
+    """Yield the texts, joined: PIECE_BYTES at a time, or one that is longer by itself."""
+    waiting: list[str] = []
+    size = 0
+    for text in texts:
+        if waiting and size + len(text) > PIECE_BYTES:
+            yield ",".join(waiting).encode()
+            waiting, size = [], 0
+        waiting.append(text)
+        size += len(text)
+    if waiting:
+        yield ",".join(waiting).encode()
+
+
 async def _trajectory(
-    conversation: ConversationRef, page: Sequence[EventEnvelope], through: int
-) -> AsyncIterator[str]:
-    """Yield the list page by page, up to what was the newest event when it began."""
-    yield '{"trajectory":['
-    separator = ""
-    while page:
-        shown = [
-            v0.without_browser_fields(v0.shown(event))
-            for event in page
-            if event["seq"] <= through and v0.appears_in_trajectory(event)
-        ]
-        if shown:
-            yield separator + ",".join(shown)
-            separator = ","
-        last = page[-1]["seq"]
-        page = await astore.call(store().read_after, conversation, last) if last < through else []
-    yield "]}"
+    conversation: ConversationRef, part: TrajectoryPart, through: int
+) -> AsyncIterator[bytes]:
+    """Yield the list piece by piece, up to what was the newest event when it began."""
+    yield b'{"trajectory":['
+    separator = b""
+    while True:
+        for piece in part.pieces:
+            yield separator + piece
+            separator = b","
+        if part.last >= through:
+            break
+        part = await astore.call(_next_part, conversation, part.last, through)
+    yield b"]}"

@@ -115,7 +115,7 @@ def _info(row: dict[str, Any], connections: int, children: list[str]) -> Convers
         url=f"/api/conversations/{quote(row['public_id'], safe='')}" if is_there else None,
         session_api_key=None,
         created_at=row["created_at"],
-        pr_number=_numbers(row["pr_number"]),
+        pr_number=whole_numbers(row["pr_number"]),
         conversation_version=row["version"],
         sub_conversation_ids=children,
     )
@@ -147,7 +147,7 @@ def _runtime_status(row: dict[str, Any], status: ConversationStatus) -> str | No
     return None if row["version"] == Version.V1 else row["loop__runtime_status"]
 
 
-def _numbers(value: object) -> list[int]:
+def whole_numbers(value: object) -> list[int]:
     """Return the whole numbers of what an old row may hold."""
     items = value if isinstance(value, list) else []
     return [item for item in items if isinstance(item, int) and not isinstance(item, bool)]

@@ -7,9 +7,17 @@ import shlex
 from typing import Annotated, Any
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
-from convserver.api.v0.text import StorableText
+from convserver.api.v0.bounds import KnownMembers, members_at_most
+from convserver.api.v0.text import StorableText, storable
+
+SERVERS_MAX = 100
+"""Of a kind."""
+ARGUMENTS_MAX = 1000
+ENVIRONMENT_MAX = 1000
+LINE_MAX = 100_000
+"""The longest text that is taken apart; a list of arguments or an object may hold more."""
 
 _NAME = re.compile(r"[A-Za-z0-9_-]+")
 
@@ -40,6 +48,7 @@ def _arguments(value: Any) -> Any:
     """Take apart what one shell-quoted text may hold."""
     if not isinstance(value, str):
         return value
+    _require_line(value)
     try:
         return shlex.split(value)
     except ValueError as error:
@@ -50,10 +59,16 @@ def _environment(value: Any) -> Any:
     """Take apart `NAME=value,NAME=value`."""
     if not isinstance(value, str):
         return value
+    _require_line(value)
     pairs = [pair.partition("=") for pair in value.split(",") if pair.strip()]
     if any(not equals or not name.strip() for name, equals, _ in pairs):
         raise ValueError("the environment is written as NAME=value,NAME=value")
     return {name.strip(): text for name, _, text in pairs}
+
+
+def _require_line(text: str) -> None:
+    if len(text) > LINE_MAX:
+        raise ValueError(f"one text may hold {LINE_MAX} characters: give a list or an object instead")
 
 
 def _server(value: Any) -> Any:
@@ -61,13 +76,11 @@ def _server(value: Any) -> Any:
     return {"url": value} if isinstance(value, str) else value
 
 
-ServerUrl = Annotated[StorableText, AfterValidator(_server_url)]
+ServerUrl = Annotated[str, Field(max_length=8000), AfterValidator(storable), AfterValidator(_server_url)]
 
 
-class SseServer(BaseModel):
+class SseServer(KnownMembers):
     """A tool server that is reached by server-sent events."""
-
-    model_config = ConfigDict(extra="forbid")
 
     url: ServerUrl
     api_key: StorableText | None = None
@@ -80,22 +93,30 @@ class StreamableServer(SseServer):
     """Seconds."""
 
 
-class StdioServer(BaseModel):
+class StdioServer(KnownMembers):
     """A tool server that is a program."""
 
-    model_config = ConfigDict(extra="forbid")
-
-    name: Annotated[str, AfterValidator(_server_name)]
+    name: Annotated[str, Field(max_length=200), AfterValidator(_server_name)]
     command: Annotated[StorableText, AfterValidator(_command)]
-    args: Annotated[list[StorableText], BeforeValidator(_arguments)] = []
-    env: Annotated[dict[StorableText, StorableText], BeforeValidator(_environment)] = {}
+    args: Annotated[
+        list[StorableText],
+        Field(max_length=ARGUMENTS_MAX, fail_fast=True),
+        BeforeValidator(_arguments),
+    ] = []
+    env: Annotated[
+        dict[StorableText, StorableText],
+        Field(max_length=ENVIRONMENT_MAX, fail_fast=True),
+        members_at_most(ENVIRONMENT_MAX),
+        BeforeValidator(_environment),
+    ] = {}
 
 
-class McpConfig(BaseModel):
+_FewServers = Field(max_length=SERVERS_MAX, fail_fast=True)
+
+
+class McpConfig(KnownMembers):
     """The tool servers of one conversation or user."""
 
-    model_config = ConfigDict(extra="forbid")
-
-    sse_servers: list[Annotated[SseServer, BeforeValidator(_server)]] = []
-    stdio_servers: list[StdioServer] = []
-    shttp_servers: list[Annotated[StreamableServer, BeforeValidator(_server)]] = []
+    sse_servers: Annotated[list[Annotated[SseServer, BeforeValidator(_server)]], _FewServers] = []
+    stdio_servers: Annotated[list[StdioServer], _FewServers] = []
+    shttp_servers: Annotated[list[Annotated[StreamableServer, BeforeValidator(_server)]], _FewServers] = []

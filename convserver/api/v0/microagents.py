@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import NamedTuple
@@ -18,15 +20,19 @@ from convserver.api.event_loop import in_loop
 from convserver.api.v0 import documented
 from convserver.api.v0.bodies import MicroagentQuery
 from convserver.api.v0.conversations import listed, shown_page
-from convserver.api.v0.info import ConversationTrigger
+from convserver.api.v0.info import ConversationTrigger, whole_numbers
 from convserver.api.v0.pages import Page, page_of, rows_from
 from convserver.api.v0.view import V0View, query_of
 from sessions_app import user_settings
 from sessions_app.git_providers.base import ProviderToken, ProviderType
 from sessions_app.git_providers.client import GitProviders
 
+logger = logging.getLogger(__name__)
+
 CANDIDATES_MAX = 1000
 """One page looks at no more conversations than these, however many pull requests are closed."""
+PROVIDERS_S = 10.0
+"""One page waits so long for the providers in all; what they have not said by then counts as open."""
 
 
 class Candidate(NamedTuple):
@@ -59,8 +65,10 @@ def _open_page(
     """Return one page of those whose pull request is open, or is not known to be closed."""
     page: list[Candidate] = []
     last: Candidate | None = None
+    deadline = time.monotonic() + PROVIDERS_S
     for batch in _batches(rows, query):
-        closed = in_loop(_closed, batch, query.selected_repository, tokens)
+        left_s = deadline - time.monotonic()
+        closed = in_loop(_closed, batch, query.selected_repository, tokens, within_s=left_s)
         for candidate in batch:
             if candidate.pk not in closed:
                 if len(page) == query.limit:
@@ -82,7 +90,10 @@ def _batches(rows: ConversationQuerySet, query: MicroagentQuery) -> Iterator[lis
     size = query.limit + 1
     for _ in range(0, CANDIDATES_MAX, size):
         columns = following.values_list("created_at", "pk", "provider", "pr_number")
-        batch = [Candidate(*row) for row in columns[:size]]
+        batch = [
+            Candidate(created_at, pk, provider, whole_numbers(pr_number))
+            for created_at, pk, provider, pr_number in columns[:size]
+        ]
         yield batch
         if len(batch) < size:
             return
@@ -90,16 +101,26 @@ def _batches(rows: ConversationQuerySet, query: MicroagentQuery) -> Iterator[lis
 
 
 async def _closed(
-    candidates: Sequence[Candidate], repository: str, tokens: Mapping[ProviderType, ProviderToken]
+    candidates: Sequence[Candidate],
+    repository: str,
+    tokens: Mapping[ProviderType, ProviderToken],
+    *,
+    within_s: float,
 ) -> set[int]:
     """Return those whose newest pull request is known to be closed; all are asked about at once."""
+    if within_s <= 0:
+        return set()
     providers = GitProviders(tokens)
-    known = [
-        (candidate.pk, ProviderType(candidate.provider), candidate.pr_number[-1])
+    asked = {
+        candidate.pk: asyncio.ensure_future(
+            providers.is_open(repository, ProviderType(candidate.provider), candidate.pr_number[-1])
+        )
         for candidate in candidates
         if candidate.pr_number and candidate.provider in set(ProviderType)
-    ]
-    is_open = await asyncio.gather(
-        *(providers.is_open(repository, provider, number) for _, provider, number in known)
-    )
-    return {pk for (pk, _, _), still_open in zip(known, is_open, strict=True) if not still_open}
+    }
+    try:
+        async with asyncio.timeout(within_s):
+            await asyncio.gather(*asked.values())
+    except TimeoutError:  # gather has cancelled those that nobody answered
+        logger.warning("Git providers did not say in time which pull requests are open")
+    return {pk for pk, answer in asked.items() if not answer.cancelled() and not answer.result()}

@@ -1,12 +1,14 @@
-"""Text of a request that every database can keep."""
+"""Text of a request: what every database can keep, and the JSON that it may be."""
 
 from __future__ import annotations
 
-from typing import Annotated
+import json
+import math
+from typing import Annotated, Any
 
 from pydantic import AfterValidator
 
-from conversations.jsontext import is_sendable
+from conversations.jsontext import InvalidJson, is_sendable, refuse_constant
 
 
 def storable(text: str) -> str:
@@ -20,3 +22,18 @@ def storable(text: str) -> str:
 
 StorableText = Annotated[str, AfterValidator(storable)]
 """Neither a NUL nor half of a surrogate pair is in it."""
+
+
+def decoded(text: str) -> Any:
+    """Return the value of a JSON text, whose numbers can be written as JSON again.
+
+    Raise ValueError for what is no JSON, and RecursionError for what is nested too deeply.
+    """
+    return json.loads(text, parse_constant=refuse_constant, parse_float=_finite)
+
+
+def _finite(digits: str) -> float:
+    number = float(digits)
+    if not math.isfinite(number):
+        raise InvalidJson("a number is beyond the range of numbers")
+    return number

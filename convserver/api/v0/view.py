@@ -3,30 +3,33 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from itertools import chain
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
-from rest_framework.renderers import JSONRenderer
+from rest_framework.negotiation import DefaultContentNegotiation
+from rest_framework.renderers import BaseRenderer, JSONRenderer
 from rest_framework.request import Request
 from rest_framework.views import APIView
 
-from conversations.jsontext import refuse_constant
 from conversations.models import normal_id
 from convserver.api.bodies import TextParser
+from convserver.api.errors import NO_CACHE
 from convserver.api.v0.documented import DOOR
 from convserver.api.v0.errors import InvalidRequest, v0_response
+from convserver.api.v0.text import decoded
 
 M = TypeVar("M", bound=BaseModel)
 
+PROBLEMS_MAX = 20
+"""Of more problems with a request only the first are told."""
 SHOWN_DEPTH = 50
 """A refused value that is nested more deeply is not repeated in the answer."""
-
-_NO_CACHE = {
-    "Cache-Control": "no-cache, no-store, must-revalidate, max-age=0",
-    "Pragma": "no-cache",
-    "Expires": "0",
-}
+SHOWN_MAX_BYTES = 1000
+"""Nor is one that has more as JSON."""
+WORDS_MAX = 200
+"""A longer name or message is cut."""
 
 
 class NullRenderer(JSONRenderer):
@@ -39,10 +42,24 @@ class NullRenderer(JSONRenderer):
         return b"null" if data is None else super().render(data, *args, **kwargs)
 
 
+class JsonWhateverIsAccepted(DefaultContentNegotiation):
+    """This wire looks neither at `Accept` nor at a parameter called `format`."""
+
+    def select_renderer(
+        self, request: Request, renderers: Iterable[BaseRenderer], format_suffix: str | None = None
+    ) -> tuple[BaseRenderer, str]:
+        """Return the only one."""
+        renderer = next(iter(renderers))
+        return renderer, renderer.media_type
+
+
 class V0View(APIView):
     """A view of the V0 door; an id in its address is valid once its handler runs."""
 
     renderer_classes = (NullRenderer,)
+    content_negotiation_class = JsonWhateverIsAccepted
+    # A preflight is answered before any view; the framework's own OPTIONS are not of this wire.
+    http_method_names = tuple(name for name in APIView.http_method_names if name != "options")
     door = DOOR
 
     def get_exception_handler(self) -> Callable[..., Any]:
@@ -58,7 +75,7 @@ class V0View(APIView):
     def finalize_response(self, request: Request, response: Any, *args: Any, **kwargs: Any) -> Any:
         """Say that nothing of this door may be kept (spec V0 §0.1)."""
         final = super().finalize_response(request, response, *args, **kwargs)
-        for name, value in _NO_CACHE.items():
+        for name, value in NO_CACHE.items():
             final[name] = value
         return final
 
@@ -89,7 +106,7 @@ def json_of(request: Request) -> Any:
     if not text:
         return None
     try:
-        return json.loads(text, parse_constant=refuse_constant)
+        return decoded(text)
     except json.JSONDecodeError as error:
         raise _no_json(error.pos, error.msg) from error
     except (ValueError, RecursionError) as error:
@@ -112,21 +129,48 @@ def _problems(error: ValidationError, where: str) -> list[dict[str, Any]]:
     return [
         {
             **problem,
-            "loc": [where, *problem["loc"]],
-            "input": problem["input"] if _is_shallow(problem["input"]) else None,
+            "loc": [where, *map(_cut, problem["loc"])],
+            "msg": _cut(problem["msg"]),
+            "input": problem["input"] if _can_be_shown(problem["input"]) else None,
             **_context(problem.get("ctx")),
         }
-        for problem in error.errors(include_url=False)
+        for problem in error.errors(include_url=False)[:PROBLEMS_MAX]
     ]
 
 
-def _is_shallow(value: object, depth: int = SHOWN_DEPTH) -> bool:
-    """Say whether a value can be shown: what could be read may be too deep to be written again."""
-    if isinstance(value, dict):
-        return depth > 0 and all(_is_shallow(inner, depth - 1) for inner in value.values())
-    if isinstance(value, list):
-        return depth > 0 and all(_is_shallow(inner, depth - 1) for inner in value)
-    return True
+def _cut(words: Any) -> Any:
+    """Return a text without what is beyond WORDS_MAX, and anything else as it is."""
+    is_long = isinstance(words, str) and len(words) > WORDS_MAX
+    return f"{words[:WORDS_MAX]}…" if is_long else words
+
+
+def _can_be_shown(value: object) -> bool:
+    """Say whether a value is short and shallow: what could be read may be too deep to be written again."""
+    return _room_beside(value, SHOWN_MAX_BYTES, depth=SHOWN_DEPTH) >= 0
+
+
+def _room_beside(value: object, room: int, *, depth: int) -> int:
+    """Return how many of `room` bytes a value's JSON leaves; negative if it has more, or is too deep.
+
+    It stops as soon as that is known.
+    """
+    match value:
+        case dict() | list() if depth == 0:
+            return -1
+        case dict():
+            parts: Iterable[object] = chain.from_iterable(value.items())
+        case list():
+            parts = value
+        case str():
+            return room - len(json.dumps(value[: max(room, 0)]))
+        case _:
+            return room - len(str(value))
+    room -= 2
+    for part in parts:
+        if room < 0:
+            break
+        room = _room_beside(part, room - 2, depth=depth - 1)
+    return room
 
 
 def _context(context: dict[str, Any] | None) -> dict[str, Any]:
@@ -134,4 +178,4 @@ def _context(context: dict[str, Any] | None) -> dict[str, Any]:
     if context is None:
         return {}
     shown = {name: str(value) if isinstance(value, Exception) else value for name, value in context.items()}
-    return {"ctx": shown}
+    return {"ctx": {name: _cut(value) for name, value in shown.items()}}
