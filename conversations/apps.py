@@ -8,10 +8,11 @@ from typing import Any
 from django.apps import AppConfig
 from django.core import checks
 from django.db import connections
+from django.db.backends.signals import connection_created
 from django.db.migrations import Migration
 from django.db.models.signals import post_migrate, pre_migrate
 
-from conversations import durability, guards
+from conversations import any_case, durability, guards
 
 
 def make_way(*, using: str, plan: Sequence[tuple[Migration, bool]], **kwargs: Any) -> None:
@@ -34,7 +35,8 @@ class ConversationsConfig(AppConfig):
     name = "conversations"
 
     def ready(self) -> None:
-        """Connect the guards to `migrate` and to the checks."""
+        """Connect the guards to `migrate` and to the checks, and teach SQLite all letters."""
+        connection_created.connect(any_case.teach)
         pre_migrate.connect(make_way, sender=self)
         post_migrate.connect(install_guards, sender=self)
         checks.register(guards.check_guards, checks.Tags.database)

@@ -10,16 +10,20 @@ from uuid import UUID, uuid4
 from django.conf import settings
 from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
 from django.db import connection, models
-from django.db.models import Exists, F, OuterRef, Q
+from django.db.models import Exists, F, OuterRef, Q, Window
 from django.db.models.expressions import RawSQL
+from django.db.models.functions import RowNumber
 from django.utils import timezone
 
+from conversations import any_case
 from conversations.events import Dialect, EventEnvelope, EventFilter, Kind
 from conversations.exceptions import InvalidConversationId
 
 PUBLIC_ID_MAX_LENGTH = 100
 RESERVED_IDS = frozenset({"search", "count"})
 LAST_MESSAGE_MAX_LENGTH = 200
+CHILDREN_MAX = 100
+"""So many of those that one conversation has started are named with it."""
 
 OWNED_BY_APPEND = frozenset(
     {"next_seq", "head_digest", "loop_epoch", "asked_through", "answered_through", "last_message"}
@@ -119,10 +123,15 @@ class ConversationQuerySet(models.QuerySet["Conversation"]):
         return self.filter(pk__in=list(pks))
 
     def children_of(self, pks: Iterable[int]) -> dict[int, list[str]]:
-        """Return the ids of those that each of these conversations has started, the oldest first."""
-        rows = self.filter(parent_id__in=list(pks)).order_by("created_at", "pk")
+        """Return the ids of those that each of these conversations has started, the oldest first.
+
+        Only those of the same owner, and of each conversation the CHILDREN_MAX newest.
+        """
+        place = Window(RowNumber(), partition_by="parent_id", order_by=["-created_at", "-pk"])
+        rows = self.filter(parent_id__in=list(pks), owner_id=F("parent__owner_id")).annotate(place=place)
+        newest = rows.filter(place__lte=CHILDREN_MAX).order_by("created_at", "pk")
         found: dict[int, list[str]] = {}
-        for parent, public_id in rows.values_list("parent_id", "public_id"):
+        for parent, public_id in newest.values_list("parent_id", "public_id"):
             found.setdefault(parent, []).append(public_id)
         return found
 
@@ -140,13 +149,12 @@ class ConversationQuerySet(models.QuerySet["Conversation"]):
     ) -> Self:
         """Return those with all of the given facts; the title may hold the text anywhere."""
         wanted: dict[str, Any] = {}
-        if title is not None:
-            wanted["title__icontains"] = title
+        rows = self if title is None else self.filter(any_case.holds("title", title))
         if repository is not None:
             wanted["repository"] = repository
         if trigger is not None:
             wanted["trigger"] = trigger
-        return self.filter(**wanted)
+        return rows.filter(**wanted)
 
     def top_level(self) -> Self:
         """Return those that no other conversation has started."""
@@ -227,6 +235,11 @@ class Conversation(models.Model):
         indexes: ClassVar = [
             models.Index(
                 fields=["owner", "-created_at", "-id"], name="conversation_list", condition=Q(deleted_at=None)
+            ),
+            models.Index(
+                fields=["owner", "-created_at", "-id"],
+                name="conversation_top_level",
+                condition=Q(deleted_at=None, parent=None),
             ),
             models.Index(
                 fields=["owner", "repository", "-created_at", "-id"],
@@ -361,7 +374,7 @@ class EventQuerySet(models.QuerySet["Event"]):
         if wanted.exclude_types:
             rows = rows.exclude(type__in=wanted.exclude_types)
         if wanted.text:
-            rows = rows.filter(text__icontains=wanted.text)
+            rows = rows.filter(any_case.holds("text", wanted.text))
         if wanted.source is not None:
             rows = rows.filter(source=wanted.source)
         if wanted.since is not None:

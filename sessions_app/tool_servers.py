@@ -8,7 +8,7 @@ from typing import Any
 
 from django.db import transaction
 
-from conversations.models import ConversationRef, CreationParameters
+from conversations.models import Conversation, ConversationRef, CreationParameters
 from sessions_app.encryption import Sealed, seal
 
 PARAMETER = "mcp_config"
@@ -42,7 +42,9 @@ def sealed_conversations() -> Iterator[int]:
 def rotate(conversation_pk: int) -> bool:
     """Encrypt it with the newest key unless it is; say whether that was done. Raise SecretUnreadable."""
     with transaction.atomic():
-        row = CreationParameters.objects.select_for_update().get(pk=conversation_pk)
+        # The lock of every write to the parameters: each writes the whole of their JSON.
+        Conversation.objects.locked().get(pk=conversation_pk)
+        row = CreationParameters.objects.get(pk=conversation_pk)
         stored = Sealed(row.parameters[PARAMETER])
         if stored.is_newest:
             return False

@@ -23,6 +23,9 @@ class FailingStore(DatabaseConversationStore):
     def hide(self, *args: Any, **kwargs: Any) -> NoReturn:
         raise RuntimeError("The database is gone.")
 
+    def append_many(self, *args: Any, **kwargs: Any) -> NoReturn:
+        raise RuntimeError("The database is gone.")
+
 
 class ForgetfulStore(DatabaseConversationStore):
     """A store that cannot append."""

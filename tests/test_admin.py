@@ -814,7 +814,7 @@ async def test_a_failure_of_the_server_is_told_and_is_no_500(
     configured(agent="tests.nowhere.Agent")
     answer = await page.choose(LIST, "start", conversation.pk)
     assert answer.status_code == 200
-    assert "(talk): The server failed on this one; its log says why." in text_of(answer)
+    assert "(talk): The agent could not be made: the server's log says why." in text_of(answer)
     assert await entries(conversation) == []
 
 

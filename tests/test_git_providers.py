@@ -7,6 +7,7 @@ import base64
 import logging
 import re
 import secrets
+import socket
 import traceback
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace
@@ -16,7 +17,6 @@ import pytest
 from django.test.utils import override_settings
 
 from convserver.api.event_loop import in_loop
-from convserver.configuration import AuthMode
 from sessions_app.git_providers import client, http, microagents
 from sessions_app.git_providers.base import (
     GitAuthenticationError,
@@ -966,11 +966,73 @@ def test_front_matter_is_read_where_it_can_be(text: str, content: str, triggers:
     assert microagents.read(text) == (content, triggers)
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1:8000", "localhost", "https://localhost", "[::1]:80"])
-async def test_with_accounts_nobody_reaches_the_servers_own_machine(
-    host: str, configured: Callable[..., None]
+NOT_PUBLIC = [
+    *("127.0.0.1:8000", "localhost", "https://localhost", "x.localhost:80", "[::1]:80", "[::]", "0.0.0.0"),
+    *("127.1", "2130706433", "0x7f000001", "0x7f.1", "0177.0.0.1", "127.0.0.1.256", "0x", "1.2.3.4.5"),
+    *("10.0.0.1", "172.16.0.1", "192.168.1.1:8443", "100.64.0.1", "169.254.169.254", "224.0.0.1"),
+    *("[::ffff:127.0.0.1]", "[::ffff:a9fe:a9fe]", "[::127.0.0.1]", "[64:ff9b::a00:1]", "[2002:7f00:1::]"),
+    *("[fe80::1]", "[fc00::1]", "[fec0::1]", "[ff02::1]"),
+]
+
+
+@pytest.mark.parametrize("host", NOT_PUBLIC)
+async def test_with_accounts_no_address_is_asked_that_is_not_public(
+    host: str, accounts: None, public: list[httpx.Request]
 ) -> None:
-    configured(auth=AuthMode.ACCOUNTS)
-    git = GitProviders({GITHUB: ProviderToken(token=secrets.token_hex(), host=host)})
     with pytest.raises(InvalidName):
-        await git.user()
+        await with_host(GITHUB, host).user()
+    assert public == []
+
+
+@pytest.mark.parametrize("host", ["8.8.8.8", "134744072:8443", "[2001:4860:4860::8888]", "[::ffff:8.8.8.8]"])
+async def test_with_accounts_a_public_address_is_asked(
+    host: str, accounts: None, public: list[httpx.Request]
+) -> None:
+    with pytest.raises(GitAuthenticationError):
+        await with_host(GITHUB, host).user()
+    assert len(public) == 1
+
+
+def resolved(monkeypatch: pytest.MonkeyPatch, *addresses: str) -> None:
+    """Let every name lead to these addresses; to none without any."""
+
+    def getaddrinfo(name: object, port: object, *args: object, **kwargs: object) -> list[object]:
+        if not addresses:
+            raise socket.gaierror(socket.EAI_NONAME, "nobody knows the name")
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, port)) for address in addresses]
+
+    monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
+
+
+@pytest.mark.parametrize(
+    ("addresses", "is_asked"),
+    [
+        (["140.82.112.3"], True),
+        (["127.0.0.1"], False),
+        (["140.82.112.3", "10.0.0.1"], False),
+        (["::ffff:10.0.0.1"], False),
+        (["fe80::1%eth0"], False),
+        ([], True),
+    ],
+)
+async def test_with_accounts_a_name_is_asked_only_where_it_leads_to_public_addresses(
+    addresses: list[str],
+    is_asked: bool,
+    accounts: None,
+    public: list[httpx.Request],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    resolved(monkeypatch, *addresses)
+    with pytest.raises(GitAuthenticationError if is_asked else InvalidName):
+        await with_host(GITHUB, "git.example.com").user()
+    assert len(public) == is_asked
+
+
+async def test_without_accounts_a_provider_may_be_anywhere(
+    public: list[httpx.Request], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    resolved(monkeypatch, "10.0.0.1")
+    for host in ("git.example.com", "10.0.0.1"):
+        with pytest.raises(GitAuthenticationError):
+            await with_host(GITHUB, host).user()
+    assert len(public) == 2

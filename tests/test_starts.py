@@ -14,6 +14,7 @@ from conversations.models import ConversationRef
 from conversations.store import ConversationStore
 from sessions_app import astore
 from sessions_app import manager as manager_module
+from sessions_app.agents.chosen import chosen_agent
 from sessions_app.manager import ConversationManager
 from sessions_app.models import AgentLoop
 from tests.stage import (
@@ -157,9 +158,8 @@ async def test_one_conversation_without_an_agent_keeps_the_sweep_from_no_other(
         made.append(1)
         if len(made) == 1:
             raise RuntimeError("not yet")
-        return chosen()()
+        return chosen_agent()()
 
-    chosen = manager_module.chosen_agent
     monkeypatch.setattr(manager_module, "chosen_agent", lambda: first_none_then_staged)
     for each in (conversation, other):
         await astore.append(each, [asking("hello")])

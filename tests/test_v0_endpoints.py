@@ -716,11 +716,19 @@ CASES = [
         path=f"{TALK}/message",
         given=("talk", "a busy store"),
         body={"message": "hello"},
+        status=503,
+        answer=detail("Somebody else has locked the conversation for too long: try again."),
+    ),
+    Case(
+        endpoint=MESSAGE,
+        when="the store fails",
+        path=f"{TALK}/message",
+        given=("talk", "a failing store"),
+        body={"message": "hello"},
         status=500,
         answer={
             "success": False,
-            "error": "Error adding message to conversation: Somebody else has locked the conversation for "
-            "too long: try again.",
+            "error": "Error adding message to conversation: the server's log says why.",
         },
     ),
     Case(
@@ -1089,7 +1097,7 @@ def test_the_table_has_every_endpoint_and_every_status_of_the_wire() -> None:
         STOP: {200, 500},
         EVENTS: {200, 400, 404, 422},
         APPEND: {200, 404, 409, 422},
-        MESSAGE: {200, 404, 422, 500},
+        MESSAGE: {200, 404, 422, 500, 503},
         TRAJECTORY: {200, 404, 500},
         EXPERIMENT: {200, 404, 422},
         REMEMBER: {200, 400, 404, 422, 502},

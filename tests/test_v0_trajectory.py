@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
 from typing import Any
 
+import httpx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from conversations.dialects import v0
+from conversations.models import ConversationRef
+from conversations.store import PAGE_MAX_EVENTS
+from sessions_app import astore
+from tests.events import event
+from tests.stage import Hooked, hooked
+from tests.v0 import CONVERSATIONS
 from tests.v0_wire import EXAMPLES, TEXTS, stored
+
+__all__ = ["hooked"]
 
 BROWSER_FIELDS = (
     *("dom_object", "axtree_object", "active_page_index", "last_browser_action", "last_browser_action_error"),
@@ -83,12 +93,19 @@ def test_the_whole_page_of_a_browser_leaves_the_recorded_example() -> None:
     [
         '{"id":1,"content":"screenshot","extras":{}} no JSON',
         '{"id":1,"action":"x","args":{"screenshot":1}}',
-        '{"screenshot":' + "[" * 100_000 + "]" * 100_000 + ',"extras":{"screenshot":1}}',
+        '{"id":1,"action":"x","args":{"extras":{"screenshot":1}}}',
     ],
-    ids=["no-name", "no-extras", "too-deep"],
+    ids=["no-name", "no-extras", "not-the-events-own"],
 )
 def test_an_event_without_such_extras_stays_the_same_text(text: str) -> None:
     assert v0.without_browser_fields(text) == text
+
+
+def test_an_event_too_deep_to_be_decoded_loses_its_browser_fields_all_the_same() -> None:
+    deep = "[" * 100_000 + "]" * 100_000
+    text = f'{{"a":{deep},"e\\u0078tras":{{"screenshot":{deep},"b":1}},"extras":{{"dom_object":{deep}}}}}'
+    left = f'{{"a":{deep},"e\\u0078tras":{{"b":1}},"extras":{{}}}}'
+    assert v0.without_browser_fields(text) == left
 
 
 def test_the_time_for_removing_a_page_grows_with_its_length_alone() -> None:
@@ -98,6 +115,22 @@ def test_the_time_for_removing_a_page_grows_with_its_length_alone() -> None:
     begun = time.process_time()
     assert v0.without_browser_fields(text) == f'{{"extras":{{"pages":[{",".join(["{}"] * 20_000)}]}}}}'
     assert time.process_time() - begun < 10
+
+
+async def test_what_browsers_have_shown_is_taken_out_beside_the_event_loop(
+    conversation: ConversationRef, rest: httpx.AsyncClient, hooked: Hooked
+) -> None:
+    page = json.dumps({"observation": "browse", "content": "", "extras": {"url": "x", "screenshot": "data:"}})
+    count = PAGE_MAX_EVENTS + 1  # so that the list begins with one page and goes on with another
+    await astore.append(conversation, [event(raw=page) for _ in range(count)])
+    threads: list[int] = []
+    taking = hooked(v0, "without_browser_fields")
+    for _ in range(count):
+        taking.before(lambda: threads.append(threading.get_ident()))
+    events = (await rest.get(f"{CONVERSATIONS}/talk/trajectory")).json()["trajectory"]
+    assert [(each["id"], each["extras"]) for each in events] == [(n, {"url": "x"}) for n in range(count)]
+    assert len(threads) == count
+    assert threading.get_ident() not in threads
 
 
 def test_a_hidden_event_appears_in_no_trajectory() -> None:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
-
-from conversations import jsontext
-from conversations.dialects.author import to_json
-from conversations.jsontext import InvalidJson
+from collections.abc import Iterator
 
 _NAMES = (
     "dom_object",
@@ -23,24 +21,39 @@ _NAMES = (
 # so this finds members' names and nothing else.
 _MEMBER = re.compile(rf'(?<!\\)"(?:{"|".join(_NAMES)})"[ \t\n\r]*+:[ \t\n\r]*+')
 _STRING = r'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
+_FLAT = rf'(?:[^"{{}}\[\]]++|{_STRING})*+'
 _SCALAR = re.compile(rf'{_STRING}|[^"{{}}\[\], \t\n\r]++')
-_BRACKET = re.compile(rf'(?:[^"{{}}\[\]]++|{_STRING})*+([{{}}\[\]])')
+# Passes over pairs of brackets that hold no others in one go: most pairs do not.
+_BRACKET = re.compile(
+    rf'(?:[^"{{}}\[\]]++|{_STRING}|\{{{_FLAT}\}}|\[{_FLAT}\])*+([{{}}\[\]])',
+)
+_NAME = re.compile(rf"[{{, \t\n\r]*+({_STRING})[ \t\n\r]*+:[ \t\n\r]*+")
 _COMMA = re.compile(r"[ \t\n\r]*+,")
 _SPACE = " \t\n\r"
 
 
 def without_browser_fields(shown: str) -> str:
-    """Return an event without the browser fields of its `extras`, at any depth; all else as it was."""
+    """Return an event without the browser fields of its `extras`, at any depth; all else as it was.
+
+    Nothing is decoded: a decoder would keep all other threads waiting for as long as a page is.
+    """
     if not any(f'"{name}"' in shown for name in _NAMES):
         return shown
-    try:
-        texts = {name: member.text for name, member in jsontext.members(shown).items()}
-    except InvalidJson:  # deeper than this can follow
-        return shown
-    if "extras" not in texts:
-        return shown
-    texts["extras"] = _without(texts["extras"])
-    return "{" + ",".join(f"{to_json(name)}:{text}" for name, text in texts.items()) + "}"
+    kept: list[str] = []
+    copied = 0
+    for start, end in _extras_of(shown):
+        kept += (shown[copied:start], _without(shown[start:end]))
+        copied = end
+    return "".join(kept) + shown[copied:]
+
+
+def _extras_of(text: str) -> Iterator[tuple[int, int]]:
+    """Yield where the extras of an event begin and end: once, unless a sender has named them twice."""
+    end = 0
+    while name := _NAME.match(text, end):
+        end = _end_of_value(text, name.end())
+        if json.loads(name[1]) == "extras":
+            yield name.end(), end
 
 
 def _without(text: str) -> str:
@@ -60,7 +73,7 @@ def _without(text: str) -> str:
 def _end_of_value(text: str, start: int) -> int:
     if scalar := _SCALAR.match(text, start):
         return scalar.end()
-    depth, end = 0, start
+    depth, end = 1, start + 1
     while bracket := _BRACKET.match(text, end):
         depth += 1 if bracket[1] in "{[" else -1
         end = bracket.end()

@@ -104,7 +104,7 @@ def called_tool(payload: Mapping[str, object]) -> tuple[str, Mapping[str, object
     name = columns.first_text(payload.get("tool_name"), call.get("name"))
     try:
         arguments = columns.fields(json.loads(columns.first_text(call.get("arguments"))))
-    except ValueError:
+    except (ValueError, RecursionError):
         arguments = {}
     return COMMAND_TOOL if name == _COMMAND_TOOL_NAME else name, arguments
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-import ipaddress
+import asyncio
 import re
+import socket
 from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
 
 from django.conf import settings
 
@@ -15,6 +17,10 @@ NAME_AND_PORT = re.compile(
     rf"(?P<name>{LABEL}(?:\.{LABEL})*|\[[0-9a-f:.]+\])(?::(?P<port>[0-9]{{1,5}}))?", re.ASCII
 )
 NAME_MAX_CHARS = 253
+NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*", re.ASCII)
+NOT_PUBLIC = "With accounts, a git provider must have a public address."
+WRAPPING = tuple(map(IPv6Network, ("::/96", "::ffff:0:0/96", "::ffff:0:0:0/96", "64:ff9b::/96")))
+"""Networks whose addresses end with the one of IPv4 that they stand for."""
 PIECE = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*", re.ASCII)
 
 
@@ -37,20 +43,67 @@ def parse_host(text: str | None, *, public: str, takes_path: bool = False) -> Ho
     """Read a host as users write it: `name`, `name:port` or `https://name`; nothing is the public one.
 
     `takes_path` allows a path behind it. Plain HTTP is for loopback addresses alone, and without a scheme
-    these get it; with accounts they are refused, for users must not reach what only the server's machine
-    should. Raise InvalidName; what was written is not repeated, since it may hold a password.
+    these get it. With accounts every address that is not public is refused, however it is spelled, for
+    users must not reach what only the server's machine or network should; `require_public` looks at what
+    stands behind a name. Raise InvalidName; what was written is not repeated, since it may hold a password.
     """
     scheme, rest = _without_scheme((text or "").strip() or public)
     name, _, path = rest.partition("/")
     name = name.lower()
-    is_loopback = _is_loopback(_checked_name(name))
-    if is_loopback and settings.CONFIGURATION.auth == "accounts":
-        raise InvalidName("A git provider cannot be on the server's own machine.")
+    bare_name = _checked_name(name)
+    is_loopback = _is_loopback(bare_name)
+    if settings.CONFIGURATION.auth == "accounts" and not _may_be_public(bare_name):
+        raise InvalidName(NOT_PUBLIC)
     if scheme == "http" and not is_loopback:
         raise InvalidName("A git provider is asked over https only, except on this machine itself.")
     if path and not (takes_path and all(PIECE.fullmatch(piece) for piece in path.split("/"))):
         raise InvalidName("The host of a git provider must stand alone, without a path.")
     return Host(scheme="http" if is_loopback and scheme != "https" else "https", name=name, path=path)
+
+
+async def require_public(name: str, port: int) -> None:
+    """With accounts, look up where a name leads, right before a token is sent there. Raise InvalidName.
+
+    A name that leads nowhere passes: whoever asks there will hear of it.
+    """
+    if settings.CONFIGURATION.auth != "accounts":
+        return
+    try:
+        found = await asyncio.get_running_loop().getaddrinfo(name, port, type=socket.SOCK_STREAM)
+    except OSError:
+        return
+    if not all(_is_public(ip_address(str(place[0]).partition("%")[0])) for *_, place in found):
+        raise InvalidName(NOT_PUBLIC)
+
+
+def _may_be_public(name: str) -> bool:
+    """Say whether a name is no address at all, or a public one."""
+    if name == "localhost" or name.endswith(".localhost"):
+        return False
+    if name.startswith("["):
+        return _is_public(ip_address(name.strip("[]")))
+    if not NUMBER.fullmatch(name.rpartition(".")[2]):
+        return True
+    try:  # what ends with a number is an address, in any of the ways that resolvers read: 127.1, 0x7f000001
+        return _is_public(IPv4Address(socket.inet_aton(name)))
+    except OSError:
+        return False
+
+
+def _is_public(address: IPv4Address | IPv6Address) -> bool:
+    if isinstance(address, IPv6Address) and (inner := _wrapped(address)) is not None:
+        return _is_public(inner)
+    is_special = address.is_multicast or address.is_reserved or getattr(address, "is_site_local", False)
+    return address.is_global and not is_special
+
+
+def _wrapped(address: IPv6Address) -> IPv4Address | None:
+    """Return the IPv4 address that a host or a router on the way would make of it; None if none would."""
+    if address.teredo is not None:
+        return address.teredo[1]
+    if any(address in network for network in WRAPPING):
+        return IPv4Address(int(address) & 0xFFFF_FFFF)
+    return address.sixtofour
 
 
 def _without_scheme(text: str) -> tuple[str, str]:
@@ -72,7 +125,7 @@ def _checked_name(name: str) -> str:
 
 def _is_loopback(name: str) -> bool:
     try:
-        return ipaddress.ip_address(name.strip("[]")).is_loopback
+        return ip_address(name.strip("[]")).is_loopback
     except ValueError:
         if name.startswith("["):
             raise InvalidName("The host of a git provider is not an address.") from None

@@ -18,6 +18,7 @@ import orjson
 
 from sessions_app.git_providers.answers import Answer
 from sessions_app.git_providers.base import GitAuthenticationError, GitNotFound, GitProviderError, InvalidName
+from sessions_app.git_providers.hosts import require_public
 from sessions_app.git_providers.names import is_piece
 
 CONNECT_S = 5.0
@@ -118,6 +119,7 @@ class Api:
         }
         try:
             async with asyncio.timeout(TOTAL_S), _gate(_origin(url)), self._client(sent) as client:
+                await require_public(url.host, _port(url))
                 return await self._answered(client, method, url, content)
         except (TimeoutError, httpx.TimeoutException) as error:
             raise GitProviderError(f"{self.label} did not answer in time.") from error
@@ -192,8 +194,11 @@ def basic(user_and_password: str) -> str:
 
 
 def _origin(url: httpx.URL) -> str:
-    port = url.port or {"https": 443, "http": 80}.get(url.scheme)
-    return f"{url.scheme}://{url.host}:{port}"
+    return f"{url.scheme}://{url.host}:{_port(url)}"
+
+
+def _port(url: httpx.URL) -> int:
+    return url.port or (80 if url.scheme == "http" else 443)
 
 
 def _is_exhausted(headers: httpx.Headers) -> bool:

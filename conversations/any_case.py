@@ -1,0 +1,40 @@
+"""Finding text in any case: the same way on both engines, for letters of every script."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.models import Func, TextField
+from django.db.models.lookups import Contains
+
+_ON_SQLITE = "convserver_upper"
+
+
+class Upper(Func):
+    """A text in capitals, by Unicode's own rules whatever language the database was made for."""
+
+    function = _ON_SQLITE
+    arity = 1
+    output_field = TextField()
+
+    def as_postgresql(self, compiler: Any, connection: Any, **context: Any) -> Any:
+        """Ask ICU, for the database's own locale may know the letters of ASCII alone."""
+        return self.as_sql(
+            compiler, connection, template='UPPER(%(expressions)s COLLATE "und-x-icu")', **context
+        )
+
+
+def holds(column: str, text: str) -> Contains:
+    """Return the condition that a column has the text somewhere, in any case; `ß` counts as `ss`."""
+    return Contains(Upper(column), text.upper())
+
+
+def teach(*, connection: BaseDatabaseWrapper, **kwargs: Any) -> None:
+    """Give a new SQLite connection the function: its own knows the letters of ASCII alone."""
+    if connection.vendor == "sqlite":
+        connection.connection.create_function(_ON_SQLITE, 1, _upper, deterministic=True)
+
+
+def _upper(text: str | None) -> str | None:
+    return None if text is None else text.upper()
