@@ -18,7 +18,7 @@ from conversations import guards
 from convserver.activity import NotedActivity
 from convserver.api.bodies import BoundedBodies
 from convserver.http import OneThreadHandler
-from sessions_app import astore
+from sessions_app import astore, socketio_v0
 from sessions_app.authentication import OwnOriginOnly
 from sessions_app.manager import close_manager, get_manager
 from sessions_app.routing import router
@@ -29,6 +29,8 @@ http = OneThreadHandler()
 async def by_protocol(scope: Any, receive: Any, send: Any) -> None:
     """Pass a connection to what speaks its protocol."""
     match scope["type"]:
+        case "http" | "websocket" if scope["path"].startswith(f"{socketio_v0.PATH}/"):
+            await socketio_v0.socketio_v0(scope, receive, send)
         case "http":
             await http(scope, receive, send)
         case "websocket":
@@ -50,6 +52,7 @@ async def lifespan(receive: Any, send: Any) -> None:
                 return
             await send({"type": "lifespan.startup.complete"})
         else:
+            await socketio_v0.close()
             await close_manager()
             await send({"type": "lifespan.shutdown.complete"})
             return

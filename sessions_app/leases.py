@@ -21,8 +21,8 @@ from django.utils import timezone
 from psycopg.errors import LockNotAvailable
 
 from conversations import dialects, live, sql
-from conversations.dialects import AgentState, columns
-from conversations.events import Appended, Authored, Dialect, Kind, NewEvent
+from conversations.dialects import AgentState, columns, v0
+from conversations.events import Appended, Authored, Dialect, EventFilter, Kind, NewEvent
 from conversations.exceptions import (
     ConversationBusy,
     ConversationNotFound,
@@ -165,6 +165,29 @@ def ready(conversation: ConversationRef, epoch: int) -> None:
             status=LoopStatus.RUNNING, runtime_status="STATUS$READY", updated_at=timezone.now()
         )
     announce(conversation)
+
+
+def greet(conversation: ConversationRef, epoch: int) -> None:
+    """Let V0 readers see that the agent waits for them, unless the log's newest state says so. Raise Fenced.
+
+    Their clients take no input before they have been shown a state.
+    """
+    if conversation.dialect is not Dialect.V0:
+        return
+    with transaction.atomic():
+        row = _locked_by(conversation, epoch)
+        loop = AgentLoop.objects.locked().get(conversation_id=conversation.pk)
+        if loop.execution_status in SUSPENDED or _may_play(row, loop) or _waits_already(conversation):
+            return
+        event_id = str(uuid4())
+        authored = dialects.author(conversation.dialect).state(state=AgentState.IDLE, event_id=event_id)
+        store().append(conversation, [new_event(authored, event_id)], epoch=epoch)
+
+
+def _waits_already(conversation: ConversationRef) -> bool:
+    states = EventFilter(types=v0.STATE_TYPES)
+    newest = store().search_events(conversation, states, newest_first=True, limit=1).events
+    return bool(newest) and newest[0]["text"].startswith(("awaiting_user_input", "finished"))
 
 
 def release(

@@ -126,6 +126,7 @@ class Loop:
     async def _serve(self) -> None:
         try:
             await self._persist(leases.repair)
+            await self._persist(leases.greet)
             await self._persist(leases.ready)
             self.started.set()
             await self._play_turns()

@@ -30,6 +30,7 @@ from conversations.store import ConversationStore
 from conversations.store import store as the_store
 from convserver.asgi import application
 from convserver.configuration import AuthMode
+from sessions_app import socketio_v0
 from sessions_app.authentication import local_user
 from sessions_app.manager import close_manager
 from sessions_app.models import (
@@ -140,6 +141,7 @@ def quick_agent(monkeypatch: pytest.MonkeyPatch) -> None:
 async def live(database: None) -> AsyncIterator[None]:
     """Allow sockets in this process; afterwards close what they opened."""
     yield
+    await socketio_v0.close()
     await close_manager()
 
 

@@ -1,0 +1,204 @@
+"""The V0 door by Socket.IO (spec V0 §2): who may join, and one server for each event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Self
+from urllib.parse import parse_qs
+from weakref import WeakKeyDictionary
+
+import socketio
+from socketio.exceptions import ConnectionRefusedError
+
+from conversations.access import Visitor
+from conversations.exceptions import ConversationError, ConversationNotFound, InvalidConversationId
+from conversations.models import ConversationRef
+from conversations.store import store
+from sessions_app import astore, user_settings
+from sessions_app.agents.chosen import needs_model
+from sessions_app.authentication import Credentials, credentials_of, headers_of, visitor
+from sessions_app.git_providers.base import ProviderType
+from sessions_app.guests import Guest
+from sessions_app.manager import get_manager
+from sessions_app.user_settings import ModelKeyMissing, SettingsNotFound
+from sessions_app.v0_connection import V0Connection
+
+logger = logging.getLogger(__name__)
+
+PATH = "/socket.io"
+MAX_PAYLOAD_BYTES = 4 * 1024 * 1024
+PING_INTERVAL_S = 25
+PING_TIMEOUT_S = 20
+CLOSE_WAIT_S = 5.0
+
+
+class Refusal(Exception):
+    """The client may not join; the message, and an id to translate it by, are told it."""
+
+    def __init__(self, message: str, msg_id: str | None = None) -> None:
+        super().__init__(message)
+        self.msg_id = msg_id
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Handshake:
+    """What the address of a connection asks for."""
+
+    conversation_id: str
+    after: int
+    session_api_key: str | None
+
+    @classmethod
+    def read(cls, query_string: str) -> Self:
+        """Read the parameters (spec V0 §2.2). Raise Refusal."""
+        query = parse_qs(query_string, keep_blank_values=True)
+        conversation_id = query.get("conversation_id", [""])[0]
+        if not conversation_id.strip():
+            raise Refusal("No conversation_id in query params")
+        _require_known_providers(query.get("providers_set", []))
+        key = query.get("session_api_key", [""])[0]
+        return cls(
+            conversation_id=conversation_id,
+            after=_cursor(query.get("latest_event_id", [""])[0]),
+            session_api_key=None if key in ("", "null", "undefined") else key,
+        )
+
+
+def _cursor(text: str) -> int:
+    """Return the id of the last event that the client has; -1 for whatever is no number of one."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else -1
+
+
+def _require_known_providers(values: list[str]) -> None:
+    names = {name.strip() for value in values for name in value.split(",")} - {""}
+    if unknown := names - set(ProviderType):
+        raise Refusal(f"Unknown git provider: {', '.join(sorted(unknown))[:100]}")
+
+
+class V0Server:
+    """The Socket.IO server of one event loop, and its connections."""
+
+    def __init__(self) -> None:
+        self.socketio = socketio.AsyncServer(
+            async_mode="asgi",
+            # One after the other, so that what a client sends stays in its order.
+            async_handlers=False,
+            # The outermost application has looked at the origin already.
+            cors_allowed_origins=lambda origin, environ: True,
+            max_http_buffer_size=MAX_PAYLOAD_BYTES,
+            ping_interval=PING_INTERVAL_S,
+            ping_timeout=PING_TIMEOUT_S,
+        )
+        self._connections: dict[str, V0Connection] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        """Of all connections, also of those whose client has left and that still tidy up."""
+        on: Callable[..., Any] = self.socketio.on
+        on("connect", self._connect)
+        on("disconnect", self._disconnect)
+        on("oh_user_action", self._take)
+        on("oh_action", self._take)
+
+    async def close(self) -> None:
+        """End all connections; their clients come back by themselves."""
+        for connection in self._connections.values():
+            connection.leave()
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=CLOSE_WAIT_S)
+        await self.socketio.shutdown()
+
+    async def _connect(self, sid: str, environ: Mapping[str, Any], auth: object = None) -> None:
+        """Check everything, join, and begin to show. Raise what the client is refused with."""
+        try:
+            guest, conversation, after = await _arrived(environ)
+        except Refusal as refusal:
+            data = {"msg_id": refusal.msg_id} if refusal.msg_id else None
+            raise ConnectionRefusedError(str(refusal), *([data] if data else [])) from refusal
+        except Exception as error:
+            logger.exception("A Socket.IO client could not be let in")
+            raise ConnectionRefusedError("The server could not do this now: try again.") from error
+        connection = V0Connection(
+            self.socketio,
+            sid,
+            self.socketio.manager.eio_sid_from_sid(sid, "/"),
+            guest=guest,
+            conversation=conversation,
+            after=after,
+        )
+        self._connections[sid] = connection
+        # No await from here on: the task begins after the CONNECT packet is on its way.
+        task = connection.begin()
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _disconnect(self, sid: str, reason: object = None) -> None:
+        connection = self._connections.pop(sid, None)
+        if connection is not None:
+            connection.leave()
+
+    async def _take(self, sid: str, event: object = None, *rest: object) -> dict[str, Any]:
+        connection = self._connections.get(sid)
+        if connection is None:
+            return {"success": False, "error": "This connection has ended."}
+        return await connection.take(event)
+
+
+async def _arrived(environ: Mapping[str, Any]) -> tuple[Guest, ConversationRef, int]:
+    """Return who joins what from where, all checks passed. Raise Refusal."""
+    handshake = Handshake.read(environ.get("QUERY_STRING", ""))
+    credentials = credentials_of(headers_of(environ["asgi.scope"]))
+    if handshake.session_api_key is not None and credentials.api_key is None:
+        credentials = replace(credentials, api_key=handshake.session_api_key)
+    user = await _let_in(credentials)
+    conversation = await _joined(user, handshake.conversation_id)
+    try:
+        if needs_model():
+            await astore.call(user_settings.require_model_key, conversation.owner_id)
+    except SettingsNotFound as error:
+        raise Refusal("Settings not found", "CONFIGURATION$SETTINGS_NOT_FOUND") from error
+    except ModelKeyMissing as error:
+        words = "Error authenticating with the LLM provider. Please check your API key"
+        raise Refusal(words, "STATUS$ERROR_LLM_AUTHENTICATION") from error
+    await get_manager().ensure_started()
+    return Guest(user, credentials), conversation, handshake.after
+
+
+async def _let_in(credentials: Credentials) -> Visitor:
+    user = await astore.call(visitor, credentials)
+    if not user.is_authenticated:
+        raise Refusal("invalid_session_api_key")
+    return user
+
+
+async def _joined(user: Visitor, conversation_id: str) -> ConversationRef:
+    try:
+        return await astore.call(store(str(user.pk)).join, user, conversation_id)
+    except (InvalidConversationId, ConversationNotFound) as error:
+        raise Refusal(str(error)) from error
+    except ConversationError as error:
+        raise Refusal(f"Failed to join conversation: {error}") from error
+
+
+_servers: WeakKeyDictionary[asyncio.AbstractEventLoop, V0Server] = WeakKeyDictionary()
+
+
+def _server() -> V0Server:
+    loop = asyncio.get_running_loop()
+    if loop not in _servers:
+        _servers[loop] = V0Server()
+    return _servers[loop]
+
+
+async def socketio_v0(scope: Any, receive: Any, send: Any) -> None:
+    """Serve one request or socket of any Socket.IO client."""
+    handle: Callable[..., Awaitable[Any]] = _server().socketio.handle_request
+    await handle(scope, receive, send)
+
+
+async def close() -> None:
+    """Close the server of the running event loop, if it has one."""
+    server = _servers.pop(asyncio.get_running_loop(), None)
+    if server is not None:
+        await server.close()

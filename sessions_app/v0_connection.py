@@ -1,0 +1,234 @@
+"""One client of the V0 wire by Socket.IO: what it is shown of its conversation, and what it sends."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import Any
+
+import socketio
+
+from conversations.access import pk_of
+from conversations.dialects import v0
+from conversations.events import EventEnvelope, EventFilter
+from conversations.exceptions import ConversationError, InvalidEvent
+from conversations.models import ConversationRef
+from conversations.store import store
+from sessions_app import astore, presence
+from sessions_app.feed import Feed
+from sessions_app.guests import CHECK_S, Guest, Refused
+from sessions_app.manager import get_manager
+from sessions_app.models import LoopEnd, LoopStatus, new_connection_id
+from sessions_app.status import ConversationState
+
+logger = logging.getLogger(__name__)
+
+SLOW_READER_S = 15.0
+"""A client that takes nothing for so long is closed rather than remembered."""
+DRAIN_WAIT_S = 5.0
+"""So long a client that is disconnected may take to read why."""
+
+TOO_MANY = (
+    "Too many conversations at once. If you are still using this one, try reactivating it by prompting the "
+    "agent to continue"
+)
+_HERE = (LoopStatus.STARTING, LoopStatus.RUNNING)
+_STATUS_FRAMES = {
+    LoopStatus.STARTING: ("STATUS$STARTING_RUNTIME", "The agent is being started."),
+    LoopStatus.RUNNING: ("STATUS$READY", "The agent is ready."),
+}
+
+
+class _Over(Exception):
+    """The conversation's loop was closed, or the conversation deleted: the client is disconnected."""
+
+
+class V0Connection:
+    """One connection; a Reader of its conversation's feed."""
+
+    def __init__(
+        self,
+        server: socketio.AsyncServer,
+        sid: str,
+        transport_id: str,
+        *,
+        guest: Guest,
+        conversation: ConversationRef,
+        after: int,
+    ) -> None:
+        self._server = server
+        self._sid = sid
+        self._transport_id = transport_id
+        self._guest = guest
+        self._conversation = conversation
+        self._after = after
+        self._connection_id = new_connection_id()
+        self._state: ConversationState | None = None
+        self._newest_state = -1
+        """Of a replay the newest of the agent's states alone is shown: this one."""
+        self._replay_through = -1
+        self._was_there = False
+        self._task: asyncio.Task[None] | None = None
+
+    def begin(self) -> asyncio.Task[None]:
+        """Begin to show, in a task that `leave` ends; return it."""
+        self._task = asyncio.get_running_loop().create_task(self._serve())
+        return self._task
+
+    def leave(self) -> None:
+        """End; nothing if this is the connection's own doing."""
+        if self._task is not None and self._task is not asyncio.current_task():
+            self._task.cancel()
+
+    # In
+
+    async def take(self, event: object) -> dict[str, Any]:
+        """Store what the client sent and do what it asks for; return the acknowledgement."""
+        try:
+            if not isinstance(event, dict):
+                raise InvalidEvent("An event is a JSON object with an `action` or an `observation`.")
+            seq = await get_manager().take(self._conversation, event, sender_id=pk_of(self._guest.user))
+        except ConversationError as error:
+            return await self._refuse(str(error))
+        except Exception:
+            logger.exception("A V0 event failed in conversation %s", self._conversation.public_id)
+            return await self._refuse("The server could not do this now: send it again.")
+        return {"success": True, "id": seq}
+
+    async def _refuse(self, words: str) -> dict[str, Any]:
+        await self._send_status("error", "STATUS$ERROR", words)
+        return {"success": False, "error": words}
+
+    # Out
+
+    async def _serve(self) -> None:
+        try:
+            async with presence.connected(
+                self._connection_id, self._conversation, pk_of(self._guest.user), door="v0"
+            ):
+                get_manager().start_soon(self._conversation)
+                await self._run_tasks()
+        except* (_Over, Refused):
+            with suppress(TimeoutError):
+                await self._drained(DRAIN_WAIT_S)
+            await self._server.disconnect(self._sid)
+        except* TimeoutError:
+            await self._cut_off()
+        except* Exception:
+            logger.exception("A V0 socket of conversation %s failed", self._conversation.public_id)
+            await self._cut_off()
+
+    async def _run_tasks(self) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(Feed(self._conversation, self, after=self._after).run())
+            tasks.create_task(self._check())
+
+    async def _check(self) -> None:
+        while True:
+            await asyncio.sleep(CHECK_S)
+            await self._guest.check()
+
+    async def _cut_off(self) -> None:
+        """End the transport, without a word that nobody reads: the client comes back by itself."""
+        transport = self._server.eio.sockets.get(self._transport_id)
+        if transport is not None:
+            await transport.close(wait=False, abort=True)
+
+    async def show_hello(self, state: ConversationState) -> None:
+        """Note what the conversation is like, and which of its agent's states a replay shows."""
+        self._state = state
+        self._was_there = state["loop"]["status"] in _HERE
+        newest = await astore.call(
+            store().search_events,
+            self._conversation,
+            EventFilter(types=v0.STATE_TYPES),
+            first=self._after + 1,
+            last=state["last_seq"],
+            newest_first=True,
+            limit=1,
+        )
+        self._newest_state = newest.events[0]["seq"] if newest.events else -1
+        self._replay_through = state["last_seq"]
+
+    async def show_events(self, events: Sequence[EventEnvelope]) -> None:
+        """Send what this wire shows of them; return once the client has room for more."""
+        for event in events:
+            if self._is_outdated_state(event):
+                continue
+            if (text := v0.emitted(event)) is not None:
+                await self._send(text)
+        await self._drained(SLOW_READER_S)
+
+    def _is_outdated_state(self, event: EventEnvelope) -> bool:
+        is_replayed = event["seq"] <= self._replay_through
+        return is_replayed and event["type"] in v0.STATE_TYPES and event["seq"] != self._newest_state
+
+    async def show_replay_complete(self, through: int) -> None:
+        """Tell of an agent that could not be started; of the replay's end this wire does not."""
+        if self._state is not None and self._state["loop"]["status"] == LoopStatus.ERROR:
+            await self._send_status("error", "STATUS$ERROR", self._state["loop"]["error"])
+
+    async def show_delta(self, *, turn: str, answer: str, index: int, text: str) -> None:
+        """Nothing: this wire shows whole messages."""
+
+    async def show_answer(self, *, turn: str, answer: str, through: int, text: str) -> None:
+        """Nothing: this wire shows whole messages."""
+
+    async def show_ahead(self, *, after: int, last_seq: int) -> None:
+        """Nothing: a client that has more than there is has nothing to be sent."""
+
+    async def show_state(self, state: ConversationState) -> None:
+        """Tell of a new title and of what became of the loop. Raise _Over when it was closed."""
+        before, self._state = self._state, state
+        if before is not None and state["title"] != before["title"]:
+            await self._send_frame(
+                status_update=True,
+                type="info",
+                message=self._conversation.public_id,
+                conversation_title=state["title"],
+            )
+        if state["deleted"]:
+            raise _Over
+        if before is not None and state["loop"]["status"] != before["loop"]["status"]:
+            await self._show_loop(state)
+
+    async def _show_loop(self, state: ConversationState) -> None:
+        loop = state["loop"]
+        if loop["status"] in _HERE:
+            self._was_there = True
+            await self._send_status("info", *_STATUS_FRAMES[LoopStatus(loop["status"])])
+        elif loop["status"] == LoopStatus.ERROR:
+            await self._send_status("error", "STATUS$ERROR", loop["error"])
+        elif self._was_there and loop["ended_by"] != LoopEnd.INTERRUPTED:
+            if loop["ended_by"] == LoopEnd.CROWDED_OUT:
+                await self._send_status("error", "AGENT_ERROR$TOO_MANY_CONVERSATIONS", TOO_MANY)
+            await self._send_closed()
+            raise _Over
+
+    async def _send_closed(self) -> None:
+        extras = {"agent_state": "stopped", "reason": ""}
+        frame = {"observation": "agent_state_changed", "message": "", "content": "", "extras": extras}
+        await self._send(json.dumps(frame))
+
+    async def _send_status(self, kind: str, status_id: str, message: str) -> None:
+        await self._send_frame(status_update=True, type=kind, id=status_id, message=message)
+
+    async def _send_frame(self, **members: Any) -> None:
+        """Send what is no event; with a source and a time, without which clients show nothing."""
+        now = datetime.now(UTC).replace(tzinfo=None).isoformat(timespec="microseconds")
+        await self._send(json.dumps({**members, "source": "environment", "timestamp": now}))
+
+    async def _send(self, text: str) -> None:
+        """Send one frame: the JSON text of one object, passed on as it is."""
+        await self._server.eio.send(self._transport_id, f'2["oh_event",{text}]')
+
+    async def _drained(self, within_s: float) -> None:
+        """Return once the transport has taken what was sent. Raise TimeoutError if it does not in time."""
+        transport = self._server.eio.sockets.get(self._transport_id)
+        if transport is not None:
+            async with asyncio.timeout(within_s):
+                await transport.queue.join()
