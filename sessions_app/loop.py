@@ -12,7 +12,7 @@ from typing import ParamSpec, TypeVar
 from conversations.dialects import AgentState
 from conversations.exceptions import ConversationError, ConversationNotFound, EventConflict, Fenced
 from conversations.models import ConversationRef
-from sessions_app import astore, leases
+from sessions_app import astore, leases, titles
 from sessions_app.agents.base import Agent
 from sessions_app.leases import Naming, PendingTurn, TurnStart
 from sessions_app.models import ExecutionStatus, LoopEnd
@@ -57,6 +57,7 @@ class Loop:
         self._steering = asyncio.Lock()
         """Pause and run take effect in the order in which they were said."""
         self.is_leaving = False
+        self._entitling: asyncio.Task[None] | None = None
 
     @property
     def is_wanted(self) -> bool:
@@ -118,6 +119,9 @@ class Loop:
             if self.epoch:
                 await asyncio.shield(self._give_up())
             raise
+        finally:
+            if self._entitling is not None:
+                self._entitling.cancel()
 
     def _claim(self) -> None:
         name = f"{type(self.agent).__module__}.{type(self.agent).__qualname__}"
@@ -150,6 +154,7 @@ class Loop:
             start = await self._persist(leases.begin_turn)
             if start is not None:
                 await self._play(start)
+                self._entitle_soon()
                 if self.is_ending:
                     raise asyncio.CancelledError  # the agent has kept it to itself
                 await self._pause_if_wanted()
@@ -157,6 +162,17 @@ class Loop:
                 return
             else:
                 await self._asked.wait()
+
+    def _entitle_soon(self) -> None:
+        """Let the conversation have a title, beside the turns and at most once for each loop."""
+        if self._entitling is None:
+            self._entitling = asyncio.get_running_loop().create_task(self._entitle())
+
+    async def _entitle(self) -> None:
+        try:
+            await titles.entitle(self.conversation, self.agent)
+        except Exception:
+            logger.exception("Conversation %s gets no title", self.conversation.public_id)
 
     async def _pause_if_wanted(self) -> None:
         """Let a pause that came during a turn's last step hold for what follows."""

@@ -711,7 +711,7 @@ async def test_a_reader_after_the_end_of_an_answer_gets_no_pieces_of_it(
     await late.until("replay_complete")
     await late.send(recorded("x"))
     await late.until("ack")
-    assert {frame["type"] for frame in late.frames} == {"hello", "event", "replay_complete", "ack"}
+    assert not {"delta", "answer"} & {frame["type"] for frame in late.frames}
 
 
 async def test_a_reader_that_leaves_while_it_subscribes_is_gone(live: None) -> None:

@@ -1,0 +1,117 @@
+"""A conversation gets a title by itself: once, from its first message, and never over one that was given."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import httpx
+import pytest
+
+from conversations.models import Conversation, ConversationRef
+from conversations.store import ConversationStore
+from sessions_app import astore
+from sessions_app.agents.demo import DemoAgent
+from sessions_app.titles import entitle
+from tests.events import event
+from tests.faulty import SilentAgent
+from tests.stage import until
+
+LONG = "a question that nobody can ask in fifty characters or less, try as they may"
+
+
+class AnsweringAgent(DemoAgent):
+    """Answers every question with the same text."""
+
+    def __init__(self, answer: str) -> None:
+        self.asked = 0
+        self._answer = answer
+
+    async def complete(self, messages: object) -> str:
+        self.asked += 1
+        return self._answer
+
+
+async def title(conversation: ConversationRef) -> str | None:
+    return await astore.call(lambda: Conversation.objects.get(pk=conversation.pk).title)
+
+
+async def say(store: ConversationStore, conversation: ConversationRef, *texts: str) -> None:
+    await astore.call(store.append, conversation, [event(text) for text in texts])
+
+
+@pytest.mark.parametrize(
+    ("answer", "shown"),
+    [
+        ("A title", "A title"),
+        ("  A\n title ", "A title"),
+        ("x" * 50, "x" * 50),
+        ("x" * 51, "x" * 47 + "..."),
+        ("", "hello"),
+        (" \n ", "hello"),
+    ],
+)
+async def test_the_agents_answer_is_the_title_cut_where_it_is_long(
+    conversation: ConversationRef, store: ConversationStore, answer: str, shown: str
+) -> None:
+    await say(store, conversation, " ", "hello", "more")
+    await entitle(conversation, AnsweringAgent(answer))
+    assert await title(conversation) == shown
+
+
+@pytest.mark.parametrize(("message", "shown"), [("hello\nworld", "hello world"), (LONG, LONG[:30] + "...")])
+async def test_where_the_agent_fails_the_beginning_of_the_message_serves(
+    conversation: ConversationRef, store: ConversationStore, message: str, shown: str
+) -> None:
+    await say(store, conversation, message)
+    await entitle(conversation, SilentAgent())
+    assert await title(conversation) == shown
+
+
+async def test_a_title_is_made_once(conversation: ConversationRef, store: ConversationStore) -> None:
+    await say(store, conversation, "hello")
+    agent = AnsweringAgent("A title")
+    await entitle(conversation, agent)
+    await astore.call(store.retitle, conversation, None)
+    await entitle(conversation, agent)
+    assert (agent.asked, await title(conversation)) == (1, None)
+
+
+async def test_a_title_that_somebody_gave_stays_also_while_one_is_made(
+    conversation: ConversationRef, store: ConversationStore
+) -> None:
+    class Renaming(AnsweringAgent):
+        async def complete(self, messages: object) -> str:
+            await astore.call(store.retitle, conversation, "Mine")
+            return await super().complete(messages)
+
+    await say(store, conversation, "hello")
+    await entitle(conversation, Renaming("A title"))
+    assert await title(conversation) == "Mine"
+
+
+async def test_a_default_looking_title_that_somebody_gave_is_kept(
+    conversation: ConversationRef, store: ConversationStore
+) -> None:
+    await say(store, conversation, "hello")
+    await astore.call(store.retitle, conversation, "Conversation talk")
+    agent = AnsweringAgent("A title")
+    await entitle(conversation, agent)
+    assert (agent.asked, await title(conversation)) == (0, "Conversation talk")
+
+
+async def test_without_a_message_nothing_is_tried(
+    conversation: ConversationRef, store: ConversationStore
+) -> None:
+    agent = AnsweringAgent("A title")
+    await entitle(conversation, agent)
+    await say(store, conversation, "hello")
+    await entitle(conversation, agent)
+    assert (agent.asked, await title(conversation)) == (1, "A title")
+
+
+async def test_a_conversation_has_a_title_soon_after_its_first_answer(
+    rest: httpx.AsyncClient, conversation: ConversationRef, configured: Callable[..., None]
+) -> None:
+    await rest.post("/api/conversations/talk/message", json={"message": "Mend the login page"})
+    await until(lambda: Conversation.objects.filter(pk=conversation.pk, title="Mend the login page").exists())
+    assert (await rest.get("/api/conversations/talk")).json()["title"] == "Mend the login page"
