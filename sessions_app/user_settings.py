@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from enum import StrEnum
-from typing import assert_never
+from typing import NamedTuple, assert_never
+
+from django.db import IntegrityError, transaction
+from django.utils import timezone
 
 from conversations.dialects import columns
 from conversations.exceptions import ConversationError
@@ -40,9 +43,58 @@ class ModelKeyMissing(ConversationError):
     code = "model_key_missing"
 
 
+class SecretNotFound(ConversationError):
+    """The user has no secret of this name."""
+
+    code = "secret_not_found"
+
+
+class SecretExists(ConversationError):
+    """The user has another secret of this name."""
+
+    code = "secret_exists"
+
+
+class NamedSecret(NamedTuple):
+    """What may be told of a custom secret."""
+
+    name: str
+    description: str
+
+
 def settings_of(user_id: int) -> UserSettings | None:
     """Return what the user has set; None before the first time."""
     return UserSettings.objects.filter(pk=user_id).first()
+
+
+@transaction.atomic
+def change_settings(
+    user_id: int, values: Mapping[str, object], *, secrets: Mapping[SettingSecret, str]
+) -> None:
+    """Set these values and secrets and leave all others as they are; a blank secret is removed.
+
+    Raise InvalidSecret; then nothing has changed.
+    """
+    UserSettings.objects.update_or_create(user_id=user_id, defaults=values)
+    for name, value in secrets.items():
+        set_secret(user_id, name, value)
+
+
+def set_secret(user_id: int, name: SettingSecret, value: str) -> None:
+    """Store one of the secret settings, or remove it if the value is blank. Raise InvalidSecret."""
+    if value.strip():
+        store_secret(user_id, SecretKind.SETTING, name=name, value=value)
+    else:
+        Secret.objects.of(user_id).named(SecretKind.SETTING, name).delete()
+
+
+def setting_secrets(user_id: int) -> dict[SettingSecret, str]:
+    """Return the secret settings in clear; what cannot be read is left out and logged."""
+    return {
+        SettingSecret(secret.name): value
+        for secret, value in _readable(Secret.objects.of(user_id).of_kinds(SecretKind.SETTING))
+        if secret.name in list(SettingSecret)
+    }
 
 
 def has_model_key(user_id: int) -> bool:
@@ -84,6 +136,89 @@ def provider_tokens(user_id: int) -> dict[ProviderType, ProviderToken]:
         for secret, token in _readable(Secret.objects.of(user_id).of_kinds(SecretKind.PROVIDER_TOKEN))
         if secret.name in list(ProviderType)
     }
+
+
+@transaction.atomic
+def change_provider_tokens(
+    user_id: int,
+    tokens: Mapping[ProviderType, ProviderToken],
+    *,
+    hosts: Mapping[ProviderType, str | None],
+    mcp_config: str | None,
+) -> None:
+    """Store these tokens, these hosts beside tokens that stay, and the tool servers if there are any.
+
+    Other providers keep what they have. Raise InvalidSecret; then nothing has changed.
+    """
+    for provider, token in tokens.items():
+        store_secret(
+            user_id,
+            SecretKind.PROVIDER_TOKEN,
+            name=provider,
+            value=token.token,
+            host=token.host,
+            provider_user_id=token.user_id,
+        )
+    for provider, host in hosts.items():
+        stored = Secret.objects.of(user_id).named(SecretKind.PROVIDER_TOKEN, provider).first()
+        if stored is not None:
+            stored.host = _clean(host)
+            stored.save(update_fields=["host", "updated_at"])
+    if mcp_config is not None:
+        set_secret(user_id, SettingSecret.MCP_CONFIG, mcp_config)
+
+
+def remove_provider_tokens(user_id: int) -> None:
+    """Forget every token of the user's git providers."""
+    Secret.objects.of(user_id).of_kinds(SecretKind.PROVIDER_TOKEN).delete()
+
+
+def custom_secrets(user_id: int) -> list[NamedSecret]:
+    """Return the names and descriptions of the user's own secrets, by name; no value is opened."""
+    rows = Secret.objects.of(user_id).of_kinds(SecretKind.CUSTOM)
+    return [NamedSecret(*row) for row in rows.values_list("name", "description")]
+
+
+def create_custom_secret(user_id: int, name: str, value: str, *, description: str) -> None:
+    """Store a new secret of the user's own. Raise InvalidSecret, or SecretExists if the name is taken."""
+    _require_name(SecretKind.CUSTOM, name)
+    values = {"value": seal(value), "description": columns.clean(description)}
+    _, is_new = Secret.objects.get_or_create(
+        user_id=user_id, kind=SecretKind.CUSTOM, name=name, defaults=values
+    )
+    if not is_new:
+        raise SecretExists("There is a secret of this name.")
+
+
+def rename_custom_secret(user_id: int, name: str, *, new_name: str, description: str | None) -> None:
+    """Give a secret of the user's own another name; without a description the stored one stays.
+
+    Raise InvalidSecret, SecretNotFound, or SecretExists if another one has the new name.
+    """
+    _require_name(SecretKind.CUSTOM, new_name)
+    changes = {"name": new_name}
+    if description is not None:
+        changes["description"] = columns.clean(description)
+    try:
+        with transaction.atomic():
+            changed = _custom(user_id, name).update(**changes, updated_at=timezone.now())
+    except IntegrityError as error:
+        raise SecretExists("There is a secret of this name.") from error
+    if not changed:
+        raise SecretNotFound("There is no such secret.")
+
+
+def remove_custom_secret(user_id: int, name: str) -> None:
+    """Forget a secret of the user's own. Raise SecretNotFound."""
+    removed, _ = _custom(user_id, name).delete()
+    if not removed:
+        raise SecretNotFound("There is no such secret.")
+
+
+def _custom(user_id: int, name: str) -> SecretQuerySet:
+    """Return the one of this name; none for a name that no database could look for."""
+    rows = Secret.objects.of(user_id)
+    return rows.named(SecretKind.CUSTOM, name) if columns.clean(name) == name else rows.none()
 
 
 def secrets_of(user_id: int) -> frozenset[str]:

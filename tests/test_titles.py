@@ -24,11 +24,11 @@ class AnsweringAgent(DemoAgent):
 
     def __init__(self, answer: str) -> None:
         self.asked = 0
-        self._answer = answer
+        self._said = answer
 
     async def complete(self, messages: object) -> str:
         self.asked += 1
-        return self._answer
+        return self._said
 
 
 async def title(conversation: ConversationRef) -> str | None:

@@ -1,0 +1,146 @@
+"""The tokens of a user's git providers: taken once their provider knows them (spec V0 §1.10)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Annotated
+
+from drf_spectacular.utils import extend_schema
+from pydantic import AfterValidator, BaseModel, Field
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from conversations import access
+from convserver.api.event_loop import in_loop
+from convserver.api.v0.bounds import PROVIDERS_MAX, members_at_most
+from convserver.api.v0.errors import Detail, Refused
+from convserver.api.v0.failures import Failure, Message, failing_with
+from convserver.api.v0.mcp import McpConfig
+from convserver.api.v0.text import storable
+from convserver.api.v0.view import V0View, body_of
+from sessions_app import user_settings
+from sessions_app.git_providers.base import (
+    GitAuthenticationError,
+    GitProviderError,
+    GitUser,
+    InvalidName,
+    ProviderToken,
+    ProviderType,
+    outcomes,
+)
+from sessions_app.git_providers.client import GitProviders
+
+Short = Annotated[str, Field(max_length=8000), AfterValidator(storable)]
+
+
+class NewToken(BaseModel):
+    """A provider's token and host; without a token the stored one stays, at the host that is given.
+
+    An absent host stays too, as does one that is blank beside a blank token; null means the public one.
+    """
+
+    token: Short | None = None
+    host: Short | None = None
+
+    @property
+    def text(self) -> str:
+        """The token; blank where the stored one stays."""
+        return (self.token or "").strip()
+
+    def completed(self, stored: ProviderToken | None) -> ProviderToken | None:
+        """Return the token that is to be, with its host; None where nothing changes."""
+        token = self.text or (stored.token if stored else "")
+        completed = ProviderToken(token=token, host=self._host(stored))
+        is_same = stored is not None and completed.host == stored.host
+        return completed if self.text or (token and not is_same) else None
+
+    def _host(self, stored: ProviderToken | None) -> str | None:
+        host = (self.host or "").strip()
+        says_nothing = not host and not self.text and self.host is not None
+        is_kept = "host" not in self.model_fields_set or says_nothing
+        return stored.host if stored and is_kept else host or None
+
+
+class NewProviders(BaseModel):
+    """Tokens by provider, and tool servers; providers that are not named keep what they have."""
+
+    provider_tokens: Annotated[dict[ProviderType, NewToken], members_at_most(PROVIDERS_MAX)] = {}
+    mcp_config: McpConfig | None = None
+
+
+class GitProvidersView(V0View):
+    """The git providers of whoever asks."""
+
+    @extend_schema(
+        request=NewProviders,
+        responses={200: Message, 400: Failure | Detail, 401: Failure | Detail, 500: Failure, 502: Failure},
+    )
+    def post(self, request: Request) -> Response:
+        """Ask each provider that is named whether it knows the token, then store all of them or none."""
+        body = body_of(request, NewProviders)
+        user_id = access.pk_of(request.user)
+        with failing_with("Something went wrong storing git providers"):
+            stored = user_settings.provider_tokens(user_id)
+            changed = dict(_changed(body.provider_tokens, stored))
+            verified = _verified(changed)
+            given = {provider for provider, token in body.provider_tokens.items() if token.text}
+            user_settings.change_provider_tokens(
+                user_id,
+                {provider: token for provider, token in verified.items() if provider in given},
+                hosts={provider: token.host for provider, token in verified.items() if provider not in given},
+                mcp_config=body.mcp_config.model_dump_json() if body.mcp_config else None,
+            )
+        return Response({"message": "Git providers stored"})
+
+
+class UnsetProvidersView(V0View):
+    """The end of all tokens."""
+
+    @extend_schema(request=None, responses={200: Message, 500: Failure})
+    def post(self, request: Request) -> Response:
+        """Forget the tokens of every git provider."""
+        with failing_with("Something went wrong unsetting tokens"):
+            user_settings.remove_provider_tokens(access.pk_of(request.user))
+        return Response({"message": "Unset Git provider tokens"})
+
+
+def _changed(
+    given: Mapping[ProviderType, NewToken], stored: Mapping[ProviderType, ProviderToken]
+) -> Iterator[tuple[ProviderType, ProviderToken]]:
+    for provider, token in given.items():
+        if completed := token.completed(stored.get(provider)):
+            yield provider, completed
+
+
+def _verified(tokens: Mapping[ProviderType, ProviderToken]) -> dict[ProviderType, ProviderToken]:
+    """Return the tokens with whose they are. Raise Refused, with what is wrong with each that is."""
+    answers = dict(zip(tokens, in_loop(_users, tokens), strict=True))
+    errors = {
+        provider: answer for provider, answer in answers.items() if isinstance(answer, GitProviderError)
+    }
+    if errors:
+        words = " ".join(_words(provider, error) for provider, error in errors.items())
+        raise Refused(_status(list(errors.values())), {"error": words})
+    return {
+        provider: replace(tokens[provider], user_id=answer["id"])
+        for provider, answer in answers.items()
+        if not isinstance(answer, GitProviderError)
+    }
+
+
+async def _users(tokens: Mapping[ProviderType, ProviderToken]) -> list[GitUser | GitProviderError]:
+    return await outcomes(GitProviders({provider: token}).user() for provider, token in tokens.items())
+
+
+def _words(provider: ProviderType, error: GitProviderError) -> str:
+    if isinstance(error, GitAuthenticationError):
+        return f"Invalid token. Please make sure it is a valid {provider} token."
+    return str(error)
+
+
+def _status(errors: Sequence[GitProviderError]) -> int:
+    """Return what to answer: a wrong token first, then a wrong host, then a provider that is away."""
+    if any(isinstance(error, GitAuthenticationError) for error in errors):
+        return 401
+    return 400 if any(isinstance(error, InvalidName) for error in errors) else 502
