@@ -68,6 +68,8 @@ class Configuration:
     """The lists of the OpenHands wires leave out what nothing was added to for longer; None for no limit."""
     allow_set_conversation_id: bool
     """Whether a body that creates a V0 conversation may choose its id."""
+    frontend_dir: Path | None = None
+    """Where a built single-page frontend lies that is served at `/`; None for none."""
 
     @property
     def installation(self) -> str:
@@ -100,6 +102,7 @@ def read(environment: Mapping[str, str]) -> Configuration:
         max_concurrent=_integer(environment, "CONVSERVER_MAX_CONCURRENT", 3, least=1, most=100_000),
         max_age_days=_integer(environment, "CONVSERVER_MAX_AGE_DAYS", 0, least=0, most=36_500) or None,
         allow_set_conversation_id=_integer(environment, "ALLOW_SET_CONVERSATION_ID", 0, least=0, most=1) == 1,
+        frontend_dir=_frontend_dir(environment),
     )
 
 
@@ -280,6 +283,25 @@ def _origins(environment: Mapping[str, str]) -> tuple[str, ...]:
                 f"PERMITTED_CORS_ORIGINS names {origin!r}, but an origin looks like https://example.org."
             )
     return tuple(origin.rstrip("/") for origin in origins)
+
+
+def _frontend_dir(environment: Mapping[str, str]) -> Path | None:
+    text = environment.get("CONVSERVER_FRONTEND_DIR")
+    if not text:
+        return None
+    try:
+        path = Path(text).expanduser().resolve()
+        index = (path / "index.html").resolve()
+        with index.open("rb"):
+            is_complete = index.is_relative_to(path)
+    except (OSError, RuntimeError, ValueError):  # RuntimeError: no home directory, links in a circle
+        is_complete = False
+    if not is_complete:
+        raise ConfigurationError(
+            f"CONVSERVER_FRONTEND_DIR is {text!r}, but it must be a directory with an index.html that can be "
+            "read: the output of a frontend's build."
+        )
+    return path
 
 
 def _words(environment: Mapping[str, str], name: str) -> list[str]:

@@ -55,7 +55,7 @@ MIDDLEWARE = [
     "convserver.admin.policy.AdminPolicyMiddleware",
 ]
 
-ROOT_URLCONF = "convserver.urls"
+ROOT_URLCONF = "convserver.web.frontend_urls" if CONFIGURATION.frontend_dir else "convserver.urls"
 ASGI_APPLICATION = "convserver.asgi.application"
 APPEND_SLASH = False
 

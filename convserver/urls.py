@@ -13,8 +13,7 @@ handler400 = "convserver.api.errors.bad_request"
 handler404 = "convserver.api.errors.not_found"
 handler500 = "convserver.api.errors.server_error"
 
-urlpatterns = [
-    path("", views.home, name="home"),
+elsewhere = [
     path("alive", probes.AliveView.as_view(), name="alive"),
     path("health", probes.HealthView.as_view(), name="health"),
     path("server_info", probes.ServerInfoView.as_view(), name="server-info"),
@@ -26,3 +25,6 @@ urlpatterns = [
     path("api/", include("convserver.api.v0.urls")),
     path("admin/", admin.site.urls),
 ]
+"""All but the first page, which makes room where a frontend is served."""
+
+urlpatterns = [path("", views.home, name="home"), *elsewhere]

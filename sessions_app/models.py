@@ -15,7 +15,7 @@ from django.db import models
 from django.db.models import Q
 from django.utils import timezone
 
-from conversations.models import Conversation, ConversationRef
+from conversations.models import Conversation, ConversationRef, new_public_id
 from sessions_app.encryption import EncryptedTextField
 from sessions_app.processes import Process, is_gone
 
@@ -434,3 +434,74 @@ class Secret(models.Model):
                 return False  # it is gone
             self.value = stored
         return False
+
+
+class Polarity(models.TextChoices):
+    """What a user thinks of a conversation."""
+
+    POSITIVE = "positive"
+    NEGATIVE = "negative"
+
+
+class Permissions(models.TextChoices):
+    """For whom a user meant their feedback; it stays on this server either way."""
+
+    PUBLIC = "public"
+    PRIVATE = "private"
+
+
+class Feedback(models.Model):
+    """What a user has said about a conversation, for those who run this server (spec V0 §1.7)."""
+
+    feedback_id = models.CharField(max_length=32, unique=True, default=new_public_id)
+    conversation = models.ForeignKey(Conversation, models.CASCADE, related_name="feedback")
+    polarity = models.CharField(max_length=10, choices=Polarity)
+    permissions = models.CharField(max_length=10, choices=Permissions, default=Permissions.PRIVATE)
+    version = models.TextField(default="", blank=True)
+    """Of the client."""
+    email = models.TextField(default="", blank=True)
+    created_at = models.DateTimeField(default=timezone.now, db_index=True)
+
+    class Meta:
+        verbose_name_plural = "feedback"
+
+    def __str__(self) -> str:
+        return f"{self.polarity} feedback {self.feedback_id}"
+
+
+ATTACHMENT_NAME_MAX_LENGTH = 200
+
+
+class AttachmentQuerySet(models.QuerySet["Attachment"]):
+    """The questions about many attachments; only `content_of` reads what is in one."""
+
+    def of(self, conversation: ConversationRef) -> Self:
+        """Return those of one conversation, the oldest first."""
+        return self.filter(conversation_id=conversation.pk).order_by("pk")
+
+    def content_of(self, name: str) -> bytes | None:
+        """Return the bytes of the one with this name; None if there is none."""
+        content = self.filter(name=name).values_list("content", flat=True).first()
+        return None if content is None else bytes(content)
+
+
+class Attachment(models.Model):
+    """A file that the user gave to a conversation: its bytes as they came."""
+
+    conversation = models.ForeignKey(Conversation, models.CASCADE, related_name="attachments", db_index=False)
+    name = models.CharField(max_length=ATTACHMENT_NAME_MAX_LENGTH)
+    size = models.BigIntegerField()
+    """Bytes of the content."""
+    content = models.BinaryField()
+    created_at = models.DateTimeField(default=timezone.now)
+
+    objects = models.Manager.from_queryset(AttachmentQuerySet)()
+
+    class Meta:
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["conversation", "name"], name="attachment_once"),
+            models.CheckConstraint(condition=~Q(name=""), name="attachment_has_a_name"),
+        ]
+
+    def __str__(self) -> str:
+        return self.name

@@ -36,7 +36,9 @@ from sessions_app.manager import close_manager
 from sessions_app.models import (
     AgentLoop,
     ApiToken,
+    Attachment,
     Connection,
+    Feedback,
     ReadMark,
     Repair,
     Secret,
@@ -86,7 +88,7 @@ def empty_database() -> None:
     for model in (Event, Purge, CreationParameters, AgentLoop, UnfinishedAnswer, Connection, ReadMark):
         model.objects.all()._raw_delete("default")
     Conversation.objects.update(parent=None, forked_from=None)
-    for other in (Repair, Conversation, ApiToken, Session, UserSettings, Secret):
+    for other in (Repair, Feedback, Attachment, Conversation, ApiToken, Session, UserSettings, Secret):
         other.objects.all()._raw_delete("default")
     User.objects.all().delete()
 

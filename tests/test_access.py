@@ -103,10 +103,91 @@ ROWS = [
     Row(route="v0-events", method="POST", path=V0 + "/{id}/events", body=V0_EVENT, **OWNERS),
     Row(route="v0-message", method="POST", path=V0 + "/{id}/message", body={"message": "hi"}, **OWNERS),
     Row(route="v0-trajectory", path=V0 + "/{id}/trajectory", **OWNERS),
+    *(
+        Row(route=f"v0-{name.replace('/', '-')}", path=f"{V0}/{{id}}/{name}", **OWNERS)
+        for name in ("config", "microagents", "web-hosts", "vscode-url", "list-files", "git/changes")
+    ),
+    *(
+        Row(
+            route=f"v0-{name.partition('?')[0].replace('/', '-')}",
+            path=f"{V0}/{{id}}/{name}",
+            owner=404,  # there is no workspace
+            stranger=404,
+            nobody=401,
+        )
+        for name in ("select-file?file=a", "zip-directory", "git/diff?path=a")
+    ),
+    Row(
+        route="v0-submit-feedback",
+        method="POST",
+        path=V0 + "/{id}/submit-feedback",
+        body={"polarity": "positive"},
+        **OWNERS,
+    ),
+    Row(
+        route="v0-upload-files",
+        method="POST",
+        path=V0 + "/{id}/upload-files",
+        owner=422,  # no form
+        stranger=404,
+        nobody=401,
+    ),
+    Row(route="v0-sandboxes", path="/api/v1/sandboxes?id=talk", **THEIR_OWN),
     Row(
         route="v0-microagent-conversations",
         path="/api/microagent-management/conversations?selected_repository=owner/name",
         **THEIR_OWN,
+    ),
+    *(
+        Row(route=f"v0-options-{what}", path=f"/api/options/{what}", **THEIR_OWN)
+        for what in ("config", "models", "agents", "security-analyzers")
+    ),
+    Row(route="v0-settings", path="/api/settings", owner=404, stranger=404, nobody=401),  # nothing is set
+    Row(route="v0-settings", method="POST", path="/api/settings", body={}, **THEIR_OWN),
+    Row(
+        route="v0-reset-settings",
+        method="POST",
+        path="/api/reset-settings",
+        owner=410,
+        stranger=410,
+        nobody=401,
+    ),
+    Row(route="v0-secrets", path="/api/secrets", **THEIR_OWN),
+    Row(
+        route="v0-secrets",
+        method="POST",
+        path="/api/secrets",
+        body={"name": "KEY", "value": "s"},
+        owner=201,
+        stranger=201,
+        nobody=401,
+    ),
+    Row(
+        route="v0-secret",
+        method="PUT",
+        path="/api/secrets/KEY",
+        body={"name": "KEY"},
+        owner=404,
+        stranger=404,
+        nobody=401,
+    ),
+    Row(route="v0-secret", method="DELETE", path="/api/secrets/KEY", owner=404, stranger=404, nobody=401),
+    Row(route="v0-add-git-providers", method="POST", path="/api/add-git-providers", body={}, **THEIR_OWN),
+    Row(route="v0-unset-provider-tokens", method="POST", path="/api/unset-provider-tokens", **THEIR_OWN),
+    *(
+        # Nobody here has a provider's token.
+        Row(route=f"v0-{route}", path=f"/api/user/{path}", owner=401, stranger=401, nobody=401)
+        for route, path in (
+            ("user", "info"),
+            ("installations", "installations?provider=github"),
+            ("repositories", "repositories"),
+            ("repository-search", "search/repositories?query=site"),
+            ("branch-search", "search/branches?repository=acme/site&query=main"),
+            ("suggested-tasks", "suggested-tasks"),
+            ("branches", "repository/branches?repository=acme/site"),
+            ("repository-microagents", "repository/acme/site/microagents"),
+            ("repository-microagent", "repository/acme/site/microagents/content?file_path=x.md"),
+        )
     ),
     Row(route="native-conversation-list", path=NATIVE, **THEIR_OWN),
     Row(

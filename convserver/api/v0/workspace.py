@@ -1,0 +1,203 @@
+"""What the V0 wire asks about a conversation's workspace; agents have none here (spec V0 §1.7)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from pydantic import BaseModel
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from conversations import access
+from convserver.api.v0.errors import Detail, InvalidRequest, Refused, ValidationProblems
+from convserver.api.v0.view import V0View, query_of
+
+SANDBOXES_MAX = 99
+"""So many sandboxes may be asked about at a time."""
+
+_OF_ONE: dict[int, Any] = {400: Detail, 404: Detail}
+
+
+class RuntimeConfig(BaseModel):
+    """Where the agent's commands run: nowhere yet."""
+
+    runtime_id: str | None
+    session_id: str | None
+
+
+class Microagents(BaseModel):
+    """The microagents that are loaded."""
+
+    microagents: list[dict[str, Any]]
+
+
+class WebHosts(BaseModel):
+    """What the agent serves: the port of each address."""
+
+    hosts: dict[str, int]
+
+
+class EditorAddress(BaseModel):
+    """Where an editor shows the workspace."""
+
+    vscode_url: str | None
+
+
+class Change(BaseModel):
+    """A file that differs from what was last committed."""
+
+    status: str
+    path: str
+
+
+class WorkspaceProblem(BaseModel):
+    """What is asked for is not there."""
+
+    error: str
+
+
+class FolderQuery(BaseModel):
+    """Which folder; none for the whole workspace."""
+
+    path: str | None = None
+
+
+class FileQuery(BaseModel):
+    """Which file."""
+
+    file: str
+
+
+class DiffQuery(BaseModel):
+    """Which file."""
+
+    path: str
+
+
+_file_list: dict[str, Any] = {
+    "parameters": [FolderQuery],
+    "responses": {200: list[str], **_OF_ONE, 422: ValidationProblems},
+}
+_file: dict[str, Any] = {
+    "parameters": [FileQuery],
+    "responses": {400: Detail, 404: Detail | WorkspaceProblem, 422: ValidationProblems},
+}
+_diff: dict[str, Any] = {**_file, "parameters": [DiffQuery]}
+
+
+class ConfigView(V0View):
+    """Where the conversation's commands run."""
+
+    @extend_schema(responses={200: RuntimeConfig, **_OF_ONE})
+    def get(self, request: Request, conversation_id: str) -> Response:
+        """Return the id of the runtime, null without one, and of the session, which is the conversation's."""
+        conversation = access.readable(request.user, conversation_id)
+        return Response({"runtime_id": None, "session_id": conversation.public_id})
+
+
+class MicroagentsView(V0View):
+    """The microagents of a conversation."""
+
+    @extend_schema(responses={200: Microagents, **_OF_ONE})
+    def get(self, request: Request, conversation_id: str) -> Response:
+        """Return those that are loaded: none."""
+        access.readable(request.user, conversation_id)
+        return Response({"microagents": []})
+
+
+class WebHostsView(V0View):
+    """What the agent of a conversation serves."""
+
+    @extend_schema(responses={200: WebHosts, **_OF_ONE})
+    def get(self, request: Request, conversation_id: str) -> Response:
+        """Return its addresses: none."""
+        access.readable(request.user, conversation_id)
+        return Response({"hosts": {}})
+
+
+class EditorView(V0View):
+    """An editor for the workspace."""
+
+    @extend_schema(responses={200: EditorAddress, **_OF_ONE})
+    def get(self, request: Request, conversation_id: str) -> Response:
+        """Return its address: null, for there is none."""
+        access.readable(request.user, conversation_id)
+        return Response({"vscode_url": None})
+
+
+class FileListView(V0View):
+    """The names in the workspace."""
+
+    @extend_schema(**_file_list)
+    def get(self, request: Request, conversation_id: str) -> Response:
+        """Return them: none."""
+        query_of(request, FolderQuery)
+        access.readable(request.user, conversation_id)
+        return Response([])
+
+
+class FileView(V0View):
+    """One file of the workspace."""
+
+    @extend_schema(**_file)
+    def get(self, request: Request, conversation_id: str) -> Response:
+        """Say that it is not there."""
+        query_of(request, FileQuery)
+        access.readable(request.user, conversation_id)
+        raise _no_runtime()
+
+
+class ArchiveView(V0View):
+    """The whole workspace."""
+
+    @extend_schema(responses={400: Detail, 404: Detail | WorkspaceProblem})
+    def get(self, request: Request, conversation_id: str) -> Response:
+        """Say that there is none."""
+        access.readable(request.user, conversation_id)
+        raise _no_runtime()
+
+
+class ChangesView(V0View):
+    """What differs from what was last committed."""
+
+    @extend_schema(responses={200: list[Change], **_OF_ONE})
+    def get(self, request: Request, conversation_id: str) -> Response:
+        """Return the files: none."""
+        access.readable(request.user, conversation_id)
+        return Response([])
+
+
+class DiffView(V0View):
+    """How one file differs from what was last committed."""
+
+    @extend_schema(**_diff)
+    def get(self, request: Request, conversation_id: str) -> Response:
+        """Say that nothing was ever committed."""
+        query_of(request, DiffQuery)
+        access.readable(request.user, conversation_id)
+        raise Refused(404, {"error": "Not a git repository"})
+
+
+class SandboxesView(V0View):
+    """The sandboxes of conversations, which the web frontend asks about on this wire too."""
+
+    @extend_schema(
+        parameters=[
+            OpenApiParameter(
+                "id", {"type": "array", "items": {"type": "string"}, "maxItems": SANDBOXES_MAX}, explode=True
+            )
+        ],
+        responses={200: list[None], 422: ValidationProblems},
+    )
+    def get(self, request: Request) -> Response:
+        """Return one null for each id: there is no such sandbox."""
+        asked = len(request.query_params.getlist("id"))
+        if asked > SANDBOXES_MAX:
+            words = f"List should have at most {SANDBOXES_MAX} items after validation, not {asked}"
+            raise InvalidRequest([{"type": "too_long", "loc": ["query", "id"], "msg": words, "input": None}])
+        return Response([None] * asked)
+
+
+def _no_runtime() -> Refused:
+    return Refused(404, {"error": "Runtime not yet initialized"})

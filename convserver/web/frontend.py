@@ -1,0 +1,93 @@
+"""A built single-page frontend at `/`: its files, and its first page for every address of a page."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from csp.decorators import csp_exempt
+from django.conf import settings
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseNotAllowed
+from django.views.decorators.csrf import csrf_exempt
+from whitenoise.media_types import MediaTypes
+from whitenoise.responders import StaticFile
+
+from convserver.api.errors import NO_CACHE
+
+INDEX = "index.html"
+OUR_OWN = frozenset(
+    {
+        *("admin", "api", "mcp", "security", "socket.io", "static", "ui", "ws"),
+        *("alive", "health", "server_info"),
+    }
+)
+"""The first parts of addresses that are convserver's: what is unknown there is no page of the frontend."""
+FILES_ONLY = frozenset({"assets", "locales"})
+"""Folders that hold no pages: a script that is gone must not be answered with a page."""
+ASSETS = "assets"
+FOREVER = {"Cache-Control": "public, max-age=2592000, immutable"}
+"""Names of assets hold a digest of what is in them (spec V0 §0.1)."""
+
+_media_types = MediaTypes()
+
+
+@csrf_exempt  # so that an unknown address is told to be one, whatever the method
+@csp_exempt()  # type: ignore[arg-type]  # says that views take nothing but a request
+def show(request: HttpRequest, path: str) -> HttpResponse:
+    """Return the file at this path, or the first page, which knows what to show there."""
+    root = settings.CONFIGURATION.frontend_dir
+    parts = path.split("/")
+    if root is None or parts[0] in OUR_OWN:
+        raise Http404
+    if request.method not in ("GET", "HEAD"):
+        return HttpResponseNotAllowed(["GET", "HEAD"])
+    headers = FOREVER if parts[0] == ASSETS else NO_CACHE
+    if (file := _file(root, parts)) and (answer := _sent(request, file, headers)):
+        return answer
+    is_page = parts[0] not in FILES_ONLY
+    if is_page and (index := _file(root, [INDEX])) and (answer := _sent(request, index, NO_CACHE)):
+        return answer
+    return HttpResponse("Not Found", status=404, content_type="text/plain", headers=NO_CACHE)
+
+
+def _file(root: Path, parts: list[str]) -> Path | None:
+    """Return the file below `root` that these names lead to; None for none, for hidden ones and ways out."""
+    if any(not name or name.startswith(".") for name in parts):
+        return None
+    path = root.joinpath(*parts)
+    return path if _is_inside(root, path) else None
+
+
+def _is_inside(root: Path, path: Path) -> bool:
+    """Say whether the path is that of a file, and that file, whatever links lead to it, below `root`."""
+    try:
+        real = Path(os.path.realpath(path, strict=True))
+    except (OSError, ValueError):  # ValueError: a NUL, or what no name of a file can hold
+        return False
+    return real.is_relative_to(os.path.realpath(root)) and real.is_file()
+
+
+def _sent(request: HttpRequest, path: Path, headers: dict[str, str]) -> HttpResponse | None:
+    """Return the file with its ETag, or the part of it that is asked for; None if it cannot be read."""
+    packed = {name: f"{path}.{ending}" for name, ending in (("gzip", "gz"), ("br", "br"))}
+    encodings = {name: each for name, each in packed.items() if _is_inside(path.parent, Path(each))}
+    media_type = _media_types.get_type(str(path))
+    charset = "; charset=utf-8" if media_type.startswith("text/") else ""
+    named = {"Content-Type": f"{media_type}{charset}", **headers}
+    try:
+        file = StaticFile(str(path), list(named.items()), encodings=encodings)
+        found = file.get_response(request.method, request.META)
+        content = b"" if found.file is None else _read(found.file)
+    except (OSError, ValueError):
+        return None
+    answer = HttpResponse(content, status=int(found.status))
+    del answer["Content-Type"]
+    for name, value in found.headers:
+        answer[name] = value
+    return answer
+
+
+def _read(file: object) -> bytes:
+    with file as opened:  # type: ignore[attr-defined]
+        content: bytes = opened.read()
+    return content
