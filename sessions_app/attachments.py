@@ -7,13 +7,11 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
-from django.db import OperationalError, connection, transaction
+from django.db import transaction
 from django.db.models import Sum
-from psycopg.errors import LockNotAvailable
 
-from conversations import sql
-from conversations.exceptions import ConversationBusy, ConversationNotFound
-from conversations.log import LOCK_TIMEOUT_S
+from conversations.exceptions import ConversationNotFound
+from conversations.locks import lock
 from conversations.models import Conversation, ConversationRef
 from sessions_app.models import ATTACHMENT_NAME_MAX_LENGTH, Attachment
 
@@ -81,7 +79,8 @@ def attach(conversation: ConversationRef, files: Iterable[NewFile]) -> list[Atta
     """
     with transaction.atomic():
         # Names are taken and room is counted under the lock of everything that writes to a conversation.
-        _lock(conversation)
+        if lock(Conversation.objects.standing(), conversation) is None:
+            raise ConversationNotFound("There is no such conversation.")
         space = _Space.of(conversation)
         return [_attached(conversation, file, space) for file in files]
 
@@ -139,16 +138,3 @@ def _attached(conversation: ConversationRef, file: NewFile, space: _Space) -> At
     space.names.add(name)
     space.size += size
     return Attached(name=name, size=size, created_at=row.created_at)
-
-
-def _lock(conversation: ConversationRef) -> None:
-    if connection.vendor == "postgresql":
-        sql.limit_lock_wait(LOCK_TIMEOUT_S)
-    try:
-        row = Conversation.objects.standing().locked().filter(pk=conversation.pk).first()
-    except OperationalError as error:
-        if isinstance(error.__cause__, LockNotAvailable):
-            raise ConversationBusy("Somebody else has locked the conversation: try again.") from error
-        raise
-    if row is None:
-        raise ConversationNotFound("There is no such conversation.")

@@ -14,23 +14,21 @@ from itertools import islice
 from typing import Any, NamedTuple, TypeVar
 from uuid import UUID, uuid4, uuid5
 
-from django.db import OperationalError, connection, models, transaction
+from django.db import models, transaction
 from django.db.models import F
 from django.db.models.functions import Greatest
 from django.utils import timezone
-from psycopg.errors import LockNotAvailable
 
-from conversations import dialects, live, sql
+from conversations import dialects, live
 from conversations.dialects import AgentState, columns, v0
 from conversations.events import Appended, Authored, Dialect, EventFilter, Kind, NewEvent
 from conversations.exceptions import (
-    ConversationBusy,
     ConversationNotFound,
     EventConflict,
     Fenced,
     LoopUnavailable,
 )
-from conversations.log import LOCK_TIMEOUT_S
+from conversations.locks import lock
 from conversations.models import Conversation, ConversationQuerySet, ConversationRef
 from conversations.store import store
 from sessions_app.models import AgentLoop, ExecutionStatus, LoopEnd, LoopStatus, Repair, UnfinishedAnswer
@@ -106,24 +104,10 @@ def claim(
 
 
 def _locked(conversation: ConversationRef) -> Conversation:
-    row = _locked_of(Conversation.objects.standing(), conversation)
+    row = lock(Conversation.objects.standing(), conversation)
     if row is None:
         raise ConversationNotFound("There is no such conversation.")
     return row
-
-
-def _locked_of(rows: ConversationQuerySet, conversation: ConversationRef) -> Conversation | None:
-    """Lock the conversation if it is one of `rows`. Raise ConversationBusy after LOCK_TIMEOUT_S."""
-    if connection.vendor == "postgresql":
-        sql.limit_lock_wait(LOCK_TIMEOUT_S)
-    try:
-        return rows.locked().filter(pk=conversation.pk).first()
-    except OperationalError as error:
-        if isinstance(error.__cause__, LockNotAvailable):
-            raise ConversationBusy(
-                "Somebody else has locked the conversation for too long: try again."
-            ) from error
-        raise
 
 
 def _locked_by(conversation: ConversationRef, epoch: int) -> Conversation:
@@ -200,7 +184,7 @@ def release(
     """Give the lease back, of a deleted conversation too, and say why the loop is gone."""
     now = timezone.now()
     with transaction.atomic():
-        row = _locked_of(Conversation.objects.all(), conversation)
+        row = lock(Conversation.objects.all(), conversation)
         if row is None:
             raise ConversationNotFound("There is no such conversation.")
         _fenced(row, epoch)
@@ -655,7 +639,7 @@ def pending_turn(conversation: ConversationRef, epoch: int) -> PendingTurn | Non
 def give_up_unheld(conversation: ConversationRef, through: int) -> None:
     """Answer nothing that was asked up to `through`, where no living process runs the loop."""
     with transaction.atomic():
-        row = _locked_of(Conversation.objects.standing(), conversation)
+        row = lock(Conversation.objects.standing(), conversation)
         loop = AgentLoop.objects.of(conversation).first()
         if row is None or (loop is not None and loop.is_held(timezone.now())):
             return

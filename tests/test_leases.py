@@ -13,7 +13,7 @@ from django.contrib.auth.models import User
 from django.db import connections, transaction
 from django.utils import timezone
 
-from conversations import dialects
+from conversations import dialects, locks
 from conversations.dialects import AgentState
 from conversations.exceptions import ConversationBusy, ConversationNotFound, Fenced, LoopUnavailable
 from conversations.models import Conversation, ConversationRef, Event
@@ -174,7 +174,7 @@ def test_a_conversation_that_stays_locked_is_busy(
         finally:
             connections.close_all()
 
-    monkeypatch.setattr(leases, "LOCK_TIMEOUT_S", 1)
+    monkeypatch.setattr(locks, "LOCK_TIMEOUT_S", 1)
     with ThreadPoolExecutor(1) as pool, transaction.atomic():
         Conversation.objects.locked().get(pk=conversation.pk)
         with pytest.raises(ConversationBusy):
