@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
 from typing import Any
 
 import psutil
@@ -14,10 +13,7 @@ from django.utils.decorators import method_decorator
 from django.views.decorators.cache import never_cache
 from drf_spectacular.utils import extend_schema
 from pydantic import BaseModel, Field
-from rest_framework.negotiation import BaseContentNegotiation
-from rest_framework.parsers import BaseParser
 from rest_framework.permissions import AllowAny
-from rest_framework.renderers import BaseRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
@@ -25,6 +21,7 @@ from rest_framework.views import APIView
 from conversations.models import Conversation
 from convserver import __version__
 from convserver.activity import activity
+from convserver.api.negotiation import OneRenderer
 from convserver.api.schema import Door, NativeRefusal
 
 CONNECTION_WAIT_S = 2.0
@@ -92,28 +89,13 @@ class DetailedServerInfo(ServerInfo):
     resources: Resources
 
 
-class JsonWhateverIsAsked(BaseContentNegotiation):
-    """A probe answers whoever asks, whatever they say that they accept."""
-
-    def select_parser(self, request: Request, parsers: Iterable[BaseParser]) -> BaseParser:
-        """Return the only one."""
-        return next(iter(parsers))
-
-    def select_renderer(
-        self, request: Request, renderers: Iterable[BaseRenderer], format_suffix: str | None = None
-    ) -> tuple[BaseRenderer, str]:
-        """Return the only one."""
-        renderer = next(iter(renderers))
-        return renderer, renderer.media_type
-
-
 @method_decorator(never_cache, name="dispatch")
 class Probe(APIView):
     """What every probe is: open to all, and never kept."""
 
     door = PROBES
     permission_classes = (AllowAny,)
-    content_negotiation_class = JsonWhateverIsAsked
+    content_negotiation_class = OneRenderer
 
     def handle_exception(self, exc: Exception) -> Response:
         """Answer 503 when the database fails: a probe is there to say so."""

@@ -8,14 +8,14 @@ from itertools import chain
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
-from rest_framework.negotiation import DefaultContentNegotiation
-from rest_framework.renderers import BaseRenderer, JSONRenderer
+from rest_framework.renderers import JSONRenderer
 from rest_framework.request import Request
 from rest_framework.views import APIView
 
 from conversations.models import normal_id
 from convserver.api.bodies import TextParser
 from convserver.api.errors import NO_CACHE
+from convserver.api.negotiation import OneRenderer
 from convserver.api.v0.documented import DOOR
 from convserver.api.v0.errors import InvalidRequest, v0_response
 from convserver.api.v0.text import decoded
@@ -42,22 +42,11 @@ class NullRenderer(JSONRenderer):
         return b"null" if data is None else super().render(data, *args, **kwargs)
 
 
-class JsonWhateverIsAccepted(DefaultContentNegotiation):
-    """This wire looks neither at `Accept` nor at a parameter called `format`."""
-
-    def select_renderer(
-        self, request: Request, renderers: Iterable[BaseRenderer], format_suffix: str | None = None
-    ) -> tuple[BaseRenderer, str]:
-        """Return the only one."""
-        renderer = next(iter(renderers))
-        return renderer, renderer.media_type
-
-
 class V0View(APIView):
     """A view of the V0 door; an id in its address is valid once its handler runs."""
 
     renderer_classes = (NullRenderer,)
-    content_negotiation_class = JsonWhateverIsAccepted
+    content_negotiation_class = OneRenderer
     # A preflight is answered before any view; the framework's own OPTIONS are not of this wire.
     http_method_names = tuple(name for name in APIView.http_method_names if name != "options")
     door = DOOR
