@@ -17,8 +17,8 @@ from django.urls import get_resolver
 from conversations import models, store
 from conversations.models import ConversationRef
 from conversations.store import ConversationStore
+from convserver.api import pagination
 from convserver.api.errors import NATIVE_STATUS
-from convserver.api.native import conversations as native_conversations
 from sessions_app import astore, guests, hub, native, turns
 from sessions_app.consumers import arrival, native_list, socket
 from sessions_app.consumers import native as native_socket
@@ -43,7 +43,7 @@ LIMITS = {
     "characters of a `session`": native.SESSION_MAX_LENGTH,
     "images of a `message`": native.IMAGES_MAX,
     "events of a page by REST": store.PAGE_MAX_EVENTS,
-    "conversations of a page by REST": native_conversations.PAGE_MAX,
+    "conversations of a page by REST": pagination.PAGE_MAX,
     "frames of one socket that wait for their commit": native_socket.UNANSWERED_MAX,
     "characters of their events": native_socket.UNANSWERED_MAX_CHARACTERS,
     "characters of a first `auth` frame": arrival.AUTH_FRAME_MAX_CHARACTERS,

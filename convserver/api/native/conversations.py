@@ -17,10 +17,9 @@ from conversations.models import Conversation, ConversationRef, Version
 from conversations.store import store
 from convserver.api.event_loop import in_loop
 from convserver.api.native.shapes import NATIVE, NativeConversation, NativeConversationPage, refusals
+from convserver.api.pagination import PAGE_MAX, first_page
 from sessions_app.manager import get_manager
 from sessions_app.status import ConversationState, states_of
-
-PAGE_MAX = 100
 
 
 class PageSerializer(serializers.Serializer[Any]):
@@ -77,14 +76,12 @@ class ConversationViewSet(ViewSet):
         ).newest_first()
         if query["page_id"]:
             rows = rows.older_than(*ListCursor.decode(query["page_id"]))
-        places = list(rows.values_list("created_at", "pk")[: query["limit"] + 1])
-        page = places[: query["limit"]]
-        found = states_of(pk for _, pk in page)
-        more = len(places) > len(page)
+        page = first_page(rows, query["limit"])
+        found = states_of(page.pks)
         return Response(
             {
-                "conversations": [found[pk] for _, pk in page if pk in found],
-                "next_page_id": ListCursor(*page[-1]).encode() if more else None,
+                "conversations": [found[pk] for pk in page.pks if pk in found],
+                "next_page_id": page.next_page_id,
             }
         )
 

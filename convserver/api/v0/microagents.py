@@ -17,11 +17,12 @@ from conversations import access
 from conversations.cursors import ListCursor
 from conversations.models import ConversationQuerySet
 from convserver.api.event_loop import in_loop
+from convserver.api.pagination import Page
 from convserver.api.v0 import documented
 from convserver.api.v0.bodies import MicroagentQuery
 from convserver.api.v0.conversations import listed, shown_page
 from convserver.api.v0.info import ConversationTrigger, whole_numbers
-from convserver.api.v0.pages import Page, page_of, rows_from
+from convserver.api.v0.pages import page_of, rows_from
 from convserver.api.v0.view import V0View, query_of
 from sessions_app import user_settings
 from sessions_app.git_providers.base import ProviderToken, ProviderType

@@ -5,14 +5,13 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-from typing import NamedTuple
 
 from pydantic import BaseModel, Field
 
 from conversations.cursors import InvalidCursor, ListCursor
 from conversations.models import ConversationQuerySet
+from convserver.api.pagination import PAGE_MAX, Page, first_page
 
-PAGE_MAX = 100
 _OFFSET_MAX = 1_000_000_000
 
 
@@ -23,19 +22,9 @@ class PageQuery(BaseModel):
     limit: int = Field(default=20, ge=1, le=PAGE_MAX)
 
 
-class Page(NamedTuple):
-    """The keys of one page's conversations, and where the next one begins."""
-
-    pks: list[int]
-    next_page_id: str | None
-
-
 def page_of(rows: ConversationQuerySet, query: PageQuery) -> Page:
     """Return one page of ordered rows by one query. Raise InvalidCursor."""
-    places = list(rows_from(rows, query.page_id).values_list("created_at", "pk")[: query.limit + 1])
-    page = places[: query.limit]
-    more = len(places) > len(page)
-    return Page([pk for _, pk in page], ListCursor(*page[-1]).encode() if more else None)
+    return first_page(rows_from(rows, query.page_id), query.limit)
 
 
 def rows_from(rows: ConversationQuerySet, page_id: str | None) -> ConversationQuerySet:
