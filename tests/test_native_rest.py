@@ -670,3 +670,13 @@ async def test_an_id_of_the_greatest_length_is_taken(
 async def test_a_page_that_nobody_serves_is_a_page_for_people(rest: httpx.AsyncClient) -> None:
     answer = await rest.get("/nothing")
     assert (answer.status_code, answer.headers["content-type"].partition(";")[0]) == (404, "text/html")
+
+
+async def test_an_event_of_a_type_that_the_v0_door_refuses_is_recorded(
+    conversation: ConversationRef, rest: httpx.AsyncClient
+) -> None:
+    unknown = {"action": "dance", "args": {"tempo": 1}}
+    refused = await rest.post("/api/conversations/talk/events", json=unknown)
+    taken = await rest.post(EVENTS, json={"type": "event", "id": "d", "event": unknown})
+    assert (refused.status_code, taken.status_code) == (422, 200)
+    assert [each["event"] for each in await log_of(rest)] == [unknown]

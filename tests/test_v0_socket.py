@@ -116,6 +116,8 @@ async def test_a_client_that_comes_back_gets_what_it_lacks_and_nothing_twice(con
 
 async def test_several_clients_see_the_same(connect: Connect) -> None:
     clients = [await connect("talk") for _ in range(4)]
+    for client in clients:
+        await client.state("awaiting_user_input")  # from here on nothing is a replay, which leaves states out
     await clients[0].say("hello")
     shown = []
     for client in clients:
