@@ -8,6 +8,7 @@ import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
+from math import inf
 from typing import Any, TypeVar
 from uuid import uuid4
 
@@ -246,7 +247,7 @@ class StreamedAnswer:
         self._turn_id = turn_id
         self._epoch = epoch
         self._index = 0
-        self._snapshot_at = 0.0
+        self._snapshot_at = -inf  # the first piece makes one, also where the clock has just begun
         self._snapshot_through = -1
 
     async def write(self, text: str) -> None:
