@@ -10,6 +10,7 @@ import json
 import sys
 import time
 from collections.abc import Coroutine, Iterable, Sequence
+from contextlib import suppress
 from math import inf
 from typing import Any
 
@@ -17,6 +18,7 @@ import uvloop
 
 from benchmarks.connections import Connection, Sender
 from benchmarks.job import Job, Result
+from benchmarks.openings import Opening
 from benchmarks.rest import Asker, Poster
 from benchmarks.sockets import Appender, Replay
 
@@ -72,6 +74,46 @@ async def _appends(job: Job) -> Result:
     }
 
 
+async def _openings(job: Job) -> Result:
+    """Let the clients open what they open, all at once and again, until the questions are answered."""
+    askers = [Asker(question) for question in job.questions]
+    for asker, question in zip(askers, job.questions, strict=True):
+        await _connect(asker, question.port)
+    failed = asyncio.gather(*(asker.failure for asker in askers))
+    asking = asyncio.create_task(_asked(askers, job.times))
+    start, opened = time.perf_counter(), 0
+    while not asking.done():
+        opened += await _opened_together(job)
+    end = time.perf_counter()
+    await _unless(failed, _ended(asking), QUESTIONS_WAIT_S)
+    for asker in askers:
+        asker.check()
+    failed.cancel()
+    return {
+        "rate": opened * job.events / (end - start),
+        "events": opened * job.events,
+        "latencies_ms": [asker.latencies_ms[WARM_UP_QUESTIONS:] for asker in askers],
+    }
+
+
+async def _opened_together(job: Job) -> int:
+    """Open everything at once, and return how many did when each has all."""
+    readers = [Opening(job, place) for place in range(len(job.paths))]
+    await asyncio.gather(*(_connect(reader, job.port) for reader in readers))
+    failed = asyncio.gather(*(reader.failure for reader in readers))
+    await _unless(failed, _all(reader.complete for reader in readers), REPLAY_WAIT_S)
+    for reader in readers:
+        reader.check()
+        reader.leave()
+    with suppress(asyncio.CancelledError):
+        await failed
+    return len(readers)
+
+
+async def _ended(task: asyncio.Task[None]) -> None:
+    await task
+
+
 def _sender(job: Job, place: int) -> Sender:
     return Poster(job, place) if job.sort.startswith("post ") else Appender(job, place)
 
@@ -107,7 +149,8 @@ async def _unless(failed: asyncio.Future[Any], work: Coroutine[Any, Any, Any], w
 def main() -> None:
     """Do the job of stdin."""
     job = Job.read(sys.stdin.read())
-    result = uvloop.run(_replay(job) if job.sort == "replay" else _appends(job))
+    works = {"replay": _replay, "open": _openings}
+    result = uvloop.run(works.get(job.sort, _appends)(job))
     print(json.dumps(result))
 
 

@@ -41,8 +41,9 @@ class Job:
     """What to measure."""
 
     sort: str
-    """`append` (to the native socket), `echo` (to a bare one), `replay` (of either); by REST `post v0`,
-    `post native`, and `post bare` to what only answers; `ask` where questions are all there is."""
+    """`append` (to the native socket), `echo` (to a bare one), `replay` (of either), `open` (by Socket.IO);
+    by REST `post v0`, `post native`, and `post bare` to what only answers; `ask` where questions are all
+    there is."""
     port: int = 0
     paths: Sequence[str] = ()
     """One address per client."""
@@ -54,9 +55,9 @@ class Job:
     seconds: float = 0.0
     """Length of the measurement; a replay ends by itself, and questions end it when all are answered."""
     events: int = 0
-    """How many a replay brings."""
+    """How many a replay, or an opening, brings."""
     questions: Sequence[Question] = ()
-    """What one more client asks in turns, while the others append."""
+    """What one more client asks in turns, while the others append or open."""
     times: int = 0
     """How often it asks each."""
 

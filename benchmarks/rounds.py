@@ -21,6 +21,9 @@ LENGTH_CLIENTS = 4
 BATCH = 50
 BESIDE = 16
 """Clients that append while another one asks."""
+OPENED, OPENERS = 2_200, 8
+"""Events of a conversation that so many clients open at once while another one asks."""
+_JOIN = "/socket.io/?EIO=4&transport=websocket&latest_event_id=-1&conversation_id=opened-0"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -60,6 +63,7 @@ class Rounds:
             self._append(running, "", [TEMPLATE_ID], seconds=0.1)
         for events in self._plan.replays:
             self._database.fill(f"replay-{events}", conversations=1, events=events)
+        self._database.fill("opened", conversations=1, events=OPENED)
         self._long = self._database.fill("long", conversations=LENGTH_CLIENTS, events=LONG)
         self._lists.prepare()
 
@@ -173,18 +177,21 @@ class Rounds:
         """Ask for one conversation: with nothing beside it, and while it and others are appended to."""
         ids = self._fresh("asked", number, conversations=BESIDE)
         question = Question(running.port, f"/api/conversations/{ids[0]}", f'"conversation_id":"{ids[0]}"')
-        self._ask("asked idle", ids, question, Job(sort="ask"))
+        self._ask("asked idle", question, Job(sort="ask"))
+        opening = Job(sort="open", port=running.port, paths=[_JOIN] * OPENERS, events=OPENED)
+        self._ask("asked beside openings", question, opening)
         by_socket = appends.by_socket(self._database, running, ids, seconds=0.0)
-        self._ask("asked beside sockets", ids, question, by_socket)
+        self._ask("asked beside sockets", question, by_socket, appended_to=ids)
         by_rest = appends.by_rest(self._database, running, ids, door="v0", seconds=0.0)
-        self._ask("asked beside REST", ids, question, by_rest)
+        self._ask("asked beside REST", question, by_rest, appended_to=ids)
 
-    def _ask(self, key: str, ids: Sequence[str], question: Question, beside: Job) -> None:
+    def _ask(self, key: str, question: Question, beside: Job, *, appended_to: Sequence[str] = ()) -> None:
         job = replace(beside, questions=[question], times=self._plan.asks)
-        result = appends.carry_out_on(self._database, ids, job)
+        result = appends.carry_out_on(self._database, appended_to, job) if appended_to else carry_out(job)
         (latencies_ms,) = result["latencies_ms"]
         self._keep(f"{key}, median ms", median(latencies_ms))
-        self._keep(f"{key}, p99 ms", _p99(latencies_ms))
+        self._keep(f"{key}, p95 ms", _percentile(latencies_ms, 95))
+        self._keep(f"{key}, p99 ms", _percentile(latencies_ms, 99))
         if result["events"]:
             self._keep(f"{key}, events/s", result["rate"])
 
@@ -225,6 +232,6 @@ class Rounds:
             self.samples[key].append(value)
 
 
-def _p99(values: Sequence[float]) -> float:
-    """Return the smallest of the values that 99 of 100 do not exceed."""
-    return sorted(values)[ceil(len(values) * 0.99) - 1]
+def _percentile(values: Sequence[float], percent: int) -> float:
+    """Return the smallest of the values that so many of a hundred do not exceed."""
+    return sorted(values)[ceil(len(values) * percent / 100) - 1]

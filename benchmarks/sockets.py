@@ -13,7 +13,7 @@ _PAYLOAD = event.PAYLOAD.encode()
 _COMPLETE = b'"replay_complete"'
 
 
-class _Socket(Connection):
+class Socket(Connection):
     """A connection that begins by the handshake of a socket."""
 
     job: Job
@@ -49,7 +49,7 @@ class _Socket(Connection):
                 self.take_frames(bytes(rest))
 
 
-class Appender(_Socket, Sender):
+class Appender(Socket, Sender):
     """Sends a frame, waits for its answer, sends the next one."""
 
     def __init__(self, job: Job, place: int) -> None:
@@ -109,7 +109,7 @@ class Appender(_Socket, Sender):
             require_same("events", [_seq(head) for head in self.events], expected if self.job.follows else [])
 
 
-class Replay(_Socket):
+class Replay(Socket):
     """Takes everything up to `replay_complete`, and looks at it afterwards."""
 
     def __init__(self, job: Job) -> None:

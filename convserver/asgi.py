@@ -18,7 +18,7 @@ from conversations import guards
 from convserver.activity import NotedActivity
 from convserver.api.bodies import BoundedBodies
 from convserver.http import OneThreadHandler
-from sessions_app import astore, socketio_v0
+from sessions_app import astore, courtesy, socketio_v0
 from sessions_app.authentication import OwnOriginOnly
 from sessions_app.manager import close_manager, get_manager
 from sessions_app.routing import router
@@ -32,7 +32,7 @@ async def by_protocol(scope: Any, receive: Any, send: Any) -> None:
         case "http" | "websocket" if scope["path"].startswith(f"{socketio_v0.PATH}/"):
             await socketio_v0.socketio_v0(scope, receive, send)
         case "http":
-            await http(scope, receive, send)
+            await courtesy.counted(http, scope, receive, send)
         case "websocket":
             await router(scope, receive, send)
         case "lifespan":

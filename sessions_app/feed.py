@@ -15,11 +15,14 @@ from conversations.events import EventEnvelope
 from conversations.live import Hint
 from conversations.models import ConversationRef
 from sessions_app import astore
+from sessions_app.courtesy import courtesy
 from sessions_app.hub import hub
 from sessions_app.models import UnfinishedAnswer
 from sessions_app.status import ConversationState, states_of
 
 STORED_ANSWERS_REMEMBERED = 8
+STEP_EVENTS = 100
+"""So many of a history are shown at once before others have their turn."""
 
 
 class Reader(Protocol):
@@ -93,8 +96,12 @@ class Feed:
             await self._catch_up()
 
     async def _catch_up(self) -> None:
+        give_way = courtesy().give_way
+        await give_way()
         while page := await astore.read_after(self.conversation, self.sent_through):
-            await self._show(page)
+            for start in range(0, len(page), STEP_EVENTS):
+                await self._show(page[start : start + STEP_EVENTS])
+                await give_way()
 
     async def _show(self, events: Sequence[EventEnvelope]) -> None:
         await self._reader.show_events(events)
