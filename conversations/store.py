@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any, ClassVar, Self, cast
 
@@ -179,6 +179,18 @@ class ConversationStore(ABC):
     @abstractmethod
     def retitle(self, conversation: ConversationRef, title: str | None, **only_if: str | None) -> bool:
         """Set the title; with `title_is=…` only while it still is that. Say whether it was set."""
+
+    @abstractmethod
+    def retag(self, conversation: ConversationRef, tags: Mapping[str, str]) -> None:
+        """Set all tags."""
+
+    @abstractmethod
+    def note_branch(self, conversation: ConversationRef, branch: str) -> None:
+        """Set the branch that is checked out; nothing for a conversation without a repository."""
+
+    @abstractmethod
+    def note_pull_request(self, conversation: ConversationRef, number: int) -> None:
+        """Add a pull request that was opened, behind the others; one that is known changes nothing."""
 
     @abstractmethod
     def set_parameter_once(self, conversation: ConversationRef, name: str, value: Any) -> bool:
@@ -400,6 +412,29 @@ class DatabaseConversationStore(ConversationStore):
         if changed:
             transaction.on_commit(lambda: live.announce_changed(conversation), robust=True)
         return changed
+
+    def retag(self, conversation: ConversationRef, tags: Mapping[str, str]) -> None:
+        """Update the tags; see the seam."""
+        self._change(
+            Conversation.objects.standing().filter(pk=conversation.pk), conversation, tags=dict(tags)
+        )
+
+    def note_branch(self, conversation: ConversationRef, branch: str) -> None:
+        """Update the branch where it is another; see the seam."""
+        rows = Conversation.objects.standing().filter(pk=conversation.pk, repository__isnull=False)
+        self._change(rows.exclude(branch=branch), conversation, branch=branch)
+
+    def note_pull_request(self, conversation: ConversationRef, number: int) -> None:
+        """Add the number under the conversation's lock; see the seam."""
+        with transaction.atomic():
+            rows = Conversation.objects.standing().filter(pk=conversation.pk)
+            numbers = rows.locked().values_list("pr_number", flat=True).first()
+            if numbers is not None and number not in numbers:
+                self._change(rows, conversation, pr_number=[*numbers, number])
+
+    def _change(self, rows: ConversationQuerySet, conversation: ConversationRef, **columns: Any) -> None:
+        if rows.update(**columns, listed_at=timezone.now()):
+            transaction.on_commit(lambda: live.announce_changed(conversation), robust=True)
 
     def set_parameter_once(self, conversation: ConversationRef, name: str, value: Any) -> bool:
         """Add it under the conversation's lock; see the seam."""

@@ -16,10 +16,12 @@ from django.db import InterfaceError, OperationalError, transaction
 
 from conversations import dialects, live
 from conversations.dialects import AgentState
+from conversations.dialects.author import COMMAND_TOOL, command_of
 from conversations.events import Appended, Authored, Dialect, EventEnvelope, NewEvent
 from conversations.exceptions import ConversationBusy, ConversationError, EventConflict
 from conversations.models import ConversationRef
 from conversations.store import store
+from conversations.tool_facts import PULL_REQUEST_TOOLS, branch_after, pull_request_in
 from sessions_app import astore, leases
 from sessions_app.agents.base import Decision, ToolCall
 from sessions_app.leases import TurnStart
@@ -28,6 +30,7 @@ from sessions_app.models import AgentLoop, ExecutionStatus, UnfinishedAnswer
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
+AppendHook = Callable[[Sequence[Appended]], None]
 
 SNAPSHOT_S = 0.25
 """A reader who comes late lacks at most so much of an unfinished answer, until the next snapshot."""
@@ -134,19 +137,34 @@ class PlayedTurn:
         state, status = AgentState.WAITING_FOR_CONFIRMATION, ExecutionStatus.WAITING_FOR_CONFIRMATION
         await self._suspend(state, status, call=event)
 
-    async def tool_result(self, call: ToolCall, content: str) -> None:
-        """Store a tool's result."""
+    async def tool_result(self, call: ToolCall, content: str, *, exit_code: int = 0) -> None:
+        """Store a tool's result, and what it says of the conversation's repository."""
         await self._checkpoint()
         event_id = str(uuid4())
         authored = self._author.tool_result(
             name=call.name,
             arguments=call.arguments,
             content=content,
+            exit_code=exit_code,
             tool_call_id=call.tool_call_id,
             event_id=event_id,
             call_event_id=call.event_id,
         )
-        await self._append(authored, event_id, answered=call)
+        await self._append(authored, event_id, answered=call, also=self._learning(call, content, exit_code))
+
+    def _learning(self, call: ToolCall, content: str, exit_code: int) -> AppendHook | None:
+        if exit_code:
+            return None
+        branch = branch_after(command_of(call.arguments), content) if call.name == COMMAND_TOOL else None
+        number = pull_request_in(content) if call.name in PULL_REQUEST_TOOLS else None
+
+        def learn(appended: Sequence[Appended]) -> None:
+            if branch is not None:
+                store().note_branch(self.conversation, branch)
+            if number is not None:
+                store().note_pull_request(self.conversation, number)
+
+        return None if branch is None and number is None else learn
 
     async def tool_rejected(self, call: ToolCall, reason: str) -> None:
         """Store a refusal."""
@@ -190,16 +208,25 @@ class PlayedTurn:
         await astore.append(self.conversation, [event], epoch=self._epoch, also=forget_snapshot)
 
     async def _append(
-        self, authored: Authored, event_id: str, *, answered: ToolCall | None = None
+        self,
+        authored: Authored,
+        event_id: str,
+        *,
+        answered: ToolCall | None = None,
+        also: AppendHook | None = None,
     ) -> list[Appended]:
         cause_seq = answered.seq if answered else None
         is_decided = answered is not None and self.decision is not None and answered == self.decision.call
         event = leases.new_event(authored, event_id, turn_id=self.turn_id, cause_seq=cause_seq)
+        hooks = [leases.carry_out(self.conversation)] if is_decided else []
+        hooks += [also] if also is not None else []
+
+        def run_all(appended: Sequence[Appended]) -> None:
+            for hook in hooks:
+                hook(appended)
+
         return await astore.append(
-            self.conversation,
-            [event],
-            epoch=self._epoch,
-            also=leases.carry_out(self.conversation) if is_decided else None,
+            self.conversation, [event], epoch=self._epoch, also=run_all if hooks else None
         )
 
     async def _checkpoint(self) -> None:

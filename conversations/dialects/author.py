@@ -56,11 +56,15 @@ class Author(Protocol):
         name: str,
         arguments: Mapping[str, object],
         content: str,
+        exit_code: int = 0,
         tool_call_id: str,
         event_id: str,
         call_event_id: str,
     ) -> Authored:
-        """Write what the call returned; `name` and `arguments` are those of the call."""
+        """Write what the call returned; `name` and `arguments` are those of the call.
+
+        `exit_code` is that of a COMMAND_TOOL's command.
+        """
 
     def tool_rejected(
         self, *, name: str, reason: str, tool_call_id: str, event_id: str, call_event_id: str

@@ -62,6 +62,7 @@ class V0Author:
         name: str,
         arguments: Mapping[str, object],
         content: str,
+        exit_code: int = 0,
         tool_call_id: str,
         event_id: str,
         call_event_id: str,
@@ -70,7 +71,7 @@ class V0Author:
         if name != COMMAND_TOOL:
             extras: dict[str, object] = {"name": name, "arguments": arguments}
             return _observation("mcp", content, extras=extras, beside=beside)
-        extras = {"command": command_of(arguments), "metadata": {"exit_code": 0}}
+        extras = {"command": command_of(arguments), "metadata": {"exit_code": exit_code}}
         return _observation("run", content, extras=extras, beside=beside)
 
     def tool_rejected(

@@ -227,11 +227,15 @@ class V1Author:
         name: str,
         arguments: Mapping[str, object],
         content: str,
+        exit_code: int = 0,
         tool_call_id: str,
         event_id: str,
         call_event_id: str,
     ) -> Authored:
-        answer = {"observation": _observation(name, arguments, content), "action_id": call_event_id}
+        answer = {
+            "observation": _observation(name, arguments, content, exit_code),
+            "action_id": call_event_id,
+        }
         call = {"tool_name": _tool_name(name), "tool_call_id": tool_call_id}
         return _authored("ObservationEvent", event_id, "environment", {**call, **answer})
 
@@ -293,15 +297,17 @@ def _action(name: str, arguments: Mapping[str, object]) -> dict[str, object]:
     return {"kind": "TerminalAction", "command": command_of(arguments), "is_input": False, "reset": False}
 
 
-def _observation(name: str, arguments: Mapping[str, object], content: str) -> dict[str, object]:
-    shared: dict[str, object] = {"content": _texts(content), "is_error": False}
+def _observation(
+    name: str, arguments: Mapping[str, object], content: str, exit_code: int
+) -> dict[str, object]:
+    shared: dict[str, object] = {"content": _texts(content), "is_error": exit_code != 0}
     if name != COMMAND_TOOL:
         return {"kind": "MCPToolObservation", **shared, "tool_name": name}
     return {
         "kind": "TerminalObservation",
         **shared,
         "command": command_of(arguments),
-        "exit_code": 0,
+        "exit_code": exit_code,
         "timeout": False,
-        "metadata": {"exit_code": 0, "pid": -1, "prefix": "", "suffix": ""},
+        "metadata": {"exit_code": exit_code, "pid": -1, "prefix": "", "suffix": ""},
     }

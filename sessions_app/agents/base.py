@@ -83,8 +83,12 @@ class Turn(Protocol):
         The turn is played again from the start once the user has decided, with `decision` set.
         """
 
-    async def tool_result(self, call: ToolCall, content: str) -> None:
-        """Store what a tool gave back."""
+    async def tool_result(self, call: ToolCall, content: str, *, exit_code: int = 0) -> None:
+        """Store what a tool gave back; `exit_code` is that of a command, and 0 where the tool has none.
+
+        The branch that a command of git has checked out, and the pull request that a tool has opened,
+        become the conversation's.
+        """
 
     async def tool_rejected(self, call: ToolCall, reason: str) -> None:
         """Store that the user did not want the call."""

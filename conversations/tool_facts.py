@@ -1,0 +1,88 @@
+"""What a tool's result says about its conversation: the branch that is checked out, a pull request opened."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator, Sequence
+
+PULL_REQUEST_TOOLS = frozenset({"create_pr", "create_mr", "create_bitbucket_pr", "create_azure_devops_pr"})
+"""The tools that open one (spec V0 §1.12); what they return holds its address."""
+
+_PULL_REQUEST = re.compile(r"/(?:pull|merge_requests|pull-requests|pullrequest)/(\d{1,18})(?!\d)")
+_ADDRESS = re.compile(r"https?://[^\s\"'<>\\]+")
+
+_MOVING = frozenset({"checkout", "switch", "merge", "rebase", "reset", "branch"})
+"""The git commands after which another branch may be checked out (spec V0 §4.7)."""
+_SAID = re.compile(
+    r"^(?:Switched to (?:a new branch|and reset branch|branch)|Already on|Reset branch) '([^'\n]+)'"
+    r"|^Successfully rebased and updated refs/heads/(\S+?)\.?$"
+    r"|^\* (?!\()(\S+)$",
+    re.MULTILINE,
+)
+_VALUED = frozenset({"-C", "-c", "--git-dir", "--work-tree", "--namespace"})
+"""Options of git itself that a value follows."""
+_ENDS = frozenset({";", "&", "&&", "|", "||", "(", ")", "\n"})
+
+
+def pull_request_in(text: str) -> int | None:
+    """Return the number of the first pull request whose address stands in the text; None for none.
+
+    Addresses are those of GitHub, GitLab, Bitbucket and Azure DevOps.
+    """
+    found = (_PULL_REQUEST.search(address) for address in _ADDRESS.findall(text))
+    return next((int(match[1]) for match in found if match), None)
+
+
+def branch_after(command: str, output: str) -> str | None:
+    """Return the branch that is checked out after a command that succeeded; None where it does not say.
+
+    Only commands of git that can change it are looked at, and then what git has said of it; a branch
+    renamed in silence is read off the command.
+    """
+    moves = [words for words in _git_commands(command) if words[0] in _MOVING]
+    if not moves:
+        return None
+    said: list[str] = [next(filter(None, match.groups())) for match in _SAID.finditer(output)]
+    if said:
+        return said[-1]
+    return next(filter(None, map(_renamed_to, reversed(moves))), None)
+
+
+def _git_commands(command: str) -> Iterator[list[str]]:
+    """Yield the words after `git` and its own options, for each call of it in a command line."""
+    for words in _simple_commands(command):
+        while words and re.fullmatch(r"\w+=.*", words[0]):  # VARIABLE=value
+            words = words[1:]
+        if not words or words[0] != "git":
+            continue
+        rest = words[1:]
+        while rest and rest[0].startswith("-"):
+            rest = rest[2:] if rest[0] in _VALUED else rest[1:]
+        if rest:
+            yield rest
+
+
+def _simple_commands(command: str) -> Iterator[list[str]]:
+    for line in command.splitlines():
+        lexer = shlex.shlex(line, posix=True, punctuation_chars=True)
+        lexer.whitespace_split = True
+        words: list[str] = []
+        try:
+            for word in lexer:
+                if word in _ENDS:
+                    yield words
+                    words = []
+                else:
+                    words.append(word)
+        except ValueError:  # a quotation that goes on in the next line
+            pass
+        yield words
+
+
+def _renamed_to(words: Sequence[str]) -> str | None:
+    """Return the name that `git branch -m new` gives the current branch; None for any other command."""
+    if words[0] != "branch" or not {"-m", "-M", "--move"}.intersection(words):
+        return None
+    names = [word for word in words[1:] if not word.startswith("-")]
+    return names[0] if len(names) == 1 else None
