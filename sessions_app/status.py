@@ -30,6 +30,8 @@ class ConversationState(TypedDict):
     repository: str | None
     branch: str | None
     trigger: str | None
+    pr_number: list[int]
+    tags: dict[str, str]
     last_seq: int
     last_message: str
     last_message_at: str | None
@@ -47,6 +49,8 @@ _COLUMNS = (
     "repository",
     "branch",
     "trigger",
+    "pr_number",
+    "tags",
     "next_seq",
     "last_message",
     "last_message_at",
@@ -79,6 +83,8 @@ def _state(row: dict[str, Any]) -> ConversationState:
         "repository": row["repository"],
         "branch": row["branch"],
         "trigger": row["trigger"],
+        "pr_number": row["pr_number"],
+        "tags": row["tags"],
         "last_seq": row["next_seq"] - 1,
         "last_message": row["last_message"],
         "last_message_at": row["last_message_at"] and iso(row["last_message_at"]),

@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 
 import pytest
 from django.contrib.auth.models import User
-from django.db import connection, connections, transaction
+from django.db import connection, transaction
 
 from conversations.exceptions import ConversationError, ConversationNotFound, EventConflict, Fenced
 from conversations.log import AppendOutcome, AppendRequest, chain
@@ -18,24 +17,11 @@ from conversations.models import Conversation, ConversationRef, Event
 from conversations.store import ConversationStore
 from tests.conftest import on_postgresql
 from tests.events import event, payload
+from tests.threads import in_threads
 
 
 def stored(conversation: ConversationRef) -> list[tuple[int, str]]:
     return list(Event.objects.of(conversation).oldest_first().values_list("seq", "payload"))
-
-
-def in_threads(count: int, work: Callable[[int], None]) -> None:
-    barrier = threading.Barrier(count)
-
-    def run(number: int) -> None:
-        barrier.wait(30)
-        try:
-            work(number)
-        finally:
-            connections.close_all()
-
-    with ThreadPoolExecutor(count) as pool:
-        list(pool.map(run, range(count)))
 
 
 def test_events_are_numbered_from_zero_in_the_order_given(

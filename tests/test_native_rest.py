@@ -176,6 +176,18 @@ async def test_a_title_is_changed_and_taken_back(
     assert titles == ["A new title", "Conversation talk"]
 
 
+async def test_tags_are_given_at_the_creation_and_changed_all_together(rest: httpx.AsyncClient) -> None:
+    made = (await rest.post(LIST, json={"id": "talk", "tags": {"team": "blue", "due": ""}})).json()
+    changed = (await rest.patch(TALK, json={"tags": {"team": "red"}, "title": "Sales"})).json()
+    assert (made["tags"], changed["tags"]) == ({"team": "blue", "due": ""}, {"team": "red"})
+    assert (await rest.get(TALK)).json()["title"] == "Sales"
+
+
+async def test_a_new_title_leaves_the_tags(rest: httpx.AsyncClient) -> None:
+    await rest.post(LIST, json={"id": "talk", "tags": {"team": "blue"}})
+    assert (await rest.patch(TALK, json={"title": "Sales"})).json()["tags"] == {"team": "blue"}
+
+
 async def test_a_deleted_conversation_is_gone_until_it_is_restored_whole(
     conversation: ConversationRef, store: ConversationStore, rest: httpx.AsyncClient
 ) -> None:
@@ -553,6 +565,11 @@ NONSENSE: list[tuple[str, str, Any, int, str]] = [
     ("GET", f"{LIST}/%FF", None, 404, "not_found"),
     ("PATCH", TALK, {}, 400, "invalid"),
     ("PATCH", TALK, {"title": ""}, 400, "invalid"),
+    ("PATCH", TALK, {"tags": ["a"]}, 400, "invalid"),
+    ("PATCH", TALK, {"tags": {"a": {}}}, 400, "invalid"),
+    ("PATCH", TALK, {"tags": {"": "no name"}}, 400, "invalid"),
+    ("PATCH", TALK, {"tags": {"a": "\0"}}, 400, "invalid"),
+    ("PATCH", TALK, {"tags": {str(number): "" for number in range(51)}}, 400, "invalid"),
     ("PATCH", TALK, {"title": "t" * 201}, 400, "invalid"),
     ("PUT", TALK, {"title": "t"}, 405, "method_not_allowed"),
     ("GET", f"{TALK}/run", None, 405, "method_not_allowed"),

@@ -9,13 +9,14 @@ import pytest
 from django.contrib.auth.models import User
 
 from conversations import tool_facts
-from conversations.models import Conversation
+from conversations.models import Conversation, ConversationRef
 from conversations.store import ConversationStore
 from sessions_app import astore
 from sessions_app.agents.base import Turn
 from tests.clients import Client
 from tests.conftest import Join
 from tests.dictation import SilentAgent
+from tests.threads import in_threads
 
 
 class Result(NamedTuple):
@@ -123,6 +124,13 @@ async def test_a_pull_request_that_was_not_opened_is_not_kept(carry_out: Carry) 
         Result("", "there is no address", tool="create_pr"),
     )
     assert await pull_requests() == []
+
+
+def test_pull_requests_that_are_noted_at_the_same_time_are_all_kept(
+    store: ConversationStore, conversation: ConversationRef
+) -> None:
+    in_threads(8, lambda number: store.note_pull_request(conversation, number))
+    assert sorted(Conversation.objects.get().pr_number) == list(range(8))
 
 
 @pytest.mark.usefixtures("talk")

@@ -33,7 +33,17 @@ UNANSWERED_MAX = 512
 UNANSWERED_MAX_CHARACTERS = 32 * 1024 * 1024
 """The same for the text of their events: one more frame is read as long as less than this waits."""
 
-SHOWN_CHANGES = ("title", "version", "repository", "branch", "trigger", "loop", "deleted")
+SHOWN_CHANGES = (
+    "title",
+    "version",
+    "repository",
+    "branch",
+    "trigger",
+    "pr_number",
+    "tags",
+    "loop",
+    "deleted",
+)
 """What a `conversation` frame may bring; the log itself tells of the rest."""
 
 

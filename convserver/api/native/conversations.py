@@ -21,6 +21,10 @@ from convserver.api.pagination import PAGE_MAX, first_page
 from sessions_app.manager import get_manager
 from sessions_app.status import ConversationState, states_of
 
+TAGS_MAX = 50
+TAG_NAME_MAX_LENGTH = 100
+TAG_MAX_LENGTH = 500
+
 
 class PageSerializer(serializers.Serializer[Any]):
     """The query of a list."""
@@ -33,6 +37,23 @@ class PageSerializer(serializers.Serializer[Any]):
     deleted = serializers.BooleanField(default=False)
 
 
+class TagsField(serializers.DictField):
+    """Names and values of the user's own choice."""
+
+    child = serializers.CharField(allow_blank=True, max_length=TAG_MAX_LENGTH)
+
+    def to_internal_value(self, data: Any) -> dict[str, str]:
+        """Return the tags. Raise ValidationError for too many, or for a name that is none."""
+        tags: dict[str, str] = super().to_internal_value(data)
+        if len(tags) > TAGS_MAX:
+            raise serializers.ValidationError(f"A conversation has at most {TAGS_MAX} tags.")
+        if not all(0 < len(name) <= TAG_NAME_MAX_LENGTH for name in tags):
+            raise serializers.ValidationError(f"A tag's name has 1 to {TAG_NAME_MAX_LENGTH} characters.")
+        if any("\0" in name + value for name, value in tags.items()):
+            raise serializers.ValidationError("A tag holds no NUL.")
+        return tags
+
+
 @extend_schema_serializer(component_name="NewNativeConversation")
 class NewConversationSerializer(serializers.Serializer[Any]):
     """The body that creates a conversation; all of it may be left out, and what is not here is ignored."""
@@ -42,12 +63,21 @@ class NewConversationSerializer(serializers.Serializer[Any]):
     title = serializers.CharField(default=None, allow_null=True, max_length=200)
     repository = serializers.CharField(default=None, allow_null=True, max_length=500)
     branch = serializers.CharField(default=None, allow_null=True, max_length=500)
+    tags = TagsField(default=dict)
 
 
-class TitleSerializer(serializers.Serializer[Any]):
-    """The body that renames; null stands for the default title."""
+@extend_schema_serializer(component_name="ChangedNativeConversation")
+class ChangeSerializer(serializers.Serializer[Any]):
+    """The body that renames, null standing for the default title, or sets all tags."""
 
-    title = serializers.CharField(max_length=200, allow_null=True)
+    title = serializers.CharField(max_length=200, allow_null=True, required=False)
+    tags = TagsField(required=False)
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        """Refuse a body that changes nothing."""
+        if not attrs:
+            raise serializers.ValidationError("Give a `title`, `tags` or both.")
+        return attrs
 
 
 class DecisionSerializer(serializers.Serializer[Any]):
@@ -100,6 +130,7 @@ class ConversationViewSet(ViewSet):
             title=body["title"],
             repository=body["repository"],
             branch=body["branch"],
+            tags=body["tags"],
         )
         return Response(_state(conversation), status=201)
 
@@ -108,12 +139,15 @@ class ConversationViewSet(ViewSet):
         """Return one conversation."""
         return Response(_state(access.readable(request.user, conversation_id)))
 
-    @extend_schema(request=TitleSerializer, responses={200: NativeConversation, **refusals(400, 404)})
+    @extend_schema(request=ChangeSerializer, responses={200: NativeConversation, **refusals(400, 404)})
     def partial_update(self, request: Request, conversation_id: str) -> Response:
-        """Rename."""
+        """Rename, or set the tags."""
         conversation = access.writable(request.user, conversation_id)
-        body = _valid(TitleSerializer(data=request.data))
-        store(str(request.user.pk)).retitle(conversation, body["title"])
+        body = _valid(ChangeSerializer(data=request.data))
+        if "title" in body:
+            store(str(request.user.pk)).retitle(conversation, body["title"])
+        if "tags" in body:
+            store(str(request.user.pk)).retag(conversation, body["tags"])
         return Response(_state(conversation))
 
     @extend_schema(responses={204: None, **refusals(400, 404, 409, 503)})

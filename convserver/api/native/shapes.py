@@ -54,6 +54,8 @@ class NativeConversation(BaseModel):
     repository: str | None
     branch: str | None
     trigger: str | None
+    pr_number: list[int] = Field(description="The pull requests that its agent has opened, in order.")
+    tags: dict[str, str]
     last_seq: int = Field(ge=-1, description="The seq of its newest event; -1 for none.")
     last_message: str
     last_message_at: datetime | None
