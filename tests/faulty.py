@@ -34,6 +34,13 @@ class ForgetfulStore(DatabaseConversationStore):
         raise RuntimeError("The database is gone.")
 
 
+class ClosedStore(DatabaseConversationStore):
+    """A store that nobody can join."""
+
+    def join(self, *args: Any, **kwargs: Any) -> NoReturn:
+        raise RuntimeError("The database is gone.")
+
+
 class BusyStore(DatabaseConversationStore):
     """A store in which somebody else has locked every conversation."""
 

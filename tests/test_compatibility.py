@@ -1,9 +1,15 @@
-"""docs/compatibility.md has a row for every known defect, and the tests that it names exist."""
+"""docs/compatibility.md has a row for every endpoint and every known defect, and the tests it names exist."""
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from pathlib import Path
+from typing import Any, NamedTuple
+
+from django.urls import Resolver404, resolve
+
+from convserver.api.v0.urls import urlpatterns as v0_urls
 
 TESTS = Path(__file__).parent
 PAGE = (TESTS.parent / "docs" / "compatibility.md").read_text()
@@ -11,12 +17,70 @@ PAGE = (TESTS.parent / "docs" / "compatibility.md").read_text()
 DEFECTS = {
     *(f"L{number}" for number in range(1, 17)),
     *(f"S{number}" for number in range(1, 18)),
+    *(f"D{number}" for number in range(1, 17)),
+    *(f"P{number}" for number in range(1, 29)),
     *(f"A{number}" for number in range(1, 17)),
 }
 
+ENDPOINTS_BY_RANK = {"a": 14, "b": 26, "c": 12}
+SAMPLES = {"{id}": "talk", "{secret_id}": "KEY", "{name}": "acme/shop", "{path}": "policy"}
+OTHER_PAGES = {("GET", "/api/v1/sandboxes")}
+"""What the V0 door serves beside the wire's endpoints."""
+
+
+class Row(NamedTuple):
+    """One endpoint's row."""
+
+    method: str
+    path: str
+    rank: str
+    here: str
+    shown_by: str
+
+
+def endpoints() -> list[Row]:
+    """Return the rows of the table of endpoints."""
+    table = PAGE.partition("## V0 endpoint by endpoint")[2].partition("Beside them")[0]
+    found = re.findall(r"^\| `([A-Z]+) (\S+)` \| (\w) \| (.+) \| (.+) \|$", table, re.MULTILINE)
+    return [Row(*cells) for cells in found]
+
+
+def served_methods(path: str) -> set[str]:
+    """Return the methods that the addresses of this server serve at the path; none where there is no view."""
+    for placeholder, sample in SAMPLES.items():
+        path = path.replace(placeholder, sample)
+    try:
+        view: Any = resolve(path, urlconf="convserver.urls").func
+    except Resolver404:
+        return set()
+    actions = getattr(view, "actions", None) or dir(view.cls if hasattr(view, "cls") else view.view_class)
+    return {name.upper() for name in ("get", "post", "put", "patch", "delete") if name in actions}
+
+
+def test_every_endpoint_of_the_wire_has_one_row() -> None:
+    rows = endpoints()
+    assert len({(row.method, row.path) for row in rows}) == len(rows) == 52
+    assert Counter(row.rank for row in rows) == ENDPOINTS_BY_RANK
+    assert all("`test_" in row.shown_by for row in rows)
+
+
+def test_what_the_table_says_is_served_is_what_the_addresses_serve() -> None:
+    for row in endpoints():
+        is_served = row.method in served_methods(row.path)
+        assert is_served is not row.here.startswith("not served"), row
+        assert row.here.startswith(("served", "stubbed", "not served")), row
+
+
+def test_the_v0_door_serves_nothing_that_the_table_leaves_out() -> None:
+    told = {(row.method, row.path) for row in endpoints()} | OTHER_PAGES
+    paths = {path for _, path in told}
+    served = {(method, path) for path in paths for method in served_methods(path)}
+    assert served - told == set()
+    assert len(paths - {"/alive", "/health", "/server_info", "/security/{path}", "/mcp/mcp"}) == len(v0_urls)
+
 
 def test_every_defect_has_one_row_that_names_a_test_or_says_why_it_cannot_occur() -> None:
-    rows = re.findall(r"^\| ([LSA]\d+) \| (.+) \| (.+) \|$", PAGE, re.MULTILINE)
+    rows = re.findall(r"^\| ([LSDPA]\d+) \| (.+) \| (.+) \|$", PAGE, re.MULTILINE)
     assert sorted(name for name, _, _ in rows) == sorted(DEFECTS)
     unshown = [
         name

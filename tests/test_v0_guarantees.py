@@ -266,6 +266,14 @@ async def test_a_title_is_trimmed_and_noted_as_a_change(
     assert (after["title"], after["last_updated_at"] > before) == ("New", True)
 
 
+async def test_a_conversation_has_a_time_of_its_last_change_from_the_creation_on(
+    rest: httpx.AsyncClient,
+) -> None:
+    made = (await rest.post("/api/conversations", json={})).json()["conversation_id"]
+    info = (await rest.get(f"/api/conversations/{made}")).json()
+    assert info["last_updated_at"] >= info["created_at"]
+
+
 async def test_a_conversation_with_unknown_values_can_be_opened_renamed_started_and_deleted(
     conversation: ConversationRef, rest: httpx.AsyncClient
 ) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import httpx
 import pytest
+from django.conf import settings
 from django.contrib.auth.models import User
 
 from conversations.models import Conversation, ConversationRef
@@ -404,6 +405,13 @@ async def test_missing_settings_are_told_before_any_history(
         "message": "Settings not found",
         "data": {"msg_id": "CONFIGURATION$SETTINGS_NOT_FOUND"},
     }
+
+
+async def test_a_join_that_fails_is_refused_in_words(
+    connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(settings, "CONVERSATION_STORE", "tests.faulty.ClosedStore")
+    assert await refusal(connect, "talk") == {"message": "The server could not do this now: try again."}
 
 
 async def test_a_revoked_token_ends_the_connection(
