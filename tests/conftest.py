@@ -46,6 +46,7 @@ from sessions_app.models import (
     UserSettings,
 )
 from tests.clients import Client, Server
+from tests.v0_socket import V0Client
 
 on_postgresql = pytest.mark.skipif(
     connection.vendor != "postgresql", reason="SQLite locks the whole database, never one row"
@@ -186,6 +187,25 @@ def join(dial: Dial) -> Join:
         return await dial(f"/ws/conversations/{name}", token=token, query=query)
 
     return joined
+
+
+Connect = Callable[..., Awaitable[V0Client]]
+
+
+@pytest.fixture
+async def connect(live: None, alice: User) -> AsyncIterator[Connect]:
+    """Connect to a conversation over the V0 wire's socket; alice's in local mode."""
+    clients: list[V0Client] = []
+
+    async def connected(conversation_id: str | None, **query: Any) -> V0Client:
+        client = V0Client(application, conversation_id=conversation_id, **query)
+        clients.append(client)
+        await client.connect()
+        return client
+
+    yield connected
+    for client in clients:
+        await client.leave()
 
 
 @pytest.fixture

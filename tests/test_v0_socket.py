@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Callable
 from typing import Any
 
 import httpx
@@ -16,28 +16,11 @@ from conversations.store import ConversationStore
 from convserver.asgi import application
 from sessions_app import astore
 from sessions_app.models import ApiToken, Connection
+from tests.conftest import Connect
 from tests.events import event
 from tests.stage import until, until_true
 from tests.v0 import EVENT_TIME, Matching
 from tests.v0_socket import Disconnected, Refused, V0Client
-
-Connect = Callable[..., Awaitable[V0Client]]
-
-
-@pytest.fixture
-async def connect(live: None, alice: User) -> AsyncIterator[Connect]:
-    """Connect a client to a conversation; alice's in local mode."""
-    clients: list[V0Client] = []
-
-    async def connected(conversation_id: str | None, **query: Any) -> V0Client:
-        client = V0Client(application, conversation_id=conversation_id, **query)
-        clients.append(client)
-        await client.connect()
-        return client
-
-    yield connected
-    for client in clients:
-        await client.leave()
 
 
 def raw(**members: Any) -> str:

@@ -34,9 +34,15 @@ class V0Client:
     """One connection by websocket, as the web frontend makes it."""
 
     def __init__(self, application: Any, *, headers: Mapping[str, str] | None = None, **query: Any) -> None:
-        whole = {"latest_event_id": -1, "providers_set": "", "session_api_key": "null", **query}
+        whole = {
+            "latest_event_id": -1,
+            "conversation_id": None,
+            "providers_set": "",
+            "session_api_key": "null",
+            **query,
+        }
         given = {name: value for name, value in whole.items() if value is not None}
-        address = f"/socket.io/?{urlencode({**given, 'EIO': 4, 'transport': 'websocket'}, doseq=True)}"
+        self.address = f"/socket.io/?{urlencode({**given, 'EIO': 4, 'transport': 'websocket'}, doseq=True)}"
         raw = [
             (name.encode(), value.encode())
             for name, value in {
@@ -46,7 +52,7 @@ class V0Client:
                 **(headers or {}),
             }.items()
         ]
-        self._socket = WebsocketCommunicator(application, address, headers=raw)
+        self._socket = WebsocketCommunicator(application, self.address, headers=raw)
         self.frames: list[dict[str, Any]] = []
         self.opened: dict[str, Any] = {}
 
