@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeVar
 from uuid import UUID, uuid4, uuid5
 
 from django.db import models, transaction
-from django.db.models import F
+from django.db.models import F, Q
 from django.db.models.functions import Greatest
 from django.utils import timezone
 
@@ -62,6 +62,18 @@ class TurnStart:
     decision: bool | None
     """What the user decided about the call that waits; None when none waits."""
     decision_reason: str
+
+
+def expect(conversation: ConversationRef) -> None:
+    """Let readers see a loop as starting before it is claimed, where there never was one.
+
+    Without a lease it counts as abandoned, should nobody claim it after all: the next sweep ends it.
+    """
+    AgentLoop.objects.get_or_create(
+        conversation_id=conversation.pk,
+        defaults={"desired": LoopStatus.RUNNING, "status": LoopStatus.STARTING},
+    )
+    announce(conversation)
 
 
 def claim(
@@ -645,7 +657,9 @@ def give_up_unheld(conversation: ConversationRef, through: int) -> None:
             return
         rows = Conversation.objects.filter(pk=row.pk)
         rows.update(answered_through=Greatest("answered_through", through), listed_at=timezone.now())
-        AgentLoop.objects.of(conversation).filter(status=LoopStatus.ERROR).update(
+        # One that was claimed and left behind may have a turn to end: that is the sweep's.
+        unclaimed = Q(status=LoopStatus.STARTING, epoch=0)
+        AgentLoop.objects.of(conversation).filter(Q(status=LoopStatus.ERROR) | unclaimed).update(
             status=LoopStatus.STOPPED, ended_by=LoopEnd.STOPPED, error="", updated_at=timezone.now()
         )
     announce(conversation)

@@ -20,7 +20,7 @@ from conversations.models import Conversation, ConversationRef, Event
 from conversations.store import ConversationStore
 from sessions_app import leases
 from sessions_app.leases import LoopHeld, TurnStart
-from sessions_app.models import AgentLoop, ExecutionStatus, UnfinishedAnswer
+from sessions_app.models import AgentLoop, ExecutionStatus, LoopStatus, UnfinishedAnswer
 from sessions_app.processes import Process, this_process
 from tests.clients import WAIT_S
 from tests.conftest import on_postgresql
@@ -72,6 +72,40 @@ def end(conversation: ConversationRef, store: ConversationStore, turn: TurnStart
         epoch=1,
         also=leases.finish_turn(conversation, turn.through, ExecutionStatus.FINISHED),
     )
+
+
+# Expectations
+
+
+def test_an_expected_loop_is_starting_until_it_is_claimed(conversation: ConversationRef) -> None:
+    leases.expect(conversation)
+    assert row_of(conversation).status == LoopStatus.STARTING
+    assert leases.claim(conversation, HERE, agent="") == 1
+
+
+def test_an_expected_loop_that_nobody_claims_is_ended_by_the_sweep(conversation: ConversationRef) -> None:
+    leases.expect(conversation)
+    assert leases.abandoned(9) == [conversation]
+    leases.recover(conversation, HERE)
+    assert row_of(conversation).status == LoopStatus.STOPPED
+
+
+def test_expecting_a_loop_changes_nothing_of_one_that_runs(
+    conversation: ConversationRef, claimed: int
+) -> None:
+    leases.expect(conversation)
+    assert (row_of(conversation).status, row_of(conversation).epoch) == (LoopStatus.RUNNING, claimed)
+
+
+def test_giving_up_ends_an_expected_loop_and_leaves_one_that_was_claimed_to_the_sweep(
+    conversation: ConversationRef,
+) -> None:
+    leases.expect(conversation)
+    leases.give_up_unheld(conversation, -1)
+    assert leases.abandoned(9) == []
+    leases.claim(conversation, DEAD, agent="")
+    leases.give_up_unheld(conversation, -1)
+    assert leases.abandoned(9) == [conversation]
 
 
 # Claims

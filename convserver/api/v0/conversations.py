@@ -31,7 +31,7 @@ from convserver.api.v0.info import (
 )
 from convserver.api.v0.pages import page_of
 from convserver.api.v0.view import V0View, body_of, query_of
-from sessions_app import user_settings
+from sessions_app import leases, user_settings
 from sessions_app.agents.chosen import needs_model
 from sessions_app.git_providers.base import GitAuthenticationError, GitProviderError, ProviderType
 from sessions_app.git_providers.client import GitProviders
@@ -50,6 +50,7 @@ class ConversationViewSet(ViewSetMixin, V0View):
         _require_access(request, body.chosen_repository, body.chosen_provider)
         _require_model(request)
         conversation = _created(request, body)
+        leases.expect(conversation)  # whoever asks next finds it starting, as the answer says
         in_loop(_start_soon, conversation)
         return _answer(conversation.public_id, ConversationStatus.STARTING)
 
