@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
@@ -25,10 +26,13 @@ async def connected(
     connection_id: str, conversation: ConversationRef, user_id: int, *, door: str
 ) -> AsyncIterator[None]:
     """Be present while inside."""
-    await come(connection_id, conversation, user_id, door=door)
+    arriving = asyncio.ensure_future(come(connection_id, conversation, user_id, door=door))
     try:
+        await asyncio.shield(arriving)
         yield
     finally:
+        # Whoever leaves at once would otherwise be taken away first, and noted after that.
+        await asyncio.wait({arriving})
         await go(connection_id)
 
 

@@ -14,13 +14,15 @@ from django.contrib.auth.models import User
 from conversations.models import Conversation, ConversationRef
 from conversations.store import ConversationStore
 from convserver.asgi import application
-from sessions_app import astore
+from sessions_app import astore, presence
 from sessions_app.models import ApiToken, Connection
 from tests.conftest import Connect
 from tests.events import event
-from tests.stage import until, until_true
+from tests.stage import Hooked, hooked, until, until_true
 from tests.v0 import EVENT_TIME, Matching
 from tests.v0_socket import Disconnected, Refused, V0Client
+
+__all__ = ["hooked"]
 
 
 def raw(**members: Any) -> str:
@@ -123,6 +125,19 @@ async def test_a_connection_is_counted_while_it_lasts(connect: Connect) -> None:
     client = await connect("talk")
     await until(lambda: Connection.objects.filter(door="v0").count() == 1)
     await client.leave()
+    await until(lambda: not Connection.objects.exists())
+
+
+async def test_a_client_that_leaves_while_it_is_being_counted_is_not_counted(
+    connect: Connect, hooked: Hooked
+) -> None:
+    counting = hooked(presence, "arrive")
+    held = counting.hold()
+    client = await connect("talk")
+    await held.reached()
+    await client.leave()
+    held.let_go.set()
+    await counting.called(1)
     await until(lambda: not Connection.objects.exists())
 
 
