@@ -12,6 +12,8 @@ ARGS ?=
 CREATED := $(VENV)/.created
 BASE := $(VENV)/.base-installed
 DEV := $(VENV)/.dev-installed
+NODE_CLIENT := tests/socket_io_client
+NODE := $(NODE_CLIENT)/node_modules/.installed
 
 .PHONY: help run test check bench requirements clean
 
@@ -26,7 +28,8 @@ help:
 run: $(BASE)
 	@$(BIN)/python -m convserver serve
 
-test: $(DEV)
+# Without npm, tests skip what they need it for, and say so at the end.
+test: $(DEV) $(if $(shell command -v npm 2>/dev/null),$(NODE))
 	@$(BIN)/python -m tests.engines $(ARGS)
 
 bench: $(DEV)
@@ -64,7 +67,7 @@ requirements: $(CREATED)
 	$(COMPILE) --output-file requirements/dev.txt requirements/dev.in
 
 clean:
-	rm -rf $(VENV) build *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(NODE_CLIENT)/node_modules build *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 
@@ -89,3 +92,9 @@ $(DEV): requirements/dev.txt requirements/base.txt $(CREATED)
 	@echo "Installing what working on convserver needs ..."
 	@$(PIP) install --quiet --require-hashes -r requirements/dev.txt
 	@touch $(BASE) $@
+
+# Without a network the tests go on without it, and say so as well.
+$(NODE): $(NODE_CLIENT)/package-lock.json
+	@echo "Installing the JavaScript client that tests drive ..."
+	@if (cd $(NODE_CLIENT) && npm ci --silent --no-audit --no-fund); then touch $@; \
+		else echo "npm could not install it." >&2; fi

@@ -1,13 +1,15 @@
 """Run the suite once on SQLite and, when both can be reached, once on PostgreSQL and Redis.
 
 Run as `python -m tests.engines [pytest arguments]`. TEST_DATABASE_URL and TEST_REDIS_URL say where to
-look; CONVSERVER_REQUIRE_ENGINES=all makes a missing engine a failure.
+look; CONVSERVER_REQUIRE_ENGINES=all makes a missing engine a failure, and so a missing socket.io-client,
+which tests drive with node where they can.
 """
 
 from __future__ import annotations
 
 import os
 import secrets
+import shutil
 import signal
 import subprocess
 import sys
@@ -27,6 +29,9 @@ from psycopg import sql
 DATABASE_URL = os.environ.get("TEST_DATABASE_URL") or "postgresql://postgres@127.0.0.1:5432/postgres"
 REDIS_URL = os.environ.get("TEST_REDIS_URL") or "redis://127.0.0.1:6379/0"
 CONNECT_TIMEOUT_S = 2
+
+NODE_CLIENT = Path(__file__).parent / "socket_io_client"
+NODE_OLDEST = 18
 
 OWN_PREFIXES = ("CONVSERVER_", "LLM_")
 OWN_NAMES = {
@@ -62,6 +67,8 @@ def main(arguments: Sequence[str]) -> int:
     signal.signal(signal.SIGTERM, _exit_on_sigterm)
     try:
         results = [_run_on_sqlite(arguments), _run_on_servers(arguments)]
+        if problem := node_problem():
+            results.append(_missing("socket.io-client", problem))
     except KeyboardInterrupt:
         print("\nEngines: interrupted.")
         return 128 + signal.SIGINT
@@ -90,6 +97,19 @@ def redis_problem() -> str | None:
             client.ping()
     except redis.RedisError as error:
         return f"Redis at {_place(REDIS_URL)}: {_reason(error)}"
+    return None
+
+
+def node_problem() -> str | None:
+    """Say in a few words why tests cannot drive socket.io-client; None when they can."""
+    node = shutil.which("node")
+    if node is None:
+        return "there is no node"
+    version = subprocess.run([node, "--version"], capture_output=True, text=True, check=True).stdout.strip()
+    if int(version.removeprefix("v").partition(".")[0]) < NODE_OLDEST:
+        return f"node is {version}, older than {NODE_OLDEST}"
+    if not (NODE_CLIENT / "node_modules" / "socket.io-client").is_dir():
+        return f"npm has not installed it in tests/{NODE_CLIENT.name}"
     return None
 
 
@@ -123,10 +143,7 @@ def _run_on_sqlite(arguments: Sequence[str]) -> Result:
 def _run_on_servers(arguments: Sequence[str]) -> Result:
     engines = "PostgreSQL + Redis"
     if problem := postgresql_problem() or redis_problem():
-        if os.environ.get("CONVSERVER_REQUIRE_ENGINES") == "all":
-            verdict = f"missing, but CONVSERVER_REQUIRE_ENGINES=all asks for them ({problem})"
-            return Result(engines=engines, verdict=verdict, is_failure=True)
-        return Result(engines=engines, verdict=f"skipped ({problem})", is_failure=False)
+        return _missing(engines, problem)
 
     run = secrets.token_hex(4)
     try:
@@ -142,6 +159,13 @@ def _run_on_servers(arguments: Sequence[str]) -> Result:
     finally:
         # A run that was stopped leaves its database behind.
         _drop_database(f"test_convserver_{run}")
+
+
+def _missing(engines: str, problem: str) -> Result:
+    if os.environ.get("CONVSERVER_REQUIRE_ENGINES") == "all":
+        verdict = f"missing, but CONVSERVER_REQUIRE_ENGINES=all asks for them ({problem})"
+        return Result(engines=engines, verdict=verdict, is_failure=True)
+    return Result(engines=engines, verdict=f"skipped ({problem})", is_failure=False)
 
 
 def _run(engines: str, arguments: Sequence[str], directory: str, **variables: str) -> Result:

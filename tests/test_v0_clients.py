@@ -1,90 +1,59 @@
-"""Socket.IO clients as people use them, against a server in a process of its own."""
+"""Socket.IO clients as people use them, in two languages, against a server in a process of its own."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import httpx
 import pytest
-import socketio
 from django.contrib.auth.models import User
 
-from tests.clients import WAIT_S, Server
+from conversations.models import ConversationRef
+from sessions_app.models import ApiToken
+from tests.clients import Server
+from tests.engines import node_problem
+from tests.socketio_clients import End, NodeClient, PythonClient, SocketIOClient
+from tests.v0 import Matching
+from tests.v0_socket import Refused
+
+QUICK = {"sessions_app.agents.demo.DEFAULT_WORD_S": 0.0}
+
+Join = Callable[..., Awaitable[SocketIOClient]]
+
+in_javascript = pytest.param(
+    NodeClient, marks=pytest.mark.skipif(bool(node_problem()), reason=node_problem() or "")
+)
 
 
-class PythonClient:
-    """python-socketio's own client, and what it has received."""
+@pytest.fixture(params=[PythonClient, in_javascript])
+async def join(request: pytest.FixtureRequest, server: Server, alice: User) -> AsyncIterator[Join]:
+    """Join a conversation of a server that runs; alice's in local mode."""
+    clients: list[SocketIOClient] = []
 
-    def __init__(self, server: Server) -> None:
-        self.frames: list[dict[str, Any]] = []
-        self.ended: asyncio.Event = asyncio.Event()
-        self._something = asyncio.Event()
-        self._url = server.url
-        self._client = socketio.AsyncClient(reconnection=False)
-        self._client.on("oh_event", self._receive)
-        self._client.on("disconnect", self._end)
-        self._client.on("connect_error", self._refused)
-        self.refusals: list[Any] = []
-
-    async def connect(self, conversation_id: str, *, after: int = -1) -> None:
-        """Join. Raise socketio.exceptions.ConnectionError when that is refused."""
-        query = f"conversation_id={conversation_id}&latest_event_id={after}&session_api_key=null"
-        await self._client.connect(f"{self._url}?{query}", transports=["websocket"], wait_timeout=WAIT_S)
-
-    async def _receive(self, frame: dict[str, Any]) -> None:
-        self.frames.append(frame)
-        self._something.set()
-
-    async def _refused(self, data: Any) -> None:
-        self.refusals.append(data)
-
-    async def _end(self, *reason: object) -> None:
-        self.ended.set()
-
-    async def say(self, text: str) -> Any:
-        """Send a message and return its acknowledgement."""
-        event = {"action": "message", "args": {"content": text, "image_urls": [], "file_urls": []}}
-        return await self._client.call("oh_user_action", event, timeout=WAIT_S)
-
-    async def until(self, condition: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
-        """Return the first frame that meets the condition, waiting for it."""
-        async with asyncio.timeout(WAIT_S):
-            while True:
-                for frame in self.frames:
-                    if condition(frame):
-                        return frame
-                self._something.clear()
-                await self._something.wait()
-
-    @property
-    def numbers(self) -> list[int]:
-        """The ids of the events received, in order."""
-        return [frame["id"] for frame in self.frames if isinstance(frame.get("id"), int)]
-
-    async def leave(self) -> None:
-        """Disconnect."""
-        with suppress(Exception):
-            await self._client.disconnect()
-
-
-@pytest.fixture
-async def joined(server: Server, alice: User) -> AsyncIterator[Callable[..., Any]]:
-    """Join a conversation of a server that runs."""
-    server.start()
-    clients: list[PythonClient] = []
-
-    async def join(conversation_id: str, **options: Any) -> PythonClient:
-        client = PythonClient(server)
+    async def joined(conversation_id: str | None, **options: Any) -> SocketIOClient:
+        client: SocketIOClient = request.param(server)
         clients.append(client)
         await client.connect(conversation_id, **options)
         return client
 
-    yield join
+    yield joined
     for client in clients:
         await client.leave()
+
+
+@pytest.fixture
+async def rest(server: Server) -> AsyncIterator[httpx.AsyncClient]:
+    """A REST client of that server."""
+    async with httpx.AsyncClient(base_url=server.url) as client:
+        yield client
+
+
+async def refusal(join: Join, conversation_id: str | None, **options: Any) -> dict[str, Any]:
+    with pytest.raises(Refused) as refused:
+        await join(conversation_id, **options)
+    return refused.value.data
 
 
 def answers(text: str) -> Callable[[dict[str, Any]], bool]:
@@ -94,61 +63,237 @@ def answers(text: str) -> Callable[[dict[str, Any]], bool]:
     )
 
 
-def waits(frame: dict[str, Any]) -> bool:
-    return bool(frame.get("extras", {}).get("agent_state") == "awaiting_user_input")
+def is_ready(frame: dict[str, Any]) -> bool:
+    return frame.get("id") == "STATUS$READY"
 
 
-async def test_a_client_joins_talks_drops_and_resumes(joined: Callable[..., Any]) -> None:
-    first = await joined("my-talk")
-    acknowledged = await first.say("hello")
+def is_error(frame: dict[str, Any]) -> bool:
+    return (frame.get("status_update"), frame.get("type")) == (True, "error")
+
+
+def told(client: SocketIOClient) -> list[int]:
+    """Return the ids of the events received, but for states: of these a replay has the newest alone."""
+    return [
+        frame["id"]
+        for frame in client.frames
+        if isinstance(frame.get("id"), int) and frame.get("observation") != "agent_state_changed"
+    ]
+
+
+# Joining, and coming back
+
+
+async def test_a_client_joins_an_unknown_id_and_one_that_was_posted(
+    join: Join, server: Server, rest: httpx.AsyncClient
+) -> None:
+    server.start(constants=QUICK)
+    unknown = await join("my-own-id")
+    acknowledged = await unknown.say("hello")
+    await unknown.until(answers("hello"))
+    assert (acknowledged["success"], acknowledged["id"] in unknown.numbers) == (True, True)
+    created = await rest.post("/api/conversations", json={"initial_user_msg": "good day"})
+    posted = await join(created.json()["conversation_id"])
+    await posted.until(answers("good day"))
+    assert posted.frames[0]["id"] == 0
+
+
+async def test_a_client_that_leaves_resumes_where_it_was(join: Join, server: Server) -> None:
+    server.start(constants=QUICK)
+    first = await join("my-talk")
+    await first.say("hello")
     await first.until(answers("hello"))
-    assert (acknowledged["success"], acknowledged["id"] in first.numbers) == (True, True)
     await first.leave()
-    second = await joined("my-talk", after=max(first.numbers))
+    second = await join("my-talk", latest_event_id=first.numbers[-1])
     await second.say("again")
     await second.until(answers("again"))
     assert second.numbers == sorted(set(second.numbers))
-    assert min(second.numbers) > max(first.numbers)
+    assert second.numbers[0] > first.numbers[-1]
+
+
+async def test_a_client_that_drops_comes_back_by_itself_and_misses_nothing(
+    join: Join, server: Server
+) -> None:
+    server.start(constants=QUICK)
+    client, other = await join("my-talk"), await join("my-talk")
+    await client.say("hello")
+    await client.until(answers("hello"))
+    await client.drop()
+    assert await client.ended() is End.BY_NETWORK
+    await other.say("meanwhile")
+    await client.back()
+    await client.say("again")
+    for each in (client, other):
+        await each.until(answers("again"))
+    assert told(client) == told(other) == sorted(set(told(other)))
+    assert client.numbers == sorted(set(client.numbers))
+
+
+async def test_a_client_comes_back_to_a_server_that_was_killed_and_has_everything_once(
+    join: Join, server: Server
+) -> None:
+    server.start(constants=QUICK)
+    client = await join("my-talk")
+    await client.say("hello")
+    await client.until(answers("hello"))
+    await asyncio.to_thread(server.kill)
+    assert await client.ended() is End.BY_NETWORK
+    await asyncio.to_thread(server.start, constants=QUICK)
+    await client.back()
+    await client.say("again")
+    await client.until(answers("again"))
+    late = await join("my-talk")
+    await late.until(answers("again"))
+    assert told(client) == told(late) == sorted(set(told(late)))
+    assert client.numbers == sorted(set(client.numbers))
 
 
 async def test_four_clients_that_join_a_busy_conversation_miss_nothing_and_get_nothing_twice(
-    joined: Callable[..., Any],
+    join: Join, server: Server
 ) -> None:
-    busy = await joined("busy")
-    await busy.until(waits)
+    server.start(constants=QUICK)
+    busy = await join("busy")
+    await busy.until(is_ready)
+    commands: list[str] = []
+    is_over = asyncio.Event()
 
     async def talk() -> None:
-        for number in range(30):
-            event = {"action": "run", "args": {"command": f"echo {number}"}}
-            await busy._client.call("oh_user_action", event, timeout=WAIT_S)
+        while not is_over.is_set():
+            commands.append(f"echo {len(commands)}")
+            await busy.ask({"action": "run", "args": {"command": commands[-1]}})
+
+    async def come_and_go() -> SocketIOClient:
+        client = await join("busy")
+        for times in range(1, 4):
+            await client.drop()
+            await client.back(times=times)
+        return client
 
     talking = asyncio.create_task(talk())
-    others = [await joined("busy") for _ in range(4)]
+    others = await asyncio.gather(*(come_and_go() for _ in range(4)))
+    is_over.set()
     await talking
     for each in [busy, *others]:
-        await each.until(lambda frame: frame.get("args", {}).get("command") == "echo 29")
-        commands = [frame["args"]["command"] for frame in each.frames if frame.get("action") == "run"]
-        assert commands == [f"echo {number}" for number in range(30)]
+        await each.until(lambda frame: frame.get("args", {}).get("command") == commands[-1])
+        shown = [frame["args"]["command"] for frame in each.frames if frame.get("action") == "run"]
+        assert (shown, each.numbers) == (commands, sorted(set(each.numbers)))
 
 
-async def test_a_stop_disconnects_and_a_server_that_ends_does_too(
-    joined: Callable[..., Any], server: Server
+# Ends
+
+
+async def test_a_stop_a_deletion_and_a_restart_disconnect_each_in_its_way(
+    join: Join, server: Server, rest: httpx.AsyncClient
 ) -> None:
-    first = await joined("my-talk")
-    await first.until(waits)
-    async with httpx.AsyncClient(base_url=server.url) as rest:
-        await rest.post("/api/conversations/my-talk/stop")
-    async with asyncio.timeout(WAIT_S):
-        await first.ended.wait()
-    second = await joined("my-talk")
-    await second.until(lambda frame: frame.get("id") == "STATUS$READY")
-    server.stop()
-    async with asyncio.timeout(WAIT_S):
-        await second.ended.wait()
+    server.start(constants=QUICK)
+    stopped, deleted, other = [await join(name) for name in ("stopped", "deleted", "other")]
+    for each in (stopped, deleted, other):
+        await each.until(is_ready)
+    await rest.post("/api/conversations/stopped/stop")
+    assert await stopped.ended() is End.BY_SERVER
+    assert stopped.frames[-1]["extras"] == {"agent_state": "stopped", "reason": ""}
+    await rest.delete("/api/conversations/deleted")
+    assert await deleted.ended() is End.BY_SERVER
+    assert await refusal(join, "deleted") == {"message": "There is no such conversation."}
+    await asyncio.to_thread(server.stop)
+    assert await other.ended() is End.BY_NETWORK
 
 
-async def test_a_refusal_reaches_the_client_in_words(joined: Callable[..., Any], server: Server) -> None:
-    client = PythonClient(server)
-    with pytest.raises(socketio.exceptions.ConnectionError):
-        await client.connect("..%2Fx")
-    assert client.refusals == [{"message": "Conversation ID contains invalid path characters"}]
+async def test_a_client_whose_conversation_makes_room_is_told_why_before_it_is_disconnected(
+    join: Join, server: Server
+) -> None:
+    server.start(CONVSERVER_MAX_CONCURRENT="1")
+    first = await join("first")
+    await first.until(is_ready)
+    second = await join("second")
+    assert await first.ended() is End.BY_SERVER
+    why, closed = first.frames[-2:]
+    assert (why["id"], is_error(why)) == ("AGENT_ERROR$TOO_MANY_CONVERSATIONS", True)
+    assert closed["extras"] == {"agent_state": "stopped", "reason": ""}
+    await second.until(is_ready)
+
+
+# Refusals
+
+
+async def test_what_cannot_be_joined_is_refused_in_words(join: Join, server: Server) -> None:
+    server.start(constants=QUICK)
+    for nothing in (None, "", " "):
+        assert await refusal(join, nothing) == {"message": "No conversation_id in query params"}
+    path = await refusal(join, "../x")
+    assert path == {"message": "Conversation ID contains invalid path characters"}
+    unknown = await refusal(join, "talk", providers_set="github,sourceforge")
+    assert unknown == {"message": Matching(".*sourceforge.*")}
+
+
+async def test_a_wrong_and_an_absent_key_are_refused(join: Join, server: Server) -> None:
+    server.start(SESSION_API_KEY="sesame")
+    for key in ("wrong", "null", None):
+        answer = await refusal(join, "talk", session_api_key=key)
+        assert answer == {"message": "invalid_session_api_key"}
+    client = await join("talk", session_api_key="sesame")
+    await client.until(is_ready)
+
+
+async def test_who_has_no_settings_or_no_key_for_the_model_is_told_so(
+    join: Join, server: Server, rest: httpx.AsyncClient
+) -> None:
+    server.start(CONVSERVER_AGENT="tests.faulty.ModelAgent")
+    assert await refusal(join, "talk") == {
+        "message": "Settings not found",
+        "data": {"msg_id": "CONFIGURATION$SETTINGS_NOT_FOUND"},
+    }
+    await rest.post("/api/settings", json={"llm_model": "openai/gpt-5"})
+    assert await refusal(join, "talk") == {
+        "message": "Error authenticating with the LLM provider. Please check your API key",
+        "data": {"msg_id": "STATUS$ERROR_LLM_AUTHENTICATION"},
+    }
+    await rest.post("/api/settings", json={"llm_api_key": "sk-1"})
+    await (await join("talk")).until(is_ready)
+
+
+@pytest.fixture
+def tokens(alice: User, bob: User) -> list[str]:
+    """What opens the door to alice, and to bob."""
+    return [ApiToken.issue(user.pk, "laptop")[1] for user in (alice, bob)]
+
+
+async def test_somebody_elses_conversation_is_refused_as_a_deleted_one_is(
+    join: Join, server: Server, conversation: ConversationRef, tokens: list[str], rest: httpx.AsyncClient
+) -> None:
+    server.start(CONVSERVER_AUTH="accounts", CONVSERVER_ALLOWED_HOSTS="127.0.0.1")
+    hers, his = [{"authorization": f"Bearer {token}"} for token in tokens]
+    await (await join(conversation.public_id, headers=hers)).until(is_ready)
+    await (await join("gone", headers=his)).until(is_ready)
+    await rest.delete("/api/conversations/gone", headers=his)
+    foreign, deleted = [await refusal(join, name, headers=his) for name in (conversation.public_id, "gone")]
+    assert foreign == deleted == {"message": "There is no such conversation."}
+    assert await refusal(join, "talk") == {"message": "invalid_session_api_key"}
+
+
+# What clients send
+
+
+WRONG: list[tuple[str, list[Any]]] = [
+    ("oh_user_action", [{"action": "dance", "args": {}}]),
+    ("oh_user_action", ["hello"]),
+    ("oh_user_action", []),
+    ("oh_action", [{"kind": "MessageEvent"}]),
+]
+
+
+async def test_what_is_no_event_is_answered_with_an_error(
+    join: Join, server: Server
+) -> None:
+    server.start(constants=QUICK)
+    client = await join("talk")
+    for name, values in WRONG:
+        client.frames.clear()
+        answer = await client.ask(*values, name=name)
+        assert (answer["success"], bool(answer["error"])) == (False, True)
+        frame = await client.until(is_error)
+        assert (frame["id"], frame["message"]) == ("STATUS$ERROR", answer["error"])
+        client.frames.clear()
+        await client.emit(*values, name=name)
+        assert (await client.until(is_error))["message"] == answer["error"]
+    await client.say("hello")
+    await client.until(answers("hello"))
