@@ -262,6 +262,11 @@ LOGGING = {
     "formatters": {"line": {"format": "{asctime} {levelname} {name}: {message}", "style": "{"}},
     "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "line"}},
     "root": {"handlers": ["console"], "level": "INFO"},
-    # It writes every address that it asks, and these name private repositories.
-    "loggers": {"httpx": {"level": "WARNING"}},
+    "loggers": {
+        # It writes every address that it asks, and these name private repositories.
+        "httpx": {"level": "WARNING"},
+        # Without a level of their own these two add handlers of their own, and write every line twice.
+        "engineio.server": {"level": "ERROR"},
+        "socketio.server": {"level": "ERROR"},
+    },
 }

@@ -17,7 +17,7 @@ from conversations.access import Visitor
 from conversations.exceptions import ConversationError, ConversationNotFound, InvalidConversationId
 from conversations.models import ConversationRef
 from conversations.store import store
-from sessions_app import astore, user_settings
+from sessions_app import astore, user_settings, v0_packets
 from sessions_app.agents.chosen import needs_model
 from sessions_app.authentication import Credentials, credentials_of, headers_of, visitor
 from sessions_app.git_providers.base import ProviderType
@@ -29,7 +29,6 @@ from sessions_app.v0_connection import V0Connection
 logger = logging.getLogger(__name__)
 
 PATH = "/socket.io"
-MAX_PAYLOAD_BYTES = 4 * 1024 * 1024
 PING_INTERVAL_S = 25
 PING_TIMEOUT_S = 20
 CLOSE_WAIT_S = 5.0
@@ -84,11 +83,12 @@ class V0Server:
     def __init__(self) -> None:
         self.socketio = socketio.AsyncServer(
             async_mode="asgi",
+            serializer=v0_packets.V0Packet,
             # One after the other, so that what a client sends stays in its order.
             async_handlers=False,
             # The outermost application has looked at the origin already.
             cors_allowed_origins=lambda origin, environ: True,
-            max_http_buffer_size=MAX_PAYLOAD_BYTES,
+            max_http_buffer_size=v0_packets.MAX_PAYLOAD_BYTES,
             ping_interval=PING_INTERVAL_S,
             ping_timeout=PING_TIMEOUT_S,
         )
@@ -98,8 +98,9 @@ class V0Server:
         on: Callable[..., Any] = self.socketio.on
         on("connect", self._connect)
         on("disconnect", self._disconnect)
-        on("oh_user_action", self._take)
-        on("oh_action", self._take)
+        for name in v0_packets.TAKEN:
+            on(name, self._take)
+        on(v0_packets.REFUSED, self._refuse)
 
     async def close(self) -> None:
         """End all connections; their clients come back by themselves."""
@@ -143,6 +144,49 @@ class V0Server:
         if connection is None:
             return {"success": False, "error": "This connection has ended."}
         return await connection.take(event)
+
+    async def _refuse(self, sid: str, reason: str) -> dict[str, Any]:
+        connection = self._connections.get(sid)
+        if connection is None:
+            return {"success": False, "error": reason}
+        return await connection.refuse(reason)
+
+    async def serve(self, scope: Any, receive: Any, send: Any) -> None:
+        """Serve one request or socket of any client."""
+        handle: Callable[..., Awaitable[Any]] = self.socketio.handle_request
+        if scope["type"] == "websocket":
+            await handle(scope, v0_packets.by_websocket(receive, send), send)
+        elif scope["method"] != "POST":
+            await handle(scope, receive, send)
+        else:
+            try:
+                await handle(scope, await self._posted(scope, receive), send)
+            except v0_packets.Malformed as error:
+                await _answer_bad_request(send, str(error))
+
+    async def _posted(self, scope: Any, receive: Any) -> Any:
+        """Return a `receive` of what was posted. Raise Malformed, the transport ended, at no packets."""
+        try:
+            receive_again = await v0_packets.by_post(receive)
+        except v0_packets.Malformed:
+            logger.info("A Socket.IO client posted what is no packet: its connection is ended.")
+            if (transport := self._transport(scope)) is not None and not transport.closed:
+                await transport.close(wait=False)
+            raise
+        if (transport := self._transport(scope)) is not None and transport.closed:
+            raise v0_packets.Malformed("this connection has ended")
+        return receive_again
+
+    def _transport(self, scope: Any) -> Any:
+        query = parse_qs(scope["query_string"].decode("latin-1"))
+        return self.socketio.eio.sockets.get(query.get("sid", [""])[0])
+
+
+async def _answer_bad_request(send: Any, reason: str) -> None:
+    body = f"Bad request: {reason}".encode()
+    headers = [(b"content-type", b"text/plain"), (b"content-length", str(len(body)).encode())]
+    await send({"type": "http.response.start", "status": 400, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
 
 
 async def _arrived(environ: Mapping[str, Any]) -> tuple[Guest, ConversationRef, int]:
@@ -193,8 +237,7 @@ def _server() -> V0Server:
 
 async def socketio_v0(scope: Any, receive: Any, send: Any) -> None:
     """Serve one request or socket of any Socket.IO client."""
-    handle: Callable[..., Awaitable[Any]] = _server().socketio.handle_request
-    await handle(scope, receive, send)
+    await _server().serve(scope, receive, send)
 
 
 async def close() -> None:

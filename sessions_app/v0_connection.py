@@ -93,13 +93,14 @@ class V0Connection:
                 raise InvalidEvent("An event is a JSON object with an `action` or an `observation`.")
             seq = await get_manager().take(self._conversation, event, sender_id=pk_of(self._guest.user))
         except ConversationError as error:
-            return await self._refuse(str(error))
+            return await self.refuse(str(error))
         except Exception:
             logger.exception("A V0 event failed in conversation %s", self._conversation.public_id)
-            return await self._refuse("The server could not do this now: send it again.")
+            return await self.refuse("The server could not do this now: send it again.")
         return {"success": True, "id": seq}
 
-    async def _refuse(self, words: str) -> dict[str, Any]:
+    async def refuse(self, words: str) -> dict[str, Any]:
+        """Tell the client why what it sent is not taken; return the acknowledgement."""
         await self._send_status("error", "STATUS$ERROR", words)
         return {"success": False, "error": words}
 

@@ -278,10 +278,12 @@ WRONG: list[tuple[str, list[Any]]] = [
     ("oh_user_action", ["hello"]),
     ("oh_user_action", []),
     ("oh_action", [{"kind": "MessageEvent"}]),
+    ("chat message", [{"action": "message", "args": {"content": "hello"}}]),
+    ("*", [{"action": "message", "args": {"content": "hello"}}]),
 ]
 
 
-async def test_what_is_no_event_is_answered_with_an_error(
+async def test_what_is_no_event_and_what_nobody_takes_is_answered_with_an_error(
     join: Join, server: Server
 ) -> None:
     server.start(constants=QUICK)
