@@ -16,6 +16,8 @@ from tests.events import event
 from tests.faulty import SilentAgent
 from tests.stage import until
 
+pytestmark = pytest.mark.usefixtures("live")
+
 LONG = "a question that nobody can ask in fifty characters or less, try as they may"
 
 
