@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+from django.conf import settings
 from django.contrib.auth.models import User
+from django.db import connection
 
 from conversations.models import ConversationRef
 from sessions_app.models import ApiToken
@@ -32,8 +35,8 @@ async def join(request: pytest.FixtureRequest, server: Server, alice: User) -> A
     """Join a conversation of a server that runs; alice's in local mode."""
     clients: list[SocketIOClient] = []
 
-    async def joined(conversation_id: str | None, **options: Any) -> SocketIOClient:
-        client: SocketIOClient = request.param(server)
+    async def joined(conversation_id: str | None, *, at: Server = server, **options: Any) -> SocketIOClient:
+        client: SocketIOClient = request.param(at)
         clients.append(client)
         await client.connect(conversation_id, **options)
         return client
@@ -41,6 +44,15 @@ async def join(request: pytest.FixtureRequest, server: Server, alice: User) -> A
     yield joined
     for client in clients:
         await client.leave()
+
+
+@pytest.fixture
+def another(database: None, tmp_path: Path) -> Iterator[Server]:
+    """A second server on the same database; not started yet."""
+    process = Server(tmp_path / "another")
+    (tmp_path / "another").mkdir()
+    yield process
+    process.kill()
 
 
 @pytest.fixture
@@ -179,6 +191,26 @@ async def test_four_clients_that_join_a_busy_conversation_miss_nothing_and_get_n
 
 
 # Ends
+
+
+@pytest.mark.skipif(
+    connection.vendor != "postgresql" or settings.CONFIGURATION.redis_url is None,
+    reason="only PostgreSQL with Redis brings another process's hints",
+)
+async def test_clients_of_two_processes_see_the_same_conversation(
+    join: Join, server: Server, another: Server
+) -> None:
+    server.start(constants=QUICK)
+    another.start(constants=QUICK)
+    here, there = await join("my-talk"), await join("my-talk", at=another)
+    await there.say("hello")
+    for client in (here, there):
+        await client.until(answers("hello"))
+        assert client.numbers == sorted(set(client.numbers))
+    await here.say("good day")
+    for client in (here, there):
+        await client.until(answers("good day"))
+    assert told(here) == told(there)
 
 
 async def test_a_stop_a_deletion_and_a_restart_disconnect_each_in_its_way(
