@@ -12,7 +12,7 @@ from django.db import OperationalError, connection
 from django.utils import timezone
 from psycopg.errors import LockNotAvailable
 
-from conversations import sql
+from conversations import masking, secrecy, sql
 from conversations.events import Appended, EventEnvelope, Kind, NewEvent
 from conversations.exceptions import (
     ConversationBusy,
@@ -21,6 +21,7 @@ from conversations.exceptions import (
     EventConflict,
     Fenced,
 )
+from conversations.masking import NO_MASKS, Masks
 from conversations.models import LAST_MESSAGE_MAX_LENGTH, Conversation, ConversationRef, envelope
 
 LOCK_TIMEOUT_S = 10
@@ -73,6 +74,8 @@ class _Head:
     updated_at: datetime
     listed_at: datetime
     deleted_at: datetime | None
+    masks: Masks = NO_MASKS
+    """What of the owner's is to be hidden."""
     stored: dict[str, _Stored] = field(default_factory=dict)
     """By event id: what these requests repeat or refer to, and what they have added so far."""
     wire_ids: dict[int, int] = field(default_factory=dict)
@@ -128,16 +131,22 @@ def append_many(requests: Sequence[AppendRequest], *, wait: bool) -> list[Append
 
 
 def _locked_heads(requests: Sequence[AppendRequest], *, wait: bool) -> dict[int, _Head]:
-    """Lock the requests' conversations, and find the stored events that they repeat or refer to."""
+    """Lock the requests' conversations, and find the stored events that they repeat or refer to.
+
+    What their owners' secrets hide is found with them, in the same transaction: a secret that was
+    stored before is never written in clear, whichever process stored it.
+    """
     # One lock per conversation makes seq order and commit order the same: whoever has seen seq n
     # can never be missing an n - 1. Always in the same order, so that no writers wait in a ring.
     # SQLite has no row locks: its transactions are IMMEDIATE, one at a time.
     pks = sorted({request.conversation.pk for request in requests})
+    owners = sorted({request.conversation.owner_id for request in requests})
     ids, wire_ids = _references(requests)
     try:
         with sql.together():  # a later statement sees what was committed before the lock was had
             rows = _heads_found(pks, wait=wait)
             stored, numbered = sql.events_with_ids(ids), sql.events_with_wire_ids(wire_ids)
+            secrets = secrecy.found(owners)
     except OperationalError as error:
         if isinstance(error.__cause__, LockNotAvailable):
             raise ConversationBusy(
@@ -145,6 +154,10 @@ def _locked_heads(requests: Sequence[AppendRequest], *, wait: bool) -> dict[int,
             ) from error
         raise
     heads = {row[0]: _Head(*row) for row in rows.rows()}
+    masks = secrecy.masks_by_owner(secrets.rows())
+    for request in requests:
+        if head := heads.get(request.conversation.pk):
+            head.masks = masks.get(request.conversation.owner_id, NO_MASKS)
     for pk, event_id, seq, payload in stored.rows():
         if pk in heads:
             heads[pk].stored[event_id] = _Stored(seq, payload)
@@ -189,20 +202,21 @@ def _take(
         return ConversationNotFound("There is no such conversation.")
     if request.epoch is not None and request.epoch != head.loop_epoch:
         return Fenced(f"The loop of epoch {request.epoch} was replaced by that of epoch {head.loop_epoch}.")
-    if conflict := _conflict(head, request.events):
+    events = [secrecy.masked(event, head.masks) for event in request.events]
+    if conflict := _conflict(head, request.events, events):
         return conflict
     new: list[sql.EventRow] = []
-    appended = [_number(head, event, request.epoch, new) for event in request.events]
+    appended = [_number(head, event, request.epoch, new) for event in events]
     rows += new
     return AppendOutcome(appended, [_envelope(row) for row in new])
 
 
-def _conflict(head: _Head, events: Sequence[NewEvent]) -> EventConflict | None:
+def _conflict(head: _Head, sent: Sequence[NewEvent], masked: Sequence[NewEvent]) -> EventConflict | None:
     taken: dict[str, str] = {}
-    for event in events:
+    for event, to_store in zip(sent, masked, strict=True):
         stored = head.stored.get(event.event_id)
-        earlier = taken.setdefault(event.event_id, stored.payload if stored else event.payload)
-        if not _same(event, earlier):
+        earlier = taken.setdefault(event.event_id, stored.payload if stored else to_store.payload)
+        if not _same(event, to_store, earlier):
             where = f" as event {stored.seq}" if stored else " in the same request"
             return EventConflict(
                 f"The id {event.event_id!r} stands{where} with other content: "
@@ -211,11 +225,12 @@ def _conflict(head: _Head, events: Sequence[NewEvent]) -> EventConflict | None:
     return None
 
 
-def _same(event: NewEvent, stored: str) -> bool:
-    if event.stamp_offset is None:
-        return event.payload == stored
-    start, end = event.stamp_offset, event.stamp_offset + STAMP_LENGTH
-    return event.payload[:start] == stored[:start] and event.payload[end:] == stored[end:]
+def _same(sent: NewEvent, masked: NewEvent, stored: str) -> bool:
+    """Say whether an event was stored before, whatever was a secret then and is one now."""
+    if masked.stamp_offset is not None:
+        start, end = masked.stamp_offset, masked.stamp_offset + STAMP_LENGTH
+        stored = stored[:start] + masked.payload[start:end] + stored[end:]
+    return stored in (masked.payload, sent.payload) or masking.may_hide(stored, sent.payload)
 
 
 def _number(head: _Head, event: NewEvent, epoch: int | None, new: list[sql.EventRow]) -> Appended:

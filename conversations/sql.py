@@ -169,6 +169,16 @@ def events_with_wire_ids(wanted: Iterable[tuple[int, int]]) -> Found:
     return _matching("e.wire_id", "bigint", sorted(wanted), "e.seq")
 
 
+def rows_of_users(table: str, columns: Sequence[str], users: Sequence[int]) -> Found:
+    """Find these columns of all rows that belong, by `user_id`, to the users."""
+    select = f"SELECT {', '.join(columns)} FROM {table} WHERE user_id"
+    if connection.vendor == "postgresql":
+        return Found(_prepared(f"{select} = ANY(%b::bigint[])", [list(users)]))
+    cursor = connection.cursor()
+    cursor.execute(f"{select} IN ({', '.join(['%s'] * len(users))})", users)
+    return Found(cursor)
+
+
 class Found:
     """The rows of a statement; inside a block of `together` they can be read after its end."""
 

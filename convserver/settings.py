@@ -252,6 +252,7 @@ SPECTACULAR_SETTINGS = {
 # The seams below the doors, chosen by dotted path.
 CONVERSATION_STORE = "conversations.store.DatabaseConversationStore"
 CONVERSATION_VALIDATOR = "conversations.access.ConversationValidator"
+CONVERSATION_SECRETS = "sessions_app.owner_secrets.OwnerSecrets"
 CONVERSATION_MANAGER = {
     ManagerKind.STANDALONE: "sessions_app.manager.StandaloneConversationManager",
 }[CONFIGURATION.manager]

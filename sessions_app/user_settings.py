@@ -221,17 +221,6 @@ def _custom(user_id: int, name: str) -> SecretQuerySet:
     return rows.named(SecretKind.CUSTOM, name) if columns.clean(name) == name else rows.none()
 
 
-def secrets_of(user_id: int) -> frozenset[str]:
-    """Return the values that no event of the user's may show: provider tokens and custom secrets.
-
-    None is blank; what cannot be read is left out and logged.
-    """
-    kinds = (SecretKind.PROVIDER_TOKEN, SecretKind.CUSTOM)
-    return frozenset(
-        value for _, value in _readable(Secret.objects.of(user_id).of_kinds(*kinds)) if value.strip()
-    )
-
-
 def _readable(secrets: SecretQuerySet) -> Iterator[tuple[Secret, str]]:
     """Go through the secrets with their values; log those that cannot be read."""
     for secret in secrets:

@@ -197,7 +197,7 @@ def test_a_batch_takes_the_same_number_of_statements_whatever_its_size(
             AppendRequest(conversation=store.create(alice), events=[event() for _ in range(3)])
             for _ in range(count)
         ]
-        with django_assert_num_queries(6) as captured:  # type: ignore[attr-defined]
+        with django_assert_num_queries(7) as captured:  # type: ignore[attr-defined]
             store.append_many(requests)
         return len(captured)
 

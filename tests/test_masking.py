@@ -3,22 +3,59 @@
 from __future__ import annotations
 
 import json
+from collections.abc import AsyncIterator, Awaitable, Callable
 from itertools import pairwise
 from typing import Any
 
+import httpx
 import pytest
+from django.conf import settings
+from django.contrib.auth.models import User
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conversations import masking
+from conversations import dialects, masking
+from conversations.events import Dialect, NewEvent
+from conversations.exceptions import EventConflict
+from conversations.log import AppendRequest
 from conversations.masking import MASK, Masks
+from conversations.models import Conversation, ConversationRef, Event, Version
+from conversations.store import ConversationStore
+from convserver.asgi import application
+from sessions_app import astore, user_settings
+from sessions_app.agents.base import Turn
+from sessions_app.git_providers.base import ProviderType
+from sessions_app.models import Secret, SecretKind
+from sessions_app.titles import entitle
+from sessions_app.user_settings import SettingSecret, store_secret
+from tests.conftest import Join
+from tests.dictation import SilentAgent, silence
+from tests.events import event
+from tests.stage import until
 from tests.test_payload import PAYLOADS, each_of, json_texts
+from tests.v0_socket import V0Client
+
+__all__ = ["silence"]
 
 TOKEN = "ghp_16C7e42F292c6912E7710c838347Ae178B4a"
+TALK = "/api/conversations/talk"
+
+
+def keep(user: User, value: str, *, kind: SecretKind = SecretKind.CUSTOM, name: str = "DEPLOY_KEY") -> Secret:
+    return store_secret(user.pk, kind, name=name, value=value)
 
 
 def hidden(payload: str, *values: str) -> str:
     return masking.replaced(payload, Masks(values).in_event(payload))
+
+
+def payloads(conversation: ConversationRef) -> list[str]:
+    rows = Event.objects.of(conversation).oldest_first()
+    return list(rows.values_list("payload", flat=True))
+
+
+def last(conversation: ConversationRef) -> Any:
+    return json.loads(payloads(conversation)[-1])
 
 
 # The text
@@ -239,7 +276,364 @@ def test_printing_masks_shows_no_value() -> None:
     assert TOKEN not in repr(Masks([TOKEN]))
 
 
+# The log
+
+
+def message(text: str, **members: Any) -> str:
+    return json.dumps({"action": "message", "source": "user", "args": {"content": text}, **members})
+
+
+def test_a_secret_is_hidden_from_the_first_event_on_and_every_other_byte_stays(
+    store: ConversationStore, conversation: ConversationRef, alice: User
+) -> None:
+    keep(alice, TOKEN)
+    raw = f'{{ "action":"message", "message":"{TOKEN}","args":{{"content":"a\\/b {TOKEN}","n":[1.10,1E5]}} }}'
+    store.append(conversation, [event(raw=raw)])
+    assert payloads(conversation) == [raw.replace(TOKEN, MASK)]
+
+
+def test_size_digest_text_and_last_message_are_those_of_what_is_stored(
+    store: ConversationStore, conversation: ConversationRef, alice: User
+) -> None:
+    keep(alice, TOKEN)
+    store.append(conversation, [event(f"my token is {TOKEN}", event_id="x")])
+    row = Event.objects.get()
+    head = Conversation.objects.get(pk=conversation.pk)
+    assert (row.text, row.size) == (f"my token is {MASK}", len(row.payload.encode()))
+    assert (head.last_message, head.head_digest) == (row.text, row.digest)
+    assert TOKEN not in row.payload
+
+
+def test_a_secret_at_the_end_of_what_the_text_column_keeps_is_not_shown_in_part(
+    store: ConversationStore, conversation: ConversationRef, alice: User
+) -> None:
+    keep(alice, TOKEN)
+    store.append(conversation, [event("x" * 99_990 + TOKEN)])
+    assert not Event.objects.filter(text__contains=TOKEN[:4]).exists()
+
+
+def test_lists_tool_calls_and_nested_json_are_no_hiding_places(
+    store: ConversationStore, conversation: ConversationRef, alice: User
+) -> None:
+    keep(alice, f'quote" {TOKEN}')
+    clear = f'quote" {TOKEN}'
+    call = {"function": {"name": "run", "arguments": json.dumps({"command": f"echo {clear}"})}}
+    raw = json.dumps(
+        {
+            "action": "task_tracking",
+            "message": clear,
+            "args": {"task_list": [{"title": clear, "notes": [[clear]]}]},
+            "tool_call_metadata": {"model_response": {"choices": [{"message": {"tool_calls": [call]}}]}},
+        }
+    )
+    store.append(conversation, [event(raw=raw)])
+    stored = payloads(conversation)[0]
+    assert (stored.count(MASK), TOKEN in stored) == (4, False)
+    (choice,) = json.loads(stored)["tool_call_metadata"]["model_response"]["choices"]
+    arguments = choice["message"]["tool_calls"][0]["function"]["arguments"]
+    assert json.loads(arguments) == {"command": f"echo {MASK}"}
+
+
+KINDS = {
+    "a custom secret": (SecretKind.CUSTOM, "DEPLOY_KEY"),
+    "a provider's token": (SecretKind.PROVIDER_TOKEN, ProviderType.GITHUB),
+    "the model's key": (SecretKind.SETTING, SettingSecret.LLM_API_KEY),
+    "the search key": (SecretKind.SETTING, SettingSecret.SEARCH_API_KEY),
+    "the sandbox key": (SecretKind.SETTING, SettingSecret.SANDBOX_API_KEY),
+}
+
+
+@pytest.mark.parametrize("which", KINDS)
+def test_whatever_is_sealed_is_hidden(
+    store: ConversationStore, conversation: ConversationRef, alice: User, which: str
+) -> None:
+    kind, name = KINDS[which]
+    keep(alice, f" {TOKEN}\n", kind=kind, name=name)
+    store.append(conversation, [event(f"it is {TOKEN}.")])
+    assert last(conversation)["args"]["content"] == f"it is {MASK}."
+
+
+def test_keys_of_tool_servers_are_hidden_and_nothing_else_of_them(
+    store: ConversationStore, conversation: ConversationRef, alice: User
+) -> None:
+    config = {
+        "sse_servers": [{"url": "https://a.example", "api_key": "first-key"}],
+        "stdio_servers": [{"name": "tools", "command": "serve", "env": {"DEBUG": "1"}}],
+        "shttp_servers": [
+            {"url": "https://b.example", "api_key": "second-key"},
+            {"url": "c", "api_key": None},
+        ],
+    }
+    keep(alice, json.dumps(config), kind=SecretKind.SETTING, name=SettingSecret.MCP_CONFIG)
+    store.append(conversation, [event("first-key second-key https://a.example tools 1")])
+    assert last(conversation)["args"]["content"] == f"{MASK} {MASK} https://a.example tools 1"
+
+
+def test_a_custom_secret_does_not_switch_off_the_mask_of_a_token(
+    store: ConversationStore, conversation: ConversationRef, alice: User
+) -> None:
+    keep(alice, TOKEN, kind=SecretKind.PROVIDER_TOKEN, name=ProviderType.GITHUB)
+    user_settings.create_custom_secret(alice.pk, "OTHER", "other value", description="")
+    store.append(conversation, [event(f"{TOKEN} and other value")])
+    assert last(conversation)["args"]["content"] == f"{MASK} and {MASK}"
+
+
+def test_secrets_of_others_are_not_hidden_whoever_shares_the_batch(
+    store: ConversationStore, conversation: ConversationRef, alice: User, bob: User
+) -> None:
+    keep(alice, "alice's value")
+    keep(bob, "bob's value")
+    bobs = store.create(bob)
+    both = "alice's value, bob's value"
+    store.append_many(
+        [AppendRequest(conversation=each, events=[event(both)]) for each in (conversation, bobs)]
+    )
+    assert last(conversation)["args"]["content"] == f"{MASK}, bob's value"
+    assert last(bobs)["args"]["content"] == f"alice's value, {MASK}"
+
+
+def test_a_secret_is_hidden_as_soon_as_and_as_long_as_it_is_stored(
+    store: ConversationStore, conversation: ConversationRef, alice: User
+) -> None:
+    store.append(conversation, [event(f"1 {TOKEN}")])
+    keep(alice, TOKEN)
+    store.append(conversation, [event(f"2 {TOKEN}")])
+    keep(alice, "replaced")
+    store.append(conversation, [event(f"3 {TOKEN} replaced")])
+    texts = [json.loads(each)["args"]["content"] for each in payloads(conversation)]
+    assert texts == [f"1 {TOKEN}", f"2 {MASK}", f"3 {TOKEN} {MASK}"]
+
+
+def test_a_secret_that_no_key_opens_keeps_no_event_out(
+    store: ConversationStore,
+    conversation: ConversationRef,
+    alice: User,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    keep(alice, TOKEN)
+    monkeypatch.setattr(settings, "SECRET_KEY", "another " * 10)
+    keep(alice, "readable value", name="NEWER")
+    store.append(conversation, [event(f"{TOKEN}, readable value")])
+    assert last(conversation)["args"]["content"] == f"{TOKEN}, {MASK}"
+    assert "'DEPLOY_KEY'" in caplog.text
+    assert TOKEN not in caplog.text
+
+
+@pytest.mark.parametrize("version", list(Version))
+def test_a_repeated_event_keeps_its_place_whatever_was_a_secret_in_between(
+    store: ConversationStore, alice: User, version: Version
+) -> None:
+    talk = store.create(alice, version=version)
+    author = dialects.author(Dialect(version.lower()))
+
+    def again() -> list[tuple[int, bool]]:
+        texts = (f"one {TOKEN}", f"two {TOKEN}, {TOKEN}")
+        authored = [author.user_message(text=text, event_id=text[:3]) for text in texts]
+        events = [
+            NewEvent(
+                event_id=text[:3], payload=each.payload, reading=each.reading, stamp_offset=each.stamp_offset
+            )
+            for text, each in zip(texts, authored, strict=True)
+        ]
+        return [(each.seq, each.is_new) for each in store.append(talk, events)]
+
+    assert again() == [(0, True), (1, True)]
+    keep(alice, TOKEN)
+    assert again() == [(0, False), (1, False)]
+    talk = store.create(alice, version=version)
+    assert again() == [(0, True), (1, True)]
+    user_settings.remove_custom_secret(alice.pk, "DEPLOY_KEY")
+    assert again() == [(0, False), (1, False)]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        message("my token"),
+        message(f"my token {TOKEN}", more=1),
+        f'{{"action":"run","args":{{"content":"{TOKEN}"}}}}',
+    ],
+)
+def test_other_bytes_beside_what_is_hidden_are_still_a_conflict(
+    store: ConversationStore, conversation: ConversationRef, alice: User, other: str
+) -> None:
+    keep(alice, TOKEN)
+    store.append(conversation, [event(raw=message(f"my token {TOKEN}"), event_id="x")])
+    with pytest.raises(EventConflict):
+        store.append(conversation, [event(raw=other, event_id="x")])
+
+
 def test_what_is_hidden_never_stands_for_more_than_a_piece_of_one_string() -> None:
     assert masking.may_hide(f'{{"a":"{MASK}"}}', r'{"a":"x\"y"}')
     assert not masking.may_hide(f'{{"a":"{MASK}"}}', '{"a":"x","b":"y"}')
     assert not masking.may_hide(f'{{"a":"{MASK}"}}', '{"a":""}')
+
+
+def test_the_servers_time_stays_in_its_place_behind_what_is_hidden(
+    store: ConversationStore, conversation: ConversationRef, alice: User
+) -> None:
+    keep(alice, "long " * 20 + "value")
+    keep(alice, "v", name="SHORT")
+    raw = json.dumps(
+        {
+            "kind": "MessageEvent",
+            "sender": ["long " * 20 + "value", "v v"],
+            "timestamp": "2000-01-01T00:00:00.000000",
+            "after": "v",
+        }
+    )
+    stamped = event(raw=raw, event_id="x", stamp_offset=raw.index("2000-01-01"))
+    assert [store.append(conversation, [stamped])[0].seq for _ in range(2)] == [0, 0]
+    row = Event.objects.get()
+    stored = json.loads(row.payload)
+    assert stored["sender"] == [MASK, f"{MASK} {MASK}"]
+    assert stored["timestamp"] == row.timestamp.replace(tzinfo=None).isoformat(timespec="microseconds")
+
+
+# The doors
+
+
+@pytest.fixture
+def secret(alice: User) -> str:
+    """A secret of alice's."""
+    keep(alice, TOKEN)
+    return TOKEN
+
+
+Connect = Callable[..., Awaitable[V0Client]]
+
+
+@pytest.fixture
+async def connect(live: None, alice: User) -> AsyncIterator[Connect]:
+    """Connect by Socket.IO to a conversation, as alice."""
+    clients: list[V0Client] = []
+
+    async def connected(conversation_id: str) -> V0Client:
+        client = V0Client(application, conversation_id=conversation_id)
+        clients.append(client)
+        await client.connect()
+        return client
+
+    yield connected
+    for client in clients:
+        await client.leave()
+
+
+async def until_stored(conversation_id: str) -> list[str]:
+    """Return the payloads of a conversation once the user's message is stored."""
+    rows = Event.objects.filter(conversation__public_id=conversation_id).order_by("seq")
+    await until(rows.filter(kind="message", source="user").exists)
+    return await astore.call(list, rows.values_list("payload", flat=True))
+
+
+def shows_only_the_mask(*texts: str) -> bool:
+    return any(MASK in text for text in texts) and not any(TOKEN in text for text in texts)
+
+
+ACTION = {"action": "message", "args": {"content": f"take {TOKEN}"}}
+
+
+@pytest.mark.usefixtures("silence")
+@pytest.mark.parametrize("path", ["events", "message"])
+async def test_what_v0_rest_takes_is_masked(
+    conversation: ConversationRef, secret: str, rest: httpx.AsyncClient, path: str
+) -> None:
+    body = ACTION if path == "events" else {"message": f"take {secret}"}
+    assert (await rest.post(f"{TALK}/{path}", json=body)).status_code == 200
+    shown = (await rest.get(f"{TALK}/events")).text
+    assert shows_only_the_mask(*await until_stored("talk"))
+    assert shows_only_the_mask(shown)
+
+
+@pytest.mark.usefixtures("silence")
+async def test_a_secret_registered_by_rest_is_masked_in_what_comes_next(
+    conversation: ConversationRef, rest: httpx.AsyncClient
+) -> None:
+    body = {"name": "DEPLOY_KEY", "value": TOKEN}
+    assert (await rest.post("/api/secrets", json=body)).status_code == 201
+    await rest.post(f"{TALK}/events", json=ACTION)
+    assert shows_only_the_mask(*await until_stored("talk"))
+
+
+@pytest.mark.usefixtures("silence")
+async def test_a_first_message_is_masked(secret: str, rest: httpx.AsyncClient) -> None:
+    answer = await rest.post("/api/conversations", json={"initial_user_msg": f"take {secret}"})
+    assert shows_only_the_mask(*await until_stored(answer.json()["conversation_id"]))
+
+
+async def test_what_socketio_takes_is_masked_live_and_replayed_and_in_the_answer(
+    conversation: ConversationRef, secret: str, connect: Connect
+) -> None:
+    client = await connect("talk")
+    await client.say(f"take {secret}")
+    asked, answer = await client.said("user"), await client.said()
+    again = await connect("talk")
+    replayed = [await again.said("user"), await again.said()]
+    assert [asked["message"], asked["args"]["content"]] == [f"take {MASK}"] * 2
+    assert replayed == [asked, answer]
+    assert shows_only_the_mask(json.dumps(answer))
+
+
+@pytest.mark.usefixtures("silence")
+@pytest.mark.parametrize("version", list(Version))
+@pytest.mark.parametrize("frame", ["event", "message"])
+async def test_what_the_native_socket_takes_is_masked_live_and_replayed(
+    store: ConversationStore, alice: User, secret: str, join: Join, version: Version, frame: str
+) -> None:
+    talk = await astore.call(store.create, alice, conversation_id="talk", version=version)
+    client = await join(talk)
+    member = {"event": ACTION} if frame == "event" else {"text": f"take {secret}"}
+    await client.send({"type": frame, "id": "mine", **member})
+    live = await client.until("event", kind="message")
+    replayed = (await (await join(talk)).replayed())[0]
+    assert shows_only_the_mask(json.dumps(live))
+    assert replayed == live
+    assert live["text"] == f"take {MASK}"
+
+
+@pytest.mark.usefixtures("silence")
+async def test_what_native_rest_takes_is_masked(
+    conversation: ConversationRef, secret: str, rest: httpx.AsyncClient
+) -> None:
+    frame = {"type": "event", "id": "mine", "event": ACTION}
+    assert (await rest.post("/api/native/conversations/talk/events", json=frame)).status_code == 200
+    assert shows_only_the_mask(*await until_stored("talk"))
+
+
+class TellingAgent(SilentAgent):
+    """Tells a secret: in a call, its result and its answer."""
+
+    async def play(self, turn: Turn) -> None:
+        call = await turn.call_tool("run", {"command": f"echo {TOKEN}"}, thought=f"I need {TOKEN}.")
+        assert call.arguments == {"command": f"echo {TOKEN}"}  # what is called is called as it was meant
+        await turn.tool_result(call, f"{TOKEN}\n")
+        await turn.say(f"It was {TOKEN}.")
+
+
+@pytest.mark.parametrize("version", list(Version))
+async def test_an_agents_calls_results_and_answers_are_masked(
+    store: ConversationStore,
+    alice: User,
+    secret: str,
+    join: Join,
+    configured: Callable[..., None],
+    version: Version,
+) -> None:
+    configured(agent="tests.test_masking.TellingAgent")
+    client = await join(await astore.call(store.create, alice, version=version))
+    await client.send({"type": "message", "text": "tell"})
+    shown = [
+        json.dumps(await client.until("event", kind=kind)) for kind in ("tool_call", "tool_result", "message")
+    ]
+    assert [shows_only_the_mask(each) for each in shown] == [True] * 3
+
+
+@pytest.mark.usefixtures("live")
+async def test_a_title_is_made_of_the_masked_message(
+    conversation: ConversationRef, store: ConversationStore, secret: str
+) -> None:
+    await astore.call(store.append, conversation, [event(f"use {secret}")])
+    await entitle(conversation, SilentAgent())
+    row = await astore.call(lambda: Conversation.objects.get(pk=conversation.pk))
+    assert (row.title, row.last_message) == (f"use {MASK}", f"use {MASK}")

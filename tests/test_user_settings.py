@@ -234,7 +234,7 @@ def test_settings_and_secrets_go_with_their_user(bob: User) -> None:
     assert not Secret.objects.exists()
 
 
-# Providers and masks
+# Providers
 
 
 def test_provider_tokens_are_those_of_the_user_by_provider(alice: User, bob: User) -> None:
@@ -248,14 +248,6 @@ def test_provider_tokens_are_those_of_the_user_by_provider(alice: User, bob: Use
     }
 
 
-def test_the_values_to_be_masked_are_tokens_and_custom_secrets_together(alice: User, bob: User) -> None:
-    store_token(alice, ProviderType.GITHUB, "gh-token")
-    store_custom(alice, "github", "custom value")
-    store_key(alice)
-    store_custom(bob, "BOBS", "bob's value")
-    assert user_settings.secrets_of(alice.pk) == {"gh-token", "custom value"}
-
-
 def test_what_cannot_be_opened_is_left_out_and_logged_without_its_value(
     alice: User, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -265,7 +257,6 @@ def test_what_cannot_be_opened_is_left_out_and_logged_without_its_value(
     with caplog.at_level(logging.WARNING):
         found = user_settings.provider_tokens(alice.pk)
     assert list(found) == [ProviderType.GITLAB]
-    assert user_settings.secrets_of(alice.pk) == {"gl-token"}
     assert "provider_token 'github'" in caplog.text
     assert not any(text in caplog.text for text in ("gh-token", "gl-token", unreadable.value.token))
 
