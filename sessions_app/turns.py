@@ -14,11 +14,12 @@ from uuid import uuid4
 
 from django.db import InterfaceError, OperationalError, transaction
 
-from conversations import dialects, live
+from conversations import dialects, live, secrecy
 from conversations.dialects import AgentState
 from conversations.dialects.author import COMMAND_TOOL, command_of
 from conversations.events import Appended, Authored, Dialect, EventEnvelope, NewEvent
 from conversations.exceptions import ConversationBusy, ConversationError, EventConflict
+from conversations.masking import Masks
 from conversations.models import ConversationRef
 from conversations.store import store
 from conversations.tool_facts import PULL_REQUEST_TOOLS, branch_after, pull_request_in
@@ -102,12 +103,13 @@ class PlayedTurn:
     async def answer(self) -> AsyncIterator[StreamedAnswer]:
         """Stream an answer; store it as one message at the end, and what there is of it on an error."""
         await self._checkpoint()
-        answer = StreamedAnswer(self.conversation, self.turn_id, self._epoch)
+        masks = await persistently(lambda: astore.call(secrecy.masks_of, self.conversation.owner_id))
+        answer = StreamedAnswer(self.conversation, self.turn_id, self._epoch, masks)
         try:
             yield answer
         except (asyncio.CancelledError, Exception):
             with suppress(ConversationError):  # whoever ends the turn stores what was said so far
-                await asyncio.shield(answer.snapshot())
+                await asyncio.shield(answer.break_off())
             raise
         if answer.text:
             await self._say(answer.text, answer.event_id)
@@ -265,14 +267,20 @@ def _tool_call(event: EventEnvelope) -> ToolCall:
 
 
 class StreamedAnswer:
-    """An answer on its way: each piece goes to the readers, and a snapshot to those who come late."""
+    """An answer on its way: each piece goes to the readers, and a snapshot to those who come late.
 
-    def __init__(self, conversation: ConversationRef, turn_id: str, epoch: int) -> None:
+    A secret value may stand across pieces, so an end in which one may have begun waits for the next piece.
+    """
+
+    def __init__(self, conversation: ConversationRef, turn_id: str, epoch: int, masks: Masks) -> None:
         self.event_id = str(uuid4())
         self.text = ""
         self._conversation = conversation
         self._turn_id = turn_id
         self._epoch = epoch
+        self._masks = masks
+        self._waiting = ""
+        self._shown = ""
         self._index = 0
         self._snapshot_at = -inf  # the first piece makes one, also where the clock has just begun
         self._snapshot_through = -1
@@ -281,26 +289,43 @@ class StreamedAnswer:
         """Add a piece."""
         if not text:
             return
-        index, self._index = self._index, self._index + 1
         self.text += text
-        live.announce(
-            live.conversation_group(self._conversation.pk),
-            {"kind": "delta", "turn": self._turn_id, "answer": self.event_id, "index": index, "text": text},
+        self._waiting += text
+        self._show(
+            self._waiting if self._masks is None else self._waiting[: self._masks.settled(self._waiting)]
         )
         if time.monotonic() - self._snapshot_at >= SNAPSHOT_S:
             await self.snapshot()
 
+    async def break_off(self) -> None:
+        """Show and store all there is: nothing follows. Raise Fenced if another loop has taken over."""
+        self._show(self._waiting)
+        await self.snapshot()
+
+    def _show(self, text: str) -> None:
+        """Send the beginning of what waits to the readers."""
+        if not text:
+            return
+        self._waiting = self._waiting[len(text) :]
+        shown = self._masks.hide(text)
+        self._shown += shown
+        index, self._index = self._index, self._index + 1
+        live.announce(
+            live.conversation_group(self._conversation.pk),
+            {"kind": "delta", "turn": self._turn_id, "answer": self.event_id, "index": index, "text": shown},
+        )
+
     async def snapshot(self) -> None:
-        """Store what there is so far, unless the database fails just now: the next one has it all.
+        """Store what was shown so far, unless the database fails just now: the next one has it all.
 
         Raise Fenced if another loop has taken over.
         """
         if self._snapshot_through == self._index - 1:
             return
         self._snapshot_at = time.monotonic()
-        through, text = self._index - 1, self.text
+        through, text = self._index - 1, self._shown
         try:
-            await astore.call(
+            self._masks = await astore.call(
                 _store_snapshot, self._conversation, self._turn_id, self._epoch, self.event_id, through, text
             )
         except (ConversationBusy, OperationalError, InterfaceError) as error:
@@ -316,12 +341,16 @@ class StreamedAnswer:
 
 def _store_snapshot(
     conversation: ConversationRef, turn_id: str, epoch: int, event_id: str, through: int, text: str
-) -> None:
+) -> Masks:
+    """Store the text without what is secret by now, and return what that is."""
     with transaction.atomic():
         leases.require_epoch(conversation, epoch)
-        if not AgentLoop.objects.of(conversation).filter(turn_id=turn_id).exists():
-            return  # the turn was ended meanwhile, and the answer is in the log as far as it got
-        UnfinishedAnswer.objects.update_or_create(
-            conversation_id=conversation.pk,
-            defaults={"turn_id": turn_id, "event_id": event_id, "through": through, "text": text},
-        )
+        masks = secrecy.masks_of(conversation.owner_id)
+        shown = masks.hide(text)
+        # Otherwise the turn was ended meanwhile, and the answer is in the log as far as it got.
+        if AgentLoop.objects.of(conversation).filter(turn_id=turn_id).exists():
+            UnfinishedAnswer.objects.update_or_create(
+                conversation_id=conversation.pk,
+                defaults={"turn_id": turn_id, "event_id": event_id, "through": through, "text": shown},
+            )
+    return masks

@@ -22,20 +22,21 @@ from conversations.masking import MASK, Masks
 from conversations.models import Conversation, ConversationRef, Event, Version
 from conversations.store import ConversationStore
 from convserver.asgi import application
-from sessions_app import astore, user_settings
+from sessions_app import astore, turns, user_settings
 from sessions_app.agents.base import Turn
 from sessions_app.git_providers.base import ProviderType
-from sessions_app.models import Secret, SecretKind
+from sessions_app.manager import get_manager
+from sessions_app.models import Secret, SecretKind, UnfinishedAnswer
 from sessions_app.titles import entitle
 from sessions_app.user_settings import SettingSecret, store_secret
 from tests.conftest import Join
-from tests.dictation import SilentAgent, silence
+from tests.dictation import Dictate, SilentAgent, dictate, end_answer, silence
 from tests.events import event
 from tests.stage import until
 from tests.test_payload import PAYLOADS, each_of, json_texts
 from tests.v0_socket import V0Client
 
-__all__ = ["silence"]
+__all__ = ["dictate", "silence"]
 
 TOKEN = "ghp_16C7e42F292c6912E7710c838347Ae178B4a"
 TALK = "/api/conversations/talk"
@@ -627,6 +628,59 @@ async def test_an_agents_calls_results_and_answers_are_masked(
         json.dumps(await client.until("event", kind=kind)) for kind in ("tool_call", "tool_result", "message")
     ]
     assert [shows_only_the_mask(each) for each in shown] == [True] * 3
+
+
+@pytest.mark.usefixtures("live")
+async def test_an_answer_is_masked_while_it_is_given_though_pieces_cut_the_secret(
+    conversation: ConversationRef, secret: str, join: Join, dictate: Dictate
+) -> None:
+    client = await join(conversation)
+    await client.send({"type": "message", "text": "tell"})
+    await dictate("It was ", secret[:5], secret[5:20], f"{secret[20:]} an", "d ", secret[:3])
+    snapshots = UnfinishedAnswer.objects.filter(conversation_id=conversation.pk)
+    shown = ""
+    while not shown.endswith("and "):
+        frame = await client.receive()
+        if frame["type"] in ("delta", "answer"):
+            shown = shown + frame["text"] if frame["type"] == "delta" else frame["text"]
+    stored = await astore.call(list, snapshots.values_list("text", flat=True))
+    end_answer()
+    answer = await client.until("event", kind="message")
+    assert shown == f"It was {MASK} and "
+    assert not any(secret[:5] in text for text in stored)
+    assert answer["text"] == f"It was {MASK} and {secret[:3]}"
+
+
+@pytest.mark.usefixtures("live")
+async def test_a_secret_stored_during_an_answer_is_hidden_from_the_next_snapshot_on(
+    conversation: ConversationRef,
+    alice: User,
+    join: Join,
+    dictate: Dictate,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(turns, "SNAPSHOT_S", 0.0)
+    client = await join(conversation)
+    await client.send({"type": "message", "text": "tell"})
+    await dictate(f"It was {TOKEN}")
+    await astore.call(keep, alice, TOKEN)
+    await dictate(", ", TOKEN, ".")
+    snapshot = UnfinishedAnswer.objects.filter(conversation_id=conversation.pk)
+    await until(snapshot.filter(text=f"It was {MASK}, {MASK}.").exists)
+    assert (await client.until("delta", index=2))["text"] == MASK
+
+
+@pytest.mark.usefixtures("live")
+async def test_an_answer_that_is_interrupted_keeps_the_end_that_was_held_back(
+    conversation: ConversationRef, secret: str, join: Join, dictate: Dictate
+) -> None:
+    client = await join(conversation)
+    await client.send({"type": "message", "text": "tell"})
+    await client.until("event", source="user")
+    await dictate(f"It was {secret} and ", secret[:3])
+    await get_manager().interrupt(conversation)
+    answer = await client.until("event", kind="message")
+    assert answer["text"] == f"It was {MASK} and {secret[:3]}"
 
 
 @pytest.mark.usefixtures("live")
