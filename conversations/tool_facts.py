@@ -20,6 +20,7 @@ _SAID = re.compile(
     r"|^\* (?!\()(\S+)$",
     re.MULTILINE,
 )
+BRANCH_MAX_LENGTH = 250
 _VALUED = frozenset({"-C", "-c", "--git-dir", "--work-tree", "--namespace"})
 """Options of git itself that a value follows."""
 _ENDS = frozenset({";", "&", "&&", "|", "||", "(", ")", "\n"})
@@ -44,9 +45,12 @@ def branch_after(command: str, output: str) -> str | None:
     if not moves:
         return None
     said: list[str] = [next(filter(None, match.groups())) for match in _SAID.finditer(output)]
-    if said:
-        return said[-1]
-    return next(filter(None, map(_renamed_to, reversed(moves))), None)
+    name = said[-1] if said else next(filter(None, map(_renamed_to, reversed(moves))), None)
+    return name if name is not None and _can_be_a_branch(name) else None
+
+
+def _can_be_a_branch(name: str) -> bool:
+    return len(name) <= BRANCH_MAX_LENGTH and name.isprintable() and " " not in name
 
 
 def _git_commands(command: str) -> Iterator[list[str]]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import Any
 from weakref import WeakKeyDictionary
 
-GIVE_WAY_S = 0.02
+GIVE_WAY_S = 0.05
 """A reader waits no longer than this before each of its steps: calls that never cease do not stop it."""
+CALL_S = 0.05
+"""A call that takes longer than this has reasons of its own, and nobody waits for it any more."""
 
 
 class Courtesy:
@@ -21,42 +22,47 @@ class Courtesy:
         self._none.set()
         self._turn = asyncio.Lock()
 
-    @contextmanager
-    def call(self) -> Iterator[Callable[[], None]]:
-        """Count a call until what is yielded is called, or the block ends."""
-        call = object()
-
-        def answered() -> None:
-            self._calls.discard(call)
-            if not self._calls:
-                self._none.set()
-
+    def begin(self, call: object) -> None:
+        """Count a call, for CALL_S at the most."""
         self._calls.add(call)
         self._none.clear()
-        try:
-            yield answered
-        finally:
-            answered()
+        asyncio.get_running_loop().call_later(CALL_S, self.end, call)
+
+    def end(self, call: object) -> None:
+        """Count it no longer; a second time changes nothing."""
+        self._calls.discard(call)
+        if not self._calls:
+            self._none.set()
 
     async def give_way(self) -> None:
         """Return once every call has its answer, or after GIVE_WAY_S; of several readers one at a time."""
-        async with self._turn:
-            await asyncio.sleep(0)  # a call that has come in by now is counted
-            if self._calls:
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(GIVE_WAY_S):
-                        await self._none.wait()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(GIVE_WAY_S), self._turn:
+                await asyncio.sleep(0)  # a call that has come in by now is counted
+                await self._none.wait()
 
 
 async def counted(application: Any, scope: Any, receive: Any, send: Any) -> None:
-    """Serve a request by the application, as a call until its answer begins: a download is none."""
-    with courtesy().call() as answered:
+    """Serve a request by the application; it is a call from the end of its body to where its answer begins.
 
-        async def send_counted(message: Any) -> None:
-            answered()
-            await send(message)
+    So neither an upload nor a download is one, nor a request that never comes to its end.
+    """
+    here, call = courtesy(), object()
 
-        await application(scope, receive, send_counted)
+    async def receive_counted() -> Any:
+        message = await receive()
+        if message["type"] == "http.request" and not message.get("more_body", False):
+            here.begin(call)
+        return message
+
+    async def send_counted(message: Any) -> None:
+        here.end(call)
+        await send(message)
+
+    try:
+        await application(scope, receive_counted, send_counted)
+    finally:
+        here.end(call)
 
 
 _courtesies: WeakKeyDictionary[asyncio.AbstractEventLoop, Courtesy] = WeakKeyDictionary()

@@ -96,12 +96,13 @@ class Feed:
             await self._catch_up()
 
     async def _catch_up(self) -> None:
-        give_way = courtesy().give_way
-        await give_way()
+        is_first_step = True
         while page := await astore.read_after(self.conversation, self.sent_through):
             for start in range(0, len(page), STEP_EVENTS):
+                if not is_first_step:
+                    await courtesy().give_way()
                 await self._show(page[start : start + STEP_EVENTS])
-                await give_way()
+                is_first_step = False
 
     async def _show(self, events: Sequence[EventEnvelope]) -> None:
         await self._reader.show_events(events)

@@ -487,10 +487,11 @@ def is_suspended(conversation: ConversationRef) -> bool:
 def abandoned(limit: int, *, besides: Collection[int] = ()) -> list[ConversationRef]:
     """Return conversations whose loop was left behind by a process that is gone or lost its lease.
 
-    At most `limit`, and not those of `besides`, whose loops run here.
+    At most `limit`, and not those of `besides`, whose loops run here, nor one that is about to be claimed.
     """
     now = timezone.now()
-    loops = AgentLoop.objects.there().exclude(pk__in=besides).select_related("conversation")
+    expected = Q(epoch=0, updated_at__gt=now - timedelta(seconds=LEASE_S))
+    loops = AgentLoop.objects.there().exclude(pk__in=besides).exclude(expected).select_related("conversation")
     unheld = (loop.conversation.ref for loop in _by_pk(loops) if not loop.is_held(now))
     return list(islice(unheld, limit))
 

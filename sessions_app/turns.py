@@ -161,12 +161,15 @@ class PlayedTurn:
         number = pull_request_in(content) if call.name in PULL_REQUEST_TOOLS else None
 
         def learn(appended: Sequence[Appended]) -> None:
-            if branch is not None:
+            if branch is not None and not self._hides(branch):
                 store().note_branch(self.conversation, branch)
             if number is not None:
                 store().note_pull_request(self.conversation, number)
 
         return None if branch is None and number is None else learn
+
+    def _hides(self, text: str) -> bool:
+        return secrecy.masks_of(self.conversation.owner_id).hide(text) != text
 
     async def tool_rejected(self, call: ToolCall, reason: str) -> None:
         """Store a refusal."""

@@ -11,7 +11,8 @@ import pytest
 from conversations.models import ConversationRef
 from conversations.store import ConversationStore
 from convserver import asgi
-from sessions_app import courtesy
+from convserver.asgi import application
+from sessions_app import courtesy, feed
 from tests.conftest import Join
 from tests.events import event
 
@@ -33,6 +34,7 @@ class HeldAnswers:
         self.asked, self.begin, self.end = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        await receive()
         self.asked.set()
         await self.begin.wait()
         await send({"type": "http.response.start", "status": 200, "headers": []})
@@ -56,23 +58,60 @@ async def test_a_history_waits_for_a_call_until_its_answer_begins(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(courtesy, "GIVE_WAY_S", FOR_EVER_S)
+    monkeypatch.setattr(courtesy, "CALL_S", FOR_EVER_S)
     calling = asyncio.create_task(rest.get("/api/conversations"))
     await held.asked.wait()
     reader = await join(conversation)
-    await reader.until("hello")
+    first_step = [frame["seq"] for frame in await reader.events(feed.STEP_EVENTS)]
     assert await reader.receives_nothing(within_s=0.2)
     held.begin.set()
-    assert [frame["seq"] for frame in await reader.replayed()] == history
+    assert first_step + [frame["seq"] for frame in await reader.replayed()] == history
     held.end.set()
     await calling
 
 
-async def test_calls_that_never_cease_do_not_stop_a_history(
-    conversation: ConversationRef, history: list[int], join: Join
+async def test_a_call_that_takes_long_is_not_waited_for(
+    conversation: ConversationRef, history: list[int], join: Join, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with courtesy.courtesy().call():
-        reader = await join(conversation)
-        assert [frame["seq"] for frame in await reader.replayed()] == history
+    monkeypatch.setattr(courtesy, "GIVE_WAY_S", FOR_EVER_S)
+    courtesy.courtesy().begin(object())
+    reader = await join(conversation)
+    assert [frame["seq"] for frame in await reader.replayed()] == history
+
+
+async def test_a_request_whose_body_does_not_end_holds_up_nobody(
+    conversation: ConversationRef,
+    history: list[int],
+    join: Join,
+    live: None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(courtesy, "GIVE_WAY_S", FOR_EVER_S)
+    scope = {"type": "http", "method": "POST", "path": "/api/conversations", "query_string": b""}
+    headers = [(b"host", b"localhost"), (b"content-length", b"10")]
+    messages: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+    messages.put_nowait({"type": "http.request", "body": b"{", "more_body": True})
+
+    async def send(message: dict[str, Any]) -> None:
+        pass
+
+    serve: Any = application
+    posting = asyncio.ensure_future(serve({**scope, "headers": headers}, messages.get, send))
+    reader = await join(conversation)
+    assert [frame["seq"] for frame in await reader.replayed()] == history
+    messages.put_nowait({"type": "http.disconnect"})
+    await posting
+
+
+async def test_calls_that_never_cease_hold_up_many_readers_no_longer_than_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(courtesy, "CALL_S", FOR_EVER_S)
+    here, call = courtesy.courtesy(), object()
+    here.begin(call)
+    async with asyncio.timeout(100 * courtesy.GIVE_WAY_S / 2):
+        await asyncio.gather(*(here.give_way() for _ in range(100)))
+    here.end(call)
 
 
 async def test_of_several_readers_one_has_its_turn_in_each_round_of_the_event_loop() -> None:

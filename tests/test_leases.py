@@ -85,6 +85,9 @@ def test_an_expected_loop_is_starting_until_it_is_claimed(conversation: Conversa
 
 def test_an_expected_loop_that_nobody_claims_is_ended_by_the_sweep(conversation: ConversationRef) -> None:
     leases.expect(conversation)
+    assert leases.abandoned(9) == []
+    long_ago = timezone.now() - timedelta(seconds=leases.LEASE_S)
+    AgentLoop.objects.of(conversation).update(updated_at=long_ago)
     assert leases.abandoned(9) == [conversation]
     leases.recover(conversation, HERE)
     assert row_of(conversation).status == LoopStatus.STOPPED

@@ -11,7 +11,7 @@ from django.contrib.auth.models import User
 from conversations import tool_facts
 from conversations.models import Conversation, ConversationRef
 from conversations.store import ConversationStore
-from sessions_app import astore
+from sessions_app import astore, user_settings
 from sessions_app.agents.base import Turn
 from tests.clients import Client
 from tests.conftest import Join
@@ -126,6 +126,13 @@ async def test_a_pull_request_that_was_not_opened_is_not_kept(carry_out: Carry) 
     assert await pull_requests() == []
 
 
+@pytest.mark.usefixtures("talk")
+async def test_a_branch_that_holds_a_secret_is_not_taken(carry_out: Carry, alice: User) -> None:
+    await astore.call(user_settings.create_custom_secret, alice.pk, "KEY", "s3cr3t-value", description="")
+    await carry_out(Result("git switch x", "Switched to branch 's3cr3t-value'"))
+    assert await branch() == "main"
+
+
 def test_pull_requests_that_are_noted_at_the_same_time_are_all_kept(
     store: ConversationStore, conversation: ConversationRef
 ) -> None:
@@ -158,6 +165,9 @@ async def test_what_a_client_records_changes_neither(join: Join) -> None:
         ("git switch dev 'an open quotation", "Switched to branch 'dev'", "dev"),
         ("git", "", None),
         ("", "", None),
+        ("git switch x", "Switched to branch 'a\0b'", None),
+        ("git switch x", "Switched to branch 'a\ud800b'", None),
+        ("git switch x", f"Switched to branch '{'b' * 251}'", None),
     ],
 )
 def test_the_branch_is_what_git_says(command: str, output: str, expected: str | None) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from django.db import transaction
 from drf_spectacular.utils import OpenApiExample, extend_schema, extend_schema_serializer
 from rest_framework import serializers
 from rest_framework.decorators import action
@@ -24,6 +25,9 @@ from sessions_app.status import ConversationState, states_of
 TAGS_MAX = 50
 TAG_NAME_MAX_LENGTH = 100
 TAG_MAX_LENGTH = 500
+
+
+_TAG_NAME = serializers.CharField(max_length=TAG_NAME_MAX_LENGTH, trim_whitespace=False)
 
 
 class PageSerializer(serializers.Serializer[Any]):
@@ -47,10 +51,8 @@ class TagsField(serializers.DictField):
         tags: dict[str, str] = super().to_internal_value(data)
         if len(tags) > TAGS_MAX:
             raise serializers.ValidationError(f"A conversation has at most {TAGS_MAX} tags.")
-        if not all(0 < len(name) <= TAG_NAME_MAX_LENGTH for name in tags):
-            raise serializers.ValidationError(f"A tag's name has 1 to {TAG_NAME_MAX_LENGTH} characters.")
-        if any("\0" in name + value for name, value in tags.items()):
-            raise serializers.ValidationError("A tag holds no NUL.")
+        for name in tags:
+            _TAG_NAME.run_validation(name)
         return tags
 
 
@@ -144,10 +146,11 @@ class ConversationViewSet(ViewSet):
         """Rename, or set the tags."""
         conversation = access.writable(request.user, conversation_id)
         body = _valid(ChangeSerializer(data=request.data))
-        if "title" in body:
-            store(str(request.user.pk)).retitle(conversation, body["title"])
-        if "tags" in body:
-            store(str(request.user.pk)).retag(conversation, body["tags"])
+        with transaction.atomic():
+            if "title" in body:
+                store(str(request.user.pk)).retitle(conversation, body["title"])
+            if "tags" in body:
+                store(str(request.user.pk)).retag(conversation, body["tags"])
         return Response(_state(conversation))
 
     @extend_schema(responses={204: None, **refusals(400, 404, 409, 503)})
