@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 import httpx
+import hypothesis
 import pytest
 from django.conf import settings
 from django.contrib.auth.models import User
@@ -47,6 +48,12 @@ from sessions_app.models import (
 )
 from tests.clients import Client, Server
 from tests.v0_socket import V0Client
+
+# A test fails for what the code does, never for how busy the machine is.
+hypothesis.settings.register_profile(
+    "patient", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("patient")
 
 on_postgresql = pytest.mark.skipif(
     connection.vendor != "postgresql", reason="SQLite locks the whole database, never one row"
