@@ -20,6 +20,7 @@ from conversations.exceptions import (
     ConversationNotFound,
     EventConflict,
     Fenced,
+    InvalidEvent,
 )
 from conversations.masking import NO_MASKS, Masks
 from conversations.models import LAST_MESSAGE_MAX_LENGTH, Conversation, ConversationRef, envelope
@@ -202,7 +203,10 @@ def _take(
         return ConversationNotFound("There is no such conversation.")
     if request.epoch is not None and request.epoch != head.loop_epoch:
         return Fenced(f"The loop of epoch {request.epoch} was replaced by that of epoch {head.loop_epoch}.")
-    events = [secrecy.masked(event, head.masks) for event in request.events]
+    try:
+        events = [secrecy.masked(event, head.masks) for event in request.events]
+    except InvalidEvent as error:
+        return error
     if conflict := _conflict(head, request.events, events):
         return conflict
     new: list[sql.EventRow] = []

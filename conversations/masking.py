@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import re
-from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from functools import lru_cache
 from itertools import islice, pairwise
+from json.encoder import encode_basestring_ascii
 from typing import NamedTuple
+
+from conversations.exceptions import InvalidEvent
+from conversations.readings import ESCAPE, Reading, readings
 
 MASK = "<secret_hidden>"
 
@@ -20,27 +21,37 @@ LEFT_ALONE = frozenset(
 )
 """Members of an event that say which one it is and of what type: a value that occurs there hides nothing."""
 
-READINGS = 3
-"""A string is looked at as it stands, as JSON text that it may be, and as JSON text inside that."""
 SPANS_MAX = 10_000
-"""A string with more values than this is hidden whole, as is all that follows so many in one event: a value
-of one letter must not take seconds."""
+"""A string with more values than this is hidden whole, as is every one that may hold a value after so many in
+one event: a value of one letter must not take seconds."""
+STRINGS_MAX = 50_000
+"""An event with more strings that may hold values is refused."""
+ESCAPES_MAX = 300_000
+"""What follows so many backslashes is hidden whole if there is a value in it, for the way back is long."""
+BEGINNINGS_MAX = 1000
+"""A text whose end may be the beginning of a value in more ways waits as a whole."""
 
 _PLAIN = re.compile(r"[ !#-.0-\[\]-~]+")
 """What JSON writes as it is: not the quote, the slash or the backslash."""
-_PLAIN_ESCAPE = r"\u00"
-_ESCAPED_PLAIN = re.compile(r"\\u00[2-7]")
-"""Hardly any writer escapes what needs it not; the strings of one who does are all read."""
 _RUN_MIN_CHARS = 8
-_PATTERN_MAX_CHARS = 64
-_TOKEN = re.compile(r'"((?:[^"\\]++|\\.)*+)"([ \t\n\r]*+:)?|[{}\[\]]', re.DOTALL)
-"""What tells where strings of JSON stand: strings, those before a colon being names, and brackets."""
-_PAIR = r"u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
-_ESCAPE = re.compile(rf'\\(?:{_PAIR}|u[0-9a-fA-F]{{4}}|["\\/bfnrt])')
+_CODE_ESCAPE = r"\u00"
+_UNUSUAL_ESCAPE = re.compile(r"\\u00(?:[2-7]|0[89aAcCdD])")
+"""Hardly any writer spells so what needs no escape or has a short one; all strings of one who does are
+read."""
+_LOWER = bytes(range(128)).lower() + bytes(range(128, 256))
+_STRING = r'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
+_ANY_STRING = re.compile(_STRING, re.DOTALL)
+_PARTS = [
+    *(re.compile(rf'({_STRING}(?:[^"]*+{_STRING}){{0,{others}}}[^"]*+)', re.DOTALL) for others in (255, 15)),
+    re.compile(rf'(?=")(?:{_STRING}[ \t\n\r]*+:[^"]*+)*+({_STRING})?', re.DOTALL),
+]
+"""From many strings at once, which most often have no trace of a value, to a single one that is no name."""
+_BEFORE_MAX_CHARS = 200
+_NAMES = tuple(f'"{name}"' for name in LEFT_ALONE)
+_ENDS_OF_NAMES = tuple(f"\\{name}" for name in _NAMES)
 _UNFINISHED_ESCAPE = re.compile(
     r"\\(?:u(?:[0-9a-fA-F]{0,3}|[dD][89abAB][0-9a-fA-F]{2}(?:\\(?:u[0-9a-fA-F]{0,3})?)?))?\Z"
 )
-_SHORT = {"\b": "b", "\f": "f", "\n": "n", "\r": "r", "\t": "t"}
 
 
 class Span(NamedTuple):
@@ -50,31 +61,39 @@ class Span(NamedTuple):
     end: int
 
 
+class _Sought(NamedTuple):
+    """A value, and its trace: what is found in every text that holds it, however often written as JSON."""
+
+    value: str
+    run: str
+    """A trace in the text itself, if there is one of some length."""
+    folded: bytes
+    """A trace in what `_folded` makes of the text."""
+
+
 class Masks:
     """The values that nobody may be shown; printing this shows none."""
 
-    __slots__ = ("_runs", "_spellings", "_values")
+    __slots__ = ("_sought",)
 
     def __init__(self, values: Iterable[str]) -> None:
         """Take any texts; blank ones, which would be found everywhere, are none."""
-        self._values = sorted({value for value in values if value.strip()})
-        self._runs, self._spellings = _traces_of(self._values)
+        self._sought = [_sought(value) for value in sorted(set(values)) if value.strip()]
 
     def in_event(self, payload: str) -> list[Span]:
         """Return where the strings of an event (JSON text of one object) hold values, in any spelling.
 
         Names of members, numbers, and the members LEFT_ALONE are passed over. A text without a trace
-        of a value is not taken apart.
+        of a value is not taken apart. Raise InvalidEvent for more than STRINGS_MAX strings with one.
         """
-        if not self._has_trace(payload):
-            return []
         found: list[Span] = []
-        for start, end in _strings(payload):
+        escapes_left = ESCAPES_MAX
+        for start, end, sought in _strings(payload, _traced(self._sought, payload)):
             string = payload[start:end]
-            if not self._has_trace(string):
-                continue
-            whole = Span(0, len(string))
-            spans = self._spans(_unescaped(string)) if len(found) < SPANS_MAX else [whole]
+            spans = [Span(0, len(string))]
+            if len(found) < SPANS_MAX:
+                spans = _spans(sought, string, _unescaped(string), escapes_left)
+                escapes_left -= string.count("\\") if spans else 0
             found += [Span(start + span.start, start + span.end) for span in spans]
         return found
 
@@ -84,56 +103,25 @@ class Masks:
 
     def settled(self, text: str) -> int:
         """Return how much of a text that goes on can be shown: beyond it a value may have begun."""
-        if not self._values:
+        if not self._sought:
             return len(text)
-        end = min(self._begun(reading) for reading in _readings(_Reading.of(text)))
+        if text.count("\\") > ESCAPES_MAX:
+            return 0
+        end = min(self._begun(reading) for reading in readings(Reading(text)))
         for span in self._in_text(text):
             if span.start < end < span.end:
                 return span.start
         return end
 
     def _in_text(self, text: str) -> list[Span]:
-        return self._spans(_Reading.of(text)) if self._has_trace(text) else []
+        sought = _traced(self._sought, text)
+        return _spans(sought, text, Reading(text), ESCAPES_MAX) if sought else []
 
-    def _has_trace(self, text: str) -> bool:
-        """Say whether the text may hold a value, however often it was written as JSON."""
-        if not self._values:
-            return False
-        return (
-            any(run in text for run in self._runs)
-            or (_PLAIN_ESCAPE in text and _ESCAPED_PLAIN.search(text) is not None)
-            or (self._spellings is not None and self._spellings.search(text) is not None)
-        )
-
-    def _spans(self, first: _Reading) -> list[Span]:
-        occurrences = (
-            Span(reading.place(span.start), reading.place(span.end))
-            for reading in _readings(first)
-            for span in self._occurrences(reading.text)
-        )
-        found = list(islice(occurrences, SPANS_MAX + 1))
-        if len(found) > SPANS_MAX:
-            return [Span(0, first.place(len(first.text)))]
-        return _joined(found)
-
-    def _occurrences(self, text: str) -> Iterator[Span]:
-        for value in self._values:
-            for span in _found(value, text):
-                if not _is_in_a_mask(value, text, span.start):
-                    yield span
-
-    def _begun(self, reading: _Reading) -> int:
+    def _begun(self, reading: Reading) -> int:
         """Return where the first value may begin that the end of the text cuts."""
         unfinished = _UNFINISHED_ESCAPE.search(reading.text)
         text = reading.text[: unfinished.start()] if unfinished else reading.text
-        first = len(text)
-        for value in self._values:
-            at = text.find(value[0], max(0, len(text) - len(value) + 1))
-            while 0 <= at < first:
-                if value.startswith(text[at:]):
-                    first = at
-                at = text.find(value[0], at + 1)
-        return reading.place(first)
+        return reading.place(min((_beginning(each.value, text) for each in self._sought), default=len(text)))
 
 
 def replaced(text: str, spans: Sequence[Span]) -> str:
@@ -152,7 +140,8 @@ def moved(place: int, spans: Iterable[Span]) -> int:
 def may_hide(masked: str, clear: str) -> bool:
     """Say whether masked JSON text can have been made of the clear one, whatever the values were.
 
-    A mask stands for a piece of one string, so it never hides where a string ends.
+    A mask stands for a piece of one string, so it never hides where a string ends. Where the clear text has
+    a mask itself, that is all it stands for.
     """
     first, *others = masked.split(MASK)
     if not clear.startswith(first):
@@ -160,7 +149,10 @@ def may_hide(masked: str, clear: str) -> bool:
     at = len(first)
     for number, part in enumerate(others, start=1):
         is_last = number == len(others)
-        found = len(clear) - len(part) if is_last else clear.find(part, at + 1)
+        if clear.startswith(MASK, at):
+            found = at + len(MASK)
+        else:
+            found = len(clear) - len(part) if is_last else clear.find(part, at + 1)
         if found <= at or not clear.startswith(part, found) or not _is_inside_a_string(clear[at:found]):
             return False
         at = found + len(part)
@@ -168,78 +160,107 @@ def may_hide(masked: str, clear: str) -> bool:
 
 
 def _is_inside_a_string(piece: str) -> bool:
-    return '"' not in _ESCAPE.sub("", piece)
+    return '"' not in ESCAPE.sub("", piece)
 
 
-class _Reading:
-    """A text with its escapes read, and the way back to where each character of it stands."""
-
-    __slots__ = ("_back", "_reads_at", "_stands_at", "text")
-
-    def __init__(self, text: str, reads_at: list[int], stands_at: list[int], back: _Reading | None) -> None:
-        """After each escape, `reads_at` is its place here, and `stands_at` its place in what was read."""
-        self.text = text
-        self._reads_at = reads_at
-        self._stands_at = stands_at
-        self._back = back
-
-    @classmethod
-    def of(cls, text: str) -> _Reading:
-        """Return the text as it stands."""
-        return cls(text, [0], [0], None)
-
-    def place(self, at: int) -> int:
-        """Return where a character stands in the text that was read first."""
-        last = bisect_right(self._reads_at, at) - 1
-        stands_at = self._stands_at[last] + at - self._reads_at[last]
-        return self._back.place(stands_at) if self._back else stands_at
-
-    def again(self) -> _Reading:
-        """Return the text with its escapes read once more."""
-        pieces: list[str] = []
-        reads_at, stands_at = [0], [0]
-        length = end = 0
-        for escape in _ESCAPE.finditer(self.text):
-            pieces += self.text[end : escape.start()], _character(escape[0])
-            length += escape.start() - end + 1
-            end = escape.end()
-            reads_at.append(length)
-            stands_at.append(end)
-        return _Reading("".join([*pieces, self.text[end:]]), reads_at, stands_at, self)
+def _sought(value: str) -> _Sought:
+    run = max(_PLAIN.findall(value), key=len, default="")
+    if len(run) >= min(len(value), _RUN_MIN_CHARS):
+        return _Sought(value, run, b"")
+    return _Sought(value, "", _folded(value)[1:-1])
 
 
-@lru_cache(maxsize=1024)
-def _character(escape: str) -> str:
-    return str(json.loads(f'"{escape}"'))
+def _folded(text: str) -> bytes:
+    """Return the text, in quotes, in a form that is the same however often it was written as JSON.
+
+    It is made character by character, so what is in the text is in this too. _UNUSUAL_ESCAPE is left out.
+    """
+    return encode_basestring_ascii(text).encode().translate(_LOWER, b"\\")
 
 
-def _unescaped(string: str) -> _Reading:
+def _traced(sought: Sequence[_Sought], text: str) -> Sequence[_Sought]:
+    """Return those that the text may hold."""
+    if not sought or (_CODE_ESCAPE in text and _UNUSUAL_ESCAPE.search(text) is not None):
+        return sought
+    if any(each.folded for each in sought):
+        folded = _folded(text)
+        return [each for each in sought if each.run in text and each.folded in folded]
+    return [each for each in sought if each.run in text]
+
+
+def _strings(payload: str, sought: Sequence[_Sought]) -> Iterator[tuple[int, int, Sequence[_Sought]]]:
+    """Yield the places, without quotes, of strings that may hold values, and these. Raise InvalidEvent."""
+    if not sought:
+        return
+    parts: Iterator[tuple[int, int, Sequence[_Sought]]] = iter([(0, len(payload), sought)])
+    for pattern in _PARTS:
+        parts = _parts(pattern, payload, parts)
+    depth = last = 0
+    for number, (start, end, held) in enumerate(parts):
+        if number == STRINGS_MAX:
+            raise InvalidEvent(f"More than {STRINGS_MAX} strings of the event may hold secrets.")
+        if _is_named_like_one_left_alone(payload, start):
+            depth, last = depth + _depth(payload[last:start]), start
+            if depth == 1:
+                continue
+        yield start + 1, end - 1, held
+
+
+def _parts(
+    pattern: re.Pattern[str], payload: str, parts: Iterator[tuple[int, int, Sequence[_Sought]]]
+) -> Iterator[tuple[int, int, Sequence[_Sought]]]:
+    for start, end, sought in parts:
+        for match in pattern.finditer(payload, start, end):
+            part = match[1]
+            place = match.span(1)
+            if part and (held := sought if place == (start, end) else _traced(sought, part)):
+                yield *place, held
+
+
+def _is_named_like_one_left_alone(payload: str, start: int) -> bool:
+    before = payload[max(0, start - _BEFORE_MAX_CHARS) : start].rstrip()
+    name = before[:-1].rstrip()
+    return before.endswith(":") and name.endswith(_NAMES) and not name.endswith(_ENDS_OF_NAMES)
+
+
+def _depth(piece: str) -> int:
+    """Return by how much what follows a piece stands deeper than what precedes it."""
+    outside = _ANY_STRING.sub("", piece)
+    return outside.count("{") + outside.count("[") - outside.count("}") - outside.count("]")
+
+
+def _unescaped(string: str) -> Reading:
     """Read what stands between the quotes of a JSON string."""
-    first = _Reading.of(string)
+    first = Reading(string)
     return first.again() if "\\" in string else first
 
 
-def _readings(first: _Reading) -> Iterator[_Reading]:
-    reading = first
-    yield reading
-    for _ in range(READINGS - 1):
-        if "\\" not in reading.text:
-            return
-        reading = reading.again()
-        yield reading
+def _spans(sought: Sequence[_Sought], text: str, first: Reading, escapes_max: int) -> list[Span]:
+    """Return where the text, of which `first` is the first reading to look at, holds values."""
+    whole = [Span(0, len(text))]
+    is_far = text.count("\\") > escapes_max
+    found: list[Span] = []
+    for reading in readings(first):
+        if reading is not first:
+            sought = _traced(sought, reading.text)
+        spans = list(islice(_occurrences(sought, reading.text), SPANS_MAX + 1 - len(found)))
+        if len(found) + len(spans) > SPANS_MAX or (spans and is_far):
+            return whole
+        found += [Span(reading.place(span.start), reading.place(span.end)) for span in spans]
+        if not (sought := _traced(sought, reading.text)):
+            break
+        if is_far and "\\" in reading.text:
+            return whole
+    return _joined(found)
 
 
-def _strings(payload: str) -> Iterator[Span]:
-    """Yield the places of all strings that are values and not LEFT_ALONE, without their quotes."""
-    depth, name = 0, ""
-    for token in _TOKEN.finditer(payload):
-        if token[1] is None:
-            depth += 1 if token[0] in "{[" else -1
-        elif token[2] is None:
-            if depth > 1 or name not in LEFT_ALONE:
-                yield Span(*token.span(1))
-        elif depth == 1:
-            name = json.loads(f'"{token[1]}"')
+def _occurrences(sought: Sequence[_Sought], text: str) -> Iterator[Span]:
+    """Yield where the values stand; one that is part of the mask's own text hides nothing in a mask."""
+    beside_masks = (
+        text.replace(MASK, "\0" * len(MASK)) if any(each.value in MASK for each in sought) else text
+    )
+    for value, _, _ in sought:
+        yield from _found(value, beside_masks if value in MASK else text)
 
 
 def _found(value: str, text: str) -> Iterator[Span]:
@@ -249,9 +270,17 @@ def _found(value: str, text: str) -> Iterator[Span]:
         at = text.find(value, at + len(value))
 
 
-def _is_in_a_mask(value: str, text: str, at: int) -> bool:
-    """Say whether a value that is part of the mask's own text stands in one, where it hides nothing."""
-    return any(at >= start and text.startswith(MASK, at - start) for start, _ in _found(value, MASK))
+def _beginning(value: str, text: str) -> int:
+    """Return where the value may begin that the end of the text cuts."""
+    start = max(0, len(text) - len(value) + 1)
+    at = text.find(value[0], start)
+    for _ in range(BEGINNINGS_MAX):
+        if at < 0:
+            return len(text)
+        if value.startswith(text[at:]):
+            return at
+        at = text.find(value[0], at + 1)
+    return at if at >= 0 else len(text)
 
 
 def _joined(spans: Iterable[Span]) -> list[Span]:
@@ -263,35 +292,6 @@ def _joined(spans: Iterable[Span]) -> list[Span]:
         else:
             joined.append(span)
     return joined
-
-
-def _traces_of(values: Iterable[str]) -> tuple[list[str], re.Pattern[str] | None]:
-    """Return what is found in every text that holds a value, however often it was written as JSON.
-
-    That is a run of characters that JSON writes as they are, or a pattern of spellings where there is
-    no such run of some length; unless a writer has escaped what needs it not (_ESCAPED_PLAIN).
-    """
-    runs, patterns = set(), set()
-    for value in values:
-        run = max(_PLAIN.findall(value), key=len, default="")
-        if len(run) >= min(len(value), _RUN_MIN_CHARS):
-            runs.add(run)
-        else:
-            patterns.add("".join(map(_spellings, value[:_PATTERN_MAX_CHARS])))
-    return sorted(runs), re.compile("|".join(sorted(patterns))) if patterns else None
-
-
-def _spellings(character: str) -> str:
-    if character == "\\":
-        return r"\\+"
-    if character in '"/':
-        return rf"\\*{character}"
-    if " " <= character <= "\x7f":
-        return re.escape(character)
-    units = character.encode("utf-16-be", errors="surrogatepass").hex()
-    escaped = "".join(rf"\\+u(?i:{units[at : at + 4]})" for at in range(0, len(units), 4))
-    short = rf"|\\+{_SHORT[character]}" if character in _SHORT else ""
-    return f"(?:{re.escape(character)}|{escaped}{short})"
 
 
 NO_MASKS = Masks(())
