@@ -19,7 +19,7 @@ from conversations.dialects import AgentState
 from conversations.dialects.author import COMMAND_TOOL, command_of
 from conversations.events import Appended, Authored, Dialect, EventEnvelope, NewEvent
 from conversations.exceptions import ConversationBusy, ConversationError, EventConflict
-from conversations.masking import Masks
+from conversations.masking import MASK, Masks
 from conversations.models import ConversationRef
 from conversations.store import store
 from conversations.tool_facts import PULL_REQUEST_TOOLS, branch_after, pull_request_in
@@ -35,7 +35,8 @@ AppendHook = Callable[[Sequence[Appended]], None]
 
 SNAPSHOT_S = 0.25
 """A reader who comes late lacks at most so much of an unfinished answer, until the next snapshot."""
-
+HELD_BACK_SHOWN_MAX_CHARS = 4
+"""A longer end of a broken answer that may be the beginning of a secret is hidden."""
 
 AGAIN_S = 0.2
 
@@ -294,23 +295,28 @@ class StreamedAnswer:
             return
         self.text += text
         self._waiting += text
-        self._show(
-            self._waiting if self._masks is None else self._waiting[: self._masks.settled(self._waiting)]
-        )
+        self._show(self._waiting[: self._masks.settled(self._waiting)])
         if time.monotonic() - self._snapshot_at >= SNAPSHOT_S:
             await self.snapshot()
 
     async def break_off(self) -> None:
-        """Show and store all there is: nothing follows. Raise Fenced if another loop has taken over."""
-        self._show(self._waiting)
+        """Show and store all there is: nothing follows. Raise Fenced if another loop has taken over.
+
+        An end that was held back may be all of a secret but its last character: only a short one is shown.
+        """
+        self._show(self._waiting[: self._masks.settled(self._waiting)])
+        held_back, self._waiting = self._waiting, ""
+        self._announce(held_back if len(held_back) <= HELD_BACK_SHOWN_MAX_CHARS else MASK)
         await self.snapshot()
 
     def _show(self, text: str) -> None:
         """Send the beginning of what waits to the readers."""
-        if not text:
-            return
         self._waiting = self._waiting[len(text) :]
-        shown = self._masks.hide(text)
+        self._announce(self._masks.hide(text))
+
+    def _announce(self, shown: str) -> None:
+        if not shown:
+            return
         self._shown += shown
         index, self._index = self._index, self._index + 1
         live.announce(
