@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import logging
+from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
-from functools import lru_cache
+from threading import Lock
 from typing import Any, NamedTuple
 
 from conversations import sql
-from conversations.dialects import columns
-from conversations.masking import Masks
+from conversations.masking import NO_MASKS, Masks
 from conversations.secrecy import SecretValues
 from conversations.sql import Found
+from sessions_app import tool_server_secrets
 from sessions_app.encryption import Sealed, SecretUnreadable
 from sessions_app.models import Secret, SecretKind
 from sessions_app.user_settings import SettingSecret
@@ -41,12 +41,34 @@ class OwnerSecrets(SecretValues):
 
     def masks(self, secrets: Iterable[tuple[Any, ...]]) -> Masks:
         """Open the values, once as long as what is stored stays the same; see the seam."""
-        return _opened(frozenset(_Row(*secret) for secret in secrets))
+        rows = frozenset(_Row(*secret) for secret in secrets)
+        return _opened.masks(next(iter(rows)).user_id, rows) if rows else NO_MASKS
 
 
-@lru_cache(maxsize=OWNERS_MAX)
-def _opened(secrets: frozenset[_Row]) -> Masks:
-    return Masks(value.strip() for secret in secrets for value in _values(secret))
+class _Opened:
+    """The values in clear, those of one moment for each owner: what was replaced is not kept."""
+
+    def __init__(self) -> None:
+        self._by_owner: OrderedDict[int, tuple[frozenset[_Row], Masks]] = OrderedDict()
+        self._lock = Lock()
+
+    def masks(self, owner: int, rows: frozenset[_Row]) -> Masks:
+        """Return what hides the values of an owner's rows; they are opened once as long as they stay."""
+        with self._lock:
+            stored, masks = self._by_owner.get(owner, (None, NO_MASKS))
+            if stored == rows:
+                self._by_owner.move_to_end(owner)
+                return masks
+        masks = Masks(value.strip() for secret in rows for value in _values(secret))
+        with self._lock:
+            self._by_owner[owner] = rows, masks
+            self._by_owner.move_to_end(owner)
+            if len(self._by_owner) > OWNERS_MAX:
+                self._by_owner.popitem(last=False)
+        return masks
+
+
+_opened = _Opened()
 
 
 def _values(secret: _Row) -> Iterator[str]:
@@ -58,19 +80,6 @@ def _values(secret: _Row) -> Iterator[str]:
         )
         return
     if (secret.kind, secret.name) == (SecretKind.SETTING, SettingSecret.MCP_CONFIG):
-        yield from _keys_of_tool_servers(value)
+        yield from tool_server_secrets.secret_values(value)
     else:
         yield value
-
-
-def _keys_of_tool_servers(config: str) -> Iterator[str]:
-    """Yield the API keys in a configuration (spec V0 §1.9)."""
-    try:
-        groups = columns.fields(json.loads(config)).values()
-    except (ValueError, RecursionError):
-        return
-    for servers in groups:
-        for server in servers if isinstance(servers, list) else ():
-            key = columns.fields(server).get("api_key")
-            if isinstance(key, str):
-                yield key

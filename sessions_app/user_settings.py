@@ -8,6 +8,8 @@ from enum import StrEnum
 from typing import NamedTuple, assert_never
 
 from django.db import IntegrityError, transaction
+from django.db.models import Sum
+from django.db.models.functions import Length
 from django.utils import timezone
 
 from conversations.dialects import columns
@@ -15,8 +17,14 @@ from conversations.exceptions import ConversationError
 from sessions_app.encryption import InvalidSecret, SecretUnreadable, seal
 from sessions_app.git_providers.base import ProviderToken, ProviderType
 from sessions_app.models import SECRET_NAME_MAX_LENGTH, Secret, SecretKind, SecretQuerySet, UserSettings
+from sessions_app.tool_server_secrets import secret_values
 
 logger = logging.getLogger(__name__)
+
+CUSTOM_SECRETS_MAX = 200
+SEALED_MAX_CHARS = 400_000
+"""So much all secrets of a user may take once encrypted: every append to their conversations reads them."""
+TOOL_SERVER_SECRETS_MAX = 200
 
 MODELS_WITHOUT_A_KEY = ("bedrock/", "lemonade/")
 """Models with these beginnings are opened by something else than a key (spec V0 §1.1, rule 6)."""
@@ -53,6 +61,12 @@ class SecretExists(ConversationError):
     """The user has another secret of this name."""
 
     code = "secret_exists"
+
+
+class TooManySecrets(ConversationError):
+    """The user would have more secrets than each event can be searched for."""
+
+    code = "too_many_secrets"
 
 
 class NamedSecret(NamedTuple):
@@ -179,8 +193,12 @@ def custom_secrets(user_id: int) -> list[NamedSecret]:
     return [NamedSecret(*row) for row in rows.values_list("name", "description")]
 
 
+@transaction.atomic
 def create_custom_secret(user_id: int, name: str, value: str, *, description: str) -> None:
-    """Store a new secret of the user's own. Raise InvalidSecret, or SecretExists if the name is taken."""
+    """Store a new secret of the user's own.
+
+    Raise InvalidSecret, SecretExists if the name is taken, or TooManySecrets; then nothing has changed.
+    """
     _require_name(SecretKind.CUSTOM, name)
     values = {"value": seal(value), "description": columns.clean(description)}
     _, is_new = Secret.objects.get_or_create(
@@ -188,6 +206,9 @@ def create_custom_secret(user_id: int, name: str, value: str, *, description: st
     )
     if not is_new:
         raise SecretExists("There is a secret of this name.")
+    if Secret.objects.of(user_id).of_kinds(SecretKind.CUSTOM).count() > CUSTOM_SECRETS_MAX:
+        raise TooManySecrets(f"A user may keep {CUSTOM_SECRETS_MAX} secrets: delete one first.")
+    _require_room(user_id)
 
 
 def rename_custom_secret(user_id: int, name: str, *, new_name: str, description: str | None) -> None:
@@ -245,9 +266,11 @@ def store_secret(
     """Store a secret, in place of the one of the same kind and name if there is one, and return its row.
 
     Without a description the stored one stays. `host` and `provider_user_id` belong to a provider's
-    token, and go when it does. Raise InvalidSecret; then nothing has changed.
+    token, and go when it does. Raise InvalidSecret or TooManySecrets; then nothing has changed.
     """
     _require_name(kind, name)
+    if (kind, name) == (SecretKind.SETTING, SettingSecret.MCP_CONFIG):
+        _require_few(value)
     if kind is not SecretKind.PROVIDER_TOKEN and (host is not None or provider_user_id is not None):
         raise InvalidSecret("Only a provider's token has a host and a user there.")
     stored: dict[str, object] = {
@@ -257,8 +280,27 @@ def store_secret(
     }
     if description is not None:
         stored["description"] = columns.clean(description)
-    secret, _ = Secret.objects.update_or_create(user_id=user_id, kind=kind, name=name, defaults=stored)
+    with transaction.atomic():
+        secret, _ = Secret.objects.update_or_create(user_id=user_id, kind=kind, name=name, defaults=stored)
+        _require_room(user_id)
     return secret
+
+
+def _require_room(user_id: int) -> None:
+    """Raise TooManySecrets where the stored ones are too long together; two at once may go beyond."""
+    sizes = Secret.objects.of(user_id).order_by().aggregate(sealed=Sum(Length("value")))
+    if (sizes["sealed"] or 0) > SEALED_MAX_CHARS:
+        raise TooManySecrets(
+            f"All secrets, keys and tokens of a user may take {SEALED_MAX_CHARS:,} characters once "
+            "encrypted: delete or shorten one first."
+        )
+
+
+def _require_few(tool_servers: str) -> None:
+    if len(set(secret_values(tool_servers))) > TOOL_SERVER_SECRETS_MAX:
+        raise TooManySecrets(
+            f"The tool servers may have {TOOL_SERVER_SECRETS_MAX} keys and long values in environments."
+        )
 
 
 def _require_name(kind: SecretKind, name: str) -> None:

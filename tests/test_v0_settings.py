@@ -525,3 +525,23 @@ async def test_a_failure_is_a_500_in_the_wires_words(
     fail(monkeypatch, broken)
     response = await ask(rest)
     assert (response.status_code, response.json()) == (500, {"error": words})
+
+
+async def test_a_user_keeps_a_bounded_number_of_secrets(
+    rest: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(user_settings, "CUSTOM_SECRETS_MAX", 1)
+    first = await rest.post(SECRETS, json={"name": "A", "value": "x"})
+    second = await rest.post(SECRETS, json={"name": "B", "value": "y"})
+    assert (first.status_code, second.status_code) == (201, 400)
+    assert second.json() == {"message": "A user may keep 1 secrets: delete one first."}
+    assert [each["name"] for each in (await rest.get(SECRETS)).json()["custom_secrets"]] == ["A"]
+
+
+async def test_all_secrets_of_a_user_have_a_bounded_size(rest: httpx.AsyncClient) -> None:
+    answers = [
+        await rest.post(SECRETS, json={"name": str(number), "value": "x" * 16_384}) for number in range(25)
+    ]
+    assert {each.status_code for each in answers} == {201, 400}
+    assert "may take 400,000 characters" in answers[-1].json()["message"]
+    assert len((await rest.get(SECRETS)).json()["custom_secrets"]) == 18

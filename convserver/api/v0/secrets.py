@@ -17,9 +17,10 @@ from convserver.api.v0.text import storable
 from convserver.api.v0.view import V0View, body_of
 from sessions_app import user_settings
 from sessions_app.models import SECRET_NAME_MAX_LENGTH
-from sessions_app.user_settings import SecretExists, SecretNotFound
+from sessions_app.user_settings import SecretExists, SecretNotFound, TooManySecrets
 
-VALUE_MAX = 100_000
+VALUE_MAX = 16_384
+"""A private key fits."""
 DESCRIPTION_MAX = 8000
 
 
@@ -85,7 +86,7 @@ class SecretsView(V0View):
 
     @extend_schema(request=NewSecret, responses={201: Message, 400: Message | Detail, 500: Failure})
     def post(self, request: Request) -> Response:
-        """Keep a new secret; 400 if the name is taken."""
+        """Keep a new secret; 400 if the name is taken or there are too many."""
         body = body_of(request, NewSecret)
         with failing_with("Something went wrong creating secret"):
             try:
@@ -94,6 +95,8 @@ class SecretsView(V0View):
                 )
             except SecretExists as error:
                 _refuse_taken(body.name, error)
+            except TooManySecrets as error:
+                raise Refused(400, {"message": str(error)}) from error
         return Response({"message": "Secret created successfully"}, status=201)
 
 

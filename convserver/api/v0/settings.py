@@ -24,7 +24,7 @@ from sessions_app.user_settings import SettingSecret
 logger = logging.getLogger(__name__)
 
 Text = Annotated[str, Field(max_length=8000), AfterValidator(storable)]
-Key = Annotated[str, Field(max_length=100_000), AfterValidator(storable)]
+Key = Annotated[str, Field(max_length=16_384), AfterValidator(storable)]
 Count = Annotated[int, Field(ge=-(2**31), lt=2**31)]
 """What an integer column of any database holds."""
 
