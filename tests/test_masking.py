@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from itertools import pairwise
@@ -16,7 +17,7 @@ from hypothesis import strategies as st
 
 from conversations import dialects, masking
 from conversations.events import Dialect, NewEvent
-from conversations.exceptions import EventConflict
+from conversations.exceptions import EventConflict, InvalidEvent
 from conversations.log import AppendRequest
 from conversations.masking import MASK, Masks
 from conversations.models import Conversation, ConversationRef, Event, Version
@@ -252,6 +253,51 @@ def test_a_string_with_more_values_than_can_be_counted_in_time_is_hidden_whole(
     assert hidden('{"x":["a a a","b","no a"]}', "a") == f'{{"x":["{MASK} {MASK} {MASK}","b","{MASK}"]}}'
 
 
+def test_an_event_with_more_strings_with_values_than_can_be_read_in_time_is_refused(
+    store: ConversationStore, conversation: ConversationRef, alice: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keep(alice, TOKEN)
+    monkeypatch.setattr(masking, "STRINGS_MAX", 2)
+    other = store.create(alice)
+    few, many = (event(raw=message("", more=[TOKEN] * number)) for number in (2, 3))
+    with pytest.raises(InvalidEvent, match="More than 2 strings"):
+        store.append(conversation, [many])
+    store.append(other, [few])
+    assert (payloads(conversation), last(other)["more"]) == ([], [MASK] * 2)
+
+
+def test_a_value_behind_more_escapes_than_can_be_followed_in_time_hides_its_string(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(masking, "ESCAPES_MAX", 3)
+    text = r'{"x":["\n\n\n\n","\n\n\n\n plain","plain"]}'
+    assert hidden(text, "plain") == rf'{{"x":["\n\n\n\n","{MASK}","{MASK}"]}}'
+
+
+BACKSLASHES = "\\" * 200_000
+LONG = {
+    "backslashes before a letter": ("\\" * 8 + "x", BACKSLASHES),
+    "a backslash before letters": ("\\srv", BACKSLASHES),
+    "a quote": ('a"b', BACKSLASHES),
+    "a letter with an accent": ("é" * 64 + "x", "é" * 200_000),
+    "line ends": ("a\n" * 20, "\\n" * 100_000),
+    "half an escape": ("é", "\\ud83d" * 50_000),
+    "code escapes": ("plain text", r"\u0041" * 50_000),
+    "masks": ("e", MASK * 20_000),
+    "beginnings": ("a" * 16_000 + "b", "a" * 100_000),
+}
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("which", LONG)
+def test_a_long_text_is_looked_through_in_a_time_that_grows_with_its_length_only(which: str) -> None:
+    value, text = LONG[which]
+    masks = Masks([value])
+    assert masks.in_event(f'{{"x":"{text}"}}') == []
+    assert masks.hide(text) == text
+    assert masks.settled(text) <= len(text)
+
+
 def test_a_value_that_is_part_of_the_mask_leaves_masks_alone() -> None:
     assert hidden(f'{{"x":"{MASK} secret"}}', "secret", "hidden") == f'{{"x":"{MASK} {MASK}"}}'
 
@@ -354,20 +400,20 @@ def test_whatever_is_sealed_is_hidden(
     assert last(conversation)["args"]["content"] == f"it is {MASK}."
 
 
-def test_keys_of_tool_servers_are_hidden_and_nothing_else_of_them(
+def test_keys_and_longer_environment_values_of_tool_servers_are_hidden_and_nothing_else_of_them(
     store: ConversationStore, conversation: ConversationRef, alice: User
 ) -> None:
     config = {
         "sse_servers": [{"url": "https://a.example", "api_key": "first-key"}],
-        "stdio_servers": [{"name": "tools", "command": "serve", "env": {"DEBUG": "1"}}],
+        "stdio_servers": [{"name": "tools", "command": "serve", "env": {"DEBUG": "1", "PASS": "swordfish"}}],
         "shttp_servers": [
             {"url": "https://b.example", "api_key": "second-key"},
             {"url": "c", "api_key": None},
         ],
     }
     keep(alice, json.dumps(config), kind=SecretKind.SETTING, name=SettingSecret.MCP_CONFIG)
-    store.append(conversation, [event("first-key second-key https://a.example tools 1")])
-    assert last(conversation)["args"]["content"] == f"{MASK} {MASK} https://a.example tools 1"
+    store.append(conversation, [event("first-key second-key swordfish https://a.example tools 1")])
+    assert last(conversation)["args"]["content"] == f"{MASK} {MASK} {MASK} https://a.example tools 1"
 
 
 def test_a_custom_secret_does_not_switch_off_the_mask_of_a_token(
@@ -469,6 +515,23 @@ def test_what_is_hidden_never_stands_for_more_than_a_piece_of_one_string() -> No
     assert masking.may_hide(f'{{"a":"{MASK}"}}', r'{"a":"x\"y"}')
     assert not masking.may_hide(f'{{"a":"{MASK}"}}', '{"a":"x","b":"y"}')
     assert not masking.may_hide(f'{{"a":"{MASK}"}}', '{"a":""}')
+
+
+def test_a_mask_in_what_is_sent_hides_itself_and_nothing_more() -> None:
+    assert masking.may_hide(f'{{"a":"{MASK} {MASK}"}}', f'{{"a":"{MASK} x"}}')
+    assert not masking.may_hide(f'{{"a":"{MASK}"}}', f'{{"a":"{MASK} and more"}}')
+
+
+def test_replaced_values_are_not_kept_in_clear(
+    store: ConversationStore, conversation: ConversationRef, alice: User
+) -> None:
+    for number in range(3):
+        keep(alice, f"value {number}")
+        store.append(conversation, [event(f"value {number}")])
+    objects = [each for each in gc.get_objects() if isinstance(each, Masks)]
+    assert [[each.hide(f"value {number}") for number in range(3)] for each in objects].count(
+        [MASK, "value 1", "value 2"]
+    ) == 0
 
 
 def test_the_servers_time_stays_in_its_place_behind_what_is_hidden(
@@ -681,6 +744,19 @@ async def test_an_answer_that_is_interrupted_keeps_the_end_that_was_held_back(
     await get_manager().interrupt(conversation)
     answer = await client.until("event", kind="message")
     assert answer["text"] == f"It was {MASK} and {secret[:3]}"
+
+
+@pytest.mark.usefixtures("live")
+async def test_an_answer_that_is_interrupted_hides_most_of_a_secret(
+    conversation: ConversationRef, secret: str, join: Join, dictate: Dictate
+) -> None:
+    client = await join(conversation)
+    await client.send({"type": "message", "text": "tell"})
+    await client.until("event", source="user")
+    await dictate("It was ", secret[:-1])
+    await get_manager().interrupt(conversation)
+    answer = await client.until("event", kind="message")
+    assert answer["text"] == f"It was {MASK}"
 
 
 @pytest.mark.usefixtures("live")
