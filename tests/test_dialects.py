@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conversations import dialects
-from conversations.dialects import AgentState, Author, v0, v1
+from conversations.dialects import AgentState, Author, v0, v1, v1_reading
 from conversations.dialects.v0_actions import ACTIONS
 from conversations.dialects.v0_observations import OBSERVATIONS
 from conversations.events import TEXT_MAX_BYTES, Authored, Dialect, Kind, Reading
@@ -362,7 +362,7 @@ VALUES: st.SearchStrategy[object] = st.recursive(
     max_leaves=20,
 )
 V0_TYPES = sorted({*ACTIONS, *OBSERVATIONS, "start", "chat", "dance"})
-V1_TYPES = sorted({*v1._KINDS, "HookExecutionEvent", "DanceEvent"})
+V1_TYPES = sorted({*v1_reading._KINDS, "HookExecutionEvent", "DanceEvent"})
 
 
 def named(key: str, types: list[str]) -> st.SearchStrategy[dict[str, object]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-from conversations.dialects import columns, v0_payload, v1
+from conversations.dialects import columns, v0_payload, v1_reading
 from conversations.dialects.author import COMMAND_TOOL, command_of
 from conversations.dialects.v0_actions import UNKNOWN_RISK
 from conversations.dialects.v0_observations import OBSERVATIONS
@@ -76,7 +76,7 @@ def _source(event: EventEnvelope) -> str:
 def _finish(event: EventEnvelope) -> str:
     members = _members(event)
     args = {"final_thought": _text(event), "thought": columns.content_text(members.get("thought"))}
-    name, _ = v1.called_tool(members)
+    name, _ = v1_reading.called_tool(members)
     return v0_payload.action("finish", args, source=_source(event), beside=_metadata(event, name))
 
 
@@ -99,7 +99,7 @@ def _tool_call(event: EventEnvelope) -> str | None:
 
 def _called(members: Mapping[str, object]) -> tuple[str, Mapping[str, object]]:
     """Return name and arguments of a call; arguments that cannot be read stay the text that they are."""
-    name, arguments = v1.called_tool(members)
+    name, arguments = v1_reading.called_tool(members)
     action = columns.fields(members.get("action"))
     done = {key: value for key, value in action.items() if key != "kind"}
     unread = columns.first_text(columns.fields(members.get("tool_call")).get("arguments"))
@@ -117,7 +117,7 @@ def _called(members: Mapping[str, object]) -> tuple[str, Mapping[str, object]]:
 
 def _tool_result(event: EventEnvelope) -> str:
     members = _members(event)
-    name, _ = v1.called_tool(members)
+    name, _ = v1_reading.called_tool(members)
     source, content = _source(event), _text(event)
     if event["type"] == "UserRejectObservation":
         beside = _metadata(event, name)
@@ -141,7 +141,7 @@ def _command_metadata(seen: Mapping[str, object]) -> dict[str, object]:
 
 def _error(event: EventEnvelope) -> str:
     members = _members(event)
-    name, _ = v1.called_tool(members)
+    name, _ = v1_reading.called_tool(members)
     extras = {"error_id": columns.first_text(members.get("code"))}
     return v0_payload.observation(
         "error", _text(event), extras=extras, source=_source(event), beside=_metadata(event, name)
@@ -171,7 +171,7 @@ def _text(event: EventEnvelope) -> str:
     """Return what a person would read, all of it: the column is cut where it is long."""
     if len(event["text"].encode()) < TEXT_MAX_BYTES - 3:  # a cut leaves less than one character's bytes
         return event["text"]
-    return v1.whole_text(_members(event)) or event["text"]
+    return v1_reading.whole_text(_members(event)) or event["text"]
 
 
 def _agent_state(event: EventEnvelope) -> str | None:
