@@ -13,9 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conversations import dialects
-from conversations.dialects import AgentState, Author, v0, v1, v1_reading
+from conversations.dialects import AgentState, Author, v0, v1
 from conversations.dialects.v0_actions import ACTIONS
 from conversations.dialects.v0_observations import OBSERVATIONS
+from conversations.dialects.v1_kinds import KINDS
 from conversations.events import TEXT_MAX_BYTES, Authored, Dialect, Kind, Reading
 from conversations.exceptions import InvalidEvent
 
@@ -257,6 +258,18 @@ def test_other_shapes_of_v1_events_have_a_kind_and_a_text(
     assert shown(dialects.read(payload)) == expected
 
 
+@pytest.mark.parametrize("line", json_lines("openhands-v1-examples.jsonl"), ids=lambda line: line["kind"])
+def test_a_v1_kind_may_be_written_with_the_path_of_its_class(line: dict[str, Any]) -> None:
+    path = "openhands.sdk.event.some_module."
+    spelled = {
+        name: value | {"kind": f"openhands.tools.{value['kind']}"}
+        if isinstance(value, dict) and "kind" in value
+        else value
+        for name, value in line.items()
+    }
+    assert dialects.read(spelled | {"kind": path + line["kind"]}) == dialects.read(line)
+
+
 # Columns of odd payloads
 
 
@@ -362,7 +375,7 @@ VALUES: st.SearchStrategy[object] = st.recursive(
     max_leaves=20,
 )
 V0_TYPES = sorted({*ACTIONS, *OBSERVATIONS, "start", "chat", "dance"})
-V1_TYPES = sorted({*v1_reading._KINDS, "HookExecutionEvent", "DanceEvent"})
+V1_TYPES = sorted({*KINDS, "DanceEvent"})
 
 
 def named(key: str, types: list[str]) -> st.SearchStrategy[dict[str, object]]:

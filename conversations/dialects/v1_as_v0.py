@@ -9,6 +9,7 @@ from conversations.dialects import columns, v0_payload, v1_reading
 from conversations.dialects.author import COMMAND_TOOL, command_of
 from conversations.dialects.v0_actions import UNKNOWN_RISK
 from conversations.dialects.v0_observations import OBSERVATIONS
+from conversations.dialects.v1_kinds import kind_of
 from conversations.events import TEXT_MAX_BYTES, EventEnvelope, Kind
 from conversations.exceptions import InvalidEvent
 
@@ -110,8 +111,8 @@ def _called(members: Mapping[str, object]) -> tuple[str, Mapping[str, object]]:
         or columns.fields(members.get("raw_input"))
         or ({"arguments": unread} if unread not in ("", "{}") else {})
     )
-    name = name or columns.first_text(members.get("title"), action.get("kind"), members.get("kind"))
-    is_command = name in _COMMAND_TOOLS or columns.first_text(action.get("kind")) in _COMMAND_ACTIONS
+    name = name or columns.first_text(members.get("title"), kind_of(action), kind_of(members))
+    is_command = name in _COMMAND_TOOLS or kind_of(action) in _COMMAND_ACTIONS
     return COMMAND_TOOL if is_command else name, arguments
 
 
@@ -123,7 +124,7 @@ def _tool_result(event: EventEnvelope) -> str:
         beside = _metadata(event, name)
         return v0_payload.observation("user_rejected", content, source=source, beside=beside)
     seen = columns.fields(members.get("observation"))
-    if columns.first_text(seen.get("kind")) in _COMMAND_OBSERVATIONS:
+    if kind_of(seen) in _COMMAND_OBSERVATIONS:
         extras: dict[str, object] = {"command": columns.first_text(seen.get("command"))}
         extras["metadata"] = _command_metadata(seen)
         beside = _metadata(event, COMMAND_TOOL)

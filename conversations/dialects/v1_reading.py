@@ -7,27 +7,12 @@ from collections.abc import Mapping
 
 from conversations.dialects import columns
 from conversations.dialects.author import COMMAND_TOOL
+from conversations.dialects.v1_kinds import KINDS, kind_of
 from conversations.events import Dialect, Kind, Reading
 
 INTERRUPTED_NOTE = "This answer was interrupted before it was complete."
 """The `extended_content` of an answer that was stopped before its end."""
 
-_KINDS = {
-    "MessageEvent": Kind.MESSAGE,
-    "ActionEvent": Kind.TOOL_CALL,
-    "ACPToolCallEvent": Kind.TOOL_CALL,
-    "ObservationEvent": Kind.TOOL_RESULT,
-    "UserRejectObservation": Kind.TOOL_RESULT,
-    "AgentErrorEvent": Kind.ERROR,
-    "ConversationErrorEvent": Kind.ERROR,
-    "ServerErrorEvent": Kind.ERROR,
-    "PauseEvent": Kind.STATE,
-    "InterruptEvent": Kind.STATE,
-    "ConversationStateUpdateEvent": Kind.STATE,
-    "SystemPromptEvent": Kind.SYSTEM,
-    "Condensation": Kind.SUMMARY,
-    "CondensationSummaryEvent": Kind.SUMMARY,
-}
 _DEFAULT_SOURCES = dict.fromkeys(
     (
         *("SystemPromptEvent", "ActionEvent", "AgentErrorEvent", "TokenEvent"),
@@ -58,11 +43,11 @@ def read(payload: Mapping[str, object]) -> Reading:
 
     Without a source an event has its kind's own; a message that of its role; any other the environment.
     """
-    event_kind = columns.name(payload.get("kind"), columns.TYPE_MAX_CHARS) or ""
+    event_kind = kind_of(payload)
     return Reading(
         dialect=Dialect.V1,
-        type=event_kind,
-        kind=Kind.MESSAGE if _is_finish(payload) else _KINDS.get(event_kind, Kind.OTHER),
+        type=columns.name(event_kind, columns.TYPE_MAX_CHARS) or "",
+        kind=Kind.MESSAGE if _is_finish(payload) else KINDS.get(event_kind, Kind.OTHER),
         source=columns.name(payload.get("source"), columns.SOURCE_MAX_CHARS) or _default_source(payload),
         text=columns.readable(whole_text(payload)),
         timestamp=columns.instant(payload.get("timestamp")),
@@ -96,15 +81,15 @@ def called_tool(payload: Mapping[str, object]) -> tuple[str, Mapping[str, object
 
 
 def _is_finish(payload: Mapping[str, object]) -> bool:
-    action = columns.fields(payload.get("action"))
-    return payload.get("kind") == "ActionEvent" and action.get("kind") == "FinishAction"
+    return kind_of(payload) == "ActionEvent" and kind_of(payload.get("action")) == "FinishAction"
 
 
 def _default_source(payload: Mapping[str, object]) -> str:
     role = columns.fields(payload.get("llm_message")).get("role")
-    if payload.get("kind") == "MessageEvent" and isinstance(role, str):
+    event_kind = kind_of(payload)
+    if event_kind == "MessageEvent" and isinstance(role, str):
         return _ROLE_SOURCES.get(role, "environment")
-    return _DEFAULT_SOURCES.get(columns.first_text(payload.get("kind")), "environment")
+    return _DEFAULT_SOURCES.get(event_kind, "environment")
 
 
 def _tool_call_id(payload: Mapping[str, object]) -> str | None:
@@ -114,7 +99,7 @@ def _tool_call_id(payload: Mapping[str, object]) -> str | None:
 
 def whole_text(payload: Mapping[str, object]) -> str:
     """Return what a person would read of an event, however long it is."""
-    match payload.get("kind"):
+    match kind_of(payload):
         case "MessageEvent":
             return columns.content_text(columns.fields(payload.get("llm_message")).get("content"))
         case "ActionEvent":
