@@ -97,12 +97,19 @@ def to_json(value: object) -> str:
 
     Lone surrogates are escaped; NaN and infinities, which JSON has no word for, become null.
     """
+    return _SURROGATE.sub(lambda found: f"\\u{ord(found[0]):04x}", _finite(value))
+
+
+def to_strict_json(value: object) -> str:
+    """Write compact JSON for readers that refuse half of a surrogate pair: U+FFFD stands for it."""
+    return _SURROGATE.sub("\ufffd", _finite(value))
+
+
+def _finite(value: object) -> str:
     try:
-        text = _dump(value)
+        return _dump(value)
     except ValueError:
-        finite = json.loads(json.dumps(value, default=_plain), parse_constant=lambda _: None)
-        text = _dump(finite)
-    return _SURROGATE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+        return _dump(json.loads(json.dumps(value, default=_plain), parse_constant=lambda _: None))
 
 
 def _dump(value: object) -> str:

@@ -1,8 +1,66 @@
-"""The V1 wire as the doors use it: what its events say, and what agents write."""
+"""The V1 wire as the doors use it: what its events say, what agents and the server write."""
 
 from __future__ import annotations
 
 from conversations.dialects.v1_author import AUTHOR
+from conversations.dialects.v1_payload import (
+    Call,
+    V1Event,
+    action,
+    agent_error,
+    agent_message,
+    authored,
+    condensation,
+    condensation_request,
+    conversation_error,
+    finish,
+    finished,
+    image_part,
+    interrupt,
+    observation,
+    pause,
+    rejection,
+    server_error,
+    stamp,
+    state_update,
+    system_prompt,
+    text_part,
+    user_message,
+    written,
+)
 from conversations.dialects.v1_reading import called_tool, is_interrupted, read
+from conversations.dialects.v1_state import execution_status, full_state, snapshot, stats
 
-__all__ = ["AUTHOR", "called_tool", "is_interrupted", "read"]
+__all__ = [
+    "AUTHOR",
+    "Call",
+    "V1Event",
+    "action",
+    "agent_error",
+    "agent_message",
+    "authored",
+    "called_tool",
+    "condensation",
+    "condensation_request",
+    "conversation_error",
+    "execution_status",
+    "finish",
+    "finished",
+    "full_state",
+    "image_part",
+    "interrupt",
+    "is_interrupted",
+    "observation",
+    "pause",
+    "read",
+    "rejection",
+    "server_error",
+    "snapshot",
+    "stamp",
+    "state_update",
+    "stats",
+    "system_prompt",
+    "text_part",
+    "user_message",
+    "written",
+]
