@@ -140,6 +140,19 @@ class EventEnvelope(TypedDict):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class EventMatch:
+    """Facts that the columns of an event have together; what is empty or None holds for all."""
+
+    dialect: Dialect
+    types: frozenset[str] = frozenset()
+    exclude_types: frozenset[str] = frozenset()
+    kinds: frozenset[Kind] = frozenset()
+    is_answer: bool | None = None
+    """Whether it has a cause."""
+    is_hidden: bool | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class EventFilter:
     """Which events of a log are wanted: those for which all that is set holds."""
 

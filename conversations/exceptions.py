@@ -29,6 +29,12 @@ class InvalidEvent(ConversationError):
     code = "invalid_event"
 
 
+class UnknownKind(ConversationError):
+    """A filter asks for a kind of event that no release of the wire has."""
+
+    code = "unknown_kind"
+
+
 class EventConflict(ConversationError):
     """The event id is already taken by other bytes; nothing was stored."""
 

@@ -47,9 +47,9 @@ def read(payload: Mapping[str, object]) -> Reading:
     observation = columns.name(payload.get("observation"), columns.TYPE_MAX_CHARS) or ""
     args, extras = columns.fields(payload.get("args")), columns.fields(payload.get("extras"))
     if action:
-        kind, text = _ACTION_KINDS.get(action, Kind.OTHER), _action_text(action, args, payload)
+        kind = _ACTION_KINDS.get(action, Kind.OTHER)
     else:
-        kind, text = _OBSERVATION_KINDS.get(observation, Kind.OTHER), _observation_text(extras, payload)
+        kind = _OBSERVATION_KINDS.get(observation, Kind.OTHER)
     call = columns.fields(payload.get("tool_call_metadata"))
     return Reading(
         dialect=Dialect.V0,
@@ -57,7 +57,7 @@ def read(payload: Mapping[str, object]) -> Reading:
         kind=kind,
         source=columns.name(payload.get("source"), columns.SOURCE_MAX_CHARS)
         or ("user" if action else "environment"),
-        text=columns.readable(text),
+        text=columns.readable(whole_text(payload)),
         timestamp=columns.instant(payload.get("timestamp")),
         wire_id=columns.wire_id(payload.get("id")),
         cause_wire_id=columns.wire_id(payload.get("cause")),
@@ -65,6 +65,13 @@ def read(payload: Mapping[str, object]) -> Reading:
         hidden=args.get("hidden") is True or extras.get("hidden") is True,
         brings_envelope=not payload.keys().isdisjoint(("id", "timestamp", "cause")),
     )
+
+
+def whole_text(payload: Mapping[str, object]) -> str:
+    """Return what a person would read of an event, however long it is."""
+    if action := columns.name(payload.get("action"), columns.TYPE_MAX_CHARS):
+        return _action_text(action, columns.fields(payload.get("args")), payload)
+    return _observation_text(columns.fields(payload.get("extras")), payload)
 
 
 def is_interrupted(payload: Mapping[str, object]) -> bool:

@@ -1,8 +1,10 @@
-"""The V1 wire as the doors use it: what its events say, what agents and the server write."""
+"""The V1 wire as the doors use it: what clients send, what they are shown, what the server writes."""
 
 from __future__ import annotations
 
+from conversations.dialects.v0_as_v1 import seq_of
 from conversations.dialects.v1_author import AUTHOR
+from conversations.dialects.v1_filter import shown_as, shown_kind
 from conversations.dialects.v1_payload import (
     Call,
     V1Event,
@@ -29,6 +31,7 @@ from conversations.dialects.v1_payload import (
     written,
 )
 from conversations.dialects.v1_reading import called_tool, is_interrupted, read
+from conversations.dialects.v1_shown import shown, shown_id
 from conversations.dialects.v1_state import execution_status, full_state, snapshot, stats
 
 __all__ = [
@@ -54,7 +57,12 @@ __all__ = [
     "pause",
     "read",
     "rejection",
+    "seq_of",
     "server_error",
+    "shown",
+    "shown_as",
+    "shown_id",
+    "shown_kind",
     "snapshot",
     "stamp",
     "state_update",
