@@ -31,6 +31,7 @@ from conversations.dialects.v1_payload import (
     written,
 )
 from conversations.dialects.v1_reading import called_tool, is_interrupted, read
+from conversations.dialects.v1_received import received
 from conversations.dialects.v1_shown import shown, shown_id
 from conversations.dialects.v1_state import execution_status, full_state, snapshot, stats
 
@@ -56,6 +57,7 @@ __all__ = [
     "observation",
     "pause",
     "read",
+    "received",
     "rejection",
     "seq_of",
     "server_error",
