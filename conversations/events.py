@@ -147,6 +147,8 @@ class EventMatch:
     types: frozenset[str] = frozenset()
     exclude_types: frozenset[str] = frozenset()
     kinds: frozenset[Kind] = frozenset()
+    sources: frozenset[str] = frozenset()
+    exclude_sources: frozenset[str] = frozenset()
     is_answer: bool | None = None
     """Whether it has a cause."""
     is_hidden: bool | None = None
@@ -159,6 +161,8 @@ class EventFilter:
     exclude_hidden: bool = False
     types: frozenset[str] = frozenset()
     """The wires' own names; empty for all."""
+    any_of: frozenset[EventMatch] = frozenset()
+    """At least one of these holds; empty for all."""
     exclude_types: frozenset[str] = frozenset()
     text: str | None = None
     """Occurs in what a person would read, in any case."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime
+from functools import reduce
+from operator import or_
 from typing import Any, ClassVar, NamedTuple, Self
 from uuid import UUID, uuid4
 
@@ -16,7 +18,7 @@ from django.db.models.functions import RowNumber
 from django.utils import timezone
 
 from conversations import any_case
-from conversations.events import Dialect, EventEnvelope, EventFilter, Kind
+from conversations.events import Dialect, EventEnvelope, EventFilter, EventMatch, Kind
 from conversations.exceptions import InvalidConversationId
 
 PUBLIC_ID_MAX_LENGTH = 100
@@ -371,6 +373,8 @@ class EventQuerySet(models.QuerySet["Event"]):
             rows = rows.filter(hidden=False)
         if wanted.types:
             rows = rows.filter(type__in=wanted.types)
+        if wanted.any_of:
+            rows = rows.filter(reduce(or_, map(_having, wanted.any_of)))
         if wanted.exclude_types:
             rows = rows.exclude(type__in=wanted.exclude_types)
         if wanted.text:
@@ -411,6 +415,22 @@ class EventQuerySet(models.QuerySet["Event"]):
             columns = [_SHOWN_TIMESTAMP if name == "timestamp" else name for name in ENVELOPE_COLUMNS]
             return [_shown(*row) for row in self.values_list(*columns)]
         return [envelope(*row) for row in self.values_list(*ENVELOPE_COLUMNS)]
+
+
+def _having(match: EventMatch) -> Q:
+    """Return the condition that an event has all the facts of a match."""
+    facts = Q(dialect=match.dialect) & ~Q(type__in=match.exclude_types) & ~Q(source__in=match.exclude_sources)
+    if match.types:
+        facts &= Q(type__in=match.types)
+    if match.kinds:
+        facts &= Q(kind__in=match.kinds)
+    if match.sources:
+        facts &= Q(source__in=match.sources)
+    if match.is_answer is not None:
+        facts &= Q(cause_seq__isnull=not match.is_answer)
+    if match.is_hidden is not None:
+        facts &= Q(hidden=match.is_hidden)
+    return facts
 
 
 _SHOWN_TIMESTAMP = RawSQL(
