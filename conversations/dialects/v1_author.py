@@ -50,13 +50,14 @@ class V1Author:
         name: str,
         arguments: Mapping[str, object],
         content: str,
+        exit_code: int = 0,
         tool_call_id: str,
         event_id: str,
         call_event_id: str,
     ) -> Authored:
         event = v1_payload.observation(
             Call(tool_name(name), tool_call_id),
-            observation=_observation(name, arguments, content),
+            observation=_observation(name, arguments, content, exit_code),
             action_id=call_event_id,
         )
         return authored(event, event_id=event_id)
@@ -101,15 +102,17 @@ def _action(name: str, arguments: Mapping[str, object]) -> dict[str, object]:
     return {"kind": "TerminalAction", "command": command_of(arguments), "is_input": False, "reset": False}
 
 
-def _observation(name: str, arguments: Mapping[str, object], content: str) -> dict[str, object]:
-    shared: dict[str, object] = {"content": [text_part(content)], "is_error": False}
+def _observation(
+    name: str, arguments: Mapping[str, object], content: str, exit_code: int
+) -> dict[str, object]:
+    shared: dict[str, object] = {"content": [text_part(content)], "is_error": exit_code != 0}
     if name != COMMAND_TOOL:
         return {"kind": "MCPToolObservation", **shared, "tool_name": name}
     return {
         "kind": "TerminalObservation",
         **shared,
         "command": command_of(arguments),
-        "exit_code": 0,
+        "exit_code": exit_code,
         "timeout": False,
-        "metadata": {"exit_code": 0, "pid": -1, "prefix": "", "suffix": ""},
+        "metadata": {"exit_code": exit_code, "pid": -1, "prefix": "", "suffix": ""},
     }
