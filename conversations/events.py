@@ -91,6 +91,8 @@ class NewEvent:
     """The user who sent it; None for what the server or an agent wrote."""
     is_input: bool = False
     """True when it speaks to the agent and asks for an answer."""
+    asks: bool = True
+    """False for an input that waits until somebody asks for a run."""
     metrics: Metrics | None = None
     stamp_offset: int | None = None
     """Where the payload holds a 26-character naive timestamp that append sets to the server's clock."""

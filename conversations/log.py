@@ -308,7 +308,7 @@ def _cause(head: _Head, event: NewEvent, seq: int) -> int | None:
 
 
 def _count(head: _Head, event: NewEvent, *, seq: int, now: datetime) -> None:
-    if event.is_input:
+    if event.is_input and event.asks:
         head.asked_through = seq
     if event.metrics is not None:
         head.accumulated_cost = max(head.accumulated_cost, event.metrics.accumulated_cost)

@@ -18,6 +18,8 @@ from django.utils import timezone
 from conversations.models import Conversation, ConversationRef, new_public_id
 from sessions_app.encryption import EncryptedTextField
 from sessions_app.processes import Process, is_gone
+from sessions_app.v1_models import AgentSetup as AgentSetup
+from sessions_app.v1_models import StartTask as StartTask
 
 PRESENCE_S = 60
 """A connection that has not been seen for so long does not exist any more."""

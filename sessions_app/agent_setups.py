@@ -1,0 +1,104 @@
+"""How a V1 conversation's agent is set up: kept as it was sent, keys sealed, and printed with keys masked."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from django.db import transaction
+
+from conversations.access import Visitor
+from conversations.events import NewEvent
+from conversations.models import Conversation, ConversationRef, Version
+from conversations.store import store
+from sessions_app.encryption import seal
+from sessions_app.models import AgentSetup
+from sessions_app.v1_models import MAX_ITERATIONS, default_workspace, never_confirm
+
+MASK = "**********"
+_KEYS = frozenset({"api_key", "aws_access_key_id", "aws_secret_access_key"})
+"""Members of a language model, at whatever depth one stands, that are never printed (R9)."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class NewSetup:
+    """What a client has said of the agent; sources of secrets are objects with a `kind` (spec V1 §2.2)."""
+
+    agent: Mapping[str, Any] | None = None
+    secrets: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    workspace: Mapping[str, Any] = field(default_factory=default_workspace)
+    confirmation_policy: Mapping[str, Any] = field(default_factory=never_confirm)
+    security_analyzer: Mapping[str, Any] | None = None
+    max_iterations: int = MAX_ITERATIONS
+    stuck_detection: bool = True
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+
+def create(
+    user: Visitor,
+    setup: NewSetup,
+    *,
+    conversation_id: str | None = None,
+    events: Sequence[NewEvent] = (),
+    **columns: Any,
+) -> ConversationRef:
+    """Make a V1 conversation with its agent's setup, beginning with `events`, all or nothing.
+
+    Raise ConversationExists for a taken id.
+    """
+    with transaction.atomic():
+        conversation = store(str(user.pk)).create(
+            user, conversation_id=conversation_id, version=Version.V1, events=events, **columns
+        )
+        AgentSetup.objects.create(
+            conversation_id=conversation.pk,
+            sealed_agent=seal(json.dumps(setup.agent)),
+            shown_agent=masked(setup.agent),
+            sealed_secrets=seal(json.dumps(setup.secrets)),
+            shown_secrets=shown_secrets(setup.secrets),
+            workspace=setup.workspace,
+            confirmation_policy=setup.confirmation_policy,
+            security_analyzer=setup.security_analyzer,
+            max_iterations=setup.max_iterations,
+            stuck_detection=setup.stuck_detection,
+            facts=masked(setup.facts),
+        )
+    return conversation
+
+
+def add_secrets(conversation: ConversationRef, secrets: Mapping[str, Mapping[str, Any]]) -> None:
+    """Add sources of secrets; one of the same name takes the place of the other."""
+    with transaction.atomic():
+        Conversation.objects.locked().get(pk=conversation.pk)
+        setup = row_of(conversation)
+        merged = json.loads(setup.sealed_secrets.open()) | dict(secrets)
+        setup.sealed_secrets = seal(json.dumps(merged))
+        setup.shown_secrets = shown_secrets(merged)
+        setup.save(update_fields=["sealed_secrets", "shown_secrets"])
+
+
+def row_of(conversation: ConversationRef) -> AgentSetup:
+    """Return the setup of a conversation, made with the defaults if no V1 client has set its agent up."""
+    defaults = {"sealed_agent": seal("null"), "sealed_secrets": seal("{}")}
+    row, _ = AgentSetup.objects.get_or_create(conversation_id=conversation.pk, defaults=defaults)
+    return row
+
+
+def masked(value: Any) -> Any:
+    """Return JSON with every key of a language model masked."""
+    if isinstance(value, Mapping):
+        return {
+            name: MASK if name in _KEYS and member is not None else masked(member)
+            for name, member in value.items()
+        }
+    return [masked(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def shown_secrets(secrets: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the sources of secrets as they are printed: without a value, an address or a header."""
+    return {
+        name: {"kind": source.get("kind"), "description": source.get("description"), "value": MASK}
+        for name, source in secrets.items()
+    }

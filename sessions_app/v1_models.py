@@ -1,0 +1,90 @@
+"""What the V1 wire keeps of a conversation beside its log: how its agent is set up, how it was started."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Self
+
+from django.conf import settings
+from django.db import models
+from django.utils import timezone
+
+from conversations.models import Conversation, ConversationRef, new_public_id
+from sessions_app.encryption import EncryptedTextField
+
+MAX_ITERATIONS = 500
+DEFAULT_WORKING_DIR = "workspace/project"
+
+
+def default_workspace() -> dict[str, Any]:
+    """Return the workspace of a conversation that was created without one."""
+    return {"kind": "LocalWorkspace", "working_dir": DEFAULT_WORKING_DIR}
+
+
+def never_confirm() -> dict[str, Any]:
+    """Return the policy under which the agent asks for nothing."""
+    return {"kind": "NeverConfirm"}
+
+
+class AgentSetup(models.Model):
+    """How a V1 conversation's agent is to run (spec V1 §2.2); without a row it is as the defaults say."""
+
+    conversation = models.OneToOneField(
+        Conversation, models.CASCADE, primary_key=True, related_name="agent_setup"
+    )
+    sealed_agent = EncryptedTextField(editable=False)
+    """JSON: the agent as it was sent, with its keys; `null` for none."""
+    shown_agent = models.JSONField(null=True, blank=True)
+    """The same as it is printed: every key masked."""
+    sealed_secrets = EncryptedTextField(editable=False)
+    """JSON: secret sources by name, with their values."""
+    shown_secrets = models.JSONField(default=dict, blank=True)
+    workspace = models.JSONField(default=default_workspace)
+    confirmation_policy = models.JSONField(default=never_confirm)
+    security_analyzer = models.JSONField(null=True, blank=True)
+    max_iterations = models.IntegerField(default=MAX_ITERATIONS)
+    stuck_detection = models.BooleanField(default=True)
+    facts = models.JSONField(default=dict, blank=True)
+    """What else a client sent at the start that is printed again."""
+    leaf_event_id = models.TextField(null=True, blank=True)
+    key_rotation = models.IntegerField(default=0)
+    """How often the conversation's key was made anew."""
+
+    def __str__(self) -> str:
+        return f"agent setup of {self.conversation_id}"
+
+
+class StartTaskQuerySet(models.QuerySet["StartTask"]):
+    """The questions about many starts."""
+
+    def of(self, conversation: ConversationRef) -> Self:
+        """Return those that started this conversation."""
+        return self.filter(conversation_id=conversation.pk)
+
+    def of_user(self, user_id: int) -> Self:
+        """Return those that this user asked for."""
+        return self.filter(user_id=user_id)
+
+
+class StartTask(models.Model):
+    """One request to start a conversation over the app face (spec V1 §1.1), stored with what it made."""
+
+    task_id = models.CharField(max_length=32, unique=True, default=new_public_id)
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="+", db_index=False)
+    conversation = models.ForeignKey(
+        Conversation, models.CASCADE, null=True, blank=True, related_name="start_tasks"
+    )
+    status = models.CharField(max_length=30)
+    detail = models.TextField(null=True, blank=True)
+    request = models.JSONField(default=dict)
+    created_at = models.DateTimeField(default=timezone.now)
+    updated_at = models.DateTimeField(default=timezone.now)
+
+    objects = models.Manager.from_queryset(StartTaskQuerySet)()
+
+    class Meta:
+        indexes: ClassVar = [
+            models.Index(fields=["user", "-created_at", "-id"], name="start_task_list"),
+        ]
+
+    def __str__(self) -> str:
+        return f"start {self.task_id}: {self.status}"
