@@ -10,8 +10,10 @@ from typing import cast
 
 from django.conf import settings
 from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
+from django.db import transaction
 from django.utils.module_loading import import_string
 
+from conversations import facts
 from conversations.exceptions import ConversationNotFound
 from conversations.models import Conversation, ConversationRef, Version, normal_id
 
@@ -69,12 +71,21 @@ class ConversationValidator:
         An existing row is never changed. Raise ConversationNotFound if it is deleted or another's.
         """
         public_id = normal_id(conversation_id)
-        row, is_new = Conversation.objects.get_or_create(
-            public_id=public_id, defaults={"owner_id": pk_of(user), "version": version}
-        )
+        row, is_new = Conversation.objects.with_public_ids([public_id]).first(), False
+        if row is None:
+            row, is_new = self._made(user, public_id, version)
         if row.owner_id != user.pk or row.deleted_at is not None:
             _found(None)
         return row.ref, is_new
+
+    def _made(self, user: Visitor, public_id: str, version: Version) -> tuple[Conversation, bool]:
+        with transaction.atomic():
+            row, is_new = Conversation.objects.get_or_create(
+                public_id=public_id, defaults={"owner_id": pk_of(user), "version": version}
+            )
+            if is_new:
+                facts.note(row.pk, facts.Fact.CREATED)
+        return row, is_new
 
 
 @cache

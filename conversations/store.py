@@ -13,11 +13,12 @@ from django.db.models.functions import Greatest
 from django.utils import timezone
 from django.utils.module_loading import import_string
 
-from conversations import access, live
+from conversations import access, facts, live
 from conversations.access import Visitor
 from conversations.cursors import ListCursor
 from conversations.events import Appended, EventEnvelope, EventFilter, EventPage, NewEvent
 from conversations.exceptions import ConversationError, ConversationNotFound
+from conversations.facts import Fact
 from conversations.log import AppendOutcome, AppendRequest, append_many
 from conversations.metadata import (
     COLUMN_OF,
@@ -239,6 +240,8 @@ class DatabaseConversationStore(ConversationStore):
             standing = self._standing([public_id])
             if standing.update(**changes, listed_at=now):
                 conversation = standing.get().ref
+                if "title" in columns:
+                    facts.note(conversation.pk, Fact.RETITLED)
                 transaction.on_commit(lambda: live.announce_changed(conversation), robust=True)
                 return
             if owner_id is None:
@@ -408,9 +411,11 @@ class DatabaseConversationStore(ConversationStore):
         if "title_is" in only_if:
             rows = rows.filter(title=only_if["title_is"])
         now = timezone.now()
-        changed = bool(rows.update(title=title, updated_at=Greatest("updated_at", now), listed_at=now))
-        if changed:
-            transaction.on_commit(lambda: live.announce_changed(conversation), robust=True)
+        with transaction.atomic():
+            changed = bool(rows.update(title=title, updated_at=Greatest("updated_at", now), listed_at=now))
+            if changed:
+                facts.note(conversation.pk, Fact.RETITLED)
+                transaction.on_commit(lambda: live.announce_changed(conversation), robust=True)
         return changed
 
     def retag(self, conversation: ConversationRef, tags: Mapping[str, str]) -> None:
@@ -451,14 +456,18 @@ class DatabaseConversationStore(ConversationStore):
         """Set the time of deletion; see the seam."""
         now = timezone.now()
         rows = Conversation.objects.standing().filter(pk=conversation.pk)
-        if rows.update(deleted_at=now, listed_at=now):
-            transaction.on_commit(lambda: live.announce_changed(conversation), robust=True)
+        with transaction.atomic():
+            if rows.update(deleted_at=now, listed_at=now):
+                facts.note(conversation.pk, Fact.DELETED)
+                transaction.on_commit(lambda: live.announce_changed(conversation), robust=True)
 
     def restore(self, conversation: ConversationRef) -> None:
         """Take the time of deletion back; see the seam."""
         rows = Conversation.objects.deleted().filter(pk=conversation.pk)
-        if rows.update(deleted_at=None, listed_at=timezone.now()):
-            transaction.on_commit(lambda: live.announce_changed(conversation), robust=True)
+        with transaction.atomic():
+            if rows.update(deleted_at=None, listed_at=timezone.now()):
+                facts.note(conversation.pk, Fact.RESTORED)
+                transaction.on_commit(lambda: live.announce_changed(conversation), robust=True)
 
     def _standing(self, public_ids: Iterable[str] | None = None) -> ConversationQuerySet:
         rows = Conversation.objects.standing()
@@ -488,6 +497,7 @@ def _insert(*, public_id: str, **columns: Any) -> Conversation:
     if not is_new:
         raise ConversationExists(f"The conversation id {public_id} is taken.")
     conversation = row.ref
+    facts.note(row.pk, Fact.CREATED)
     transaction.on_commit(lambda: live.announce_listed(conversation), robust=True)
     return row
 

@@ -253,6 +253,7 @@ SPECTACULAR_SETTINGS = {
 CONVERSATION_STORE = "conversations.store.DatabaseConversationStore"
 CONVERSATION_VALIDATOR = "conversations.access.ConversationValidator"
 CONVERSATION_SECRETS = "sessions_app.owner_secrets.OwnerSecrets"
+CONVERSATION_FACTS = "sessions_app.outbox.note"
 CONVERSATION_MANAGER = {
     ManagerKind.STANDALONE: "sessions_app.manager.StandaloneConversationManager",
 }[CONFIGURATION.manager]

@@ -19,7 +19,7 @@ from django.db.models import F, Q
 from django.db.models.functions import Greatest
 from django.utils import timezone
 
-from conversations import dialects, live
+from conversations import dialects, facts, live
 from conversations.dialects import AgentState, columns, v0
 from conversations.events import Appended, Authored, Dialect, EventFilter, Kind, NewEvent
 from conversations.exceptions import (
@@ -28,6 +28,7 @@ from conversations.exceptions import (
     Fenced,
     LoopUnavailable,
 )
+from conversations.facts import Fact
 from conversations.locks import lock
 from conversations.models import Conversation, ConversationQuerySet, ConversationRef
 from conversations.store import store
@@ -160,6 +161,7 @@ def ready(conversation: ConversationRef, epoch: int) -> None:
         AgentLoop.objects.of(conversation).update(
             status=LoopStatus.RUNNING, runtime_status="STATUS$READY", updated_at=timezone.now()
         )
+        facts.note(conversation.pk, Fact.LOOP)
     announce(conversation)
 
 
@@ -210,6 +212,7 @@ def release(
             ended_by=ended_by,
             updated_at=now,
         )
+        facts.note(conversation.pk, Fact.LOOP)
     announce(conversation)
 
 
@@ -237,6 +240,7 @@ def begin_turn(conversation: ConversationRef, epoch: int) -> TurnStart | None:
             updated_at=now,
         )
         Conversation.objects.filter(pk=conversation.pk).update(listed_at=now)
+        facts.note(conversation.pk, Fact.LOOP)
     announce(conversation)
     return TurnStart(
         turn_id=turn_id,
@@ -682,6 +686,7 @@ def fail(conversation: ConversationRef, error: str) -> None:
             error=error,
             updated_at=now,
         )
+        facts.note(conversation.pk, Fact.LOOP)
     announce(conversation)
 
 

@@ -17,6 +17,10 @@ from django.utils import timezone
 
 from conversations.models import Conversation, ConversationRef, new_public_id
 from sessions_app.encryption import EncryptedTextField
+from sessions_app.outbox_models import Delivery as Delivery
+from sessions_app.outbox_models import NotedFact as NotedFact
+from sessions_app.outbox_models import Receiver as Receiver
+from sessions_app.outbox_models import ReceiverKind as ReceiverKind
 from sessions_app.processes import Process, is_gone
 from sessions_app.v1_models import AgentSetup as AgentSetup
 from sessions_app.v1_models import StartTask as StartTask

@@ -33,9 +33,13 @@ _COLUMNS = (
 )
 
 
-def information_of(pks: Sequence[int]) -> dict[int, ConversationInformation]:
-    """Return the information by key, of those that stand; the number of queries is always the same."""
-    rows = Conversation.objects.standing().with_pks(pks).values(*_COLUMNS)
+def information_of(pks: Sequence[int], *, deleted: bool = False) -> dict[int, ConversationInformation]:
+    """Return the information by key, of those that stand; the number of queries is always the same.
+
+    `deleted`: of tombstones, too.
+    """
+    found = Conversation.objects.all() if deleted else Conversation.objects.standing()
+    rows = found.with_pks(pks).values(*_COLUMNS)
     setups = AgentSetup.objects.in_bulk(list(pks))
     children = Conversation.objects.standing().children_of(pks)
     return {

@@ -40,7 +40,9 @@ from sessions_app.models import (
     Attachment,
     Connection,
     Feedback,
+    NotedFact,
     ReadMark,
+    Receiver,
     Repair,
     Secret,
     UnfinishedAnswer,
@@ -96,6 +98,8 @@ def empty_database() -> None:
     for model in (Event, Purge, CreationParameters, AgentLoop, UnfinishedAnswer, Connection, ReadMark):
         model.objects.all()._raw_delete("default")
     Conversation.objects.update(parent=None, forked_from=None)
+    Receiver.objects.all().delete()
+    NotedFact.objects.all().delete()
     for other in (Repair, Feedback, Attachment, Conversation, ApiToken, Session, UserSettings, Secret):
         other.objects.all()._raw_delete("default")
     User.objects.all().delete()

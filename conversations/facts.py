@@ -1,0 +1,38 @@
+"""Facts about a conversation that its log does not tell: noted in the transaction that makes them true."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import StrEnum
+from functools import cache
+from typing import cast
+
+from django.conf import settings
+from django.utils.module_loading import import_string
+
+
+class Fact(StrEnum):
+    """What happened to a conversation beside its log."""
+
+    CREATED = "created"
+    RETITLED = "retitled"
+    DELETED = "deleted"
+    RESTORED = "restored"
+    LOOP = "loop"
+    """Its agent loop came, went or began a turn."""
+
+
+Note = Callable[[int, Fact], None]
+
+
+def note(conversation_pk: int, fact: Fact) -> None:
+    """Keep a fact for those who are told of facts: a seam, chosen by CONVERSATION_FACTS.
+
+    Must be called in the transaction that makes it true, after the conversation's row is written or locked.
+    """
+    _noting(settings.CONVERSATION_FACTS)(conversation_pk, fact)
+
+
+@cache
+def _noting(path: str) -> Note:
+    return cast(Note, import_string(path))

@@ -1,0 +1,183 @@
+"""What is new for a receiver: found by the keys of events and noted facts, by the same few statements always.
+
+Keys are given before a transaction commits, so a lower one may show later than a higher one. A position
+moves only to where all is settled; what lies behind it is looked at again, which changes nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, NamedTuple
+
+from django.db import connection, transaction
+from django.utils import timezone
+
+from conversations.events import Kind
+from conversations.models import Event
+from sessions_app.models import Receiver
+
+WINDOW = 20_000
+"""So many events are looked through at once; more is there only after a long rest."""
+
+_NEWEST = """
+    SELECT COALESCE((SELECT MAX(id) FROM conversations_event), 0),
+           COALESCE((SELECT MAX(id) FROM sessions_app_notedfact), 0)
+"""
+_SNAPSHOT = """,
+    pg_snapshot_xmin(pg_current_snapshot())::text::bigint,
+    pg_snapshot_xmax(pg_current_snapshot())::text::bigint
+"""
+
+_COLUMNS = """
+    (receiver_id, conversation_id, through, known, told, known_fact, owes_status, since, due_at,
+     tries, last_error, claim, owner_host, owner_pid, owner_started)
+"""
+_UNTRIED = "0, '', '', '', 0, 0"
+
+# A row that is there keeps its cursor. While it waits after a failure, nothing brings its next try forward.
+_EVENTS = f"""
+    INSERT INTO sessions_app_delivery AS known_row {_COLUMNS}
+    SELECT %(receiver)s, event.conversation_id, MIN(event.seq) - 1, MAX(event.seq),
+           %(fact_position)s, %(fact_position)s, %(no)s, %(now)s,
+           CASE WHEN MAX(CASE WHEN event.kind IN ('{Kind.TURN}', '{Kind.STATE}') THEN 1 ELSE 0 END) = 1
+                     OR MAX(event.seq) - MIN(event.seq) + 1 >= %(buffer)s
+                THEN %(now)s ELSE %(flush_at)s END,
+           {_UNTRIED}
+    FROM conversations_event AS event {{join}}
+    WHERE event.id > %(after)s AND event.id <= %(through)s
+    GROUP BY event.conversation_id
+    ORDER BY event.conversation_id
+    ON CONFLICT (receiver_id, conversation_id) DO UPDATE SET
+        known = excluded.known,
+        since = CASE WHEN known_row.due_at IS NULL THEN excluded.since ELSE known_row.since END,
+        due_at = CASE WHEN known_row.tries > 0 THEN known_row.due_at
+                      WHEN excluded.known - known_row.through >= %(buffer)s THEN excluded.since
+                      WHEN known_row.due_at < excluded.due_at THEN known_row.due_at
+                      ELSE excluded.due_at END
+    WHERE excluded.known > known_row.known
+"""
+_FACTS = f"""
+    INSERT INTO sessions_app_delivery AS known_row {_COLUMNS}
+    SELECT %(receiver)s, noted.conversation_id, noted.before_it, noted.before_it,
+           %(fact_position)s, noted.newest, %(no)s, %(now)s, %(now)s, {_UNTRIED}
+    FROM (
+        SELECT fact.conversation_id, MAX(fact.id) AS newest,
+               CASE WHEN EXISTS (
+                        SELECT 1 FROM sessions_app_delivery AS there
+                        WHERE there.receiver_id = %(receiver)s
+                        AND there.conversation_id = fact.conversation_id)
+                    THEN -1
+                    ELSE COALESCE((
+                        SELECT event.seq FROM conversations_event AS event
+                        WHERE event.conversation_id = fact.conversation_id AND event.id <= %(begins_after)s
+                        ORDER BY event.seq DESC LIMIT 1), -1)
+               END AS before_it
+        FROM sessions_app_notedfact AS fact {{join}}
+        WHERE fact.id > %(fact_position)s AND fact.fact <> %(unheard)s
+        GROUP BY fact.conversation_id
+    ) AS noted
+    WHERE noted.newest > 0
+    ORDER BY noted.conversation_id
+    ON CONFLICT (receiver_id, conversation_id) DO UPDATE SET
+        known_fact = excluded.known_fact,
+        since = CASE WHEN known_row.due_at IS NULL THEN excluded.since ELSE known_row.since END,
+        due_at = CASE WHEN known_row.tries > 0 THEN known_row.due_at ELSE excluded.due_at END
+    WHERE excluded.known_fact > known_row.known_fact
+"""
+_OF_OWNER = """
+    JOIN conversations_conversation AS conversation
+    ON conversation.id = {table}.conversation_id AND conversation.owner_id = %(owner)s
+"""
+
+
+class Keys(NamedTuple):
+    """Where the events and the noted facts end."""
+
+    event: int
+    fact: int
+
+
+_START = Keys(0, 0)
+
+
+@dataclass(slots=True)
+class Horizon:
+    """How far everything is settled: what has a key up to there and is not there yet will never be."""
+
+    settled: Keys = _START
+    newest: Keys = _START
+    _marked: Keys = _START
+    _over_at: int = -1
+    """Once no transaction older than this runs, all up to the mark is settled."""
+
+    def look(self) -> None:
+        """See where everything stands now, by one statement."""
+        is_postgresql = connection.vendor == "postgresql"
+        with connection.cursor() as cursor:
+            cursor.execute(_NEWEST + _SNAPSHOT if is_postgresql else _NEWEST)
+            event, fact, *snapshot = cursor.fetchone()
+        self.newest = Keys(event, fact)
+        if not is_postgresql:  # one writer at a time: keys show in their order
+            self.settled = self.newest
+            return
+        oldest, following = snapshot
+        if oldest >= self._over_at:
+            self.settled = self._marked
+            self._marked, self._over_at = self.newest, following
+
+
+def gather(receiver: Receiver, horizon: Horizon) -> bool:
+    """Note in the receiver's deliveries what is new for it; say whether there is more to look through."""
+    if horizon.newest.event <= receiver.event_position and horizon.newest.fact <= receiver.fact_position:
+        return False
+    with transaction.atomic():
+        row = Receiver.objects.select_for_update(no_key=True).filter(pk=receiver.pk).first()
+        if row is None:
+            return False
+        through = _end_of_window(row.event_position, horizon.newest.event)
+        is_all = through >= horizon.newest.event
+        values = _values(row, through=through)
+        with connection.cursor() as cursor:
+            cursor.execute(_EVENTS.format(join=_join(row, "event")), values)
+            if is_all:  # a fact waits for the events before it to be known
+                cursor.execute(_FACTS.format(join=_join(row, "fact")), values)
+        event_position = max(row.event_position, min(through, horizon.settled.event))
+        fact_position = max(row.fact_position, horizon.settled.fact if is_all else 0)
+        moved = (event_position, fact_position) != (row.event_position, row.fact_position)
+        if moved:
+            Receiver.objects.filter(pk=row.pk).update(
+                event_position=event_position, fact_position=fact_position
+            )
+    receiver.event_position, receiver.fact_position = event_position, fact_position
+    return not is_all and moved
+
+
+def _end_of_window(after: int, newest: int) -> int:
+    """Return the key of the last of the next WINDOW events; there may be gaps between keys."""
+    if newest <= after + WINDOW:
+        return newest
+    keys = Event.objects.filter(pk__gt=after).order_by("pk").values_list("pk", flat=True)
+    return next(iter(keys[WINDOW - 1 : WINDOW]), newest)
+
+
+def _join(receiver: Receiver, table: str) -> str:
+    return "" if receiver.owner_id is None else _OF_OWNER.format(table=table)
+
+
+def _values(receiver: Receiver, *, through: int) -> dict[str, Any]:
+    now = timezone.now()
+    moment = connection.ops.adapt_datetimefield_value
+    return {
+        "receiver": receiver.pk,
+        "owner": receiver.owner_id,
+        "no": False,
+        "unheard": next(iter(receiver.unheard_facts), ""),
+        "now": moment(now),
+        "flush_at": moment(now + timedelta(seconds=receiver.flush_delay_s)),
+        "buffer": receiver.event_buffer_size,
+        "begins_after": receiver.begins_after,
+        "fact_position": receiver.fact_position,
+        "after": receiver.event_position,
+        "through": through,
+    }
