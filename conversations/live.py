@@ -82,9 +82,29 @@ def announce_changed(conversation: ConversationRef) -> None:
     announce_listed(conversation)
 
 
+_overhearing: tuple[Callable[[Hint], None], ...] = ()
+
+
+def overhear(listen: Callable[[Hint], None]) -> Callable[[], None]:
+    """Call `listen` with every hint that this process gives, in any thread; return how to end that.
+
+    It must be quick and must not fail.
+    """
+    global _overhearing
+    _overhearing = (*_overhearing, listen)
+
+    def end() -> None:
+        global _overhearing
+        _overhearing = tuple(each for each in _overhearing if each is not listen)
+
+    return end
+
+
 def announce(group: str, hint: Hint) -> None:
     """Send a hint, from any thread; never wait for it to arrive, and never fail because of it."""
     message = {**hint, "type": "hint", "group": group}
+    for overhear in _overhearing:
+        overhear(hint)
     try:
         running = asyncio.get_running_loop()
     except RuntimeError:

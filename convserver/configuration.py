@@ -70,6 +70,8 @@ class Configuration:
     """Whether a body that creates a V0 conversation may choose its id."""
     frontend_dir: Path | None = None
     """Where a built single-page frontend lies that is served at `/`; None for none."""
+    hooks: tuple[str, ...] = ()
+    """Dotted paths of hooks that are told of what happens to conversations."""
 
     @property
     def installation(self) -> str:
@@ -103,6 +105,7 @@ def read(environment: Mapping[str, str]) -> Configuration:
         max_age_days=_integer(environment, "CONVSERVER_MAX_AGE_DAYS", 0, least=0, most=36_500) or None,
         allow_set_conversation_id=_integer(environment, "ALLOW_SET_CONVERSATION_ID", 0, least=0, most=1) == 1,
         frontend_dir=_frontend_dir(environment),
+        hooks=_hooks(environment),
     )
 
 
@@ -183,17 +186,30 @@ def _agent(environment: Mapping[str, str]) -> str:
     name = environment.get("CONVSERVER_AGENT") or "demo"
     if name in BUILT_IN_AGENTS:
         return BUILT_IN_AGENTS[name]
-    module, _, attribute = name.rpartition(".")
-    try:
-        found = bool(module and attribute and find_spec(module))
-    except (ImportError, ValueError):
-        found = False
-    if not found:
+    if not _may_be_imported(name):
         known = ", ".join(BUILT_IN_AGENTS)
         raise ConfigurationError(
             f"CONVSERVER_AGENT is {name!r}, but it must be {known} or the dotted path of an agent class."
         )
     return name
+
+
+def _hooks(environment: Mapping[str, str]) -> tuple[str, ...]:
+    paths = _words(environment, "CONVSERVER_HOOKS")
+    for path in paths:
+        if not _may_be_imported(path):
+            raise ConfigurationError(
+                f"CONVSERVER_HOOKS names {path!r}, but a hook is the dotted path of a class or object."
+            )
+    return tuple(dict.fromkeys(paths))
+
+
+def _may_be_imported(path: str) -> bool:
+    module, _, attribute = path.rpartition(".")
+    try:
+        return bool(module and attribute and find_spec(module))
+    except (ImportError, ValueError):
+        return False
 
 
 def _session_api_key(environment: Mapping[str, str]) -> str | None:

@@ -254,6 +254,7 @@ CONVERSATION_STORE = "conversations.store.DatabaseConversationStore"
 CONVERSATION_VALIDATOR = "conversations.access.ConversationValidator"
 CONVERSATION_SECRETS = "sessions_app.owner_secrets.OwnerSecrets"
 CONVERSATION_FACTS = "sessions_app.outbox.note"
+CONVERSATION_HOOKS = CONFIGURATION.hooks
 CONVERSATION_MANAGER = {
     ManagerKind.STANDALONE: "sessions_app.manager.StandaloneConversationManager",
 }[CONFIGURATION.manager]

@@ -26,6 +26,7 @@ from sessions_app.agents.chosen import chosen_agent
 from sessions_app.conversation_manager import AgentLoopInfo, ConversationManager
 from sessions_app.loop import Loop
 from sessions_app.models import AgentLoop, Connection, ExecutionStatus, LoopEnd, LoopStatus
+from sessions_app.outbox_dispatcher import Dispatcher
 from sessions_app.processes import Process, this_process
 
 logger = logging.getLogger(__name__)
@@ -67,11 +68,11 @@ class StandaloneConversationManager(ConversationManager):
         return cls()
 
     async def ensure_started(self) -> None:
-        """Start the sweep, the renewal of leases and the housekeeping."""
+        """Start the sweep, the renewal of leases, the housekeeping and the outbox."""
         if self._is_started:
             return
         self._is_started = True
-        for work in (self._sweep, self._renew, self._keep_house):
+        for work in (self._sweep, self._renew, self._keep_house, Dispatcher(self._process).run):
             self._own(work())
 
     async def __aexit__(

@@ -114,6 +114,7 @@ def test_an_empty_variable_is_one_that_is_not_set(data_dir: Path) -> None:
         ("CONVSERVER_MAX_AGE_DAYS", "10", "max_age_days", 10),
         ("CONVSERVER_MAX_AGE_DAYS", "0", "max_age_days", None),
         ("ALLOW_SET_CONVERSATION_ID", "1", "allow_set_conversation_id", True),
+        ("CONVSERVER_HOOKS", "tests.hooks.Deaf, tests.hooks.Deaf", "hooks", ("tests.hooks.Deaf",)),
     ],
 )
 def test_a_good_value_is_taken(
@@ -172,6 +173,8 @@ WRONG = [
     ("CONVSERVER_MAX_AGE_DAYS", "-1"),
     ("CONVSERVER_MAX_AGE_DAYS", "ten"),
     ("ALLOW_SET_CONVERSATION_ID", "yes"),
+    ("CONVSERVER_HOOKS", "tests.hooks.Deaf,nowhere"),
+    ("CONVSERVER_HOOKS", "no.such.module.Hook"),
 ]
 
 

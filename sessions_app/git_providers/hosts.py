@@ -52,7 +52,7 @@ def parse_host(text: str | None, *, public: str, takes_path: bool = False) -> Ho
     name = name.lower()
     bare_name = _checked_name(name)
     is_loopback = _is_loopback(bare_name)
-    if settings.CONFIGURATION.auth == "accounts" and not _may_be_public(bare_name):
+    if settings.CONFIGURATION.auth == "accounts" and not may_be_public(bare_name):
         raise InvalidName(NOT_PUBLIC)
     if scheme == "http" and not is_loopback:
         raise InvalidName("A git provider is asked over https only, except on this machine itself.")
@@ -76,7 +76,7 @@ async def require_public(name: str, port: int) -> None:
         raise InvalidName(NOT_PUBLIC)
 
 
-def _may_be_public(name: str) -> bool:
+def may_be_public(name: str) -> bool:
     """Say whether a name is no address at all, or a public one."""
     if name == "localhost" or name.endswith(".localhost"):
         return False

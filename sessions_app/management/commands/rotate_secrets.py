@@ -10,7 +10,7 @@ from django.core.management.base import BaseCommand, CommandError
 from conversations.models import Conversation
 from sessions_app import tool_servers
 from sessions_app.encryption import SecretUnreadable
-from sessions_app.models import Secret
+from sessions_app.models import Receiver, Secret
 
 BATCH = 500
 
@@ -26,6 +26,12 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         """Say how many were encrypted anew; fail, and name them, if there are some that no key opens."""
         rotated, unreadable = self._rotate_tool_servers()
+        for receiver in Receiver.objects.order_by("pk"):
+            try:
+                rotated += receiver.rotate()
+            except SecretUnreadable:
+                unreadable += 1
+                self.stderr.write(f"Cannot be opened: the headers of {receiver}")
         for secret in _all_secrets():
             try:
                 rotated += secret.rotate()

@@ -1,0 +1,211 @@
+"""The dispatcher: tells receivers what the outbox holds for them, each at its own pace."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from django.utils import timezone
+
+from conversations import live
+from conversations.live import Hint
+from sessions_app import astore, outbox, outbox_gathering, outbox_hooks
+from sessions_app.models import Receiver, ReceiverKind
+from sessions_app.outbox import Claim
+from sessions_app.outbox_gathering import Horizon
+from sessions_app.outbox_parcels import NotTaken, Taker
+from sessions_app.processes import Process
+from sessions_app.webhooks import Webhook
+
+logger = logging.getLogger(__name__)
+
+POLL_S = 5.0
+"""What is written by processes that do not tell this one waits for so long at most."""
+ROUND_MIN_S = 0.02
+"""Appends that come closer together than this are looked for at once."""
+PER_RECEIVER = 4
+"""So many conversations is one receiver told of at a time; one that is slow so holds up nobody else."""
+STEPS_MAX = 20
+"""After so many parcels of one conversation the receiver's other ones have their turn."""
+HOUSEKEEPING_ROUNDS = 12
+RENEW_S = 5.0
+
+_NEWS = frozenset({"appended", "listed", "changed", outbox.CHANGED})
+_FOR_NOBODY = frozenset({outbox.CHANGED})
+"""Without a receiver, nothing else is news."""
+
+
+class _Lane:
+    """One receiver, and what it is being told just now."""
+
+    def __init__(self, receiver: Receiver, taker: Taker) -> None:
+        self.receiver = receiver
+        self.taker = taker
+        self.tasks: dict[Claim, asyncio.Task[None]] = {}
+
+    @property
+    def room(self) -> int:
+        return PER_RECEIVER - len(self.tasks)
+
+
+class Dispatcher:
+    """All deliveries of one process, as tasks of its event loop."""
+
+    def __init__(self, process: Process) -> None:
+        self._process = process
+        self._hooks: Mapping[str, Any] = {}
+        self._lanes: dict[int, _Lane] = {}
+        self._horizon = Horizon()
+        self._news = asyncio.Event()
+        self._wakes = _FOR_NOBODY
+        self._is_awake = True
+        self._rounds = 0
+        self._renewed_at = 0.0
+
+    async def run(self) -> None:
+        """Deliver until cancelled; then let go of what is under way, which is told again."""
+        loop = asyncio.get_running_loop()
+
+        def hear(hint: Hint) -> None:
+            if not self._is_awake and hint["kind"] in self._wakes and not loop.is_closed():
+                self._is_awake = True
+                loop.call_soon_threadsafe(self._news.set)
+
+        end = live.overhear(hear)
+        try:
+            while True:
+                await self._sleep(await self._round())
+        finally:
+            end()
+            await self._close()
+
+    async def _sleep(self, seconds: float) -> None:
+        await asyncio.sleep(ROUND_MIN_S)
+        try:
+            async with asyncio.timeout(max(seconds, 0.0)):
+                await self._news.wait()
+        except TimeoutError:
+            pass
+        self._news.clear()
+
+    async def _round(self) -> float:
+        """Find what is new, start what is due, and return in how many seconds something will be."""
+        self._is_awake = False  # before looking: what comes meanwhile is for the next round
+        try:
+            return await self._look()
+        except Exception as error:  # the next round tries again
+            logger.error("A round of the outbox failed and is tried again", exc_info=error)
+            return POLL_S
+
+    async def _look(self) -> float:
+        if self._rounds == 0:
+            self._hooks = outbox_hooks.hooks_of_this_process()
+            await astore.call(outbox_hooks.install, self._hooks)
+        await self._keep_house()
+        receivers = await astore.call(_served, self._hooks)
+        await self._set_lanes(receivers)
+        self._wakes = _NEWS if receivers else _FOR_NOBODY
+        if not receivers:
+            return POLL_S
+        more = await astore.call(_gathered, receivers, self._horizon)
+        await self._renew()
+        for lane in self._lanes.values():
+            for claim in await astore.call(outbox.claim, lane.receiver.pk, self._process, limit=lane.room):
+                self._start(lane, claim)
+        return 0.0 if more else await self._until_next()
+
+    async def _renew(self) -> None:
+        now = asyncio.get_running_loop().time()
+        if now >= self._renewed_at + RENEW_S:
+            self._renewed_at = now
+            held = [claim for lane in self._lanes.values() for claim in lane.tasks]
+            await astore.call(outbox.renew, held)
+
+    async def _keep_house(self) -> None:
+        if self._rounds % HOUSEKEEPING_ROUNDS == 0:
+            await astore.call(outbox.release_abandoned)
+            await astore.call(outbox.prune)
+        self._rounds += 1
+
+    async def _until_next(self) -> float:
+        free = [pk for pk, lane in self._lanes.items() if lane.room > 0]
+        due_at = await astore.call(outbox.next_due, free)
+        if due_at is None:
+            return POLL_S
+        return min(POLL_S, (due_at - timezone.now()).total_seconds())
+
+    async def _set_lanes(self, receivers: Collection[Receiver]) -> None:
+        """Have a lane for each receiver, with a taker that knows what is set now."""
+        wanted = {receiver.pk: receiver for receiver in receivers}
+        for pk, lane in list(self._lanes.items()):
+            if pk not in wanted or (_settings_of(wanted[pk]) != _settings_of(lane.receiver)):
+                await self._close_lane(self._lanes.pop(pk))
+        for pk, receiver in wanted.items():
+            if pk not in self._lanes:
+                self._lanes[pk] = _Lane(receiver, self._taker(receiver))
+
+    def _taker(self, receiver: Receiver) -> Taker:
+        if receiver.kind == ReceiverKind.HOOK:
+            return outbox_hooks.HookTaker(receiver, self._hooks[receiver.name])
+        return Webhook(receiver)
+
+    def _start(self, lane: _Lane, claim: Claim) -> None:
+        task = asyncio.get_running_loop().create_task(_deliver(lane.taker, claim))
+        lane.tasks[claim] = task
+        task.add_done_callback(lambda task: self._ended(lane, claim, task))
+
+    def _ended(self, lane: _Lane, claim: Claim, task: asyncio.Task[None]) -> None:
+        del lane.tasks[claim]
+        if not task.cancelled() and (error := task.exception()) is not None:
+            logger.error("A delivery of %s failed and is tried again", lane.receiver, exc_info=error)
+        self._news.set()  # there is room for another
+
+    async def _close(self) -> None:
+        for lane in self._lanes.values():
+            await self._close_lane(lane)
+        self._lanes.clear()
+
+    async def _close_lane(self, lane: _Lane) -> None:
+        claims, tasks = list(lane.tasks), list(lane.tasks.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await astore.call(outbox.release, claims)
+        await lane.taker.close()
+
+
+async def _deliver(taker: Taker, claim: Claim) -> None:
+    """Tell one receiver of one conversation, a parcel at a time, until nothing is due or one fails."""
+    for _ in range(STEPS_MAX):
+        step = await astore.call(outbox.next_step, claim)
+        if step is None:
+            return
+        try:
+            await taker.take(step.parcel)
+        except NotTaken as error:
+            await astore.call(outbox.failed, claim, str(error))
+            return
+        except Exception as error:
+            await astore.call(outbox.failed, claim, f"The server failed: {type(error).__name__}.")
+            raise
+        if not await astore.call(outbox.delivered, claim, step):
+            return
+    await astore.call(outbox.release, [claim])
+
+
+def _served(hooks: Mapping[str, Any]) -> list[Receiver]:
+    return list(Receiver.objects.served_with(hooks))
+
+
+def _gathered(receivers: Collection[Receiver], horizon: Horizon) -> bool:
+    """Gather for all; say whether one has more to look through."""
+    horizon.look()
+    has_more = [outbox_gathering.gather(receiver, horizon) for receiver in receivers]
+    return any(has_more)
+
+
+def _settings_of(receiver: Receiver) -> tuple[object, ...]:
+    """Return what a taker is made of."""
+    return (receiver.base_url, receiver.sealed.token, receiver.timeout_s, receiver.name)

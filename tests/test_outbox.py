@@ -1,0 +1,422 @@
+"""The outbox: hooks are told in order and at least once, and nobody pays for it who tells nobody."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from django.contrib.auth.models import User
+from django.core.management import call_command
+from django.db import connection, transaction
+from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
+
+from conversations.events import Kind
+from conversations.models import Conversation, ConversationRef, Event
+from conversations.store import ConversationStore
+from sessions_app import astore, outbox, outbox_dispatcher, outbox_gathering, outbox_hooks, webhooks
+from sessions_app.conversation_manager import ConversationManager
+from sessions_app.models import Delivery, NotedFact, Receiver
+from sessions_app.outbox_gathering import Horizon, gather
+from sessions_app.processes import Process, this_process
+from tests.conftest import on_postgresql
+from tests.events import event
+from tests.hooks import Listener
+from tests.stage import Stage, ask, manager, stage, until, until_here
+from tests.threads import in_threads
+
+__all__ = ["manager", "stage"]
+
+PATH = "tests.hooks.Listener"
+
+
+@pytest.fixture(autouse=True)
+def soon(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(outbox, "RETRY_FIRST_S", 0.02)
+    monkeypatch.setattr(outbox, "RETRY_MAX_S", 0.1)
+    monkeypatch.setattr(outbox_dispatcher, "POLL_S", 0.2)
+    outbox_hooks.hooks_of_this_process.cache_clear()
+    yield
+    outbox_hooks.hooks_of_this_process.cache_clear()
+
+
+Hooked = Callable[..., None]
+
+
+@pytest.fixture
+def listener(monkeypatch: pytest.MonkeyPatch, settings: object) -> Listener:
+    """A hook that this process has; it is installed when the manager starts."""
+    monkeypatch.setattr("django.conf.settings.CONVERSATION_HOOKS", (PATH,))
+    hook = outbox_hooks.hooks_of_this_process()[PATH]
+    assert isinstance(hook, Listener)
+    return hook
+
+
+@pytest.fixture
+async def dispatching(live: None, listener: Listener, manager: ConversationManager) -> None:
+    """Start the manager, and wait until the hook is a receiver."""
+    await manager.ensure_started()
+    await until(lambda: Receiver.objects.exists())
+
+
+# Hooks
+
+
+async def test_a_hook_is_told_all_that_happens_in_order(
+    dispatching: None, listener: Listener, store: ConversationStore, alice: User
+) -> None:
+    talk = await astore.call(store.create, alice)
+    await astore.append(talk, [event("one"), event("two")])
+    await astore.call(store.retitle, talk, "A title")
+    await astore.append(talk, [event("three")])
+    await astore.call(store.hide, talk)
+    await until_here(lambda: "deleted" in listener.happenings)
+    assert listener.happenings == ["created", "appended", "status", "appended", "deleted"]
+    assert listener.texts == ["one", "two", "three"]
+
+
+async def test_a_hook_is_told_that_a_run_began_and_ended(
+    dispatching: None, listener: Listener, stage: Stage, conversation: ConversationRef
+) -> None:
+    await ask(conversation, "hold")
+    await until_here(lambda: "running" in listener.statuses)
+    stage.go.set()
+    await until_here(lambda: listener.statuses[-1] == "finished")
+    assert listener.texts[0] == "hold"
+
+
+async def test_a_hook_that_raises_is_told_again_before_anything_newer(
+    dispatching: None, listener: Listener, conversation: ConversationRef
+) -> None:
+    listener.failures = 2
+    for text in ("one", "two", "three"):
+        await astore.append(conversation, [event(text)])
+    await until_here(lambda: len(listener.texts) == 3)
+    assert listener.texts == ["one", "two", "three"]
+
+
+async def test_what_a_hook_raises_is_kept_by_its_name_alone(
+    dispatching: None, listener: Listener, conversation: ConversationRef
+) -> None:
+    listener.failures = 1_000
+    await astore.append(conversation, [event()])
+    await until(lambda: Delivery.objects.failing().exists())
+    error = await astore.call(lambda: Delivery.objects.values_list("last_error", flat=True).get())
+    assert error == "It raised RuntimeError; the server's log has more."
+
+
+def test_a_hook_that_cannot_be_made_keeps_nobody_from_starting(monkeypatch: pytest.MonkeyPatch) -> None:
+    paths = ("tests.hooks.Nothing", "tests.hooks.Deaf", PATH)
+    monkeypatch.setattr("django.conf.settings.CONVERSATION_HOOKS", paths)
+    assert list(outbox_hooks.found_hooks()) == [PATH]
+
+
+async def test_the_hook_of_the_documentation_works(
+    live: None,
+    manager: ConversationManager,
+    store: ConversationStore,
+    alice: User,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    documentation = (Path(__file__).parent.parent / "docs" / "operation.md").read_text()
+    (code,) = re.findall(r"```python\n(.*?)```", documentation, re.DOTALL)
+    module = ModuleType("my_hooks")
+    exec(code, vars(module))
+    monkeypatch.setitem(sys.modules, "my_hooks", module)
+    monkeypatch.setattr("django.conf.settings.CONVERSATION_HOOKS", ("my_hooks.Diary",))
+    await manager.ensure_started()
+    await until(lambda: Receiver.objects.exists())
+    talk = await astore.call(store.create, alice, title="Lunch")
+    await astore.append(talk, [event("soup")])
+    await until(lambda: Delivery.objects.filter(through=0, due_at=None).exists())
+    assert capsys.readouterr().out == f"{talk.public_id} begins: Lunch\n{talk.public_id} 0 message: soup\n"
+
+
+# What it costs
+
+
+def statements(store: ConversationStore, conversation: ConversationRef) -> int:
+    with CaptureQueriesContext(connection) as captured:
+        store.append(conversation, [event(), event()])
+    return len(captured)
+
+
+def test_an_append_costs_the_same_with_receivers_and_without(
+    store: ConversationStore, conversation: ConversationRef
+) -> None:
+    statements(store, conversation)
+    without = statements(store, conversation)
+    webhooks.create("http://localhost:1")
+    assert statements(store, conversation) == without
+    assert not Delivery.objects.exists()
+
+
+def test_nothing_is_noted_when_nobody_is_told(store: ConversationStore, alice: User) -> None:
+    store.retitle(store.create(alice), "A title")
+    assert not NotedFact.objects.exists()
+
+
+@pytest.mark.parametrize("events", [1, 50])
+def test_what_is_new_is_found_by_the_same_statements_however_much_it_is(
+    store: ConversationStore, alice: User, events: int
+) -> None:
+    receiver = webhooks.create("http://localhost:1")
+    for _ in range(events):
+        store.append(store.create(alice), [event() for _ in range(events)])
+    horizon = Horizon()
+    with CaptureQueriesContext(connection) as captured:
+        horizon.look()
+        gather(receiver, horizon)
+    assert len([each for each in captured if "SAVEPOINT" not in each["sql"]]) <= 7
+    assert Delivery.objects.count() == events
+
+
+# What is found
+
+
+def found(receiver: Receiver) -> list[tuple[int, int]]:
+    horizon = Horizon()
+    horizon.look()
+    gather(receiver, horizon)
+    return list(Delivery.objects.order_by("conversation_id").values_list("through", "known"))
+
+
+def told(claim: outbox.Claim) -> list[tuple[str, int]]:
+    """Take everything that is left, and return what it was."""
+    steps = []
+    while step := outbox.next_step(claim):
+        steps.append((step.parcel.happening.value, len(step.parcel.events)))
+        outbox.delivered(claim, step)
+    return steps
+
+
+def test_what_is_looked_at_again_changes_nothing(
+    store: ConversationStore, conversation: ConversationRef
+) -> None:
+    receiver = webhooks.create("http://localhost:1")
+    store.append(conversation, [event(), event()])
+    assert found(receiver) == [(-1, 1)]
+    Delivery.objects.update(through=1, due_at=None)
+    Receiver.objects.update(event_position=0)
+    receiver.refresh_from_db()
+    assert found(receiver) == [(1, 1)]
+    assert not Delivery.objects.pending().exists()
+
+
+def test_after_a_long_rest_everything_is_found_a_window_at_a_time(
+    store: ConversationStore, conversation: ConversationRef, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outbox_gathering, "WINDOW", 3)
+    receiver = webhooks.create("http://localhost:1")
+    store.append(conversation, [event() for _ in range(10)])
+    horizon = Horizon()
+    for _ in range(3):
+        horizon.look()
+    rounds = 1
+    while gather(receiver, horizon):
+        rounds += 1
+    assert found(receiver) == [(-1, 9)]
+    assert rounds == 4
+
+
+@on_postgresql
+def test_an_event_that_is_committed_after_one_with_a_higher_key_is_found(
+    store: ConversationStore, alice: User
+) -> None:
+    early, late = store.create(alice), store.create(alice)
+    receiver = webhooks.create("http://localhost:1")
+    horizon = Horizon()
+    with transaction.atomic():
+        store.append(early, [event()])  # has its key, and is not there for others yet
+
+        def meanwhile(_: int) -> None:
+            store.append(late, [event()])
+            for _ in range(3):
+                horizon.look()
+                gather(receiver, horizon)
+
+        in_threads(1, meanwhile)
+    horizon.look()
+    gather(receiver, horizon)
+    assert set(Delivery.objects.values_list("conversation_id", flat=True)) == {early.pk, late.pk}
+
+
+def test_noted_facts_go_once_everybody_has_taken_them(store: ConversationStore, alice: User) -> None:
+    receiver = webhooks.create("http://localhost:1")
+    talk = store.create(alice)
+    horizon = Horizon()
+    for _ in range(3):
+        horizon.look()
+        gather(receiver, horizon)
+    assert outbox.prune() == 0
+    (claim,) = outbox.claim(receiver.pk, this_process(), limit=1)
+    step = outbox.next_step(claim)
+    assert step is not None
+    outbox.delivered(claim, step)
+    assert outbox.prune() == 1
+    assert Conversation.objects.filter(pk=talk.pk).exists()
+
+
+def test_a_fact_that_nobody_has_found_yet_is_told_before_the_events_behind_it(
+    store: ConversationStore, conversation: ConversationRef
+) -> None:
+    receiver = webhooks.create("http://localhost:1", flush_delay_s=0.0)
+    store.append(conversation, [event("one")])
+    found(receiver)
+    store.retitle(conversation, "A title")
+    store.append(conversation, [event("two")])
+    (claim,) = outbox.claim(receiver.pk, this_process(), limit=1)
+    assert told(claim) == [("appended", 1), ("status", 0), ("appended", 1)]
+
+
+# Who delivers
+
+
+@pytest.fixture
+def due(store: ConversationStore, conversation: ConversationRef) -> Receiver:
+    """A receiver that is to be told of two events."""
+    receiver = webhooks.create("http://localhost:1", flush_delay_s=0.0)
+    store.append(conversation, [event("one"), event("two")])
+    found(receiver)
+    return receiver
+
+
+def test_what_one_process_has_taken_no_other_takes(due: Receiver) -> None:
+    assert len(outbox.claim(due.pk, this_process(), limit=5)) == 1
+    assert outbox.claim(due.pk, this_process(), limit=5) == []
+
+
+def test_what_a_process_has_left_behind_is_free_at_once(due: Receiver) -> None:
+    gone = this_process()._replace(started=this_process().started - 100)
+    outbox.claim(due.pk, gone, limit=5)
+    outbox.release_abandoned()
+    assert len(outbox.claim(due.pk, this_process(), limit=5)) == 1
+
+
+def test_what_a_living_process_has_taken_stays_its_own(due: Receiver) -> None:
+    outbox.claim(due.pk, this_process(), limit=5)
+    outbox.release_abandoned()
+    assert outbox.claim(due.pk, this_process(), limit=5) == []
+
+
+def test_whoever_has_lost_a_claim_moves_nothing(due: Receiver) -> None:
+    elsewhere = Process("another host", 1, 0.0)
+    (lost,) = outbox.claim(due.pk, elsewhere, limit=1, lease_s=-1.0)
+    step = outbox.next_step(lost)
+    assert step is not None
+    (taken,) = outbox.claim(due.pk, this_process(), limit=1)
+    assert not outbox.delivered(lost, step)
+    outbox.failed(lost, "too late")
+    assert outbox.next_step(lost) is None
+    assert outbox.next_step(taken) is not None
+    assert Delivery.objects.get().through == -1
+
+
+def test_what_became_known_while_the_last_of_it_was_told_is_not_forgotten(
+    due: Receiver, store: ConversationStore, conversation: ConversationRef
+) -> None:
+    (claim,) = outbox.claim(due.pk, this_process(), limit=1)
+    step = outbox.next_step(claim)
+    assert step is not None
+    outbox.delivered(claim, step)
+    row = Delivery.objects.select_related("receiver", "conversation").get()
+    store.append(conversation, [event("three")])
+    found(due)
+    outbox._rest(row, due_at=None)
+    assert Delivery.objects.pending().count() == 1
+
+
+def test_tries_get_rarer_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outbox, "RETRY_FIRST_S", 2.0)
+    monkeypatch.setattr(outbox, "RETRY_MAX_S", 600.0)
+    assert 1.0 <= outbox.retry_delay_s(0) <= 2.0
+    assert 8.0 <= outbox.retry_delay_s(3) <= 16.0
+    assert 300.0 <= outbox.retry_delay_s(10_000) <= 600.0
+
+
+def test_news_do_not_bring_the_next_try_forward(
+    due: Receiver, store: ConversationStore, conversation: ConversationRef
+) -> None:
+    later = timezone.now() + timedelta(hours=1)
+    Delivery.objects.update(tries=3, due_at=later)
+    store.append(conversation, [event() for _ in range(20)])
+    found(due)
+    assert Delivery.objects.get().due_at == later
+
+
+# Again
+
+
+def test_events_are_told_again_from_one_on(
+    due: Receiver, store: ConversationStore, conversation: ConversationRef
+) -> None:
+    Delivery.objects.update(through=1, due_at=None)
+    outbox.replay(due, conversation, first=1)
+    (claim,) = outbox.claim(due.pk, this_process(), limit=1)
+    step = outbox.next_step(claim)
+    assert step is not None
+    assert [each["text"] for each in step.parcel.events] == ["two"]
+
+
+def test_events_from_before_the_receiver_was_made_are_told_when_they_are_asked_for(
+    store: ConversationStore, conversation: ConversationRef
+) -> None:
+    store.append(conversation, [event("old")])
+    receiver = webhooks.create("http://localhost:1")
+    outbox.replay(receiver, conversation, first=0)
+    assert len(outbox.claim(receiver.pk, this_process(), limit=1)) == 1
+
+
+@pytest.mark.parametrize("first", [-1, 2, 10**18])
+def test_what_there_is_not_is_not_told_again(
+    due: Receiver, conversation: ConversationRef, first: int
+) -> None:
+    with pytest.raises(outbox.InvalidReplay):
+        outbox.replay(due, conversation, first=first)
+
+
+def test_nobody_is_told_again_of_another_users_conversation(
+    due: Receiver, conversation: ConversationRef, bob: User
+) -> None:
+    due.owner = bob
+    with pytest.raises(outbox.InvalidReplay):
+        outbox.replay(due, conversation, first=0)
+
+
+def test_the_events_of_a_purged_conversation_hold_nothing_up(
+    due: Receiver, conversation: ConversationRef
+) -> None:
+    from conversations.models import Purge
+
+    Purge.objects.create(conversation_id=conversation.pk, requested_by="tests", reason="asked for")
+    Event.objects.all()._raw_delete("default")
+    (claim,) = outbox.claim(due.pk, this_process(), limit=1)
+    assert outbox.next_step(claim) is None
+    assert not Delivery.objects.pending().exists()
+
+
+def test_the_end_of_a_run_is_told_behind_its_events(
+    due: Receiver, store: ConversationStore, conversation: ConversationRef
+) -> None:
+    store.append(conversation, [event("the end", kind=Kind.TURN), event("more")])
+    (claim,) = outbox.claim(due.pk, this_process(), limit=1)
+    assert told(claim) == [("appended", 3), ("status", 0), ("appended", 1)]
+
+
+def test_secret_keys_of_webhooks_are_rotated(
+    database: None, settings: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from django.conf import settings as the_settings
+
+    webhooks.create("http://localhost:1", webhooks.Credentials({}, "key"))
+    monkeypatch.setattr(the_settings, "SECRET_KEY_FALLBACKS", [the_settings.SECRET_KEY])
+    monkeypatch.setattr(the_settings, "SECRET_KEY", "another secret key of enough characters")
+    call_command("rotate_secrets")
+    monkeypatch.setattr(the_settings, "SECRET_KEY_FALLBACKS", [])
+    assert webhooks.opened(Receiver.objects.get()).session_key == "key"
