@@ -18,7 +18,9 @@ from sessions_app.models import (
     AgentLoop,
     ApiToken,
     Connection,
+    Delivery,
     LoopStatus,
+    Receiver,
     Repair,
     Secret,
     UserSettings,
@@ -56,6 +58,10 @@ GROUPS: dict[str, list[Item]] = {
         Item("Loops", AgentLoop, "autorenew"),
         Item("Connections", Connection, "cable"),
         Item("Repairs", Repair, "healing"),
+    ],
+    "Outbox": [
+        Item("Receivers", Receiver, "webhook"),
+        Item("Deliveries", Delivery, "outbox"),
     ],
     "Access": [
         Item("Users", User, "person"),
