@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+import time
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -24,6 +25,7 @@ from sessions_app.conversation_manager import ConversationManager
 from sessions_app.models import Delivery, NotedFact, Receiver
 from sessions_app.outbox_gathering import Horizon, gather
 from sessions_app.processes import Process, this_process
+from tests.clients import WAIT_S
 from tests.conftest import on_postgresql
 from tests.events import event
 from tests.hooks import Listener
@@ -187,6 +189,18 @@ def found(receiver: Receiver) -> list[tuple[int, int]]:
     return list(Delivery.objects.order_by("conversation_id").values_list("through", "known"))
 
 
+def settled() -> Horizon:
+    """Return a horizon up to which all is settled; on PostgreSQL, others' transactions may be in the way."""
+    horizon = Horizon()
+    deadline = time.monotonic() + WAIT_S
+    horizon.look()
+    while horizon.settled != horizon.newest:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+        horizon.look()
+    return horizon
+
+
 def told(claim: outbox.Claim) -> list[tuple[str, int]]:
     """Take everything that is left, and return what it was."""
     steps = []
@@ -215,9 +229,7 @@ def test_after_a_long_rest_everything_is_found_a_window_at_a_time(
     monkeypatch.setattr(outbox_gathering, "WINDOW", 3)
     receiver = webhooks.create("http://localhost:1")
     store.append(conversation, [event() for _ in range(10)])
-    horizon = Horizon()
-    for _ in range(3):
-        horizon.look()
+    horizon = settled()
     rounds = 1
     while gather(receiver, horizon):
         rounds += 1
@@ -250,10 +262,7 @@ def test_an_event_that_is_committed_after_one_with_a_higher_key_is_found(
 def test_noted_facts_go_once_everybody_has_taken_them(store: ConversationStore, alice: User) -> None:
     receiver = webhooks.create("http://localhost:1")
     talk = store.create(alice)
-    horizon = Horizon()
-    for _ in range(3):
-        horizon.look()
-        gather(receiver, horizon)
+    gather(receiver, settled())
     assert outbox.prune() == 0
     (claim,) = outbox.claim(receiver.pk, this_process(), limit=1)
     step = outbox.next_step(claim)
