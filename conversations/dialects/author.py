@@ -66,6 +66,14 @@ class Author(Protocol):
         `exit_code` is that of a COMMAND_TOOL's command.
         """
 
+    def finish(self, *, message: str, thought: str = "", tool_call_id: str, event_id: str) -> Authored:
+        """Write the call that ends a task, with the agent's last words."""
+
+    def finished(
+        self, *, message: str, tool_call_id: str, event_id: str, call_event_id: str
+    ) -> Authored | None:
+        """Write what answers `finish`; None for a wire where nothing does."""
+
     def tool_rejected(
         self, *, name: str, reason: str, tool_call_id: str, event_id: str, call_event_id: str
     ) -> Authored:
@@ -78,6 +86,9 @@ class Author(Protocol):
 
     def state(self, *, state: AgentState, event_id: str, reason: str = "") -> Authored:
         """Write that the loop entered a state."""
+
+    def steering(self, *, state: AgentState, event_id: str) -> Authored | None:
+        """Write what follows the state that the user led the agent into; None where the state says it all."""
 
     def error(self, *, code: str, detail: str, event_id: str) -> Authored:
         """Write an error of the conversation, not of one call."""

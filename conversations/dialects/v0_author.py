@@ -74,6 +74,15 @@ class V0Author:
         extras = {"command": command_of(arguments), "metadata": {"exit_code": exit_code}}
         return _observation("run", content, extras=extras, beside=beside)
 
+    def finish(self, *, message: str, thought: str = "", tool_call_id: str, event_id: str) -> Authored:
+        args = {"final_thought": message, "outputs": {}, "thought": thought}
+        return _action("finish", args, beside=_tool_call_metadata("finish", tool_call_id))
+
+    def finished(
+        self, *, message: str, tool_call_id: str, event_id: str, call_event_id: str
+    ) -> Authored | None:
+        return None
+
     def tool_rejected(
         self, *, name: str, reason: str, tool_call_id: str, event_id: str, call_event_id: str
     ) -> Authored:
@@ -89,6 +98,9 @@ class V0Author:
             reason = reason or _INTERRUPTED_REASON
         extras = {"agent_state": _STATES[state], "reason": reason}
         return _observation("agent_state_changed", extras=extras, source="environment")
+
+    def steering(self, *, state: AgentState, event_id: str) -> Authored | None:
+        return None
 
     def error(self, *, code: str, detail: str, event_id: str) -> Authored:
         return _observation("error", detail, extras={"error_id": code}, source="environment")

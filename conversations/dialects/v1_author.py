@@ -11,6 +11,8 @@ from conversations.dialects.v1_reading import COMMAND_TOOL_NAME, INTERRUPTED_NOT
 from conversations.dialects.v1_state import EXECUTION_STATUSES, execution_status
 from conversations.events import Authored
 
+FINISH_TOOL_NAME = "finish"
+
 
 class V1Author:
     """Writes V1 events of release 1.3.0: only its base fields, no null that may be left out."""
@@ -62,6 +64,18 @@ class V1Author:
         )
         return authored(event, event_id=event_id)
 
+    def finish(self, *, message: str, thought: str = "", tool_call_id: str, event_id: str) -> Authored:
+        call = Call(FINISH_TOOL_NAME, tool_call_id)
+        event = v1_payload.finish(call, message=message, response_id=event_id, thought=thought)
+        return authored(event, event_id=event_id)
+
+    def finished(
+        self, *, message: str, tool_call_id: str, event_id: str, call_event_id: str
+    ) -> Authored | None:
+        call = Call(FINISH_TOOL_NAME, tool_call_id)
+        event = v1_payload.finished(call, message=message, action_id=call_event_id)
+        return authored(event, event_id=event_id)
+
     def tool_rejected(
         self, *, name: str, reason: str, tool_call_id: str, event_id: str, call_event_id: str
     ) -> Authored:
@@ -79,6 +93,15 @@ class V1Author:
     def state(self, *, state: AgentState, event_id: str, reason: str = "") -> Authored:
         """Write the state; this kind has no place for a reason."""
         return authored(execution_status(EXECUTION_STATUSES[state]), event_id=event_id)
+
+    def steering(self, *, state: AgentState, event_id: str) -> Authored | None:
+        match state:
+            case AgentState.PAUSED:
+                return authored(v1_payload.pause(), event_id=event_id)
+            case AgentState.STOPPED:
+                return authored(v1_payload.interrupt(), event_id=event_id)
+            case _:
+                return None
 
     def error(self, *, code: str, detail: str, event_id: str) -> Authored:
         return authored(v1_payload.conversation_error(code=code, detail=detail), event_id=event_id)
