@@ -400,11 +400,11 @@ class EventQuerySet(models.QuerySet["Event"]):
         return self.filter(is_input=True)
 
     def open_calls(self) -> Self:
-        """Return the tool calls that nothing of the same turn answers."""
+        """Return the tool calls that nothing of the same turn answers, as its cause or by the call's id."""
         answers = Event.objects.filter(
+            Q(cause_seq=OuterRef("seq")) | Q(tool_call_id=OuterRef("tool_call_id")),
             conversation_id=OuterRef("conversation_id"),
             turn_id=OuterRef("turn_id"),
-            cause_seq=OuterRef("seq"),
             kind__in=[Kind.TOOL_RESULT, Kind.ERROR],
         )
         return self.filter(~Exists(answers), kind=Kind.TOOL_CALL)

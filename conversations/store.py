@@ -170,6 +170,14 @@ class ConversationStore(ABC):
         """Return what asked the agent for an answer in this range, oldest first."""
 
     @abstractmethod
+    def newest_input(self, conversation: ConversationRef, *, after: int) -> int | None:
+        """Return the seq of the newest event after this one that speaks to the agent, if there is one."""
+
+    @abstractmethod
+    def seq_of_event(self, conversation: ConversationRef, event_id: str) -> int | None:
+        """Return where the event with this id stands, None if there is none."""
+
+    @abstractmethod
     def open_calls(self, conversation: ConversationRef, turn_id: str) -> list[EventEnvelope]:
         """Return the tool calls of a turn that nothing has answered, oldest first."""
 
@@ -396,6 +404,16 @@ class DatabaseConversationStore(ConversationStore):
         """Return what asked the agent for an answer in this range, oldest first."""
         rows = Event.objects.of(conversation).after(after).through(through)
         return rows.inputs().oldest_first().envelopes()
+
+    def newest_input(self, conversation: ConversationRef, *, after: int) -> int | None:
+        """Return the seq of the newest event after this one that speaks to the agent, if there is one."""
+        rows = Event.objects.of(conversation).after(after).inputs().newest_first()
+        return rows.values_list("seq", flat=True).first()
+
+    def seq_of_event(self, conversation: ConversationRef, event_id: str) -> int | None:
+        """Return where the event with this id stands, None if there is none."""
+        rows = Event.objects.of(conversation).filter(event_id=event_id)
+        return rows.values_list("seq", flat=True).first()
 
     def open_calls(self, conversation: ConversationRef, turn_id: str) -> list[EventEnvelope]:
         """Return the tool calls of a turn that nothing has answered, oldest first."""
