@@ -17,7 +17,7 @@ from conversations.dialects import v0
 from conversations.events import Authored, Dialect, Kind, NewEvent
 from conversations.exceptions import ConversationError
 from conversations.models import ConversationRef
-from sessions_app import astore
+from sessions_app import astore, runs
 from sessions_app.loop import Loop
 
 logger = logging.getLogger(__name__)
@@ -200,6 +200,25 @@ class ConversationManager(ABC):
     @abstractmethod
     async def run(self, conversation: ConversationRef) -> None:
         """Start the loop, or let a paused one go on."""
+
+    @abstractmethod
+    async def ask_run(self, conversation: ConversationRef) -> bool:
+        """Let the agent answer whatever stands in the log, or approve the call that waits (spec V1 §2.6).
+
+        Once this returns the conversation is `running`, or the run is over already; False when one was on.
+        """
+
+    async def reject(self, conversation: ConversationRef, reason: str = "") -> None:
+        """Refuse the calls that wait for approval, which on the V1 wire ends the turn.
+
+        Raise LoopUnavailable if none waits.
+        """
+        reason = reason or runs.REJECTED_REASON
+        if conversation.dialect is Dialect.V0:
+            await self.confirm(conversation, accept=False, reason=reason)
+        else:
+            await astore.call(runs.reject, conversation, reason)
+            self.wake(conversation)  # what was said meanwhile may have asked for an answer
 
     @abstractmethod
     async def pause(self, conversation: ConversationRef) -> None:

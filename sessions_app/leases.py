@@ -21,7 +21,16 @@ from django.utils import timezone
 
 from conversations import dialects, facts, live
 from conversations.dialects import AgentState, columns, v0
-from conversations.events import Appended, Authored, Dialect, EventFilter, Kind, NewEvent
+from conversations.events import (
+    Appended,
+    Authored,
+    Dialect,
+    EventEnvelope,
+    EventFilter,
+    Kind,
+    Metrics,
+    NewEvent,
+)
 from conversations.exceptions import (
     ConversationNotFound,
     EventConflict,
@@ -44,6 +53,9 @@ SWEEP_PAGE = 200
 SUSPENDED = (ExecutionStatus.PAUSED, ExecutionStatus.WAITING_FOR_CONFIRMATION)
 """A loop that is one of these takes no turn until the user says so."""
 
+ENDED = (ExecutionStatus.FINISHED, ExecutionStatus.ERROR, ExecutionStatus.STUCK)
+"""A run that is one of these is over."""
+
 
 class LoopHeld(LoopUnavailable):
     """Another process runs the loop."""
@@ -63,6 +75,8 @@ class TurnStart:
     decision: bool | None
     """What the user decided about the call that waits; None when none waits."""
     decision_reason: str
+    counted: Metrics
+    """The conversation's totals."""
 
 
 def expect(conversation: ConversationRef) -> None:
@@ -92,7 +106,7 @@ def claim(
     """
     now = timezone.now()
     with transaction.atomic():
-        row = _locked(conversation)
+        row = locked(conversation)
         loop, _ = AgentLoop.objects.locked().get_or_create(conversation_id=conversation.pk)
         if loop.is_held(now) and (only_abandoned or loop.owner != process):
             raise LoopHeld(f"The loop runs in process {loop.owner_pid} on {loop.owner_host}.")
@@ -116,7 +130,7 @@ def claim(
     return epoch
 
 
-def _locked(conversation: ConversationRef) -> Conversation:
+def locked(conversation: ConversationRef) -> Conversation:
     row = lock(Conversation.objects.standing(), conversation)
     if row is None:
         raise ConversationNotFound("There is no such conversation.")
@@ -125,7 +139,7 @@ def _locked(conversation: ConversationRef) -> Conversation:
 
 def _locked_by(conversation: ConversationRef, epoch: int) -> Conversation:
     """Lock the conversation for the loop of `epoch`. Raise Fenced if there is a newer one."""
-    return _fenced(_locked(conversation), epoch)
+    return _fenced(locked(conversation), epoch)
 
 
 def _fenced(row: Conversation, epoch: int) -> Conversation:
@@ -248,6 +262,16 @@ def begin_turn(conversation: ConversationRef, epoch: int) -> TurnStart | None:
         answered_through=row.answered_through,
         decision=loop.decision,
         decision_reason=loop.decision_reason,
+        counted=totals_of(row),
+    )
+
+
+def totals_of(row: Conversation) -> Metrics:
+    """Return what was counted of a conversation so far."""
+    return Metrics(
+        accumulated_cost=row.accumulated_cost,
+        prompt_tokens=row.prompt_tokens,
+        completion_tokens=row.completion_tokens,
     )
 
 
@@ -387,10 +411,12 @@ def decide(
 ) -> None:
     """Store the user's decision about the call that waits. Raise LoopUnavailable if none does.
 
-    Repeated under the same `event_id` it changes nothing: another call may wait by now.
+    A V1 conversation runs from an approval on, and answers what was said while it waited. Repeated
+    under the same `event_id` it changes nothing: another call may wait by now.
     """
     event_id = event_id or str(uuid4())
     authored = dialects.author(conversation.dialect).decision(accepted=accepted, event_id=event_id)
+    runs = accepted and conversation.dialect is Dialect.V1
 
     def record(appended: Sequence[Appended]) -> None:
         if not any(each.is_new for each in appended):
@@ -398,35 +424,56 @@ def decide(
         waiting = AgentLoop.objects.of(conversation).filter(
             execution_status=ExecutionStatus.WAITING_FOR_CONFIRMATION, decision=None
         )
-        if not waiting.update(
-            decision=accepted, decision_reason=columns.clean(reason), updated_at=timezone.now()
-        ):
+        decision = {"decision": accepted, "decision_reason": columns.clean(reason)}
+        goes_on = {"execution_status": ExecutionStatus.RUNNING} if runs else {}
+        if not waiting.update(**decision, **goes_on, updated_at=timezone.now()):
             raise LoopUnavailable("Nothing waits for approval.")
+        if runs:
+            _ask_for_what_was_said(conversation)
 
     store().append(conversation, [new_event(authored, event_id)], also=record)
+
+
+def _ask_for_what_was_said(conversation: ConversationRef) -> None:
+    rows = Conversation.objects.filter(pk=conversation.pk)
+    seq = store().newest_input(conversation, after=rows.values_list("asked_through", flat=True).get())
+    if seq is not None:
+        rows.update(asked_through=seq)
 
 
 def pause(conversation: ConversationRef) -> bool:
     """Pause a loop that plays no turn; say whether it plays none. A playing one pauses itself.
 
-    A turn that waits for approval goes on waiting.
+    A turn that waits for approval goes on waiting, and a run of V1 that has ended stays so.
     """
-    event_id = str(uuid4())
-    authored = dialects.author(conversation.dialect).state(state=AgentState.PAUSED, event_id=event_id)
+    events = steered(conversation, AgentState.PAUSED)
     with transaction.atomic():
-        _locked(conversation)
+        locked(conversation)
         loop, _ = AgentLoop.objects.locked().get_or_create(conversation_id=conversation.pk)
-        if loop.execution_status in SUSPENDED:
+        if loop.execution_status in SUSPENDED or _has_ended(conversation, loop):
             return True
-        if loop.execution_status == ExecutionStatus.RUNNING:
+        if loop.execution_status == ExecutionStatus.RUNNING and loop.turn_id is not None:
             return False
-        store().append(
-            conversation,
-            [new_event(authored, event_id)],
-            also=suspend_turn(conversation, ExecutionStatus.PAUSED),
-        )
+        store().append(conversation, events, also=suspend_turn(conversation, ExecutionStatus.PAUSED))
     announce(conversation)
     return True
+
+
+def _has_ended(conversation: ConversationRef, loop: AgentLoop) -> bool:
+    return conversation.dialect is Dialect.V1 and loop.execution_status in ENDED
+
+
+def steered(
+    conversation: ConversationRef, state: AgentState, *, turn_id: str | None = None, reason: str = ""
+) -> list[NewEvent]:
+    """Return the events that say that the user led the agent into this state."""
+    author = dialects.author(conversation.dialect)
+    state_id, steering_id = str(uuid4()), str(uuid4())
+    events = [author.state(state=state, event_id=state_id, reason=reason)]
+    if (steering := author.steering(state=state, event_id=steering_id)) is not None:
+        events.append(steering)
+    ids = (state_id, steering_id)
+    return [new_event(each, event_id, turn_id=turn_id) for each, event_id in zip(events, ids, strict=False)]
 
 
 def resume(conversation: ConversationRef) -> None:
@@ -483,9 +530,15 @@ def _asked() -> list[ConversationQuerySet]:
 
 
 def is_suspended(conversation: ConversationRef) -> bool:
-    """Say whether the conversation stands and its loop waits for the user, wherever it runs, if at all."""
-    rows = Conversation.objects.standing().filter(pk=conversation.pk)
-    return rows.filter(loop__execution_status__in=SUSPENDED).exists()
+    """Say whether the conversation stands and its loop waits for the user, wherever it runs, if at all.
+
+    One that is to go on and that no living process runs counts as well: it has a turn to end.
+    """
+    loop = AgentLoop.objects.of(conversation).filter(conversation__deleted_at=None).first()
+    if loop is None or loop.execution_status in SUSPENDED:
+        return loop is not None
+    is_held = loop.is_held(timezone.now())
+    return loop.turn_id is not None and not is_held and _is_suspended(conversation, loop.turn_id, loop)
 
 
 def abandoned(limit: int, *, besides: Collection[int] = ()) -> list[ConversationRef]:
@@ -523,7 +576,7 @@ def repair(conversation: ConversationRef, epoch: int) -> None:
     A turn that waits for approval or is paused is not interrupted: it goes on.
     """
     loop = AgentLoop.objects.of(conversation).get()
-    if loop.turn_id is None or loop.execution_status != ExecutionStatus.RUNNING:
+    if loop.turn_id is None or _is_suspended(conversation, loop.turn_id, loop):
         return
     turn = PendingTurn(loop.turn_id, loop.turn_through, is_suspended=False)
 
@@ -550,21 +603,21 @@ def cut_off(
     status: ExecutionStatus,
     *,
     reason: str,
+    code: str = "AgentError",
     also: Callable[[], object] | None = None,
 ) -> None:
     """End a turn that came to no end of its own: what it had said is kept and marked, its calls have failed.
 
-    Nothing changes if it has ended already; otherwise `also` is done in the same transaction. Raise Fenced.
+    `code` is that of an error. Nothing changes if it has ended already; otherwise `also` is done in the
+    same transaction. Raise Fenced.
     """
 
-    def end(naming: Naming) -> None:
-        events = interrupted_turn(conversation, turn.turn_id, naming)
-        if state is AgentState.ERROR:
-            event_id = naming(turn_event_id(turn.turn_id, "error"))
-            author = dialects.author(conversation.dialect)
-            authored = author.error(code="AgentError", detail=reason, event_id=event_id)
-            events.append(new_event(authored, event_id, turn_id=turn.turn_id))
-        events.append(end_of_turn(conversation, turn.turn_id, state, reason=reason, naming=naming))
+    def write(naming: Naming) -> None:
+        end = end_of_turn(conversation, turn.turn_id, state, reason=reason, naming=naming)
+        said = said_of_end(conversation, turn.turn_id, state, code=code, reason=reason, naming=naming)
+        # V1 clients look for the reason once they have seen the state, V0 clients before.
+        ending = [end, *said] if conversation.dialect is Dialect.V1 else [*said, end]
+        events = [*interrupted_turn(conversation, turn.turn_id, naming), *ending]
         finish = finish_turn(conversation, turn.through, status)
         store().append(conversation, events, epoch=epoch, also=finish)
 
@@ -572,31 +625,57 @@ def cut_off(
         require_epoch(conversation, epoch)
         if not AgentLoop.objects.of(conversation).filter(turn_id=turn.turn_id).exists():
             return
-        under_a_free_id(end)
+        under_a_free_id(write)
         if also is not None:
             also()
     announce(conversation)
 
 
+def said_of_end(
+    conversation: ConversationRef,
+    turn_id: str,
+    state: AgentState,
+    *,
+    code: str,
+    reason: str,
+    naming: Naming = own_id,
+) -> list[NewEvent]:
+    """Return what is said beside the state in which a turn ends, where its wire has words for it."""
+    author = dialects.author(conversation.dialect)
+    event_id = naming(turn_event_id(turn_id, "error" if state is AgentState.ERROR else "steering"))
+    if state is AgentState.ERROR:
+        authored: Authored | None = author.error(code=code, detail=reason, event_id=event_id)
+    else:
+        authored = author.steering(state=state, event_id=event_id)
+    return [] if authored is None else [new_event(authored, event_id, turn_id=turn_id)]
+
+
 def stop_turn(conversation: ConversationRef, epoch: int, *, through: int) -> None:
     """End a turn that waits for the user, if there is one, and give up on what was asked up to `through`.
 
-    Readers are told that the agent stopped either way. Raise Fenced.
+    Readers are told that the agent stopped either way, unless a run of V1 is over or paused already; a
+    V1 conversation is paused from then on. Raise Fenced.
     """
+    status = ExecutionStatus.PAUSED if conversation.dialect is Dialect.V1 else ExecutionStatus.IDLE
     with transaction.atomic():
         require_epoch(conversation, epoch)
         turn = pending_turn(conversation, epoch)
         if turn is not None:
-            ending = (AgentState.STOPPED, ExecutionStatus.IDLE)
-            cut_off(conversation, epoch, turn, *ending, reason=STOPPED_REASON)
+            cut_off(conversation, epoch, turn, AgentState.STOPPED, status, reason=STOPPED_REASON)
+        elif _is_at_rest(conversation):
+            return
         else:
-            event_id = str(uuid4())
-            authored = dialects.author(conversation.dialect).state(
-                state=AgentState.STOPPED, event_id=event_id, reason=STOPPED_REASON
-            )
-            store().append(conversation, [new_event(authored, event_id)], epoch=epoch)
-        give_up(conversation, epoch, through)
+            events = steered(conversation, AgentState.STOPPED, reason=STOPPED_REASON)
+            store().append(conversation, events, epoch=epoch)
+        give_up(conversation, epoch, through, status)
     announce(conversation)
+
+
+def _is_at_rest(conversation: ConversationRef) -> bool:
+    if conversation.dialect is not Dialect.V1:
+        return False
+    at_rest = [*ENDED, ExecutionStatus.PAUSED]
+    return AgentLoop.objects.of(conversation).filter(execution_status__in=at_rest).exists()
 
 
 INTERRUPTED_REASON = "The server stopped while the agent was working; what it had said is kept."
@@ -616,7 +695,7 @@ def interrupted_turn(conversation: ConversationRef, turn_id: str, naming: Naming
     for call in store().open_calls(conversation, turn_id):
         event_id = naming(turn_event_id(turn_id, f"failed {call['seq']}"))
         authored = author.tool_failed(
-            name=dialects.called_tool(json.loads(call["payload"]), Dialect(call["dialect"]))[0],
+            name=_tool_of(call),
             reason="The call was interrupted.",
             tool_call_id=call["tool_call_id"] or "",
             event_id=event_id,
@@ -624,6 +703,29 @@ def interrupted_turn(conversation: ConversationRef, turn_id: str, naming: Naming
         )
         events.append(new_event(authored, event_id, turn_id=turn_id, cause_seq=call["seq"]))
     return events
+
+
+def refused_calls(
+    conversation: ConversationRef, turn_id: str, reason: str, naming: Naming = own_id
+) -> list[NewEvent]:
+    """Return what says that the user refused the calls of a turn that nothing has answered."""
+    author = dialects.author(conversation.dialect)
+    events: list[NewEvent] = []
+    for call in store().open_calls(conversation, turn_id):
+        event_id = naming(turn_event_id(turn_id, f"refused {call['seq']}"))
+        authored = author.tool_rejected(
+            name=_tool_of(call),
+            reason=reason,
+            tool_call_id=call["tool_call_id"] or "",
+            event_id=event_id,
+            call_event_id=call["id"],
+        )
+        events.append(new_event(authored, event_id, turn_id=turn_id, cause_seq=call["seq"]))
+    return events
+
+
+def _tool_of(call: EventEnvelope) -> str:
+    return dialects.called_tool(json.loads(call["payload"]), Dialect(call["dialect"]))[0]
 
 
 def announce(conversation: ConversationRef) -> None:
@@ -634,6 +736,10 @@ def announce(conversation: ConversationRef) -> None:
 def require_epoch(conversation: ConversationRef, epoch: int) -> None:
     """Lock the conversation and make sure that the loop of `epoch` still has it. Raise Fenced."""
     _locked_by(conversation, epoch)
+
+
+PLAYED = ("running", "stats")
+"""How the newest state of a turn that is being played begins."""
 
 
 class PendingTurn(NamedTuple):
@@ -649,8 +755,19 @@ def pending_turn(conversation: ConversationRef, epoch: int) -> PendingTurn | Non
     loop = AgentLoop.objects.of(conversation).filter(epoch=epoch, turn_id__isnull=False).first()
     if loop is None or loop.turn_id is None:
         return None
-    is_suspended = loop.execution_status != ExecutionStatus.RUNNING
+    is_suspended = _is_suspended(conversation, loop.turn_id, loop)
     return PendingTurn(loop.turn_id, loop.turn_through, is_suspended)
+
+
+def _is_suspended(conversation: ConversationRef, turn_id: str, loop: AgentLoop) -> bool:
+    """Say whether nobody plays the turn: it waits for the user, or is to go on and nobody has begun yet.
+
+    A run that goes on is `running` from the request on; the log says whether it was taken up.
+    """
+    if loop.execution_status != ExecutionStatus.RUNNING:
+        return True
+    states = [each for each in store().read_turn(conversation, turn_id) if each["kind"] == Kind.STATE]
+    return bool(states) and not any(states[-1]["text"].startswith(word) for word in PLAYED)
 
 
 def give_up_unheld(conversation: ConversationRef, through: int) -> None:
@@ -662,6 +779,9 @@ def give_up_unheld(conversation: ConversationRef, through: int) -> None:
             return
         rows = Conversation.objects.filter(pk=row.pk)
         rows.update(answered_through=Greatest("answered_through", through), listed_at=timezone.now())
+        # A run that was asked for and never begun.
+        asked = AgentLoop.objects.of(conversation).filter(turn_id=None)
+        asked.filter(execution_status=ExecutionStatus.RUNNING).update(execution_status=ExecutionStatus.IDLE)
         # One that was claimed and left behind may have a turn to end: that is the sweep's.
         unclaimed = Q(status=LoopStatus.STARTING, epoch=0)
         AgentLoop.objects.of(conversation).filter(Q(status=LoopStatus.ERROR) | unclaimed).update(
@@ -674,9 +794,13 @@ def fail(conversation: ConversationRef, error: str) -> None:
     """Note that no loop could be started, unless a living process runs one; a later start may do better."""
     now = timezone.now()
     with transaction.atomic():
-        _locked(conversation)
+        locked(conversation)
         loop, _ = AgentLoop.objects.locked().get_or_create(conversation_id=conversation.pk)
-        if loop.is_held(now) or (loop.status, loop.error) == (LoopStatus.ERROR, error):
+        if loop.is_held(now):
+            return
+        if conversation.dialect is Dialect.V1 and loop.execution_status == ExecutionStatus.RUNNING:
+            _fail_run(conversation, loop, error)
+        elif (loop.status, loop.error) == (LoopStatus.ERROR, error):
             return
         Conversation.objects.filter(pk=conversation.pk).update(listed_at=now)
         AgentLoop.objects.of(conversation).update(
@@ -690,12 +814,31 @@ def fail(conversation: ConversationRef, error: str) -> None:
     announce(conversation)
 
 
-def give_up(conversation: ConversationRef, epoch: int, through: int) -> None:
+def _fail_run(conversation: ConversationRef, loop: AgentLoop, error: str) -> None:
+    """End a run that nobody can play, and the turn that it was to go on with."""
+    code = "LoopUnavailable"
+    if loop.turn_id is not None:
+        turn = PendingTurn(loop.turn_id, loop.turn_through, is_suspended=True)
+        ending = (AgentState.ERROR, ExecutionStatus.ERROR)
+        cut_off(conversation, locked(conversation).loop_epoch, turn, *ending, reason=error, code=code)
+        return
+    author = dialects.author(conversation.dialect)
+    state_id, error_id = str(uuid4()), str(uuid4())
+    state = author.state(state=AgentState.ERROR, event_id=state_id)
+    said = author.error(code=code, detail=error, event_id=error_id)
+    store().append(conversation, [new_event(state, state_id), new_event(said, error_id)])
+    AgentLoop.objects.of(conversation).update(execution_status=ExecutionStatus.ERROR)
+
+
+def give_up(
+    conversation: ConversationRef,
+    epoch: int,
+    through: int,
+    status: ExecutionStatus = ExecutionStatus.IDLE,
+) -> None:
     """Answer nothing that was asked up to `through`: whoever stops an agent wants silence. Raise Fenced."""
     with transaction.atomic():
         row = _locked_by(conversation, epoch)
         rows = Conversation.objects.filter(pk=row.pk)
         rows.update(answered_through=Greatest("answered_through", through))
-        AgentLoop.objects.of(conversation).update(
-            execution_status=ExecutionStatus.IDLE, updated_at=timezone.now()
-        )
+        AgentLoop.objects.of(conversation).update(execution_status=status, updated_at=timezone.now())

@@ -10,13 +10,15 @@ from functools import partial
 from typing import ParamSpec, TypeVar
 
 from conversations.dialects import AgentState
+from conversations.events import Dialect, Metrics
 from conversations.exceptions import ConversationError, ConversationNotFound, EventConflict, Fenced
 from conversations.models import ConversationRef
-from sessions_app import astore, leases, titles
+from sessions_app import astore, leases, runs, titles
 from sessions_app.agents.base import Agent
 from sessions_app.leases import Naming, PendingTurn, TurnStart
 from sessions_app.models import ExecutionStatus, LoopEnd
 from sessions_app.processes import Process
+from sessions_app.runs import Asked
 from sessions_app.turns import PlayedTurn, TurnSuspended, persistently
 
 logger = logging.getLogger(__name__)
@@ -58,6 +60,8 @@ class Loop:
         """Pause and run take effect in the order in which they were said."""
         self.is_leaving = False
         self._entitling: asyncio.Task[None] | None = None
+        self._counted: Metrics | None = None
+        """The totals that V1 readers were told last."""
 
     @property
     def is_wanted(self) -> bool:
@@ -91,6 +95,15 @@ class Loop:
             self._set_pause_wanted(False)
             await astore.call(leases.resume, self.conversation)
         self.wake()
+
+    async def ask_run(self) -> Asked:
+        """Ask for a run; a pause that has not taken effect yet is taken back by it."""
+        async with self._steering:
+            was_pausing = self._pause_wanted
+            self._set_pause_wanted(False)
+            asked = await astore.call(runs.ask, self.conversation)
+        self.wake()
+        return Asked.BEGUN if was_pausing and asked is Asked.RUNS else asked
 
     async def interrupt(self) -> None:
         """End the turn that is played or waits, and give up on what was asked; the loop stays."""
@@ -182,6 +195,7 @@ class Loop:
                 await persistently(lambda: _to_its_end(leases.pause, self.conversation))
 
     async def _play(self, start: TurnStart) -> None:
+        self._counted = self._counted or start.counted
         turn = self._turn = PlayedTurn(self.conversation, self.epoch, start)
         turn.pause_wanted = self._pause_wanted
         try:
@@ -222,6 +236,10 @@ class Loop:
         await self._persist(partial(leases.stop_turn, through=through))
 
     async def _end(self, start: TurnStart) -> None:
+        if self.conversation.dialect is Dialect.V1:
+            counted = self._counted or start.counted
+            self._counted = await self._persist(partial(runs.finish, start=start, counted=counted))
+            return
         try:
             await self._finish(start, leases.own_id)
         except EventConflict:
@@ -236,7 +254,8 @@ class Loop:
     async def _end_in_error(self, start: TurnStart, error: Exception) -> None:
         turn = PendingTurn(start.turn_id, start.through, is_suspended=False)
         ending = (AgentState.ERROR, ExecutionStatus.ERROR, _sentence(error))
-        await persistently(lambda: _to_its_end(self._cut_off, turn, *ending))
+        code = type(error).__name__ if self.conversation.dialect is Dialect.V1 else "AgentError"
+        await persistently(lambda: _to_its_end(self._cut_off, turn, *ending, code=code))
 
     async def _persist(self, act: Callable[[ConversationRef, int], T]) -> T:
         """Do what the loop does under its lease and what can be repeated."""
@@ -257,16 +276,26 @@ class Loop:
         if turn is not None and turn.is_suspended and self.is_wanted:
             pass  # it waits for the user, and goes on wherever the loop runs next
         elif turn is not None:
-            state = AgentState.INTERRUPTED if self.is_wanted else AgentState.STOPPED
+            is_v1 = self.conversation.dialect is Dialect.V1
+            stopped = AgentState.IDLE if is_v1 else AgentState.STOPPED
+            state = AgentState.INTERRUPTED if self.is_wanted else stopped
+            status = ExecutionStatus.ERROR if is_v1 and self.is_wanted else ExecutionStatus.IDLE
             crowded_out = self.ended_by is LoopEnd.CROWDED_OUT
             kept = leases.CROWDED_OUT_REASON if crowded_out else leases.INTERRUPTED_REASON
             reason = kept if self.is_wanted else leases.STOPPED_REASON
-            self._cut_off(turn, state, ExecutionStatus.IDLE, reason)
+            self._cut_off(turn, state, status, reason)
         if self.given_up_through is not None:
             leases.give_up(self.conversation, self.epoch, self.given_up_through)
 
-    def _cut_off(self, turn: PendingTurn, state: AgentState, status: ExecutionStatus, reason: str) -> None:
-        leases.cut_off(self.conversation, self.epoch, turn, state, status, reason=reason)
+    def _cut_off(
+        self,
+        turn: PendingTurn,
+        state: AgentState,
+        status: ExecutionStatus,
+        reason: str,
+        code: str = "AgentError",
+    ) -> None:
+        leases.cut_off(self.conversation, self.epoch, turn, state, status, reason=reason, code=code)
 
 
 async def _to_its_end(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:

@@ -18,16 +18,17 @@ from django.db import connections
 from django.utils import timezone
 from django.utils.module_loading import import_string
 
-from conversations.events import NewEvent
+from conversations.events import Dialect, NewEvent
 from conversations.exceptions import ConversationError, ConversationNotFound, LoopUnavailable
 from conversations.models import Conversation, ConversationRef, normal_id
-from sessions_app import astore, hub, leases, presence
+from sessions_app import astore, hub, leases, presence, runs
 from sessions_app.agents.chosen import chosen_agent
 from sessions_app.conversation_manager import AgentLoopInfo, ConversationManager
 from sessions_app.loop import Loop
 from sessions_app.models import AgentLoop, Connection, ExecutionStatus, LoopEnd, LoopStatus
 from sessions_app.outbox_dispatcher import Dispatcher
 from sessions_app.processes import Process, this_process
+from sessions_app.runs import Asked
 
 logger = logging.getLogger(__name__)
 
@@ -256,6 +257,14 @@ class StandaloneConversationManager(ConversationManager):
             await astore.call(leases.resume, conversation)
         await self._start(conversation)
 
+    async def ask_run(self, conversation: ConversationRef) -> bool:
+        """Store the wish; the loop that runs here takes it up, or one that is started."""
+        loop = self._loops.get(conversation.pk)
+        asked = await (loop.ask_run() if loop is not None else astore.call(runs.ask, conversation))
+        if asked is Asked.BEGUN:
+            self.start_soon(conversation)  # stored is stored, whatever becomes of the start
+        return asked is not Asked.RUNS
+
     async def pause(self, conversation: ConversationRef) -> None:
         """Tell the loop, or pause where none is."""
         loop = self._loops.get(conversation.pk)
@@ -269,6 +278,8 @@ class StandaloneConversationManager(ConversationManager):
         loop = self._loops.get(conversation.pk)
         if loop is not None:
             await loop.interrupt()
+        elif conversation.dialect is Dialect.V1:
+            await astore.call(runs.interrupt_unheld, conversation)
         else:
             await self.close_session(conversation.public_id)
 

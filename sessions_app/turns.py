@@ -244,9 +244,7 @@ class PlayedTurn:
         self, state: AgentState, status: ExecutionStatus, *, call: NewEvent | None = None
     ) -> None:
         """Store the state, and in the same append the call that waits: no decision can come too early."""
-        event_id = str(uuid4())
-        authored = self._author.state(state=state, event_id=event_id)
-        events = [leases.new_event(authored, event_id, turn_id=self.turn_id)]
+        events = leases.steered(self.conversation, state, turn_id=self.turn_id)
         if call is not None:
             # The V0 web client offers a decision only for a call that follows the state.
             events.insert(1 if self.conversation.dialect is Dialect.V0 else 0, call)

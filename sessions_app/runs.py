@@ -1,0 +1,199 @@
+"""A run: what a V1 client asks for, and what becomes of it (spec V1 §2.6).
+
+From the request on a conversation is `running`; its loop answers whatever stands in the log, turn after
+turn, until nothing that was asked is left. Lock order as in `leases`: Conversation, then AgentLoop.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from enum import Enum, auto
+from typing import NamedTuple
+from uuid import uuid4
+
+from django.db import transaction
+from django.db.models.functions import Greatest, Least
+from django.utils import timezone
+
+from conversations import dialects
+from conversations.dialects import AgentState, v1
+from conversations.events import Dialect, Metrics, NewEvent
+from conversations.exceptions import LoopUnavailable
+from conversations.models import Conversation, ConversationRef
+from conversations.store import store
+from sessions_app import leases
+from sessions_app.leases import Naming, TurnStart
+from sessions_app.models import AgentLoop, ExecutionStatus
+from sessions_app.v1_information import DEFAULT_MODEL
+
+OVER = (ExecutionStatus.FINISHED, ExecutionStatus.STUCK)
+"""A message takes a conversation that is one of these back to `idle`."""
+REJECTED_REASON = "User rejected the action."
+
+
+class Asked(Enum):
+    """What became of the wish for a run."""
+
+    BEGUN = auto()
+    RUNS = auto()
+    """One is on already."""
+    NOTHING = auto()
+    """There was nothing to do: the run is over."""
+
+
+class Said(NamedTuple):
+    """Where a message stands, and whether the agent is to answer it now."""
+
+    seq: int
+    asks: bool
+
+
+def ask(conversation: ConversationRef) -> Asked:
+    """Let the agent answer whatever stands in the log; where a call waits for approval, this approves it."""
+    with transaction.atomic():
+        row, loop = _locked(conversation)
+        match loop.execution_status:
+            case ExecutionStatus.RUNNING if loop.turn_id is not None or row.is_unanswered:
+                return Asked.RUNS
+            case ExecutionStatus.WAITING_FOR_CONFIRMATION if loop.decision is not None:
+                return Asked.RUNS
+            case ExecutionStatus.WAITING_FOR_CONFIRMATION:
+                leases.decide(conversation, True, "")
+                return Asked.BEGUN
+            case ExecutionStatus.FINISHED if _newest_input(conversation, row, loop) is None:
+                return Asked.NOTHING
+        if row.last_message_at is None:
+            _enter(conversation, AgentState.FINISHED, ExecutionStatus.FINISHED)
+            return Asked.NOTHING
+        _begin(conversation, row, loop)
+    leases.announce(conversation)
+    return Asked.BEGUN
+
+
+def take(conversation: ConversationRef, message: NewEvent, *, run: bool) -> Said:
+    """Store what the user says; with `run` ask for a run unless one is on or a call waits for approval.
+
+    What is said during a run is answered by it; anything else waits for the next one. A repeated
+    event id stores and asks nothing.
+    """
+    with transaction.atomic():
+        row, loop = _locked(conversation)
+        if (seq := store().seq_of_event(conversation, message.event_id)) is not None:
+            return Said(seq, asks=False)
+        status = loop.execution_status
+        if conversation.dialect is Dialect.V1 and status in OVER:
+            _enter(conversation, AgentState.IDLE, ExecutionStatus.IDLE)
+        waits = status == ExecutionStatus.WAITING_FOR_CONFIRMATION
+        asks = status == ExecutionStatus.RUNNING or (run and waits)
+        (appended,) = store().append(conversation, [replace(message, asks=asks)])
+        if run and not asks:
+            _begin(conversation, row, loop)
+    leases.announce(conversation)
+    return Said(appended.seq, asks=asks or run)
+
+
+def reject(conversation: ConversationRef, reason: str) -> None:
+    """Refuse the calls that wait for approval and end their turn; the agent is not asked about it.
+
+    Raise LoopUnavailable if none waits.
+    """
+    with transaction.atomic():
+        _, loop = _locked(conversation)
+        waits = loop.execution_status == ExecutionStatus.WAITING_FOR_CONFIRMATION
+        if not waits or loop.turn_id is None or loop.decision is not None:
+            raise LoopUnavailable("Nothing waits for approval.")
+        finish = leases.finish_turn(conversation, loop.turn_through, ExecutionStatus.IDLE)
+
+        def end(naming: Naming) -> None:
+            events = leases.refused_calls(conversation, str(loop.turn_id), reason, naming)
+            events.append(leases.end_of_turn(conversation, str(loop.turn_id), AgentState.IDLE, naming=naming))
+            store().append(conversation, events, also=finish)
+
+        leases.under_a_free_id(end)
+    leases.announce(conversation)
+
+
+def finish(conversation: ConversationRef, epoch: int, start: TurnStart, counted: Metrics) -> Metrics:
+    """End a turn that the agent has played to its end; with more asked by now, the run goes on.
+
+    `counted` are the totals that readers were told last; return those that they know now. Repeated it
+    changes nothing. Raise Fenced.
+    """
+    with transaction.atomic():
+        leases.require_epoch(conversation, epoch)
+        row, loop = _locked(conversation)
+        totals = leases.totals_of(row)
+        if loop.turn_id != start.turn_id:
+            return totals
+        goes_on = row.asked_through > start.through
+        state = AgentState.RUNNING if goes_on else AgentState.FINISHED
+        status = ExecutionStatus.RUNNING if goes_on else ExecutionStatus.FINISHED
+        also = leases.finish_turn(conversation, start.through, status)
+
+        def end(naming: Naming) -> None:
+            events = _told_totals(row, start.turn_id) if totals != counted else []
+            events.append(leases.end_of_turn(conversation, start.turn_id, state, naming=naming))
+            store().append(conversation, events, epoch=epoch, also=also)
+
+        leases.under_a_free_id(end)
+    leases.announce(conversation)
+    return totals
+
+
+def _told_totals(row: Conversation, turn_id: str) -> list[NewEvent]:
+    event_id = str(uuid4())
+    totals = v1.snapshot(leases.totals_of(row), model=row.llm_model or DEFAULT_MODEL)
+    authored = v1.authored(v1.stats({"agent": totals}), event_id=event_id)
+    return [leases.new_event(authored, event_id, turn_id=turn_id)]
+
+
+def interrupt_unheld(conversation: ConversationRef) -> None:
+    """Interrupt a run whose loop no living process holds. Raise LoopHeld where one does."""
+    with transaction.atomic():
+        row, loop = _locked(conversation)
+        if loop.is_held(timezone.now()):
+            raise leases.LoopHeld(f"The loop runs in process {loop.owner_pid} on {loop.owner_host}.")
+        leases.stop_turn(conversation, row.loop_epoch, through=row.asked_through)
+
+
+def _locked(conversation: ConversationRef) -> tuple[Conversation, AgentLoop]:
+    row = leases.locked(conversation)
+    loop, _ = AgentLoop.objects.locked().get_or_create(conversation_id=conversation.pk)
+    return row, loop
+
+
+def _enter(conversation: ConversationRef, state: AgentState, status: ExecutionStatus) -> None:
+    """Store that the conversation is in this state, outside of any turn."""
+    event_id = str(uuid4())
+    authored = dialects.author(conversation.dialect).state(state=state, event_id=event_id)
+    store().append(conversation, [leases.new_event(authored, event_id)])
+    AgentLoop.objects.of(conversation).update(execution_status=status, updated_at=timezone.now())
+    leases.announce(conversation)
+
+
+def _begin(conversation: ConversationRef, row: Conversation, loop: AgentLoop) -> None:
+    """Let everything in the log count as asked, and be seen to run from now on.
+
+    A turn that was suspended is asked for already: only what was said since is added.
+    """
+    now = timezone.now()
+    asked = _newest_input(conversation, row, loop)
+    if asked is None and loop.turn_id is None:
+        asked = store().last_seq(conversation)
+    changes = {} if asked is None else _asked_through(asked)
+    Conversation.objects.filter(pk=conversation.pk).update(listed_at=now, **changes)
+    AgentLoop.objects.of(conversation).update(execution_status=ExecutionStatus.RUNNING, updated_at=now)
+
+
+def _asked_through(seq: int) -> dict[str, Greatest | Least]:
+    # What stands at the end may have been answered with the rest, as in a copy of another conversation.
+    return {
+        "asked_through": Greatest("asked_through", seq),
+        "answered_through": Least("answered_through", seq - 1),
+    }
+
+
+def _newest_input(conversation: ConversationRef, row: Conversation, loop: AgentLoop) -> int | None:
+    """Return the seq of the newest input that no turn has answered or is about."""
+    after = row.answered_through if loop.turn_id is None else loop.turn_through
+    return store().newest_input(conversation, after=after)

@@ -1,0 +1,67 @@
+"""What V1 clients say and ask of a conversation, as it is stored (spec V1 §2.3, §2.4, §2.6)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping
+from uuid import uuid4
+
+from conversations import dialects
+from conversations.dialects import columns, v1
+from conversations.events import Authored, Dialect, NewEvent
+from conversations.models import ConversationRef
+from sessions_app import astore, leases, runs
+from sessions_app.manager import get_manager
+
+SYSTEM_PROMPT = "You are the agent of this conversation: answer the user with the tools that you have."
+
+
+def system_prompt_event() -> NewEvent:
+    """Return the event that a V1 conversation begins with."""
+    event_id = str(uuid4())
+    return leases.new_event(v1.authored(v1.system_prompt(SYSTEM_PROMPT), event_id=event_id), event_id)
+
+
+async def say(
+    conversation: ConversationRef,
+    request: Mapping[str, object],
+    *,
+    sender_id: int,
+    run: bool,
+    event_id: str | None = None,
+) -> int:
+    """Store a SendMessageRequest and return its seq; with `run` ask for a run unless one is on.
+
+    While a call waits for approval the message is stored, answered later, and no approval. A repeated
+    `event_id` stores and asks nothing. Raise InvalidEvent.
+    """
+    event_id = event_id or str(uuid4())
+    authored = _authored(conversation, request, event_id)
+    message = NewEvent(
+        event_id=event_id,
+        payload=authored.payload,
+        reading=authored.reading,
+        sender_id=sender_id,
+        is_input=True,
+        stamp_offset=authored.stamp_offset,
+    )
+    # Whether or not the client stays to hear of it, it is answered.
+    return await asyncio.shield(_take(conversation, message, run=run))
+
+
+async def _take(conversation: ConversationRef, message: NewEvent, *, run: bool) -> int:
+    said = await astore.call(runs.take, conversation, message, run=run)
+    if said.asks:
+        get_manager().wake(conversation)
+    return said.seq
+
+
+def _authored(conversation: ConversationRef, request: Mapping[str, object], event_id: str) -> Authored:
+    authored = v1.received(request, event_id=event_id)
+    if conversation.dialect is Dialect.V1:
+        return authored
+    parts = json.loads(authored.payload)["llm_message"]["content"]
+    urls = [url for part in parts for url in part.get("image_urls", ())]
+    author = dialects.author(conversation.dialect)
+    return author.user_message(text=columns.content_text(parts), image_urls=urls, event_id=event_id)
