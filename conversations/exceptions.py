@@ -29,6 +29,12 @@ class InvalidEvent(ConversationError):
     code = "invalid_event"
 
 
+class EventNotFound(ConversationError):
+    """There is no such event in the conversation."""
+
+    code = "event_not_found"
+
+
 class UnknownKind(ConversationError):
     """A filter asks for a kind of event that no release of the wire has."""
 

@@ -137,6 +137,18 @@ def insert_events(rows: Sequence[EventRow]) -> None:
             cursor.executemany(_INSERT_SQLITE, [_adapted(row) for row in rows])
 
 
+def copy_events(source_pk: int, target_pk: int, *, through: int) -> int:
+    """Copy a log's events up to and with `through` into another that is empty; return how many there were."""
+    columns = ", ".join(EventRow._fields[1:])
+    statement = (
+        f"INSERT INTO conversations_event (conversation_id, {columns}) SELECT %s, {columns} "
+        "FROM conversations_event WHERE conversation_id = %s AND seq <= %s ORDER BY seq"
+    )
+    with connection.cursor() as cursor:
+        cursor.execute(statement, [target_pk, source_pk, through])
+        return int(cursor.rowcount)
+
+
 def move_heads(rows: Sequence[HeadRow]) -> None:
     """Update each named conversation; its lock is held."""
     if not rows:

@@ -13,7 +13,7 @@ from django.db.models.functions import Greatest
 from django.utils import timezone
 from django.utils.module_loading import import_string
 
-from conversations import access, facts, live
+from conversations import access, facts, forks, live
 from conversations.access import Visitor
 from conversations.cursors import ListCursor
 from conversations.events import Appended, EventEnvelope, EventFilter, EventPage, NewEvent
@@ -103,6 +103,25 @@ class ConversationStore(ABC):
         """
 
     @abstractmethod
+    def fork(
+        self,
+        user: Visitor,
+        source: ConversationRef,
+        *,
+        conversation_id: str | None = None,
+        through: int | None = None,
+        title: str | None = None,
+        tags: Mapping[str, str] | None = None,
+        keep_metrics: bool = False,
+    ) -> ConversationRef:
+        """Make a conversation of the user that begins with a copy of another's log, up to and with `through`.
+
+        The events keep their ids, places and digests; nothing in the copy asks for an answer, and it
+        counts anew unless `keep_metrics`. Raise ConversationExists for a taken id, EventNotFound if
+        there is no event at `through`.
+        """
+
+    @abstractmethod
     def join(self, user: Visitor, conversation_id: str, *, version: Version = Version.V0) -> ConversationRef:
         """Return the conversation, made now if it does not exist; an existing one is not changed.
 
@@ -180,6 +199,12 @@ class ConversationStore(ABC):
     @abstractmethod
     def open_calls(self, conversation: ConversationRef, turn_id: str) -> list[EventEnvelope]:
         """Return the tool calls of a turn that nothing has answered, oldest first."""
+
+    @abstractmethod
+    def event_ids(
+        self, conversation: ConversationRef, wanted: EventFilter, *, first: int = 0, last: int | None = None
+    ) -> list[str]:
+        """Return the ids of all wanted events with seq from `first` through `last`, oldest first."""
 
     @abstractmethod
     def last_seq(self, conversation: ConversationRef) -> int:
@@ -329,6 +354,33 @@ class DatabaseConversationStore(ConversationStore):
                 self.append(row.ref, events)
         return row.ref
 
+    def fork(
+        self,
+        user: Visitor,
+        source: ConversationRef,
+        *,
+        conversation_id: str | None = None,
+        through: int | None = None,
+        title: str | None = None,
+        tags: Mapping[str, str] | None = None,
+        keep_metrics: bool = False,
+    ) -> ConversationRef:
+        """Copy the events by one statement; see the seam."""
+        public_id = normal_id(conversation_id) if conversation_id else new_public_id()
+        with transaction.atomic():
+            original = Conversation.objects.standing().filter(pk=source.pk).first()
+            if original is None:
+                raise ConversationNotFound("There is no such conversation.")
+            row = _insert(
+                public_id=public_id,
+                owner_id=access.pk_of(user),
+                title=title,
+                tags=dict(tags or {}),
+                **forks.beginning(original, through=through, keep_metrics=keep_metrics),
+            )
+            forks.copy(source, row.ref, through=row.next_seq - 1)
+        return row.ref
+
     def join(self, user: Visitor, conversation_id: str, *, version: Version = Version.V0) -> ConversationRef:
         """Ask the validator; see the seam."""
         conversation, is_new = access.validator().validate(user, conversation_id, version=version)
@@ -418,6 +470,13 @@ class DatabaseConversationStore(ConversationStore):
     def open_calls(self, conversation: ConversationRef, turn_id: str) -> list[EventEnvelope]:
         """Return the tool calls of a turn that nothing has answered, oldest first."""
         return Event.objects.of(conversation).of_turn(turn_id).open_calls().oldest_first().envelopes()
+
+    def event_ids(
+        self, conversation: ConversationRef, wanted: EventFilter, *, first: int = 0, last: int | None = None
+    ) -> list[str]:
+        """Return the ids of all wanted events with seq from `first` through `last`, oldest first."""
+        rows = Event.objects.of(conversation).between(first, last).matching(wanted)
+        return list(rows.oldest_first().values_list("event_id", flat=True))
 
     def last_seq(self, conversation: ConversationRef) -> int:
         """Return the seq of the newest event, -1 if there is none."""

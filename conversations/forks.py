@@ -1,0 +1,58 @@
+"""A fork: a conversation that begins with a copy of another's log."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.utils import timezone
+
+from conversations import sql
+from conversations.events import Kind
+from conversations.exceptions import EventNotFound
+from conversations.models import LAST_MESSAGE_MAX_LENGTH, Conversation, ConversationRef, Event
+
+_SAME = ("version", "repository", "branch", "provider", "pr_number", "llm_model")
+_COUNTED = ("accumulated_cost", "prompt_tokens", "completion_tokens", "total_tokens")
+
+
+def beginning(source: Conversation, *, through: int | None, keep_metrics: bool) -> dict[str, Any]:
+    """Return the columns with which a fork begins whose log is the source's up to and with `through`.
+
+    Nothing asks for an answer. What no turn has answered waits for a run, and the last event always may.
+    Raise EventNotFound if there is no such place.
+    """
+    last = source.next_seq - 1 if through is None else through
+    if not -1 <= last < source.next_seq:
+        raise EventNotFound(f"There is no event at place {through}.")
+    answered = max(-1, min(source.answered_through, last - 1))
+    return {
+        **{name: getattr(source, name) for name in (*_SAME, *(_COUNTED if keep_metrics else ()))},
+        **_end_of_log(source, last),
+        "forked_from_id": source.pk,
+        "forked_at": last,
+        "next_seq": last + 1,
+        "asked_through": answered,
+        "answered_through": answered,
+        "updated_at": max(timezone.now(), source.updated_at),
+    }
+
+
+def _end_of_log(source: Conversation, last: int) -> dict[str, Any]:
+    events = Event.objects.of(source).through(last)
+    digest = events.newest_first().values_list("digest", flat=True).first()
+    said = events.filter(kind=Kind.MESSAGE, hidden=False).newest_first()
+    text, at = said.values_list("text", "received_at").first() or ("", None)
+    return {
+        "head_digest": digest or "",
+        "last_message": text[:LAST_MESSAGE_MAX_LENGTH],
+        "last_message_at": at,
+    }
+
+
+def copy(source: ConversationRef, fork: ConversationRef, *, through: int) -> None:
+    """Copy the events; a digest is about what stands before an event, so each stays as it is.
+
+    Raise EventNotFound if they are not all there any more.
+    """
+    if sql.copy_events(source.pk, fork.pk, through=through) != through + 1:
+        raise EventNotFound("The events of the conversation were removed meanwhile.")
