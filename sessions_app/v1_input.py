@@ -1,4 +1,4 @@
-"""What V1 clients say and ask of a conversation, as it is stored (spec V1 §2.3, §2.4, §2.6)."""
+"""What V1 clients say to a conversation, and where they stand in it (spec V1 §2.3, §2.4, §2.6)."""
 
 from __future__ import annotations
 
@@ -9,11 +9,19 @@ from uuid import uuid4
 
 from conversations import dialects
 from conversations.dialects import columns, v1
-from conversations.events import Authored, Dialect, NewEvent
+from conversations.events import Authored, Dialect, EventFilter, EventMatch, Kind, NewEvent
+from conversations.exceptions import EventNotFound
 from conversations.models import ConversationRef
-from sessions_app import astore, leases, runs
+from conversations.store import store
+from sessions_app import agent_setups, astore, leases, runs
+from sessions_app.condensation import condense as condense
 from sessions_app.manager import get_manager
 
+_SAID_BY_THE_AGENT = EventFilter(
+    source="agent",
+    exclude_hidden=True,
+    any_of=frozenset(EventMatch(dialect=dialect, kinds=frozenset({Kind.MESSAGE})) for dialect in Dialect),
+)
 SYSTEM_PROMPT = "You are the agent of this conversation: answer the user with the tools that you have."
 
 
@@ -65,3 +73,26 @@ def _authored(conversation: ConversationRef, request: Mapping[str, object], even
     urls = [url for part in parts for url in part.get("image_urls", ())]
     author = dialects.author(conversation.dialect)
     return author.user_message(text=columns.content_text(parts), image_urls=urls, event_id=event_id)
+
+
+def navigate(conversation: ConversationRef, event_id: str | None) -> None:
+    """Note at which event the user stands; None for the end. Raise EventNotFound."""
+    if event_id is not None and place_of(conversation, event_id) is None:
+        raise EventNotFound(f"There is no event {event_id!r}.")
+    setup = agent_setups.row_of(conversation)
+    setup.leaf_event_id = event_id
+    setup.save(update_fields=["leaf_event_id"])
+
+
+def place_of(conversation: ConversationRef, event_id: str) -> int | None:
+    """Return the seq of the event that V1 readers know by this id; None if none is."""
+    seq = store().seq_of_event(conversation, event_id)
+    if seq is not None:
+        return seq
+    return v1.seq_of(conversation.public_id, event_id, last_seq=store().last_seq(conversation))
+
+
+def final_response(conversation: ConversationRef) -> str:
+    """Return the last that the agent has said, by `finish` or in a message; empty if it was silent."""
+    newest = store().search_events(conversation, _SAID_BY_THE_AGENT, newest_first=True, limit=1).events
+    return newest[0]["text"] if newest else ""
