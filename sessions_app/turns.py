@@ -25,6 +25,7 @@ from conversations.store import store
 from conversations.tool_facts import PULL_REQUEST_TOOLS, branch_after, pull_request_in
 from sessions_app import astore, leases
 from sessions_app.agents.base import Decision, ToolCall
+from sessions_app.confirmation import policy_of, wants_approval
 from sessions_app.leases import TurnStart
 from sessions_app.models import AgentLoop, ExecutionStatus, UnfinishedAnswer
 
@@ -71,6 +72,7 @@ class PlayedTurn:
         self.done: Sequence[EventEnvelope] = ()
         self.decision: Decision | None = None
         self.pause_wanted = False
+        self._policy: Mapping[str, Any] = {}
         self._epoch = epoch
         self._start = start
         self._author = dialects.author(conversation.dialect)
@@ -78,6 +80,8 @@ class PlayedTurn:
     async def prepare(self) -> None:
         """Read what the turn begins with, and store that the agent works."""
         self.inputs, self.done, calls = await persistently(lambda: astore.call(self._read))
+        if self.conversation.dialect is Dialect.V1:
+            self._policy = await persistently(lambda: astore.call(policy_of, self.conversation))
         if self._start.decision is not None and calls:
             self.decision = Decision(
                 call=_tool_call(calls[-1]), accepted=self._start.decision, reason=self._start.decision_reason
@@ -95,6 +99,10 @@ class PlayedTurn:
             [event for event in log.read_turn(self.conversation, self.turn_id) if event["kind"] != "state"],
             log.open_calls(self.conversation, self.turn_id),
         )
+
+    def confirms(self, risk: str = "UNKNOWN") -> bool:
+        """Ask the conversation's policy."""
+        return wants_approval(self._policy, risk)
 
     async def history(self, limit: int = 200) -> Sequence[EventEnvelope]:
         """Return the newest events, oldest first."""
@@ -185,10 +193,25 @@ class PlayedTurn:
         )
         await self._append(authored, event_id, answered=call)
 
+    async def finish(self, message: str, *, thought: str = "") -> None:
+        """Store the call that ends the task, and on the wire that has one its answer."""
+        await self._checkpoint()
+        call_id, answer_id, tool_call_id = str(uuid4()), str(uuid4()), _new_tool_call_id()
+        call = self._author.finish(
+            message=message, thought=thought, tool_call_id=tool_call_id, event_id=call_id
+        )
+        answer = self._author.finished(
+            message=message, tool_call_id=tool_call_id, event_id=answer_id, call_event_id=call_id
+        )
+        events = [leases.new_event(call, call_id, turn_id=self.turn_id)]
+        if answer is not None:
+            events.append(leases.new_event(answer, answer_id, turn_id=self.turn_id))
+        await astore.append(self.conversation, events, epoch=self._epoch)
+
     def _new_call(
         self, name: str, arguments: Mapping[str, Any], thought: str, *, awaiting_confirmation: bool
     ) -> tuple[NewEvent, str]:
-        event_id, tool_call_id = str(uuid4()), f"call_{uuid4().hex[:12]}"
+        event_id, tool_call_id = str(uuid4()), _new_tool_call_id()
         authored = self._author.tool_call(
             name=name,
             arguments=arguments,
@@ -255,6 +278,10 @@ class PlayedTurn:
             also=leases.suspend_turn(self.conversation, status),
         )
         raise TurnSuspended(state)
+
+
+def _new_tool_call_id() -> str:
+    return f"call_{uuid4().hex[:12]}"
 
 
 def _tool_call(event: EventEnvelope) -> ToolCall:

@@ -55,7 +55,7 @@ class Turn(Protocol):
 
     @property
     def inputs(self) -> Sequence[EventEnvelope]:
-        """What the user said since the last answer, oldest first."""
+        """What the user said since the last answer, oldest first; nothing when only a run was asked for."""
 
     @property
     def done(self) -> Sequence[EventEnvelope]:
@@ -64,6 +64,9 @@ class Turn(Protocol):
     @property
     def decision(self) -> Decision | None:
         """What was decided about the call that the turn waited for, if it did."""
+
+    def confirms(self, risk: str = "UNKNOWN") -> bool:
+        """Say whether the user wants to approve a call of this risk: LOW, MEDIUM, HIGH or UNKNOWN."""
 
     async def history(self, limit: int = 200) -> Sequence[EventEnvelope]:
         """Return the newest events of the conversation, oldest first."""
@@ -89,6 +92,9 @@ class Turn(Protocol):
         The branch that a command of git has checked out, and the pull request that a tool has opened,
         become the conversation's.
         """
+
+    async def finish(self, message: str, *, thought: str = "") -> None:
+        """Store that the task is done, with the agent's last words; the turn should end with it."""
 
     async def tool_rejected(self, call: ToolCall, reason: str) -> None:
         """Store that the user did not want the call."""

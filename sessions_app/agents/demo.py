@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from django.conf import settings
 
+from conversations.events import Dialect
 from sessions_app.agents.base import Decision, Turn
 
 DEFAULT_WORD_S = 0.03
@@ -15,12 +16,18 @@ SLOW_FACTOR = 10
 
 HELP = (
     "I am the demo agent: I answer without a model. Say *tool* and I call a pretend tool, *approve* and I "
-    "ask before I do something, *slow* and you can watch me type, *fail* and I break down."
+    "ask before I do something, *slow* and you can watch me type, *finish* and I say that the task is done, "
+    "*fail* and I break down."
 )
+NOTHING_NEW = "There is nothing new to answer."
+_CLOCK = {"command": "date"}
+_CLOCK_THOUGHT = "I look at the clock."
+_RESULTS = {"date": "Fri Nov 20 12:00:00 UTC 2026 (pretended)"}
+"""By the command; any other has removed something."""
 
 
 class DemoAgent:
-    """Echoes, streams, calls a pretend tool, asks for approval, fails: by words of the message."""
+    """Echoes, streams, calls a pretend tool, asks for approval, finishes, fails: by words of the message."""
 
     async def play(self, turn: Turn) -> None:
         """Play one turn."""
@@ -35,8 +42,10 @@ class DemoAgent:
                 "run", {"command": "rm -r build"}, thought="This removes files, so I ask."
             )
         elif not turn.done and "tool" in cues:
-            call = await turn.call_tool("run", {"command": "date"}, thought="I look at the clock.")
-            await turn.tool_result(call, "Fri Nov 20 12:00:00 UTC 2026 (pretended)")
+            await self._look_at_the_clock(turn)
+        elif "finish" in cues:
+            await turn.finish("The task is done.")
+            return
         await self._answer(turn, text, is_slow="slow" in cues)
 
     async def complete(self, messages: Sequence[Mapping[str, str]]) -> str:
@@ -47,9 +56,16 @@ class DemoAgent:
             return f"<update_prompt>{_remembered(messages[0]['content'])}</update_prompt>"
         return messages[-1]["content"].strip()[:50]
 
+    async def _look_at_the_clock(self, turn: Turn) -> None:
+        if turn.confirms("LOW"):
+            await turn.ask_approval("run", _CLOCK, thought=_CLOCK_THOUGHT)
+        call = await turn.call_tool("run", _CLOCK, thought=_CLOCK_THOUGHT)
+        await turn.tool_result(call, _RESULTS["date"])
+
     async def _carry_out(self, turn: Turn, decision: Decision) -> None:
         if decision.accepted:
-            await turn.tool_result(decision.call, "removed (pretended)")
+            command = str(decision.call.arguments.get("command"))
+            await turn.tool_result(decision.call, _RESULTS.get(command, "removed (pretended)"))
         else:
             await turn.tool_rejected(decision.call, decision.reason or "The user said no.")
 
@@ -65,9 +81,11 @@ class DemoAgent:
     def _reply(self, turn: Turn, text: str) -> str:
         if turn.decision is not None:
             return "Done." if turn.decision.accepted else "All right, I leave it."
+        if not turn.inputs:
+            return NOTHING_NEW
         if not text.strip() or "help" in text.lower():
             return HELP
-        is_first = turn.inputs[0]["seq"] == 0
+        is_first = turn.inputs[0]["seq"] == (1 if turn.conversation.dialect is Dialect.V1 else 0)
         return f"You said: {text.strip()}" + (f"\n\n{HELP}" if is_first else "")
 
 
