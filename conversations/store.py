@@ -16,7 +16,7 @@ from django.utils.module_loading import import_string
 from conversations import access, facts, forks, live
 from conversations.access import Visitor
 from conversations.cursors import ListCursor
-from conversations.events import Appended, EventEnvelope, EventFilter, EventPage, NewEvent
+from conversations.events import Appended, EventEnvelope, EventFilter, EventPage, Kind, NewEvent
 from conversations.exceptions import ConversationError, ConversationNotFound
 from conversations.facts import Fact
 from conversations.log import AppendOutcome, AppendRequest, append_many
@@ -183,6 +183,10 @@ class ConversationStore(ABC):
     @abstractmethod
     def read_turn(self, conversation: ConversationRef, turn_id: str) -> list[EventEnvelope]:
         """Return what belongs to one turn, oldest first."""
+
+    @abstractmethod
+    def newest_state(self, conversation: ConversationRef, turn_id: str) -> str | None:
+        """Return the text of the last state that was stored in a turn; None before the first."""
 
     @abstractmethod
     def read_inputs(self, conversation: ConversationRef, *, after: int, through: int) -> list[EventEnvelope]:
@@ -451,6 +455,11 @@ class DatabaseConversationStore(ConversationStore):
     def read_turn(self, conversation: ConversationRef, turn_id: str) -> list[EventEnvelope]:
         """Return what belongs to one turn, oldest first."""
         return Event.objects.of(conversation).of_turn(turn_id).oldest_first().envelopes()
+
+    def newest_state(self, conversation: ConversationRef, turn_id: str) -> str | None:
+        """Return the text of the last state that was stored in a turn; None before the first."""
+        rows = Event.objects.of(conversation).of_turn(turn_id).filter(kind=Kind.STATE).newest_first()
+        return rows.values_list("text", flat=True).first()
 
     def read_inputs(self, conversation: ConversationRef, *, after: int, through: int) -> list[EventEnvelope]:
         """Return what asked the agent for an answer in this range, oldest first."""

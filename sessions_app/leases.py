@@ -738,10 +738,6 @@ def require_epoch(conversation: ConversationRef, epoch: int) -> None:
     _locked_by(conversation, epoch)
 
 
-PLAYED = ("running", "stats")
-"""How the newest state of a turn that is being played begins."""
-
-
 class PendingTurn(NamedTuple):
     """A turn that has begun and not ended."""
 
@@ -766,8 +762,8 @@ def _is_suspended(conversation: ConversationRef, turn_id: str, loop: AgentLoop) 
     """
     if loop.execution_status != ExecutionStatus.RUNNING:
         return True
-    states = [each for each in store().read_turn(conversation, turn_id) if each["kind"] == Kind.STATE]
-    return bool(states) and not any(states[-1]["text"].startswith(word) for word in PLAYED)
+    state = store().newest_state(conversation, turn_id)
+    return state is not None and not state.startswith("running")
 
 
 def give_up_unheld(conversation: ConversationRef, through: int) -> None:

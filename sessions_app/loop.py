@@ -53,8 +53,10 @@ class Loop:
         self._asked = asyncio.Event()
         self._turn: PlayedTurn | None = None
         self._playing: asyncio.Future[None] | None = None
+        self._is_preparing = False
+        """True from the beginning of a turn until the agent plays it."""
         self._interrupted_through: int | None = None
-        """The newest input when the user interrupted the turn that is being played."""
+        """The newest input when the user interrupted the turn that is being prepared or played."""
         self._pause_wanted = False
         self._steering = asyncio.Lock()
         """Pause and run take effect in the order in which they were said."""
@@ -109,9 +111,10 @@ class Loop:
         """End the turn that is played or waits, and give up on what was asked; the loop stays."""
         through = await astore.call(leases.asked_through, self.conversation)
         async with self._steering:
-            if self._playing is not None:
+            if self._playing is not None or self._is_preparing:
                 self._interrupted_through = through
-                self._playing.cancel()
+                if self._playing is not None:
+                    self._playing.cancel()
             else:
                 await self._persist(partial(leases.stop_turn, through=through))
 
@@ -164,9 +167,9 @@ class Loop:
     async def _play_turns(self) -> None:
         while True:
             self._asked.clear()
-            start = await self._persist(leases.begin_turn)
-            if start is not None:
-                await self._play(start)
+            turn = await self._begin()
+            if turn is not None:
+                await self._play(turn)
                 self._entitle_soon()
                 if self.is_ending:
                     raise asyncio.CancelledError  # the agent has kept it to itself
@@ -175,6 +178,17 @@ class Loop:
                 return
             else:
                 await self._asked.wait()
+
+    async def _begin(self) -> PlayedTurn | None:
+        """Begin a turn; whoever steers meanwhile finds either none yet or this one."""
+        async with self._steering:
+            start = await self._persist(leases.begin_turn)
+            if start is None:
+                return None
+            turn = self._turn = PlayedTurn(self.conversation, self.epoch, start)
+            turn.pause_wanted = self._pause_wanted
+            self._is_preparing = True
+            return turn
 
     def _entitle_soon(self) -> None:
         """Let the conversation have a title, beside the turns and at most once for each loop."""
@@ -194,10 +208,9 @@ class Loop:
             if wanted:
                 await persistently(lambda: _to_its_end(leases.pause, self.conversation))
 
-    async def _play(self, start: TurnStart) -> None:
+    async def _play(self, turn: PlayedTurn) -> None:
+        start = turn.start
         self._counted = self._counted or start.counted
-        turn = self._turn = PlayedTurn(self.conversation, self.epoch, start)
-        turn.pause_wanted = self._pause_wanted
         try:
             await turn.prepare()
             await self._play_to_its_end(turn)
@@ -216,9 +229,13 @@ class Loop:
             await self._end(start)
         finally:
             self._turn = self._interrupted_through = None
+            self._is_preparing = False
 
     async def _play_to_its_end(self, turn: PlayedTurn) -> None:
         """Let the agent play in a task of its own, which alone an interruption ends."""
+        if self._interrupted_through is not None:
+            raise asyncio.CancelledError  # while the turn was prepared
+        self._is_preparing = False
         self._playing = asyncio.ensure_future(self.agent.play(turn))
         try:
             while not self._playing.done():

@@ -74,7 +74,7 @@ class PlayedTurn:
         self.pause_wanted = False
         self._policy: Mapping[str, Any] = {}
         self._epoch = epoch
-        self._start = start
+        self.start = start
         self._author = dialects.author(conversation.dialect)
 
     async def prepare(self) -> None:
@@ -82,9 +82,9 @@ class PlayedTurn:
         self.inputs, self.done, calls = await persistently(lambda: astore.call(self._read))
         if self.conversation.dialect is Dialect.V1:
             self._policy = await persistently(lambda: astore.call(policy_of, self.conversation))
-        if self._start.decision is not None and calls:
+        if self.start.decision is not None and calls:
             self.decision = Decision(
-                call=_tool_call(calls[-1]), accepted=self._start.decision, reason=self._start.decision_reason
+                call=_tool_call(calls[-1]), accepted=self.start.decision, reason=self.start.decision_reason
             )
         event_id = str(uuid4())
         authored = self._author.state(state=AgentState.RUNNING, event_id=event_id)
@@ -93,9 +93,7 @@ class PlayedTurn:
     def _read(self) -> tuple[list[EventEnvelope], list[EventEnvelope], list[EventEnvelope]]:
         log = store()
         return (
-            log.read_inputs(
-                self.conversation, after=self._start.answered_through, through=self._start.through
-            ),
+            log.read_inputs(self.conversation, after=self.start.answered_through, through=self.start.through),
             [event for event in log.read_turn(self.conversation, self.turn_id) if event["kind"] != "state"],
             log.open_calls(self.conversation, self.turn_id),
         )

@@ -36,6 +36,7 @@ from sessions_app.authentication import local_user
 from sessions_app.manager import close_manager
 from sessions_app.models import (
     AgentLoop,
+    AgentSetup,
     ApiToken,
     Attachment,
     Connection,
@@ -45,6 +46,7 @@ from sessions_app.models import (
     Receiver,
     Repair,
     Secret,
+    StartTask,
     UnfinishedAnswer,
     UserSettings,
 )
@@ -100,7 +102,9 @@ def empty_database() -> None:
     Conversation.objects.update(parent=None, forked_from=None)
     Receiver.objects.all().delete()
     NotedFact.objects.all().delete()
-    for other in (Repair, Feedback, Attachment, Conversation, ApiToken, Session, UserSettings, Secret):
+    for of_conversation in (AgentSetup, StartTask, Repair, Feedback, Attachment):
+        of_conversation.objects.all()._raw_delete("default")
+    for other in (Conversation, ApiToken, Session, UserSettings, Secret):
         other.objects.all()._raw_delete("default")
     User.objects.all().delete()
 

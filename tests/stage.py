@@ -57,7 +57,8 @@ class StagedAgent:
     async def play(self, turn: Turn) -> None:
         stage = Stage.current
         stage.enter(turn)
-        match turn.inputs[0]["text"].split()[0]:
+        asked = [each["text"] for each in turn.inputs] or ["nothing"]
+        match asked[0].split()[0]:
             case "hold":
                 if not turn.done:
                     await turn.say("step 1")
@@ -82,8 +83,15 @@ class StagedAgent:
                     return
                 await stage.hold(turn)
                 await turn.tool_result(turn.decision.call, f"{turn.decision.call.arguments} done")
+            case "approve-both":
+                await turn.call_tool("paint", {"colour": "red"})
+                await turn.ask_approval("paint", {"colour": "green"})
+            case "finish":
+                await turn.finish("All done.")
+            case "fail":
+                raise ValueError("No luck.")
             case _:
-                await turn.say(f"answer to {turn.inputs[-1]['text']}")
+                await turn.say(f"answer to {asked[-1]}")
 
     async def complete(self, messages: Sequence[Mapping[str, str]]) -> str:
         return f"  {messages[-1]['content'].upper()}\n"
