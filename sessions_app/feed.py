@@ -83,8 +83,7 @@ class Feed:
                 if self._answer.is_behind:
                     await self._show_unfinished_answer()
             case "state":
-                if hint["state"]["last_seq"] > self.sent_through:
-                    await self._catch_up()
+                await self._catch_up_to(hint["state"]["last_seq"])
                 await self._reader.show_state(hint["state"])
 
     async def _show_appended(self, events: list[EventEnvelope], last_seq: int) -> None:
@@ -93,7 +92,7 @@ class Feed:
         if events and events[0]["seq"] <= self.sent_through + 1:
             await self._show([event for event in events if event["seq"] > self.sent_through])
         else:  # a hint was lost, or it was too large to bring its events; the log was not
-            await self._catch_up()
+            await self._catch_up_to(last_seq)
 
     async def _catch_up(self) -> None:
         is_first_step = True
@@ -103,6 +102,15 @@ class Feed:
                     await courtesy().give_way()
                 await self._show(page[start : start + STEP_EVENTS])
                 is_first_step = False
+
+    async def _catch_up_to(self, last_seq: int) -> None:
+        """Show what was announced and is missing here, where many may miss the same."""
+        while self.sent_through < last_seq:
+            events = await hub().recent.read_after(self.conversation, self.sent_through)
+            if not events:
+                return
+            for start in range(0, len(events), STEP_EVENTS):
+                await self._show(events[start : start + STEP_EVENTS])
 
     async def _show(self, events: Sequence[EventEnvelope]) -> None:
         await self._reader.show_events(events)

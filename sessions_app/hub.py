@@ -13,6 +13,7 @@ from weakref import WeakKeyDictionary, WeakValueDictionary
 from conversations import live
 from conversations.live import Hint
 from sessions_app import astore
+from sessions_app.recent import RecentEvents
 from sessions_app.status import states_of
 
 logger = logging.getLogger(__name__)
@@ -54,6 +55,7 @@ class Hub:
     """All subscriptions of one event loop, over one channel of the channel layer."""
 
     def __init__(self) -> None:
+        self.recent = RecentEvents()
         self._groups: dict[str, set[Subscription]] = defaultdict(set)
         self._channel = ""
         self._tasks: list[asyncio.Task[None]] = []
@@ -132,11 +134,17 @@ class Hub:
             self._receive(hint.get("group", ""), hint)
 
     def _receive(self, group: str, hint: Hint) -> None:
-        if hint.get("kind") == "changed":
-            self._changed.add(_conversation_of(group))
-            self._change.set()
-        else:
-            self._offer(group, hint)
+        if group not in self._groups:
+            return
+        match hint.get("kind"):
+            case "changed":
+                self._changed.add(_conversation_of(group))
+                self._change.set()
+            case "appended":
+                self.recent.keep(_conversation_of(group), hint["events"])
+                self._offer(group, hint)
+            case _:
+                self._offer(group, hint)
 
     def _offer(self, group: str, hint: Hint) -> None:
         for subscription in self._groups.get(group, ()):
