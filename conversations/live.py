@@ -100,6 +100,11 @@ def overhear(listen: Callable[[Hint], None]) -> Callable[[], None]:
     return end
 
 
+def announce_run(conversation: ConversationRef) -> None:
+    """Tell the conversation's readers that a run was accepted, also where there was nothing to do."""
+    announce(conversation_group(conversation.pk), {"kind": "run"})
+
+
 def announce(group: str, hint: Hint) -> None:
     """Send a hint, from any thread; never wait for it to arrive, and never fail because of it."""
     message = {**hint, "type": "hint", "group": group}

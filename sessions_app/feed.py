@@ -46,6 +46,9 @@ class Reader(Protocol):
     async def show_state(self, state: ConversationState) -> None:
         """Show what the conversation is like now, where it differs from before."""
 
+    async def show_run(self) -> None:
+        """Show that a run was accepted, be there anything to do or not."""
+
     async def show_ahead(self, *, after: int, last_seq: int) -> None:
         """Show that the reader's cursor lies beyond the end of the log."""
 
@@ -85,6 +88,8 @@ class Feed:
             case "state":
                 await self._catch_up_to(hint["state"]["last_seq"])
                 await self._reader.show_state(hint["state"])
+            case "run":
+                await self._reader.show_run()
 
     async def _show_appended(self, events: list[EventEnvelope], last_seq: int) -> None:
         if last_seq <= self.sent_through:

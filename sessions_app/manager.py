@@ -18,6 +18,7 @@ from django.db import connections
 from django.utils import timezone
 from django.utils.module_loading import import_string
 
+from conversations import live
 from conversations.events import Dialect, NewEvent
 from conversations.exceptions import ConversationError, ConversationNotFound, LoopUnavailable
 from conversations.models import Conversation, ConversationRef, normal_id
@@ -263,6 +264,8 @@ class StandaloneConversationManager(ConversationManager):
         asked = await (loop.ask_run() if loop is not None else astore.call(runs.ask, conversation))
         if asked is Asked.BEGUN:
             self.start_soon(conversation)  # stored is stored, whatever becomes of the start
+        elif asked is Asked.NOTHING:
+            live.announce_run(conversation)  # whoever waits for its end is told that it is over
         return asked is not Asked.RUNS
 
     async def pause(self, conversation: ConversationRef) -> None:

@@ -179,6 +179,9 @@ class V0Connection:
     async def show_answer(self, *, turn: str, answer: str, through: int, text: str) -> None:
         """Nothing: this wire shows whole messages."""
 
+    async def show_run(self) -> None:
+        """Nothing: the states that follow say what became of it."""
+
     async def show_ahead(self, *, after: int, last_seq: int) -> None:
         """Nothing: a client that has more than there is has nothing to be sent."""
 

@@ -224,6 +224,9 @@ class ConversationSocket:
         if state["deleted"]:
             raise Refused(NOT_FOUND, "The conversation was deleted.")
 
+    async def show_run(self) -> None:
+        """Nothing: the states that follow say what became of it."""
+
     async def show_ahead(self, *, after: int, last_seq: int) -> None:
         """Say that the client has seen more than there is."""
         detail = (
