@@ -5,9 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 
+from conversations import access
 from conversations.access import Visitor, pk_of
+from conversations.exceptions import ConversationNotFound
+from conversations.models import ConversationRef, normal_id
 from sessions_app import astore
 from sessions_app.authentication import Credentials, lets_in_still
+from sessions_app.conversation_keys import opened_by
 
 logger = logging.getLogger(__name__)
 
@@ -40,9 +44,34 @@ class Guest:
             return
         self._checked_at = now
         try:
-            is_let_in = await astore.call(lets_in_still, self._credentials, pk_of(self.user))
+            is_let_in = await astore.call(self._is_let_in)
         except Exception as error:  # asked again a minute later
             logger.warning("The credentials of a socket could not be checked: %s", error)
             return
         if not is_let_in:
             raise Refused(NOT_AUTHENTICATED, "What let you in does not any more.")
+
+    def reach(self, conversation_id: str) -> ConversationRef:
+        """Return the conversation if this guest may use it. Raise ConversationNotFound otherwise."""
+        return access.writable(self.user, conversation_id)
+
+    def _is_let_in(self) -> bool:
+        return lets_in_still(self._credentials, pk_of(self.user))
+
+
+class KeyHolder(Guest):
+    """Who was let in by a conversation's key: acts for its owner, in this conversation alone."""
+
+    def __init__(self, owner: Visitor, key: str) -> None:
+        super().__init__(owner, Credentials(api_key=key))
+        self._key = key
+
+    def reach(self, conversation_id: str) -> ConversationRef:
+        """Return the one conversation that the key opens. Raise ConversationNotFound for any other."""
+        opened = opened_by(self._key)
+        if opened is None or opened.public_id != normal_id(conversation_id):
+            raise ConversationNotFound("There is no such conversation.")
+        return opened
+
+    def _is_let_in(self) -> bool:
+        return opened_by(self._key) is not None
