@@ -26,6 +26,10 @@ from convserver.configuration import MESSAGE_MAX_BYTES, AuthMode, Configuration,
 SHUTDOWN_WAIT_S = 15
 CONNECT_WAIT_S = 5
 UNREAD_WAIT_S = 30.0
+PING_S = 20.0
+"""An idle socket is kept open: proxies see a ping this often, and the client answers it by itself."""
+PONG_WAIT_S = 60.0
+"""A pong comes behind all that a slow client still has to read."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -77,6 +81,8 @@ def _serve_on(sockets: list[socket.socket], configuration: Configuration) -> int
             workers=1,  # the loops live in this one process, whatever WEB_CONCURRENCY says
             ws="websockets-sansio",
             ws_max_size=MESSAGE_MAX_BYTES,
+            ws_ping_interval=PING_S,
+            ws_ping_timeout=PONG_WAIT_S,
             ws_per_message_deflate=False,
             access_log=False,
             log_config=None,
