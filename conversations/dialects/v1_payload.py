@@ -165,6 +165,11 @@ def server_error(*, code: str, detail: str) -> V1Event:
     return V1Event("ServerErrorEvent", "environment", {"code": code, "detail": detail})
 
 
+def answer_piece(text: str) -> V1Event:
+    """Write one more piece of an answer that is being given; never stored, and unknown before 1.18.1."""
+    return V1Event("StreamingDeltaEvent", "agent", {"content": text})
+
+
 def pause() -> V1Event:
     """Write that the user paused the agent."""
     return V1Event("PauseEvent", "user", {})
