@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import defaultdict, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager, suppress
 from typing import Any
@@ -57,6 +57,7 @@ class Hub:
     def __init__(self) -> None:
         self.recent = RecentEvents()
         self._groups: dict[str, set[Subscription]] = defaultdict(set)
+        self._changes: Counter[str] = Counter()
         self._channel = ""
         self._tasks: list[asyncio.Task[None]] = []
         self._changed: set[int] = set()
@@ -78,8 +79,15 @@ class Hub:
         finally:
             self._groups[group].discard(subscription)
             if not self._groups[group]:
-                del self._groups[group]
+                del self._groups[group], self._changes[group]
                 await _to_its_end(self._settle(group))
+
+    def changes(self, group: str) -> int:
+        """Return how often something beside the log changed since the group has readers here.
+
+        What was read before the last change may be stale.
+        """
+        return self._changes[group]
 
     async def close(self) -> None:
         """End the tasks; readers get nothing any more."""
@@ -138,6 +146,7 @@ class Hub:
             return
         match hint.get("kind"):
             case "changed":
+                self._changes[group] += 1
                 self._changed.add(_conversation_of(group))
                 self._change.set()
             case "appended":

@@ -10,6 +10,8 @@ from django.urls import re_path
 from sessions_app.consumers.native import native_socket
 from sessions_app.consumers.native_list import native_list_socket
 from sessions_app.consumers.socket import Socket
+from sessions_app.consumers.v1_events import v1_events_socket
+from sessions_app.consumers.v1_session import v1_session_socket
 
 
 async def no_such_socket(scope: Any, receive: Any, send: Any) -> None:
@@ -23,6 +25,8 @@ async def no_such_socket(scope: Any, receive: Any, send: Any) -> None:
 _sockets: list[tuple[str, Any]] = [
     (r"^ws/conversations$", native_list_socket),
     (r"^ws/conversations/(?P<conversation_id>[^/]+)$", native_socket),
+    (r"^(?:agent/)?sockets/events/(?P<conversation_id>[^/]+)$", v1_events_socket),
+    (r"^(?:agent/)?sockets/session/(?P<conversation_id>[^/]+)$", v1_session_socket),
     (r"", no_such_socket),
 ]
 _routes: Any = [re_path(address, socket) for address, socket in _sockets]

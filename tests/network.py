@@ -32,12 +32,14 @@ def wait_until(condition: Callable[[], bool], *, within_s: float = WAIT_S) -> No
 
 
 def address(server: Server, conversation_id: str, *, after: int = -1) -> str:
-    """Return the address of a conversation's native socket."""
+    """Return the address of a conversation's native socket; what begins with a slash is one already."""
+    if conversation_id.startswith("/"):
+        return f"{server.ws_url}{conversation_id}"
     return f"{server.ws_url}/ws/conversations/{conversation_id}?after={after}"
 
 
 class NetworkClient:
-    """One native socket to a server in another process."""
+    """One socket to a server in another process: a conversation's native one, or one at any address."""
 
     def __init__(self, server: Server, conversation_id: str, *, after: int = -1) -> None:
         """Connect. Raise SocketClosed if nobody answers."""

@@ -255,6 +255,8 @@ CONVERSATION_ROWS = [row for row in ROWS if "{id}" in row.path]
 SOCKETS = {
     r"^ws/conversations$": "/ws/conversations",
     r"^ws/conversations/(?P<conversation_id>[^/]+)$": "/ws/conversations/talk",
+    r"^(?:agent/)?sockets/events/(?P<conversation_id>[^/]+)$": "/sockets/events/<uuid>",  # test_v1_socket
+    r"^(?:agent/)?sockets/session/(?P<conversation_id>[^/]+)$": "/sockets/session/<uuid>",
     r"": "/ws/nowhere",
 }
 NATIVE_SOCKETS = ["/ws/conversations", "/ws/conversations/talk"]

@@ -16,7 +16,7 @@ from conversations.exceptions import ConversationError, ConversationNotFound, In
 from conversations.models import ConversationRef, Version
 from conversations.store import store
 from sessions_app import astore, native, presence
-from sessions_app.consumers.arrival import authenticated, query_of
+from sessions_app.consumers.arrival import authenticated, cursor_of, query_of
 from sessions_app.consumers.socket import Closed, Socket
 from sessions_app.feed import Feed
 from sessions_app.guests import BAD_REQUEST, NOT_FOUND, TOO_SLOW, Guest, Refused
@@ -60,8 +60,8 @@ class Query:
     def read(cls, scope: WebSocketScope) -> Self:
         """Read them. Raise Refused for a wrong one."""
         given = query_of(scope)
-        after, session = given.get("after", "-1"), given.get("session")
-        if not _is_cursor(after):
+        after, session = cursor_of(given.get("after", "-1")), given.get("session")
+        if after is None:
             raise Refused(BAD_REQUEST, "`after` is the seq of the last event that you have, -1 for none.")
         if given.get("version", "V0") not in Version.values:
             raise Refused(BAD_REQUEST, "`version` is V0 or V1.")
@@ -70,16 +70,11 @@ class Query:
         if given.get("follow", "true") not in ("true", "false"):
             raise Refused(BAD_REQUEST, "`follow` is true or false.")
         return cls(
-            after=int(after),
+            after=after,
             version=Version(given.get("version", "V0")),
             session=session,
             follow=given.get("follow") != "false",
         )
-
-
-def _is_cursor(text: str) -> bool:
-    is_number = text.isascii() and text.isdigit() and len(text) < 20
-    return text == "-1" or (is_number and int(text) < 2**63)
 
 
 async def native_socket(scope: WebSocketScope, receive: ASGIReceiveCallable, send: ASGISendCallable) -> None:

@@ -39,6 +39,12 @@ class Socket:
         await self._receive()
         await self._send({"type": "websocket.accept", "subprotocol": None, "headers": []})
 
+    async def refuse(self) -> None:
+        """Do not let the client in: it sees a handshake that failed with HTTP 403."""
+        await self._receive()
+        self._is_closed = True
+        await self._send({"type": "websocket.close", "code": 1008, "reason": ""})
+
     async def receive_text(self) -> str | None:
         """Return the next frame, None for one that is not text. Raise Closed at the end."""
         message: Any = await self._receive()

@@ -1,0 +1,140 @@
+"""How a client of a V1 socket arrives: which conversation it names, who it is, why it is refused."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from asgiref.typing import WebSocketScope
+from django.contrib.auth.models import User
+
+from conversations.access import Visitor
+from conversations.exceptions import ConversationNotFound
+from conversations.models import ConversationRef, normal_id
+from sessions_app import astore
+from sessions_app.authentication import (
+    Credentials,
+    credentials_of,
+    headers_of,
+    holder_of_key,
+    lets_everybody_in,
+    visitor,
+)
+from sessions_app.consumers.arrival import AUTH_FRAME_MAX_CHARACTERS, AUTH_WAIT_S
+from sessions_app.consumers.socket import Socket
+from sessions_app.conversation_keys import opened_by
+from sessions_app.guests import BAD_REQUEST, NOT_AUTHENTICATED, NOT_FOUND, Guest, KeyHolder, Refused
+
+FAILED = "Authentication failed"
+GONE = "Conversation not found"
+
+_UUID = re.compile(r"[0-9a-f]{32}|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
+
+
+def public_id_of(scope: WebSocketScope) -> str:
+    """Return the id that the address names. Raise Refused for what is no UUID."""
+    given: str = scope["url_route"]["kwargs"]["conversation_id"]  # type: ignore[typeddict-item]
+    if not _UUID.fullmatch(given):
+        raise Refused(BAD_REQUEST, "The address names no UUID.")
+    return normal_id(given)
+
+
+async def guest_by_address(scope: WebSocketScope, query: Mapping[str, str], public_id: str) -> Guest | None:
+    """Return whom the address, a header or a cookie lets in; None for a client that is to say it by a frame.
+
+    Raise Refused for keys that open nothing.
+    """
+    credentials = credentials_of(headers_of(scope))
+    keys = [key for key in (query.get("session_api_key"), *credentials.keys) if key]
+    entry = await astore.call(_entry, keys, credentials, public_id)
+    if entry is not None:
+        return entry.guest()
+    if keys:
+        raise Refused(NOT_AUTHENTICATED, FAILED)
+    return None
+
+
+async def guest_by_frame(socket: Socket, public_id: str) -> Guest:
+    """Return whom the first frame lets in. Raise Refused if it is not there in time, or lets nobody in."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(AUTH_WAIT_S):
+            text = await socket.receive_text() or ""
+        key = _key_in(text)
+        entry = await astore.call(_entry, [key], Credentials(), public_id) if key else None
+        if entry is not None:
+            return entry.guest()
+    raise Refused(NOT_AUTHENTICATED, FAILED)
+
+
+async def reached(guest: Guest, public_id: str) -> ConversationRef:
+    """Return the conversation. Raise Refused for one that is deleted, another's, or was never there."""
+    try:
+        return await astore.call(guest.reach, public_id)
+    except ConversationNotFound as error:
+        raise Refused(NOT_FOUND, GONE) from error
+
+
+def is_auth(frame: Mapping[str, Any]) -> bool:
+    """Say whether a client's frame says who it is, and nothing to the agent."""
+    return frame.get("type") == "auth"
+
+
+class _Entry(NamedTuple):
+    """Who is let in, and by what; `key` where it is a conversation's."""
+
+    user: Visitor
+    credentials: Credentials
+    key: str | None = None
+
+    def guest(self) -> Guest:
+        """Return them as a guest of the running event loop."""
+        return Guest(self.user, self.credentials) if self.key is None else KeyHolder(self.user, self.key)
+
+
+def _entry(keys: list[str], credentials: Credentials, public_id: str) -> _Entry | None:
+    """Return who comes in: of several keys the first that opens something counts.
+
+    A conversation's key opens no other conversation, not even the door to it, but shuts none either where
+    everybody is let in.
+    """
+    for key in filter(_is_text, keys):
+        opened = opened_by(key)
+        if opened is not None and (opened.public_id == public_id or not lets_everybody_in()):
+            return _Entry(User.objects.get(pk=opened.owner_id), Credentials(), key)
+        holder = holder_of_key([key])
+        if holder is not None:
+            return _Entry(holder, Credentials(api_key=key))
+    if keys and not lets_everybody_in():
+        return None
+    credentials = replace(credentials, api_key=None, bearer=None)
+    user = visitor(credentials)
+    return _Entry(user, credentials) if user.is_authenticated else None
+
+
+def _is_text(key: str) -> bool:
+    """Say whether a key could be one: half of a surrogate pair is in none."""
+    try:
+        key.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _key_in(text: str) -> str:
+    """Return the key that a first frame brings, nothing where it is no such frame."""
+    if len(text) > AUTH_FRAME_MAX_CHARACTERS:
+        return ""
+    try:
+        frame = json.loads(text)
+    except (ValueError, RecursionError):
+        return ""
+    match frame:
+        case {"type": "auth", "session_api_key": str(key)}:
+            return key
+        case _:
+            return ""

@@ -1,0 +1,65 @@
+"""The sequenced socket of the V1 wire: every event once with its seq, from any seq on (spec V1 §3.7)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Self
+
+from asgiref.typing import ASGIReceiveCallable, ASGISendCallable, WebSocketScope
+
+from conversations.events import EventEnvelope
+from conversations.models import ConversationRef
+from sessions_app.consumers.arrival import cursor_of
+from sessions_app.consumers.socket import Socket
+from sessions_app.consumers.v1_socket import V1Socket, serve
+from sessions_app.guests import BAD_REQUEST, Guest, Refused
+from sessions_app.status import ConversationState
+
+
+async def v1_session_socket(
+    scope: WebSocketScope, receive: ASGIReceiveCallable, send: ASGISendCallable
+) -> None:
+    """Serve one client from its handshake to its close."""
+    await serve(SessionSocket, scope, receive, send)
+
+
+class SessionSocket(V1Socket):
+    """One client of the sequenced socket."""
+
+    def __init__(self, socket: Socket, guest: Guest, conversation: ConversationRef, after: int) -> None:
+        super().__init__(socket, guest, conversation, is_modern=True)
+        self._after_seq = after
+
+    @classmethod
+    def asked(cls, query: Mapping[str, str]) -> int:
+        """Return the seq of the last event that the client has, -1 for none."""
+        after = cursor_of(query.get("after_seq", "-1"))
+        if after is None:
+            raise Refused(BAD_REQUEST, "`after_seq` is the seq of the last event that you have, -1 for none.")
+        return after
+
+    @classmethod
+    async def made(
+        cls, socket: Socket, guest: Guest, conversation: ConversationRef, asked: Any, *, by_frame: bool
+    ) -> Self:
+        """Return the socket."""
+        return cls(socket, guest, conversation, asked)
+
+    @property
+    def _after(self) -> int:
+        return self._after_seq
+
+    async def show_hello(self, state: ConversationState) -> None:
+        """Say which events are replayed: none where `from_seq` is greater than `through_seq`."""
+        through = state["last_seq"]
+        first = min(self._after_seq, through) + 1
+        await self._socket.send_text(f'{{"kind":"Sync","from_seq":{first},"through_seq":{through}}}')
+        self._greeted.set()
+
+    async def show_events(self, events: Sequence[EventEnvelope]) -> None:
+        """Send each with its seq."""
+        await self._socket.send_texts(self._frames(events))
+
+    def _frames(self, events: Sequence[EventEnvelope]) -> Iterator[str]:
+        for event in events:
+            yield f'{{"kind":"Durable","seq":{event["seq"]},"event":{self._shown(event)}}}'

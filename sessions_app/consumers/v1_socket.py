@@ -1,0 +1,239 @@
+"""What both V1 sockets of a conversation share: arrival, what clients say, checks, the end (spec V1 §3)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Coroutine, Mapping, Sequence
+from typing import Any, Self, TypeVar
+from uuid import uuid4
+
+from asgiref.typing import ASGIReceiveCallable, ASGISendCallable, WebSocketScope
+from django.utils import timezone
+
+from conversations.access import pk_of
+from conversations.dialects import v1
+from conversations.events import Dialect, EventEnvelope
+from conversations.exceptions import ConversationError, InvalidEvent
+from conversations.models import ConversationRef
+from sessions_app import presence, v1_input
+from sessions_app.consumers.arrival import query_of
+from sessions_app.consumers.socket import Closed, Socket
+from sessions_app.consumers.v1_arrival import (
+    FAILED,
+    GONE,
+    guest_by_address,
+    guest_by_frame,
+    is_auth,
+    public_id_of,
+    reached,
+)
+from sessions_app.feed import Feed
+from sessions_app.guests import NOT_AUTHENTICATED, NOT_FOUND, TOO_SLOW, Guest, Refused
+from sessions_app.hub import hub
+from sessions_app.manager import get_manager
+from sessions_app.models import new_connection_id
+from sessions_app.status import ConversationState
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+CHECK_S = 20.0
+"""So often an open socket asks whether its guest may stay (`Guest.check`)."""
+CLOSE_CODES = {NOT_AUTHENTICATED: 4001, NOT_FOUND: 4004, TOO_SLOW: 1013}
+"""What this wire calls the refusals; clients never come back after 4001 and 4004."""
+SLOW = "You did not read"
+
+
+class Unshown:
+    """What a reader may be shown and a V1 socket has no frame for, unless it says so itself."""
+
+    async def show_replay_complete(self, through: int) -> None:
+        """Nothing: this wire does not say where the replay ends."""
+
+    async def show_delta(self, *, turn: str, answer: str, index: int, text: str) -> None:
+        """Nothing, unless a socket has a frame for it."""
+
+    async def show_answer(self, *, turn: str, answer: str, through: int, text: str) -> None:
+        """Nothing, unless a socket has a frame for it."""
+
+    async def show_run(self) -> None:
+        """Nothing, unless a socket tells how runs end."""
+
+    async def show_ahead(self, *, after: int, last_seq: int) -> None:
+        """Nothing: only the sequenced socket takes a cursor, and its first frame says where the log ends."""
+
+
+class V1Socket(Unshown, ABC):
+    """One client on one conversation; a Reader of its feed."""
+
+    def __init__(
+        self, socket: Socket, guest: Guest, conversation: ConversationRef, *, is_modern: bool
+    ) -> None:
+        self._socket = socket
+        self._guest = guest
+        self._conversation = conversation
+        self._is_modern = is_modern
+        """Whether it is of a release that knows errors and pieces of answers."""
+        self._greeted = asyncio.Event()
+
+    @classmethod
+    @abstractmethod
+    def asked(cls, query: Mapping[str, str]) -> Any:
+        """Return what the parameters of the address ask for. Raise Refused for a wrong one."""
+
+    @classmethod
+    @abstractmethod
+    async def made(
+        cls, socket: Socket, guest: Guest, conversation: ConversationRef, asked: Any, *, by_frame: bool
+    ) -> Self:
+        """Return the socket of a client that came in, by a first frame or otherwise."""
+
+    @property
+    @abstractmethod
+    def _after(self) -> int:
+        """The seq after which events are sent."""
+
+    async def serve(self) -> None:
+        """Show and take frames until either side ends it."""
+        await get_manager().ensure_started()
+        try:
+            async with presence.connected(
+                new_connection_id(), self._conversation, pk_of(self._guest.user), door="v1"
+            ):
+                await self._run_tasks()
+        except* Refused as group:
+            await _close(self._socket, group.exceptions[0])  # type: ignore[arg-type]
+        except* TimeoutError:
+            await self._socket.close(CLOSE_CODES[TOO_SLOW], SLOW)
+        except* Closed:
+            pass
+
+    async def _run_tasks(self) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            for work in self._works():
+                tasks.create_task(work)
+
+    def _works(self) -> list[Coroutine[Any, Any, None]]:
+        """Return what goes on beside each other until one of it raises."""
+        return [Feed(self._conversation, self, after=self._after).run(), self._take(), self._check()]
+
+    # Out
+
+    @abstractmethod
+    async def show_hello(self, state: ConversationState) -> None:
+        """Send the first frame."""
+
+    @abstractmethod
+    async def show_events(self, events: Sequence[EventEnvelope]) -> None:
+        """Send a frame each."""
+
+    async def show_state(self, state: ConversationState) -> None:
+        """Close once the conversation is deleted."""
+        if state["deleted"]:
+            raise Refused(NOT_FOUND, GONE)
+
+    def _shown(self, event: EventEnvelope) -> str:
+        """Return an event's V1 text, a translated one as it was written for the first reader."""
+        public_id = self._conversation.public_id
+        if event["dialect"] == Dialect.V1:  # nothing is written then
+            return v1.shown(event, public_id)
+        return hub().recent.shown(self._conversation, event, lambda: v1.shown(event, public_id))
+
+    # In
+
+    async def _take(self) -> None:
+        await self._greeted.wait()  # the first frame is the first, whatever a hasty client sends
+        while True:
+            text = await self._socket.receive_text()
+            try:
+                await self._take_frame(text)
+            except ConversationError as error:
+                code = "ValidationError" if isinstance(error, InvalidEvent) else type(error).__name__
+                refusal = (code, str(error))
+            except Exception:
+                logger.exception("A frame failed in conversation %s", self._conversation.public_id)
+                refusal = ("InternalServerError", "The server could not do this now; send it again.")
+            else:
+                continue
+            await self._tell_refused(*refusal)
+
+    async def _take_frame(self, text: str | None) -> None:
+        frame = _parsed(text)
+        if is_auth(frame):  # it has been let in already; older clients know no such frame
+            self._is_modern = True
+            return
+        sender_id = pk_of(self._guest.user)
+        # Whether or not this client stays to see it, its message is stored and answered.
+        await _to_its_end(v1_input.say(self._conversation, frame, sender_id=sender_id, run=True))
+
+    async def _tell_refused(self, code: str, detail: str) -> None:
+        """Tell a client that knows errors; what another one sent is told the log."""
+        if self._is_modern:
+            error = v1.server_error(code=code, detail=detail)
+            await self._socket.send_text(
+                v1.written(error, event_id=str(uuid4()), timestamp=v1.stamp(timezone.now()))
+            )
+        else:
+            logger.warning("A frame was refused in conversation %s: %s", self._conversation.public_id, detail)
+
+    async def _check(self) -> None:
+        while True:
+            await asyncio.sleep(CHECK_S)
+            await self._guest.check()
+
+
+async def serve(
+    kind: type[V1Socket], scope: WebSocketScope, receive: ASGIReceiveCallable, send: ASGISendCallable
+) -> None:
+    """Serve one client of this kind of socket from its handshake to its close."""
+    socket = Socket(scope, receive, send)
+    query = query_of(scope)
+    try:
+        public_id, asked = public_id_of(scope), kind.asked(query)
+        guest = await guest_by_address(scope, query, public_id)
+    except Refused:
+        await socket.refuse()
+        return
+    await socket.accept()
+    try:
+        by_frame = guest is None
+        guest = guest or await guest_by_frame(socket, public_id)
+        conversation = await reached(guest, public_id)
+        client = await kind.made(socket, guest, conversation, asked, by_frame=by_frame)
+        await client.serve()
+    except Refused as refusal:
+        await _close(socket, refusal)
+    except Closed:
+        pass
+
+
+async def _close(socket: Socket, refusal: Refused) -> None:
+    reason = FAILED if refusal.code == NOT_AUTHENTICATED else str(refusal)
+    await socket.close(CLOSE_CODES[refusal.code], reason)
+
+
+def _parsed(text: str | None) -> Mapping[str, Any]:
+    """Return a client's frame. Raise InvalidEvent for what is none."""
+    if text is None:
+        raise InvalidEvent("Frames are text, not binary.")
+    try:
+        frame = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise InvalidEvent("A frame is JSON.") from error
+    if not isinstance(frame, dict):
+        raise InvalidEvent("A frame is a JSON object.")
+    return frame
+
+
+async def _to_its_end(work: Coroutine[Any, Any, T]) -> T:
+    """Await what must not be cut off; a cancellation takes effect after it."""
+    task = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait({task})
+        raise
