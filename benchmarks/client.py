@@ -16,6 +16,7 @@ from typing import Any
 
 import uvloop
 
+from benchmarks.audience import Listener, Speaker
 from benchmarks.connections import Connection, Sender
 from benchmarks.job import Job, Result
 from benchmarks.openings import Opening
@@ -26,6 +27,7 @@ READY_WAIT_S = 30.0
 REST_WAIT_S = 15.0
 REPLAY_WAIT_S = 120.0
 QUESTIONS_WAIT_S = 120.0
+AUDIENCE_WAIT_S = 60.0
 WARM_UP_S = 0.3
 WARM_UP_QUESTIONS = 10
 
@@ -110,6 +112,31 @@ async def _opened_together(job: Job) -> int:
     return len(readers)
 
 
+async def _audience(job: Job) -> Result:
+    """Let one client append and all others follow: deliveries a second, and how long each took."""
+    place, *places = job.paths
+    speaker = Speaker(job, place)
+    await _connect(speaker, job.port)
+    await _unless(speaker.failure, speaker.ready.wait(), READY_WAIT_S)
+    listeners = [Listener(job, path) for path in places]
+    for listener in listeners:
+        await _connect(listener, job.port)
+    failed = asyncio.gather(*(client.failure for client in (speaker, *listeners)))
+    await _unless(failed, _all(listener.ready for listener in listeners), AUDIENCE_WAIT_S)
+    speaker.say()
+    await _unless(failed, _all(listener.complete for listener in listeners), AUDIENCE_WAIT_S)
+    for listener in listeners:
+        listener.check_against(speaker.sent)
+    failed.cancel()
+    latencies_ms = [
+        (shown_at - sent_at) * 1000
+        for listener in listeners
+        for shown_at, sent_at in zip(listener.shown_at, speaker.sent_at, strict=True)
+    ]
+    seconds = max(listener.shown_at[-1] for listener in listeners) - speaker.sent_at[0]
+    return {"rate": len(latencies_ms) / seconds, "events": job.events, "latencies_ms": [latencies_ms]}
+
+
 async def _ended(task: asyncio.Task[None]) -> None:
     await task
 
@@ -149,7 +176,7 @@ async def _unless(failed: asyncio.Future[Any], work: Coroutine[Any, Any, Any], w
 def main() -> None:
     """Do the job of stdin."""
     job = Job.read(sys.stdin.read())
-    works = {"replay": _replay, "open": _openings}
+    works = {"replay": _replay, "open": _openings, "audience": _audience}
     result = uvloop.run(works.get(job.sort, _appends)(job))
     print(json.dumps(result))
 

@@ -42,6 +42,7 @@ class Job:
 
     sort: str
     """`append` (to the native socket), `echo` (to a bare one), `replay` (of either), `open` (by Socket.IO);
+    `audience` (of V1 sockets, the first address being that of who appends);
     by REST `post v0`, `post native`, and `post bare` to what only answers; `ask` where questions are all
     there is."""
     port: int = 0
@@ -55,7 +56,7 @@ class Job:
     seconds: float = 0.0
     """Length of the measurement; a replay ends by itself, and questions end it when all are answered."""
     events: int = 0
-    """How many a replay, or an opening, brings."""
+    """How many a replay, or an opening, brings, or an audience is shown."""
     questions: Sequence[Question] = ()
     """What one more client asks in turns, while the others append or open."""
     times: int = 0

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from math import ceil
 from pathlib import Path
 from statistics import median
+from uuid import uuid4
 
 from benchmarks import appends, limits, server
 from benchmarks.databases import TEMPLATE_ID, Database, PostgreSQL, SQLite
@@ -23,6 +24,8 @@ BESIDE = 16
 """Clients that append while another one asks."""
 OPENED, OPENERS = 2_200, 8
 """Events of a conversation that so many clients open at once while another one asks."""
+AUDIENCE, SHOWN = 1_000, 200
+"""V1 sockets on one conversation, and the events that each is shown."""
 _JOIN = "/socket.io/?EIO=4&transport=websocket&latest_event_id=-1&conversation_id=opened-0"
 
 
@@ -77,6 +80,7 @@ class Rounds:
             self._batches(running, number)
             self._lengths(running, number)
             self._questions(running, number)
+            self._audience(running)
         for key, latencies_ms in self._lists.run(self._plan.asks).items():
             self._keep(f"{key} ms", median(latencies_ms))
 
@@ -194,6 +198,18 @@ class Rounds:
         self._keep(f"{key}, p99 ms", _percentile(latencies_ms, 99))
         if result["events"]:
             self._keep(f"{key}, events/s", result["rate"])
+
+    # Many readers
+
+    def _audience(self, running: server.Server) -> None:
+        """Append to a new conversation that many follow."""
+        public_id = uuid4().hex
+        speaker = f"/ws/conversations/{public_id}?version=V1&follow=false"
+        listeners = [f"/sockets/events/{public_id}"] * AUDIENCE
+        job = Job(sort="audience", port=running.port, paths=[speaker, *listeners], events=SHOWN)
+        result = carry_out(job)
+        self._keep("audience", result["rate"])
+        self._keep("audience, p99 ms", _percentile(result["latencies_ms"][0], 99))
 
     # Limits
 

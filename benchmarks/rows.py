@@ -166,6 +166,12 @@ ROWS = [
         unit=MS,
         on_sqlite=True,
     ),
+    Row(
+        title="1,000 V1 sockets on one conversation, 200 events, deliveries",
+        key="audience",
+        unit="deliveries/s",
+    ),
+    Row(title="the same, p99 from sent to shown", key="audience, p99 ms", unit=MS),
 ]
 
 _ENGINE_LIMITS = {"PostgreSQL": "pgbench", "SQLite": "bare loop, 1 connection"}
