@@ -28,14 +28,15 @@ def key(public_id: str, rotation: int) -> str:
 
 
 def opened_by(text: str) -> ConversationRef | None:
-    """Return the conversation that a key opens; None for what opens none."""
+    """Return the conversation that a key opens while its owner may come in; None for what opens none."""
     if not text.startswith(PREFIX):
         return None
     public_id, _, mac = text.removeprefix(PREFIX).rpartition("_")
     if "\0" in public_id:
         return None
-    row = Conversation.objects.standing().with_public_ids([public_id]).select_related("agent_setup").first()
-    if row is None:
+    rows = Conversation.objects.standing().with_public_ids([public_id])
+    row = rows.select_related("agent_setup", "owner").first()
+    if row is None or not row.owner.is_active:
         return None
     setup: AgentSetup | None = getattr(row, "agent_setup", None)
     rotation = setup.key_rotation if setup else 0

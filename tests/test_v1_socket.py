@@ -460,8 +460,8 @@ async def test_an_open_socket_ends_with_4004_when_its_conversation_is_deleted(
     assert (closed.code, closed.reason) == (4004, "Conversation not found")
 
 
-@pytest.mark.parametrize("which", ["token", "conversation"])
-async def test_an_open_socket_ends_with_4001_when_its_key_is_revoked(
+@pytest.mark.parametrize("which", ["token", "conversation", "owner"])
+async def test_an_open_socket_ends_with_4001_when_its_key_opens_nothing_any_more(
     talk: ConversationRef,
     dial: Dial,
     alice: User,
@@ -479,6 +479,8 @@ async def test_an_open_socket_ends_with_4001_when_its_key_is_revoked(
     assert await client.receives_nothing(within_s=0.1)
     if which == "token":
         await astore.call(lambda: ApiToken.objects.get().revoke())
+    elif which == "owner":
+        await astore.call(lambda: User.objects.filter(pk=alice.pk).update(is_active=False))
     else:
         settings.SECRET_KEY = "another"
     closed = await client.closed()
