@@ -120,7 +120,6 @@ def finish(conversation: ConversationRef, epoch: int, start: TurnStart, counted:
     changes nothing. Raise Fenced.
     """
     with transaction.atomic():
-        leases.require_epoch(conversation, epoch)
         row, loop = _locked(conversation)
         totals = leases.totals_of(row)
         if loop.turn_id != start.turn_id:

@@ -37,10 +37,8 @@ def row_of(conversation: ConversationRef) -> Conversation:
 
 
 def columns_of(conversation: ConversationRef, *, through: int) -> list[dict[str, Any]]:
-    rows = list(Event.objects.of(conversation).through(through).oldest_first().values())
-    for row in rows:
-        del row["id"], row["conversation_id"]
-    return rows
+    rows = Event.objects.of(conversation).through(through).oldest_first().values()
+    return [{**row, "id": None, "conversation_id": None} for row in rows]
 
 
 @pytest.mark.parametrize("through", [None, -1, 0, 3])

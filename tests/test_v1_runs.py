@@ -27,6 +27,8 @@ from sessions_app.models import AgentLoop, ExecutionStatus
 from sessions_app.processes import this_process
 from tests.events import event
 from tests.stage import (
+    Held,
+    Hook,
     Hooked,
     Stage,
     StagedAgent,
@@ -220,6 +222,8 @@ async def test_a_run_that_is_stopped_before_it_began_does_not_stay_running(
     await astore.call(runs.ask, talk)
     await manager.close_session(talk.public_id)
     assert await status_of(talk) == "idle"
+    assert await run(talk) is True
+    await until_said(talk, "answer to hello")
 
 
 # Messages
@@ -326,28 +330,45 @@ async def test_a_message_that_asked_for_a_run_while_a_call_waited_is_answered_af
     await until_said(talk, "answer to rather this")
 
 
+class Late:
+    """Work of another thread that begins when a row is locked, and must wait for that lock."""
+
+    def __init__(self, hook: Hook, work: Callable[[], object]) -> None:
+        self._thread = threading.Thread(target=self._do)
+        self._work = work
+        hook.after(self._begin)
+
+    def _begin(self) -> None:
+        self._thread.start()
+        self._thread.join(0.3)
+        assert self._thread.is_alive(), "it was done while another had the lock"
+
+    def _do(self) -> None:
+        self._work()
+        connections.close_all()
+
+    def wait(self) -> None:
+        self._thread.join(20)
+
+
 def test_a_message_and_a_run_at_the_same_moment_come_one_after_the_other(
     talk: ConversationRef, store: ConversationStore, hooked: Hooked
 ) -> None:
-    # The message is held between the look at the state and its append: a run that was accepted
-    # meanwhile would not be about it, and the message would not know that a run is on.
+    # Without a lock the run is not about the message, and the message does not know that a run is on.
     store.append(talk, [message("first")])
-    others: list[threading.Thread] = []
-
-    def ask() -> None:
-        runs.ask(talk)
-        connections.close_all()
-
-    def ask_meanwhile() -> None:
-        others.append(threading.Thread(target=ask))
-        others[0].start()
-        others[0].join(0.3)
-        assert others[0].is_alive(), "a run was accepted while a message looked whether one is on"
-
-    hooked(runs, "_locked").after(ask_meanwhile)
+    late = Late(hooked(runs, "_locked"), lambda: runs.ask(talk))
     seq = runs.take(talk, message("second"), run=False).seq
-    others[0].join(20)
+    late.wait()
     assert Conversation.objects.get(pk=talk.pk).asked_through == seq
+
+
+def test_a_run_that_finds_nothing_to_answer_cannot_miss_what_is_being_stored(
+    talk: ConversationRef, store: ConversationStore, hooked: Hooked
+) -> None:
+    late = Late(hooked(runs, "_locked"), lambda: store.append(talk, [replace(message("hello"), asks=True)]))
+    assert runs.ask(talk) is runs.Asked.NOTHING
+    late.wait()
+    assert leases.is_asked(talk)
 
 
 # Approval
@@ -433,22 +454,10 @@ def test_a_rejection_and_an_approval_at_the_same_moment_are_not_both_taken(
     talk: ConversationRef, store: ConversationStore, hooked: Hooked
 ) -> None:
     waiting(talk, store)
-    others: list[threading.Thread] = []
     outcomes: list[runs.Asked] = []
-
-    def approve() -> None:
-        outcomes.append(runs.ask(talk))
-        connections.close_all()
-
-    def approve_meanwhile() -> None:
-        others.append(threading.Thread(target=approve))
-        others[0].start()
-        others[0].join(0.3)
-        assert others[0].is_alive(), "the call was approved while it was being rejected"
-
-    hooked(runs, "_locked").after(approve_meanwhile)
+    late = Late(hooked(runs, "_locked"), lambda: outcomes.append(runs.ask(talk)))
     runs.reject(talk, "no")
-    others[0].join(20)
+    late.wait()
     assert AgentLoop.objects.of(talk).get().decision is None
     assert outcomes == [runs.Asked.BEGUN]  # a run of its own, for what stands in the log
 
@@ -633,10 +642,13 @@ async def test_a_turn_that_is_interrupted_while_it_is_prepared_is_not_played(
 async def test_an_interruption_waits_for_the_beginning_of_a_turn(
     talk: ConversationRef, stage: Stage, manager: ConversationManager, hooked: Hooked
 ) -> None:
-    held = hooked(leases, "begin_turn").hold()
+    held = Held(threading.Event(), threading.Event())
+    hooked(leases, "begin_turn").after(held.wait)
     await say(talk, "hello", run=True)
     await held.reached()
     interrupting = asyncio.ensure_future(manager.interrupt(talk))
+    done, _ = await asyncio.wait({interrupting}, timeout=0.3)
+    assert not done
     held.let_go.set()
     await interrupting
     await until_status(talk, "paused")
@@ -710,30 +722,18 @@ def test_a_turn_that_is_ended_again_has_one_end(talk: ConversationRef, store: Co
     assert store.last_seq(talk) == 3
 
 
-def test_a_turn_that_ends_as_a_message_arrives_answers_it_in_the_same_run(
+def test_a_message_that_arrives_as_a_turn_ends_finds_the_run_over(
     talk: ConversationRef, store: ConversationStore, hooked: Hooked
 ) -> None:
-    # The end is held after its look at what was asked: the message must come after it, and so wait.
+    # Without a lock it is taken to be answered by a run that has ended meanwhile.
     epoch = leases.claim(talk, HERE, agent="")
     store.append(talk, [message("hello")])
     runs.ask(talk)
     start = leases.begin_turn(talk, epoch)
     assert start is not None
-    others: list[threading.Thread] = []
-
-    def say_meanwhile() -> None:
-        others.append(threading.Thread(target=take))
-        others[0].start()
-        others[0].join(0.3)
-        assert others[0].is_alive(), "a message joined a run while its end was decided"
-
-    def take() -> None:
-        runs.take(talk, message("more"), run=False)
-        connections.close_all()
-
-    hooked(runs, "_locked").after(say_meanwhile)
+    late = Late(hooked(runs, "_locked"), lambda: runs.take(talk, message("more"), run=False))
     runs.finish(talk, epoch, start, start.counted)
-    others[0].join(20)
+    late.wait()
     row = Conversation.objects.get(pk=talk.pk)
     assert (row.is_unanswered, AgentLoop.objects.of(talk).get().execution_status) == (False, "idle")
 
