@@ -131,6 +131,10 @@ def claim(
 
 
 def locked(conversation: ConversationRef) -> Conversation:
+    """Return the conversation's row, locked until the transaction ends.
+
+    Raise ConversationNotFound for a deleted one, ConversationBusy if it stays locked elsewhere.
+    """
     row = lock(Conversation.objects.standing(), conversation)
     if row is None:
         raise ConversationNotFound("There is no such conversation.")

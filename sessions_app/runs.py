@@ -51,22 +51,27 @@ class Said(NamedTuple):
 def ask(conversation: ConversationRef) -> Asked:
     """Let the agent answer whatever stands in the log; where a call waits for approval, this approves it."""
     with transaction.atomic():
-        row, loop = _locked(conversation)
-        match loop.execution_status:
-            case ExecutionStatus.RUNNING if loop.turn_id is not None or row.is_unanswered:
-                return Asked.RUNS
-            case ExecutionStatus.WAITING_FOR_CONFIRMATION if loop.decision is not None:
-                return Asked.RUNS
-            case ExecutionStatus.WAITING_FOR_CONFIRMATION:
-                leases.decide(conversation, True, "")
-                return Asked.BEGUN
-            case ExecutionStatus.FINISHED if _newest_input(conversation, row, loop) is None:
-                return Asked.NOTHING
-        if row.last_message_at is None:
-            _enter(conversation, AgentState.FINISHED, ExecutionStatus.FINISHED)
-            return Asked.NOTHING
-        _begin(conversation, row, loop)
+        asked = _ask(conversation)
     leases.announce(conversation)
+    return asked
+
+
+def _ask(conversation: ConversationRef) -> Asked:
+    row, loop = _locked(conversation)
+    match loop.execution_status:
+        case ExecutionStatus.RUNNING if loop.turn_id is not None or row.is_unanswered:
+            return Asked.RUNS
+        case ExecutionStatus.WAITING_FOR_CONFIRMATION if loop.decision is not None:
+            return Asked.RUNS
+        case ExecutionStatus.WAITING_FOR_CONFIRMATION:
+            leases.decide(conversation, True, "")
+            return Asked.BEGUN
+        case ExecutionStatus.FINISHED if _newest_input(conversation, row, loop) is None:
+            return Asked.NOTHING
+    if row.last_message_at is None:
+        _enter(conversation, AgentState.FINISHED, ExecutionStatus.FINISHED)
+        return Asked.NOTHING
+    _begin(conversation, row, loop)
     return Asked.BEGUN
 
 
@@ -153,6 +158,7 @@ def interrupt_unheld(conversation: ConversationRef) -> None:
         if loop.is_held(timezone.now()):
             raise leases.LoopHeld(f"The loop runs in process {loop.owner_pid} on {loop.owner_host}.")
         leases.stop_turn(conversation, row.loop_epoch, through=row.asked_through)
+    leases.announce(conversation)
 
 
 def _locked(conversation: ConversationRef) -> tuple[Conversation, AgentLoop]:
@@ -167,7 +173,6 @@ def _enter(conversation: ConversationRef, state: AgentState, status: ExecutionSt
     authored = dialects.author(conversation.dialect).state(state=state, event_id=event_id)
     store().append(conversation, [leases.new_event(authored, event_id)])
     AgentLoop.objects.of(conversation).update(execution_status=status, updated_at=timezone.now())
-    leases.announce(conversation)
 
 
 def _begin(conversation: ConversationRef, row: Conversation, loop: AgentLoop) -> None:

@@ -5,20 +5,23 @@ from __future__ import annotations
 import json
 import random
 import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
+from django.contrib.auth.models import User
 
 from conversations import dialects
+from conversations.dialects import v1
 from conversations.events import Dialect, Kind
-from conversations.models import ConversationRef, Event
+from conversations.models import ConversationRef, Event, Version
 from conversations.store import ConversationStore
-from sessions_app import leases
+from sessions_app import leases, runs
 from sessions_app.models import AgentLoop, LoopStatus, UnfinishedAnswer
 from sessions_app.processes import this_process
 from tests.clients import Server
 from tests.events import event
-from tests.network import NetworkClient
+from tests.network import NetworkClient, wait_until
 
 AGENT = "tests.agents.StandingStillAgent"
 ACCEPTED_WITHIN_S = 1.0
@@ -168,3 +171,68 @@ def test_a_loop_that_was_started_meanwhile_is_not_taken_over_to_be_recovered(
     epoch = leases.claim(conversation, this_process(), agent="demo")
     leases.recover(conversation, this_process())
     assert AgentLoop.objects.of(conversation).get().epoch == epoch
+
+
+# Runs of the V1 wire
+
+
+@pytest.fixture
+def run(alice: User, store: ConversationStore) -> Callable[[str], ConversationRef]:
+    """Let alice say something in a V1 conversation and ask for a run, whether or not a server is there."""
+    talk = store.create(alice, conversation_id="talk", version=Version.V1)
+
+    def say(text: str) -> ConversationRef:
+        authored = v1.authored(v1.user_message([v1.text_part(text)]), event_id=text)
+        runs.take(talk, leases.new_event(authored, text, is_input=True), run=True)
+        return talk
+
+    return say
+
+
+def status_of(conversation: ConversationRef) -> str:
+    return AgentLoop.objects.of(conversation).get().execution_status
+
+
+def wait_for_status(conversation: ConversationRef, status: str) -> None:
+    wait_until(lambda: status_of(conversation) == status)
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_a_run_that_is_killed_ends_in_error_and_the_next_one_works(
+    server: Server, run: Callable[[str], ConversationRef], moment: str
+) -> None:
+    talk = run(MOMENTS[moment])
+    server.start(CONVSERVER_AGENT=AGENT)
+    with NetworkClient(server, "talk") as client:
+        wait_for_moment(client, moment)
+        restart_after_kill(server)
+    wait_for_status(talk, "error")
+    calls, errors = stored(talk, Kind.TOOL_CALL), stored(talk, Kind.ERROR)
+    assert [each.tool_call_id for each in errors] == [each.tool_call_id for each in calls]
+    assert [each.text for each in stored(talk, Kind.TURN)] == ["error"]
+    run("next")
+    wait_for_status(talk, "finished")
+    assert "You said: next" in messages_of_the_agent(talk)[-1].text
+
+
+def test_a_run_that_was_accepted_and_had_not_begun_is_played_after_the_kill(
+    server: Server, run: Callable[[str], ConversationRef]
+) -> None:
+    talk = run("hello")
+    assert status_of(talk) == "running"
+    server.start()
+    wait_for_status(talk, "finished")
+    assert [each.text for each in stored(talk, Kind.TURN)] == ["finished"]
+
+
+def test_a_call_that_was_approved_over_the_v1_wire_before_the_kill_is_carried_out_after_it(
+    server: Server, run: Callable[[str], ConversationRef]
+) -> None:
+    talk = run("approve")
+    server.start(CONVSERVER_AGENT=AGENT)
+    wait_for_status(talk, "waiting_for_confirmation")
+    server.kill()
+    assert runs.ask(talk) is runs.Asked.BEGUN
+    server.start(CONVSERVER_AGENT=AGENT)
+    wait_for_status(talk, "finished")
+    assert len(stored(talk, Kind.TOOL_RESULT)) == 1
