@@ -243,6 +243,12 @@ async def test_an_agent_that_fails_ends_its_turn_with_the_error(talk: Conversati
     assert the_one(frames, "error")["text"] == "The demo agent was told to fail."
 
 
+async def test_the_demo_agent_finishes_on_cue(talk: ConversationRef, join: Join) -> None:
+    frames = await ask(await join(talk), "finish")
+    last_words = [each["text"] for each in events(frames) if each["source"] == "agent"]
+    assert last_words[0] == "The task is done."
+
+
 async def test_the_message_after_a_failure_is_answered(talk: ConversationRef, join: Join) -> None:
     client = await join(talk)
     await client.send({"type": "message", "text": "fail"})

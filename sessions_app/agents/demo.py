@@ -85,7 +85,8 @@ class DemoAgent:
             return NOTHING_NEW
         if not text.strip() or "help" in text.lower():
             return HELP
-        is_first = turn.inputs[0]["seq"] == (1 if turn.conversation.dialect is Dialect.V1 else 0)
+        # A V1 conversation may begin with a prompt.
+        is_first = turn.inputs[0]["seq"] <= (1 if turn.conversation.dialect is Dialect.V1 else 0)
         return f"You said: {text.strip()}" + (f"\n\n{HELP}" if is_first else "")
 
 
