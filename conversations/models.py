@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from datetime import datetime
 from functools import reduce
 from operator import or_
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, Literal, NamedTuple, Self
 from uuid import UUID, uuid4
 
 from django.conf import settings
@@ -31,6 +31,10 @@ OWNED_BY_APPEND = frozenset(
     {"next_seq", "head_digest", "loop_epoch", "asked_through", "answered_through", "last_message"}
 )
 """Columns of a conversation that only the log's own writes may change."""
+
+
+Moment = Literal["created_at", "updated_at"]
+"""By what lists of conversations are ordered."""
 
 
 class Version(models.TextChoices):
@@ -140,6 +144,16 @@ class ConversationQuerySet(models.QuerySet["Conversation"]):
     def newest_first(self) -> Self:
         """Order by creation, the newest first; the order never changes for a row that stands."""
         return self.order_by("-created_at", "-pk")
+
+    def in_order(self, column: Moment, *, newest_first: bool) -> Self:
+        """Order by creation or by the last change."""
+        return self.order_by(f"-{column}", "-pk") if newest_first else self.order_by(column, "pk")
+
+    def beyond(self, column: Moment, moment: datetime, pk: int, *, newest_first: bool) -> Self:
+        """Return those that follow this place in that order."""
+        side = "lt" if newest_first else "gt"
+        further = Q(**{f"{column}__{side}": moment}) | Q(**{column: moment, f"pk__{side}": pk})
+        return self.filter(further, **{f"{column}__{side}e": moment})  # said twice, for the index
 
     def older_than(self, created_at: datetime, pk: int) -> Self:
         """Return those that follow this place when the newest comes first."""
@@ -390,6 +404,10 @@ class EventQuerySet(models.QuerySet["Event"]):
     def with_seqs(self, seqs: Iterable[int]) -> Self:
         """Return those that stand at these places."""
         return self.filter(seq__in=list(seqs))
+
+    def known_as(self, event_ids: Iterable[str], seqs: Iterable[int]) -> Self:
+        """Return those that are stored under one of these ids or stand at one of these places."""
+        return self.filter(Q(event_id__in=list(event_ids)) | Q(seq__in=list(seqs)))
 
     def of_turn(self, turn_id: str) -> Self:
         """Return what belongs to one turn."""

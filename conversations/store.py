@@ -181,6 +181,16 @@ class ConversationStore(ABC):
         """Return the wanted events with seq from `first` through `last`: at most `limit`, fewer when long."""
 
     @abstractmethod
+    def count_events(self, conversation: ConversationRef, wanted: EventFilter) -> int:
+        """Return how many events of the log are wanted."""
+
+    @abstractmethod
+    def read_some(
+        self, conversation: ConversationRef, *, event_ids: Collection[str] = (), seqs: Collection[int] = ()
+    ) -> list[EventEnvelope]:
+        """Return the events that are stored under one of these ids or stand at one of these places."""
+
+    @abstractmethod
     def read_turn(self, conversation: ConversationRef, turn_id: str) -> list[EventEnvelope]:
         """Return what belongs to one turn, oldest first."""
 
@@ -451,6 +461,19 @@ class DatabaseConversationStore(ConversationStore):
         page = Event.objects.of(conversation).with_seqs(shown)
         events = (page.newest_first() if newest_first else page.oldest_first()).envelopes() if shown else []
         return EventPage(events, has_more=len(found) > len(shown))
+
+    def count_events(self, conversation: ConversationRef, wanted: EventFilter) -> int:
+        """Count rows; the whole log is as long as its next place says."""
+        if wanted == EventFilter():
+            return self.last_seq(conversation) + 1
+        return Event.objects.of(conversation).matching(wanted).count()
+
+    def read_some(
+        self, conversation: ConversationRef, *, event_ids: Collection[str] = (), seqs: Collection[int] = ()
+    ) -> list[EventEnvelope]:
+        """Return them by one query, the oldest first."""
+        rows = Event.objects.of(conversation).known_as(event_ids, seqs)
+        return rows.oldest_first().envelopes()
 
     def read_turn(self, conversation: ConversationRef, turn_id: str) -> list[EventEnvelope]:
         """Return what belongs to one turn, oldest first."""
