@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+from uuid import uuid4
 
 from django.db import transaction
+from django.db.models import QuerySet
 
 from conversations.access import Visitor
+from conversations.dialects import v1
 from conversations.events import NewEvent
 from conversations.models import Conversation, ConversationRef, Version
 from conversations.store import store
@@ -18,6 +21,7 @@ from sessions_app.models import AgentSetup
 from sessions_app.v1_models import MAX_ITERATIONS, default_workspace, never_confirm
 
 MASK = "**********"
+BATCH = 500
 _KEYS = frozenset({"api_key", "aws_access_key_id", "aws_secret_access_key"})
 """Members of a language model, at whatever depth one stands, that are never printed (R9)."""
 
@@ -77,6 +81,61 @@ def add_secrets(conversation: ConversationRef, secrets: Mapping[str, Mapping[str
         setup.sealed_secrets = seal(json.dumps(merged))
         setup.shown_secrets = shown_secrets(merged)
         setup.save(update_fields=["sealed_secrets", "shown_secrets"])
+
+
+def set_policy(conversation: ConversationRef, policy: Mapping[str, Any]) -> None:
+    """Say when the agent asks for approval, and tell every reader. Raise ConversationNotFound."""
+    _set(conversation, "confirmation_policy", policy)
+
+
+def set_analyzer(conversation: ConversationRef, analyzer: Mapping[str, Any] | None) -> None:
+    """Say what judges how risky a call is, and tell every reader. Raise ConversationNotFound."""
+    _set(conversation, "security_analyzer", analyzer)
+
+
+def _set(conversation: ConversationRef, field: str, value: Mapping[str, Any] | None) -> None:
+    """Store a field of the state together with the event that tells of it."""
+    event_id = str(uuid4())
+    authored = v1.authored(v1.state_update(field, value), event_id=event_id)
+    told = NewEvent(
+        event_id=event_id,
+        payload=authored.payload,
+        reading=authored.reading,
+        stamp_offset=authored.stamp_offset,
+    )
+    row_of(conversation)
+    rows = AgentSetup.objects.filter(pk=conversation.pk)
+    store().append(conversation, [told], also=lambda _: _changed(rows, field, value))
+
+
+def _changed(rows: QuerySet[AgentSetup], field: str, value: object) -> None:
+    rows.update(**{field: value})
+
+
+def sealed_conversations() -> Iterator[int]:
+    """Yield the keys of all conversations that have a setup."""
+    after = 0
+    rows = AgentSetup.objects.order_by("pk").values_list("pk", flat=True)
+    while batch := list(rows.filter(pk__gt=after)[:BATCH]):
+        yield from batch
+        after = batch[-1]
+
+
+def rotate(conversation_pk: int) -> bool:
+    """Seal agent and secrets with the newest key unless they are; say whether that was done.
+
+    Raise SecretUnreadable.
+    """
+    with transaction.atomic():
+        # The lock of every write to a setup: secrets that are added meanwhile are not lost.
+        Conversation.objects.locked().get(pk=conversation_pk)
+        setup = AgentSetup.objects.get(pk=conversation_pk)
+        if setup.sealed_agent.is_newest and setup.sealed_secrets.is_newest:
+            return False
+        setup.sealed_agent = setup.sealed_agent.resealed()
+        setup.sealed_secrets = setup.sealed_secrets.resealed()
+        setup.save(update_fields=["sealed_agent", "sealed_secrets"])
+    return True
 
 
 def row_of(conversation: ConversationRef) -> AgentSetup:

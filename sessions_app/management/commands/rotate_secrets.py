@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from types import ModuleType
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
 from conversations.models import Conversation
-from sessions_app import tool_servers
+from sessions_app import agent_setups, tool_servers
 from sessions_app.encryption import SecretUnreadable
 from sessions_app.models import Receiver, Secret
 
@@ -25,7 +26,10 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Say how many were encrypted anew; fail, and name them, if there are some that no key opens."""
-        rotated, unreadable = self._rotate_tool_servers()
+        rotated, unreadable = 0, 0
+        for what, owner in (("tool servers", tool_servers), ("agent and secrets", agent_setups)):
+            done, failed = self._rotate_of_conversations(what, owner)
+            rotated, unreadable = rotated + done, unreadable + failed
         for receiver in Receiver.objects.order_by("pk"):
             try:
                 rotated += receiver.rotate()
@@ -46,15 +50,16 @@ class Command(BaseCommand):
                 "again, or have them stored again."
             )
 
-    def _rotate_tool_servers(self) -> tuple[int, int]:
+    def _rotate_of_conversations(self, what: str, owner: ModuleType) -> tuple[int, int]:
+        """Rotate what one module keeps sealed of conversations; return how many were, and could not be."""
         rotated, unreadable = 0, 0
-        for conversation_pk in tool_servers.sealed_conversations():
+        for conversation_pk in owner.sealed_conversations():
             try:
-                rotated += tool_servers.rotate(conversation_pk)
+                rotated += owner.rotate(conversation_pk)
             except SecretUnreadable:
                 unreadable += 1
                 public_id = Conversation.objects.values_list("public_id", flat=True).get(pk=conversation_pk)
-                self.stderr.write(f"Cannot be opened: the tool servers of conversation {public_id}")
+                self.stderr.write(f"Cannot be opened: the {what} of conversation {public_id}")
         return rotated, unreadable
 
 
