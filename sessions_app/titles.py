@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from conversations.events import EventFilter
 from conversations.models import Conversation, ConversationRef
@@ -11,6 +12,9 @@ from sessions_app import astore
 from sessions_app.agents.base import Agent
 
 logger = logging.getLogger(__name__)
+
+Ask = Callable[[Sequence[Mapping[str, str]]], Awaitable[str]]
+"""Answers messages of a role and a content, oldest first."""
 
 TITLE_MAX_CHARACTERS = 50
 SHOWN_MAX_CHARACTERS = 1000
@@ -23,7 +27,7 @@ TRIED = "title_was_made"
 _MESSAGES = EventFilter(types=frozenset({"message", "MessageEvent"}), source="user")
 _REQUEST = (
     "Give the conversation that begins with the user's message below a title: at most "
-    f"{TITLE_MAX_CHARACTERS} characters, in the language of the message, without quotes. Answer with the "
+    "{most} characters, in the language of the message, without quotes. Answer with the "
     "title alone."
 )
 
@@ -35,35 +39,40 @@ async def entitle(conversation: ConversationRef, agent: Agent) -> None:
     """
     message = await astore.call(_first_message_without_title, conversation)
     if message is not None:
-        title = await _asked(conversation, agent, message)
+        title = await made_of(message, agent.complete, TITLE_MAX_CHARACTERS)
         await astore.call(_give, conversation, title)
+
+
+async def made_of(message: str, ask: Ask, max_characters: int) -> str:
+    """Return a title for what begins with a message; whatever goes wrong, the message's beginning serves."""
+    is_long = len(message) > SHOWN_MAX_CHARACTERS
+    shown = message[:SHOWN_MAX_CHARACTERS] + ("...(truncated)" if is_long else "")
+    request = _REQUEST.format(most=max_characters)
+    try:
+        answer = await ask([{"role": "system", "content": request}, {"role": "user", "content": shown}])
+    except Exception as error:
+        logger.warning("A conversation gets a title without its agent: %s", error)
+        answer = ""
+    return _cut(" ".join(answer.split()) or _beginning(message), max_characters)
+
+
+def first_message(conversation: ConversationRef) -> str:
+    """Return the first of the user's messages that says something; nothing if there is none."""
+    first = store().search_events(conversation, _MESSAGES, limit=LOOKED_AT).events
+    return next((text for each in first if (text := each["text"].strip())), "")
 
 
 def _first_message_without_title(conversation: ConversationRef) -> str | None:
     if Conversation.objects.filter(pk=conversation.pk, title__isnull=False).exists():
         return None
-    first = store().search_events(conversation, _MESSAGES, limit=LOOKED_AT).events
-    message = next((text for each in first if (text := each["text"].strip())), "")
+    message = first_message(conversation)
     if not message or not store().set_parameter_once(conversation, TRIED, True):
         return None
     return message
 
 
-async def _asked(conversation: ConversationRef, agent: Agent, message: str) -> str:
-    is_long = len(message) > SHOWN_MAX_CHARACTERS
-    shown = message[:SHOWN_MAX_CHARACTERS] + ("...(truncated)" if is_long else "")
-    try:
-        answer = await agent.complete(
-            [{"role": "system", "content": _REQUEST}, {"role": "user", "content": shown}]
-        )
-    except Exception as error:
-        logger.warning("Conversation %s gets a title without its agent: %s", conversation.public_id, error)
-        answer = ""
-    return _cut(" ".join(answer.split()), TITLE_MAX_CHARACTERS) or _beginning(message)
-
-
 def _cut(title: str, most: int) -> str:
-    return title if len(title) <= most else f"{title[: most - 3]}..."
+    return title if len(title) <= most else f"{title[: max(most - 3, 0)]}..."[:most]
 
 
 def _beginning(message: str) -> str:
