@@ -6,15 +6,34 @@ from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
+from django.db.models import Q
+
 from conversations.dialects import v1_state
 from conversations.events import Metrics
-from conversations.models import Conversation
+from conversations.models import Conversation, ConversationQuerySet
 from sessions_app.models import AgentSetup, ExecutionStatus
 from sessions_app.status import iso
 
 ConversationInformation = dict[str, Any]
 
 DEFAULT_MODEL = "default"
+_NEWER: ConversationInformation = {
+    "invoked_skills": [],
+    "blocked_actions": {},
+    "blocked_messages": {},
+    "last_user_message_id": None,
+    "agent_state": {},
+    "hook_config": None,
+    "forked_from_event_id": None,
+    "current_model_id": None,
+    "available_models": [],
+    "supports_runtime_model_switch": False,
+    "launched_agent_profile": None,
+    "client_tools": [],
+    "tool_module_qualnames": {},
+    "runtime_info": None,
+}
+"""What newer clients look for; a fact of the conversation's start takes the place of its default."""
 _COLUMNS = (
     "pk",
     "public_id",
@@ -48,10 +67,17 @@ def information_of(pks: Sequence[int], *, deleted: bool = False) -> dict[int, Co
     }
 
 
+def with_status(rows: ConversationQuerySet, status: ExecutionStatus) -> ConversationQuerySet:
+    """Return those whose information shows this status; a conversation that never ran is idle."""
+    has_it = Q(loop__execution_status=status)
+    return rows.filter(has_it | Q(loop=None) if status == ExecutionStatus.IDLE else has_it)
+
+
 def _information(row: dict[str, Any], setup: AgentSetup, children: list[str]) -> ConversationInformation:
     model = row["llm_model"] or DEFAULT_MODEL
     metrics = _metrics(row, model)
     return {
+        **_NEWER,
         **setup.facts,
         "id": dashed(row["public_id"]),
         "agent": setup.shown_agent or default_agent(model),
