@@ -744,6 +744,15 @@ async def test_a_login_writes_with_its_csrf_token(
     assert answer.status_code == 201
 
 
+async def test_a_login_writes_what_its_body_says_at_every_door(
+    accounts: None, conversation: ConversationRef, logged_in: dict[str, str], rest: httpx.AsyncClient
+) -> None:
+    headers = {"cookie": f"{logged_in['cookie']}; csrftoken={CSRF}", "x-csrftoken": CSRF}
+    said = await rest.post(f"{V0}/talk/message", json={"message": "hello"}, headers=headers)
+    made = await rest.post(NATIVE, json={"id": "made"}, headers=headers)
+    assert (said.status_code, made.json()["id"]) == (200, "made")
+
+
 @pytest.mark.parametrize("path", NATIVE_SOCKETS)
 async def test_a_login_opens_a_socket(
     accounts: None, conversation: ConversationRef, logged_in: dict[str, str], dial: Dial, path: str
