@@ -23,6 +23,7 @@ from conversations.exceptions import InvalidConversationId
 
 PUBLIC_ID_MAX_LENGTH = 100
 RESERVED_IDS = frozenset({"search", "count"})
+_HEX_UUID = "^[0-9a-f]{32}$"
 LAST_MESSAGE_MAX_LENGTH = 200
 CHILDREN_MAX = 100
 """So many of those that one conversation has started are named with it."""
@@ -175,6 +176,27 @@ class ConversationQuerySet(models.QuerySet["Conversation"]):
     def top_level(self) -> Self:
         """Return those that no other conversation has started."""
         return self.filter(parent__isnull=True)
+
+    def known_to_v1(self) -> Self:
+        """Return those that the V1 wire can name: opened for it, under an id that is a UUID."""
+        return self.filter(version=Version.V1, public_id__regex=_HEX_UUID)
+
+    def within(
+        self,
+        *,
+        created_from: datetime | None = None,
+        created_before: datetime | None = None,
+        updated_from: datetime | None = None,
+        updated_before: datetime | None = None,
+    ) -> Self:
+        """Return those that were created, and last added to, in these times; a None bounds nothing."""
+        bounds = {
+            "created_at__gte": created_from,
+            "created_at__lt": created_before,
+            "updated_at__gte": updated_from,
+            "updated_at__lt": updated_before,
+        }
+        return self.filter(**{name: moment for name, moment in bounds.items() if moment is not None})
 
     def changed_since(self, moment: datetime) -> Self:
         """Return those that something was added to since then."""
@@ -400,6 +422,28 @@ class EventQuerySet(models.QuerySet["Event"]):
         if wanted.until is not None:
             rows = rows.filter(timestamp__lte=wanted.until)
         return rows
+
+    def of_any(self, conversations: ConversationQuerySet) -> Self:
+        """Return the logs of these conversations."""
+        return self.filter(conversation__in=conversations)
+
+    def beyond(self, conversation_pk: int, seq: int, *, newest_first: bool) -> Self:
+        """Return those that follow this place where logs stand one behind the other, as they were begun."""
+        side = "lt" if newest_first else "gt"
+        further = Q(**{f"conversation_id__{side}": conversation_pk})
+        return self.filter(further | Q(conversation_id=conversation_pk, **{f"seq__{side}": seq}))
+
+    def log_by_log(self, *, newest_first: bool) -> Self:
+        """Order by conversation, as they were begun, and within one as its events were appended."""
+        return self.order_by(*(["-conversation_id", "-seq"] if newest_first else ["conversation_id", "seq"]))
+
+    def with_event_ids(self, event_ids: Iterable[str], *, dialect: Dialect) -> Self:
+        """Return those of a wire that are stored under one of these ids."""
+        return self.filter(event_id__in=list(event_ids), dialect=dialect)
+
+    def with_pks(self, pks: Iterable[int]) -> Self:
+        """Return those with these keys."""
+        return self.filter(pk__in=list(pks))
 
     def with_seqs(self, seqs: Iterable[int]) -> Self:
         """Return those that stand at these places."""

@@ -1,0 +1,84 @@
+"""Looking through the logs of many conversations at once, one behind the other as they were begun."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import NamedTuple
+
+from conversations.access import Visitor
+from conversations.events import Dialect, EventEnvelope, EventFilter
+from conversations.models import Conversation, ConversationQuerySet, Event
+from conversations.store import PAGE_MAX_BYTES
+
+
+class Place(NamedTuple):
+    """Where an event stands."""
+
+    conversation_pk: int
+    seq: int
+
+
+class Found(NamedTuple):
+    """An event, where it stands and whose log that is."""
+
+    place: Place
+    public_id: str
+    event: EventEnvelope
+
+
+class FoundPage(NamedTuple):
+    """Some events, and whether more of those that were asked for follow."""
+
+    found: list[Found]
+    has_more: bool
+
+
+def _logs(user: Visitor) -> ConversationQuerySet:
+    """Return the conversations that are looked through: those that V1 clients know, sub-conversations too."""
+    return Conversation.objects.visible_to(user).known_to_v1()
+
+
+def search(
+    user: Visitor, wanted: EventFilter, *, after: Place | None, newest_first: bool, limit: int
+) -> FoundPage:
+    """Return what follows a place: at most `limit`, fewer when long."""
+    rows = Event.objects.of_any(_logs(user)).matching(wanted)
+    if after is not None:
+        rows = rows.beyond(*after, newest_first=newest_first)
+    places = list(rows.log_by_log(newest_first=newest_first).values_list("pk", "size")[: limit + 1])
+    shown = _within_bytes(places[:limit])
+    return FoundPage(_found(shown, newest_first=newest_first), has_more=len(places) > len(shown))
+
+
+def count(user: Visitor, wanted: EventFilter) -> int:
+    """Return how many a search would find."""
+    return Event.objects.of_any(_logs(user)).matching(wanted).count()
+
+
+def with_ids(user: Visitor, event_ids: Collection[str]) -> list[Found]:
+    """Return the user's events of the V1 wire that are stored under these ids."""
+    rows = Event.objects.of_any(_logs(user)).with_event_ids(event_ids, dialect=Dialect.V1)
+    return _found(list(rows.values_list("pk", flat=True)), newest_first=False)
+
+
+def _found(pks: Sequence[int], *, newest_first: bool) -> list[Found]:
+    if not pks:
+        return []
+    rows = Event.objects.with_pks(pks).log_by_log(newest_first=newest_first)
+    places = rows.values_list("conversation_id", "seq", "conversation__public_id")
+    return [
+        Found(Place(conversation_pk, seq), public_id, event)
+        for (conversation_pk, seq, public_id), event in zip(places, rows.envelopes(), strict=True)
+    ]
+
+
+def _within_bytes(places: Sequence[tuple[int, int]]) -> list[int]:
+    """Return the keys of (key, size) until PAGE_MAX_BYTES are reached; one at least."""
+    shown: list[int] = []
+    size_so_far = 0
+    for pk, size in places:
+        if size_so_far >= PAGE_MAX_BYTES:
+            break
+        shown.append(pk)
+        size_so_far += size
+    return shown
