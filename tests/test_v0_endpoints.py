@@ -271,6 +271,9 @@ CASES = [
                     "c7c6d34aca9d4b3dbbefaed95f43880f",
                     title="Conversation 64yKrYfCGvdogUefBVB7d9",
                     conversation_version="V1",
+                    status="RUNNING",
+                    runtime_status="STATUS$READY",
+                    url="http://localhost/api/conversations/c7c6d34aca9d4b3dbbefaed95f43880f",
                 )
             ],
             "next_page_id": Matching(".+"),

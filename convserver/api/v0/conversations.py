@@ -17,8 +17,10 @@ from conversations import access
 from conversations.exceptions import ConversationError, ConversationNotFound
 from conversations.models import Conversation, ConversationQuerySet, ConversationRef
 from conversations.store import ConversationExists, store
+from convserver.api.addresses import origin_of
 from convserver.api.authentication import AuthType
 from convserver.api.event_loop import in_loop
+from convserver.api.pagination import Page
 from convserver.api.v0 import documented
 from convserver.api.v0.bodies import ConversationResponse, ListQuery, NewTitle, ProvidersSet
 from convserver.api.v0.creation import NewConversation, NewConversationWithId
@@ -31,7 +33,7 @@ from convserver.api.v0.info import (
 )
 from convserver.api.v0.pages import page_of
 from convserver.api.v0.view import V0View, body_of, query_of
-from sessions_app import leases, user_settings
+from sessions_app import leases, steering, user_settings
 from sessions_app.agents.chosen import needs_model
 from sessions_app.git_providers.base import GitAuthenticationError, GitProviderError, ProviderType
 from sessions_app.git_providers.client import GitProviders
@@ -64,7 +66,7 @@ class ConversationViewSet(ViewSetMixin, V0View):
         if not query.include_sub_conversations:
             rows = rows.top_level()
         page = page_of(rows, query)
-        return Response(shown_page(page.pks, page.next_page_id))
+        return Response(shown_page(request, page))
 
     @extend_schema(**documented.conversation)
     def retrieve(self, request: Request, conversation_id: str) -> Response:
@@ -88,13 +90,15 @@ class ConversationViewSet(ViewSetMixin, V0View):
 
     @extend_schema(**documented.deletion)
     def destroy(self, request: Request, conversation_id: str) -> Response:
-        """Stop the agent and hide the conversation; false if there is none (of this user)."""
+        """Stop the agent and hide the conversation; false if there is none (of this user).
+
+        With a V1 conversation those go that it has started.
+        """
         try:
             conversation = access.writable(request.user, conversation_id)
         except ConversationNotFound:
             return Response(False)
-        in_loop(_close, conversation)
-        store(str(request.user.pk)).hide(conversation)
+        in_loop(steering.remove, conversation)
         return Response(True)
 
     @extend_schema(**documented.start)
@@ -121,7 +125,7 @@ class ConversationViewSet(ViewSetMixin, V0View):
                 conversation_id, ConversationStatus.STOPPED, message="Conversation was not running"
             )
         try:
-            in_loop(_close, access.writable(request.user, conversation_id))
+            in_loop(steering.pause, [access.writable(request.user, conversation_id)])
         except Exception as error:
             raise _not_done("stop", conversation_id, error) from error
         return _answer(info.conversation_id, info.status, message="Conversation stopped successfully")
@@ -134,9 +138,10 @@ def listed(request: Request) -> ConversationQuerySet:
     return rows.changed_since(timezone.now() - timedelta(days=days)) if days else rows
 
 
-def shown_page(pks: list[int], next_page_id: str | None) -> dict[str, Any]:
+def shown_page(request: Request, page: Page) -> dict[str, Any]:
     """Return one page as the wire has it."""
-    return ConversationInfoResultSet(results=infos_of(pks), next_page_id=next_page_id).model_dump(mode="json")
+    infos = infos_of(page.pks, origin=origin_of(request))
+    return ConversationInfoResultSet(results=infos, next_page_id=page.next_page_id).model_dump(mode="json")
 
 
 def _body_model() -> type[NewConversation]:
@@ -192,7 +197,7 @@ def _info(request: Request, conversation_id: str) -> ConversationInfo | None:
         conversation = access.readable(request.user, conversation_id)
     except ConversationNotFound:
         return None
-    return next(iter(infos_of([conversation.pk])), None)
+    return next(iter(infos_of([conversation.pk], origin=origin_of(request))), None)
 
 
 def _answer(conversation_id: str, status: ConversationStatus, *, message: str | None = None) -> Response:
@@ -233,7 +238,3 @@ async def _start_soon(conversation: ConversationRef) -> None:
 
 async def _start(conversation: ConversationRef) -> str:
     return (await get_manager().maybe_start_agent_loop(conversation)).status
-
-
-async def _close(conversation: ConversationRef) -> None:
-    await get_manager().close_session(conversation.public_id)

@@ -7,14 +7,14 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 from urllib.parse import quote
-from uuid import UUID
 
 from pydantic import BaseModel
 
 from conversations.models import Conversation, Version
+from convserver.api.addresses import conversation_url, shown_key
+from sessions_app import sandboxes
 from sessions_app.models import Connection, ExecutionStatus, LoopStatus
-
-_BASE62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+from sessions_app.sandboxes import SandboxStatus
 
 
 class ConversationStatus(StrEnum):
@@ -70,6 +70,14 @@ class ConversationInfoResultSet(BaseModel):
     next_page_id: str | None
 
 
+_STATUS_OF_V1 = {
+    SandboxStatus.STARTING: ConversationStatus.STARTING,
+    SandboxStatus.RUNNING: ConversationStatus.RUNNING,
+    SandboxStatus.PAUSED: ConversationStatus.STOPPED,
+    SandboxStatus.ERROR: ConversationStatus.ERROR,
+    SandboxStatus.MISSING: ConversationStatus.ARCHIVED,
+}
+
 _COLUMNS = (
     "pk",
     "public_id",
@@ -82,25 +90,26 @@ _COLUMNS = (
     "pr_number",
     "created_at",
     "updated_at",
-    "asked_through",
-    "answered_through",
-    "loop__status",
+    *sandboxes.STATUS_COLUMNS,
     "loop__runtime_status",
-    "loop__execution_status",
+    "agent_setup__key_rotation",
 )
 
 
-def infos_of(pks: Sequence[int]) -> list[ConversationInfo]:
-    """Return these conversations in the order asked, without those that are gone meanwhile; three queries."""
+def infos_of(pks: Sequence[int], *, origin: str) -> list[ConversationInfo]:
+    """Return these conversations in the order asked, without those that are gone meanwhile; three queries.
+
+    `origin` is that of the server as its client knows it.
+    """
     rows = {row["pk"]: row for row in Conversation.objects.standing().with_pks(pks).values(*_COLUMNS)}
     connections = Connection.objects.present().counted(pks)
     children = Conversation.objects.standing().children_of(pks)
-    return [_info(rows[pk], connections.get(pk, 0), children.get(pk, [])) for pk in pks if pk in rows]
+    return [_info(rows[pk], connections.get(pk, 0), children.get(pk, []), origin) for pk in pks if pk in rows]
 
 
-def _info(row: dict[str, Any], connections: int, children: list[str]) -> ConversationInfo:
+def _info(row: dict[str, Any], connections: int, children: list[str], origin: str) -> ConversationInfo:
     status = status_of(row)
-    is_there = status in (ConversationStatus.STARTING, ConversationStatus.RUNNING)
+    is_v1 = row["version"] == Version.V1
     return ConversationInfo(
         conversation_id=row["public_id"],
         title=row["title"] or _default_title(row),
@@ -112,8 +121,8 @@ def _info(row: dict[str, Any], connections: int, children: list[str]) -> Convers
         git_provider=row["provider"],
         trigger=row["trigger"],
         num_connections=connections,
-        url=f"/api/conversations/{quote(row['public_id'], safe='')}" if is_there else None,
-        session_api_key=None,
+        url=conversation_url(row["public_id"], origin=origin) if is_v1 else _own_url(row, status),
+        session_api_key=shown_key(row) if is_v1 else None,
         created_at=row["created_at"],
         pr_number=whole_numbers(row["pr_number"]),
         conversation_version=row["version"],
@@ -121,8 +130,16 @@ def _info(row: dict[str, Any], connections: int, children: list[str]) -> Convers
     )
 
 
+def _own_url(row: dict[str, Any], status: ConversationStatus) -> str | None:
+    """Return where a V0 conversation is, on its client's own origin, while somebody can talk there."""
+    is_there = status in (ConversationStatus.STARTING, ConversationStatus.RUNNING)
+    return f"/api/conversations/{quote(row['public_id'], safe='')}" if is_there else None
+
+
 def status_of(row: dict[str, Any]) -> ConversationStatus:
     """Return the status of a row: one that waits for its loop to be started is starting."""
+    if row["version"] == Version.V1:
+        return _STATUS_OF_V1[sandboxes.status_of(row)]
     match row["loop__status"]:
         case LoopStatus.STARTING:
             return ConversationStatus.STARTING
@@ -155,20 +172,6 @@ def whole_numbers(value: object) -> list[int]:
 
 def _default_title(row: dict[str, Any]) -> str:
     public_id: str = row["public_id"]
-    if row["version"] == Version.V1 and (short := _base62_of_uuid(public_id)):
+    if row["version"] == Version.V1 and (short := sandboxes.id_of(public_id)):
         return f"Conversation {short}"
     return f"Conversation {public_id[:5]}"
-
-
-def _base62_of_uuid(text: str) -> str | None:
-    """Return a UUID's 16 bytes in base 62: each leading zero byte is told by a prefix."""
-    try:
-        id_bytes = UUID(text).bytes
-    except ValueError:
-        return None
-    number, digits = int.from_bytes(id_bytes), ""
-    while number:
-        number, digit = divmod(number, len(_BASE62))
-        digits = _BASE62[digit] + digits
-    zeros = len(id_bytes) - len(id_bytes.lstrip(b"\0"))
-    return (f"0{_BASE62[zeros]}" if zeros else "") + digits

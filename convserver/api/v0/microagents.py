@@ -57,7 +57,7 @@ class MicroagentManagementView(V0View):
         )
         tokens = user_settings.provider_tokens(access.pk_of(request.user))
         page = _open_page(rows, query, tokens) if tokens else page_of(rows, query)
-        return Response(shown_page(page.pks, page.next_page_id))
+        return Response(shown_page(request, page))
 
 
 def _open_page(

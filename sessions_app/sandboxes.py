@@ -1,0 +1,201 @@
+"""Sandboxes, which the V1 wire insists on and agents here do without: one for each family of conversations.
+
+Nothing of them is stored. A sandbox's id holds that of the conversation at the top, and whether it runs is
+read off the loops (spec V1 §1.5).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+from uuid import UUID
+
+from django.db import transaction
+from django.utils import timezone
+
+from conversations import families
+from conversations.models import Conversation, ConversationQuerySet, ConversationRef
+from sessions_app import conversation_keys, leases
+from sessions_app.models import AgentLoop, ExecutionStatus, LoopEnd, LoopStatus
+
+_BASE62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+_ID_BYTES = 16
+_ID_MAX_CHARS = 24
+
+
+class SandboxStatus(StrEnum):
+    """Whether the conversations in it can take messages (spec V1 §1.1)."""
+
+    STARTING = "STARTING"
+    RUNNING = "RUNNING"
+    PAUSED = "PAUSED"
+    ERROR = "ERROR"
+    MISSING = "MISSING"
+
+
+_BUSIEST_FIRST = (SandboxStatus.RUNNING, SandboxStatus.STARTING, SandboxStatus.ERROR, SandboxStatus.PAUSED)
+
+STATUS_COLUMNS = (
+    "deleted_at",
+    "asked_through",
+    "answered_through",
+    "loop__status",
+    "loop__ended_by",
+    "loop__execution_status",
+)
+"""What of a conversation's row decides about the status."""
+
+_PARKED_BY = (LoopEnd.STOPPED, LoopEnd.CROWDED_OUT, LoopEnd.IDLE)
+_FOR_THE_USER = (ExecutionStatus.PAUSED, ExecutionStatus.WAITING_FOR_CONFIRMATION)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Sandbox:
+    """One sandbox as its owner sees it."""
+
+    id: str
+    owner_id: int
+    status: SandboxStatus
+    key: str
+    created_at: datetime
+
+
+def status_of(row: Mapping[str, Any]) -> SandboxStatus:
+    """Return the status that STATUS_COLUMNS of one conversation tell of.
+
+    A conversation takes messages from the first, also when no loop was ever started or its process ended,
+    until somebody stops it or it makes room for others.
+    """
+    if row["deleted_at"] is not None:
+        return SandboxStatus.MISSING
+    match row["loop__status"]:
+        case LoopStatus.ERROR:
+            return SandboxStatus.ERROR
+        case LoopStatus.STOPPED if row["loop__ended_by"] in _PARKED_BY:
+            return SandboxStatus.STARTING if _is_asked(row) else SandboxStatus.PAUSED
+    return SandboxStatus.RUNNING
+
+
+def _is_asked(row: Mapping[str, Any]) -> bool:
+    """Say whether its loop is about to be started again: something was asked, and nobody is waited for."""
+    is_unanswered = row["asked_through"] > row["answered_through"]
+    return bool(is_unanswered and row["loop__execution_status"] not in _FOR_THE_USER)
+
+
+def id_of(public_id: str) -> str | None:
+    """Return a UUID's 16 bytes in base 62, each leading zero byte told by a prefix; None for another id."""
+    try:
+        id_bytes = UUID(public_id).bytes
+    except ValueError:
+        return None
+    number, digits = int.from_bytes(id_bytes), ""
+    while number:
+        number, digit = divmod(number, len(_BASE62))
+        digits = _BASE62[digit] + digits
+    zeros = len(id_bytes) - len(id_bytes.lstrip(b"\0"))
+    return (f"0{_BASE62[zeros]}" if zeros else "") + digits
+
+
+def public_id_in(sandbox_id: str) -> str | None:
+    """Return the id of the conversation that a sandbox's id holds; None for what is no sandbox's id."""
+    if not 0 < len(sandbox_id) <= _ID_MAX_CHARS or not set(sandbox_id) <= set(_BASE62):
+        return None
+    digits = sandbox_id[2:] if sandbox_id.startswith("0") else sandbox_id
+    number = 0
+    for digit in digits:
+        number = number * len(_BASE62) + _BASE62.index(digit)
+    if number >= 1 << 8 * _ID_BYTES:
+        return None
+    public_id = number.to_bytes(_ID_BYTES).hex()
+    return public_id if id_of(public_id) == sandbox_id else None
+
+
+def ids_of(pks: Sequence[int]) -> dict[int, str | None]:
+    """Return in which sandbox each of these conversations is; None for one that has none; one query."""
+    return {pk: _id_of_line(line) for pk, line in families.lines_of(pks).items()}
+
+
+def _id_of_line(line: Sequence[str]) -> str | None:
+    """Return the sandbox of the topmost conversation that has one, and so have all below it."""
+    found = None
+    for public_id in line:
+        if (sandbox_id := id_of(public_id)) is None:
+            return found
+        found = sandbox_id
+    return found
+
+
+def of_ids(user_id: int, sandbox_ids: Collection[str]) -> dict[str, Sandbox]:
+    """Return the user's sandboxes by id, also those whose conversation is deleted; four queries."""
+    public_ids = {public_id for each in sandbox_ids if (public_id := public_id_in(each)) is not None}
+    rows = Conversation.objects.owned_by(user_id).known_to_v1().with_public_ids(public_ids)
+    found = {sandbox.id: sandbox for sandbox in of_rows(rows)}
+    return {each: found[each] for each in sandbox_ids if each in found}
+
+
+def of_rows(rows: ConversationQuerySet) -> list[Sandbox]:
+    """Return the sandboxes of those of the conversations that stand at the top; four queries."""
+    columns = ("pk", "public_id", "owner_id", "created_at", "deleted_at", "agent_setup__key_rotation")
+    tops = list(rows.values(*columns))
+    pks = [top["pk"] for top in tops]
+    own_ids = ids_of(pks)
+    below = families.families_of(pks)
+    members = {pk for family in below.values() for pk in family}
+    statuses = {
+        row["pk"]: status_of(row)
+        for row in Conversation.objects.with_pks(members).values("pk", *STATUS_COLUMNS)
+    }
+    return [
+        Sandbox(
+            id=sandbox_id,
+            owner_id=top["owner_id"],
+            status=_busiest([statuses[pk] for pk in below[top["pk"]] if pk in statuses], top),
+            key=conversation_keys.key(top["public_id"], top["agent_setup__key_rotation"] or 0),
+            created_at=top["created_at"],
+        )
+        for top in tops
+        if (sandbox_id := own_ids.get(top["pk"])) is not None and sandbox_id == id_of(top["public_id"])
+    ]
+
+
+def _busiest(statuses: Collection[SandboxStatus], top: Mapping[str, Any]) -> SandboxStatus:
+    if top["deleted_at"] is not None:
+        return SandboxStatus.MISSING
+    return next((status for status in _BUSIEST_FIRST if status in statuses), SandboxStatus.MISSING)
+
+
+def top_of(user_id: int, sandbox_id: str) -> ConversationRef | None:
+    """Return the standing conversation at the top of a sandbox of the user's; None if there is none."""
+    public_id = public_id_in(sandbox_id)
+    if public_id is None:
+        return None
+    rows = Conversation.objects.owned_by(user_id).standing().known_to_v1().with_public_ids([public_id])
+    row = rows.first()
+    return row.ref if row is not None and ids_of([row.pk]).get(row.pk) == sandbox_id else None
+
+
+def sandbox_of(conversation: ConversationRef) -> str | None:
+    """Return in which sandbox a conversation is."""
+    return ids_of([conversation.pk]).get(conversation.pk)
+
+
+def note_paused(conversations: Sequence[ConversationRef]) -> None:
+    """Note that these were stopped on purpose, also where no loop ever was or its process had ended.
+
+    A loop that was started meanwhile is left alone.
+    """
+    pks = [conversation.pk for conversation in conversations]
+    now = timezone.now()
+    with transaction.atomic():
+        Conversation.objects.with_pks(pks).update(listed_at=now)
+        AgentLoop.objects.bulk_create(
+            [AgentLoop(conversation_id=pk, ended_by=LoopEnd.STOPPED) for pk in pks], ignore_conflicts=True
+        )
+        AgentLoop.objects.filter(conversation_id__in=pks, status=LoopStatus.STOPPED).update(
+            ended_by=LoopEnd.STOPPED, updated_at=now
+        )
+    for conversation in conversations:
+        leases.announce(conversation)
