@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from datetime import datetime
 from typing import Any, ClassVar, Self
 
 from django.conf import settings
 from django.db import models
+from django.db.models import Q
 from django.utils import timezone
 
 from conversations.models import Conversation, ConversationRef, new_public_id
@@ -63,6 +66,28 @@ class StartTaskQuerySet(models.QuerySet["StartTask"]):
     def of_user(self, user_id: int) -> Self:
         """Return those that this user asked for."""
         return self.filter(user_id=user_id)
+
+    def of_public_id(self, public_id: str) -> Self:
+        """Return those that started the conversation with this normal id."""
+        return self.filter(conversation__public_id=public_id)
+
+    def with_task_ids(self, task_ids: Iterable[str]) -> Self:
+        """Return those with one of these ids."""
+        return self.filter(task_id__in=list(task_ids))
+
+    def asked_from(self, moment: datetime) -> Self:
+        """Return those that were asked for at this moment or later."""
+        return self.filter(created_at__gte=moment)
+
+    def in_order(self, *, newest_first: bool) -> Self:
+        """Order by when they were asked for."""
+        return self.order_by(*(["-created_at", "-pk"] if newest_first else ["created_at", "pk"]))
+
+    def beyond(self, created_at: datetime, pk: int, *, newest_first: bool) -> Self:
+        """Return those that follow this place in that order."""
+        side = "lt" if newest_first else "gt"
+        further = Q(**{f"created_at__{side}": created_at}) | Q(created_at=created_at, **{f"pk__{side}": pk})
+        return self.filter(further).filter(**{f"created_at__{side}e": created_at})  # for the index
 
 
 class StartTask(models.Model):
