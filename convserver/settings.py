@@ -240,6 +240,7 @@ SPECTACULAR_SETTINGS = {
         {"name": "native", "description": "What the native sockets do, by REST, and what they do not do"},
         {"name": "v0", "description": "The V0 wire, for clients that speak it already"},
         {"name": "probes", "description": "For whoever watches the server"},
+        {"name": "v1-app", "description": "The app face of the V1 wire"},
     ],
     "OAS_VERSION": "3.1.0",  # what pydantic writes is of 3.1
     "SCHEMA_PATH_PREFIX": "/api",

@@ -19,6 +19,7 @@ elsewhere = [
     path("server_info", probes.ServerInfoView.as_view(), name="server-info"),
     path("ui/login", LoginView.as_view(template_name="web/login.html"), name="login"),
     path("ui/logout", LogoutView.as_view(), name="logout"),
+    path("api/v1/", include("convserver.api.v1.app_urls")),
     path("api/schema/", SchemaView.as_view(), name="schema"),
     path("api/docs/", DocsView.as_view(), name="docs"),
     path("api/native/", include("convserver.api.native.urls")),

@@ -26,6 +26,7 @@ from conversations.store import ConversationStore
 from sessions_app import astore, guests, routing
 from sessions_app.consumers import arrival, native, native_list
 from sessions_app.models import ApiToken
+from tests import app_face
 from tests.conftest import Dial
 
 CSRF = "c" * 32
@@ -132,7 +133,6 @@ ROWS = [
         stranger=404,
         nobody=401,
     ),
-    Row(route="v0-sandboxes", path="/api/v1/sandboxes?id=talk", **THEIR_OWN),
     Row(
         route="v0-microagent-conversations",
         path="/api/microagent-management/conversations?selected_repository=owner/name",
@@ -247,6 +247,19 @@ ROWS = [
         owner=204,
         stranger=404,
         nobody=401,
+    ),
+    *(
+        # Nobody has such a conversation here; `test_v1_app_face.py` asks where somebody has.
+        Row(
+            route=route.name,
+            method=route.method,
+            path=route.path,
+            body=route.body,
+            owner=route.empty[0] if route.empty else route.stranger,
+            stranger=route.empty[1] if route.empty else route.stranger,
+            nobody=route.nobody,
+        )
+        for route in app_face.ROUTES
     ),
 ]
 

@@ -234,6 +234,22 @@ class LoginScheme(OpenApiAuthenticationExtension):
         }
 
 
+class SandboxKeyScheme(OpenApiAuthenticationExtension):
+    """The header by which agent servers elsewhere say which sandbox they report on."""
+
+    target_class = "convserver.api.v1.webhook_receivers.SandboxKeyAuthentication"
+    name = "sandboxKey"
+
+    def get_security_definition(self, auto_schema: AutoSchema) -> dict[str, Any]:
+        """Describe the header."""
+        return {
+            "type": "apiKey",
+            "in": "header",
+            "name": "X-Session-API-Key",
+            "description": "The key of a conversation, which speaks for its sandbox alone.",
+        }
+
+
 @cache
 def document(media_type: str) -> bytes:
     """Return the whole document as this media type has it, made once in a process's life."""

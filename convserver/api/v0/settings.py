@@ -181,7 +181,7 @@ def _shown(settings: UserSettings) -> dict[str, Any]:
     info = SettingsInfo(
         **own,
         secrets_store=SecretsStore(provider_tokens={}),
-        mcp_config=_tool_servers(secrets.get(SettingSecret.MCP_CONFIG), user_id=settings.pk),
+        mcp_config=shown_tool_servers(secrets.get(SettingSecret.MCP_CONFIG), user_id=settings.pk),
         provider_tokens_set={provider: token.host for provider, token in tokens.items()},
         llm_api_key_set=SettingSecret.LLM_API_KEY in secrets,
         search_api_key_set=SettingSecret.SEARCH_API_KEY in secrets,
@@ -189,7 +189,7 @@ def _shown(settings: UserSettings) -> dict[str, Any]:
     return info.model_dump(mode="json")
 
 
-def _tool_servers(config: str | None, *, user_id: int) -> McpConfig | None:
+def shown_tool_servers(config: str | None, *, user_id: int) -> McpConfig | None:
     """Return the stored tool servers; None, with a line in the log, for what is none."""
     if config is None:
         return None

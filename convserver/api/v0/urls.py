@@ -34,7 +34,6 @@ from convserver.api.v0.workspace import (
     FileListView,
     FileView,
     MicroagentsView,
-    SandboxesView,
     WebHostsView,
 )
 
@@ -70,7 +69,6 @@ urlpatterns = [
     re_path(rf"{_ONE}/zip-directory$", ArchiveView.as_view(), name="v0-zip-directory"),
     re_path(rf"{_ONE}/git/changes$", ChangesView.as_view(), name="v0-git-changes"),
     re_path(rf"{_ONE}/git/diff$", DiffView.as_view(), name="v0-git-diff"),
-    path("v1/sandboxes", SandboxesView.as_view(), name="v0-sandboxes"),
     path(
         "microagent-management/conversations",
         MicroagentManagementView.as_view(),

@@ -111,10 +111,11 @@ def _checked(model: type[M], value: object, where: str) -> M:
     try:
         return model.model_validate(value, from_attributes=True)
     except ValidationError as error:
-        raise InvalidRequest(_problems(error, where)) from error
+        raise InvalidRequest(problems_in(error, where)) from error
 
 
-def _problems(error: ValidationError, where: str) -> list[dict[str, Any]]:
+def problems_in(error: ValidationError, where: str) -> list[dict[str, Any]]:
+    """Return what a validation found wrong, as this wire lists it, places beginning with `where`."""
     return [
         {
             **problem,

@@ -4,23 +4,22 @@ from __future__ import annotations
 
 from typing import Any
 
-from drf_spectacular.utils import OpenApiParameter, extend_schema
+from drf_spectacular.utils import extend_schema
 from pydantic import BaseModel
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from conversations import access
-from convserver.api.v0.errors import Detail, InvalidRequest, Refused, ValidationProblems
+from conversations.models import Version
+from convserver.api.v0.errors import Detail, Refused, ValidationProblems
 from convserver.api.v0.view import V0View, query_of
-
-SANDBOXES_MAX = 99
-"""So many sandboxes may be asked about at a time."""
+from sessions_app import sandboxes
 
 _OF_ONE: dict[int, Any] = {400: Detail, 404: Detail}
 
 
 class RuntimeConfig(BaseModel):
-    """Where the agent's commands run: nowhere yet."""
+    """Where the agent's commands run: a sandbox that only V1 conversations have."""
 
     runtime_id: str | None
     session_id: str | None
@@ -91,9 +90,11 @@ class ConfigView(V0View):
 
     @extend_schema(responses={200: RuntimeConfig, **_OF_ONE})
     def get(self, request: Request, conversation_id: str) -> Response:
-        """Return the id of the runtime, null without one, and of the session, which is the conversation's."""
+        """Return the id of the runtime, which is a V1 conversation's sandbox, and of the session."""
         conversation = access.readable(request.user, conversation_id)
-        return Response({"runtime_id": None, "session_id": conversation.public_id})
+        is_v1 = conversation.version == Version.V1
+        runtime_id = sandboxes.sandbox_of(conversation) if is_v1 else None
+        return Response({"runtime_id": runtime_id, "session_id": conversation.public_id})
 
 
 class MicroagentsView(V0View):
@@ -177,26 +178,6 @@ class DiffView(V0View):
         query_of(request, DiffQuery)
         access.readable(request.user, conversation_id)
         raise Refused(404, {"error": "Not a git repository"})
-
-
-class SandboxesView(V0View):
-    """The sandboxes of conversations, which the web frontend asks about on this wire too."""
-
-    @extend_schema(
-        parameters=[
-            OpenApiParameter(
-                "id", {"type": "array", "items": {"type": "string"}, "maxItems": SANDBOXES_MAX}, explode=True
-            )
-        ],
-        responses={200: list[None], 422: ValidationProblems},
-    )
-    def get(self, request: Request) -> Response:
-        """Return one null for each id: there is no such sandbox."""
-        asked = len(request.query_params.getlist("id"))
-        if asked > SANDBOXES_MAX:
-            words = f"List should have at most {SANDBOXES_MAX} items after validation, not {asked}"
-            raise InvalidRequest([{"type": "too_long", "loc": ["query", "id"], "msg": words, "input": None}])
-        return Response([None] * asked)
 
 
 def _no_runtime() -> Refused:

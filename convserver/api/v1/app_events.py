@@ -1,0 +1,243 @@
+"""Events of the app face: of one conversation, or of all that the user has (spec V1 §1.3, §1.7).
+
+An event of this wire leaves as it was stored, byte for byte; one of the other wire as its counterpart. The
+order is that of the log; where no conversation is named, one log follows the other as they were begun.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Any
+from uuid import UUID
+
+from django.http import HttpResponse
+from drf_spectacular.utils import extend_schema
+from pydantic import BaseModel, ConfigDict
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from conversations import access, search
+from conversations.cursors import InvalidCursor
+from conversations.dialects import v1
+from conversations.events import EventEnvelope, EventFilter
+from conversations.exceptions import ConversationNotFound
+from conversations.models import ConversationRef
+from conversations.search import Place
+from conversations.store import store
+from convserver.api.v0.bodies import Instant
+from convserver.api.v0.errors import Detail, ValidationProblems
+from convserver.api.v0.text import StorableText
+from convserver.api.v0.view import query_of
+from convserver.api.v1.app_pages import EventCursor
+from convserver.api.v1.app_view import IDS, AppView, PageQuery, described, of_list, texts_of
+
+NOTHING = EventFilter(types=frozenset({""}))
+"""No event has a nameless type."""
+_TICK = timedelta(microseconds=1)
+
+
+class AppEventOrder(StrEnum):
+    """How events are listed."""
+
+    TIMESTAMP = "TIMESTAMP"
+    TIMESTAMP_DESC = "TIMESTAMP_DESC"
+
+
+class LogQuery(BaseModel):
+    """Which events."""
+
+    kind__eq: StorableText | None = None
+    timestamp__gte: Instant | None = None
+    timestamp__lt: Instant | None = None
+    sort_order: AppEventOrder = AppEventOrder.TIMESTAMP
+
+
+class LogPageQuery(LogQuery, PageQuery):
+    """Which events, and which page of them."""
+
+
+class EventCountQuery(LogQuery):
+    """Which events, of which conversation; of all that the user has when none is named."""
+
+    conversation_id__eq: UUID | None = None
+
+
+class EventSearchQuery(EventCountQuery, PageQuery):
+    """Which events, of which conversation, and which page of them."""
+
+
+class AppEvent(BaseModel):
+    """An event as this wire has it; what else it holds is its kind's."""
+
+    model_config = ConfigDict(extra="allow")
+
+    kind: str
+
+
+class AppEventPage(BaseModel):
+    """One page of events; `next_page_id` is null on the last one."""
+
+    items: list[AppEvent]
+    next_page_id: str | None
+
+
+_of_log: dict[int, Any] = {400: Detail, 404: Detail, 422: ValidationProblems}
+
+
+class EventSearchView(AppView):
+    """The events of one conversation, or of all."""
+
+    @extend_schema(parameters=described(EventSearchQuery), responses={200: AppEventPage, **of_list})
+    def get(self, request: Request) -> HttpResponse:
+        """Return one page, in the order of the log; no event for a conversation that is not there."""
+        query = query_of(request, EventSearchQuery)
+        if query.conversation_id__eq is None:
+            return _page_of_all(request, query)
+        conversation = _found(request, query.conversation_id__eq)
+        return _page(conversation, query, user_id=access.pk_of(request.user))
+
+
+class EventCountView(AppView):
+    """How many events there are."""
+
+    @extend_schema(parameters=described(EventCountQuery), responses={200: int, **of_list})
+    def get(self, request: Request) -> Response:
+        """Count what a search would return."""
+        query = query_of(request, EventCountQuery)
+        if query.conversation_id__eq is None:
+            return Response(search.count(request.user, _wanted(query)))
+        conversation = _found(request, query.conversation_id__eq)
+        return Response(0 if conversation is None else _count(conversation, query))
+
+
+class EventBatchView(AppView):
+    """Events by their ids, whatever conversation they are of."""
+
+    @extend_schema(parameters=[IDS], responses={200: list[AppEvent | None], **of_list})
+    def get(self, request: Request) -> HttpResponse:
+        """Return them in the order asked, null for what is unknown; only what was stored as of this wire."""
+        ids = texts_of(request, "id")
+        found = search.with_ids(request.user, ids)
+        return _json(_in_order(ids, {each.event["id"]: each.event["payload"] for each in found}))
+
+
+class LogSearchView(AppView):
+    """The events of one conversation."""
+
+    @extend_schema(parameters=described(LogPageQuery), responses={200: AppEventPage, **_of_log})
+    def get(self, request: Request, conversation_id: str) -> HttpResponse:
+        """Return one page, in the order of the log."""
+        query = query_of(request, LogPageQuery)
+        conversation = access.readable(request.user, UUID(conversation_id).hex)
+        return _page(conversation, query, user_id=access.pk_of(request.user))
+
+
+class LogCountView(AppView):
+    """How many events a conversation has."""
+
+    @extend_schema(parameters=described(LogQuery), responses={200: int, **_of_log})
+    def get(self, request: Request, conversation_id: str) -> Response:
+        """Count what a search would return."""
+        query = query_of(request, LogQuery)
+        return Response(_count(access.readable(request.user, UUID(conversation_id).hex), query))
+
+
+class LogBatchView(AppView):
+    """Events of one conversation by their ids."""
+
+    @extend_schema(parameters=[IDS], responses={200: list[AppEvent | None], **_of_log})
+    def get(self, request: Request, conversation_id: str) -> HttpResponse:
+        """Return them in the order asked, null for what is unknown."""
+        ids = texts_of(request, "id")
+        conversation = access.readable(request.user, UUID(conversation_id).hex)
+        return _json(_in_order(ids, _payloads(conversation, ids)))
+
+
+def _found(request: Request, conversation_id: UUID) -> ConversationRef | None:
+    try:
+        return access.readable(request.user, conversation_id.hex)
+    except ConversationNotFound:
+        return None
+
+
+def _wanted(query: LogQuery) -> EventFilter:
+    """Return the filter. Raise UnknownKind."""
+    until: datetime | None = None
+    if query.timestamp__lt is not None:
+        try:
+            until = query.timestamp__lt - _TICK  # times are stored with microseconds and no more
+        except OverflowError:
+            return NOTHING
+    return EventFilter(
+        any_of=frozenset() if query.kind__eq is None else v1.shown_as(kind=query.kind__eq),
+        since=query.timestamp__gte,
+        until=until,
+    )
+
+
+def _count(conversation: ConversationRef, query: LogQuery) -> int:
+    return store().count_events(conversation, _wanted(query))
+
+
+def _page(
+    conversation: ConversationRef | None, query: LogPageQuery | EventSearchQuery, *, user_id: int
+) -> HttpResponse:
+    newest_first = query.sort_order is AppEventOrder.TIMESTAMP_DESC
+    wanted = _wanted(query)
+    cursor = EventCursor.decode(query.page_id) if query.page_id else None
+    if conversation is None:
+        return _shown_page([], None)
+    if cursor is not None and cursor.conversation_pk != conversation.pk:
+        raise InvalidCursor("This is a page id of another conversation.")
+    first, last = 0, None
+    if cursor is not None:
+        first, last = (0, cursor.seq - 1) if newest_first else (cursor.seq + 1, None)
+    page = store(str(user_id)).search_events(
+        conversation, wanted, first=first, last=last, newest_first=newest_first, limit=query.limit
+    )
+    end = EventCursor(conversation.pk, page.events[-1]["seq"]) if page.has_more else None
+    return _shown_page([v1.shown(event, conversation.public_id) for event in page.events], end)
+
+
+def _page_of_all(request: Request, query: EventSearchQuery) -> HttpResponse:
+    cursor = EventCursor.decode(query.page_id) if query.page_id else None
+    page = search.search(
+        request.user,
+        _wanted(query),
+        after=Place(*cursor) if cursor else None,
+        newest_first=query.sort_order is AppEventOrder.TIMESTAMP_DESC,
+        limit=query.limit,
+    )
+    end = EventCursor(*page.found[-1].place) if page.has_more else None
+    return _shown_page([v1.shown(each.event, each.public_id) for each in page.found], end)
+
+
+def _payloads(conversation: ConversationRef, ids: Sequence[str]) -> dict[str, str]:
+    """Return the events that are known by these ids, as they are shown."""
+    public_id = conversation.public_id
+    found = _shown_by_id(store().read_some(conversation, event_ids=ids), public_id)
+    last_seq = store().last_seq(conversation)
+    # Only what is stored under no such id is looked for as an event of the other wire.
+    places = [v1.seq_of(public_id, each, last_seq=last_seq) for each in ids if each not in found]
+    seqs = [seq for seq in places if seq is not None]
+    return found | _shown_by_id(store().read_some(conversation, seqs=seqs), public_id)
+
+
+def _shown_by_id(events: Iterable[EventEnvelope], public_id: str) -> dict[str, str]:
+    return {v1.shown_id(event, public_id): v1.shown(event, public_id) for event in events}
+
+
+def _in_order(ids: Sequence[str], found: dict[str, str]) -> str:
+    return f"[{','.join(found.get(event_id, 'null') for event_id in ids)}]"
+
+
+def _shown_page(payloads: Sequence[str], end: EventCursor | None) -> HttpResponse:
+    next_page_id = json.dumps(end.encode() if end else None)
+    return _json(f'{{"items":[{",".join(payloads)}],"next_page_id":{next_page_id}}}')
+
+
+def _json(text: str) -> HttpResponse:
+    return HttpResponse(text, content_type="application/json")

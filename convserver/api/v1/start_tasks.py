@@ -1,0 +1,216 @@
+"""Starting conversations, and what became of each start (spec V1 §1.2, §1.4)."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from enum import StrEnum
+from uuid import UUID
+
+from django.http import StreamingHttpResponse
+from drf_spectacular.utils import extend_schema
+from pydantic import BaseModel
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from conversations import access
+from conversations.cursors import ListCursor
+from conversations.events import NewEvent
+from conversations.models import Conversation, ConversationRef
+from convserver.api.addresses import origin_of
+from convserver.api.event_loop import in_loop
+from convserver.api.pagination import first_page
+from convserver.api.v0.bodies import Instant
+from convserver.api.v0.errors import Detail, ValidationProblems
+from convserver.api.v0.view import body_of, query_of
+from convserver.api.v1.app_shapes import (
+    AgentType,
+    AppConversationStartTask,
+    StartRequest,
+    StartStatus,
+    StartTaskPage,
+    started_of,
+)
+from convserver.api.v1.app_view import UUIDS, AppView, PageQuery, described, of_list, row_of, uuids_of
+from sessions_app import starts, user_settings
+from sessions_app.agents.chosen import needs_model
+from sessions_app.git_providers.base import GitAuthenticationError, GitProviderError
+from sessions_app.git_providers.client import GitProviders
+from sessions_app.manager import get_manager
+from sessions_app.models import StartTask
+from sessions_app.starts import Wanted
+from sessions_app.user_settings import ModelKeyMissing, SettingsNotFound
+from sessions_app.v1_models import StartTaskQuerySet
+
+
+class StartOrder(StrEnum):
+    """How starts are listed; nothing of a start changes later, so both times are the same."""
+
+    CREATED_AT = "CREATED_AT"
+    CREATED_AT_DESC = "CREATED_AT_DESC"
+    UPDATED_AT = "UPDATED_AT"
+    UPDATED_AT_DESC = "UPDATED_AT_DESC"
+
+
+class StartFilter(BaseModel):
+    """Which starts."""
+
+    conversation_id__eq: UUID | None = None
+    created_at__gte: Instant | None = None
+
+
+class StartQuery(StartFilter, PageQuery):
+    """Which starts, and which page of them."""
+
+    sort_order: StartOrder = StartOrder.CREATED_AT_DESC
+
+
+def start(request: Request) -> AppConversationStartTask:
+    """Start a conversation and return the record of that as it is told first.
+
+    What became of it is asked for by the record's id.
+    """
+    return _steps(_begun(request), request)[0]
+
+
+class StreamedStartView(AppView):
+    """A new conversation, step by step."""
+
+    @extend_schema(
+        request=StartRequest,
+        responses={200: list[AppConversationStartTask], 400: Detail, 404: Detail, 422: ValidationProblems},
+    )
+    def post(self, request: Request) -> StreamingHttpResponse:
+        """Start a conversation and tell of each step, the last being READY or ERROR."""
+        steps = _steps(_begun(request), request)
+        return StreamingHttpResponse(_streamed(steps), content_type="application/json")
+
+
+class StartSearchView(AppView):
+    """The starts that the user asked for."""
+
+    @extend_schema(parameters=described(StartQuery), responses={200: StartTaskPage, **of_list})
+    def get(self, request: Request) -> Response:
+        """Return one page, the newest first unless asked otherwise."""
+        query = query_of(request, StartQuery)
+        newest_first = query.sort_order in (StartOrder.CREATED_AT_DESC, StartOrder.UPDATED_AT_DESC)
+        rows = _matching(request, query)
+        if query.page_id:
+            rows = rows.beyond(*ListCursor.decode(query.page_id), newest_first=newest_first)
+        page = first_page(rows.in_order(newest_first=newest_first), query.limit)
+        tasks = StartTask.objects.select_related("conversation").in_bulk(page.pks)
+        items = started_of([tasks[pk] for pk in page.pks if pk in tasks], origin=origin_of(request))
+        return Response(StartTaskPage(items=items, next_page_id=page.next_page_id).model_dump(mode="json"))
+
+
+class StartCountView(AppView):
+    """How many starts there are."""
+
+    @extend_schema(parameters=described(StartFilter), responses={200: int, **of_list})
+    def get(self, request: Request) -> Response:
+        """Count what a search would return."""
+        return Response(_matching(request, query_of(request, StartFilter)).count())
+
+
+class StartBatchView(AppView):
+    """Starts by their ids."""
+
+    @extend_schema(parameters=[UUIDS], responses={200: list[AppConversationStartTask | None], **of_list})
+    def get(self, request: Request) -> Response:
+        """Return them in the order asked, null for what is unknown."""
+        ids = uuids_of(request, "ids")
+        rows = StartTask.objects.of_user(access.pk_of(request.user)).with_task_ids(ids)
+        shown = started_of(list(rows.select_related("conversation")), origin=origin_of(request))
+        found = {task.id: task.model_dump(mode="json") for task in shown}
+        return Response([found.get(task_id) for task_id in ids])
+
+
+def _matching(request: Request, query: StartFilter) -> StartTaskQuerySet:
+    rows = StartTask.objects.of_user(access.pk_of(request.user))
+    if query.conversation_id__eq is not None:
+        rows = rows.of_public_id(query.conversation_id__eq.hex)
+    return rows if query.created_at__gte is None else rows.asked_from(query.created_at__gte)
+
+
+def _begun(request: Request) -> StartTask:
+    """Store the start, whatever becomes of it, and let the agent know of a first message."""
+    body = body_of(request, StartRequest)
+    parent = row_of(request, body.parent_conversation_id.hex) if body.parent_conversation_id else None
+    message = _first_message(request, body)
+    wanted = _wanted(body, parent, message)
+    refusal = _refusal(request, body)
+    task = starts.failed(request.user, wanted, refusal) if refusal else starts.start(request.user, wanted)
+    if task.conversation is not None and message is not None:
+        in_loop(_start_soon, task.conversation.ref)
+    return task
+
+
+def _first_message(request: Request, body: StartRequest) -> NewEvent | None:
+    said = body.initial_message
+    if said is None or not said.content:
+        return None
+    return starts.first_message(said.model_dump(), sender_id=access.pk_of(request.user))
+
+
+def _wanted(body: StartRequest, parent: Conversation | None, message: NewEvent | None) -> Wanted:
+    asked = body.model_dump(mode="json")
+    if asked["initial_message"] is not None:
+        asked["initial_message"]["content"] = [] if message is None else starts.shown_content(message)
+    is_default = body.agent_type is AgentType.DEFAULT
+    return Wanted(
+        request=asked,
+        conversation_id=body.conversation_id.hex if body.conversation_id else None,
+        parent=parent,
+        first_message=message,
+        system_message_suffix=body.system_message_suffix,
+        llm_model=body.llm_model,
+        repository=body.selected_repository,
+        branch=body.selected_branch,
+        provider=body.git_provider,
+        title=body.title,
+        trigger=body.trigger,
+        pr_number=body.pr_number,
+        parameters={} if is_default else {"agent_type": body.agent_type.value},
+    )
+
+
+def _refusal(request: Request, body: StartRequest) -> str | None:
+    """Return why no agent could work on this, in words; None if one could."""
+    user_id = access.pk_of(request.user)
+    try:
+        if needs_model():
+            user_settings.require_model_key(user_id)
+        if body.selected_repository:
+            providers = GitProviders(user_settings.provider_tokens(user_id))
+            in_loop(providers.verify_access, body.selected_repository, body.git_provider)
+    except (SettingsNotFound, ModelKeyMissing, GitAuthenticationError) as error:
+        return str(error)
+    except GitProviderError:  # a name that no repository can have
+        return f"Unable to access repo {body.selected_repository}"
+    return None
+
+
+def _steps(task: StartTask, request: Request) -> list[AppConversationStartTask]:
+    """Return the start as it is told step by step; all of it has happened already, or nothing."""
+    (end,) = started_of([task], origin=origin_of(request))
+    nothing = {"detail": None, "app_conversation_id": None, "sandbox_id": None, "agent_server_url": None}
+    working = end.model_copy(update={**nothing, "status": StartStatus.WORKING})
+    if end.status is StartStatus.ERROR:
+        return [working, end]
+    waiting = {"status": StartStatus.WAITING_FOR_SANDBOX, "sandbox_id": end.sandbox_id}
+    starting = {
+        **waiting,
+        "status": StartStatus.STARTING_CONVERSATION,
+        "agent_server_url": end.agent_server_url,
+    }
+    return [working, working.model_copy(update=waiting), working.model_copy(update=starting), end]
+
+
+async def _streamed(steps: list[AppConversationStartTask]) -> AsyncIterator[bytes]:
+    yield b"[\n"
+    for number, step in enumerate(steps):
+        yield (b",\n" if number else b"") + step.model_dump_json().encode()
+    yield b"]"
+
+
+async def _start_soon(conversation: ConversationRef) -> None:
+    get_manager().start_soon(conversation)

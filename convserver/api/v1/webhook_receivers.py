@@ -1,0 +1,206 @@
+"""What agent servers elsewhere report: the conversations that they run and their events (spec V1 §1.6).
+
+They send a batch again, and in another order, until it is answered by a success: an event is stored once, and
+a success is answered only when all of a batch is stored.
+"""
+
+from __future__ import annotations
+
+import logging
+from uuid import UUID
+
+from django.contrib.auth.models import User
+from drf_spectacular.utils import extend_schema, extend_schema_view
+from pydantic import BaseModel, ConfigDict
+from rest_framework.authentication import BaseAuthentication
+from rest_framework.permissions import AllowAny
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from conversations import access, dialects, jsontext
+from conversations.events import Dialect, NewEvent
+from conversations.exceptions import ConversationNotFound, InvalidEvent
+from conversations.models import Conversation, ConversationRef, Version
+from conversations.store import ConversationExists, store
+from convserver.api.authentication import KeyAuthentication, LoginAuthentication
+from convserver.api.bodies import TextParser
+from convserver.api.v0.errors import Detail, InvalidRequest, Refused
+from convserver.api.v0.text import StorableText
+from convserver.api.v0.view import body_of
+from convserver.api.v1.app_shapes import Done
+from convserver.api.v1.app_view import AppView, of_one
+from sessions_app import conversation_keys, reports, sandboxes
+
+logger = logging.getLogger(__name__)
+
+EVENTS_MAX = 1000
+"""So many events may be in one batch."""
+FULL_STATE = "full_state"
+"""What of a state is told of at any time and stored by nobody."""
+
+
+class ConversationReport(BaseModel):
+    """What is told of a conversation; what is not here is ignored."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    id: UUID
+    title: StorableText | None = None
+
+
+class ReportedEvent(BaseModel):
+    """An event of this wire; what else it holds is its kind's."""
+
+    model_config = ConfigDict(extra="allow")
+
+    id: str
+    kind: str
+
+
+class SandboxKeyAuthentication(BaseAuthentication):
+    """The key of a conversation, which speaks for its owner about that sandbox."""
+
+    def authenticate(self, request: Request) -> tuple[User, ConversationRef] | None:
+        """Return whose conversation the key opens, and that; None without such a key."""
+        conversation = conversation_keys.opened_by(request.headers.get("X-Session-API-Key", ""))
+        if conversation is None:
+            return None
+        owner = User.objects.filter(pk=conversation.owner_id, is_active=True).first()
+        return (owner, conversation) if owner is not None else None
+
+    def authenticate_header(self, request: Request) -> str:
+        """Return the challenge that makes a refusal a 401."""
+        return "Bearer"
+
+
+class ReceiverView(AppView):
+    """A view that an agent server elsewhere reports to."""
+
+    authentication_classes = (SandboxKeyAuthentication, KeyAuthentication, LoginAuthentication)
+
+    def top(self, request: Request, sandbox_id: str | None) -> ConversationRef | None:
+        """Return the conversation at the top of the sandbox that is reported on; None if none is named.
+
+        Raise Refused unless whoever reports may speak for it.
+        """
+        if isinstance(request.auth, ConversationRef):
+            own = sandboxes.sandbox_of(request.auth)
+            if own is None or sandbox_id not in (None, own):
+                raise _unauthorized()
+            sandbox_id = own
+        if sandbox_id is None:
+            return None
+        found = sandboxes.top_of(access.pk_of(request.user), sandbox_id)
+        if found is None:
+            raise _unauthorized()
+        return found
+
+
+class ConversationReceiverView(ReceiverView):
+    """Conversations that run elsewhere."""
+
+    @extend_schema(request=ConversationReport, responses={200: Done, 400: Detail})
+    def post(self, request: Request, sandbox_id: str | None = None) -> Response:
+        """Make an unknown conversation, in that sandbox; give one without a title the one that is told."""
+        top = self.top(request, sandbox_id)
+        body = body_of(request, ConversationReport)
+        conversation = _reported(request, body, top)
+        if body.title:
+            store().retitle(conversation, body.title, title_is=None)
+        return Response({"success": True})
+
+
+class EventReceiverView(ReceiverView):
+    """Events of conversations that run elsewhere."""
+
+    @extend_schema(request=list[ReportedEvent], responses={200: Done, 400: Detail, 503: Detail, **of_one})
+    def post(self, request: Request, conversation_id: str, sandbox_id: str | None = None) -> Response:
+        """Store a batch, all or nothing, each event once and as it came; no agent is asked anything."""
+        top = self.top(request, sandbox_id)
+        conversation = _conversation_in(request, UUID(conversation_id).hex, top)
+        events = _events(TextParser().parse(request._request), sender_id=access.pk_of(request.user))
+        reports.store_once(conversation, events)
+        return Response({"success": True})
+
+
+@extend_schema_view(post=extend_schema(operation_id="v1_webhooks_sandbox_conversations_post"))
+class SandboxConversationReceiverView(ConversationReceiverView):
+    """Conversations that run elsewhere, by the name of their sandbox."""
+
+
+@extend_schema_view(post=extend_schema(operation_id="v1_webhooks_sandbox_events_post"))
+class SandboxEventReceiverView(EventReceiverView):
+    """Events of conversations that run elsewhere, by the name of their sandbox."""
+
+
+class SecretReceiverView(AppView):
+    """Tokens of git providers, for those to whom one was promised."""
+
+    authentication_classes: tuple[type[BaseAuthentication], ...] = ()
+    permission_classes = (AllowAny,)
+
+    @extend_schema(responses={401: Detail})
+    def get(self, request: Request) -> Response:
+        """Refuse: this server promises none to anybody."""
+        raise _unauthorized()
+
+
+def _unauthorized() -> Refused:
+    return Refused(401, {"detail": "Unauthorized"})
+
+
+def _reported(request: Request, body: ConversationReport, top: ConversationRef | None) -> ConversationRef:
+    """Return the conversation that is reported; one that nobody has is made. Raise Refused."""
+    user_id = access.pk_of(request.user)
+    parent_id = top.pk if top is not None and top.public_id != body.id.hex else None
+    try:
+        return store(str(user_id)).create(
+            request.user,
+            conversation_id=body.id.hex,
+            version=Version.V1,
+            parent_id=parent_id,
+            title=body.title,
+        )
+    except ConversationExists:
+        try:
+            return _conversation_in(request, body.id.hex, top)
+        except ConversationNotFound as error:
+            raise _unauthorized() from error
+
+
+def _conversation_in(request: Request, public_id: str, top: ConversationRef | None) -> ConversationRef:
+    """Return one of the user's V1 conversations, which is in the sandbox. Raise ConversationNotFound."""
+    rows = Conversation.objects.visible_to(request.user).known_to_v1().with_public_ids([public_id])
+    row = rows.first()
+    if row is None or (top is not None and sandboxes.sandbox_of(row.ref) != sandboxes.id_of(top.public_id)):
+        raise ConversationNotFound("There is no such conversation.")
+    return row.ref
+
+
+def _events(text: str, *, sender_id: int) -> list[NewEvent]:
+    """Return the events of a body, each with the bytes that it came with. Raise InvalidRequest or Refused."""
+    try:
+        members = jsontext.items(text)
+    except (ValueError, RecursionError) as error:
+        raise InvalidEvent(f"The body must be a JSON list of events: {error}.") from error
+    if len(members) > EVENTS_MAX:
+        raise Refused(400, {"detail": f"A batch has {EVENTS_MAX} events at the most."})
+    events = [_event(number, member, sender_id) for number, member in enumerate(members)]
+    return [event for event in events if event is not None]
+
+
+def _event(number: int, member: jsontext.Member, sender_id: int) -> NewEvent | None:
+    """Return one event; None for what is told of at any time. Raise InvalidRequest or InvalidEvent."""
+    value = member.value
+    if not isinstance(value, dict) or not isinstance(value.get("kind"), str):
+        raise _problem(number, "An event of this wire is an object with a `kind`.")
+    reading = dialects.read(value)
+    if reading.dialect is not Dialect.V1 or not reading.event_id:
+        raise _problem(number, "An event of this wire has an `id` of its own, and a `kind`.")
+    if value.get("key") == FULL_STATE:
+        return None
+    return NewEvent(event_id=reading.event_id, payload=member.text, reading=reading, sender_id=sender_id)
+
+
+def _problem(number: int, words: str) -> InvalidRequest:
+    return InvalidRequest([{"type": "value_error", "loc": ["body", number], "msg": words, "input": None}])
