@@ -280,6 +280,11 @@ class Conversation(models.Model):
                 condition=Q(deleted_at=None, parent=None),
             ),
             models.Index(
+                fields=["owner", "version", "-created_at", "-id"],
+                name="conversation_by_version",
+                condition=Q(deleted_at=None, parent=None),
+            ),
+            models.Index(
                 fields=["owner", "repository", "-created_at", "-id"],
                 name="conversation_by_repository",
                 condition=Q(deleted_at=None, repository__isnull=False),

@@ -13,6 +13,7 @@ from zipfile import ZipFile
 import httpx
 import pytest
 from django.contrib.auth.models import User
+from django.db import connection
 
 from conversations.models import Conversation, ConversationRef, Version
 from conversations.store import ConversationStore, DatabaseConversationStore
@@ -261,6 +262,15 @@ def test_a_list_costs_the_same_however_long_it_is(alice: User) -> None:
     fill(alice, 50, parent=parent)
     assert [cost(path) for path in paths] == few
     assert max(few) <= 6
+
+
+def test_the_first_page_passes_over_no_conversations_of_the_other_wire(alice: User) -> None:
+    fill(alice, 2_000, version=Version.V0)
+    fill(alice, 10)
+    with connection.cursor() as cursor:
+        cursor.execute("ANALYZE")  # so that the plan is made for as many as there are
+    rows = Conversation.objects.visible_to(alice).known_to_v1().top_level().newest_first()
+    assert "conversation_by_version" in rows.values_list("created_at", "pk")[:21].explain()
 
 
 def test_a_batch_costs_the_same_however_many_are_asked_for(alice: User) -> None:
