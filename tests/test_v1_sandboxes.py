@@ -253,6 +253,14 @@ async def test_the_config_of_a_conversation_names_its_sandbox(
     assert [config["runtime_id"] for config in configs] == [SANDBOX, SANDBOX, None, None]
 
 
+async def test_a_loop_that_was_started_meanwhile_is_not_noted_as_stopped(
+    talk: ConversationRef, rest: httpx.AsyncClient
+) -> None:
+    await astore.call(AgentLoop.objects.create, conversation_id=talk.pk, status="running")
+    await astore.call(sandboxes.note_paused, [talk])
+    assert await statuses(rest) == ("RUNNING", "RUNNING", "RUNNING")
+
+
 # Lists
 
 

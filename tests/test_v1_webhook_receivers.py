@@ -29,9 +29,9 @@ from tests.app_face import (
     create,
     reported,
 )
-from tests.stage import manager, stage
+from tests.stage import Hooked, hooked, manager, stage
 
-__all__ = ["manager", "stage"]
+__all__ = ["hooked", "manager", "stage"]
 
 HOOKS = f"{APP}/webhooks"
 REPORTED = f"{HOOKS}/{SANDBOX}/events/{ID}"
@@ -83,6 +83,20 @@ async def test_the_same_events_reported_at_the_same_time_are_stored_once(
     answers = await asyncio.gather(*(rest.post(REPORTED, json=events) for _ in range(4)))
     assert {each.status_code for each in answers} == {200}
     assert len(await stored(store, talk)) == 10
+
+
+async def test_whoever_reports_other_content_at_the_same_moment_waits_and_is_told_of_success_too(
+    talk: ConversationRef, store: ConversationStore, rest: httpx.AsyncClient, hooked: Hooked
+) -> None:
+    first = reported("first")
+    held = hooked(DatabaseConversationStore, "read_some").hold()
+    begun = asyncio.create_task(rest.post(REPORTED, json=[first]))
+    await held.reached()
+    other = asyncio.create_task(rest.post(REPORTED, json=[reported("second", event_id=first["id"])]))
+    await asyncio.wait({other}, timeout=0.5)  # all the time that it would need if nothing held it up
+    held.let_go.set()
+    assert [(await each).status_code for each in (begun, other)] == [200, 200]
+    assert [json.loads(text) for text in await stored(store, talk)] == [first]
 
 
 async def test_other_content_under_a_stored_id_is_a_success_and_the_first_stays(
