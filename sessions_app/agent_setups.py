@@ -22,8 +22,10 @@ from sessions_app.v1_models import MAX_ITERATIONS, default_workspace, never_conf
 
 MASK = "**********"
 BATCH = 500
-_KEYS = frozenset({"api_key", "aws_access_key_id", "aws_secret_access_key"})
+_KEYS = frozenset({"api_key", "aws_access_key_id", "aws_secret_access_key", "aws_session_token"})
 """Members of a language model, at whatever depth one stands, that are never printed (R9)."""
+_BAGS = frozenset({"env", "headers", "extra_headers"})
+"""Members whose own members are often keys: of tool servers, and of requests to models."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -70,6 +72,17 @@ def create(
             facts=masked(setup.facts),
         )
     return conversation
+
+
+def fork(user: Visitor, source: ConversationRef, **options: Any) -> ConversationRef:
+    """Fork a conversation, whose agent is then set up as the source's: ConversationStore.fork."""
+    with transaction.atomic():
+        copy = store(str(user.pk)).fork(user, source, **options)
+        setup = AgentSetup.objects.filter(pk=source.pk).first()
+        if setup is not None:
+            setup.pk, setup.leaf_event_id, setup.key_rotation = copy.pk, None, 0
+            setup.save(force_insert=True)
+    return copy
 
 
 def add_secrets(conversation: ConversationRef, secrets: Mapping[str, Mapping[str, Any]]) -> None:
@@ -146,13 +159,18 @@ def row_of(conversation: ConversationRef) -> AgentSetup:
 
 
 def masked(value: Any) -> Any:
-    """Return JSON with every key of a language model masked."""
+    """Return JSON without keys: those of language models, and whatever environments and headers hold."""
     if isinstance(value, Mapping):
-        return {
-            name: MASK if name in _KEYS and member is not None else masked(member)
-            for name, member in value.items()
-        }
+        return {name: _masked_member(name, member) for name, member in value.items()}
     return [masked(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def _masked_member(name: str, member: Any) -> Any:
+    if name in _KEYS:
+        return None if member is None else MASK
+    if name in _BAGS and isinstance(member, Mapping):
+        return dict.fromkeys(member, MASK)
+    return masked(member)
 
 
 def shown_secrets(secrets: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
