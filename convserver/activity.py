@@ -6,7 +6,8 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-PROBES = frozenset({"/alive", "/health", "/server_info"})
+_NAMES = ("alive", "health", "ready", "server_info")
+PROBES = frozenset(f"{prefix}/{name}" for prefix in ("", "/agent") for name in _NAMES)
 
 
 class Activity:

@@ -239,6 +239,15 @@ SPECTACULAR_SETTINGS = {
     "TAGS": [
         {"name": "native", "description": "What the native sockets do, by REST, and what they do not do"},
         {"name": "v0", "description": "The V0 wire, for clients that speak it already"},
+        {
+            "name": "v1-agent",
+            "description": (
+                "The agent face of the V1 wire. Without `/agent` in front each operation is served as well, "
+                "except those whose addresses V0 has: there the key of a conversation, `ids` in the query or "
+                "`agent` or `workspace` in the body say that V1 is meant. `/api/acp/conversations` is the "
+                "same as `/api/conversations`."
+            ),
+        },
         {"name": "probes", "description": "For whoever watches the server"},
         {"name": "v1-app", "description": "The app face of the V1 wire"},
     ],

@@ -16,6 +16,7 @@ handler500 = "convserver.api.errors.server_error"
 elsewhere = [
     path("alive", probes.AliveView.as_view(), name="alive"),
     path("health", probes.HealthView.as_view(), name="health"),
+    path("ready", probes.ReadyView.as_view(), name="ready"),
     path("server_info", probes.ServerInfoView.as_view(), name="server-info"),
     path("ui/login", LoginView.as_view(template_name="web/login.html"), name="login"),
     path("ui/logout", LogoutView.as_view(), name="logout"),
@@ -23,6 +24,7 @@ elsewhere = [
     path("api/schema/", SchemaView.as_view(), name="schema"),
     path("api/docs/", DocsView.as_view(), name="docs"),
     path("api/native/", include("convserver.api.native.urls")),
+    path("agent/", include("convserver.api.v1.agent_urls")),
     path("api/", include("convserver.api.v0.urls")),
     path("admin/", admin.site.urls),
 ]

@@ -26,7 +26,7 @@ from conversations.store import ConversationStore
 from sessions_app import astore, guests, routing
 from sessions_app.consumers import arrival, native, native_list
 from sessions_app.models import ApiToken
-from tests import app_face
+from tests import app_face, v1
 from tests.conftest import Dial
 
 CSRF = "c" * 32
@@ -70,6 +70,7 @@ ROWS = [
     Row(route="home", path="/", owner=302, stranger=302, nobody=302),  # no token opens a page
     Row(route="alive", path="/alive", **OPEN_TO_ALL),
     Row(route="health", path="/health", **OPEN_TO_ALL),
+    Row(route="ready", path="/ready", **OPEN_TO_ALL),
     Row(route="server-info", path="/server_info", **OPEN_TO_ALL),
     Row(route="schema", path="/api/schema/", **THEIR_OWN),
     Row(route="docs", path="/api/docs/", **THEIR_OWN),
@@ -188,6 +189,49 @@ ROWS = [
             ("repository-microagents", "repository/acme/site/microagents"),
             ("repository-microagent", "repository/acme/site/microagents/content?file_path=x.md"),
         )
+    ),
+    *(
+        # Where there is nothing, an id that is no UUID is malformed.
+        Row(
+            route=route.name,
+            method=route.method,
+            path=f"{v1.AGENT}/{{id}}{route.path}",
+            body=route.body,
+            owner=route.owner,
+            stranger=422,
+            nobody=401,
+        )
+        for route in v1.ROUTES
+    ),
+    Row(route="agent-conversations", path=f"{v1.AGENT}?ids={v1.ID}", **THEIR_OWN),
+    Row(
+        route="agent-conversations",
+        method="POST",
+        path=v1.AGENT,
+        body=v1.START,
+        owner=201,
+        stranger=201,
+        nobody=401,
+    ),
+    *(
+        Row(route=f"agent-conversations-{what}", path=f"{v1.AGENT}/{what}", **THEIR_OWN)
+        for what in ("search", "count")
+    ),
+    *(
+        Row(route=f"agent-{what.replace('/', '-')}", path=f"/agent/api/{what}{rest}", **THEIR_OWN)
+        for what, rest in (("tools", "/"), ("vscode/url", ""), ("git/changes", "/a"), ("git/diff", "/a"))
+    ),
+    Row(
+        route="agent-file-upload",
+        method="POST",
+        path="/agent/api/file/upload/a",
+        owner=404,  # no key of a conversation says whose file it is
+        stranger=404,
+        nobody=401,
+    ),
+    *(
+        Row(route=f"agent-{what or 'root'}".replace("_", "-"), path=f"/agent/{what}", **OPEN_TO_ALL)
+        for what in ("", "alive", "health", "ready", "server_info")
     ),
     Row(route="native-conversation-list", path=NATIVE, **THEIR_OWN),
     Row(

@@ -14,7 +14,7 @@ import pytest
 import yaml
 from django.contrib.auth.models import User
 from django.core.management import call_command
-from django.urls import URLResolver, get_resolver, path
+from django.urls import URLPattern, URLResolver, get_resolver, path
 from drf_spectacular.drainage import GENERATOR_STATS
 from drf_spectacular.generators import SchemaGenerator
 from drf_spectacular.utils import extend_schema
@@ -70,8 +70,15 @@ def api_routes(resolver: URLResolver, prefix: str = "") -> Iterator[tuple[str, s
         address = prefix + str(route.pattern)
         if isinstance(route, URLResolver):
             yield from api_routes(route, address)
+        elif is_described_elsewhere(route):
+            continue
         elif (address.startswith("api/") or hasattr(route.callback, "cls")) and route.name not in SHOWING:
             yield from ((address, method) for method in methods(route))
+
+
+def is_described_elsewhere(route: URLPattern) -> bool:
+    """Say whether a route is another address of one that is described."""
+    return getattr(route.callback, "initkwargs", {}).get("schema", ...) is None
 
 
 # The document

@@ -45,6 +45,9 @@ NATIVE_STATUS: dict[type[ConversationError], int] = {
     ConversationError: 400,
 }
 
+WIRES = ("/api/", "/agent/")
+"""Below these programs ask, who take JSON."""
+
 NO_CACHE = {
     "Cache-Control": "no-cache, no-store, must-revalidate, max-age=0",
     "Pragma": "no-cache",
@@ -104,7 +107,7 @@ def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
     if request.path.startswith("/api/native/"):
         detail = f"Nothing is served at {request.path}."
         return JsonResponse({"code": "not_found", "detail": detail}, status=404)
-    if request.path.startswith("/api/"):
+    if request.path.startswith(WIRES):
         return JsonResponse({"detail": "Not Found"}, status=404, headers=NO_CACHE)
     return defaults.page_not_found(request, exception)
 
@@ -117,7 +120,7 @@ def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
         detail = "Bad Request"
     if request.path.startswith("/api/native/"):
         return JsonResponse({"code": "invalid", "detail": detail}, status=400)
-    if request.path.startswith("/api/"):
+    if request.path.startswith(WIRES):
         return JsonResponse({"detail": detail}, status=400, headers=NO_CACHE)
     return defaults.bad_request(request, exception)
 
@@ -127,6 +130,6 @@ def server_error(request: HttpRequest) -> HttpResponse:
     if request.path.startswith("/api/native/"):
         detail = "The server failed on this request; its log says why."
         return JsonResponse({"code": "internal_error", "detail": detail}, status=500)
-    if request.path.startswith("/api/"):
+    if request.path.startswith(WIRES):
         return HttpResponse("Internal Server Error", content_type="text/plain", status=500, headers=NO_CACHE)
     return defaults.server_error(request)

@@ -218,6 +218,22 @@ class KeyScheme(OpenApiAuthenticationExtension):
         ]
 
 
+class ConversationKeyScheme(OpenApiAuthenticationExtension):
+    """The header that brings the key of one conversation."""
+
+    target_class = "convserver.api.v1.authentication.ConversationKeyAuthentication"
+    name = "conversationKey"
+
+    def get_security_definition(self, auto_schema: AutoSchema) -> dict[str, Any]:
+        """Describe the header."""
+        return {
+            "type": "apiKey",
+            "in": "header",
+            "name": "X-Session-API-Key",
+            "description": "The key of one conversation, which opens that one alone.",
+        }
+
+
 class LoginScheme(OpenApiAuthenticationExtension):
     """The cookie of a login."""
 

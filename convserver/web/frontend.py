@@ -17,8 +17,8 @@ from convserver.api.errors import NO_CACHE
 INDEX = "index.html"
 OUR_OWN = frozenset(
     {
-        *("admin", "api", "mcp", "security", "socket.io", "static", "ui", "ws"),
-        *("alive", "health", "server_info"),
+        *("admin", "agent", "api", "mcp", "security", "socket.io", "static", "ui", "ws"),
+        *("alive", "health", "ready", "server_info"),
     }
 )
 """The first parts of addresses that are convserver's: what is unknown there is no page of the frontend."""

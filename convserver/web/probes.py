@@ -130,6 +130,18 @@ class HealthView(Probe):
         return Response("OK")
 
 
+class ReadyView(Probe):
+    """Whether requests may be sent here."""
+
+    authentication_classes = ()
+
+    @extend_schema(responses={200: Alive, 503: NativeRefusal})
+    def get(self, request: Request) -> Response:
+        """Say that the server reaches its database, in the words that agent servers have for it."""
+        _reach_database()
+        return Response(Alive(status="ready").model_dump())
+
+
 class ServerInfoView(Probe):
     """What runs here."""
 

@@ -1,0 +1,93 @@
+"""Who may come in by the agent face: the key of one conversation comes before what opens every door."""
+
+from __future__ import annotations
+
+import re
+
+from django.contrib.auth.models import User
+from django.http import HttpRequest
+from rest_framework.authentication import BaseAuthentication
+from rest_framework.request import Request
+
+from conversations import access
+from conversations.exceptions import ConversationNotFound, InvalidConversationId
+from conversations.models import Conversation, ConversationQuerySet, ConversationRef, normal_id
+from convserver.api.authentication import KeyAuthentication, LoginAuthentication
+from convserver.api.v0.errors import Refused
+from convserver.api.v1.errors import malformed_id
+from sessions_app.conversation_keys import opened_by
+
+_HEX_DIGITS = re.compile("[0-9a-f]{32}")
+
+
+class ConversationKeyAuthentication(BaseAuthentication):
+    """The key of one conversation, in X-Session-API-Key: its owner, who is let in to that one alone."""
+
+    def authenticate(self, request: Request) -> tuple[User, ConversationRef] | None:
+        """Return the owner, and the conversation as `request.auth`; None without such a key."""
+        conversation = opened_by_key(request._request)
+        if conversation is None:
+            return None
+        owner = User.objects.filter(pk=conversation.owner_id, is_active=True).first()
+        return None if owner is None else (owner, conversation)
+
+    def authenticate_header(self, request: Request) -> str:
+        """Return the challenge that makes a refusal a 401."""
+        return "Bearer"
+
+
+AUTHENTICATION = (ConversationKeyAuthentication, KeyAuthentication, LoginAuthentication)
+
+
+def opened_by_key(request: HttpRequest) -> ConversationRef | None:
+    """Return the conversation that the request brings the key of; None if it brings none."""
+    return opened_by(request.headers.get("X-Session-API-Key", ""))
+
+
+def conversation_of(request: Request, conversation_id: str) -> ConversationRef:
+    """Return the conversation that the request may reach under an id in any spelling.
+
+    Raise ConversationNotFound; InvalidRequest for an id under which there is nothing and which is no UUID.
+    """
+    try:
+        conversation = access.writable(request.user, conversation_id)
+        if not _is_let_in(request, conversation):
+            raise ConversationNotFound("There is no such conversation.")
+    except (ConversationNotFound, InvalidConversationId) as error:
+        if is_uuid(conversation_id):
+            raise
+        raise malformed_id(conversation_id, "path", "conversation_id") from error
+    return conversation
+
+
+def visible(request: Request) -> ConversationQuerySet:
+    """Return the conversations that the request may look at."""
+    rows = Conversation.objects.visible_to(request.user)
+    return rows.with_pks([request.auth.pk]) if isinstance(request.auth, ConversationRef) else rows
+
+
+def require_more_than_one(request: Request) -> None:
+    """Make sure that the request may make conversations. Raise Refused for the key of one."""
+    if isinstance(request.auth, ConversationRef):
+        raise Refused(403, {"detail": "This key opens one conversation, and makes no others."})
+
+
+def own_of(request: Request, conversation_id: str) -> ConversationRef | None:
+    """Return the visitor's own conversation of this id, deleted or not; None if there is none."""
+    try:
+        conversation = access.restorable(request.user, conversation_id)
+    except ConversationNotFound:
+        return None
+    return conversation if _is_let_in(request, conversation) else None
+
+
+def is_uuid(text: str) -> bool:
+    """Say whether an id is a UUID, with dashes or as 32 hex digits, in any case (R1)."""
+    try:
+        return _HEX_DIGITS.fullmatch(normal_id(text)) is not None
+    except InvalidConversationId:
+        return False
+
+
+def _is_let_in(request: Request, conversation: ConversationRef) -> bool:
+    return not isinstance(request.auth, ConversationRef) or request.auth.pk == conversation.pk

@@ -1,0 +1,62 @@
+"""What the agent face answers when something is wrong (spec V1 R11, §2)."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from pydantic import BaseModel
+from rest_framework.response import Response
+
+from conversations.cursors import InvalidCursor
+from conversations.exceptions import ConversationError, ConversationNotFound, EventNotFound, InvalidEvent
+from convserver.api.errors import status_of
+from convserver.api.v0.errors import V0_STATUS, InvalidRequest, v0_response
+from sessions_app.v1_information import dashed
+
+logger = logging.getLogger(__name__)
+
+V1_STATUS = V0_STATUS | {EventNotFound: 404}
+
+
+class ServerFailure(BaseModel):
+    """The server failed on a request; its log says why."""
+
+    detail: str
+    exception: str
+
+
+def agent_response(error: Exception, context: dict[str, Any]) -> Response:
+    """Return what the agent face answers, whatever went wrong."""
+    match error:
+        case ConversationNotFound():
+            return Response({"detail": _not_found(context)}, status=404)
+        case InvalidEvent():
+            return _invalid(error, "body")
+        case InvalidCursor():
+            return _invalid(error, "query", "page_id")
+        case ConversationError():
+            return Response({"detail": str(error)}, status=status_of(error, V1_STATUS))
+    known = v0_response(error, context)
+    if known is not None:
+        return known
+    logger.error("The agent face failed on %s", context["request"].path, exc_info=error)
+    failure = ServerFailure(detail="Internal Server Error", exception=type(error).__name__)
+    return Response(failure.model_dump(), status=500)
+
+
+def _invalid(error: ConversationError, *where: str) -> Response:
+    problem = {"type": "value_error", "loc": list(where), "msg": str(error), "input": None}
+    return Response({"detail": [problem]}, status=422)
+
+
+def malformed_id(text: str, *where: str | int) -> InvalidRequest:
+    """Return the refusal of what is no UUID."""
+    problem = {"type": "uuid_parsing", "loc": list(where), "msg": "Input should be a valid UUID"}
+    return InvalidRequest([{**problem, "input": text[:100]}])
+
+
+def _not_found(context: dict[str, Any]) -> str:
+    """Return the words for a conversation that is not there; those of the event routes name it."""
+    words: str = getattr(context["view"], "not_found", "Not Found")
+    return words.format(conversation_id=dashed(context["kwargs"].get("conversation_id", "")))

@@ -1,0 +1,44 @@
+"""What the agent face says of the server itself, open to all (spec V1 §2.5)."""
+
+from __future__ import annotations
+
+from drf_spectacular.utils import extend_schema
+from pydantic import BaseModel
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from convserver import __version__
+from convserver.activity import activity
+from convserver.web.probes import Probe
+
+DOCS = "/api/docs/"
+
+
+class AgentServerInfo(BaseModel):
+    """What runs here, and where its routes are described."""
+
+    uptime: float
+    idle_time: float
+    title: str
+    version: str
+    docs: str
+    redoc: str
+
+
+class AgentServerInfoView(Probe):
+    """What runs here."""
+
+    authentication_classes = ()
+
+    @extend_schema(responses={200: AgentServerInfo})
+    def get(self, request: Request) -> Response:
+        """Say since when the server runs, and where its routes are described."""
+        info = AgentServerInfo(
+            uptime=activity.uptime_s,
+            idle_time=activity.idle_s,
+            title="convserver",
+            version=__version__,
+            docs=DOCS,
+            redoc=DOCS,
+        )
+        return Response(info.model_dump())

@@ -1,0 +1,174 @@
+"""What clients have a conversation do: run, pause, copy itself, answer beside its log (spec V1 §2.3)."""
+
+from __future__ import annotations
+
+import logging
+
+from drf_spectacular.utils import extend_schema
+from pydantic import BaseModel
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.viewsets import ViewSetMixin
+
+from conversations.exceptions import EventNotFound
+from conversations.models import ConversationRef
+from convserver.api.event_loop import in_loop
+from convserver.api.v0.errors import Detail, Refused
+from convserver.api.v0.view import body_of, optional_body_of
+from convserver.api.v1.agent_view import AgentView, Done, done
+from convserver.api.v1.authentication import conversation_of, require_more_than_one
+from convserver.api.v1.conversations import ONE, AgentConversation, information
+from convserver.api.v1.requests import (
+    Destination,
+    Fork,
+    NewAnalyzer,
+    NewPolicy,
+    NewSecrets,
+    Question,
+    TitleWish,
+)
+from sessions_app import agent_setups, questions, v1_input
+from sessions_app.manager import get_manager
+
+logger = logging.getLogger(__name__)
+
+ALREADY_RUNNING = "Conversation already running. Wait for it to finish, or pause it first."
+STEERED = {**ONE, 409: Detail, 503: Detail}
+
+
+class Title(BaseModel):
+    """What a conversation could be called; nothing is stored."""
+
+    title: str
+
+
+class Answer(BaseModel):
+    """What the agent says."""
+
+    response: str
+
+
+class SteeringViewSet(ViewSetMixin, AgentView):
+    """One conversation, and what is done with it."""
+
+    @extend_schema(request=None, responses={200: Done, **STEERED})
+    def run(self, request: Request, conversation_id: str) -> Response:
+        """Let the agent go on with what stands in the log; where a call waits, this approves it.
+
+        The answer comes at once, and from then on the status is `running` until the agent is done.
+        """
+        if not in_loop(_ask_run, conversation_of(request, conversation_id)):
+            raise Refused(409, {"detail": ALREADY_RUNNING})
+        return done()
+
+    @extend_schema(request=None, responses={200: Done, **STEERED})
+    def pause(self, request: Request, conversation_id: str) -> Response:
+        """Pause the agent after its current step."""
+        in_loop(_pause, conversation_of(request, conversation_id))
+        return done()
+
+    @extend_schema(request=None, responses={200: Done, **STEERED})
+    def interrupt(self, request: Request, conversation_id: str) -> Response:
+        """End at once what the agent is doing."""
+        in_loop(_interrupt, conversation_of(request, conversation_id))
+        return done()
+
+    @extend_schema(request=None, responses={200: Done, **STEERED})
+    def condense(self, request: Request, conversation_id: str) -> Response:
+        """Have the agent put a summary in the place of what came first."""
+        in_loop(v1_input.condense, conversation_of(request, conversation_id))
+        return done()
+
+    @extend_schema(request=NewSecrets, responses={200: Done, **STEERED})
+    def add_secrets(self, request: Request, conversation_id: str) -> Response:
+        """Add secrets, texts or sources of them; one of the same name takes the place of the other."""
+        conversation = conversation_of(request, conversation_id)
+        agent_setups.add_secrets(conversation, body_of(request, NewSecrets).secrets)
+        return done()
+
+    @extend_schema(request=NewPolicy, responses={200: Done, **STEERED})
+    def set_policy(self, request: Request, conversation_id: str) -> Response:
+        """Say when the agent asks for approval."""
+        conversation = conversation_of(request, conversation_id)
+        agent_setups.set_policy(conversation, body_of(request, NewPolicy).policy)
+        return done()
+
+    @extend_schema(request=NewAnalyzer, responses={200: Done, **STEERED})
+    def set_analyzer(self, request: Request, conversation_id: str) -> Response:
+        """Say what judges how risky a call is."""
+        conversation = conversation_of(request, conversation_id)
+        agent_setups.set_analyzer(conversation, body_of(request, NewAnalyzer).security_analyzer)
+        return done()
+
+    @extend_schema(request=TitleWish | None, responses={200: Title, **STEERED})
+    def generate_title(self, request: Request, conversation_id: str) -> Response:
+        """Make a title from what the user said first, and store nothing."""
+        conversation = conversation_of(request, conversation_id)
+        wish = optional_body_of(request, TitleWish) or TitleWish()
+        title = in_loop(questions.title_of, conversation, max_characters=wish.max_length)
+        if title is None:
+            raise Refused(409, {"detail": "The user has said nothing yet."})
+        return Response({"title": title})
+
+    @extend_schema(request=Question, responses={200: Answer, **ONE, 502: Detail})
+    def ask_agent(self, request: Request, conversation_id: str) -> Response:
+        """Ask the agent beside the conversation: nothing of it is stored."""
+        conversation = conversation_of(request, conversation_id)
+        question = body_of(request, Question).question
+        try:
+            answer = in_loop(questions.answer_to, conversation, question)
+        except Exception as error:
+            logger.exception("The agent of conversation %s could not be asked", conversation.public_id)
+            raise Refused(502, {"detail": "The agent could not be asked: try again."}) from error
+        return Response({"response": answer})
+
+    @extend_schema(
+        request=Fork | None,
+        responses={201: AgentConversation, **STEERED},
+    )
+    def fork(self, request: Request, conversation_id: str) -> Response:
+        """Copy the conversation, through one event or all of them, into a new one that is idle."""
+        source = conversation_of(request, conversation_id)
+        require_more_than_one(request)
+        body = optional_body_of(request, Fork) or Fork()
+        copy = agent_setups.fork(
+            request.user,
+            source,
+            conversation_id=body.id.hex if body.id else None,
+            through=_place(source, body.from_event_id) if body.from_event_id is not None else None,
+            title=body.title,
+            tags=body.tags,
+            keep_metrics=not body.reset_metrics,
+        )
+        return Response(information(copy), status=201)
+
+    @extend_schema(request=Destination, responses={200: AgentConversation, **STEERED})
+    def navigate(self, request: Request, conversation_id: str) -> Response:
+        """Go to an event of the history, from which the conversation is continued."""
+        conversation = conversation_of(request, conversation_id)
+        v1_input.navigate(conversation, body_of(request, Destination).event_id)
+        return Response(information(conversation))
+
+    @extend_schema(responses={200: Answer, **ONE})
+    def final_response(self, request: Request, conversation_id: str) -> Response:
+        """Return what the agent said last; nothing if it has said nothing."""
+        return Response({"response": v1_input.final_response(conversation_of(request, conversation_id))})
+
+
+def _place(conversation: ConversationRef, event_id: str) -> int:
+    seq = v1_input.place_of(conversation, event_id)
+    if seq is None:
+        raise EventNotFound(f"There is no event {event_id!r}.")
+    return seq
+
+
+async def _ask_run(conversation: ConversationRef) -> bool:
+    return await get_manager().ask_run(conversation)
+
+
+async def _pause(conversation: ConversationRef) -> None:
+    await get_manager().pause(conversation)
+
+
+async def _interrupt(conversation: ConversationRef) -> None:
+    await get_manager().interrupt(conversation)
