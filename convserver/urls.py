@@ -25,6 +25,7 @@ elsewhere = [
     path("api/docs/", DocsView.as_view(), name="docs"),
     path("api/native/", include("convserver.api.native.urls")),
     path("agent/", include("convserver.api.v1.agent_urls")),
+    path("api/", include("convserver.api.v1.shared_origin")),
     path("api/", include("convserver.api.v0.urls")),
     path("admin/", admin.site.urls),
 ]

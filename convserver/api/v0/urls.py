@@ -1,11 +1,14 @@
-"""The addresses of the V0 REST door; none ends with a slash."""
+"""The addresses of the V0 REST door that no other wire has; none ends with a slash.
+
+Those that the V1 wire has as well are in `v1/shared_origin`.
+"""
 
 from __future__ import annotations
 
 from django.urls import path, re_path
 
 from convserver.api.v0.conversations import ConversationViewSet
-from convserver.api.v0.events import EventsView, MessageView, TrajectoryView
+from convserver.api.v0.events import MessageView, TrajectoryView
 from convserver.api.v0.feedback import FeedbackView
 from convserver.api.v0.git_tokens import GitProvidersView, UnsetProvidersView
 from convserver.api.v0.git_user import (
@@ -41,21 +44,10 @@ _ONE = r"^conversations/(?P<conversation_id>[^/]+)"
 _REPOSITORY = r"^user/repository/(?P<repository_name>[\s\S]+)"
 
 urlpatterns = [
-    path(
-        "conversations",
-        ConversationViewSet.as_view({"get": "list", "post": "create"}),
-        name="v0-conversations",
-    ),
-    re_path(
-        rf"{_ONE}$",
-        ConversationViewSet.as_view({"get": "retrieve", "patch": "partial_update", "delete": "destroy"}),
-        name="v0-conversation",
-    ),
     re_path(rf"{_ONE}/start$", ConversationViewSet.as_view({"post": "start"}), name="v0-start"),
     re_path(rf"{_ONE}/stop$", ConversationViewSet.as_view({"post": "stop"}), name="v0-stop"),
     re_path(rf"{_ONE}/exp-config$", ExperimentView.as_view(), name="v0-exp-config"),
     re_path(rf"{_ONE}/remember-prompt$", RememberPromptView.as_view(), name="v0-remember-prompt"),
-    re_path(rf"{_ONE}/events$", EventsView.as_view(), name="v0-events"),
     re_path(rf"{_ONE}/message$", MessageView.as_view(), name="v0-message"),
     re_path(rf"{_ONE}/trajectory$", TrajectoryView.as_view(), name="v0-trajectory"),
     re_path(rf"{_ONE}/config$", ConfigView.as_view(), name="v0-config"),

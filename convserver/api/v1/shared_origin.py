@@ -1,0 +1,87 @@
+"""Addresses that two wires have: who asks, and for what, says which of them is meant (spec V1 §2.8)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import update_wrapper
+from typing import Any
+
+from django.core.exceptions import RequestDataTooBig
+from django.http import HttpRequest, HttpResponseBase
+from django.urls import path, re_path
+
+from conversations import jsontext
+from convserver.api.v0.conversations import ConversationViewSet as V0ConversationViewSet
+from convserver.api.v0.events import EventsView as V0EventsView
+from convserver.api.v1.agent_urls import (
+    UNDESCRIBED,
+    conversation_routes,
+    free_routes,
+    many,
+    one,
+    workspace_routes,
+)
+from convserver.api.v1.authentication import opened_by_key
+from convserver.api.v1.events import EventsView
+
+View = Callable[..., HttpResponseBase]
+
+_TELLING_MEMBERS = frozenset({"agent", "workspace"})
+"""Of the body that starts a conversation: one of them is in every V1 client's, and no V0 client's may be."""
+
+
+def either(v0_view: View, agent_view: View) -> View:
+    """Return a view that hands a request, unread, to the face that it is for; described as V0's."""
+
+    def chosen(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        view = agent_view if _is_for_agent_face(request) else v0_view
+        return view(request, *args, **kwargs)
+
+    return update_wrapper(chosen, v0_view)
+
+
+def _is_for_agent_face(request: HttpRequest) -> bool:
+    if opened_by_key(request) is not None:
+        return True
+    if request.resolver_match is None or request.resolver_match.kwargs:
+        return False
+    return "ids" in request.GET if request.method == "GET" else _starts_v1(request)
+
+
+def _starts_v1(request: HttpRequest) -> bool:
+    """Look at the body, which the view reads again from its beginning."""
+    try:
+        body = request.body
+    except RequestDataTooBig:  # nothing of it was read, and the view will say so
+        return False
+    if not any(name.encode() in body for name in _TELLING_MEMBERS):
+        return False
+    try:
+        return not _TELLING_MEMBERS.isdisjoint(jsontext.members(body.decode()))
+    except ValueError:
+        return False
+
+
+_ONE = r"^conversations/(?P<conversation_id>[^/]+)"
+
+urlpatterns = [
+    *free_routes("conversations", **UNDESCRIBED),
+    *conversation_routes("acp/conversations", **UNDESCRIBED),
+    *workspace_routes("", **UNDESCRIBED),
+    path(
+        "conversations",
+        either(V0ConversationViewSet.as_view({"get": "list", "post": "create"}), many()),
+        name="v0-conversations",
+    ),
+    re_path(
+        rf"{_ONE}$",
+        either(
+            V0ConversationViewSet.as_view(
+                {"get": "retrieve", "patch": "partial_update", "delete": "destroy"}
+            ),
+            one(),
+        ),
+        name="v0-conversation",
+    ),
+    re_path(rf"{_ONE}/events$", either(V0EventsView.as_view(), EventsView.as_view()), name="v0-events"),
+]
