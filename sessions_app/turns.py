@@ -25,6 +25,7 @@ from conversations.store import store
 from conversations.tool_facts import PULL_REQUEST_TOOLS, branch_after, pull_request_in
 from sessions_app import astore, leases
 from sessions_app.agents.base import Decision, ToolCall
+from sessions_app.client_tools import has_terminal
 from sessions_app.confirmation import policy_of, wants_approval
 from sessions_app.leases import TurnStart
 from sessions_app.models import AgentLoop, ExecutionStatus, UnfinishedAnswer
@@ -32,6 +33,9 @@ from sessions_app.models import AgentLoop, ExecutionStatus, UnfinishedAnswer
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
+PLAIN_COMMAND_TOOL = "bash"
+"""A COMMAND_TOOL that is shown as any other tool is."""
+_COMMAND_TOOLS = (COMMAND_TOOL, PLAIN_COMMAND_TOOL)
 AppendHook = Callable[[Sequence[Appended]], None]
 
 SNAPSHOT_S = 0.25
@@ -73,6 +77,7 @@ class PlayedTurn:
         self.decision: Decision | None = None
         self.pause_wanted = False
         self._policy: Mapping[str, Any] = {}
+        self._has_terminal = True
         self._epoch = epoch
         self.start = start
         self._author = dialects.author(conversation.dialect)
@@ -82,6 +87,7 @@ class PlayedTurn:
         self.inputs, self.done, calls = await persistently(lambda: astore.call(self._read))
         if self.conversation.dialect is Dialect.V1:
             self._policy = await persistently(lambda: astore.call(policy_of, self.conversation))
+            self._has_terminal = await persistently(lambda: astore.call(has_terminal, self.conversation))
         if self.start.decision is not None and calls:
             self.decision = Decision(
                 call=_tool_call(calls[-1]), accepted=self.start.decision, reason=self.start.decision_reason
@@ -129,6 +135,7 @@ class PlayedTurn:
     async def call_tool(self, name: str, arguments: Mapping[str, Any], *, thought: str = "") -> ToolCall:
         """Store a tool call."""
         await self._checkpoint()
+        name = self._shown_name(name)
         event, tool_call_id = self._new_call(name, arguments, thought, awaiting_confirmation=False)
         (appended,) = await astore.append(self.conversation, [event], epoch=self._epoch)
         return ToolCall(
@@ -142,7 +149,7 @@ class PlayedTurn:
     async def ask_approval(self, name: str, arguments: Mapping[str, Any], *, thought: str = "") -> None:
         """Store a call that waits; the turn ends here for now."""
         await self._checkpoint()
-        event, _ = self._new_call(name, arguments, thought, awaiting_confirmation=True)
+        event, _ = self._new_call(self._shown_name(name), arguments, thought, awaiting_confirmation=True)
         state, status = AgentState.WAITING_FOR_CONFIRMATION, ExecutionStatus.WAITING_FOR_CONFIRMATION
         await self._suspend(state, status, call=event)
 
@@ -164,7 +171,7 @@ class PlayedTurn:
     def _learning(self, call: ToolCall, content: str, exit_code: int) -> AppendHook | None:
         if exit_code:
             return None
-        branch = branch_after(command_of(call.arguments), content) if call.name == COMMAND_TOOL else None
+        branch = branch_after(command_of(call.arguments), content) if call.name in _COMMAND_TOOLS else None
         number = pull_request_in(content) if call.name in PULL_REQUEST_TOOLS else None
 
         def learn(appended: Sequence[Appended]) -> None:
@@ -205,6 +212,10 @@ class PlayedTurn:
         if answer is not None:
             events.append(leases.new_event(answer, answer_id, turn_id=self.turn_id))
         await astore.append(self.conversation, events, epoch=self._epoch)
+
+    def _shown_name(self, name: str) -> str:
+        """Return what the log calls a tool: a plain one, where a client could not read of a terminal."""
+        return PLAIN_COMMAND_TOOL if name == COMMAND_TOOL and not self._has_terminal else name
 
     def _new_call(
         self, name: str, arguments: Mapping[str, Any], thought: str, *, awaiting_confirmation: bool
