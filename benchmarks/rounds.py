@@ -11,7 +11,7 @@ from pathlib import Path
 from statistics import median
 from uuid import uuid4
 
-from benchmarks import appends, limits, server
+from benchmarks import appends, hanging, limits, server
 from benchmarks.databases import TEMPLATE_ID, Database, PostgreSQL, SQLite
 from benchmarks.job import Job, Question, carry_out
 from benchmarks.lists import Lists
@@ -81,6 +81,10 @@ class Rounds:
             self._lengths(running, number)
             self._questions(running, number)
             self._audience(running)
+        for key, latencies_ms in hanging.latencies_ms(
+            self._database, self._directory, self._plan.asks
+        ).items():
+            self._keep(f"{key}, median ms", median(latencies_ms))
         for key, latencies_ms in self._lists.run(self._plan.asks).items():
             self._keep(f"{key} ms", median(latencies_ms))
 

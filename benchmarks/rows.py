@@ -166,6 +166,23 @@ ROWS = [
         unit=MS,
         on_sqlite=True,
     ),
+    *(
+        Row(
+            title=f"{title}, an agent's step hangs, median",
+            key=f"{key} beside a hanging step, median ms",
+            limit=f"{key} idle, median ms",
+            limit_title="the same, idle",
+            ratio_at_most=1.5,
+            unit=MS,
+            on_sqlite=True,
+        )
+        for key, title in (
+            ("search", "V1 events/search"),
+            ("get", "V1 GET one conversation"),
+            ("health", "/health"),
+            ("list", "the list"),
+        )
+    ),
     Row(
         title="1,000 V1 sockets on one conversation, 200 events, deliveries",
         key="audience",

@@ -37,10 +37,15 @@ class NotServing(RuntimeError):
 
 
 @contextmanager
-def convserver(database_url: str, data_dir: Path) -> Iterator[Server]:
+def convserver(database_url: str, data_dir: Path, **environment: str) -> Iterator[Server]:
     """Run the server on this database."""
     port = _free_port()
-    own = {"DATABASE_URL": database_url, "CONVSERVER_DATA_DIR": str(data_dir), "PORT": str(port)}
+    own = {
+        "DATABASE_URL": database_url,
+        "CONVSERVER_DATA_DIR": str(data_dir),
+        "PORT": str(port),
+        **environment,
+    }
     with _running(["convserver", "serve"], port, own, data_dir / "server.log") as server:
         yield server
 

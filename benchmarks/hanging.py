@@ -1,0 +1,85 @@
+"""What others are answered while an agent's step hangs, as a model that does not answer makes it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.request import Request, urlopen
+
+from benchmarks import server
+from benchmarks.databases import Database
+from benchmarks.job import ClientFailed, Job, Question, carry_out
+
+if TYPE_CHECKING:  # the server has Django set up, the measurement has not
+    from sessions_app.agents.base import Turn
+
+HANG_S = 6.0
+TIMES_MAX = 100
+"""So often each question can be asked before the step ends, on a slow machine too."""
+START_WAIT_S = 30
+_STATUS = '"execution_status":"running"'
+
+
+class HangingAgent:
+    """Plays one long step and says nothing."""
+
+    async def play(self, turn: Turn) -> None:
+        """Hang."""
+        await asyncio.sleep(HANG_S)
+
+    async def complete(self, messages: Sequence[Mapping[str, str]]) -> str:
+        """Answer nothing."""
+        return ""
+
+
+def latencies_ms(database: Database, directory: Path, times: int) -> dict[str, list[float]]:
+    """Return how many ms each answer took, by question, as `search idle` and `search beside a hanging step`.
+
+    Raise ClientFailed if the step had ended before the last answer.
+    """
+    found: dict[str, list[float]] = {}
+    agent = f"{__name__}.{HangingAgent.__name__}"
+    with server.convserver(database.url, directory, CONVSERVER_AGENT=agent) as running:
+        body = {"agent": {"llm": {"model": "none"}}, "workspace": {"working_dir": "."}}
+        public_id = json.loads(_post(running, "/agent/api/conversations", body))["id"]
+        path = f"/agent/api/conversations/{public_id}"
+        questions = {
+            "search": Question(running.port, f"{path}/events/search?limit=100", '"items":['),
+            "get": Question(running.port, path, '"execution_status":'),
+            "health": Question(running.port, "/health", "OK"),
+            "list": Question(running.port, "/api/conversations?limit=20", '"results":['),
+        }
+        job = Job(sort="ask", questions=list(questions.values()), times=min(times, TIMES_MAX))
+        idle = carry_out(job)["latencies_ms"]
+        said = {"role": "user", "content": [{"type": "text", "text": "Hang"}], "run": True}
+        _post(running, f"{path}/events", said)
+        beside = carry_out(job)["latencies_ms"]
+        if _STATUS not in _get(running, path).replace(" ", ""):
+            raise ClientFailed("The step had ended before all questions were answered.")
+    for name, before, during in zip(questions, idle, beside, strict=True):
+        found[f"{name} idle"], found[f"{name} beside a hanging step"] = before, during
+    return found
+
+
+def _post(running: server.Server, path: str, body: object) -> str:
+    return _asked(Request(_url(running, path), method="POST", data=json.dumps(body).encode()))
+
+
+def _get(running: server.Server, path: str) -> str:
+    return _asked(Request(_url(running, path)))
+
+
+def _url(running: server.Server, path: str) -> str:
+    return f"http://127.0.0.1:{running.port}{path}"
+
+
+def _asked(request: Request) -> str:
+    request.add_header("Content-Type", "application/json")
+    try:
+        with urlopen(request, timeout=START_WAIT_S) as answer:
+            return str(answer.read().decode())
+    except OSError as error:
+        raise ClientFailed(f"{request.full_url}: {error}") from error
