@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from django.contrib.auth.forms import AdminPasswordChangeForm, AdminUserCreationForm
     from django.contrib.auth.forms import UserChangeForm as _UserChangeForm
     from django.core.paginator import Page, Paginator
-    from django.forms import PasswordInput, Select, TextInput
+    from django.forms import PasswordInput, Select, Textarea, TextInput
 
     UserChangeForm: TypeAlias = _UserChangeForm[User]
     UserAdmin: TypeAlias = _UserAdmin[User]
@@ -31,6 +31,7 @@ else:
     from unfold.views import ChangeList
     from unfold.widgets import UnfoldAdminPasswordWidget as PasswordInput
     from unfold.widgets import UnfoldAdminSelectWidget as Select
+    from unfold.widgets import UnfoldAdminTextareaWidget as Textarea
     from unfold.widgets import UnfoldAdminTextInputWidget as TextInput
 
     class ModelAdmin(_ModelAdmin):
@@ -65,6 +66,7 @@ __all__ = [
     "PasswordInput",
     "Select",
     "TextInput",
+    "Textarea",
     "UserAdmin",
     "UserChangeForm",
     "label",

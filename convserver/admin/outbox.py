@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from django import forms
 from django.contrib import admin, messages
@@ -17,7 +17,7 @@ from conversations.models import Conversation, normal_id
 from convserver.admin import audit, cells
 from convserver.admin.base import ListAdmin, may_change, one_line
 from convserver.admin.filters import YES_OR_NO, FormFilter, choice_field, text_field
-from convserver.admin.look import PasswordInput, TextInput
+from convserver.admin.look import PasswordInput, Textarea, TextInput
 from sessions_app import outbox, webhooks
 from sessions_app.models import Delivery, Receiver, ReceiverKind
 from sessions_app.outbox_models import DeliveryQuerySet
@@ -37,7 +37,7 @@ def may_read_events(request: HttpRequest) -> bool:
     return request.user.has_perm("conversations.view_event")
 
 
-class UnseenText(forms.Textarea):
+class UnseenText(Textarea):
     """Lines that go in and never come out, not even beside a mistake in them."""
 
     def format_value(self, value: Any) -> str:
@@ -63,6 +63,12 @@ class ReceiverForm(FormOfReceiver):
 
     class Meta:
         model = Receiver
+        labels: ClassVar = {
+            "base_url": "Base URL",
+            "event_buffer_size": "Events in one request",
+            "flush_delay_s": "Flush delay (seconds)",
+            "timeout_s": "Time-out (seconds)",
+        }
         fields = (
             "name",
             "base_url",
