@@ -155,7 +155,6 @@ class PlayedTurn:
 
     async def tool_result(self, call: ToolCall, content: str, *, exit_code: int = 0) -> None:
         """Store a tool's result, and what it says of the conversation's repository."""
-        await self._checkpoint()
         event_id = str(uuid4())
         authored = self._author.tool_result(
             name=call.name,
@@ -187,7 +186,6 @@ class PlayedTurn:
 
     async def tool_rejected(self, call: ToolCall, reason: str) -> None:
         """Store a refusal."""
-        await self._checkpoint()
         event_id = str(uuid4())
         authored = self._author.tool_rejected(
             name=call.name,
@@ -268,7 +266,7 @@ class PlayedTurn:
         )
 
     async def _checkpoint(self) -> None:
-        """Let a pause take effect between two steps."""
+        """Let a pause take effect between two steps; a call and what came of it are one."""
         if self.pause_wanted:
             await self._suspend(AgentState.PAUSED, ExecutionStatus.PAUSED)
 

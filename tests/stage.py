@@ -64,6 +64,12 @@ class StagedAgent:
                     await turn.say("step 1")
                 await stage.hold(turn)
                 await turn.say("step 2")
+            case "use":
+                if not turn.done:
+                    call = await turn.call_tool("paint", {"colour": "red"})
+                    await stage.hold(turn)
+                    await turn.tool_result(call, "painted")
+                await turn.say("It is red.")
             case "deaf":
                 with suppress(asyncio.CancelledError):
                     await stage.hold(turn)

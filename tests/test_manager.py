@@ -122,6 +122,18 @@ async def test_a_pause_takes_effect_after_the_current_step(
     assert await said(conversation) == ["step 1"]
 
 
+async def test_a_pause_while_a_tool_works_keeps_what_the_tool_gives_back(
+    conversation: ConversationRef, manager: ConversationManager, stage: Stage
+) -> None:
+    await ask(conversation, "use")
+    await stage.holding()
+    await manager.pause(conversation)
+    stage.go.set()
+    await until_status(conversation, "paused")
+    kinds = [event["kind"] for event in await log(conversation) if event["kind"] != "state"]
+    assert kinds == ["message", "tool_call", "tool_result"]
+
+
 async def test_a_paused_turn_goes_on_under_the_same_id_and_ends_once(
     conversation: ConversationRef, manager: ConversationManager, stage: Stage
 ) -> None:
