@@ -281,3 +281,21 @@ async def test_a_file_without_the_key_of_a_conversation_is_nobodys(
 ) -> None:
     known(await rest.post("/api/file/upload/a", files={"file": ("x", b"")}), 404)
     known(await rest.post("/api/file/upload/a", headers=key), 422)
+
+
+@pytest.mark.parametrize(
+    "page", ["/", f"/conversations/{NONE}", f"/conversations/task-{HEX}", f"/settings/conversations/{HEX}"]
+)
+async def test_a_file_from_a_page_that_shows_no_conversation_is_nobodys(
+    rest: httpx.AsyncClient, page: str
+) -> None:
+    headers = {"referer": f"http://localhost{page}"}
+    known(await rest.post("/api/file/upload/a", files={"file": ("x", b"")}, headers=headers), 404)
+
+
+async def test_a_page_gives_no_file_to_a_conversation_of_somebody_else(
+    accounts: None, talk: ConversationRef, bob: User, rest: httpx.AsyncClient
+) -> None:
+    token = await astore.call(lambda: ApiToken.issue(bob.pk, "laptop")[1])
+    headers = {"x-session-api-key": token, "referer": f"http://localhost/conversations/{HEX}"}
+    known(await rest.post("/api/file/upload/a", files={"file": ("x", b"")}, headers=headers), 404)

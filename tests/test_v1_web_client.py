@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from conversations.models import Conversation
 from conversations.store import ConversationStore
-from sessions_app import astore
+from sessions_app import astore, attachments
 from sessions_app.status import iso
 from tests.app_face import CONVERSATIONS, EVENTS, SANDBOXES, STARTS, answered, said
 from tests.stage import until_true
@@ -120,6 +120,16 @@ async def test_a_stopped_conversation_keeps_its_address_so_that_its_history_can_
     await posted(page, f"{SANDBOXES}/{await sandbox_of(page, conversation_id)}/pause", {})
     assert (await info(page, conversation_id))["url"] == before["url"]
     assert await answered(page, f"{EVENTS}/count", conversation_id__eq=conversation_id) > 0
+
+
+async def test_a_file_goes_to_the_conversation_whose_page_sends_it(page: httpx.AsyncClient) -> None:
+    conversation_id = await created(page)
+    page.headers["referer"] = f"http://localhost/conversations/{conversation_id}"
+    files = {"file": ("notes.txt", b"bytes")}
+    answer = await page.post("/api/file/upload/%2Fworkspace%2Fnotes.txt", files=files)
+    assert answer.is_success, answer.text
+    row = await astore.call(Conversation.objects.get, public_id=conversation_id)
+    assert await astore.call(attachments.content_of, row.ref, "notes.txt") == b"bytes"
 
 
 async def test_a_conversation_is_renamed_and_deleted(page: httpx.AsyncClient) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from drf_spectacular.utils import OpenApiParameter, extend_schema
@@ -13,12 +14,15 @@ from conversations.models import ConversationRef
 from convserver.api.v0.errors import Detail, Refused
 from convserver.api.v0.uploads import FormParser
 from convserver.api.v1.agent_view import AgentView, Done, done
+from convserver.api.v1.authentication import conversation_of
 from convserver.api.v1.pages import missing
 from sessions_app import attachments
 from sessions_app.attachments import Attached, NewFile
 
 PATH = OpenApiParameter("path", str, description="In newer clients' form.")
 FIELD = "file"
+_PAGE = re.compile(r"https?://[^/]+/conversations/([0-9a-f-]{32,36})(?:[/?#].*)?")
+"""Where a browser says that a conversation's page is."""
 
 
 class NoDiff(BaseModel):
@@ -77,7 +81,7 @@ class EditorView(AgentView):
 
 
 class UploadView(AgentView):
-    """A file for the conversation whose key is given: the address names none."""
+    """A file for the conversation whose key is given, or whose page sends it: the address names none."""
 
     parser_classes = (FormParser,)
 
@@ -87,14 +91,26 @@ class UploadView(AgentView):
         responses={200: Done, 400: Detail, 404: Detail, 503: Detail},
     )
     def post(self, request: Request, path: str = "") -> Response:
-        """Store the file under the last part of the path; without the key of a conversation, 404."""
-        if not isinstance(request.auth, ConversationRef):
-            raise Refused(404, {"detail": "Not Found"})
+        """Store the file under the last part of the path; where nothing tells the conversation, 404."""
+        conversation = _meant_by(request)
         file = request.FILES.get(FIELD)
         if file is None:
             raise missing("body", FIELD)
         name = path or request.query_params.get("path") or file.name or ""
-        (result,) = attachments.attach(request.auth, [NewFile(name=name, content=file.read())])
+        (result,) = attachments.attach(conversation, [NewFile(name=name, content=file.read())])
         if not isinstance(result, Attached):
             raise Refused(400, {"detail": result.reason})
         return done()
+
+
+def _meant_by(request: Request) -> ConversationRef:
+    """Return the conversation that a file is for. Raise Refused where nothing tells.
+
+    A web client that is let in without a key has none to send; its page's address names the conversation.
+    """
+    if isinstance(request.auth, ConversationRef):
+        return request.auth
+    page = _PAGE.fullmatch(request.headers.get("Referer", ""))
+    if page is None:
+        raise Refused(404, {"detail": "Not Found"})
+    return conversation_of(request, page[1])
