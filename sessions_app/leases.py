@@ -836,9 +836,13 @@ def give_up(
     through: int,
     status: ExecutionStatus = ExecutionStatus.IDLE,
 ) -> None:
-    """Answer nothing that was asked up to `through`: whoever stops an agent wants silence. Raise Fenced."""
+    """Answer nothing that was asked up to `through`: whoever stops an agent wants silence. Raise Fenced.
+
+    A run of V1 that is over or paused stays so: readers were told.
+    """
     with transaction.atomic():
         row = _locked_by(conversation, epoch)
         rows = Conversation.objects.filter(pk=row.pk)
         rows.update(answered_through=Greatest("answered_through", through))
-        AgentLoop.objects.of(conversation).update(execution_status=status, updated_at=timezone.now())
+        if not _is_at_rest(conversation):
+            AgentLoop.objects.of(conversation).update(execution_status=status, updated_at=timezone.now())

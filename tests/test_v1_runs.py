@@ -226,6 +226,25 @@ async def test_a_run_that_is_stopped_before_it_began_does_not_stay_running(
     await until_said(talk, "answer to hello")
 
 
+@pytest.mark.parametrize(("text", "status"), [("hello", "finished"), ("fail", "error")])
+async def test_a_run_that_is_over_stays_so_when_its_conversation_is_stopped(
+    talk: ConversationRef, manager: ConversationManager, text: str, status: str
+) -> None:
+    await say(talk, text, run=True)
+    await until_status(talk, status)
+    await manager.close_session(talk.public_id)
+    assert await status_of(talk) == status
+
+
+async def test_a_conversation_that_was_paused_stays_so_when_it_is_stopped(
+    talk: ConversationRef, manager: ConversationManager
+) -> None:
+    await manager.maybe_start_agent_loop(talk)
+    await manager.pause(talk)
+    await manager.close_session(talk.public_id)
+    assert await status_of(talk) == "paused"
+
+
 # Messages
 
 
