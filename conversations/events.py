@@ -60,7 +60,7 @@ class Reading:
     event_id: str | None = None
     """V1: the id inside the payload."""
     wire_id: int | None = None
-    """V0: the number that the payload's sender gave it."""
+    """V0: the number that the payload's sender gave it. V1: its index where it was imported from."""
     cause_wire_id: int | None = None
     """V0: the `cause`, in the sender's numbering."""
     cause_event_id: str | None = None

@@ -13,7 +13,7 @@ from django.utils import timezone
 from psycopg.errors import LockNotAvailable
 
 from conversations import masking, secrecy, sql
-from conversations.events import Appended, EventEnvelope, Kind, NewEvent
+from conversations.events import Appended, Dialect, EventEnvelope, Kind, NewEvent
 from conversations.exceptions import (
     ConversationBusy,
     ConversationError,
@@ -162,8 +162,8 @@ def _locked_heads(requests: Sequence[AppendRequest], *, wait: bool) -> dict[int,
     for pk, event_id, seq, payload in stored.rows():
         if pk in heads:
             heads[pk].stored[event_id] = _Stored(seq, payload)
-    for pk, wire_id, seq in numbered.rows():
-        if pk in heads:
+    for pk, wire_id, seq, dialect in numbered.rows():
+        if pk in heads and dialect == Dialect.V0:
             heads[pk].wire_ids[wire_id] = max(seq, heads[pk].wire_ids.get(wire_id, -1))
     return heads
 
@@ -248,7 +248,7 @@ def _number(head: _Head, event: NewEvent, epoch: int | None, new: list[sql.Event
     row = _row(head, event, seq=seq, payload=payload, epoch=epoch, now=now)
     head.next_seq, head.head_digest = seq + 1, row.digest
     head.stored[event.event_id] = _Stored(seq, payload)
-    if row.wire_id is not None:
+    if row.wire_id is not None and row.dialect == Dialect.V0:
         head.wire_ids[row.wire_id] = seq
     _count(head, event, seq=seq, now=now)
     new.append(row)

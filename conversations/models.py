@@ -527,7 +527,8 @@ class Event(models.Model):
     sender_id = models.BigIntegerField(null=True)
     """The user who sent it: a number and no reference, for it outlives the account."""
     wire_id = models.BigIntegerField(null=True)
-    """V0: the number that the payload itself brings; `cause` refers to it."""
+    """V0: the number that the payload itself brings; `cause` refers to it.
+    V1: its index where it was imported from, which may have gaps."""
     brings_envelope = models.BooleanField(default=False)
     hidden = models.BooleanField(default=False)
     is_input = models.BooleanField(default=False)

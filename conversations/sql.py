@@ -177,8 +177,8 @@ def events_with_ids(wanted: Iterable[tuple[int, str]]) -> Found:
 
 
 def events_with_wire_ids(wanted: Iterable[tuple[int, int]]) -> Found:
-    """Find (conversation, wire_id, seq) of the events whose V0 sender numbered them so."""
-    return _matching("e.wire_id", "bigint", sorted(wanted), "e.seq")
+    """Find (conversation, wire_id, seq, dialect) of the events that were numbered so where they come from."""
+    return _matching("e.wire_id", "bigint", sorted(wanted), "e.seq, e.dialect")
 
 
 def rows_of_users(table: str, columns: Sequence[str], users: Sequence[int]) -> Found:
