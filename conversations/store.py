@@ -13,12 +13,18 @@ from django.db.models.functions import Greatest
 from django.utils import timezone
 from django.utils.module_loading import import_string
 
-from conversations import access, facts, forks, live
+from conversations import access, facts, forks, importing, live
 from conversations.access import Visitor
 from conversations.cursors import ListCursor
 from conversations.events import Appended, EventEnvelope, EventFilter, EventPage, Kind, NewEvent
-from conversations.exceptions import ConversationError, ConversationNotFound
+from conversations.exceptions import (
+    ConversationError,
+    ConversationNotFound,
+    EventConflict,
+    InvalidEvent,
+)
 from conversations.facts import Fact
+from conversations.importing import Imported, Times
 from conversations.log import AppendOutcome, AppendRequest, append_many
 from conversations.metadata import (
     COLUMN_OF,
@@ -119,6 +125,25 @@ class ConversationStore(ABC):
         The events keep their ids, places and digests; nothing in the copy asks for an answer, and it
         counts anew unless `keep_metrics`. Raise ConversationExists for a taken id, EventNotFound if
         there is no event at `through`.
+        """
+
+    @abstractmethod
+    def import_conversation(
+        self,
+        user: Visitor,
+        events: Iterable[NewEvent],
+        *,
+        conversation_id: str,
+        version: Version,
+        begin: Callable[[ConversationRef], None] | None = None,
+        **facts: Any,
+    ) -> Imported:
+        """Store a conversation from elsewhere as the user's, a page of its events at a time.
+
+        What is stored already, by the event's id, is passed over, so that an import can be repeated, and
+        goes on where it was interrupted. No event asks for an answer. `facts` are columns, and `begin` runs
+        in the transaction that makes the conversation. Raise ImportRefused if the id is that of a
+        conversation which is somebody else's, deleted, or of another version.
         """
 
     @abstractmethod
@@ -395,6 +420,68 @@ class DatabaseConversationStore(ConversationStore):
             forks.copy(source, row.ref, through=row.next_seq - 1)
         return row.ref
 
+    def import_conversation(
+        self,
+        user: Visitor,
+        events: Iterable[NewEvent],
+        *,
+        conversation_id: str,
+        version: Version,
+        begin: Callable[[ConversationRef], None] | None = None,
+        **facts: Any,
+    ) -> Imported:
+        """Append what is missing, a transaction for each batch; see the seam."""
+        conversation = importing.standing(user, conversation_id, version)
+        if conversation is None:
+            conversation = self._imported(user, conversation_id, version, begin, facts)
+        imported, times = Imported(conversation=conversation), Times()
+        for batch in importing.batches(events):
+            self._import_batch(imported, conversation, batch)
+            for event in batch:
+                times.note(event)
+        if imported.added:
+            _set_times(conversation, times, event_count=imported.added + imported.repeated)
+        return imported
+
+    def _imported(
+        self,
+        user: Visitor,
+        conversation_id: str,
+        version: Version,
+        begin: Callable[[ConversationRef], None] | None,
+        facts: Mapping[str, Any],
+    ) -> ConversationRef:
+        try:
+            with transaction.atomic():
+                made = self.create(user, conversation_id=conversation_id, version=version, **facts)
+                if begin is not None:
+                    begin(made)
+        except ConversationExists:  # made just now by somebody else
+            found = importing.standing(user, conversation_id, version)
+            if found is None:
+                raise
+            return found
+        return made
+
+    def _import_batch(
+        self, imported: Imported, conversation: ConversationRef, batch: Sequence[NewEvent]
+    ) -> None:
+        """Append what is missing of a batch, each by itself if one of them cannot be stored."""
+        new = importing.missing(conversation, batch)
+        imported.repeated += len(batch) - len(new)
+        try:
+            appended = self.append(conversation, new) if new else []
+        except (InvalidEvent, EventConflict) as error:
+            if len(new) == 1:
+                imported.refused.append((new[0], str(error)))
+                return
+            for event in new:
+                self._import_batch(imported, conversation, [event])
+            return
+        added = sum(each.is_new for each in appended)
+        imported.added += added
+        imported.repeated += len(appended) - added
+
     def join(self, user: Visitor, conversation_id: str, *, version: Version = Version.V0) -> ConversationRef:
         """Ask the validator; see the seam."""
         conversation, is_new = access.validator().validate(user, conversation_id, version=version)
@@ -595,6 +682,18 @@ def _within_bytes(places: Sequence[tuple[int, int]]) -> list[int]:
         shown.append(seq)
         size_so_far += size
     return shown
+
+
+def _set_times(conversation: ConversationRef, times: Times, *, event_count: int) -> None:
+    """Let a log that holds nothing but what was imported be as old as its last event says."""
+    moments = {"updated_at": times.event, "last_message_at": times.message}
+    now = timezone.now()
+    changes = {name: min(moment, now) for name, moment in moments.items() if moment is not None}
+    rows = Conversation.objects.standing().with_pks([conversation.pk])
+    with transaction.atomic():
+        # An append that is committed meanwhile moves next_seq, and this waits for it.
+        if changes and rows.filter(next_seq=event_count).update(**changes, listed_at=now):
+            transaction.on_commit(lambda: live.announce_changed(conversation), robust=True)
 
 
 def _insert(*, public_id: str, **columns: Any) -> Conversation:
