@@ -1,0 +1,306 @@
+"""The directories in which V1 agent servers keep conversations (spec V1 §7.1): read, never written."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, tzinfo
+from pathlib import Path
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from conversations import jsontext
+from conversations.dialects import columns, refusals, v1
+from conversations.events import Metrics, NewEvent
+from conversations.exceptions import InvalidEvent
+from conversations.jsontext import InvalidJson, Member
+
+BASE_STATE = "base_state.json"
+META = "meta.json"
+LEASE = "owner_lease.json"
+EVENTS = "events"
+
+FILE_MAX_BYTES = 64 * 1024 * 1024
+"""A longer file is not read."""
+DEPTH_MAX = 100
+"""Facts of a conversation that are nested more deeply are not read."""
+COUNT_LIMIT = 2**63
+"""No column holds a greater number."""
+
+_EVENT_FILE = re.compile(r"event-([0-9]{5,})-([0-9a-fA-F-]{8,})\.json")
+_FULL_STATE = "full_state"
+_COMMAND_OBSERVATIONS = frozenset({"TerminalObservation", "ExecuteBashObservation"})
+
+Skip = Callable[[str, str], None]
+"""Is told the name of a file that is passed over, and why."""
+
+
+class Unreadable(ValueError):
+    """A file or a directory is not what it should be; the message says why."""
+
+
+class EventFile(NamedTuple):
+    """What the name of an event's file says."""
+
+    place: int
+    name: str
+    event_id: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Persisted:
+    """What a directory says of its conversation, but for the events."""
+
+    directory: Path
+    conversation_id: UUID
+    created_at: datetime
+    """Aware, UTC."""
+    request: Mapping[str, Any]
+    """`meta.json`; empty where there is none, as after a crash."""
+    state: Mapping[str, Any]
+    """`base_state.json`."""
+    lease_expires_at: datetime | None
+    """Until when a server said that the conversation is its own."""
+    is_empty: bool
+    """No file has the name of an event: a start that failed."""
+
+    @property
+    def title(self) -> str | None:
+        """Return the title, if it has one."""
+        return columns.first_text(self.request.get("title"), self.state.get("title")) or None
+
+    @property
+    def tags(self) -> dict[str, str]:
+        """Return the tags that are texts."""
+        tags = columns.fields(self.fact("tags"))
+        return {name: value for name, value in tags.items() if isinstance(value, str)}
+
+    @property
+    def execution_status(self) -> str | None:
+        """Return what the agent was doing when the state was last written."""
+        return columns.first_text(self.state.get("execution_status")) or None
+
+    @property
+    def metrics(self) -> Metrics:
+        """Return the totals over everything that models were used for."""
+        usages = columns.fields(columns.fields(self.state.get("stats")).get("usage_to_metrics"))
+        each = list(usages.values()) or [self.request.get("metrics")]
+        tokens = [columns.fields(columns.fields(one).get("accumulated_token_usage")) for one in each]
+        return Metrics(
+            accumulated_cost=sum(_cost(columns.fields(one).get("accumulated_cost")) for one in each),
+            prompt_tokens=sum(_count(one.get("prompt_tokens")) for one in tokens),
+            completion_tokens=sum(_count(one.get("completion_tokens")) for one in tokens),
+        )
+
+    def fact(self, name: str) -> Any:
+        """Return a member of the state or else of the request; None where neither has it."""
+        value = self.state.get(name)
+        return self.request.get(name) if value is None else value
+
+
+def directories(path: Path) -> list[Path]:
+    """Return the conversation's directory that `path` is, or those that are in it, by name.
+
+    Raise Unreadable.
+    """
+    try:
+        if _is_conversation(path):
+            return [path]
+        return sorted(each for each in path.iterdir() if each.is_dir() and _is_conversation(each))
+    except OSError as error:
+        raise Unreadable(f"{path} cannot be read: {error.strerror}") from error
+
+
+def read(directory: Path, *, zone: tzinfo, skip: Skip) -> Persisted:
+    """Return what the directory says; times without a zone are of `zone`. Raise Unreadable."""
+    state, request = _facts(directory / BASE_STATE, skip), _facts(directory / META, skip)
+    names = (state.get("id"), request.get("id"), directory.resolve().name)
+    return Persisted(
+        directory=directory,
+        conversation_id=_conversation_id(names),
+        created_at=_created_at(directory, request, state, zone),
+        request=request,
+        state=state,
+        lease_expires_at=_lease_expires_at(directory / LEASE),
+        is_empty=not event_files(directory),
+    )
+
+
+def event_files(directory: Path, skip: Skip | None = None) -> list[EventFile]:
+    """Return the names of the event files by index; those of one index by name. Raise Unreadable."""
+    try:
+        names = os.listdir(directory / EVENTS)  # noqa: PTH208 (a name each, of very many)
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise Unreadable(f"{EVENTS} cannot be read: {error.strerror}") from error
+    found = []
+    for name in sorted(names):
+        if match := _EVENT_FILE.fullmatch(name):
+            found.append(EventFile(int(match[1]), name, match[2]))
+        elif skip is not None and not name.startswith("."):  # locks and markers are hidden
+            skip(refusals.quoted(name), "its name is not that of an event")
+    return sorted(found)
+
+
+def events(directory: Path, *, zone: tzinfo, skip: Skip) -> Iterator[NewEvent]:
+    """Yield the events by index, each as the text of its file; of one id the first that can be read.
+
+    A file's index is the event's `wire_id`: there are gaps. Raise Unreadable for a directory.
+    """
+    seen: set[str] = set()
+    for file in event_files(directory, skip):
+        try:
+            event = _event(directory / EVENTS / file.name, file, zone)
+        except (Unreadable, InvalidJson, InvalidEvent) as error:
+            skip(file.name, str(error))
+            continue
+        if event.event_id in seen:
+            skip(file.name, "an earlier file has an event with this id")
+            continue
+        seen.add(event.event_id)
+        yield event
+
+
+def _is_conversation(directory: Path) -> bool:
+    if any((directory / name).is_file() for name in (BASE_STATE, META)):
+        return True
+    return (directory / EVENTS).is_dir() and bool(event_files(directory))
+
+
+def _event(path: Path, file: EventFile, zone: tzinfo) -> NewEvent:
+    """Return the event of a file. Raise Unreadable, InvalidJson or InvalidEvent."""
+    text = _text(path)
+    members = jsontext.members(text)
+    payload = {name: member.value for name, member in members.items()}
+    if not columns.first_text(payload.get("kind")):
+        raise Unreadable("it names no kind of event")
+    if payload.get("key") == _FULL_STATE:
+        raise Unreadable("it is a copy of the whole state, which no log keeps")
+    reading = v1.read(payload)
+    return NewEvent(
+        event_id=reading.event_id or file.event_id,
+        payload=_complete(text, members),
+        reading=replace(
+            reading, timestamp=_moment(payload.get("timestamp"), zone), wire_id=columns.wire_id(file.place)
+        ),
+    )
+
+
+def _complete(text: str, members: Mapping[str, Member]) -> str:
+    """Return the event's text with the one null that files leave out and clients insist on."""
+    observation = members.get("observation")
+    seen = columns.fields(observation.value) if observation else {}
+    if observation is None or seen.get("kind") not in _COMMAND_OBSERVATIONS or "command" in seen:
+        return text
+    texts = {name: member.text for name, member in members.items()}
+    texts["observation"] = '{"command":null,' + observation.text[1:]
+    return "{" + ",".join(f"{json.dumps(name)}:{value}" for name, value in texts.items()) + "}"
+
+
+def _text(path: Path) -> str:
+    """Return the text of a plain file. Raise Unreadable."""
+    try:
+        if path.is_symlink() or not path.is_file():
+            raise Unreadable("it is no plain file")
+        with path.open("rb") as file:
+            content = file.read(FILE_MAX_BYTES + 1)
+        text = content.decode()
+    except OSError as error:
+        raise Unreadable(f"it cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise Unreadable("it is not UTF-8") from error
+    if len(content) > FILE_MAX_BYTES:
+        raise Unreadable(f"it is longer than {FILE_MAX_BYTES} bytes")
+    if not text.strip():
+        raise Unreadable("it is empty")
+    return text
+
+
+def _facts(path: Path, skip: Skip) -> Mapping[str, Any]:
+    """Return the object of a file as any database can store it; an empty one if it cannot be read."""
+    if not path.exists():
+        return {}
+    try:
+        value = json.loads(_text(path), parse_constant=lambda _: None)
+        if isinstance(value, dict):
+            return columns.fields(_storable(value))
+        skip(path.name, "it is no JSON object")
+    except Unreadable as error:
+        skip(path.name, str(error))
+    except (ValueError, RecursionError):
+        skip(path.name, "it is no JSON that can be read")
+    return {}
+
+
+def _storable(value: Any, depth: int = 0) -> Any:
+    if depth > DEPTH_MAX:
+        raise Unreadable("it is nested too deeply")
+    match value:
+        case str():
+            return columns.clean(value)
+        case float() if not math.isfinite(value):
+            return None
+        case list():
+            return [_storable(item, depth + 1) for item in value]
+        case dict():
+            return {columns.clean(name): _storable(item, depth + 1) for name, item in value.items()}
+    return value
+
+
+def _conversation_id(names: tuple[object, ...]) -> UUID:
+    for name in names:
+        try:
+            return UUID(columns.first_text(name))
+        except ValueError:
+            continue
+    raise Unreadable("neither its files nor its own name say which conversation it is")
+
+
+def _created_at(
+    directory: Path, request: Mapping[str, Any], state: Mapping[str, Any], zone: tzinfo
+) -> datetime:
+    for facts in (request, state):
+        if moment := _moment(facts.get("created_at"), zone):
+            return moment
+    for event in events(directory, zone=zone, skip=lambda *_: None):
+        if event.reading.timestamp is not None:
+            return event.reading.timestamp
+    try:
+        return datetime.fromtimestamp(directory.stat().st_mtime, UTC)
+    except OSError as error:
+        raise Unreadable(f"it cannot be read: {error.strerror}") from error
+
+
+def _lease_expires_at(path: Path) -> datetime | None:
+    expires_at = _facts(path, lambda *_: None).get("expires_at")
+    if isinstance(expires_at, bool) or not isinstance(expires_at, int | float):
+        return None
+    try:
+        return datetime.fromtimestamp(expires_at, UTC)
+    except (OverflowError, ValueError, OSError):
+        return datetime.max.replace(tzinfo=UTC) if expires_at > 0 else None
+
+
+def _moment(value: object, zone: tzinfo) -> datetime | None:
+    """Read an ISO 8601 time, naive meaning a clock in `zone`; None when it cannot be read."""
+    if not isinstance(value, str):
+        return None
+    try:
+        read = datetime.fromisoformat(value)
+        return (read.replace(tzinfo=zone) if read.tzinfo is None else read).astimezone(UTC)
+    except (ValueError, OverflowError):
+        return None
+
+
+def _cost(value: object) -> float:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return float(value) if is_number and 0 <= value < COUNT_LIMIT else 0.0  # type: ignore[operator, arg-type]
+
+
+def _count(value: object) -> int:
+    return columns.wire_id(value) or 0
