@@ -58,20 +58,26 @@ def create(
         conversation = store(str(user.pk)).create(
             user, conversation_id=conversation_id, version=Version.V1, events=events, **columns
         )
-        AgentSetup.objects.create(
-            conversation_id=conversation.pk,
-            sealed_agent=seal(json.dumps(setup.agent)),
-            shown_agent=masked(setup.agent),
-            sealed_secrets=seal(json.dumps(setup.secrets)),
-            shown_secrets=shown_secrets(setup.secrets),
-            workspace=setup.workspace,
-            confirmation_policy=setup.confirmation_policy,
-            security_analyzer=setup.security_analyzer,
-            max_iterations=setup.max_iterations,
-            stuck_detection=setup.stuck_detection,
-            facts=masked(setup.facts),
-        )
+        add(conversation, setup)
     return conversation
+
+
+def add(conversation: ConversationRef, setup: NewSetup, *, leaf_event_id: str | None = None) -> None:
+    """Store the setup of a conversation that has none."""
+    AgentSetup.objects.create(
+        conversation_id=conversation.pk,
+        sealed_agent=seal(json.dumps(setup.agent)),
+        shown_agent=masked(setup.agent),
+        sealed_secrets=seal(json.dumps(setup.secrets)),
+        shown_secrets=shown_secrets(setup.secrets),
+        workspace=setup.workspace,
+        confirmation_policy=setup.confirmation_policy,
+        security_analyzer=setup.security_analyzer,
+        max_iterations=setup.max_iterations,
+        stuck_detection=setup.stuck_detection,
+        facts=masked(setup.facts),
+        leaf_event_id=leaf_event_id,
+    )
 
 
 def fork(user: Visitor, source: ConversationRef, **options: Any) -> ConversationRef:
