@@ -1,4 +1,4 @@
-"""The `convserver` command: serve, or any of Django's management commands."""
+"""The `convserver` command: serve, import, or any of Django's management commands."""
 
 from __future__ import annotations
 
@@ -8,14 +8,19 @@ import logging
 import os
 import socket
 import sys
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import django
 import psycopg
 import uvicorn
-from django.core.management import CommandError, call_command, execute_from_command_line
+from django.core.management import (
+    CommandError,
+    call_command,
+    execute_from_command_line,
+    load_command_class,
+)
 from django.db import Error as DatabaseProblem
 from django.db import connection
 from django.utils.module_loading import import_string
@@ -31,6 +36,9 @@ PING_S = 20.0
 PONG_WAIT_S = 60.0
 """A pong comes behind all that a slow client still has to read."""
 
+IMPORTS = {"openhands-v1": "import_openhands_v1"}
+"""The management command of each format."""
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command and return its exit status: 2 for a wrong configuration."""
@@ -44,9 +52,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "manage", help="run a management command: createsuperuser, create_token, …", add_help=False
     )
     manage.add_argument("rest", nargs=argparse.REMAINDER)
-    chosen = parser.parse_args(arguments)
+    bring = commands.add_parser("import", help="import conversations that another program keeps in files")
+    formats = bring.add_subparsers(dest="format", required=True)
+    for name in IMPORTS:
+        formats.add_parser(name, add_help=False)
+    chosen, others = parser.parse_known_args(arguments)
+    if others and chosen.command != "import":
+        parser.error(f"unrecognized arguments: {' '.join(others)}")
     try:
-        return serve() if chosen.command == "serve" else manage_django(chosen.rest)
+        match chosen.command:
+            case "serve":
+                return serve()
+            case "import":
+                return import_conversations(chosen.format, others)
+            case _:
+                return manage_django(chosen.rest)
     except ConfigurationError as error:
         sys.stderr.write(f"convserver: {error}\n")
         return 2
@@ -55,6 +75,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def manage_django(arguments: Sequence[str]) -> int:
     """Run one of Django's management commands."""
     execute_from_command_line(["convserver manage", *arguments])
+    return 0
+
+
+def import_conversations(format: str, arguments: Sequence[str]) -> int:
+    """Run the command that imports a format; it ends the process itself when it fails."""
+    django.setup()
+    with _naming_the_database():
+        _reach_database()
+    command = load_command_class("sessions_app", IMPORTS[format])
+    command.run_from_argv(["convserver import", format, *arguments])
     return 0
 
 
@@ -147,14 +177,22 @@ def _require_agent(configuration: Configuration) -> None:
 def _prepare_database() -> None:
     """Reach the database, bring it up to date and check it. Raise ConfigurationError in one sentence."""
     try:
-        _reach_database()
-        call_command("migrate", verbosity=0, interactive=False)
-        call_command("check", databases=["default"], fail_level="ERROR", stdout=io.StringIO())
+        with _naming_the_database():
+            _reach_database()
+            call_command("migrate", verbosity=0, interactive=False)
+            call_command("check", databases=["default"], fail_level="ERROR", stdout=io.StringIO())
+    except CommandError as error:
+        raise ConfigurationError(f"The server cannot start: {' '.join(str(error).split())}") from error
+
+
+@contextmanager
+def _naming_the_database() -> Iterator[None]:
+    """Raise ConfigurationError in one sentence for what is wrong with the database."""
+    try:
+        yield
     except DatabaseProblem as error:
         reason = str(error).strip().partition("\n")[0].rstrip(".")
         raise ConfigurationError(f"DATABASE_URL names a database that cannot be used: {reason}.") from error
-    except CommandError as error:
-        raise ConfigurationError(f"The server cannot start: {' '.join(str(error).split())}") from error
 
 
 def _reach_database() -> None:

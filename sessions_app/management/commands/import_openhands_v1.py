@@ -1,0 +1,187 @@
+"""`import_openhands_v1`: conversations from the directories of a V1 agent server, as often as one likes."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, ArgumentTypeError
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from django.conf import settings
+from django.contrib.auth.models import User
+from django.core.management import call_command
+from django.core.management.base import BaseCommand, CommandError
+from django.db import connection
+from django.db.migrations.executor import MigrationExecutor
+from django.utils import timezone
+
+from conversations.exceptions import ConversationError
+from conversations.importing import Imported, ImportRefused
+from conversations.transcripts import openhands_v1
+from conversations.transcripts.openhands_v1 import Persisted, Unreadable
+from sessions_app import imports
+from sessions_app.authentication import LOCAL_USERNAME, local_user
+
+
+class Command(BaseCommand):
+    """Import conversations."""
+
+    help = (
+        "Import the conversation in a directory, or those in a directory of many, as a V1 agent server or "
+        "its SDK keeps them. What was imported before is passed over; nothing is written there."
+    )
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        """Take where the conversations are and whose they become."""
+        parser.add_argument("path", type=Path, help="a conversation's directory, or one of many")
+        parser.add_argument("--owner", help="whose they become; needed in accounts mode")
+        parser.add_argument(
+            "--timezone",
+            type=_zone,
+            default=ZoneInfo("UTC"),
+            dest="zone",
+            help="of the machine that wrote them, whose clock events tell: Europe/Berlin (default: UTC)",
+        )
+        parser.add_argument("--dry-run", action="store_true", help="say what would be done, and do nothing")
+        parser.add_argument("--force", action="store_true", help="also what a server says it is at work on")
+        parser.add_argument(
+            "--skip-empty", action="store_true", help="not what has no events: a failed start"
+        )
+
+    def handle(
+        self,
+        *args: Any,
+        path: Path,
+        owner: str | None,
+        zone: ZoneInfo,
+        dry_run: bool,
+        force: bool,
+        skip_empty: bool,
+        **options: Any,
+    ) -> None:
+        """Say what became of each conversation and each file; fail if a conversation was refused."""
+        _prepare_database(dry_run=dry_run)
+        user = _owner(owner, dry_run=dry_run)
+        directories = _directories(path)
+        wanted = Wanted(user=user, zone=zone, dry_run=dry_run, force=force, skip_empty=skip_empty)
+        totals = Totals()
+        for directory in directories:
+            problems: list[str] = []
+            self.stdout.write(f"{directory.resolve().name}: {_outcome(directory, wanted, totals, problems)}")
+            for problem in problems:
+                self.stdout.write(f"  skipped {problem}")
+            totals.skipped += len(problems)
+        counts = _counts(totals.added, totals.repeated, totals.skipped, dry_run=dry_run)
+        self.stdout.write(f"Conversations: {len(directories)}, refused: {totals.refused}; {counts}")
+        if totals.refused:
+            raise CommandError(f"Refused: {totals.refused} of {len(directories)} conversations.")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Wanted:
+    """How conversations are to be imported."""
+
+    user: User
+    zone: ZoneInfo
+    dry_run: bool
+    force: bool
+    skip_empty: bool
+
+
+@dataclass(slots=True)
+class Totals:
+    """What became of all of them."""
+
+    added: int = 0
+    repeated: int = 0
+    skipped: int = 0
+    refused: int = 0
+
+
+def _outcome(directory: Path, wanted: Wanted, totals: Totals, problems: list[str]) -> str:
+    """Import a conversation and say what became of it; add each file that was passed over to `problems`."""
+    try:
+        imported = _imported(directory, wanted, problems)
+    except (Unreadable, ConversationError) as error:
+        totals.refused += 1
+        return f"refused. {error}"
+    if imported is None:
+        return "passed over, it has no events."
+    totals.added += imported.added
+    totals.repeated += imported.repeated
+    return _counts(imported.added, imported.repeated, len(problems), dry_run=wanted.dry_run)
+
+
+def _imported(directory: Path, wanted: Wanted, problems: list[str]) -> Imported | None:
+    """Import a conversation; None for an empty one that is not wanted. Raise Unreadable or ImportRefused."""
+
+    def skip(name: str, reason: str) -> None:
+        problems.append(f"{name}: {reason}")
+
+    persisted = openhands_v1.read(directory, zone=wanted.zone, skip=skip)
+    if wanted.skip_empty and persisted.is_empty:
+        return None
+    if not wanted.force:
+        _require_idle(persisted)
+    act = imports.preview if wanted.dry_run else imports.bring_in
+    imported = act(wanted.user, persisted, zone=wanted.zone, skip=skip)
+    for event, reason in imported.refused:
+        skip(f"event {event.event_id}", reason)
+    return imported
+
+
+def _counts(added: int, repeated: int, skipped: int, *, dry_run: bool) -> str:
+    verb = "would import" if dry_run else "imported"
+    return f"{verb} {added} events, {repeated} already there, {skipped} skipped."
+
+
+def _zone(name: str) -> ZoneInfo:
+    try:
+        return ZoneInfo(name)
+    except (ValueError, OSError, LookupError) as error:
+        raise ArgumentTypeError(f"{name!r} is no time zone: write it as Europe/Berlin") from error
+
+
+def _prepare_database(*, dry_run: bool) -> None:
+    """Bring the database up to date. Raise CommandError if that is needed and nothing may be written."""
+    executor = MigrationExecutor(connection)
+    if not executor.migration_plan(executor.loader.graph.leaf_nodes()):
+        return
+    if dry_run:
+        raise CommandError("The database is not up to date: run `convserver manage migrate` first.")
+    call_command("migrate", verbosity=0, interactive=False)
+
+
+def _owner(name: str | None, *, dry_run: bool) -> User:
+    """Return whose the conversations become. Raise CommandError."""
+    if name is None and settings.CONFIGURATION.auth != "local":
+        raise CommandError("Say whose the conversations become: --owner USERNAME.")
+    if name is None:
+        if not dry_run:
+            return local_user()
+        return User.objects.filter(username=LOCAL_USERNAME).first() or User(username=LOCAL_USERNAME)
+    user = User.objects.filter(username=name, is_active=True).first()
+    if user is None:
+        raise CommandError(f"There is no active user {name!r}: createsuperuser makes the first one.")
+    return user
+
+
+def _directories(path: Path) -> list[Path]:
+    """Return the conversations' directories. Raise CommandError if there are none."""
+    try:
+        found = openhands_v1.directories(path)
+    except Unreadable as error:
+        raise CommandError(f"{error}.") from error
+    if not found:
+        raise CommandError(f"There is no conversation in {path}.")
+    return found
+
+
+def _require_idle(persisted: Persisted) -> None:
+    """Raise ImportRefused if a server says that the conversation is its own."""
+    expires_at = persisted.lease_expires_at
+    if expires_at is not None and expires_at > timezone.now():
+        raise ImportRefused(
+            f"A server is at work on it, by {openhands_v1.LEASE}: stop the server, or use --force."
+        )
