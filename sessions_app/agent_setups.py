@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -22,10 +23,14 @@ from sessions_app.v1_models import MAX_ITERATIONS, default_workspace, never_conf
 
 MASK = "**********"
 BATCH = 500
-_KEYS = frozenset({"api_key", "aws_access_key_id", "aws_secret_access_key", "aws_session_token"})
-"""Members of a language model, at whatever depth one stands, that are never printed (R9)."""
-_BAGS = frozenset({"env", "headers", "extra_headers"})
-"""Members whose own members are often keys: of tool servers, and of requests to models."""
+_KEY = re.compile(
+    r"(?:.*_)?(?:api_key|token|password|secret|secret_access_key|access_key_id|authorization|auth_header)"
+)
+"""Names of members, at whatever depth, that are never printed (R9): keys of models, tools and services."""
+_BAGS = frozenset({"env", "acp_env", "headers", "extra_headers", "secrets"})
+"""Members whose own members are often keys: of tool servers, of requests, and of an agent's context."""
+_SCHEMES = frozenset({"oauth"})
+"""What `auth` of a tool server may hold that is no key."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -70,9 +75,9 @@ def add(conversation: ConversationRef, setup: NewSetup, *, leaf_event_id: str | 
         shown_agent=masked(setup.agent),
         sealed_secrets=seal(json.dumps(setup.secrets)),
         shown_secrets=shown_secrets(setup.secrets),
-        workspace=setup.workspace,
-        confirmation_policy=setup.confirmation_policy,
-        security_analyzer=setup.security_analyzer,
+        workspace=masked(setup.workspace),
+        confirmation_policy=masked(setup.confirmation_policy),
+        security_analyzer=masked(setup.security_analyzer),
         max_iterations=setup.max_iterations,
         stuck_detection=setup.stuck_detection,
         facts=masked(setup.facts),
@@ -113,9 +118,9 @@ def set_analyzer(conversation: ConversationRef, analyzer: Mapping[str, Any] | No
 
 
 def _set(conversation: ConversationRef, field: str, value: Mapping[str, Any] | None) -> None:
-    """Store a field of the state together with the event that tells of it."""
-    event_id = str(uuid4())
-    authored = v1.authored(v1.state_update(field, value), event_id=event_id)
+    """Store a field of the state together with the event that tells of it, keys masked in both."""
+    event_id, shown = str(uuid4()), masked(value)
+    authored = v1.authored(v1.state_update(field, shown), event_id=event_id)
     told = NewEvent(
         event_id=event_id,
         payload=authored.payload,
@@ -124,7 +129,7 @@ def _set(conversation: ConversationRef, field: str, value: Mapping[str, Any] | N
     )
     row_of(conversation)
     rows = AgentSetup.objects.filter(pk=conversation.pk)
-    store().append(conversation, [told], also=lambda _: _changed(rows, field, value))
+    store().append(conversation, [told], also=lambda _: _changed(rows, field, shown))
 
 
 def _changed(rows: QuerySet[AgentSetup], field: str, value: object) -> None:
@@ -172,8 +177,8 @@ def masked(value: Any) -> Any:
 
 
 def _masked_member(name: str, member: Any) -> Any:
-    if name in _KEYS:
-        return None if member is None else MASK
+    if _KEY.fullmatch(name.lower()) or (name == "auth" and member not in _SCHEMES):
+        return member if member is None or isinstance(member, bool | int | float) else MASK
     if name in _BAGS and isinstance(member, Mapping):
         return dict.fromkeys(member, MASK)
     return masked(member)

@@ -12,6 +12,7 @@ from conversations.models import Conversation, ConversationRef
 from sessions_app.models import AgentSetup
 
 PREFIX = "ck_"
+_COLUMNS = ("pk", "owner_id", "version", "owner__is_active", "agent_setup__key_rotation")
 _PURPOSE = b"convserver conversation key"
 """Another use of SECRET_KEY derives other keys."""
 
@@ -35,15 +36,14 @@ def opened_by(text: str) -> ConversationRef | None:
     if "\0" in public_id:
         return None
     rows = Conversation.objects.standing().with_public_ids([public_id])
-    row = rows.select_related("agent_setup", "owner").first()
-    if row is None or not row.owner.is_active:
+    row = rows.values(*_COLUMNS).first()
+    if row is None or not row["owner__is_active"]:
         return None
-    setup: AgentSetup | None = getattr(row, "agent_setup", None)
-    rotation = setup.key_rotation if setup else 0
+    rotation = row["agent_setup__key_rotation"] or 0
     keys = (settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS)
     given = mac.encode(errors="surrogatepass")
     is_right = any(hmac.compare_digest(given, _mac(each, public_id, rotation).encode()) for each in keys)
-    return row.ref if is_right else None
+    return ConversationRef(row["pk"], public_id, row["owner_id"], row["version"]) if is_right else None
 
 
 def _mac(secret_key: str, public_id: str, rotation: int) -> str:

@@ -65,6 +65,17 @@ def test_a_webhook_is_set_up_and_what_it_carries_is_never_shown(boss: Browser) -
     assert "X-Team" in pages[1]
 
 
+def test_what_a_webhook_carries_goes_to_no_other_host(boss: Browser) -> None:
+    boss.post(RECEIVERS + "add/", form())
+    receiver = Receiver.objects.get()
+    moved = {"base_url": "https://elsewhere.example/hooks", "headers": "", "session_key": ""}
+    answer = boss.post(f"{RECEIVERS}{receiver.pk}/change/", form(**moved))
+    assert (answer.status_code, b"meant for another host" in answer.content) == (200, True)
+    assert boss.post(f"{RECEIVERS}{receiver.pk}/change/", form(**moved, forget="on")).status_code == 302
+    receiver.refresh_from_db()
+    assert webhooks.opened(receiver) == webhooks.Credentials({}, "")
+
+
 @pytest.mark.parametrize(
     ("changes", "kept"),
     [

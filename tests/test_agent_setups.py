@@ -14,7 +14,7 @@ from django.db import connections
 from django.test.utils import override_settings
 
 from conversations.exceptions import ConversationNotFound
-from conversations.models import Conversation, ConversationRef
+from conversations.models import Conversation, ConversationRef, Event
 from conversations.store import ConversationStore
 from sessions_app import agent_setups
 from sessions_app.agent_setups import NewSetup
@@ -128,8 +128,22 @@ def test_a_fork_of_what_no_v1_client_has_set_up_has_the_defaults(
         ({"llm": {"api_key": None, "model": "m"}}, {"api_key": None, "model": "m"}),
         ({"llm": {"extra_headers": {"X": "k"}}}, {"extra_headers": {"X": "*"}}),
         ({"llm": {"fallbacks": [{"api_key": "k"}]}}, {"fallbacks": [{"api_key": "*"}]}),
+        ({"llm": {"acp_env": {"KEY": "k"}}}, {"acp_env": {"KEY": "*"}}),
+        ({"llm": {"secrets": {"T": {"value": "k"}}}}, {"secrets": {"T": "*"}}),
+        ({"llm": {"servers": {"a": {"auth": "k"}}}}, {"servers": {"a": {"auth": "*"}}}),
+        ({"llm": {"servers": {"a": {"auth": "oauth"}}}}, {"servers": {"a": {"auth": "oauth"}}}),
+        ({"llm": {"org_skills_auth_header": "k"}}, {"org_skills_auth_header": "*"}),
+        ({"llm": {"max_output_tokens": 9, "token": 9}}, {"max_output_tokens": 9, "token": 9}),
     ],
 )
 def test_whatever_may_be_a_key_is_masked(sent: dict[str, Any], shown: dict[str, Any]) -> None:
     masked = json.dumps(agent_setups.masked(sent)["llm"])
     assert json.loads(masked.replace("*" * 10, "*")) == shown
+
+
+def test_a_key_of_an_analyzer_is_neither_printed_nor_told(talk: ConversationRef) -> None:
+    agent_setups.set_analyzer(talk, {"kind": "GraySwanAnalyzer", "api_key": "sk-gs"})
+    told = Event.objects.of(talk).newest_first().first()
+    assert told is not None
+    assert "sk-gs" not in told.payload + told.text
+    assert AgentSetup.objects.get().security_analyzer == {"kind": "GraySwanAnalyzer", "api_key": "*" * 10}

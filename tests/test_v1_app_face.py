@@ -218,3 +218,11 @@ async def test_a_body_of_another_shape_is_refused_and_stores_nothing(
     assert isinstance(answer.json()["detail"], list)
     assert await app_face.answered(rest, f"{EVENTS}/count") == 0
     assert await app_face.answered(rest, f"{STARTS}/count") == 0
+
+
+async def test_a_message_whose_ignored_members_are_deep_is_taken(rest: httpx.AsyncClient) -> None:
+    deep = "[" * 400 + "]" * 400
+    part = f'{{"type": "text", "text": "hi", "x": {deep}}}'
+    body = f'{{"initial_message": {{"content": [{part}]}}}}'
+    answer = await rest.post(CONVERSATIONS, content=body)
+    assert answer.status_code == 200, answer.text

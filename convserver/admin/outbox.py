@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
+from urllib.parse import urlsplit
 
 from django import forms
 from django.contrib import admin, messages
@@ -121,12 +122,27 @@ class ReceiverForm(FormOfReceiver):
     def clean(self) -> dict[str, Any]:
         """Refuse half of what is stored when no key opens the other half."""
         super().clean()
+        if self._goes_elsewhere() and not self.cleaned_data.get("forget"):
+            self.add_error("base_url", "What is stored was meant for another host: forget it first.")
         if self.fields.keys() >= {"headers", "session_key"} and not self.errors:
             try:
                 self.new_credentials = self.credentials()
             except ConversationError:
                 self.add_error("forget", "No key opens what is stored: forget it, or enter it anew.")
         return self.cleaned_data
+
+    def _goes_elsewhere(self) -> bool:
+        """Say whether stored headers or a key would be sent to a host that they were not entered for."""
+        url = self.cleaned_data.get("base_url")
+        has_stored = bool(self.instance.pk) and (self.instance.header_names or self.instance.has_session_key)
+        if not url or not has_stored:
+            return False
+        return _origin(url) != _origin(self.initial.get("base_url", ""))
+
+
+def _origin(url: str) -> tuple[str, str]:
+    parts = urlsplit(url)
+    return parts.scheme.lower(), parts.netloc.lower()
 
 
 def _of_receiver(measure: Any, deliveries: DeliveryQuerySet) -> Subquery:

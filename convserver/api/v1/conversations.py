@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 from uuid import uuid4
 
+from django.db import transaction
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from pydantic import BaseModel
 from rest_framework.request import Request
@@ -123,10 +124,11 @@ class ConversationViewSet(ViewSetMixin, AgentView):
         """Rename, or set the tags."""
         conversation = conversation_of(request, conversation_id)
         body = body_of(request, ConversationChange)
-        if body.title is not None:
-            store(str(request.user.pk)).retitle(conversation, body.title)
-        if body.tags is not None:
-            store(str(request.user.pk)).retag(conversation, body.tags)
+        with transaction.atomic():
+            if body.title is not None:
+                store(str(request.user.pk)).retitle(conversation, body.title)
+            if body.tags is not None:
+                store(str(request.user.pk)).retag(conversation, body.tags)
         return done()
 
     @extend_schema(responses={200: Done, **ONE})

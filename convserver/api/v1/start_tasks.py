@@ -152,7 +152,8 @@ def _first_message(request: Request, body: StartRequest) -> NewEvent | None:
 
 
 def _wanted(body: StartRequest, parent: Conversation | None, message: NewEvent | None) -> Wanted:
-    asked = body.model_dump(mode="json")
+    # The content may be deeper than a model can be dumped; what is shown of it is made of the message.
+    asked = body.model_dump(mode="json", exclude={"initial_message": {"content"}})
     if asked["initial_message"] is not None:
         asked["initial_message"]["content"] = [] if message is None else starts.shown_content(message)
     is_default = body.agent_type is AgentType.DEFAULT
