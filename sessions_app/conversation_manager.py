@@ -19,6 +19,7 @@ from conversations.exceptions import ConversationError
 from conversations.models import ConversationRef
 from sessions_app import astore, runs
 from sessions_app.loop import Loop
+from sessions_app.runs import Said
 
 logger = logging.getLogger(__name__)
 
@@ -219,6 +220,10 @@ class ConversationManager(ABC):
         else:
             await astore.call(runs.reject, conversation, reason)
             self.wake(conversation)  # what was said meanwhile may have asked for an answer
+
+    @abstractmethod
+    async def take_input(self, conversation: ConversationRef, message: NewEvent, *, run: bool) -> Said:
+        """Store what a V1 client says; with `run` ask for a run unless one is on (see `runs.take`)."""
 
     @abstractmethod
     async def pause(self, conversation: ConversationRef) -> None:

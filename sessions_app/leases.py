@@ -502,17 +502,19 @@ def asked_through(conversation: ConversationRef) -> int:
     return Conversation.objects.values_list("asked_through", flat=True).get(pk=conversation.pk)
 
 
-def needing_a_loop(limit: int, *, besides: Collection[int] = ()) -> list[ConversationRef]:
+def needing_a_loop(limit: int, *, besides: Collection[int] = (), after: int = 0) -> list[ConversationRef]:
     """Return conversations with something to do, whose loop no living process runs, at most `limit`.
 
-    `besides`: not these, whose loops run here.
+    `besides`: not these, whose loops run here. Those behind the key `after` come first.
     """
     now = timezone.now()
     found: dict[int, ConversationRef] = {}
-    for asked in _asked():
-        rows = asked.exclude(pk__in=besides).select_related("loop")
-        unheld = (row for row in _by_pk(rows) if not hasattr(row, "loop") or not row.loop.is_held(now))
-        found.update((row.pk, row.ref) for row in islice(unheld, limit - len(found)))
+    for is_behind in (True, False):
+        for asked in _asked():
+            rows = asked.exclude(pk__in=besides).select_related("loop")
+            rows = rows.filter(pk__gt=after) if is_behind else rows.filter(pk__lte=after)
+            unheld = (row for row in _by_pk(rows) if not hasattr(row, "loop") or not row.loop.is_held(now))
+            found.update((row.pk, row.ref) for row in islice(unheld, limit - len(found)))
     return list(found.values())
 
 

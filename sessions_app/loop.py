@@ -10,7 +10,7 @@ from functools import partial
 from typing import ParamSpec, TypeVar
 
 from conversations.dialects import AgentState
-from conversations.events import Dialect, Metrics
+from conversations.events import Dialect, Metrics, NewEvent
 from conversations.exceptions import ConversationError, ConversationNotFound, EventConflict, Fenced
 from conversations.models import ConversationRef
 from sessions_app import astore, leases, runs, titles
@@ -18,7 +18,7 @@ from sessions_app.agents.base import Agent
 from sessions_app.leases import Naming, PendingTurn, TurnStart
 from sessions_app.models import ExecutionStatus, LoopEnd
 from sessions_app.processes import Process
-from sessions_app.runs import Asked
+from sessions_app.runs import Asked, Said
 from sessions_app.turns import PlayedTurn, TurnSuspended, persistently
 
 logger = logging.getLogger(__name__)
@@ -58,6 +58,8 @@ class Loop:
         self._interrupted_through: int | None = None
         """The newest input when the user interrupted the turn that is being prepared or played."""
         self._pause_wanted = False
+        self._is_pause_taken_back = False
+        """The turn that was to pause may have been about to: then it goes on at once."""
         self._steering = asyncio.Lock()
         """Pause and run take effect in the order in which they were said."""
         self.is_leaving = False
@@ -101,11 +103,22 @@ class Loop:
     async def ask_run(self) -> Asked:
         """Ask for a run; a pause that has not taken effect yet is taken back by it."""
         async with self._steering:
-            was_pausing = self._pause_wanted
-            self._set_pause_wanted(False)
+            was_pausing = self._take_pause_back()
             asked = await astore.call(runs.ask, self.conversation)
         self.wake()
         return Asked.BEGUN if was_pausing and asked is Asked.RUNS else asked
+
+    async def take(self, message: NewEvent, *, run: bool) -> Said:
+        """Store what the user says; one that asks for a run takes back a pause that has not taken effect."""
+        async with self._steering:
+            was_pausing = run and self._take_pause_back()
+            said = await astore.call(runs.take, self.conversation, message, run=run)
+            if was_pausing and not said.asks:
+                self._is_pause_taken_back = False
+                self._set_pause_wanted(True)
+        if said.asks:
+            self.wake()
+        return said
 
     async def interrupt(self) -> None:
         """End the turn that is played or waits, and give up on what was asked; the loop stays."""
@@ -117,6 +130,12 @@ class Loop:
                     self._playing.cancel()
             else:
                 await self._persist(partial(leases.stop_turn, through=through))
+
+    def _take_pause_back(self) -> bool:
+        """Say whether a pause was wanted that has not taken effect, and want it no longer."""
+        self._is_pause_taken_back = self._pause_wanted
+        self._set_pause_wanted(False)
+        return self._is_pause_taken_back
 
     def _set_pause_wanted(self, wanted: bool) -> None:
         self._pause_wanted = wanted
@@ -214,8 +233,9 @@ class Loop:
         try:
             await turn.prepare()
             await self._play_to_its_end(turn)
-        except TurnSuspended:
+        except TurnSuspended as suspended:
             leases.announce(self.conversation)
+            await self._go_on_unless_paused(suspended)
         except asyncio.CancelledError:
             if self.is_ending or self._interrupted_through is None:
                 raise
@@ -230,6 +250,14 @@ class Loop:
         finally:
             self._turn = self._interrupted_through = None
             self._is_preparing = False
+
+    async def _go_on_unless_paused(self, suspended: TurnSuspended) -> None:
+        """Take up again what has paused although the pause was taken back."""
+        async with self._steering:
+            taken_back, self._is_pause_taken_back = self._is_pause_taken_back, False
+            if taken_back and suspended.args == (AgentState.PAUSED,):
+                await persistently(lambda: _to_its_end(runs.ask, self.conversation))
+                self.wake()
 
     async def _play_to_its_end(self, turn: PlayedTurn) -> None:
         """Let the agent play in a task of its own, which alone an interruption ends."""

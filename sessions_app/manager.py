@@ -29,7 +29,7 @@ from sessions_app.loop import Loop
 from sessions_app.models import AgentLoop, Connection, ExecutionStatus, LoopEnd, LoopStatus
 from sessions_app.outbox_dispatcher import Dispatcher
 from sessions_app.processes import Process, this_process
-from sessions_app.runs import Asked
+from sessions_app.runs import Asked, Said
 
 logger = logging.getLogger(__name__)
 
@@ -61,6 +61,7 @@ class StandaloneConversationManager(ConversationManager):
         """How often each conversation was stopped here: a start that was asked for before a stop is off."""
         self._unmakeable: set[int] = set()
         """Conversations for which no agent could be made, as the log says once."""
+        self._swept_through = 0
         self._is_started = False
         self._is_closing = False
 
@@ -196,6 +197,8 @@ class StandaloneConversationManager(ConversationManager):
         del self._loops[conversation.pk], self._running[conversation.pk]
         if not task.cancelled() and (error := task.exception()) is not None:
             logger.warning("The loop of conversation %s could not start: %s", conversation.public_id, error)
+        elif loop.ended_by is LoopEnd.CROWDED_OUT:
+            pass  # it must not do the same to whom it has made room for: the sweep starts it, patiently
         elif loop.is_ending or loop.is_leaving:
             self.wake(conversation)  # something may have come while it ended
 
@@ -268,6 +271,16 @@ class StandaloneConversationManager(ConversationManager):
             live.announce_run(conversation)  # whoever waits for its end is told that it is over
         return asked is not Asked.RUNS
 
+    async def take_input(self, conversation: ConversationRef, message: NewEvent, *, run: bool) -> Said:
+        """Store it; the loop that runs here is told, or one is started."""
+        loop = self._loops.get(conversation.pk)
+        if loop is not None:
+            return await loop.take(message, run=run)
+        said = await astore.call(runs.take, conversation, message, run=run)
+        if said.asks:
+            self.wake(conversation)
+        return said
+
     async def pause(self, conversation: ConversationRef) -> None:
         """Tell the loop, or pause where none is."""
         loop = self._loops.get(conversation.pk)
@@ -313,8 +326,12 @@ class StandaloneConversationManager(ConversationManager):
                 for pk in await astore.call(leases.asked_among, here):
                     if pk in self._loops:
                         self._loops[pk].wake()
-                for conversation in await astore.call(leases.needing_a_loop, SWEEP_LIMIT, besides=here):
-                    with suppress(ConversationError):  # the next round tries again
+                after = self._swept_through
+                found = await astore.call(leases.needing_a_loop, SWEEP_LIMIT, besides=here, after=after)
+                # The next round goes on behind these: none that cannot be started hides the others.
+                self._swept_through = max(each.pk for each in found) if len(found) == SWEEP_LIMIT else 0
+                for conversation in found:
+                    with suppress(ConversationError):  # a later round tries again
                         await self._start(conversation, patiently=True)
             await asyncio.sleep(SWEEP_S)
 

@@ -127,6 +127,7 @@ class AgentLoop(models.Model):
         indexes: ClassVar = [
             models.Index(fields=["status", "lease_expires_at"], name="loop_lease"),
             models.Index(fields=["turn_id"], name="loop_turn", condition=Q(turn_id__isnull=False)),
+            models.Index(fields=["decision"], name="loop_decided", condition=Q(decision__isnull=False)),
         ]
 
     def __str__(self) -> str:

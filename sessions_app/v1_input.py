@@ -13,7 +13,7 @@ from conversations.events import Authored, Dialect, EventFilter, EventMatch, Kin
 from conversations.exceptions import EventNotFound
 from conversations.models import ConversationRef
 from conversations.store import store
-from sessions_app import agent_setups, astore, leases, runs
+from sessions_app import agent_setups, leases
 from sessions_app.condensation import condense as condense
 from sessions_app.manager import get_manager
 
@@ -59,10 +59,7 @@ async def say(
 
 
 async def _take(conversation: ConversationRef, message: NewEvent, *, run: bool) -> int:
-    said = await astore.call(runs.take, conversation, message, run=run)
-    if said.asks:
-        get_manager().wake(conversation)
-    return said.seq
+    return (await get_manager().take_input(conversation, message, run=run)).seq
 
 
 def _authored(conversation: ConversationRef, request: Mapping[str, object], event_id: str) -> Authored:

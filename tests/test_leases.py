@@ -481,6 +481,19 @@ def test_a_conversation_that_needs_a_loop_is_found_behind_many_that_have_one(
     assert leases.needing_a_loop(1) == [last]
 
 
+def test_what_cannot_be_started_hides_no_other_conversation(store: ConversationStore, alice: User) -> None:
+    waiting = [store.create(alice, conversation_id=f"talk-{number}") for number in range(5)]
+    for conversation in waiting:
+        store.append(conversation, [asking("hello")])
+    rounds = []
+    after = 0
+    for _ in range(3):
+        found = leases.needing_a_loop(2, after=after)
+        rounds.append([each.public_id for each in found])
+        after = max(each.pk for each in found)
+    assert rounds == [["talk-0", "talk-1"], ["talk-2", "talk-3"], ["talk-4", "talk-0"]]
+
+
 def test_an_abandoned_loop_is_found_behind_many_that_are_held(
     others: list[ConversationRef], alice: User, store: ConversationStore
 ) -> None:

@@ -17,7 +17,7 @@ from conversations.dialects import v1
 from conversations.events import Metrics
 from conversations.exceptions import LoopUnavailable
 from conversations.models import Conversation, ConversationRef, Version
-from conversations.store import ConversationStore
+from conversations.store import ConversationStore, DatabaseConversationStore
 from sessions_app import agent_setups, astore, leases, runs, turns, v1_input
 from sessions_app import manager as manager_module
 from sessions_app.agent_setups import NewSetup
@@ -613,6 +613,40 @@ async def test_a_run_takes_back_a_pause_that_has_not_taken_effect(
     stage.go.set()
     await until_status(talk, "finished")
     assert "paused" not in await wire(talk)
+
+
+async def test_a_message_that_asks_for_a_run_takes_back_a_pause_that_has_not_taken_effect(
+    talk: ConversationRef, stage: Stage, manager: ConversationManager
+) -> None:
+    await until_held(talk, stage)
+    await manager.pause(talk)
+    await say(talk, "more", run=True)
+    stage.go.set()
+    await until_said(talk, "step 1", "step 2", "answer to more")
+    assert "paused" not in await wire(talk)
+
+
+async def test_a_message_that_waits_leaves_a_pause_that_has_not_taken_effect(
+    talk: ConversationRef, stage: Stage, manager: ConversationManager
+) -> None:
+    await until_held(talk, stage)
+    await manager.pause(talk)
+    await say(talk, "more")
+    stage.go.set()
+    await until_status(talk, "paused")
+
+
+async def test_a_turn_that_pauses_just_as_a_run_is_asked_for_goes_on(
+    talk: ConversationRef, stage: Stage, manager: ConversationManager, hooked: Hooked
+) -> None:
+    await until_held(talk, stage)
+    await manager.pause(talk)
+    pausing = hooked(DatabaseConversationStore, "append_many").hold()
+    stage.go.set()
+    await pausing.reached()
+    assert await run(talk) is True
+    pausing.let_go.set()
+    await until_status(talk, "finished")
 
 
 async def test_what_is_said_during_a_pause_is_answered_by_the_run_that_ends_it(
