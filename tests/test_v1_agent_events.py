@@ -155,7 +155,7 @@ def test_pages_of_every_length_are_the_history(talk: ConversationRef, size: int,
 def test_pages_of_every_length_are_a_long_history(talk: ConversationRef, sort_order: str) -> None:
     write(talk, 0, 1000)
     whole = [json.loads(text)["id"] for text in history(talk)[:: -1 if sort_order == "TIMESTAMP_DESC" else 1]]
-    for limit in LIMITS[6:]:
+    for limit in LIMITS:
         found = [*chain(*pages(talk, limit=limit, sort_order=sort_order))]
         assert [json.loads(text)["id"] for text in found] == whole
 
@@ -165,10 +165,11 @@ def test_pages_of_every_length_are_a_long_history(talk: ConversationRef, sort_or
 def test_pages_of_what_is_filtered_are_that_of_the_history(
     talk: ConversationRef, query: dict[str, Any], sort_order: str
 ) -> None:
-    write(talk, 0, 1000)
-    wanted = expected(history(talk), query)[:: -1 if sort_order == "TIMESTAMP_DESC" else 1]
-    for limit in (33, 50, 99, 100):
-        assert [*chain(*pages(talk, limit=limit, sort_order=sort_order, **query))] == wanted
+    for size, limits in ((101, LIMITS), (1000, (33, 50, 99, 100))):
+        write(talk, len(history(talk)), size - len(history(talk)))
+        wanted = expected(history(talk), query)[:: -1 if sort_order == "TIMESTAMP_DESC" else 1]
+        for limit in limits:
+            assert [*chain(*pages(talk, limit=limit, sort_order=sort_order, **query))] == wanted
 
 
 @pytest.mark.parametrize("limit", [1, 2, 10, 99, 100])
