@@ -7,8 +7,10 @@ from contextlib import suppress
 from typing import Any
 from weakref import WeakKeyDictionary
 
-GIVE_WAY_S = 0.05
-"""A reader waits no longer than this before each of its steps: calls that never cease do not stop it."""
+GIVE_WAY_S = 0.02
+"""A reader whose turn it is waits no longer than this: calls that never cease do not stop histories."""
+QUEUE_S = 0.5
+"""Nor does a crowd of other readers: whoever has waited so long for a turn goes on without."""
 CALL_S = 0.05
 """A call that takes longer than this has reasons of its own, and nobody waits for it any more."""
 
@@ -37,15 +39,16 @@ class Courtesy:
     async def give_way(self) -> None:
         """Return once every call has its answer, or after GIVE_WAY_S; of several readers one at a time."""
         with suppress(TimeoutError):
-            async with asyncio.timeout(GIVE_WAY_S), self._turn:
+            async with asyncio.timeout(QUEUE_S), self._turn:
                 await asyncio.sleep(0)  # a call that has come in by now is counted
-                await self._none.wait()
+                async with asyncio.timeout(GIVE_WAY_S):
+                    await self._none.wait()
 
 
 async def counted(application: Any, scope: Any, receive: Any, send: Any) -> None:
-    """Serve a request by the application; it is a call from the end of its body to where its answer begins.
+    """Serve a request by the application; it is a call from the end of its body until it is answered.
 
-    So neither an upload nor a download is one, nor a request that never comes to its end.
+    Neither an upload nor a download is one, which comes in pieces, nor a request that never comes to its end.
     """
     here, call = courtesy(), object()
 
@@ -56,7 +59,8 @@ async def counted(application: Any, scope: Any, receive: Any, send: Any) -> None
         return message
 
     async def send_counted(message: Any) -> None:
-        here.end(call)
+        if message.get("more_body", False):
+            here.end(call)
         await send(message)
 
     try:
