@@ -30,7 +30,7 @@ LOCAL_USERNAME = "local"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Credentials:
-    """What a request or a handshake brings to say who it is from; keys never come by URL."""
+    """What a request or a handshake brings to say who it is from; some sockets bring it in their address."""
 
     api_key: str | None = None
     """The header X-Session-API-Key: the server's key, or a token."""
