@@ -15,25 +15,29 @@ DEV := $(VENV)/.dev-installed
 NODE_CLIENT := tests/socket_io_client
 NODE := $(NODE_CLIENT)/node_modules/.installed
 
-.PHONY: help run test check bench requirements clean
+.PHONY: help run test check bench pictures requirements clean
 
 help:
 	@echo "make run           set up if needed, migrate and serve"
 	@echo "make test          the whole suite, on every database that can be reached (ARGS=... for pytest)"
 	@echo "make check         lint, format, types, layers, migrations, API document, deployment"
 	@echo "make bench         measure against the limits of this machine"
+	@echo "make pictures      take docs/pictures/ anew: every page, light and dark, narrow and wide"
 	@echo "make requirements  pin requirements/*.in again (UPGRADE=--upgrade for the newest of everything)"
 	@echo "make clean         remove what can be made again; data in var/ stays"
 
 run: $(BASE)
 	@$(BIN)/python -m convserver serve
 
-# Without npm, tests skip what they need it for, and say so at the end.
+# Without npm or Chromium, tests skip what they need it for, and say so at the end.
 test: $(DEV) $(if $(shell command -v npm 2>/dev/null),$(NODE))
 	@$(BIN)/python -m tests.engines $(ARGS)
 
 bench: $(DEV)
 	@$(BIN)/python -m benchmarks $(ARGS)
+
+pictures: $(DEV)
+	@$(BIN)/python -m tests.browser.pictures
 
 
 # Checks that load the settings see a bare environment and a data directory of their own.
@@ -67,7 +71,7 @@ requirements: $(CREATED)
 	$(COMPILE) --output-file requirements/dev.txt requirements/dev.in
 
 clean:
-	rm -rf $(VENV) $(NODE_CLIENT)/node_modules build *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(NODE_CLIENT)/node_modules build *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache test-results
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 
