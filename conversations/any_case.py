@@ -9,6 +9,11 @@ from django.db.models import Func, TextField
 from django.db.models.lookups import Contains
 
 _ON_SQLITE = "convserver_upper"
+_ON_POSTGRESQL = 'UPPER({} COLLATE "und-x-icu")'
+"""ICU is asked, for the database's own locale may know the letters of ASCII alone."""
+
+IN_CAPITALS = {"sqlite": f"{_ON_SQLITE}(title)", "postgresql": _ON_POSTGRESQL.format("title")}
+"""A title in capitals, as each engine's own SQL has it."""
 
 
 class Upper(Func):
@@ -19,10 +24,8 @@ class Upper(Func):
     output_field = TextField()
 
     def as_postgresql(self, compiler: Any, connection: Any, **context: Any) -> Any:
-        """Ask ICU, for the database's own locale may know the letters of ASCII alone."""
-        return self.as_sql(
-            compiler, connection, template='UPPER(%(expressions)s COLLATE "und-x-icu")', **context
-        )
+        """Return it as that engine has it."""
+        return self.as_sql(compiler, connection, template=_ON_POSTGRESQL.format("%(expressions)s"), **context)
 
 
 def holds(column: str, text: str) -> Contains:

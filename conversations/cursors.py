@@ -19,6 +19,27 @@ class InvalidCursor(ConversationError):
     code = "invalid_cursor"
 
 
+_REFUSAL = "This is not a cursor of this list: use next_page_id of the page before, unchanged."
+
+
+class KeyCursor(NamedTuple):
+    """A place in a list that is ordered by one key alone."""
+
+    key: int
+
+    def encode(self) -> str:
+        """Return the cursor as URL-safe text."""
+        return base64.urlsafe_b64encode(str(self.key).encode()).decode().rstrip("=")
+
+    @classmethod
+    def decode(cls, text: str) -> Self:
+        """Return the place that `encode` wrote. Raise InvalidCursor for any other text."""
+        cursor = _decoded(text)
+        if not cursor.isdigit() or int(cursor) >= 2**63:
+            raise InvalidCursor(_REFUSAL)
+        return cls(int(cursor))
+
+
 class ListCursor(NamedTuple):
     """The place of one conversation in the list that shows the newest first."""
 
@@ -33,18 +54,19 @@ class ListCursor(NamedTuple):
     @classmethod
     def decode(cls, text: str) -> Self:
         """Return the place that `encode` wrote. Raise InvalidCursor for any other text."""
+        microseconds, _, pk = _decoded(text).partition(".")
         try:
-            padded = text.encode("ascii") + b"=" * (-len(text) % 4)
-            microseconds, _, pk = (
-                base64.b64decode(padded, altchars=b"-_", validate=True).decode("ascii").partition(".")
-            )
             cursor = cls(_EPOCH + int(microseconds) * _MICROSECOND, int(pk))
-        except (UnicodeError, binascii.Error, ValueError, OverflowError) as error:
-            raise InvalidCursor(
-                "This is not a cursor of this list: use next_page_id of the page before, unchanged."
-            ) from error
+        except (ValueError, OverflowError) as error:
+            raise InvalidCursor(_REFUSAL) from error
         if not 0 <= cursor.pk < 2**63:
-            raise InvalidCursor(
-                "This is not a cursor of this list: use next_page_id of the page before, unchanged."
-            )
+            raise InvalidCursor(_REFUSAL)
         return cursor
+
+
+def _decoded(text: str) -> str:
+    try:
+        padded = text.encode("ascii") + b"=" * (-len(text) % 4)
+        return base64.b64decode(padded, altchars=b"-_", validate=True).decode("ascii")
+    except (UnicodeError, binascii.Error, ValueError) as error:
+        raise InvalidCursor(_REFUSAL) from error

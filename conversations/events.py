@@ -182,6 +182,21 @@ class EventPage(NamedTuple):
     has_more: bool
 
 
+class FarEvent(NamedTuple):
+    """Where an event stands that was not read because those before it were long."""
+
+    seq: int
+    id: str
+    dialect: str
+
+
+class SomeEvents(NamedTuple):
+    """Events that were asked for one by one: those that were read, and the others of them."""
+
+    events: list[EventEnvelope]
+    far: list[FarEvent]
+
+
 @dataclass(frozen=True, slots=True)
 class Authored:
     """A payload that the server wrote itself, read back into columns."""

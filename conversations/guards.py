@@ -1,9 +1,10 @@
 """Triggers that make the database itself refuse to lose history, on both engines.
 
 They refuse every UPDATE of an event, every DELETE outside a running purge, TRUNCATE (PostgreSQL),
-REPLACE (SQLite) and a `next_seq` or `loop_epoch` that falls. SQLite forgets triggers whenever Django
-remakes a table, so `install` runs after every `migrate`, and neither the checks nor the server's start
-pass without them.
+REPLACE (SQLite) and a `next_seq` or `loop_epoch` that falls. What a purge removes is forgotten by the
+search index, too, and a title that changes is noted for the index of titles. SQLite forgets triggers
+whenever Django remakes a table, so `install` runs after every `migrate`, and neither the checks nor the
+server's start pass without them.
 
 Nothing lifts them, not even in tests: a test run empties its tables as an operator would, under an
 unfinished Purge of each conversation (`tests/conftest.py`, `empty_database`), never by `flush`.
@@ -21,6 +22,11 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 EVENT = "conversations_event"
 CONVERSATION = "conversations_conversation"
 PURGE = "conversations_purge"
+SEARCH_TEXT = "conversations_searchtext"
+SEARCH_PROGRESS = "conversations_searchprogress"
+TITLE_TEXT = "conversations_titletext"
+TITLE_CHANGE = "conversations_titlechange"
+_TABLES = (EVENT, CONVERSATION, PURGE, SEARCH_TEXT, SEARCH_PROGRESS, TITLE_TEXT, TITLE_CHANGE)
 
 NO_UPDATE = "An event is never changed: append a new one instead."
 NO_DELETE = "An event is never deleted outside a purge: hide the conversation instead."
@@ -36,6 +42,10 @@ TABLE_OF = {
     "conversation_refuse_replace": CONVERSATION,
     "conversation_refuse_delete": CONVERSATION,
     "conversation_refuse_fall": CONVERSATION,
+    "event_forget_words": EVENT,
+    "title_note": CONVERSATION,
+    "title_note_first": CONVERSATION,
+    "title_forget": CONVERSATION,
 }
 """Every guard's name and table; only PostgreSQL has a TRUNCATE to refuse, only SQLite a REPLACE."""
 
@@ -58,6 +68,8 @@ def _taken(table: str, *columns: str) -> str:
     return f"EXISTS (SELECT 1 FROM {table} WHERE {same})"
 
 
+_NOTE_TITLE = f"INSERT OR IGNORE INTO {TITLE_CHANGE} (conversation_id) VALUES (NEW.id)"
+
 _SQLITE = {
     "event_refuse_update": f"BEFORE UPDATE ON {EVENT} BEGIN SELECT RAISE(ABORT, '{NO_UPDATE}'); END",
     "event_refuse_delete": f"BEFORE DELETE ON {EVENT} WHEN NOT EXISTS ({_RUNNING_PURGE}) "
@@ -75,7 +87,19 @@ _SQLITE = {
     f"BEGIN SELECT RAISE(ABORT, '{NO_ORPHANS}'); END",
     "conversation_refuse_fall": f"BEFORE UPDATE ON {CONVERSATION} WHEN {_FALLS} "
     f"BEGIN SELECT RAISE(ABORT, '{NO_FALL}'); END",
+    "event_forget_words": f"AFTER DELETE ON {EVENT} "
+    f"BEGIN DELETE FROM {SEARCH_TEXT} WHERE rowid = OLD.id; END",
+    "title_note": f"AFTER UPDATE OF title ON {CONVERSATION} WHEN NEW.title IS NOT OLD.title "
+    f"BEGIN {_NOTE_TITLE}; END",
+    "title_note_first": f"AFTER INSERT ON {CONVERSATION} WHEN NEW.title IS NOT NULL BEGIN {_NOTE_TITLE}; END",
+    "title_forget": f"AFTER DELETE ON {CONVERSATION} "
+    f"BEGIN DELETE FROM {TITLE_TEXT} WHERE rowid = OLD.id; END",
 }
+
+_NOTE_TITLE_LOCKED = (
+    f"INSERT INTO {TITLE_CHANGE} (conversation_id) VALUES (NEW.id) ON CONFLICT (conversation_id) "
+    "DO UPDATE SET conversation_id = EXCLUDED.conversation_id; RETURN NULL;"
+)
 
 _POSTGRESQL = {
     "event_refuse_update": (
@@ -89,6 +113,25 @@ _POSTGRESQL = {
     "event_refuse_truncate": (
         f"BEFORE TRUNCATE ON {EVENT} FOR EACH STATEMENT",
         f"RAISE EXCEPTION '{NO_DELETE}';",
+    ),
+    # Who is just adding words is waited for; who comes later sees that the event is gone.
+    "event_forget_words": (
+        f"AFTER DELETE ON {EVENT} FOR EACH ROW",
+        f"PERFORM 1 FROM {SEARCH_PROGRESS} FOR SHARE; "
+        f"DELETE FROM {SEARCH_TEXT} WHERE event_id = OLD.id; RETURN NULL;",
+    ),
+    # One that is noted already is locked: who is just indexing it may have read the title before.
+    "title_note": (
+        f"AFTER UPDATE OF title ON {CONVERSATION} FOR EACH ROW WHEN (NEW.title IS DISTINCT FROM OLD.title)",
+        _NOTE_TITLE_LOCKED,
+    ),
+    "title_note_first": (
+        f"AFTER INSERT ON {CONVERSATION} FOR EACH ROW WHEN (NEW.title IS NOT NULL)",
+        _NOTE_TITLE_LOCKED,
+    ),
+    "title_forget": (
+        f"AFTER DELETE ON {CONVERSATION} FOR EACH ROW",
+        f"DELETE FROM {TITLE_TEXT} WHERE conversation_id = OLD.id; RETURN NULL;",
     ),
     "conversation_refuse_fall": (
         f"BEFORE UPDATE ON {CONVERSATION} FOR EACH ROW WHEN ({_FALLS})",
@@ -108,7 +151,7 @@ def make_way(connection: BaseDatabaseWrapper) -> None:
     """Remove the guards that look into another table, for SQLite will not rename that one below them."""
     if connection.vendor == "sqlite":
         with connection.cursor() as cursor:
-            for name in ("event_refuse_delete", "conversation_refuse_delete"):
+            for name in filter(_looks_elsewhere, _SQLITE):
                 cursor.execute(f"DROP TRIGGER IF EXISTS {name}")
 
 
@@ -146,6 +189,10 @@ def check_guards(*, databases: Sequence[str] | None = None, **kwargs: Any) -> li
                 )
             )
     return found
+
+
+def _looks_elsewhere(name: str) -> bool:
+    return any(table in _SQLITE[name] for table in _TABLES if table != TABLE_OF[name])
 
 
 def _creation(connection: BaseDatabaseWrapper) -> list[str]:

@@ -73,7 +73,18 @@ def announce_appended(conversation: ConversationRef, events: Sequence[EventEnvel
 
 def announce_listed(conversation: ConversationRef) -> None:
     """Tell the owner's lists that something which they show of this conversation changed."""
-    announce(user_group(conversation.owner_id), {"kind": "listed", "conversation": conversation.pk})
+    announce_listed_to(conversation.owner_id, conversation)
+
+
+def announce_listed_to(user_pk: int, conversation: ConversationRef) -> None:
+    """Tell one user's lists that something which they show of this conversation changed for that user."""
+    announce(user_group(user_pk), {"kind": "listed", "conversation": conversation.pk})
+
+
+def announce_draft(user_pk: int, conversation: ConversationRef | None, *, version: int) -> None:
+    """Tell one user's lists that a draft was written: of this conversation, or of one to be."""
+    name = None if conversation is None else conversation.public_id
+    announce(user_group(user_pk), {"kind": "draft", "conversation": name, "version": version})
 
 
 def announce_changed(conversation: ConversationRef) -> None:

@@ -1,6 +1,8 @@
-"""Locking one conversation, and giving up when somebody else keeps it for too long."""
+"""Locking conversations, and giving up when somebody else keeps one for too long."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from django.db import OperationalError, connection
 from psycopg.errors import LockNotAvailable
@@ -16,10 +18,24 @@ def lock(rows: ConversationQuerySet, conversation: ConversationRef) -> Conversat
 
     Raise ConversationBusy after LOCK_TIMEOUT_S.
     """
+    return next(iter(_locked(rows.filter(pk=conversation.pk))), None)
+
+
+def lock_all(conversations: Sequence[ConversationRef]) -> None:
+    """Lock several until the transaction ends, standing or not; call it before any of them is written.
+
+    All who lock several do so in the order of their keys, so that none wait for each other in a ring.
+    Raise ConversationBusy after LOCK_TIMEOUT_S.
+    """
+    pks = [conversation.pk for conversation in conversations]
+    _locked(Conversation.objects.with_pks(pks))
+
+
+def _locked(rows: ConversationQuerySet) -> list[Conversation]:
     if connection.vendor == "postgresql":
         sql.limit_lock_wait(LOCK_TIMEOUT_S)
     try:
-        return rows.locked().filter(pk=conversation.pk).first()
+        return list(rows.locked().order_by("pk"))
     except OperationalError as error:
         if isinstance(error.__cause__, LockNotAvailable):
             raise ConversationBusy(

@@ -76,7 +76,7 @@ class _Head:
     listed_at: datetime
     deleted_at: datetime | None
     masks: Masks = NO_MASKS
-    """What of the owner's is to be hidden."""
+    """What of the owner's and of the conversation's is to be hidden."""
     stored: dict[str, _Stored] = field(default_factory=dict)
     """By event id: what these requests repeat or refer to, and what they have added so far."""
     wire_ids: dict[int, int] = field(default_factory=dict)
@@ -134,8 +134,8 @@ def append_many(requests: Sequence[AppendRequest], *, wait: bool) -> list[Append
 def _locked_heads(requests: Sequence[AppendRequest], *, wait: bool) -> dict[int, _Head]:
     """Lock the requests' conversations, and find the stored events that they repeat or refer to.
 
-    What their owners' secrets hide is found with them, in the same transaction: a secret that was
-    stored before is never written in clear, whichever process stored it.
+    What their owners' secrets hide, and their own, is found with them, in the same transaction: a secret
+    that was stored before is never written in clear, whichever process stored it.
     """
     # One lock per conversation makes seq order and commit order the same: whoever has seen seq n
     # can never be missing an n - 1. Always in the same order, so that no writers wait in a ring.
@@ -147,7 +147,7 @@ def _locked_heads(requests: Sequence[AppendRequest], *, wait: bool) -> dict[int,
         with sql.together():  # a later statement sees what was committed before the lock was had
             rows = _heads_found(pks, wait=wait)
             stored, numbered = sql.events_with_ids(ids), sql.events_with_wire_ids(wire_ids)
-            secrets = secrecy.found(owners)
+            secrets = secrecy.found(owners, pks)
     except OperationalError as error:
         if isinstance(error.__cause__, LockNotAvailable):
             raise ConversationBusy(
@@ -155,10 +155,11 @@ def _locked_heads(requests: Sequence[AppendRequest], *, wait: bool) -> dict[int,
             ) from error
         raise
     heads = {row[0]: _Head(*row) for row in rows.rows()}
-    masks = secrecy.masks_by_owner(secrets.rows())
-    for request in requests:
-        if head := heads.get(request.conversation.pk):
-            head.masks = masks.get(request.conversation.owner_id, NO_MASKS)
+    if hidden := secrets.rows():
+        owned = {request.conversation.pk: request.conversation.owner_id for request in requests}
+        for pk, masks in secrecy.masks_for(owned.items(), hidden).items():
+            if pk in heads:
+                heads[pk].masks = masks
     for pk, event_id, seq, payload in stored.rows():
         if pk in heads:
             heads[pk].stored[event_id] = _Stored(seq, payload)

@@ -2,24 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from functools import reduce
 from operator import or_
+from types import MappingProxyType
 from typing import Any, ClassVar, Literal, NamedTuple, Self
 from uuid import UUID, uuid4
 
 from django.conf import settings
 from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
 from django.db import connection, models
-from django.db.models import Exists, F, OuterRef, Q, Window
+from django.db.models import Case, Exists, F, Min, OuterRef, Q, Subquery, Sum, When, Window
 from django.db.models.expressions import RawSQL
 from django.db.models.functions import RowNumber
 from django.utils import timezone
 
-from conversations import any_case
-from conversations.events import Dialect, EventEnvelope, EventFilter, EventMatch, Kind
+from conversations import any_case, titles
+from conversations.events import (
+    Dialect,
+    EventEnvelope,
+    EventFilter,
+    EventMatch,
+    FarEvent,
+    Kind,
+    SomeEvents,
+)
 from conversations.exceptions import InvalidConversationId
+from conversations.planner import of_many
 
 PUBLIC_ID_MAX_LENGTH = 100
 RESERVED_IDS = frozenset({"search", "count"})
@@ -97,6 +107,11 @@ def _hex_of_uuid(text: str) -> str | None:
         return None
 
 
+def shown_title(title: str | None, public_id: str) -> str:
+    """Return the title, or the default one of spec V0 §4.5."""
+    return title or f"Conversation {public_id[:5]}"
+
+
 def new_public_id() -> str:
     """Return an id that nobody has."""
     return uuid4().hex
@@ -115,11 +130,11 @@ class ConversationQuerySet(models.QuerySet["Conversation"]):
 
     def visible_to(self, user: AbstractBaseUser | AnonymousUser) -> Self:
         """Return those that the user may see; none for nobody."""
-        return self.standing().filter(owner_id=user.pk)
+        return self.standing().filter(of_many("owner_id", user.pk))
 
     def owned_by(self, user_pk: int) -> Self:
         """Return those of the user, deleted ones too."""
-        return self.filter(owner_id=user_pk)
+        return self.filter(of_many("owner_id", user_pk))
 
     def with_public_ids(self, public_ids: Iterable[str]) -> Self:
         """Return those with one of these normal ids."""
@@ -135,7 +150,8 @@ class ConversationQuerySet(models.QuerySet["Conversation"]):
         Only those of the same owner, and of each conversation the CHILDREN_MAX newest.
         """
         place = Window(RowNumber(), partition_by="parent_id", order_by=["-created_at", "-pk"])
-        rows = self.filter(parent_id__in=list(pks), owner_id=F("parent__owner_id")).annotate(place=place)
+        own = of_many("owner_id", F("parent__owner_id"))
+        rows = self.filter(own, parent_id__in=list(pks)).annotate(place=place)
         newest = rows.filter(place__lte=CHILDREN_MAX).order_by("created_at", "pk")
         found: dict[int, list[str]] = {}
         for parent, public_id in newest.values_list("parent_id", "public_id"):
@@ -162,20 +178,42 @@ class ConversationQuerySet(models.QuerySet["Conversation"]):
         return further.filter(created_at__lte=created_at)  # said twice, for the index
 
     def matching(
-        self, *, title: str | None = None, repository: str | None = None, trigger: str | None = None
+        self,
+        *,
+        title: str | None = None,
+        repository: str | None = None,
+        trigger: str | None = None,
+        version: str | None = None,
     ) -> Self:
-        """Return those with all of the given facts; the title may hold the text anywhere."""
+        """Return those with all of the given facts; the title may hold the text anywhere.
+
+        A title is looked up in its index at once.
+        """
         wanted: dict[str, Any] = {}
-        rows = self if title is None else self.filter(any_case.holds("title", title))
+        rows = self if title is None else self.filter(titles.holding(title))
         if repository is not None:
             wanted["repository"] = repository
         if trigger is not None:
             wanted["trigger"] = trigger
+        if version is not None:
+            wanted["version"] = version
         return rows.filter(**wanted)
 
     def top_level(self) -> Self:
         """Return those that no other conversation has started."""
         return self.filter(parent__isnull=True)
+
+    def started_by(self, public_id: str) -> Self:
+        """Return those that this conversation of the same owner has started."""
+        return self.filter(of_many("parent__owner_id", F("owner_id")), parent__public_id=public_id)
+
+    def of_version(self, version: str) -> Self:
+        """Return those that were opened for this wire."""
+        return self.filter(version=version)
+
+    def heads(self) -> Self:
+        """Return those on top of their family: started by none of the same owner that stands."""
+        return self.exclude(parent__isnull=False, parent__deleted_at=None, parent__owner_id=F("owner_id"))
 
     def known_to_v1(self) -> Self:
         """Return those that the V1 wire can name: opened for it, under an id that is a UUID."""
@@ -243,7 +281,9 @@ class Conversation(models.Model):
     prompt_tokens = models.BigIntegerField(default=0)
     completion_tokens = models.BigIntegerField(default=0)
     total_tokens = models.BigIntegerField(default=0)
-    parent = models.ForeignKey("self", models.PROTECT, null=True, blank=True, related_name="children")
+    parent = models.ForeignKey(
+        "self", models.PROTECT, null=True, blank=True, related_name="children", db_index=False
+    )
     tags = models.JSONField(default=dict, blank=True)
     forked_from = models.ForeignKey("self", models.PROTECT, null=True, blank=True, related_name="forks")
     forked_at = models.BigIntegerField(null=True, blank=True)
@@ -294,6 +334,9 @@ class Conversation(models.Model):
                 name="conversation_by_trigger",
                 condition=Q(deleted_at=None, trigger__isnull=False),
             ),
+            models.Index(
+                fields=["parent", "owner"], name="conversation_children", condition=Q(parent__isnull=False)
+            ),
             models.Index(fields=["owner", "listed_at"], name="conversation_listed"),
             models.Index(
                 fields=["id"],
@@ -327,7 +370,7 @@ class Conversation(models.Model):
     @property
     def shown_title(self) -> str:
         """The title, or the default one of spec V0 §4.5."""
-        return self.title or f"Conversation {self.public_id[:5]}"
+        return shown_title(self.title, self.public_id)
 
     @property
     def ref(self) -> ConversationRef:
@@ -407,6 +450,10 @@ class EventQuerySet(models.QuerySet["Event"]):
         rows = self.filter(seq__gte=first)
         return rows if last is None else rows.filter(seq__lte=last)
 
+    def since(self, moment: datetime) -> Self:
+        """Return those of this moment or later, wherever they stand: not every log is in their order."""
+        return self.filter(timestamp__gte=moment)
+
     def matching(self, wanted: EventFilter) -> Self:
         """Return those with all of the wanted facts."""
         rows = self
@@ -446,6 +493,11 @@ class EventQuerySet(models.QuerySet["Event"]):
         """Return those of a wire that are stored under one of these ids."""
         return self.filter(event_id__in=list(event_ids), dialect=dialect)
 
+    def oldest_copies(self) -> Self:
+        """Return of those with the same id, which forks share, the one that was stored first."""
+        oldest = self.order_by().values("event_id").annotate(oldest=Min("pk")).values("oldest")
+        return self.filter(pk__in=oldest)
+
     def with_pks(self, pks: Iterable[int]) -> Self:
         """Return those with these keys."""
         return self.filter(pk__in=list(pks))
@@ -478,10 +530,32 @@ class EventQuerySet(models.QuerySet["Event"]):
 
     def envelopes(self) -> list[EventEnvelope]:
         """Read the rows as what readers are shown, payloads untouched."""
+        read = _reader()
+        return [read(*row) for row in self._shown_columns()]
+
+    def portion(self, *, max_bytes: int) -> SomeEvents:
+        """Read the rows by one query, payloads only until `max_bytes` are reached; one at least."""
+        before = Window(Sum("size"), order_by="seq") - F("size")
+        near = self.annotate(bytes_before=before).filter(bytes_before__lt=max_bytes)
+        end = Subquery(near.newest_first().values("seq")[:1])
+        texts = {name: Case(When(seq__lte=end, then=F(name))) for name in ("text", "payload")}
+        read, rows = _reader(), list(self._shown_columns(texts))
+        return SomeEvents(
+            [read(*row) for row in rows if row[-1] is not None],
+            [FarEvent(*row[:3]) for row in rows if row[-1] is None],
+        )
+
+    def _shown_columns(self, others: Mapping[str, Case] = MappingProxyType({})) -> Iterable[tuple[Any, ...]]:
+        """Return ENVELOPE_COLUMNS of the rows, some of them as `others` say."""
+        columns: dict[str, Any] = {name: name for name in ENVELOPE_COLUMNS} | dict(others)
         if connection.vendor == "postgresql":  # it writes the time as readers see it; no datetime is made
-            columns = [_SHOWN_TIMESTAMP if name == "timestamp" else name for name in ENVELOPE_COLUMNS]
-            return [_shown(*row) for row in self.values_list(*columns)]
-        return [envelope(*row) for row in self.values_list(*ENVELOPE_COLUMNS)]
+            columns["timestamp"] = _SHOWN_TIMESTAMP
+        return self.values_list(*columns.values())
+
+
+def _reader() -> Callable[..., EventEnvelope]:
+    """Return what makes an envelope of ENVELOPE_COLUMNS; one database writes the time by itself."""
+    return _shown if connection.vendor == "postgresql" else envelope
 
 
 def _having(match: EventMatch) -> Q:
@@ -556,6 +630,7 @@ class Event(models.Model):
             models.Index(
                 fields=["conversation", "turn_id"], name="event_turn", condition=Q(turn_id__isnull=False)
             ),
+            models.Index(fields=["conversation", "timestamp", "seq"], name="event_time"),
         ]
 
     def __str__(self) -> str:
@@ -648,6 +723,36 @@ def _shown(
         "text": text,
         "payload": payload,
     }
+
+
+class SearchProgress(models.Model):
+    """How far the search index has come: one row, the same for all processes."""
+
+    through = models.BigIntegerField(default=0)
+    """Every event with a key up to this is in the index; those above are searched without it."""
+
+    def __str__(self) -> str:
+        return f"indexed through {self.through}"
+
+    @classmethod
+    def through_now(cls) -> int:
+        """Return how far the index has come."""
+        through: int = cls.objects.values_list("through", flat=True).get()
+        return through
+
+    @classmethod
+    def move(cls, through: int, further: int) -> bool:
+        """Move on from a place, in the transaction that fills the index; say whether it still was there."""
+        return bool(cls.objects.filter(through=through).update(through=further))
+
+
+class TitleChange(models.Model):
+    """A conversation whose title has changed since it was indexed; a trigger notes it."""
+
+    conversation_id = models.BigIntegerField(primary_key=True)
+
+    def __str__(self) -> str:
+        return f"title of {self.conversation_id}"
 
 
 class Purge(models.Model):

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from conversations.access import Visitor
 from conversations.events import Dialect, EventEnvelope, EventFilter
 from conversations.models import Conversation, ConversationQuerySet, Event
-from conversations.store import PAGE_MAX_BYTES
+from conversations.store import within_bytes
 
 
 class Place(NamedTuple):
@@ -24,6 +24,13 @@ class Found(NamedTuple):
     place: Place
     public_id: str
     event: EventEnvelope
+
+
+class FoundById(NamedTuple):
+    """Events that were asked for by their ids; of those that are too long to be read now the keys by id."""
+
+    near: list[Found]
+    far: dict[str, int]
 
 
 class FoundPage(NamedTuple):
@@ -46,7 +53,7 @@ def search(
     if after is not None:
         rows = rows.beyond(*after, newest_first=newest_first)
     places = list(rows.log_by_log(newest_first=newest_first).values_list("pk", "size")[: limit + 1])
-    shown = _within_bytes(places[:limit])
+    shown = within_bytes(places[:limit])
     return FoundPage(_found(shown, newest_first=newest_first), has_more=len(places) > len(shown))
 
 
@@ -55,10 +62,18 @@ def count(user: Visitor, wanted: EventFilter) -> int:
     return Event.objects.of_any(_logs(user)).matching(wanted).count()
 
 
-def with_ids(user: Visitor, event_ids: Collection[str]) -> list[Found]:
-    """Return the user's events of the V1 wire that are stored under these ids."""
+def with_ids(user: Visitor, event_ids: Collection[str]) -> FoundById:
+    """Return the user's events of the V1 wire that are stored under these ids, of copies the oldest."""
     rows = Event.objects.of_any(_logs(user)).with_event_ids(event_ids, dialect=Dialect.V1)
-    return _found(list(rows.values_list("pk", flat=True)), newest_first=False)
+    places = list(rows.oldest_copies().order_by("pk").values_list("pk", "size", "event_id"))
+    near = within_bytes((pk, size) for pk, size, _ in places)
+    far = {event_id: pk for pk, _, event_id in places[len(near) :]}
+    return FoundById(_found(near, newest_first=False), far)
+
+
+def payload_of(pk: int) -> str | None:
+    """Return the payload of the event with this key; None if it was purged."""
+    return Event.objects.with_pks([pk]).values_list("payload", flat=True).first()
 
 
 def _found(pks: Sequence[int], *, newest_first: bool) -> list[Found]:
@@ -70,15 +85,3 @@ def _found(pks: Sequence[int], *, newest_first: bool) -> list[Found]:
         Found(Place(conversation_pk, seq), public_id, event)
         for (conversation_pk, seq, public_id), event in zip(places, rows.envelopes(), strict=True)
     ]
-
-
-def _within_bytes(places: Sequence[tuple[int, int]]) -> list[int]:
-    """Return the keys of (key, size) until PAGE_MAX_BYTES are reached; one at least."""
-    shown: list[int] = []
-    size_so_far = 0
-    for pk, size in places:
-        if size_so_far >= PAGE_MAX_BYTES:
-            break
-        shown.append(pk)
-        size_so_far += size
-    return shown

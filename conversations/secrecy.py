@@ -1,4 +1,5 @@
-"""What of an owner's no event may show: where the values come from, and events without them."""
+"""What no event may show, of its owner's and of its conversation's: where the values come from, and events
+without them."""
 
 from __future__ import annotations
 
@@ -6,7 +7,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import cache
-from itertools import groupby
 from typing import Any, cast
 
 from django.conf import settings
@@ -20,21 +20,26 @@ from conversations.sql import Found
 
 
 class SecretValues(ABC):
-    """The secret values of users: a seam, chosen by CONVERSATION_SECRETS.
+    """The secret values of users and of conversations: a seam, chosen by CONVERSATION_SECRETS.
 
     What is found is what is committed at that moment: no secret is known here that is not in the database.
     """
 
     @abstractmethod
-    def find(self, owners: Sequence[int]) -> Found:
-        """Find the secrets of these users by one statement, each with its owner's key first.
+    def find(self, owners: Sequence[int], conversations: Sequence[int]) -> Found:
+        """Find the secrets of these users and of these conversations, by their keys and one statement.
+
+        Each row begins with the key of the user and that of the conversation; that of whose it is not is 0.
 
         The rows may be read later, after the end of a block of `sql.together`.
         """
 
     @abstractmethod
     def masks(self, secrets: Iterable[tuple[Any, ...]]) -> Masks:
-        """Return what hides the values of such rows, all of one owner; one that cannot be read is none."""
+        """Return what hides the values of such rows; one that cannot be read is none.
+
+        They are all of one owner, or of one and one conversation of the same owner's.
+        """
 
 
 @cache
@@ -46,20 +51,31 @@ def _values() -> SecretValues:
     return _values_class(settings.CONVERSATION_SECRETS)()
 
 
-def found(owners: Sequence[int]) -> Found:
-    """Find the secrets of these users; their rows are for `masks_by_owner`."""
-    return _values().find(owners)
+def found(owners: Sequence[int], conversations: Sequence[int]) -> Found:
+    """Find the secrets of these users and conversations; their rows are for `masks_for`."""
+    return _values().find(owners, conversations)
 
 
-def masks_by_owner(secrets: Iterable[tuple[Any, ...]]) -> dict[int, Masks]:
-    """Return what is to be hidden, by the owner's key; owners without secrets are left out."""
-    rows = sorted(secrets, key=_owner)
-    return {owner: _values().masks(own) for owner, own in groupby(rows, key=_owner)}
+def masks_for(
+    conversations: Iterable[tuple[int, int]], secrets: Iterable[tuple[Any, ...]]
+) -> dict[int, Masks]:
+    """Return what is to be hidden in conversations, given with their owners, by the conversation's key."""
+    rows: dict[tuple[int, int], list[tuple[Any, ...]]] = {}
+    for secret in secrets:
+        rows.setdefault((secret[0], secret[1]), []).append(secret)
+    return {
+        conversation: _masks([*rows.get((owner, 0), ()), *rows.get((0, conversation), ())])
+        for conversation, owner in conversations
+    }
 
 
-def masks_of(owner: int) -> Masks:
-    """Return what of a user's is to be hidden, as of now."""
-    return masks_by_owner(found([owner]).rows()).get(owner, NO_MASKS)
+def masks_of(owner: int, conversation: int | None = None) -> Masks:
+    """Return what of a user's is to be hidden, and of a conversation's, as of now."""
+    return _masks(found([owner], [] if conversation is None else [conversation]).rows())
+
+
+def _masks(secrets: Sequence[tuple[Any, ...]]) -> Masks:
+    return _values().masks(secrets) if secrets else NO_MASKS
 
 
 def masked(event: NewEvent, masks: Masks) -> NewEvent:
@@ -84,7 +100,3 @@ def _text(payload: str) -> str:
     except InvalidJson:  # deeper than this thread can follow
         return ""
     return dialects.read({name: member.value for name, member in members.items()}).text
-
-
-def _owner(secret: tuple[Any, ...]) -> int:
-    return int(secret[0])

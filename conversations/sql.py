@@ -181,13 +181,14 @@ def events_with_wire_ids(wanted: Iterable[tuple[int, int]]) -> Found:
     return _matching("e.wire_id", "bigint", sorted(wanted), "e.seq, e.dialect")
 
 
-def rows_of_users(table: str, columns: Sequence[str], users: Sequence[int]) -> Found:
-    """Find these columns of all rows that belong, by `user_id`, to the users."""
-    select = f"SELECT {', '.join(columns)} FROM {table} WHERE user_id"
+def rows_with_keys(*selects: tuple[str, Sequence[int]]) -> Found:
+    """Find what all of these select, by one statement: each text ends with the column that holds the keys."""
     if connection.vendor == "postgresql":
-        return Found(_prepared(f"{select} = ANY(%b::bigint[])", [list(users)]))
+        parts = [f"{select} = ANY(%b::bigint[])" for select, _ in selects]
+        return Found(_prepared(" UNION ALL ".join(parts), [list(keys) for _, keys in selects]))
+    parts = [f"{select} IN ({', '.join(['%s'] * len(keys))})" for select, keys in selects]
     cursor = connection.cursor()
-    cursor.execute(f"{select} IN ({', '.join(['%s'] * len(users))})", users)
+    cursor.execute(" UNION ALL ".join(parts), [key for _, keys in selects for key in keys])
     return Found(cursor)
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from datetime import datetime
 from functools import cache
 from typing import Any, ClassVar, Self, cast
 
 from django.conf import settings
 from django.db import transaction
+from django.db.models import F, Min
 from django.db.models.functions import Greatest
 from django.utils import timezone
 from django.utils.module_loading import import_string
@@ -16,7 +18,15 @@ from django.utils.module_loading import import_string
 from conversations import access, facts, forks, importing, live
 from conversations.access import Visitor
 from conversations.cursors import ListCursor
-from conversations.events import Appended, EventEnvelope, EventFilter, EventPage, Kind, NewEvent
+from conversations.events import (
+    Appended,
+    EventEnvelope,
+    EventFilter,
+    EventPage,
+    Kind,
+    NewEvent,
+    SomeEvents,
+)
 from conversations.exceptions import (
     ConversationError,
     ConversationNotFound,
@@ -213,11 +223,23 @@ class ConversationStore(ABC):
     def read_some(
         self, conversation: ConversationRef, *, event_ids: Collection[str] = (), seqs: Collection[int] = ()
     ) -> list[EventEnvelope]:
-        """Return the events that are stored under one of these ids or stand at one of these places."""
+        """Return the events that are stored under one of these ids or stand at one of these places.
+
+        However long they are: ask for few.
+        """
 
     @abstractmethod
-    def read_turn(self, conversation: ConversationRef, turn_id: str) -> list[EventEnvelope]:
-        """Return what belongs to one turn, oldest first."""
+    def read_portion(
+        self, conversation: ConversationRef, *, event_ids: Collection[str] = (), seqs: Collection[int] = ()
+    ) -> SomeEvents:
+        """Return the events that are stored under one of these ids or stand at one of these places.
+
+        Where they are long only the first are read; it is told of the others where they stand.
+        """
+
+    @abstractmethod
+    def read_turn(self, conversation: ConversationRef, turn_id: str, *, limit: int) -> list[EventEnvelope]:
+        """Return the newest of what belongs to one turn but its states, oldest first: a page at most."""
 
     @abstractmethod
     def newest_state(self, conversation: ConversationRef, turn_id: str) -> str | None:
@@ -234,6 +256,10 @@ class ConversationStore(ABC):
     @abstractmethod
     def seq_of_event(self, conversation: ConversationRef, event_id: str) -> int | None:
         """Return where the event with this id stands, None if there is none."""
+
+    @abstractmethod
+    def first_since(self, conversation: ConversationRef, moment: datetime) -> int | None:
+        """Return the lowest seq of an event of this moment or later, None if there is none."""
 
     @abstractmethod
     def open_calls(self, conversation: ConversationRef, turn_id: str) -> list[EventEnvelope]:
@@ -544,7 +570,7 @@ class DatabaseConversationStore(ConversationStore):
         rows = Event.objects.of(conversation).between(first, last).matching(wanted)
         ordered = rows.newest_first() if newest_first else rows.oldest_first()
         found = list(ordered.values_list("seq", "size")[: limit + 1])
-        shown = _within_bytes(found[:limit])
+        shown = within_bytes(found[:limit])
         page = Event.objects.of(conversation).with_seqs(shown)
         events = (page.newest_first() if newest_first else page.oldest_first()).envelopes() if shown else []
         return EventPage(events, has_more=len(found) > len(shown))
@@ -559,12 +585,22 @@ class DatabaseConversationStore(ConversationStore):
         self, conversation: ConversationRef, *, event_ids: Collection[str] = (), seqs: Collection[int] = ()
     ) -> list[EventEnvelope]:
         """Return them by one query, the oldest first."""
-        rows = Event.objects.of(conversation).known_as(event_ids, seqs)
-        return rows.oldest_first().envelopes()
+        return Event.objects.of(conversation).known_as(event_ids, seqs).oldest_first().envelopes()
 
-    def read_turn(self, conversation: ConversationRef, turn_id: str) -> list[EventEnvelope]:
-        """Return what belongs to one turn, oldest first."""
-        return Event.objects.of(conversation).of_turn(turn_id).oldest_first().envelopes()
+    def read_portion(
+        self, conversation: ConversationRef, *, event_ids: Collection[str] = (), seqs: Collection[int] = ()
+    ) -> SomeEvents:
+        """Return them by one query, the oldest first; see the seam."""
+        if not event_ids and not seqs:
+            return SomeEvents([], [])
+        rows = Event.objects.of(conversation).known_as(event_ids, seqs)
+        return rows.oldest_first().portion(max_bytes=PAGE_MAX_BYTES)
+
+    def read_turn(self, conversation: ConversationRef, turn_id: str, *, limit: int) -> list[EventEnvelope]:
+        """Find the places first, so that no more payloads are read than are shown; see the seam."""
+        rows = Event.objects.of(conversation).of_turn(turn_id).exclude(kind=Kind.STATE).newest_first()
+        shown = within_bytes(list(rows.values_list("seq", "size")[:limit]))
+        return Event.objects.of(conversation).with_seqs(shown).oldest_first().envelopes() if shown else []
 
     def newest_state(self, conversation: ConversationRef, turn_id: str) -> str | None:
         """Return the text of the last state that was stored in a turn; None before the first."""
@@ -585,6 +621,13 @@ class DatabaseConversationStore(ConversationStore):
         """Return where the event with this id stands, None if there is none."""
         rows = Event.objects.of(conversation).filter(event_id=event_id)
         return rows.values_list("seq", flat=True).first()
+
+    def first_since(self, conversation: ConversationRef, moment: datetime) -> int | None:
+        """Look at the events since then alone, in an index that needs no row; see the seam."""
+        # Not the seq as it is: whoever plans this could walk the log from its beginning for the lowest.
+        rows = Event.objects.of(conversation).since(moment)
+        found: int | None = rows.aggregate(first=Min(F("seq") + 0))["first"]
+        return found
 
     def open_calls(self, conversation: ConversationRef, turn_id: str) -> list[EventEnvelope]:
         """Return the tool calls of a turn that nothing has answered, oldest first."""
@@ -672,14 +715,14 @@ class DatabaseConversationStore(ConversationStore):
         return rows if public_ids is None else rows.with_public_ids(public_ids)
 
 
-def _within_bytes(places: Sequence[tuple[int, int]]) -> list[int]:
-    """Return the seqs of (seq, size) until PAGE_MAX_BYTES are reached; one at least."""
+def within_bytes(places: Iterable[tuple[int, int]]) -> list[int]:
+    """Return the keys of (key, size) until PAGE_MAX_BYTES are reached; one at least."""
     shown: list[int] = []
     size_so_far = 0
-    for seq, size in places:
+    for key, size in places:
         if size_so_far >= PAGE_MAX_BYTES:
             break
-        shown.append(seq)
+        shown.append(key)
         size_so_far += size
     return shown
 

@@ -33,7 +33,7 @@ from conversations.dialects.v1_payload import (
 )
 from conversations.dialects.v1_reading import called_tool, is_interrupted, read
 from conversations.dialects.v1_received import received
-from conversations.dialects.v1_shown import shown, shown_id
+from conversations.dialects.v1_shown import id_of, shown, shown_id
 from conversations.dialects.v1_state import execution_status, full_state, snapshot, stats
 
 __all__ = [
@@ -53,6 +53,7 @@ __all__ = [
     "finish",
     "finished",
     "full_state",
+    "id_of",
     "image_part",
     "interrupt",
     "is_interrupted",

@@ -18,6 +18,9 @@ def shown(event: EventEnvelope, public_id: str) -> str:
 
 def shown_id(event: EventEnvelope, public_id: str) -> str:
     """Return the id that `shown` shows."""
-    if event["dialect"] == Dialect.V1:
-        return event["id"]
-    return v0_as_v1.event_id(public_id, event["seq"])
+    return id_of(event["id"], public_id, dialect=event["dialect"], seq=event["seq"])
+
+
+def id_of(event_id: str, public_id: str, *, dialect: str, seq: int) -> str:
+    """Return the id that a stored event is shown under."""
+    return event_id if dialect == Dialect.V1 else v0_as_v1.event_id(public_id, seq)

@@ -1,0 +1,231 @@
+"""The index: for each event the words that are in it, so that the newest that may have some are found.
+
+It holds no places of words, so what it finds is looked at again. Beside words there are facets, words that
+nobody can type: whose the event is, and what. Both engines are asked for the same words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from django.db import connection
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from conversations import guards
+from conversations.fulltext.questions import Branch, Question, Term
+
+TABLE = guards.SEARCH_TEXT
+WORDS_MAX_BYTES = 900_000
+"""PostgreSQL keeps 1 MiB of words for one row, and no text within its bounds has more than this."""
+
+_FACET = "\ue000"
+"""Of private use: neither a letter nor anything that separates words."""
+
+_BLOCKS = (13, 17, 21)
+"""Keys of events are told apart by blocks of 8,192, of 131,072 and of 2,097,152, as powers of two."""
+
+_CREATION = {
+    # The words of a row are told apart by ASCII's blanks alone; places of words are not kept.
+    "sqlite": [f"CREATE VIRTUAL TABLE {TABLE} USING fts5(words, tokenize = 'ascii', detail = 'none')"],
+    "postgresql": [
+        f"CREATE TABLE {TABLE} (event_id bigint PRIMARY KEY, words tsvector NOT NULL)",
+        # What is added last waits in a list that every question reads through, so that is kept short.
+        f"CREATE INDEX conversations_searchtext_words ON {TABLE} USING gin (words) "
+        "WITH (gin_pending_list_limit = 512)",
+    ],
+}
+# An event that was purged since it was read leaves no words.
+_IS_THERE = f"EXISTS (SELECT 1 FROM {guards.EVENT} WHERE id = added.event_id)"
+_ADDING = {
+    "sqlite": f"INSERT OR REPLACE INTO {TABLE} (rowid, words) "
+    f"SELECT event_id, words FROM (SELECT %s AS event_id, %s AS words) AS added WHERE {_IS_THERE}",
+    "postgresql": f"INSERT INTO {TABLE} (event_id, words) "
+    "SELECT event_id, array_to_tsvector(string_to_array(words, ' ')) "
+    f"FROM unnest(%s::bigint[], %s::text[]) AS added (event_id, words) WHERE {_IS_THERE} "
+    "ON CONFLICT (event_id) DO NOTHING",
+}
+_FINDING = {
+    # Read backwards from a place until there are enough: a word of every event costs as much as a rare one.
+    "sqlite": f"SELECT rowid FROM {TABLE} WHERE {TABLE} MATCH %s AND rowid < %s ORDER BY rowid DESC LIMIT %s",
+    # All that the index finds is sorted; without this, the table might be read by its key instead.
+    "postgresql": f"WITH found AS MATERIALIZED "
+    f"(SELECT event_id FROM {TABLE} WHERE words @@ %s::tsquery AND event_id < %s) "
+    "SELECT event_id FROM found ORDER BY event_id DESC LIMIT %s",
+}
+
+
+class Entry(NamedTuple):
+    """What is kept of one event."""
+
+    event_pk: int
+    words: Iterable[str]
+
+
+class Facets(NamedTuple):
+    """Facts of which each has to be one of these; none given stands for any."""
+
+    owners: Sequence[int] = ()
+    conversations: Sequence[int] = ()
+    kinds: Sequence[str] = ()
+    sources: Sequence[str] = ()
+
+    def words(self) -> list[list[str]]:
+        """Return the words that stand for them: one of each list is in the row of an event that has them."""
+        facts: tuple[tuple[str, Sequence[int | str]], ...] = (
+            ("o", self.owners),
+            ("c", self.conversations),
+            ("k", self.kinds),
+            ("s", self.sources),
+        )
+        return [[_facet(name, value) for value in values] for name, values in facts if values]
+
+
+def create(connection: BaseDatabaseWrapper) -> None:
+    """Make the table, empty."""
+    with connection.cursor() as cursor:
+        for statement in _CREATION[connection.vendor]:
+            cursor.execute(statement)
+
+
+def drop(connection: BaseDatabaseWrapper) -> None:
+    """Remove the table."""
+    with connection.cursor() as cursor:
+        cursor.execute(f"DROP TABLE {TABLE}")
+
+
+def empty() -> None:
+    """Remove all that is in the table, and whatever is wrong with it."""
+    if connection.vendor == "sqlite":
+        drop(connection)
+        create(connection)
+    else:  # a new table would lock the events, to which it refers
+        with connection.cursor() as cursor:
+            cursor.execute(f"TRUNCATE {TABLE}")
+
+
+def entry(event_pk: int, facets: Facets, words: Iterable[str]) -> Entry:
+    """Return what is kept of an event that has these facets, one of each, and words."""
+    blocks = (_block(shift, event_pk >> shift) for shift in _BLOCKS) if connection.vendor != "sqlite" else ()
+    kept = [word for of_facet in facets.words() for word in of_facet] + list(blocks)
+    size = sum(len(word.encode()) for word in kept)
+    for word in words:
+        size += len(word.encode())
+        if size > WORDS_MAX_BYTES:
+            break
+        kept.append(word)
+    return Entry(event_pk, kept)
+
+
+def add(entries: Sequence[Entry]) -> None:
+    """Keep these, but what was purged meanwhile. SearchProgress must be locked."""
+    rows = [(each.event_pk, " ".join(each.words)) for each in entries]
+    if not rows:
+        return
+    with connection.cursor() as cursor:
+        if connection.vendor == "sqlite":
+            cursor.executemany(_ADDING["sqlite"], rows)
+        else:
+            cursor.execute(_ADDING["postgresql"], [list(column) for column in zip(*rows, strict=True)])
+
+
+def newest(question: Question, facets: Facets, *, below: int, limit: int) -> list[int]:
+    """Return the keys of events that may be meant, the highest first, `limit` of those that are below a key.
+
+    Fewer mean that there are no more.
+    """
+    syntax = _SYNTAX[connection.vendor]
+    if connection.vendor == "sqlite":
+        return _found(syntax.condition(question, facets.words()), below, limit)
+    keys: list[int] = []
+    for first, blocks in _windows(below):
+        condition = syntax.condition(question, [*facets.words(), *([blocks] if blocks else [])])
+        keys += _found(condition, below, limit - len(keys))
+        if len(keys) == limit:
+            break
+        below = first
+    return keys
+
+
+def _found(condition: str, below: int, limit: int) -> list[int]:
+    with connection.cursor() as cursor:
+        cursor.execute(_FINDING[connection.vendor], [condition, below, limit])
+        return [key for (key,) in cursor.fetchall()]
+
+
+def _windows(below: int) -> Iterator[tuple[int, list[str]]]:
+    """Yield the first key of each window, and the blocks that it consists of; none for all that is left.
+
+    The newest window is short and each is longer than the one before: a word of every event is soon found
+    often enough, and no more of its events are looked at; one that is nowhere takes as many questions as
+    there are windows.
+    """
+    end = below
+    for shift in _BLOCKS:
+        first = max(0, ((end - 1) >> shift) - 1) << shift
+        yield first, list(_covering(first, end))
+        if first == 0:
+            return
+        end = first
+    yield 0, []
+
+
+def _covering(first: int, end: int) -> Iterator[str]:
+    """Yield the fewest blocks that hold the keys from `first` to `end`, and perhaps some beyond."""
+    at = first
+    while at < end:
+        fitting = (shift for shift in _BLOCKS[1:] if at % (1 << shift) == 0 and at + (1 << shift) <= end)
+        shift = max(fitting, default=_BLOCKS[0])
+        yield _block(shift, at >> shift)
+        at += 1 << shift
+
+
+def _facet(name: str, value: int | str) -> str:
+    return f"{_FACET}{name}{value.encode().hex() if isinstance(value, str) else value}"
+
+
+def _block(shift: int, number: int) -> str:
+    return f"{_FACET}b{shift}x{number}"
+
+
+class _Syntax(NamedTuple):
+    """How an engine's own questions are written."""
+
+    both: str
+    either: str
+    without: str
+    quote: str
+    beginning: str
+
+    def condition(self, question: Question, facets: Iterable[Sequence[str]]) -> str:
+        """Return the question in the engine's words: what it finds may be meant, what it does not is not."""
+        limits = [f"({self.either.join(map(self._quoted, words))})" for words in facets]
+        asked = self.either.join(f"({self._branch(branch)})" for branch in question.branches)
+        return self.both.join([*limits, f"({asked})"])
+
+    def _branch(self, branch: Branch) -> str:
+        wanted = self.both.join(self._word(*word) for term in branch.wanted for word in _words_of(term))
+        # Who has all words of a phrase may still not have the phrase.
+        unwanted = [
+            self._word(*word) for term in branch.unwanted if len(term.words) == 1 for word in _words_of(term)
+        ]
+        return f"({wanted}){self.without}({self.either.join(unwanted)})" if unwanted else wanted
+
+    def _word(self, word: str, is_beginning: bool) -> str:
+        return self._quoted(word) + (self.beginning if is_beginning else "")
+
+    def _quoted(self, word: str) -> str:
+        return f"{self.quote}{word}{self.quote}"
+
+
+_SYNTAX = {
+    "sqlite": _Syntax(" AND ", " OR ", " NOT ", '"', " *"),
+    "postgresql": _Syntax(" & ", " | ", " & !", "'", ":*"),
+}
+
+
+def _words_of(term: Term) -> Iterator[tuple[str, bool]]:
+    """Yield each word of a term, and whether it is only the beginning of one."""
+    last = len(term.words) - 1
+    for number, word in enumerate(term.words):
+        yield word, term.is_beginning and number == last

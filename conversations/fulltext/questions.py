@@ -1,0 +1,144 @@
+"""A question: what somebody looks for, read from what they typed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import ClassVar, NamedTuple
+
+from conversations.exceptions import ConversationError
+from conversations.fulltext.words import Words
+
+QUESTION_MAX_LENGTH = 1_000
+WORDS_MAX = 64
+BEGINNING_MIN_LENGTH = 2
+
+_PIECE = re.compile(r'(?P<minus>-?)"(?P<phrase>[^"]*)(?:"|$)|(?P<chunk>[^\s"]+)')
+_QUOTES = str.maketrans("“”„«»", '"' * 5)
+
+
+class InvalidQuery(ConversationError):
+    """There is nothing in it that could be looked for."""
+
+    code: ClassVar[str] = "invalid_query"
+
+
+class Term(NamedTuple):
+    """Words of which one stands right before the other; of the last one perhaps only its beginning."""
+
+    words: tuple[str, ...]
+    is_beginning: bool
+    written: str
+    """As it was typed, for titles."""
+
+    def ends(self, among: Words, first: int = 0) -> Iterator[tuple[int, int]]:
+        """Yield the numbers of the first and the last word of each place where it stands, from `first` on."""
+        there, length = among.all, len(self.words)
+        for at in range(first, len(there) - length + 1):
+            if self._is_word(there[at + length - 1]) and (
+                length == 1 or tuple(there[at : at + length - 1]) == self.words[:-1]
+            ):
+                yield at, at + length - 1
+
+    def stands_in(self, among: Words) -> bool:
+        """Say whether it stands somewhere in a text."""
+        if any(among.lacks(word) for word in self.words):
+            return False
+        if not among.different.issuperset(self.words[: -1 if self.is_beginning else None]):
+            return False
+        if len(self.words) == 1 and not self.is_beginning:
+            return True
+        return any(True for _ in self.ends(among))
+
+    def _is_word(self, word: str) -> bool:
+        return word.startswith(self.words[-1]) if self.is_beginning else word == self.words[-1]
+
+
+class Branch(NamedTuple):
+    """What one side of an `OR` asks for: all of some terms, one at least, and none of others."""
+
+    wanted: tuple[Term, ...]
+    unwanted: tuple[Term, ...]
+
+    def is_met_by(self, words: Words) -> bool:
+        """Say whether a text has what is asked for."""
+        return all(term.stands_in(words) for term in self.wanted) and not any(
+            term.stands_in(words) for term in self.unwanted
+        )
+
+
+class Question(NamedTuple):
+    """What somebody looks for: one of the branches."""
+
+    branches: tuple[Branch, ...]
+
+    def is_met_by(self, words: Words) -> bool:
+        """Say whether a text has what is asked for; the index only says where it may be."""
+        return any(branch.is_met_by(words) for branch in self.branches)
+
+    @property
+    def wanted(self) -> list[Term]:
+        """Every term of which an occurrence is shown."""
+        return list(dict.fromkeys(term for branch in self.branches for term in branch.wanted))
+
+
+def read(text: str) -> Question:
+    """Read what was typed; whatever is at an odd place is passed over.
+
+    Raise InvalidQuery where nothing is left to look for, and for too much.
+    """
+    branches = [Branch(tuple(wanted), tuple(unwanted)) for wanted, unwanted in _sides(text)]
+    if not branches:
+        raise InvalidQuery("Write a word to look for: letters or digits.")
+    if not all(branch.wanted for branch in branches):
+        raise InvalidQuery(
+            "Say what to look for, too, and not only what must not be there (on each side of an OR)."
+        )
+    if sum(len(term.words) for wanted, unwanted in branches for term in wanted + unwanted) > WORDS_MAX:
+        raise InvalidQuery(f"At most {WORDS_MAX} words can be looked for at once.")
+    return Question(tuple(branches))
+
+
+def _sides(text: str) -> Iterator[tuple[Sequence[Term], Sequence[Term]]]:
+    """Yield what is wanted and unwanted on each side of an OR; sides without any term are none."""
+    wanted: list[Term] = []
+    unwanted: list[Term] = []
+    is_excluded = False
+    for piece in _PIECE.finditer(text.translate(_QUOTES)):
+        match piece["chunk"]:
+            case "OR":
+                if wanted or unwanted:
+                    yield wanted, unwanted
+                wanted, unwanted, is_excluded = [], [], False
+            case "NOT":
+                is_excluded = True
+            case "AND":
+                pass
+            case _:
+                minus, term = _term(piece)
+                if term is not None:
+                    (unwanted if is_excluded or minus else wanted).append(term)
+                    is_excluded = False
+    if wanted or unwanted:
+        yield wanted, unwanted
+
+
+def _term(piece: re.Match[str]) -> tuple[bool, Term | None]:
+    """Return whether a piece is excluded by a minus, and its term; None where it has no word."""
+    if piece["chunk"] is None:
+        return bool(piece["minus"]), _made(piece["phrase"], is_beginning=False)
+    chunk: str = piece["chunk"]
+    # `--flag` is a thing to look for, `-flag` is one that must not be there.
+    minus = chunk.startswith("-") and not chunk.startswith("--")
+    chunk = chunk[minus:]
+    written = chunk.rstrip("*")
+    return minus, _made(written, is_beginning=written != chunk and bool(Words(written[-1:]).all))
+
+
+def _made(written: str, *, is_beginning: bool) -> Term | None:
+    words = tuple(Words(written).all)
+    if not words:
+        return None
+    if is_beginning and written[-1:].isascii() and len(words[-1]) < BEGINNING_MIN_LENGTH:
+        raise InvalidQuery(f"Write at least {BEGINNING_MIN_LENGTH} letters before a *.")
+    return Term(words, is_beginning, " ".join(written.split()))

@@ -1,0 +1,115 @@
+"""A piece of a text around what was looked for, and what of it that is."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import TypedDict
+
+from conversations.fulltext.questions import Term
+from conversations.fulltext.words import Words
+
+BEFORE = 60
+LENGTH = 240
+"""Characters before the first match, and of the whole piece."""
+
+_BLANKS = re.compile(r"\s+")
+
+Span = tuple[int, int]
+
+
+class SnippetPart(TypedDict):
+    """Some of a snippet's text; `match` says whether that is what was looked for."""
+
+    text: str
+    match: bool
+
+
+def snippet(text: str, words: Words, wanted: Sequence[Term]) -> list[SnippetPart]:
+    """Return a piece of the text around the first match, blanks drawn together, in parts."""
+    numbers = _first_match(words, wanted)
+    if numbers is None:
+        return _parts(text, 0, min(len(text), LENGTH), [])
+    place = next(words.places(numbers[0]))[0]
+    first, end = _bounds(text, place)
+    return _parts(text, first, end, _marks(words, wanted, numbers[0], end))
+
+
+def _first_match(words: Words, wanted: Sequence[Term]) -> Span | None:
+    found = (next(term.ends(words), None) for term in wanted)
+    return min((numbers for numbers in found if numbers is not None), default=None)
+
+
+def _marks(words: Words, wanted: Sequence[Term], first: int, end: int) -> list[Span]:
+    """Return where matches stand in the text from the word number `first` on, in order and apart."""
+    places = []
+    for place in words.places(first):
+        if place[0] >= end:
+            break
+        places.append(place)
+    last = first + len(places) - 1
+    marks = []
+    for term in wanted:
+        for begins, ends in term.ends(words, first):
+            if begins > last:
+                break
+            marks.append((places[begins - first][0], places[min(ends, last) - first][1]))
+    return _apart(sorted(marks))
+
+
+def _apart(marks: Sequence[Span]) -> list[Span]:
+    """Return the marks with those that meet drawn into one."""
+    apart: list[Span] = []
+    for begin, end in marks:
+        if apart and begin < apart[-1][1]:
+            apart[-1] = (apart[-1][0], max(end, apart[-1][1]))
+        else:
+            apart.append((begin, end))
+    return apart
+
+
+def _bounds(text: str, place: int) -> Span:
+    """Return where the piece begins and ends: at blanks, where there are some nearby."""
+    first = max(0, place - BEFORE)
+    if first:
+        blank = re.compile(r"\s").search(text, first, place)
+        first = blank.end() if blank else first
+    end = min(len(text), first + LENGTH)
+    if end < len(text):
+        cut = max(text.rfind(" ", place + 1, end), text.rfind("\n", place + 1, end))
+        end = cut if cut > place + (end - place) // 2 else end
+    return first, end
+
+
+def _parts(text: str, first: int, end: int, marks: Sequence[Span]) -> list[SnippetPart]:
+    parts: list[SnippetPart] = []
+    at = first
+    for begins, ends in marks:
+        _add(parts, text[at:begins], match=False)
+        _add(parts, text[begins : min(ends, end)], match=True)
+        at = min(ends, end)
+    _add(parts, text[at:end], match=False)
+    if first:
+        parts.insert(0, {"text": "…", "match": False})
+    if end < len(text):
+        parts.append({"text": "…", "match": False})
+    return list(_joined(parts))
+
+
+def _add(parts: list[SnippetPart], text: str, *, match: bool) -> None:
+    if text:
+        parts.append({"text": _BLANKS.sub(" ", text), "match": match})
+
+
+def _joined(parts: Sequence[SnippetPart]) -> Iterator[SnippetPart]:
+    """Yield the parts with those of one sort that stand side by side made one."""
+    waiting: SnippetPart | None = None
+    for part in parts:
+        if waiting is not None and waiting["match"] == part["match"]:
+            waiting = {"text": waiting["text"] + part["text"], "match": part["match"]}
+            continue
+        if waiting is not None:
+            yield waiting
+        waiting = part
+    if waiting is not None:
+        yield waiting

@@ -1,0 +1,66 @@
+"""The words of a text: the same for the index, for what it does not hold yet, and for a question."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator
+from functools import cached_property, lru_cache
+from itertools import islice
+
+WORD_MAX_LENGTH = 50
+"""Of a longer word so many characters count: hashes and encoded files are no words."""
+
+# Scripts that write no blanks between words, and emoji: each character is a word.
+_ALONE = (
+    "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2600-\u27bf\u3005-\u3007\u3040-\u30ff\u31f0-\u31ff"
+    "\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\uff66-\uff9f"
+    "\U0001f000-\U0001faff\U00020000-\U0003ffff"
+)
+_ACCENTS = "\u0300-\u036f"
+_LETTER = rf"[^\W_{_ALONE}]"
+_WORD = re.compile(rf"[{_ALONE}]|{_LETTER}(?:{_LETTER}|[{_ACCENTS}])*")
+_ASCII_WORD = re.compile(r"[a-z0-9]+")
+_IS_ALONE = re.compile(rf"[{_ALONE}]")
+
+
+class Words:
+    """The words of one text in their order, in the form in which they are compared."""
+
+    def __init__(self, text: str) -> None:
+        self._is_ascii = text.isascii()
+        self._text = text.lower() if self._is_ascii else text
+
+    @cached_property
+    def all(self) -> list[str]:
+        """Every word, as often as it stands there."""
+        if self._is_ascii:
+            return [word[:WORD_MAX_LENGTH] for word in _ASCII_WORD.findall(self._text)]
+        return [_folded(word) for word in _WORD.findall(self._text)]
+
+    @cached_property
+    def different(self) -> frozenset[str]:
+        """Every word once."""
+        return frozenset(self.all)
+
+    def lacks(self, word: str) -> bool:
+        """Say that the word, or one that begins so, is certainly not there; quick, and often undecided."""
+        return self._is_ascii and word not in self._text
+
+    def places(self, first: int) -> Iterator[tuple[int, int]]:
+        """Yield where the words from number `first` on begin and end in the text."""
+        pattern = _ASCII_WORD if self._is_ascii else _WORD
+        return (found.span() for found in islice(pattern.finditer(self._text), first, None))
+
+
+@lru_cache(maxsize=65_536)
+def _folded(word: str) -> str:
+    """Return a word without case and accents; never empty, and no ASCII but letters and digits."""
+    if word.isascii():
+        return word[:WORD_MAX_LENGTH].lower()
+    if _IS_ALONE.match(word):
+        plain = unicodedata.normalize("NFKC", word)  # half of a width, or a compatible ideograph
+        return plain if len(plain) == 1 and plain.isalnum() else word
+    apart = unicodedata.normalize("NFKD", unicodedata.normalize("NFKD", word).casefold())
+    letters = "".join(filter(str.isalnum, apart))
+    return (letters or word)[:WORD_MAX_LENGTH]

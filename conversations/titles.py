@@ -1,0 +1,160 @@
+"""The index of titles: pieces of three characters, so that what stands anywhere in one is soon found.
+
+It is written behind. A trigger notes whose title has changed (`conversations.guards`), in whatever way; a
+question looks through those as well. An append changes no title and pays nothing for all this.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+from django.db import Error, connection, transaction
+from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.models import Q
+
+from conversations import any_case, guards
+
+TABLE = guards.TITLE_TEXT
+CHANGED = guards.TITLE_CHANGE
+PIECE = 3
+"""Characters; less than that is looked for in the conversations themselves."""
+CANDIDATES_MAX = 1_000
+"""What more titles than this have is soon met by whoever reads the newest."""
+STEP_TITLES = 500
+
+_CREATION = {
+    "sqlite": f"CREATE VIRTUAL TABLE {TABLE} USING fts5(title, tokenize = 'trigram case_sensitive 1')",
+    "postgresql": f"CREATE TABLE {TABLE} (conversation_id bigint PRIMARY KEY, title text NOT NULL)",
+}
+_INDEX = [
+    "CREATE EXTENSION IF NOT EXISTS pg_trgm",
+    f"CREATE INDEX IF NOT EXISTS conversations_titletext_pieces ON {TABLE} USING gin (title gin_trgm_ops)",
+]
+_KEY = {"sqlite": "rowid", "postgresql": "conversation_id"}
+_ADDING = {engine: f"INSERT INTO {TABLE} ({key}, title) VALUES (%s, %s)" for engine, key in _KEY.items()}
+_TAKING = f"""
+    DELETE FROM {CHANGED} WHERE conversation_id IN
+    (SELECT conversation_id FROM {CHANGED} ORDER BY conversation_id LIMIT {STEP_TITLES})
+    RETURNING conversation_id
+"""
+# Who deletes one of them meanwhile is waited for, and whoever comes later sees what was added.
+_READING = {
+    "sqlite": f"SELECT id, {any_case.IN_CAPITALS['sqlite']} FROM {guards.CONVERSATION} "
+    "WHERE title IS NOT NULL AND id IN ({keys})",
+    "postgresql": f"SELECT id, {any_case.IN_CAPITALS['postgresql']} FROM {guards.CONVERSATION} "
+    "WHERE title IS NOT NULL AND id IN ({keys}) FOR KEY SHARE",
+}
+_IN_INDEX = {
+    "sqlite": f"SELECT rowid FROM {TABLE} WHERE {TABLE} MATCH %s",
+    "postgresql": f"SELECT conversation_id FROM {TABLE} WHERE title LIKE %s",
+}
+_FINDING = {
+    engine: f"{in_index} UNION ALL SELECT conversation_id FROM {CHANGED} LIMIT {CANDIDATES_MAX + 1}"
+    for engine, in_index in _IN_INDEX.items()
+}
+
+logger = logging.getLogger(__name__)
+
+
+def create(connection: BaseDatabaseWrapper) -> None:
+    """Make the table, empty, and note that every title is to come into it."""
+    with connection.cursor() as cursor:
+        cursor.execute(_CREATION[connection.vendor])
+    _begin(connection)
+
+
+def drop(connection: BaseDatabaseWrapper) -> None:
+    """Remove the table."""
+    with connection.cursor() as cursor:
+        cursor.execute(f"DROP TABLE {TABLE}")
+
+
+def begin_anew() -> None:
+    """Remove all that is in the index, whatever is wrong with it, and note every title as not in it."""
+    with transaction.atomic():
+        if connection.vendor == "sqlite":
+            drop(connection)
+            create(connection)
+        else:
+            with connection.cursor() as cursor:
+                # A step takes notes first and writes the index then: so it is waited for, holding nothing
+                # that it needs. A title that changes from here on waits, and is noted afterwards.
+                cursor.execute(f"LOCK TABLE {CHANGED} IN SHARE ROW EXCLUSIVE MODE")
+                cursor.execute(f"TRUNCATE {TABLE}")
+            _begin(connection)
+
+
+def step() -> int:
+    """Index the titles that have changed, so many at a time; return how many those were."""
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute(_TAKING)
+        keys = sorted(key for (key,) in cursor.fetchall())
+        if keys:
+            _renew(connection, keys)
+    return len(keys)
+
+
+def holding(text: str) -> Q:
+    """Return the condition that a conversation's title has the text somewhere, in any case.
+
+    The index is asked at once, and not when the condition is used.
+    """
+    holds = Q(any_case.holds("title", text))
+    keys = _candidates(text.upper())
+    return holds if keys is None else Q(pk__in=keys) & holds
+
+
+def _candidates(wanted: str) -> list[int] | None:
+    """Return the keys of those that had it when they were indexed, and of those that have changed since.
+
+    Return None when these are many.
+    """
+    if len(wanted) < PIECE or "\0" in wanted:  # where FTS5 would take a question to end
+        return None
+    asked = _phrase(wanted) if connection.vendor == "sqlite" else _pattern(wanted)
+    with connection.cursor() as cursor:
+        cursor.execute(_FINDING[connection.vendor], [asked])
+        keys = [key for (key,) in cursor.fetchall()]
+    return keys if len(keys) <= CANDIDATES_MAX else None
+
+
+def _begin(connection: BaseDatabaseWrapper) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"INSERT INTO {CHANGED} (conversation_id) SELECT id FROM {guards.CONVERSATION} "
+            "WHERE title IS NOT NULL ON CONFLICT DO NOTHING"
+        )
+    if connection.vendor == "postgresql":
+        _index(connection)
+
+
+def _index(connection: BaseDatabaseWrapper) -> None:
+    """Make the index itself, where the server has the extension and its user may load it."""
+    try:
+        with transaction.atomic(using=connection.alias), connection.cursor() as cursor:
+            for statement in _INDEX:
+                cursor.execute(statement)
+    except Error as error:
+        logger.warning(
+            "Titles are searched without an index: PostgreSQL's pg_trgm cannot be used (%s). Once an "
+            "operator has run CREATE EXTENSION pg_trgm, run `convserver manage rebuild_search`.",
+            str(error).strip().partition("\n")[0],
+        )
+
+
+def _renew(connection: BaseDatabaseWrapper, keys: Sequence[int]) -> None:
+    places = ", ".join(["%s"] * len(keys))
+    with connection.cursor() as cursor:
+        cursor.execute(_READING[connection.vendor].format(keys=places), keys)
+        titles = cursor.fetchall()
+        cursor.execute(f"DELETE FROM {TABLE} WHERE {_KEY[connection.vendor]} IN ({places})", keys)
+        cursor.executemany(_ADDING[connection.vendor], titles)
+
+
+def _phrase(text: str) -> str:
+    return '"' + text.replace('"', '""') + '"'
+
+
+def _pattern(text: str) -> str:
+    return "%" + text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_") + "%"

@@ -1,0 +1,75 @@
+"""A conversation as lines of JSON: a manifest that the other lines can be checked by, then an event a line.
+
+The payload of an event is spliced in as it was received, byte for byte. One that has line breaks between its
+tokens is brought as a string, `payload`, instead of as `event`, so that a line stays one.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping
+from hashlib import sha256
+from json.encoder import encode_basestring
+
+from conversations.events import EventEnvelope
+
+FORMAT = "convserver.transcript"
+VERSION = 1
+
+
+def line(event: EventEnvelope) -> str:
+    """Return one event as a line: its columns and its payload."""
+    envelope = {
+        "type": "event",
+        "seq": event["seq"],
+        "id": event["id"],
+        "dialect": event["dialect"],
+        "event_type": event["type"],
+        "kind": event["kind"],
+        "source": event["source"],
+        "timestamp": event["timestamp"],
+        "cause": event["cause"],
+        "turn": event["turn"],
+        "tool_call_id": event["tool_call_id"],
+        "hidden": event["hidden"],
+    }
+    head = json.dumps(envelope, ensure_ascii=False, separators=(",", ":"))
+    return f"{head[:-1]},{_payload(event['payload'])}}}\n"
+
+
+def _payload(payload: str) -> str:
+    if "\n" in payload or "\r" in payload:
+        return f'"payload":{encode_basestring(payload)}'
+    return f'"event":{payload}'
+
+
+class Manifest:
+    """Counts the lines, in the order in which they are written, and says at last what they are."""
+
+    def __init__(self) -> None:
+        self._kinds: Counter[str] = Counter()
+        self._seqs: list[int] = []
+        self._digest = sha256()
+
+    def add(self, event: EventEnvelope) -> None:
+        """Count one event's line."""
+        self._kinds[event["kind"]] += 1
+        self._seqs = [*self._seqs[:1], event["seq"]]
+        self._digest.update(line(event).encode())
+
+    def line(self, *, conversation: Mapping[str, object], head_digest: str) -> str:
+        """Return the first line. `sha256` is that of all bytes after it; `head_digest` that of the log."""
+        manifest = {
+            "type": "manifest",
+            "format": FORMAT,
+            "version": VERSION,
+            "conversation": dict(conversation),
+            "events": self._kinds.total(),
+            "kinds": dict(sorted(self._kinds.items())),
+            "first_seq": self._seqs[0] if self._seqs else None,
+            "last_seq": self._seqs[-1] if self._seqs else None,
+            "head_digest": head_digest,
+            "sha256": self._digest.hexdigest(),
+        }
+        return json.dumps(manifest, ensure_ascii=False, separators=(",", ":")) + "\n"

@@ -1,0 +1,127 @@
+"""A conversation as Markdown for people: what was said is quoted, what tools did stands in fenced blocks.
+
+No text can end the quote or the fence that it stands in, so the page keeps its order whatever was said.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+
+from conversations import dialects
+from conversations.dialects import columns, v0_reading, v1_reading
+from conversations.events import Dialect, EventEnvelope, Kind
+
+_GRAVES = re.compile("`+")
+_UNSAFE = re.compile(r"([\\`*_\[\]<>#|~&])")
+_LANGUAGES = {"run": "bash", "terminal": "bash", "execute_bash": "bash"}
+_TITLES = {
+    Kind.TOOL_CALL: "Call",
+    Kind.TOOL_RESULT: "Result",
+    Kind.STATE: "State",
+    Kind.ERROR: "Error",
+    Kind.SYSTEM: "System prompt",
+    Kind.SUMMARY: "Summary of earlier events",
+    Kind.TURN: "End of a turn",
+    Kind.OTHER: "Event",
+}
+
+
+def head(*, title: str, facts: Mapping[str, object]) -> str:
+    """Return the beginning of the file: the title, and what is known of the conversation."""
+    known = [f"- {name}: {inline(str(value))}" for name, value in facts.items() if value not in (None, "")]
+    return "\n".join([f"# {inline(title)}", "", *known, ""])
+
+
+def section(event: EventEnvelope) -> str:
+    """Return one event; an empty text for one that its author hid."""
+    if event["hidden"]:
+        return ""
+    members = _members(event)
+    return f"\n## {_heading(event, members)}\n\n{_body(event, members)}\n"
+
+
+def inline(text: str) -> str:
+    """Return text on one line that means nothing to Markdown."""
+    return _UNSAFE.sub(r"\\\1", " ".join(columns.clean(text).split()))
+
+
+def quoted(text: str) -> str:
+    """Return text as a quote: whatever it opens ends with it."""
+    return "\n".join(f"> {line}".rstrip() for line in _lines(text))
+
+
+def fenced(text: str, language: str = "") -> str:
+    """Return text in a fence longer than any inside."""
+    text = "\n".join(_lines(text))
+    longest = max((len(found) for found in _GRAVES.findall(text)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return f"{fence}{language}\n{text}\n{fence}"
+
+
+def _lines(text: str) -> list[str]:
+    return columns.clean(text).replace("\r\n", "\n").replace("\r", "\n").rstrip("\n").split("\n")
+
+
+def _heading(event: EventEnvelope, members: Mapping[str, object]) -> str:
+    kind = Kind(event["kind"])
+    title = inline(event["source"]) if kind is Kind.MESSAGE else _TITLES[kind]
+    match kind:
+        case Kind.TOOL_CALL:
+            name, _ = dialects.called_tool(members, Dialect(event["dialect"]))
+            title = f"{title}: {inline(event['type'] if name == 'tool' else name)}"
+        case Kind.TOOL_RESULT | Kind.ERROR if event["cause"] is not None:
+            title = f"{title} of {event['cause']}"
+        case Kind.OTHER | Kind.STATE:
+            title = f"{title}: {inline(event['type'])}"
+        case _:
+            pass
+    return f"{event['seq']} · {title} · {event['timestamp'][:19].replace('T', ' ')} UTC"
+
+
+def _body(event: EventEnvelope, members: Mapping[str, object]) -> str:
+    text = _text(event, members)
+    match event["kind"]:
+        case Kind.MESSAGE:
+            return quoted(text)
+        case Kind.TOOL_CALL:
+            return _call(event, members, text)
+        case _:
+            return fenced(text) if text else "(no text)"
+
+
+def _call(event: EventEnvelope, members: Mapping[str, object], text: str) -> str:
+    name, arguments = dialects.called_tool(members, Dialect(event["dialect"]))
+    thought = _thought(members)
+    command = columns.first_text(arguments.get("command")) if name in _LANGUAGES else ""
+    said = [quoted(thought)] if thought else []
+    if command:
+        return "\n\n".join([*said, fenced(command, _LANGUAGES[name])])
+    shown = {key: value for key, value in arguments.items() if key != "thought"}
+    return "\n\n".join([*said, fenced(_indented(shown), "json") if shown else fenced(text)])
+
+
+def _thought(members: Mapping[str, object]) -> str:
+    args = columns.fields(members.get("args"))
+    return columns.first_text(columns.content_text(members.get("thought")), args.get("thought"))
+
+
+def _text(event: EventEnvelope, members: Mapping[str, object]) -> str:
+    """Return all that the event says: the column is cut where it is long."""
+    wire = v0_reading if event["dialect"] == Dialect.V0 else v1_reading
+    return wire.whole_text(members) or event["text"]
+
+
+def _members(event: EventEnvelope) -> Mapping[str, object]:
+    try:
+        return columns.fields(json.loads(event["payload"]))
+    except (ValueError, RecursionError):
+        return {}
+
+
+def _indented(value: object) -> str:
+    try:
+        return json.dumps(value, ensure_ascii=False, indent=2, default=str)
+    except (ValueError, RecursionError, TypeError):
+        return columns.as_json(value)
