@@ -15,14 +15,17 @@ from django.db.models import QuerySet
 from conversations.access import Visitor
 from conversations.dialects import v1
 from conversations.events import NewEvent
+from conversations.exceptions import ConversationError
 from conversations.models import Conversation, ConversationRef, Version
 from conversations.store import store
-from sessions_app.encryption import seal
+from sessions_app.encryption import Sealed, seal
 from sessions_app.models import AgentSetup
 from sessions_app.v1_models import MAX_ITERATIONS, default_workspace, never_confirm
 
 MASK = "**********"
 BATCH = 500
+SECRETS_MAX = 1000
+SECRETS_MAX_BYTES = 1024 * 1024
 _KEY = re.compile(
     r"(?:.*_)?(?:api_key|token|password|secret|secret_access_key|access_key_id|authorization|auth_header)"
 )
@@ -31,6 +34,12 @@ _BAGS = frozenset({"env", "acp_env", "headers", "extra_headers", "secrets"})
 """Members whose own members are often keys: of tool servers, of requests, and of an agent's context."""
 _SCHEMES = frozenset({"oauth"})
 """What `auth` of a tool server may hold that is no key."""
+
+
+class TooManySecrets(ConversationError):
+    """A conversation would have more secrets, or longer ones, than are kept for it."""
+
+    code = "too_many_secrets"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -57,23 +66,25 @@ def create(
 ) -> ConversationRef:
     """Make a V1 conversation with its agent's setup, beginning with `events`, all or nothing.
 
-    Raise ConversationExists for a taken id.
+    Raise ConversationExists for a taken id, and TooManySecrets.
     """
+    log = store(str(user.pk))
     with transaction.atomic():
-        conversation = store(str(user.pk)).create(
-            user, conversation_id=conversation_id, version=Version.V1, events=events, **columns
-        )
+        conversation = log.create(user, conversation_id=conversation_id, version=Version.V1, **columns)
         add(conversation, setup)
+        if events:  # after the setup, whose secrets they must not show
+            log.append(conversation, events)
     return conversation
 
 
 def add(conversation: ConversationRef, setup: NewSetup, *, leaf_event_id: str | None = None) -> None:
-    """Store the setup of a conversation that has none."""
+    """Store the setup of a conversation that has none. Raise TooManySecrets."""
     AgentSetup.objects.create(
         conversation_id=conversation.pk,
         sealed_agent=seal(json.dumps(setup.agent)),
         shown_agent=masked(setup.agent),
-        sealed_secrets=seal(json.dumps(setup.secrets)),
+        sealed_secrets=_sealed_secrets(setup.secrets),
+        has_secrets=bool(setup.secrets),
         shown_secrets=shown_secrets(setup.secrets),
         workspace=masked(setup.workspace),
         confirmation_policy=masked(setup.confirmation_policy),
@@ -97,14 +108,32 @@ def fork(user: Visitor, source: ConversationRef, **options: Any) -> Conversation
 
 
 def add_secrets(conversation: ConversationRef, secrets: Mapping[str, Mapping[str, Any]]) -> None:
-    """Add sources of secrets; one of the same name takes the place of the other."""
+    """Add sources of secrets; one of the same name takes the place of the other.
+
+    Raise TooManySecrets; then those before stay.
+    """
     with transaction.atomic():
         Conversation.objects.locked().get(pk=conversation.pk)
         setup = row_of(conversation)
         merged = json.loads(setup.sealed_secrets.open()) | dict(secrets)
-        setup.sealed_secrets = seal(json.dumps(merged))
+        setup.sealed_secrets = _sealed_secrets(merged)
+        setup.has_secrets = bool(merged)
         setup.shown_secrets = shown_secrets(merged)
-        setup.save(update_fields=["sealed_secrets", "shown_secrets"])
+        setup.save(update_fields=["sealed_secrets", "has_secrets", "shown_secrets"])
+
+
+def _sealed_secrets(secrets: Mapping[str, Mapping[str, Any]]) -> Sealed:
+    """Seal all secrets of a conversation. Raise TooManySecrets."""
+    if len(secrets) > SECRETS_MAX:
+        raise TooManySecrets(
+            f"A conversation keeps {SECRETS_MAX} secrets at the most, and would have {len(secrets)}."
+        )
+    text = json.dumps(secrets)
+    if len(text) > SECRETS_MAX_BYTES:
+        raise TooManySecrets(
+            f"The secrets of a conversation may have {SECRETS_MAX_BYTES} bytes as JSON at the most."
+        )
+    return seal(text)
 
 
 def set_policy(conversation: ConversationRef, policy: Mapping[str, Any]) -> None:
@@ -182,6 +211,14 @@ def _masked_member(name: str, member: Any) -> Any:
     if name in _BAGS and isinstance(member, Mapping):
         return dict.fromkeys(member, MASK)
     return masked(member)
+
+
+def secret_values(opened: str) -> Iterator[str]:
+    """Yield what no event may show of a conversation's opened secrets: values, and those of headers."""
+    for source in json.loads(opened).values():
+        headers = source.get("headers")
+        values = headers.values() if isinstance(headers, Mapping) else ()
+        yield from (value for value in (source.get("value"), *values) if isinstance(value, str))
 
 
 def shown_secrets(secrets: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:

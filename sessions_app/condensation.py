@@ -15,7 +15,7 @@ from conversations.dialects.v1 import V1Event
 from conversations.events import EventEnvelope, EventFilter, Kind
 from conversations.models import Conversation, ConversationRef
 from conversations.store import store
-from sessions_app import astore, leases
+from sessions_app import astore, turn_events
 from sessions_app.agents.base import Agent
 from sessions_app.agents.chosen import chosen_agent
 from sessions_app.manager import get_manager
@@ -64,7 +64,9 @@ async def condense(conversation: ConversationRef) -> None:
 
 async def _append(conversation: ConversationRef, event: V1Event, event_id: str | None = None) -> None:
     event_id = event_id or str(uuid4())
-    await astore.append(conversation, [leases.new_event(v1.authored(event, event_id=event_id), event_id)])
+    await astore.append(
+        conversation, [turn_events.new_event(v1.authored(event, event_id=event_id), event_id)]
+    )
 
 
 def _prefix(conversation: ConversationRef) -> _Prefix:

@@ -227,7 +227,7 @@ class ConversationManager(ABC):
 
     @abstractmethod
     async def pause(self, conversation: ConversationRef) -> None:
-        """Pause after the current step."""
+        """Pause after the current step. Raise LoopHeld if another process plays a turn."""
 
     @abstractmethod
     async def interrupt(self, conversation: ConversationRef) -> None:
@@ -240,11 +240,12 @@ class ConversationManager(ABC):
         *,
         accept: bool,
         reason: str = "",
+        call_seq: int | None = None,
         event_id: str | None = None,
     ) -> None:
         """Decide about the tool call that waits; a repeated `event_id` decides about no other.
 
-        Raise LoopUnavailable if none waits.
+        Raise LoopUnavailable if none waits, or another one than `call_seq`, where that is given.
         """
 
 

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
 from typing import ParamSpec, TypeVar
 
 from conversations.dialects import AgentState
 from conversations.events import Dialect, Metrics, NewEvent
-from conversations.exceptions import ConversationError, ConversationNotFound, EventConflict, Fenced
+from conversations.exceptions import ConversationError, ConversationNotFound, Fenced
 from conversations.models import ConversationRef
-from sessions_app import astore, leases, runs, titles
+from sessions_app import astore, begun_turns, endings, leases, pauses, runs, titles, unanswered
 from sessions_app.agents.base import Agent
-from sessions_app.leases import Naming, PendingTurn, TurnStart
+from sessions_app.begun_turns import PendingTurn, TurnStart
 from sessions_app.models import ExecutionStatus, LoopEnd
 from sessions_app.processes import Process
 from sessions_app.runs import Asked, Said
@@ -60,6 +60,8 @@ class Loop:
         self._pause_wanted = False
         self._is_pause_taken_back = False
         """The turn that was to pause may have been about to: then it goes on at once."""
+        self._is_resumed = False
+        """The turn that is being interrupted pauses its conversation: then it does no longer."""
         self._steering = asyncio.Lock()
         """Pause and run take effect in the order in which they were said."""
         self.is_leaving = False
@@ -89,22 +91,27 @@ class Loop:
     async def pause(self) -> None:
         """Pause: a turn that is being played after its current step, otherwise at once."""
         async with self._steering:
+            self._is_pause_taken_back = self._is_resumed = False
             self._set_pause_wanted(True)
-            if self._turn is None and await astore.call(leases.pause, self.conversation):
+            if self._turn is None and await astore.call(self._pause_now):
                 self._set_pause_wanted(False)
+
+    def _pause_now(self) -> bool:
+        return pauses.pause(self.conversation, holder=self._process)
 
     async def resume(self) -> None:
         """Take a pause back, one that has not taken effect yet too."""
         async with self._steering:
             self._set_pause_wanted(False)
-            await astore.call(leases.resume, self.conversation)
+            self._is_resumed = self._interrupted_through is not None
+            await astore.call(pauses.resume, self.conversation)
         self.wake()
 
     async def ask_run(self) -> Asked:
         """Ask for a run; a pause that has not taken effect yet is taken back by it."""
         async with self._steering:
             was_pausing = self._take_pause_back()
-            asked = await astore.call(runs.ask, self.conversation)
+            asked = await astore.call(runs.ask, self.conversation, given_up=self._interrupted_through)
         self.wake()
         return Asked.BEGUN if was_pausing and asked is Asked.RUNS else asked
 
@@ -112,7 +119,9 @@ class Loop:
         """Store what the user says; one that asks for a run takes back a pause that has not taken effect."""
         async with self._steering:
             was_pausing = run and self._take_pause_back()
-            said = await astore.call(runs.take, self.conversation, message, run=run)
+            said = await astore.call(
+                runs.take, self.conversation, message, run=run, given_up=self._interrupted_through
+            )
             if was_pausing and not said.asks:
                 self._is_pause_taken_back = False
                 self._set_pause_wanted(True)
@@ -121,15 +130,19 @@ class Loop:
         return said
 
     async def interrupt(self) -> None:
-        """End the turn that is played or waits, and give up on what was asked; the loop stays."""
-        through = await astore.call(leases.asked_through, self.conversation)
+        """End the turn that is played or waits, and give up on what was asked; the loop stays.
+
+        An agent that plays is told to let go; a run that is asked for meanwhile follows its turn.
+        """
+        through = await astore.call(unanswered.asked_through, self.conversation)
         async with self._steering:
+            self._is_pause_taken_back = self._is_resumed = False
             if self._playing is not None or self._is_preparing:
                 self._interrupted_through = through
                 if self._playing is not None:
                     self._playing.cancel()
             else:
-                await self._persist(partial(leases.stop_turn, through=through))
+                await self._persist(partial(endings.stop_turn, through=through))
 
     def _take_pause_back(self) -> bool:
         """Say whether a pause was wanted that has not taken effect, and want it no longer."""
@@ -164,10 +177,11 @@ class Loop:
 
     async def _serve(self) -> None:
         try:
-            await self._persist(leases.repair)
-            await self._persist(leases.greet)
+            await self._persist(endings.repair)
+            await self._persist(begun_turns.greet)
             await self._persist(leases.ready)
             self.started.set()
+            await self._pause_if_wanted()
             await self._play_turns()
             await self._persist(partial(leases.release, ended_by=LoopEnd.IDLE))
         except Fenced as error:
@@ -201,7 +215,7 @@ class Loop:
     async def _begin(self) -> PlayedTurn | None:
         """Begin a turn; whoever steers meanwhile finds either none yet or this one."""
         async with self._steering:
-            start = await self._persist(leases.begin_turn)
+            start = await self._persist(begun_turns.begin_turn)
             if start is None:
                 return None
             turn = self._turn = PlayedTurn(self.conversation, self.epoch, start)
@@ -220,44 +234,58 @@ class Loop:
         except Exception:
             logger.exception("Conversation %s gets no title", self.conversation.public_id)
 
+    async def _entitle_without_agent(self) -> None:
+        """Let a conversation whose first turn was cut off have a title all the same."""
+        try:
+            await astore.call(titles.entitle_without_agent, self.conversation)
+        except Exception:
+            logger.exception("Conversation %s gets no title", self.conversation.public_id)
+
     async def _pause_if_wanted(self) -> None:
-        """Let a pause that came during a turn's last step hold for what follows."""
+        """Let a pause that came during a turn's last step, or before a repair, hold for what follows."""
         async with self._steering:
             wanted, self._pause_wanted = self._pause_wanted, False
             if wanted:
-                await persistently(lambda: _to_its_end(leases.pause, self.conversation))
+                await persistently(lambda: _to_its_end(self._pause_now))
 
     async def _play(self, turn: PlayedTurn) -> None:
-        start = turn.start
-        self._counted = self._counted or start.counted
+        """Play a turn and end or suspend it; whoever steers meanwhile comes before its end or after it."""
+        self._counted = self._counted or turn.start.counted
+        try:
+            end = await self._played(turn)
+            async with self._steering:
+                await end()
+        finally:
+            self._turn = self._interrupted_through = None
+            self._is_preparing = self._is_resumed = False
+
+    async def _played(self, turn: PlayedTurn) -> Callable[[], Awaitable[None]]:
+        """Let the agent play; return what is left to do."""
         try:
             await turn.prepare()
             await self._play_to_its_end(turn)
         except TurnSuspended as suspended:
             leases.announce(self.conversation)
-            await self._go_on_unless_paused(suspended)
+            return partial(self._suspend, suspended)
         except asyncio.CancelledError:
             if self.is_ending or self._interrupted_through is None:
                 raise
-            await self._end_interrupted(start, self._interrupted_through)
+            return self._end_interrupted
         except (Fenced, ConversationNotFound):
             raise
         except Exception as error:
             logger.exception("The agent failed in conversation %s", self.conversation.public_id)
-            await self._end_in_error(start, error)
-        else:
-            await self._end(start)
-        finally:
-            self._turn = self._interrupted_through = None
-            self._is_preparing = False
+            return partial(self._end_in_error, turn.start, error)
+        return partial(self._end, turn.start)
 
-    async def _go_on_unless_paused(self, suspended: TurnSuspended) -> None:
-        """Take up again what has paused although the pause was taken back."""
-        async with self._steering:
-            taken_back, self._is_pause_taken_back = self._is_pause_taken_back, False
-            if taken_back and suspended.args == (AgentState.PAUSED,):
-                await persistently(lambda: _to_its_end(runs.ask, self.conversation))
-                self.wake()
+    async def _suspend(self, suspended: TurnSuspended) -> None:
+        """Leave a turn to the user; end one that was interrupted, go on where a pause was taken back."""
+        taken_back, self._is_pause_taken_back = self._is_pause_taken_back, False
+        if self._interrupted_through is not None:
+            await self._end_interrupted()
+        elif taken_back and suspended.args == (AgentState.PAUSED,):
+            await persistently(lambda: _to_its_end(runs.ask, self.conversation))
+            self.wake()
 
     async def _play_to_its_end(self, turn: PlayedTurn) -> None:
         """Let the agent play in a task of its own, which alone an interruption ends."""
@@ -275,28 +303,27 @@ class Loop:
         finally:
             self._playing = None
 
-    async def _end_interrupted(self, start: TurnStart, through: int) -> None:
+    async def _end_interrupted(self) -> None:
         # Behind whatever the turn has on its way, so that nothing of it follows its end.
         await persistently(lambda: astore.append(self.conversation, [], epoch=self.epoch))
-        await self._persist(partial(leases.stop_turn, through=through))
+        through = -1 if self._interrupted_through is None else self._interrupted_through
+        await self._persist(partial(endings.stop_turn, through=through))
+        if self._is_resumed:
+            await persistently(lambda: _to_its_end(pauses.resume, self.conversation))
 
     async def _end(self, start: TurnStart) -> None:
-        if self.conversation.dialect is Dialect.V1:
-            counted = self._counted or start.counted
-            self._counted = await self._persist(partial(runs.finish, start=start, counted=counted))
-            return
-        try:
-            await self._finish(start, leases.own_id)
-        except EventConflict:
-            await self._finish(start, leases.fresh_id)
-        leases.announce(self.conversation)
-
-    async def _finish(self, start: TurnStart, naming: Naming) -> None:
-        event = leases.end_of_turn(self.conversation, start.turn_id, AgentState.FINISHED, naming=naming)
-        also = leases.finish_turn(self.conversation, start.through, ExecutionStatus.FINISHED)
-        await persistently(lambda: astore.append(self.conversation, [event], epoch=self.epoch, also=also))
+        finish = partial(
+            runs.finish,
+            start=start,
+            counted=self._counted or start.counted,
+            given_up=self._interrupted_through,
+        )
+        self._counted = await self._persist(finish)
 
     async def _end_in_error(self, start: TurnStart, error: Exception) -> None:
+        if self._interrupted_through is not None:
+            await self._end_interrupted()  # it failed because it was
+            return
         turn = PendingTurn(start.turn_id, start.through, is_suspended=False)
         ending = (AgentState.ERROR, ExecutionStatus.ERROR, _sentence(error))
         code = type(error).__name__ if self.conversation.dialect is Dialect.V1 else "AgentError"
@@ -315,9 +342,10 @@ class Loop:
         with suppress(Fenced):
             ended_by = self.ended_by if self.is_wanted else LoopEnd.STOPPED
             await self._persist(partial(leases.release, ended_by=ended_by))
+        await self._entitle_without_agent()
 
     def _store_stop(self) -> None:
-        turn = leases.pending_turn(self.conversation, self.epoch)
+        turn = begun_turns.pending_turn(self.conversation, self.epoch)
         if turn is not None and turn.is_suspended and self.is_wanted:
             pass  # it waits for the user, and goes on wherever the loop runs next
         elif turn is not None:
@@ -326,11 +354,11 @@ class Loop:
             state = AgentState.INTERRUPTED if self.is_wanted else stopped
             status = ExecutionStatus.ERROR if is_v1 and self.is_wanted else ExecutionStatus.IDLE
             crowded_out = self.ended_by is LoopEnd.CROWDED_OUT
-            kept = leases.CROWDED_OUT_REASON if crowded_out else leases.INTERRUPTED_REASON
-            reason = kept if self.is_wanted else leases.STOPPED_REASON
+            kept = endings.CROWDED_OUT_REASON if crowded_out else endings.INTERRUPTED_REASON
+            reason = kept if self.is_wanted else endings.STOPPED_REASON
             self._cut_off(turn, state, status, reason)
         if self.given_up_through is not None:
-            leases.give_up(self.conversation, self.epoch, self.given_up_through)
+            endings.give_up(self.conversation, self.epoch, self.given_up_through)
 
     def _cut_off(
         self,
@@ -340,7 +368,7 @@ class Loop:
         reason: str,
         code: str = "AgentError",
     ) -> None:
-        leases.cut_off(self.conversation, self.epoch, turn, state, status, reason=reason, code=code)
+        endings.cut_off(self.conversation, self.epoch, turn, state, status, reason=reason, code=code)
 
 
 async def _to_its_end(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:

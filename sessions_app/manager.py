@@ -8,28 +8,39 @@ from collections import Counter
 from collections.abc import Collection, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from datetime import timedelta
 from types import TracebackType
 from typing import Any, Self, cast
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from django.conf import settings
 from django.db import connections
-from django.utils import timezone
 from django.utils.module_loading import import_string
 
 from conversations import live
 from conversations.events import Dialect, NewEvent
 from conversations.exceptions import ConversationError, ConversationNotFound, LoopUnavailable
 from conversations.models import Conversation, ConversationRef, normal_id
-from sessions_app import astore, hub, leases, presence, runs
+from sessions_app import (
+    astore,
+    decisions,
+    endings,
+    hub,
+    known_loops,
+    leases,
+    pauses,
+    presence,
+    runs,
+    unanswered,
+)
 from sessions_app.agents.chosen import chosen_agent
 from sessions_app.conversation_manager import AgentLoopInfo, ConversationManager
+from sessions_app.leases import LoopHeld
 from sessions_app.loop import Loop
-from sessions_app.models import AgentLoop, Connection, ExecutionStatus, LoopEnd, LoopStatus
+from sessions_app.models import AgentLoop, ExecutionStatus, LoopEnd
 from sessions_app.outbox_dispatcher import Dispatcher
 from sessions_app.processes import Process, this_process
 from sessions_app.runs import Asked, Said
+from sessions_app.search_indexer import Indexer
 
 logger = logging.getLogger(__name__)
 
@@ -37,8 +48,6 @@ SWEEP_S = 5.0
 SWEEP_LIMIT = 100
 RENEW_S = 5.0
 HOUSEKEEPING_S = 20.0
-CLOSE_DELAY_S = 3600.0
-"""An idle loop that nobody is connected to is closed after this."""
 STOP_WAIT_S = 10.0
 NO_AGENT = "The agent could not be made: the server's log says why."
 
@@ -71,11 +80,12 @@ class StandaloneConversationManager(ConversationManager):
         return cls()
 
     async def ensure_started(self) -> None:
-        """Start the sweep, the renewal of leases, the housekeeping and the outbox."""
+        """Start the sweep, the renewal of leases, the housekeeping, the outbox and the search index."""
         if self._is_started:
             return
         self._is_started = True
-        for work in (self._sweep, self._renew, self._keep_house, Dispatcher(self._process).run):
+        works = (self._sweep, self._renew, self._keep_house, Dispatcher(self._process).run, Indexer().run)
+        for work in works:
             self._own(work())
 
     async def __aexit__(
@@ -119,7 +129,7 @@ class StandaloneConversationManager(ConversationManager):
             await self._start(conversation, stops=stops)
 
     async def _start_if_asked(self, conversation: ConversationRef, stops: int) -> None:
-        if await astore.call(leases.is_asked, conversation):
+        if await astore.call(unanswered.is_asked, conversation):
             await self._start_unless_refused(conversation, stops)
 
     async def maybe_start_agent_loop(
@@ -190,7 +200,7 @@ class StandaloneConversationManager(ConversationManager):
         if conversation.pk not in self._unmakeable:
             self._unmakeable.add(conversation.pk)
             logger.error("No agent for conversation %s", conversation.public_id, exc_info=error)
-        await astore.call(leases.fail, conversation, NO_AGENT)
+        await astore.call(endings.fail, conversation, NO_AGENT)
 
     def _ended(self, loop: Loop, task: asyncio.Task[None]) -> None:
         conversation = loop.conversation
@@ -205,11 +215,11 @@ class StandaloneConversationManager(ConversationManager):
     async def _make_room(self, conversation: ConversationRef, *, patiently: bool) -> None:
         """Close the loops that are wanted least until the user may have one more.
 
-        Raise LoopUnavailable if one of them works and the caller is patient.
+        Raise LoopUnavailable if one of them works, or is about to, and the caller is patient.
         """
         limit = settings.CONFIGURATION.max_concurrent
-        surplus = await astore.call(_surplus_loops, conversation, limit)
-        if patiently and any(loop.execution_status == ExecutionStatus.RUNNING for loop in surplus):
+        surplus = await astore.call(known_loops.surplus, conversation, limit)
+        if patiently and await astore.call(_is_any_wanted, surplus):
             raise LoopUnavailable(f"All {limit} loops of the user are working.")
         for row in surplus:
             loop = self._loops.get(row.pk)
@@ -228,10 +238,10 @@ class StandaloneConversationManager(ConversationManager):
         if conversation is None:
             return
         self._stops[conversation.pk] += 1
-        through = await astore.call(leases.asked_through, conversation)
+        through = await astore.call(unanswered.asked_through, conversation)
         if conversation.pk not in self._loops:
-            if not await astore.call(leases.is_suspended, conversation):
-                await astore.call(leases.give_up_unheld, conversation, through)
+            if not await astore.call(unanswered.is_suspended, conversation):
+                await astore.call(endings.give_up_unheld, conversation, through)
                 return
             await self._start(conversation)
         loop = self._loops.get(conversation.pk)
@@ -258,7 +268,7 @@ class StandaloneConversationManager(ConversationManager):
         if loop is not None:
             await loop.resume()
         else:
-            await astore.call(leases.resume, conversation)
+            await astore.call(pauses.resume, conversation)
         await self._start(conversation)
 
     async def ask_run(self, conversation: ConversationRef) -> bool:
@@ -282,12 +292,22 @@ class StandaloneConversationManager(ConversationManager):
         return said
 
     async def pause(self, conversation: ConversationRef) -> None:
-        """Tell the loop, or pause where none is."""
+        """Tell the loop, or pause where none is. Raise LoopHeld if another process plays a turn."""
+        if not await self._pause(conversation):
+            await astore.call(endings.recover, conversation, self._process)
+            await self._pause(conversation)
+
+    async def _pause(self, conversation: ConversationRef) -> bool:
         loop = self._loops.get(conversation.pk)
-        if loop is not None:
-            await loop.pause()
-        else:
-            await astore.call(leases.pause, conversation)
+        if loop is None:
+            try:
+                return await astore.call(pauses.pause, conversation)
+            except LoopHeld:
+                loop = self._loops.get(conversation.pk)
+                if loop is None:  # else it was started here meanwhile
+                    raise
+        await loop.pause()
+        return True
 
     async def interrupt(self, conversation: ConversationRef) -> None:
         """Tell the loop; a turn that waits without one is ended by closing it."""
@@ -305,10 +325,13 @@ class StandaloneConversationManager(ConversationManager):
         *,
         accept: bool,
         reason: str = "",
+        call_seq: int | None = None,
         event_id: str | None = None,
     ) -> None:
         """Store the decision and let the turn go on."""
-        await astore.call(leases.decide, conversation, accept, reason, event_id=event_id)
+        await astore.call(
+            decisions.decide, conversation, accept, reason, call_seq=call_seq, event_id=event_id
+        )
         self.start_soon(conversation)  # stored is stored, whatever becomes of the start
 
     # Tasks of the manager
@@ -318,16 +341,16 @@ class StandaloneConversationManager(ConversationManager):
         while True:
             with _logged("sweep"):
                 here = list(self._loops)
-                for conversation in await astore.call(leases.abandoned, SWEEP_LIMIT, besides=here):
+                for conversation in await astore.call(unanswered.abandoned, SWEEP_LIMIT, besides=here):
                     if conversation.pk not in self._loops:
                         with _logged(f"recovery of conversation {conversation.public_id}"):
-                            await astore.call(leases.recover, conversation, self._process)
+                            await astore.call(endings.recover, conversation, self._process)
                 here = list(self._loops)
-                for pk in await astore.call(leases.asked_among, here):
+                for pk in await astore.call(unanswered.asked_among, here):
                     if pk in self._loops:
                         self._loops[pk].wake()
                 after = self._swept_through
-                found = await astore.call(leases.needing_a_loop, SWEEP_LIMIT, besides=here, after=after)
+                found = await astore.call(unanswered.needing_a_loop, SWEEP_LIMIT, besides=here, after=after)
                 # The next round goes on behind these: none that cannot be started hides the others.
                 self._swept_through = max(each.pk for each in found) if len(found) == SWEEP_LIMIT else 0
                 for conversation in found:
@@ -354,7 +377,7 @@ class StandaloneConversationManager(ConversationManager):
             await asyncio.sleep(HOUSEKEEPING_S)
             with _logged("housekeeping"):
                 await astore.call(presence.touch, presence.here())
-                for pk in await astore.call(_forgotten_loops, list(self._loops)):
+                for pk in await astore.call(known_loops.forgotten, list(self._loops)):
                     if pk in self._loops:
                         self._loops[pk].leave()
 
@@ -374,7 +397,7 @@ class StandaloneConversationManager(ConversationManager):
         self, conversation_id: str, user_id: str | None = None
     ) -> ConversationRef | None:
         """Look the conversation up; the log needs nothing held open."""
-        return await astore.call(_attached, conversation_id, user_id)
+        return await astore.call(known_loops.attached, conversation_id, user_id)
 
     async def detach_from_conversation(self, conversation: ConversationRef) -> None:
         """Nothing was held."""
@@ -404,20 +427,20 @@ class StandaloneConversationManager(ConversationManager):
         self, user_id: str | None = None, filter_to_sids: Collection[str] | None = None
     ) -> dict[str, str]:
         """Read the connections' rows."""
-        return await astore.call(_connections, user_id, filter_to_sids)
+        return await astore.call(known_loops.connections, user_id, filter_to_sids)
 
     async def get_agent_loop_info(
         self, user_id: str | None = None, filter_to_sids: Collection[str] | None = None
     ) -> list[AgentLoopInfo]:
         """Read the loops' rows."""
-        return await astore.call(_loop_infos, user_id, filter_to_sids)
+        return await astore.call(known_loops.infos, user_id, filter_to_sids)
 
     async def _infos(self, rows: Any) -> list[AgentLoopInfo]:
-        return await astore.call(_infos_of, rows)
+        return await astore.call(known_loops.infos_of, rows)
 
     async def send_to_event_stream(self, connection_id: str, data: Mapping[str, Any]) -> None:
         """Find the connection's conversation and append there."""
-        found = await astore.call(_connections, None, None, [connection_id])
+        found = await astore.call(known_loops.connections, None, None, [connection_id])
         if connection_id not in found:
             raise LoopUnavailable(f"no_connected_session:{connection_id}")
         await self.send_event_to_conversation(found[connection_id], data)
@@ -461,71 +484,16 @@ class _logged(suppress):  # noqa: N801 - reads as a statement, like suppress its
         return super().__exit__(exc_type, exc_value, traceback)
 
 
+def _is_any_wanted(loops: Sequence[AgentLoop]) -> bool:
+    is_any_working = any(loop.execution_status == ExecutionStatus.RUNNING for loop in loops)
+    return is_any_working or bool(unanswered.asked_among([loop.pk for loop in loops]))
+
+
 def _renew_leases(held: Mapping[int, int], process: Process) -> set[int]:
     try:
         return leases.renew(held, process)
     finally:
         connections.close_all()  # seldom used, it must not be there only to have broken by the next time
-
-
-def _attached(conversation_id: str, user_id: str | None) -> ConversationRef | None:
-    rows = Conversation.objects.standing().with_public_ids([normal_id(conversation_id)])
-    if user_id:
-        rows = rows.owned_by(int(user_id))
-    row = rows.first()
-    return row.ref if row else None
-
-
-def _surplus_loops(conversation: ConversationRef, limit: int) -> list[AgentLoop]:
-    """Return the user's loops that must go so that with one more there are at most `limit`."""
-    loops = AgentLoop.objects.there().of_user(conversation.owner_id).exclude(conversation_id=conversation.pk)
-    surplus = loops.count() - (limit - 1)
-    return list(loops.least_wanted_first()[:surplus]) if surplus > 0 else []
-
-
-def _forgotten_loops(here: Collection[int]) -> list[int]:
-    """Return the idle loops of this process that nobody has used or watched for long."""
-    before = timezone.now() - timedelta(seconds=CLOSE_DELAY_S)
-    loops = AgentLoop.objects.there().filter(conversation_id__in=here, conversation__updated_at__lt=before)
-    loops = loops.exclude(execution_status=ExecutionStatus.RUNNING)
-    watched = Connection.objects.present().values("conversation_id")
-    return list(loops.exclude(conversation_id__in=watched).values_list("pk", flat=True))
-
-
-def _connections(
-    user_id: str | None,
-    conversation_ids: Collection[str] | None,
-    connection_ids: Collection[str] | None = None,
-) -> dict[str, str]:
-    rows = Connection.objects.present()
-    if user_id:
-        rows = rows.filter(user_id=user_id)
-    if conversation_ids is not None:
-        rows = rows.filter(conversation__public_id__in=[normal_id(each) for each in conversation_ids])
-    if connection_ids is not None:
-        rows = rows.with_ids(connection_ids)
-    return dict(rows.values_list("id", "conversation__public_id"))
-
-
-def _loop_infos(user_id: str | None, conversation_ids: Collection[str] | None) -> list[AgentLoopInfo]:
-    rows = Conversation.objects.standing().filter(loop__status__in=[LoopStatus.STARTING, LoopStatus.RUNNING])
-    if user_id:
-        rows = rows.owned_by(int(user_id))
-    if conversation_ids is not None:
-        rows = rows.with_public_ids(normal_id(each) for each in conversation_ids)
-    return _infos_of(rows)
-
-
-def _infos_of(rows: Any) -> list[AgentLoopInfo]:
-    return [
-        AgentLoopInfo(
-            conversation_id=row.public_id,
-            status=row.loop.status,
-            runtime_status=row.loop.runtime_status,
-            execution_status=row.loop.execution_status,
-        )
-        for row in rows.select_related("loop")
-    ]
 
 
 _managers: WeakKeyDictionary[asyncio.AbstractEventLoop, ConversationManager] = WeakKeyDictionary()

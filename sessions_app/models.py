@@ -16,6 +16,7 @@ from django.db.models import Q
 from django.utils import timezone
 
 from conversations.models import Conversation, ConversationRef, new_public_id
+from conversations.planner import of_many
 from sessions_app.encryption import EncryptedTextField
 from sessions_app.outbox_models import Delivery as Delivery
 from sessions_app.outbox_models import NotedFact as NotedFact
@@ -75,7 +76,7 @@ class AgentLoopQuerySet(models.QuerySet["AgentLoop"]):
 
     def of_user(self, user_id: int | str) -> Self:
         """Return the loops of one user's conversations."""
-        return self.filter(conversation__owner_id=user_id)
+        return self.filter(of_many("conversation__owner_id", user_id))
 
     def held_by(self, process: Process) -> Self:
         """Return those that this process holds."""
@@ -126,6 +127,7 @@ class AgentLoop(models.Model):
     class Meta:
         indexes: ClassVar = [
             models.Index(fields=["status", "lease_expires_at"], name="loop_lease"),
+            models.Index(fields=["execution_status"], name="loop_doing"),
             models.Index(fields=["turn_id"], name="loop_turn", condition=Q(turn_id__isnull=False)),
             models.Index(fields=["decision"], name="loop_decided", condition=Q(decision__isnull=False)),
         ]
@@ -234,20 +236,102 @@ class Connection(models.Model):
         return f"{self.door} connection {self.id}"
 
 
-class ReadMark(models.Model):
-    """How far a user has seen a conversation."""
+class MarkQuerySet(models.QuerySet["Mark"]):
+    """The questions about what users have noted of conversations."""
+
+    def of(self, user_pk: int, conversation: ConversationRef) -> Self:
+        """Return the mark of one user on one conversation, if there is one."""
+        return self.filter(user_id=user_pk, conversation_id=conversation.pk)
+
+    def of_user(self, user_pk: int) -> Self:
+        """Return all of a user's marks."""
+        return self.filter(user_id=user_pk)
+
+    def pinned(self) -> Self:
+        """Return those that keep a conversation on top, the newest first."""
+        return self.filter(pinned_at__isnull=False).order_by("-pinned_at", "-pk")
+
+    def archived(self) -> Self:
+        """Return those that have put a conversation away."""
+        return self.filter(archived_at__isnull=False)
+
+
+class Mark(models.Model):
+    """What a conversation is to one user: how far it was seen, whether it is kept on top or put away."""
 
     user = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="+")
-    conversation = models.ForeignKey(Conversation, models.CASCADE, related_name="read_marks")
-    through = models.BigIntegerField()
+    conversation = models.ForeignKey(Conversation, models.CASCADE, related_name="marks")
+    through = models.BigIntegerField(default=-1)
+    """The seq of the last event that the user has seen, -1 for none."""
+    through_at = models.DateTimeField(null=True, blank=True)
+    """When that event was stored; null as long as the user has seen nothing."""
+    pinned_at = models.DateTimeField(null=True, blank=True)
+    archived_at = models.DateTimeField(null=True, blank=True)
+
+    objects = models.Manager.from_queryset(MarkQuerySet)()
 
     class Meta:
         constraints: ClassVar = [
             models.UniqueConstraint(fields=["user", "conversation"], name="read_mark_once"),
         ]
+        indexes: ClassVar = [
+            models.Index(
+                fields=["user", "-pinned_at"], name="mark_pinned", condition=Q(pinned_at__isnull=False)
+            ),
+            models.Index(
+                fields=["user", "conversation"],
+                name="mark_archived",
+                condition=Q(archived_at__isnull=False),
+            ),
+        ]
 
     def __str__(self) -> str:
-        return f"read through {self.through}"
+        return f"mark of user {self.user_id} on {self.conversation_id}"
+
+
+class DraftQuerySet(models.QuerySet["Draft"]):
+    """The questions about messages that are being written."""
+
+    def of(self, user_pk: int, conversation: ConversationRef | None) -> Self:
+        """Return the draft of a user in a conversation, or for one to be, if there is one."""
+        pk = None if conversation is None else conversation.pk
+        return self.filter(user_id=user_pk, **({"conversation_id": pk} if pk else {"conversation": None}))
+
+    def written_from(self, user_pk: int, moment: datetime, pk: int) -> Self:
+        """Return those of a user that were written after this place, in that order."""
+        further = Q(updated_at__gt=moment) | Q(updated_at=moment, pk__gt=pk)
+        rows = self.filter(further, user_id=user_pk, updated_at__gte=moment)  # said twice, for the index
+        return rows.order_by("updated_at", "pk")
+
+
+class Draft(models.Model):
+    """A message that a user is writing: in a conversation, or the first one of a conversation to be."""
+
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="+", db_index=False)
+    conversation = models.ForeignKey(
+        Conversation, models.CASCADE, related_name="drafts", null=True, blank=True
+    )
+    text = models.TextField(default="", blank=True)
+    images = models.JSONField(default=list, blank=True)
+    """Their data URLs, in order."""
+    version = models.BigIntegerField()
+    """How often it was written; a draft is never removed, only emptied, so that this never falls."""
+    updated_at = models.DateTimeField(default=timezone.now)
+
+    objects = models.Manager.from_queryset(DraftQuerySet)()
+
+    class Meta:
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["user", "conversation"], name="draft_once"),
+            models.UniqueConstraint(
+                fields=["user"], condition=Q(conversation=None), name="draft_of_a_new_one_once"
+            ),
+            models.CheckConstraint(condition=Q(version__gte=1), name="draft_version"),
+        ]
+        indexes: ClassVar = [models.Index(fields=["user", "updated_at"], name="draft_written")]
+
+    def __str__(self) -> str:
+        return f"draft {self.version} of user {self.user_id} in {self.conversation_id}"
 
 
 TOKEN_PREFIX = "cs_"  # noqa: S105 - a mark, not a password

@@ -6,7 +6,7 @@ docs/protocol.md has every frame with an example.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from json.encoder import encode_basestring
 from typing import Any, cast
@@ -30,6 +30,8 @@ FRAME_MAX_BYTES: int = settings.MESSAGE_MAX_BYTES
 
 _MESSAGE_IDS = UUID("5b1f29a4-4c3d-4f0e-9d53-0f6f2c1d7a10")
 """The namespace of the ids that messages get, so that no id sent with an event can equal one."""
+_DECISION_IDS = UUID("0f0c0f5e-6a86-4b0b-9f0f-2a7b6c1e4d52")
+"""The same for decisions, so that no message's id can equal one either."""
 
 
 class BadFrame(ConversationError):
@@ -163,11 +165,28 @@ def message_event(frame: Frame, conversation: ConversationRef, *, user_id: int, 
     )
 
 
+def decided_call(frame: Frame) -> int | None:
+    """Return the seq of the call that a `confirm` frame is about; None when it names none. Raise BadFrame."""
+    return frame.number("seq") if "seq" in frame.members else None
+
+
+def decision_id(frame: Frame, *, user_id: int, session: str) -> str:
+    """Return the event id of the decision of a `confirm` frame: repeating it decides nothing twice.
+
+    The frame's id counts as that of a message does, and for each call that is named. Raise BadFrame.
+    """
+    return _event_id(_DECISION_IDS, frame.id, user_id=user_id, session=session, also=[decided_call(frame)])
+
+
 def _message_id(frame_id: Any, *, user_id: int, session: str) -> str:
+    return _event_id(_MESSAGE_IDS, frame_id, user_id=user_id, session=session)
+
+
+def _event_id(namespace: UUID, frame_id: Any, *, user_id: int, session: str, also: Sequence[Any] = ()) -> str:
     if frame_id is None:
         return str(uuid4())
     scope = "" if _is_uuid(frame_id) else session
-    return str(uuid5(_MESSAGE_IDS, json.dumps([user_id, scope, frame_id])))
+    return str(uuid5(namespace, json.dumps([user_id, scope, frame_id, *also])))
 
 
 def _is_uuid(frame_id: Any) -> bool:
@@ -179,13 +198,21 @@ def _is_uuid(frame_id: Any) -> bool:
 
 def envelope_json(event: EventEnvelope) -> str:
     """Return an `event` frame: the columns, and the payload spliced in as it was received."""
+    return f'{_columns_json(event)},"event":{event["payload"]}}}'
+
+
+def envelope_json_without_payload(event: EventEnvelope) -> str:
+    """Return an `event` frame of the columns alone."""
+    return f"{_columns_json(event)}}}"
+
+
+def _columns_json(event: EventEnvelope) -> str:
     cause = "null" if event["cause"] is None else event["cause"]
     return (
         f'{{"type":"event","seq":{event["seq"]},"id":{encode_basestring(event["id"])},'
         f'"dialect":"{event["dialect"]}","event_type":{encode_basestring(event["type"])},'
         f'"kind":"{event["kind"]}","source":{encode_basestring(event["source"])},'
-        f'"timestamp":"{event["timestamp"]}","cause":{cause},"text":{encode_basestring(event["text"])},'
-        f'"event":{event["payload"]}}}'
+        f'"timestamp":"{event["timestamp"]}","cause":{cause},"text":{encode_basestring(event["text"])}'
     )
 
 

@@ -15,7 +15,7 @@ from typing import Any, assert_never
 from uuid import uuid4
 
 from django.db import connection, transaction
-from django.db.models import Exists, Max, Min, OuterRef, Value
+from django.db.models import Exists, F, Max, Min, OuterRef, Q, Value
 from django.db.models.functions import Greatest
 from django.utils import timezone
 
@@ -23,10 +23,11 @@ from conversations import live
 from conversations.events import EventEnvelope, Kind
 from conversations.exceptions import ConversationError
 from conversations.facts import Fact
-from conversations.models import ConversationRef, Event
+from conversations.models import ConversationRef
 from conversations.store import store
+from sessions_app import outbox_gathering
 from sessions_app.models import Delivery, NotedFact, Receiver
-from sessions_app.outbox_models import DeliveryQuerySet
+from sessions_app.outbox_models import DeliveryQuerySet, NotedFactQuerySet, ReceiverQuerySet
 from sessions_app.outbox_parcels import Happening, Parcel
 from sessions_app.processes import Process, is_gone
 from sessions_app.v1_information import information_of
@@ -36,6 +37,8 @@ RETRY_FIRST_S = 2.0
 RETRY_MAX_S = 600.0
 ERROR_MAX_CHARACTERS = 200
 PRUNE_MAX_FACTS = 1_000
+HELD_DAYS = 7
+"""So long are noted facts kept for receivers that are disabled."""
 CHANGED = "outbox"
 """The kind of the hint that receivers, or when they are told, were changed."""
 
@@ -82,11 +85,13 @@ def note(conversation_pk: int, fact: Fact) -> None:
 
 
 def begin(receiver: Receiver) -> Receiver:
-    """Store a new receiver: it is told what happens from now on."""
-    newest_event = Event.objects.aggregate(newest=Max("pk"))["newest"] or 0
-    newest_fact = NotedFact.objects.aggregate(newest=Max("pk"))["newest"] or 0
-    receiver.begins_after = receiver.event_position = newest_event
-    receiver.fact_position = newest_fact
+    """Store a new receiver: it is told what happens from now on.
+
+    Raise ConversationBusy if for too long it cannot be said where that begins.
+    """
+    newest = outbox_gathering.settled_now()
+    receiver.begins_after = receiver.event_position = newest.event
+    receiver.fact_position = newest.fact
     receiver.save(force_insert=True)
     announce()
     return receiver
@@ -253,15 +258,46 @@ def last_replayable(receiver: Receiver, conversation: ConversationRef, *, first:
     return last_seq
 
 
-def prune() -> int:
-    """Remove noted facts that every receiver has taken; return how many, a bounded number."""
-    gathered = Receiver.objects.aggregate(least=Min("fact_position"))["least"]
+def prune(*, now: datetime | None = None) -> int:
+    """Remove noted facts that every receiver has taken; return how many, a bounded number.
+
+    For a disabled receiver they are kept HELD_DAYS; it keeps its place in all logs, and is marked.
+    """
+    pks = _first_keys(_taken_by(Receiver.objects.all()))
+    if not pks:
+        held_since = (now or timezone.now()) - timedelta(days=HELD_DAYS)
+        held = _taken_by(Receiver.objects.filter(enabled=True)).filter(noted_at__lte=held_since)
+        pks = _first_keys(held)
+        _mark_skipped(pks)
+    return NotedFact.objects.filter(pk__in=pks).delete()[0] if pks else 0
+
+
+def _taken_by(receivers: ReceiverQuerySet) -> NotedFactQuerySet:
+    """Return the facts that all of these receivers have taken."""
+    gathered = receivers.aggregate(least=Min("fact_position"))["least"]
     rows = NotedFact.objects.all() if gathered is None else NotedFact.objects.filter(pk__lte=gathered)
     left = Delivery.objects.filter(
-        conversation_id=OuterRef("conversation_id"), told__lt=OuterRef("pk"), known_fact__gte=OuterRef("pk")
+        receiver__in=receivers,
+        conversation_id=OuterRef("conversation_id"),
+        told__lt=OuterRef("pk"),
+        known_fact__gte=OuterRef("pk"),
     )
-    pks = list(rows.filter(~Exists(left)).order_by("pk").values_list("pk", flat=True)[:PRUNE_MAX_FACTS])
-    return NotedFact.objects.filter(pk__in=pks).delete()[0] if pks else 0
+    return rows.filter(~Exists(left))
+
+
+def _first_keys(facts: NotedFactQuerySet) -> list[int]:
+    return list(facts.order_by("pk").values_list("pk", flat=True)[:PRUNE_MAX_FACTS])
+
+
+def _mark_skipped(pks: Sequence[int]) -> None:
+    """Note until when disabled receivers, for which alone these facts were kept, may lack some."""
+    until = NotedFact.objects.filter(pk__in=pks).aggregate(newest=Max("noted_at"))["newest"]
+    if until is not None:
+        left = Delivery.objects.filter(
+            receiver_id=OuterRef("pk"), told__lt=pks[-1], known_fact__gte=pks[0], known_fact__gt=F("told")
+        )
+        lacking = Q(fact_position__lt=pks[-1]) | Exists(left)
+        Receiver.objects.filter(lacking, enabled=False).update(skipped_until=until)
 
 
 def _held(held: Claim) -> DeliveryQuerySet:
@@ -273,6 +309,8 @@ def _rest(row: Delivery, *, due_at: datetime | None, **moved: Any) -> None:
     mine = Delivery.objects.filter(pk=row.pk, claim=row.claim)
     as_read = mine.filter(known=row.known, known_fact=row.known_fact)
     free: dict[str, Any] = {"claim": "", "held_until": None}
+    if due_at is None:  # nothing is left that could fail; a row that fails waits for its next try alone
+        moved |= {"tries": 0, "last_error": "", "failed_at": None}
     if not as_read.update(due_at=due_at, **moved, **free):
         mine.update(due_at=timezone.now(), **free)
 

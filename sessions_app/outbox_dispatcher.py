@@ -57,6 +57,8 @@ class Dispatcher:
         self._process = process
         self._hooks: Mapping[str, Any] = {}
         self._lanes: dict[int, _Lane] = {}
+        self._broken: dict[Claim, str] = {}
+        """What a fault has ended, and the words for it: to be given back as soon as the database is there."""
         self._horizon = Horizon()
         self._news = asyncio.Event()
         self._wakes = _FOR_NOBODY
@@ -103,6 +105,7 @@ class Dispatcher:
         if self._rounds == 0:
             self._hooks = outbox_hooks.hooks_of_this_process()
             await astore.call(outbox_hooks.install, self._hooks)
+        await self._give_back()
         await self._keep_house()
         receivers = await astore.call(_served, self._hooks)
         await self._set_lanes(receivers)
@@ -122,6 +125,11 @@ class Dispatcher:
             self._renewed_at = now
             held = [claim for lane in self._lanes.values() for claim in lane.tasks]
             await astore.call(outbox.renew, held)
+
+    async def _give_back(self) -> None:
+        for claim, words in list(self._broken.items()):
+            await astore.call(outbox.failed, claim, words)
+            del self._broken[claim]
 
     async def _keep_house(self) -> None:
         if self._rounds % HOUSEKEEPING_ROUNDS == 0:
@@ -160,12 +168,14 @@ class Dispatcher:
         del lane.tasks[claim]
         if not task.cancelled() and (error := task.exception()) is not None:
             logger.error("A delivery of %s failed and is tried again", lane.receiver, exc_info=error)
+            self._broken[claim] = f"The server failed: {type(error).__name__}."
         self._news.set()  # there is room for another
 
     async def _close(self) -> None:
         for lane in self._lanes.values():
             await self._close_lane(lane)
         self._lanes.clear()
+        await astore.call(outbox.release, list(self._broken))
 
     async def _close_lane(self, lane: _Lane) -> None:
         claims, tasks = list(lane.tasks), list(lane.tasks.values())
@@ -187,9 +197,6 @@ async def _deliver(taker: Taker, claim: Claim) -> None:
         except NotTaken as error:
             await astore.call(outbox.failed, claim, str(error))
             return
-        except Exception as error:
-            await astore.call(outbox.failed, claim, f"The server failed: {type(error).__name__}.")
-            raise
         if not await astore.call(outbox.delivered, claim, step):
             return
     await astore.call(outbox.release, [claim])

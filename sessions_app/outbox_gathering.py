@@ -6,27 +6,30 @@ moves only to where all is settled; what lies behind it is looked at again, whic
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import time
 from datetime import timedelta
 from typing import Any, NamedTuple
 
 from django.db import connection, transaction
 from django.utils import timezone
 
+from conversations import guards
 from conversations.events import Kind
+from conversations.exceptions import ConversationBusy
+from conversations.horizon import KeyHorizon
 from conversations.models import Event
-from sessions_app.models import Receiver
+from sessions_app.models import NotedFact, Receiver
 
+SETTLES_S = 10.0
+SETTLES_POLL_S = 0.01
 WINDOW = 20_000
 """So many events are looked through at once; more is there only after a long rest."""
 
-_NEWEST = """
-    SELECT COALESCE((SELECT MAX(id) FROM conversations_event), 0),
-           COALESCE((SELECT MAX(id) FROM sessions_app_notedfact), 0)
-"""
-_SNAPSHOT = """,
-    pg_snapshot_xmin(pg_current_snapshot())::text::bigint,
-    pg_snapshot_xmax(pg_current_snapshot())::text::bigint
+_WRITERS = """
+    SELECT virtualtransaction FROM pg_locks
+    WHERE locktype = 'relation' AND mode = 'RowExclusiveLock' AND granted AND pid <> pg_backend_pid()
+    AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+    AND relation IN ('conversations_event'::regclass, 'sessions_app_notedfact'::regclass)
 """
 
 _COLUMNS = """
@@ -98,33 +101,39 @@ class Keys(NamedTuple):
     fact: int
 
 
-_START = Keys(0, 0)
-
-
-@dataclass(slots=True)
-class Horizon:
+class Horizon(KeyHorizon[Keys]):
     """How far everything is settled: what has a key up to there and is not there yet will never be."""
 
-    settled: Keys = _START
-    newest: Keys = _START
-    _marked: Keys = _START
-    _over_at: int = -1
-    """Once no transaction older than this runs, all up to the mark is settled."""
+    def __init__(self) -> None:
+        super().__init__(Keys, guards.EVENT, NotedFact._meta.db_table)
 
-    def look(self) -> None:
-        """See where everything stands now, by one statement."""
-        is_postgresql = connection.vendor == "postgresql"
-        with connection.cursor() as cursor:
-            cursor.execute(_NEWEST + _SNAPSHOT if is_postgresql else _NEWEST)
-            event, fact, *snapshot = cursor.fetchone()
-        self.newest = Keys(event, fact)
-        if not is_postgresql:  # one writer at a time: keys show in their order
-            self.settled = self.newest
-            return
-        oldest, following = snapshot
-        if oldest >= self._over_at:
-            self.settled = self._marked
-            self._marked, self._over_at = self.newest, following
+
+def settled_now() -> Keys:
+    """Return where events and noted facts end, all of them settled, a moment after they stood there.
+
+    Raise ConversationBusy if somebody writes for longer than SETTLES_S.
+    """
+    horizon = Horizon()
+    horizon.look()
+    if connection.vendor == "postgresql":
+        # Who has been given a key holds the table's lock until the key is settled; who comes later is given
+        # a higher one. Nobody is kept from writing, so no two can wait for each other.
+        _wait_for(_writers())
+    return horizon.newest
+
+
+def _wait_for(writers: set[str]) -> None:
+    deadline = time.monotonic() + SETTLES_S
+    while writers and (writers := writers & _writers()):
+        if time.monotonic() > deadline:
+            raise ConversationBusy("Somebody writes for too long: try again.")
+        time.sleep(SETTLES_POLL_S)
+
+
+def _writers() -> set[str]:
+    with connection.cursor() as cursor:
+        cursor.execute(_WRITERS)
+        return {transaction for (transaction,) in cursor.fetchall()}
 
 
 def gather(receiver: Receiver, horizon: Horizon) -> bool:

@@ -68,6 +68,8 @@ class Receiver(models.Model):
     """All events with a key up to this are in its deliveries."""
     fact_position = models.BigIntegerField(default=0)
     """All noted facts with a key up to this are in its deliveries."""
+    skipped_until = models.DateTimeField(null=True, blank=True, editable=False)
+    """Noted facts up to this time were removed while it was disabled, before it was told of them."""
 
     objects = models.Manager.from_queryset(ReceiverQuerySet)()
 

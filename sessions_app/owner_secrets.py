@@ -1,4 +1,4 @@
-"""The secret values that no event of their owner's may show: all that are sealed, whatever they open."""
+"""The secret values that no event of their owner's, or of their conversation, may show."""
 
 from __future__ import annotations
 
@@ -8,52 +8,78 @@ from collections.abc import Iterable, Iterator, Sequence
 from threading import Lock
 from typing import Any, NamedTuple
 
+from django.db import connection
+
 from conversations import sql
 from conversations.masking import NO_MASKS, Masks
 from conversations.secrecy import SecretValues
 from conversations.sql import Found
-from sessions_app import tool_server_secrets
+from sessions_app import agent_setups, tool_server_secrets
 from sessions_app.encryption import Sealed, SecretUnreadable
-from sessions_app.models import Secret, SecretKind
+from sessions_app.models import SecretKind
 from sessions_app.user_settings import SettingSecret
 
 logger = logging.getLogger(__name__)
 
 OWNERS_MAX = 256
-"""For so many owners the values stay open."""
+"""For so many owners, and conversations with secrets of their own, the values stay open."""
+OWN = "of a conversation"
+"""The kind of what a conversation keeps for itself: all of it is sealed as one."""
+
+_OF_USERS = "SELECT user_id, 0, kind, name, value FROM sessions_app_secret WHERE user_id"
+_OF_CONVERSATIONS = (
+    "SELECT 0, conversation_id, 'of a conversation', '', sealed_secrets FROM sessions_app_agentsetup "
+    "WHERE has_secrets AND conversation_id"
+)
+# SQLite would look into the rows of conversations without secrets, too, which may be long.
+_OF_CONVERSATIONS_SQLITE = _OF_CONVERSATIONS.replace("WHERE", "INDEXED BY agent_setup_secrets WHERE")
 
 
 class _Row(NamedTuple):
     """A stored secret, as the database has it."""
 
     user_id: int
+    conversation_id: int
     kind: str
     name: str
     value: str
 
 
 class OwnerSecrets(SecretValues):
-    """Custom secrets, tokens of git providers, keys among the settings, and those of tool servers."""
+    """All that is sealed, whatever it opens.
 
-    def find(self, owners: Sequence[int]) -> Found:
+    Of users: custom secrets, tokens of git providers, keys among the settings, and those of tool servers; of
+    conversations: what their clients gave their agents.
+    """
+
+    def find(self, owners: Sequence[int], conversations: Sequence[int]) -> Found:
         """Find them by one statement; see the seam."""
-        return sql.rows_of_users(Secret._meta.db_table, _Row._fields, owners)
+        of_users = (_OF_USERS, owners)
+        if not conversations:
+            return sql.rows_with_keys(of_users)
+        is_sqlite = connection.vendor == "sqlite"
+        own = _OF_CONVERSATIONS_SQLITE if is_sqlite else _OF_CONVERSATIONS
+        return sql.rows_with_keys(of_users, (own, conversations))
 
     def masks(self, secrets: Iterable[tuple[Any, ...]]) -> Masks:
         """Open the values, once as long as what is stored stays the same; see the seam."""
         rows = frozenset(_Row(*secret) for secret in secrets)
-        return _opened.masks(next(iter(rows)).user_id, rows) if rows else NO_MASKS
+        return _opened.masks(frozenset(secret[:2] for secret in rows), rows) if rows else NO_MASKS
+
+
+_Owner = frozenset[tuple[Any, ...]]
+"""Whose secrets are taken together: a user's, a conversation's, or both."""
 
 
 class _Opened:
-    """The values in clear, those of one moment for each owner: what was replaced is not kept."""
+    """The values in clear, those of one moment for each whose they are: what was replaced is not kept."""
 
     def __init__(self) -> None:
-        self._by_owner: OrderedDict[int, tuple[frozenset[_Row], Masks]] = OrderedDict()
+        self._by_owner: OrderedDict[_Owner, tuple[frozenset[_Row], Masks]] = OrderedDict()
         self._lock = Lock()
 
-    def masks(self, owner: int, rows: frozenset[_Row]) -> Masks:
-        """Return what hides the values of an owner's rows; they are opened once as long as they stay."""
+    def masks(self, owner: _Owner, rows: frozenset[_Row]) -> Masks:
+        """Return what hides the values of rows; they are opened once as long as they stay."""
         with self._lock:
             stored, masks = self._by_owner.get(owner, (None, NO_MASKS))
             if stored == rows:
@@ -76,10 +102,16 @@ def _values(secret: _Row) -> Iterator[str]:
         value = Sealed(secret.value).open()
     except SecretUnreadable as error:
         logger.warning(
-            "%s %r of user %s is not masked in events: %s", secret.kind, secret.name, secret.user_id, error
+            "%s %r of %s is not masked in events: %s",
+            secret.kind,
+            secret.name,
+            f"user {secret.user_id}" if secret.user_id else f"conversation {secret.conversation_id}",
+            error,
         )
         return
-    if (secret.kind, secret.name) == (SecretKind.SETTING, SettingSecret.MCP_CONFIG):
+    if secret.kind == OWN:
+        yield from agent_setups.secret_values(value)
+    elif (secret.kind, secret.name) == (SecretKind.SETTING, SettingSecret.MCP_CONFIG):
         yield from tool_server_secrets.secret_values(value)
     else:
         yield value

@@ -1,4 +1,4 @@
-"""Who is connected, as rows that expire, and how far each user has seen."""
+"""Who is connected, as rows that expire."""
 
 from __future__ import annotations
 
@@ -7,13 +7,11 @@ import logging
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 
-from django.db.models.functions import Greatest
 from django.utils import timezone
 
 from conversations.models import ConversationRef
-from conversations.store import store
 from sessions_app import astore
-from sessions_app.models import Connection, ReadMark
+from sessions_app.models import Connection
 
 logger = logging.getLogger(__name__)
 
@@ -73,20 +71,3 @@ def touch(connection_ids: Iterable[str]) -> None:
     """Note that these are still there, and remove what expired."""
     Connection.objects.with_ids(connection_ids).update(last_seen_at=timezone.now())
     Connection.objects.expired().delete()
-
-
-def mark_seen(user_id: int, conversation: ConversationRef, through: int) -> None:
-    """Note how far the user has seen: never back, and never beyond the end of the log."""
-    through = min(through, store().last_seq(conversation))
-    mark, is_new = ReadMark.objects.get_or_create(
-        user_id=user_id, conversation_id=conversation.pk, defaults={"through": through}
-    )
-    if not is_new:
-        ReadMark.objects.filter(pk=mark.pk).update(through=Greatest("through", through))
-
-
-def seen_through(user_id: int, conversation: ConversationRef) -> int:
-    """Return how far the user has seen, -1 if not at all."""
-    marks = ReadMark.objects.filter(user_id=user_id, conversation_id=conversation.pk)
-    through = marks.values_list("through", flat=True).first()
-    return -1 if through is None else through

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from django.db import transaction
 
+from conversations import importing, masking
 from conversations.events import NewEvent
 from conversations.exceptions import ConversationNotFound
 from conversations.locks import lock
@@ -16,24 +17,29 @@ from conversations.store import store
 logger = logging.getLogger(__name__)
 
 
-@transaction.atomic
 def store_once(conversation: ConversationRef, events: Sequence[NewEvent]) -> None:
     """Append those that are not stored yet, all or none; under one id the first that came stays.
 
     Raise ConversationNotFound or ConversationBusy.
     """
-    # What is stored cannot change between the look at it and the append.
-    if lock(Conversation.objects.standing(), conversation) is None:
-        raise ConversationNotFound("There is no such conversation.")
-    first = {event.event_id: event for event in reversed(events)}
-    stored = store().read_some(conversation, event_ids=list(first))
-    for event in stored:
-        if first.pop(event["id"]).payload != event["payload"]:
+    _tell_of_other_content(conversation, events)
+    with transaction.atomic():
+        # What is stored cannot change between the look at it and the append. Under the lock no payload is
+        # read: those that are stored may be many and long.
+        if lock(Conversation.objects.standing(), conversation) is None:
+            raise ConversationNotFound("There is no such conversation.")
+        if new := importing.missing(conversation, events):
+            store().append(conversation, new)
+
+
+def _tell_of_other_content(conversation: ConversationRef, events: Sequence[NewEvent]) -> None:
+    """Log which of the events are stored with other content, as far as a page of those can be read."""
+    first = {event.event_id: event.payload for event in reversed(events)}
+    for stored in store().read_portion(conversation, event_ids=list(first)).events:
+        sent = first[stored["id"]]
+        if stored["payload"] != sent and not masking.may_hide(stored["payload"], sent):
             logger.warning(
                 "Conversation %s: event %r was reported again with other content; the first stays.",
                 conversation.public_id,
-                event["id"],
+                stored["id"],
             )
-    new = [event for event in events if first.get(event.event_id) is event]
-    if new:
-        store().append(conversation, new)

@@ -21,9 +21,10 @@ from conversations.events import Dialect, Metrics, NewEvent
 from conversations.exceptions import LoopUnavailable
 from conversations.models import Conversation, ConversationRef
 from conversations.store import store
-from sessions_app import leases
-from sessions_app.leases import Naming, TurnStart
+from sessions_app import begun_turns, decisions, endings, leases, turn_events
+from sessions_app.begun_turns import TurnStart
 from sessions_app.models import AgentLoop, ExecutionStatus
+from sessions_app.turn_events import Naming
 from sessions_app.v1_information import DEFAULT_MODEL
 
 OVER = (ExecutionStatus.FINISHED, ExecutionStatus.STUCK)
@@ -48,23 +49,29 @@ class Said(NamedTuple):
     asks: bool
 
 
-def ask(conversation: ConversationRef) -> Asked:
-    """Let the agent answer whatever stands in the log; where a call waits for approval, this approves it."""
+def ask(conversation: ConversationRef, *, given_up: int | None = None) -> Asked:
+    """Let the agent answer whatever stands in the log; where a call waits for approval, this approves it.
+
+    `given_up`: the newest input when the turn was interrupted that is still being played, if it was; a
+    run that is asked for now follows it.
+    """
     with transaction.atomic():
-        asked = _ask(conversation)
+        asked = _ask(conversation, given_up)
     leases.announce(conversation)
     return asked
 
 
-def _ask(conversation: ConversationRef) -> Asked:
+def _ask(conversation: ConversationRef, given_up: int | None) -> Asked:
     row, loop = _locked(conversation)
+    if given_up is not None and loop.turn_id is not None:
+        return _ask_after(conversation, row, given_up)
     match loop.execution_status:
         case ExecutionStatus.RUNNING if loop.turn_id is not None or row.is_unanswered:
             return Asked.RUNS
         case ExecutionStatus.WAITING_FOR_CONFIRMATION if loop.decision is not None:
             return Asked.RUNS
         case ExecutionStatus.WAITING_FOR_CONFIRMATION:
-            leases.decide(conversation, True, "")
+            decisions.record_decision(conversation, True, "")
             return Asked.BEGUN
         case ExecutionStatus.FINISHED if _newest_input(conversation, row, loop) is None:
             return Asked.NOTHING
@@ -75,11 +82,24 @@ def _ask(conversation: ConversationRef) -> Asked:
     return Asked.BEGUN
 
 
-def take(conversation: ConversationRef, message: NewEvent, *, run: bool) -> Said:
+def _ask_after(conversation: ConversationRef, row: Conversation, given_up: int) -> Asked:
+    """Let a run follow the turn that was interrupted, unless one does already."""
+    if row.asked_through > given_up:
+        return Asked.RUNS
+    asked = store().newest_input(conversation, after=given_up)
+    if asked is None:
+        # Behind what is given up on: at the least the end of the turn will stand there.
+        asked = max(store().last_seq(conversation), given_up + 1)
+    rows = Conversation.objects.filter(pk=conversation.pk)
+    rows.update(listed_at=timezone.now(), **_asked_through(asked))
+    return Asked.BEGUN
+
+
+def take(conversation: ConversationRef, message: NewEvent, *, run: bool, given_up: int | None = None) -> Said:
     """Store what the user says; with `run` ask for a run unless one is on or a call waits for approval.
 
-    What is said during a run is answered by it; anything else waits for the next one. A repeated
-    event id stores and asks nothing.
+    What is said during a run is answered by it; anything else waits for the next one. `given_up` is as
+    in `ask`. A repeated event id stores and asks nothing.
     """
     with transaction.atomic():
         row, loop = _locked(conversation)
@@ -88,8 +108,11 @@ def take(conversation: ConversationRef, message: NewEvent, *, run: bool) -> Said
         status = loop.execution_status
         if conversation.dialect is Dialect.V1 and status in OVER:
             _enter(conversation, AgentState.IDLE, ExecutionStatus.IDLE)
-        waits = status == ExecutionStatus.WAITING_FOR_CONFIRMATION
-        asks = status == ExecutionStatus.RUNNING or (run and waits)
+        if given_up is not None and loop.turn_id is not None:
+            asks = run or row.asked_through > given_up
+        else:
+            waits = status == ExecutionStatus.WAITING_FOR_CONFIRMATION
+            asks = status == ExecutionStatus.RUNNING or (run and waits)
         (appended,) = store().append(conversation, [replace(message, asks=asks)])
         if run and not asks:
             _begin(conversation, row, loop)
@@ -107,48 +130,59 @@ def reject(conversation: ConversationRef, reason: str) -> None:
         waits = loop.execution_status == ExecutionStatus.WAITING_FOR_CONFIRMATION
         if not waits or loop.turn_id is None or loop.decision is not None:
             raise LoopUnavailable("Nothing waits for approval.")
-        finish = leases.finish_turn(conversation, loop.turn_through, ExecutionStatus.IDLE)
+        finish = begun_turns.finish_turn(conversation, loop.turn_through, ExecutionStatus.IDLE)
 
         def end(naming: Naming) -> None:
-            events = leases.refused_calls(conversation, str(loop.turn_id), reason, naming)
-            events.append(leases.end_of_turn(conversation, str(loop.turn_id), AgentState.IDLE, naming=naming))
+            events = turn_events.refused_calls(conversation, str(loop.turn_id), reason, naming)
+            events.append(
+                turn_events.end_of_turn(conversation, str(loop.turn_id), AgentState.IDLE, naming=naming)
+            )
             store().append(conversation, events, also=finish)
 
-        leases.under_a_free_id(end)
+        turn_events.under_a_free_id(end)
     leases.announce(conversation)
 
 
-def finish(conversation: ConversationRef, epoch: int, start: TurnStart, counted: Metrics) -> Metrics:
-    """End a turn that the agent has played to its end; with more asked by now, the run goes on.
+def finish(
+    conversation: ConversationRef,
+    epoch: int,
+    start: TurnStart,
+    counted: Metrics,
+    *,
+    given_up: int | None = None,
+) -> Metrics:
+    """End a turn that the agent has played to its end; with more asked by now, a run of V1 goes on.
 
-    `counted` are the totals that readers were told last; return those that they know now. Repeated it
-    changes nothing. Raise Fenced.
+    `counted` are the totals that readers were told last; return those that they know now. What was asked
+    up to `given_up` is not answered. Nothing changes if the turn has ended already. Raise Fenced.
     """
+    is_v1 = conversation.dialect is Dialect.V1
+    through = start.through if given_up is None else max(start.through, given_up)
     with transaction.atomic():
         row, loop = _locked(conversation)
-        totals = leases.totals_of(row)
+        totals = begun_turns.totals_of(row)
         if loop.turn_id != start.turn_id:
             return totals
-        goes_on = row.asked_through > start.through
+        goes_on = is_v1 and row.asked_through > through
         state = AgentState.RUNNING if goes_on else AgentState.FINISHED
         status = ExecutionStatus.RUNNING if goes_on else ExecutionStatus.FINISHED
-        also = leases.finish_turn(conversation, start.through, status)
+        also = begun_turns.finish_turn(conversation, through, status)
 
         def end(naming: Naming) -> None:
-            events = _told_totals(row, start.turn_id) if totals != counted else []
-            events.append(leases.end_of_turn(conversation, start.turn_id, state, naming=naming))
+            events = _told_totals(row, start.turn_id) if is_v1 and totals != counted else []
+            events.append(turn_events.end_of_turn(conversation, start.turn_id, state, naming=naming))
             store().append(conversation, events, epoch=epoch, also=also)
 
-        leases.under_a_free_id(end)
+        turn_events.under_a_free_id(end)
     leases.announce(conversation)
     return totals
 
 
 def _told_totals(row: Conversation, turn_id: str) -> list[NewEvent]:
     event_id = str(uuid4())
-    totals = v1.snapshot(leases.totals_of(row), model=row.llm_model or DEFAULT_MODEL)
+    totals = v1.snapshot(begun_turns.totals_of(row), model=row.llm_model or DEFAULT_MODEL)
     authored = v1.authored(v1.stats({"agent": totals}), event_id=event_id)
-    return [leases.new_event(authored, event_id, turn_id=turn_id)]
+    return [turn_events.new_event(authored, event_id, turn_id=turn_id)]
 
 
 def interrupt_unheld(conversation: ConversationRef) -> None:
@@ -156,8 +190,8 @@ def interrupt_unheld(conversation: ConversationRef) -> None:
     with transaction.atomic():
         row, loop = _locked(conversation)
         if loop.is_held(timezone.now()):
-            raise leases.LoopHeld(f"The loop runs in process {loop.owner_pid} on {loop.owner_host}.")
-        leases.stop_turn(conversation, row.loop_epoch, through=row.asked_through)
+            raise leases.held(loop)
+        endings.stop_turn(conversation, row.loop_epoch, through=row.asked_through)
     leases.announce(conversation)
 
 
@@ -171,7 +205,7 @@ def _enter(conversation: ConversationRef, state: AgentState, status: ExecutionSt
     """Store that the conversation is in this state, outside of any turn."""
     event_id = str(uuid4())
     authored = dialects.author(conversation.dialect).state(state=state, event_id=event_id)
-    store().append(conversation, [leases.new_event(authored, event_id)])
+    store().append(conversation, [turn_events.new_event(authored, event_id)])
     AgentLoop.objects.of(conversation).update(execution_status=status, updated_at=timezone.now())
 
 

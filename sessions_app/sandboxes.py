@@ -17,6 +17,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from conversations import families
+from conversations.locks import lock_all
 from conversations.models import Conversation, ConversationQuerySet, ConversationRef
 from sessions_app import conversation_keys, leases
 from sessions_app.models import AgentLoop, ExecutionStatus, LoopEnd, LoopStatus
@@ -177,6 +178,16 @@ def top_of(user_id: int, sandbox_id: str) -> ConversationRef | None:
     return row.ref if row is not None and ids_of([row.pk]).get(row.pk) == sandbox_id else None
 
 
+def is_at_or_below(conversation: ConversationRef, upper: ConversationRef) -> bool:
+    """Say whether a conversation is this one, or one of the same sandbox that was started from it."""
+    for public_id in families.lines_of([conversation.pk]).get(conversation.pk, []):
+        if id_of(public_id) is None:
+            return False
+        if public_id == upper.public_id:
+            return True
+    return False
+
+
 def sandbox_of(conversation: ConversationRef) -> str | None:
     """Return in which sandbox a conversation is."""
     return ids_of([conversation.pk]).get(conversation.pk)
@@ -190,6 +201,7 @@ def note_paused(conversations: Sequence[ConversationRef]) -> None:
     pks = [conversation.pk for conversation in conversations]
     now = timezone.now()
     with transaction.atomic():
+        lock_all(conversations)
         Conversation.objects.with_pks(pks).update(listed_at=now)
         AgentLoop.objects.bulk_create(
             [AgentLoop(conversation_id=pk, ended_by=LoopEnd.STOPPED) for pk in pks], ignore_conflicts=True

@@ -13,6 +13,7 @@ from uuid import uuid4
 
 from django.db import transaction
 
+from conversations import masking, secrecy
 from conversations.access import Visitor, pk_of
 from conversations.dialects import columns, v1
 from conversations.events import NewEvent
@@ -83,7 +84,10 @@ def _clean(value: Any) -> Any:
 
 
 def start(user: Visitor, wanted: Wanted) -> StartTask:
-    """Make the conversation and return the record that it is ready, or that it could not be made."""
+    """Make the conversation and return the record that it is ready, or that it could not be made.
+
+    Raise InvalidEvent if what was asked cannot be kept.
+    """
     try:
         with transaction.atomic():
             return _started(user, wanted)
@@ -92,10 +96,18 @@ def start(user: Visitor, wanted: Wanted) -> StartTask:
 
 
 def failed(user: Visitor, wanted: Wanted, reason: str) -> StartTask:
-    """Store that a conversation could not be started, and why."""
+    """Store that a conversation could not be started, and why. Raise InvalidEvent."""
     return StartTask.objects.create(
-        user_id=pk_of(user), status=ERROR, detail=reason, request=dict(wanted.request)
+        user_id=pk_of(user), status=ERROR, detail=reason, request=_masked(user, wanted.request)
     )
+
+
+def _masked(user: Visitor, request: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what was asked without the user's secrets. Raise InvalidEvent if it may hold too many."""
+    text = json.dumps(request)
+    spans = secrecy.masks_of(pk_of(user)).in_event(text)
+    masked: dict[str, Any] = json.loads(masking.replaced(text, spans))
+    return masked
 
 
 def _started(user: Visitor, wanted: Wanted) -> StartTask:
@@ -123,7 +135,7 @@ def _started(user: Visitor, wanted: Wanted) -> StartTask:
         user_id=conversation.owner_id,
         conversation_id=conversation.pk,
         status=READY,
-        request=dict(wanted.request),
+        request=_masked(user, wanted.request),
     )
 
 

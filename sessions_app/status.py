@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from datetime import datetime
 from typing import Any, TypedDict
 
-from conversations.models import Conversation, ConversationQuerySet
-from sessions_app.models import ExecutionStatus, LoopStatus
+from django.db.models import Count, Exists, FilteredRelation, OuterRef, Q, Subquery
+from django.db.models.functions import Coalesce
+
+from conversations.models import Conversation, ConversationQuerySet, shown_title
+from sessions_app.models import AgentLoop, ExecutionStatus, LoopStatus
+
+_OF_MOST = frozenset({ExecutionStatus.IDLE, ExecutionStatus.FINISHED})
+"""What most loops are: those that do anything else are looked up, and not looked for."""
 
 
 class LoopState(TypedDict):
@@ -39,6 +45,20 @@ class ConversationState(TypedDict):
     updated_at: str
     loop: LoopState
     deleted: bool
+
+
+class ListedConversation(ConversationState):
+    """What a list shows of one conversation to one user."""
+
+    parent: str | None
+    """The conversation that has started it, if that stands and is the same owner's."""
+    children: int
+    """How many of the same owner's it has started; deleted ones do not count."""
+    pinned: bool
+    archived: bool
+    unread: bool
+    seen_through: int
+    """The seq of the last event that the user has seen, -1 for none."""
 
 
 _COLUMNS = (
@@ -75,10 +95,73 @@ def states(rows: ConversationQuerySet) -> dict[int, ConversationState]:
     return {row["pk"]: _state(row) for row in rows.values(*_COLUMNS)}
 
 
+_MARKS = (
+    "asked_through",
+    "answered_through",
+    "own_parent",
+    "child_count",
+    "mark__through",
+    "mark__through_at",
+    "mark__pinned_at",
+    "mark__archived_at",
+)
+
+
+def listed(rows: ConversationQuerySet, user_pk: int) -> dict[int, ListedConversation]:
+    """Return what a list shows this user of the rows, in their order, by one query."""
+    siblings = Conversation.objects.standing().filter(parent=OuterRef("pk"), owner=OuterRef("owner"))
+    own_parent = Conversation.objects.standing().filter(pk=OuterRef("parent"), owner=OuterRef("owner"))
+    marked = rows.annotate(
+        mark=FilteredRelation("marks", condition=Q(marks__user=user_pk)),
+        own_parent=Subquery(own_parent.values("public_id")),
+        child_count=Coalesce(
+            Subquery(siblings.order_by().values("parent").annotate(n=Count("pk")).values("n")), 0
+        ),
+    )
+    return {row["pk"]: _listed(row) for row in marked.values(*_COLUMNS, *_MARKS)}
+
+
+def _listed(row: dict[str, Any]) -> ListedConversation:
+    through = row["mark__through"]
+    return {
+        **_state(row),
+        "parent": row["own_parent"],
+        "children": row["child_count"],
+        "pinned": row["mark__pinned_at"] is not None,
+        "archived": row["mark__archived_at"] is not None,
+        "unread": _is_unread(row),
+        "seen_through": -1 if through is None else through,
+    }
+
+
+def _is_unread(row: dict[str, Any]) -> bool:
+    """Say whether something stands in the log that the user should see, without a look at the log.
+
+    That is what follows the last event that was seen and the user's own newest input: anything, as long
+    as nothing was ever seen, and then a message, so that the state and the end of a turn, which come
+    after its answer, make nothing unread. While the agent works on an own message that was not seen
+    anywhere yet, nothing is; what becomes of it is.
+    """
+    through = -1 if row["mark__through"] is None else row["mark__through"]
+    asked, seen_at = row["asked_through"], row["mark__through_at"]
+    if row["next_seq"] - 1 <= max(through, asked) or asked > max(through, row["answered_through"]):
+        return False
+    return seen_at is None or (row["last_message_at"] is not None and row["last_message_at"] > seen_at)
+
+
+def in_status(rows: ConversationQuerySet, statuses: Collection[str]) -> ConversationQuerySet:
+    """Return those whose agent is shown to be doing one of these things; one without a loop is idle."""
+    loops = AgentLoop.objects.filter(execution_status__in=statuses)
+    if _OF_MOST.isdisjoint(statuses):
+        return rows.filter(pk__in=loops.values("pk"))
+    shown = Exists(loops.filter(pk=OuterRef("pk")))
+    return rows.filter(shown | Q(loop=None) if ExecutionStatus.IDLE in statuses else shown)
+
+
 def _state(row: dict[str, Any]) -> ConversationState:
     return {
         "id": row["public_id"],
-        "title": row["title"] or f"Conversation {row['public_id'][:5]}",
+        "title": shown_title(row["title"], row["public_id"]),
         "version": row["version"],
         "repository": row["repository"],
         "branch": row["branch"],

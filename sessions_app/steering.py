@@ -10,6 +10,7 @@ from django.db import transaction
 
 from conversations import families
 from conversations.exceptions import ConversationError
+from conversations.locks import lock_all
 from conversations.models import ConversationRef, Version
 from conversations.store import store
 from sessions_app import astore, sandboxes
@@ -45,5 +46,6 @@ async def remove(conversation: ConversationRef) -> None:
 
 @transaction.atomic
 def _hide(conversations: Sequence[ConversationRef]) -> None:
+    lock_all(conversations)
     for conversation in conversations:
         store(str(conversation.owner_id)).hide(conversation)

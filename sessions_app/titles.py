@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
+from django.db import transaction
+
 from conversations.events import EventFilter
 from conversations.models import Conversation, ConversationRef
 from conversations.store import store
@@ -43,6 +45,16 @@ async def entitle(conversation: ConversationRef, agent: Agent) -> None:
         await astore.call(_give, conversation, title)
 
 
+def entitle_without_agent(conversation: ConversationRef) -> None:
+    """Let the beginning of the first message be the title if there is none and none was ever made.
+
+    For turns that were cut off: whoever stops an agent does not want it asked for more.
+    """
+    message = _first_message_without_title(conversation)
+    if message is not None:
+        _give(conversation, _beginning(message))
+
+
 async def made_of(message: str, ask: Ask, max_characters: int) -> str:
     """Return a title for what begins with a message; whatever goes wrong, the message's beginning serves."""
     is_long = len(message) > SHOWN_MAX_CHARACTERS
@@ -63,12 +75,10 @@ def first_message(conversation: ConversationRef) -> str:
 
 
 def _first_message_without_title(conversation: ConversationRef) -> str | None:
-    if Conversation.objects.filter(pk=conversation.pk, title__isnull=False).exists():
+    rows = Conversation.objects.filter(pk=conversation.pk, title__isnull=True)
+    if not rows.exclude(creation_parameters__parameters__has_key=TRIED).exists():
         return None
-    message = first_message(conversation)
-    if not message or not store().set_parameter_once(conversation, TRIED, True):
-        return None
-    return message
+    return first_message(conversation) or None
 
 
 def _cut(title: str, most: int) -> str:
@@ -80,5 +90,8 @@ def _beginning(message: str) -> str:
     return line if len(line) <= FALLBACK_CHARACTERS else f"{line[:FALLBACK_CHARACTERS]}..."
 
 
+@transaction.atomic
 def _give(conversation: ConversationRef, title: str) -> None:
-    store().retitle(conversation, title, title_is=None)
+    # Remembered with the title, not before: whoever makes one may be ended while the agent thinks.
+    if store().set_parameter_once(conversation, TRIED, True):
+        store().retitle(conversation, title, title_is=None)

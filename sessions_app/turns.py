@@ -23,11 +23,11 @@ from conversations.masking import MASK, Masks
 from conversations.models import ConversationRef
 from conversations.store import store
 from conversations.tool_facts import PULL_REQUEST_TOOLS, branch_after, pull_request_in
-from sessions_app import astore, leases
+from sessions_app import astore, begun_turns, decisions, leases, turn_events
 from sessions_app.agents.base import Decision, ToolCall
+from sessions_app.begun_turns import TurnStart
 from sessions_app.client_tools import has_terminal
 from sessions_app.confirmation import policy_of, wants_approval
-from sessions_app.leases import TurnStart
 from sessions_app.models import AgentLoop, ExecutionStatus, UnfinishedAnswer
 
 logger = logging.getLogger(__name__)
@@ -37,6 +37,9 @@ PLAIN_COMMAND_TOOL = "bash"
 """A COMMAND_TOOL that is shown as any other tool is."""
 _COMMAND_TOOLS = (COMMAND_TOOL, PLAIN_COMMAND_TOOL)
 AppendHook = Callable[[Sequence[Appended]], None]
+
+DONE_MAX_EVENTS = 200
+"""A turn that goes on is given so much of what it has stored; a long one goes on often."""
 
 SNAPSHOT_S = 0.25
 """A reader who comes late lacks at most so much of an unfinished answer, until the next snapshot."""
@@ -97,11 +100,11 @@ class PlayedTurn:
         await persistently(lambda: self._append(authored, event_id))
 
     def _read(self) -> tuple[list[EventEnvelope], list[EventEnvelope], list[EventEnvelope]]:
-        log = store()
+        log, start = store(), self.start
         return (
-            log.read_inputs(self.conversation, after=self.start.answered_through, through=self.start.through),
-            [event for event in log.read_turn(self.conversation, self.turn_id) if event["kind"] != "state"],
-            log.open_calls(self.conversation, self.turn_id),
+            log.read_inputs(self.conversation, after=start.answered_through, through=start.through),
+            log.read_turn(self.conversation, self.turn_id, limit=DONE_MAX_EVENTS),
+            log.open_calls(self.conversation, self.turn_id) if start.decision is not None else [],
         )
 
     def confirms(self, risk: str = "UNKNOWN") -> bool:
@@ -116,7 +119,8 @@ class PlayedTurn:
     async def answer(self) -> AsyncIterator[StreamedAnswer]:
         """Stream an answer; store it as one message at the end, and what there is of it on an error."""
         await self._checkpoint()
-        masks = await persistently(lambda: astore.call(secrecy.masks_of, self.conversation.owner_id))
+        owner, conversation = self.conversation.owner_id, self.conversation.pk
+        masks = await persistently(lambda: astore.call(secrecy.masks_of, owner, conversation))
         answer = StreamedAnswer(self.conversation, self.turn_id, self._epoch, masks)
         try:
             yield answer
@@ -182,7 +186,7 @@ class PlayedTurn:
         return None if branch is None and number is None else learn
 
     def _hides(self, text: str) -> bool:
-        return secrecy.masks_of(self.conversation.owner_id).hide(text) != text
+        return secrecy.masks_of(self.conversation.owner_id, self.conversation.pk).hide(text) != text
 
     async def tool_rejected(self, call: ToolCall, reason: str) -> None:
         """Store a refusal."""
@@ -206,9 +210,9 @@ class PlayedTurn:
         answer = self._author.finished(
             message=message, tool_call_id=tool_call_id, event_id=answer_id, call_event_id=call_id
         )
-        events = [leases.new_event(call, call_id, turn_id=self.turn_id)]
+        events = [turn_events.new_event(call, call_id, turn_id=self.turn_id)]
         if answer is not None:
-            events.append(leases.new_event(answer, answer_id, turn_id=self.turn_id))
+            events.append(turn_events.new_event(answer, answer_id, turn_id=self.turn_id))
         await astore.append(self.conversation, events, epoch=self._epoch)
 
     def _shown_name(self, name: str) -> str:
@@ -227,20 +231,20 @@ class PlayedTurn:
             event_id=event_id,
             awaiting_confirmation=awaiting_confirmation,
         )
-        return leases.new_event(authored, event_id, turn_id=self.turn_id), tool_call_id
+        return turn_events.new_event(authored, event_id, turn_id=self.turn_id), tool_call_id
 
     async def _say(self, text: str, event_id: str) -> None:
         try:
             await self._store_message(text, event_id)
         except EventConflict:  # readers were shown the id with the first piece, and one of them used it
-            await self._store_message(text, leases.fresh_id(event_id))
+            await self._store_message(text, turn_events.fresh_id(event_id))
 
     async def _store_message(self, text: str, event_id: str) -> None:
         def forget_snapshot(appended: Sequence[Appended]) -> None:
             UnfinishedAnswer.objects.filter(conversation_id=self.conversation.pk).delete()
 
         authored = self._author.agent_message(text=text, event_id=event_id)
-        event = leases.new_event(authored, event_id, turn_id=self.turn_id)
+        event = turn_events.new_event(authored, event_id, turn_id=self.turn_id)
         await astore.append(self.conversation, [event], epoch=self._epoch, also=forget_snapshot)
 
     async def _append(
@@ -253,8 +257,8 @@ class PlayedTurn:
     ) -> list[Appended]:
         cause_seq = answered.seq if answered else None
         is_decided = answered is not None and self.decision is not None and answered == self.decision.call
-        event = leases.new_event(authored, event_id, turn_id=self.turn_id, cause_seq=cause_seq)
-        hooks = [leases.carry_out(self.conversation)] if is_decided else []
+        event = turn_events.new_event(authored, event_id, turn_id=self.turn_id, cause_seq=cause_seq)
+        hooks = [decisions.carry_out(self.conversation)] if is_decided else []
         hooks += [also] if also is not None else []
 
         def run_all(appended: Sequence[Appended]) -> None:
@@ -274,7 +278,7 @@ class PlayedTurn:
         self, state: AgentState, status: ExecutionStatus, *, call: NewEvent | None = None
     ) -> None:
         """Store the state, and in the same append the call that waits: no decision can come too early."""
-        events = leases.steered(self.conversation, state, turn_id=self.turn_id)
+        events = turn_events.steered(self.conversation, state, turn_id=self.turn_id)
         if call is not None:
             # The V0 web client offers a decision only for a call that follows the state.
             events.insert(1 if self.conversation.dialect is Dialect.V0 else 0, call)
@@ -282,7 +286,7 @@ class PlayedTurn:
             self.conversation,
             events,
             epoch=self._epoch,
-            also=leases.suspend_turn(self.conversation, status),
+            also=begun_turns.suspend_turn(self.conversation, status),
         )
         raise TurnSuspended(state)
 
@@ -386,7 +390,7 @@ def _store_snapshot(
     """Store the text without what is secret by now, and return what that is."""
     with transaction.atomic():
         leases.require_epoch(conversation, epoch)
-        masks = secrecy.masks_of(conversation.owner_id)
+        masks = secrecy.masks_of(conversation.owner_id, conversation.pk)
         shown = masks.hide(text)
         # Otherwise the turn was ended meanwhile, and the answer is in the log as far as it got.
         if AgentLoop.objects.of(conversation).filter(turn_id=turn_id).exists():

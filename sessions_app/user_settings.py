@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from enum import StrEnum
 from typing import NamedTuple, assert_never
 
@@ -100,6 +100,19 @@ def set_secret(user_id: int, name: SettingSecret, value: str) -> None:
         store_secret(user_id, SecretKind.SETTING, name=name, value=value)
     else:
         Secret.objects.of(user_id).named(SecretKind.SETTING, name).delete()
+
+
+@transaction.atomic
+def change_tool_servers(user_id: int, change: Callable[[str | None], str]) -> None:
+    """Store what `change` makes of the tool servers that are stored (JSON; None for none); blank is none.
+
+    Raise what it raises, SecretUnreadable, InvalidSecret or TooManySecrets; then nothing has changed.
+    """
+    UserSettings.objects.get_or_create(user_id=user_id)
+    # What one adds is made of what another has stored: they take turns.
+    UserSettings.objects.select_for_update().get(pk=user_id)
+    stored = secret_value(user_id, SecretKind.SETTING, name=SettingSecret.MCP_CONFIG)
+    set_secret(user_id, SettingSecret.MCP_CONFIG, change(stored))
 
 
 def setting_secrets(user_id: int) -> dict[SettingSecret, str]:
@@ -227,6 +240,17 @@ def rename_custom_secret(user_id: int, name: str, *, new_name: str, description:
         raise SecretExists("There is a secret of this name.") from error
     if not changed:
         raise SecretNotFound("There is no such secret.")
+
+
+@transaction.atomic
+def replace_custom_secret(user_id: int, name: str, value: str) -> None:
+    """Give a secret of the user's own another value.
+
+    Raise InvalidSecret, SecretNotFound or TooManySecrets; then nothing has changed.
+    """
+    if not _custom(user_id, name).update(value=seal(value), updated_at=timezone.now()):
+        raise SecretNotFound("There is no such secret.")
+    _require_room(user_id)
 
 
 def remove_custom_secret(user_id: int, name: str) -> None:

@@ -111,7 +111,6 @@ class V0Connection:
             async with presence.connected(
                 self._connection_id, self._conversation, pk_of(self._guest.user), door="v0"
             ):
-                get_manager().start_soon(self._conversation)
                 await self._run_tasks()
         except* (_Over, Refused):
             with suppress(TimeoutError):
@@ -140,8 +139,12 @@ class V0Connection:
             await transport.close(wait=False, abort=True)
 
     async def show_hello(self, state: ConversationState) -> None:
-        """Note what the conversation is like, and which of its agent's states a replay shows."""
+        """Note what the conversation is like and which of its agent's states a replay shows; start its loop.
+
+        Started any earlier, the loop could be here by now, and that it has come would be no news.
+        """
         self._state = state
+        get_manager().start_soon(self._conversation)
         self._was_there = state["loop"]["status"] in _HERE
         newest = await astore.call(
             store().search_events,

@@ -6,13 +6,12 @@ from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
-from django.db.models import Q
-
 from conversations.dialects import v1_state
 from conversations.events import Metrics
-from conversations.models import Conversation, ConversationQuerySet
+from conversations.models import Conversation
 from sessions_app.models import AgentSetup, ExecutionStatus
 from sessions_app.status import iso
+from sessions_app.v1_models import json_size
 
 ConversationInformation = dict[str, Any]
 
@@ -34,6 +33,16 @@ _NEWER: ConversationInformation = {
     "runtime_info": None,
 }
 """What newer clients look for; a fact of the conversation's start takes the place of its default."""
+SIZE = json_size(
+    *(
+        f"agent_setup__{column}"
+        for column in (
+            *("shown_agent", "shown_secrets", "workspace", "confirmation_policy", "security_analyzer"),
+            "facts",
+        )
+    )
+)
+"""How much of a conversation's information may be long, for queries about conversations."""
 _COLUMNS = (
     "pk",
     "public_id",
@@ -59,18 +68,12 @@ def information_of(pks: Sequence[int], *, deleted: bool = False) -> dict[int, Co
     """
     found = Conversation.objects.all() if deleted else Conversation.objects.standing()
     rows = found.with_pks(pks).values(*_COLUMNS)
-    setups = AgentSetup.objects.in_bulk(list(pks))
+    setups = AgentSetup.objects.shown().in_bulk(list(pks))
     children = Conversation.objects.standing().children_of(pks)
     return {
         row["pk"]: _information(row, setups.get(row["pk"]) or AgentSetup(), children.get(row["pk"], []))
         for row in rows
     }
-
-
-def with_status(rows: ConversationQuerySet, status: ExecutionStatus) -> ConversationQuerySet:
-    """Return those whose information shows this status; a conversation that never ran is idle."""
-    has_it = Q(loop__execution_status=status)
-    return rows.filter(has_it | Q(loop=None) if status == ExecutionStatus.IDLE else has_it)
 
 
 def _information(row: dict[str, Any], setup: AgentSetup, children: list[str]) -> ConversationInformation:

@@ -13,7 +13,7 @@ from conversations.events import Authored, Dialect, EventFilter, EventMatch, Kin
 from conversations.exceptions import EventNotFound
 from conversations.models import ConversationRef
 from conversations.store import store
-from sessions_app import agent_setups, leases
+from sessions_app import agent_setups, turn_events
 from sessions_app.condensation import condense as condense
 from sessions_app.manager import get_manager
 
@@ -28,7 +28,7 @@ SYSTEM_PROMPT = "You are the agent of this conversation: answer the user with th
 def system_prompt_event() -> NewEvent:
     """Return the event that a V1 conversation begins with."""
     event_id = str(uuid4())
-    return leases.new_event(v1.authored(v1.system_prompt(SYSTEM_PROMPT), event_id=event_id), event_id)
+    return turn_events.new_event(v1.authored(v1.system_prompt(SYSTEM_PROMPT), event_id=event_id), event_id)
 
 
 async def say(

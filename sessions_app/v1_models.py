@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime
+from functools import reduce
+from operator import add
 from typing import Any, ClassVar, Self
 
 from django.conf import settings
 from django.db import models
 from django.db.models import Q
+from django.db.models.expressions import Combinable
+from django.db.models.functions import Cast, Coalesce, Length
 from django.utils import timezone
 
 from conversations.models import Conversation, ConversationRef, new_public_id
@@ -28,6 +32,20 @@ def never_confirm() -> dict[str, Any]:
     return {"kind": "NeverConfirm"}
 
 
+def json_size(*columns: str) -> Combinable:
+    """Return the length of JSON columns together, so that a list can be bounded before it is read."""
+    sizes = [Coalesce(Length(Cast(column, models.TextField())), 0) for column in columns]
+    return reduce(add, sizes)
+
+
+class AgentSetupQuerySet(models.QuerySet["AgentSetup"]):
+    """The questions about many setups."""
+
+    def shown(self) -> Self:
+        """Return them without what nobody is shown, which may be long."""
+        return self.defer("sealed_agent", "sealed_secrets")
+
+
 class AgentSetup(models.Model):
     """How a V1 conversation's agent is to run (spec V1 §2.2); without a row it is as the defaults say."""
 
@@ -40,6 +58,8 @@ class AgentSetup(models.Model):
     """The same as it is printed: every key masked."""
     sealed_secrets = EncryptedTextField(editable=False)
     """JSON: secret sources by name, with their values."""
+    has_secrets = models.BooleanField(default=False)
+    """Whether there is any: every append looks for the values."""
     shown_secrets = models.JSONField(default=dict, blank=True)
     workspace = models.JSONField(default=default_workspace)
     confirmation_policy = models.JSONField(default=never_confirm)
@@ -51,6 +71,14 @@ class AgentSetup(models.Model):
     leaf_event_id = models.TextField(null=True, blank=True)
     key_rotation = models.IntegerField(default=0)
     """How often the conversation's key was made anew."""
+
+    objects = models.Manager.from_queryset(AgentSetupQuerySet)()
+
+    class Meta:
+        indexes: ClassVar = [
+            # So that an append to a conversation without secrets of its own reads no row of this table.
+            models.Index(fields=["conversation"], name="agent_setup_secrets", condition=Q(has_secrets=True)),
+        ]
 
     def __str__(self) -> str:
         return f"agent setup of {self.conversation_id}"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -20,7 +19,7 @@ from conversations.dialects import v1
 from conversations.exceptions import ConversationError
 from sessions_app.encryption import Sealed, SecretUnreadable, seal
 from sessions_app.git_providers.base import InvalidName
-from sessions_app.git_providers.hosts import may_be_public, require_public
+from sessions_app.git_providers.hosts import may_be_public, require_public, server_url
 from sessions_app.models import Receiver, ReceiverKind
 from sessions_app.outbox import begin
 from sessions_app.outbox_parcels import Happening, NotTaken, Parcel
@@ -28,7 +27,6 @@ from sessions_app.outbox_parcels import Happening, NotTaken, Parcel
 CONNECT_S = 5.0
 KEY_HEADER = "X-Session-API-Key"
 OWN_HEADERS = frozenset({"host", "content-length", "content-type", "transfer-encoding", "connection"})
-HOST = re.compile(rb"[A-Za-z0-9._-]+|[0-9A-Fa-f:.]+")
 NOT_PUBLIC = "With accounts, a webhook must have a public address."
 
 
@@ -76,11 +74,8 @@ def checked_url(text: str) -> str:
 
     Raise InvalidWebhook.
     """
-    try:
-        url = httpx.URL(text.strip())
-    except httpx.InvalidURL:
-        raise InvalidWebhook("A webhook's address looks like https://example.org/hooks.") from None
-    if url.scheme not in ("http", "https") or not HOST.fullmatch(url.raw_host):
+    url = server_url(text)
+    if url is None:
         raise InvalidWebhook("A webhook's address looks like https://example.org/hooks.")
     if url.userinfo or url.query or url.fragment:
         raise InvalidWebhook("A webhook's address has no password, no query and no fragment.")
@@ -148,7 +143,7 @@ class Webhook:
         url = httpx.URL(f"{self._receiver.base_url}/{path}")
         try:
             async with asyncio.timeout(self._receiver.timeout_s):
-                await require_public(url.host, url.port or (80 if url.scheme == "http" else 443))
+                await require_public(url)
                 request = self._client.build_request("POST", url, content=content, headers=self._headers())
                 response = await self._client.send(request, stream=True)
                 await response.aclose()  # of what a receiver says, the status is enough
@@ -158,7 +153,8 @@ class Webhook:
             raise NotTaken(NOT_PUBLIC) from error
         except SecretUnreadable as error:
             raise NotTaken("No key opens its stored headers: enter them again.") from error
-        except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError) as error:
+        # A redirect may lead to a name that cannot be read.
+        except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError, UnicodeError) as error:
             raise NotTaken(f"It could not be reached: {type(error).__name__}.") from error
         if not response.is_success:
             raise NotTaken(f"It answered with status {response.status_code}.")

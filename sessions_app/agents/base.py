@@ -59,7 +59,10 @@ class Turn(Protocol):
 
     @property
     def done(self) -> Sequence[EventEnvelope]:
-        """What this turn has stored already, when it goes on; empty when it is new."""
+        """What this turn has stored already, when it goes on; empty when it is new.
+
+        Oldest first, of a long turn the newest 200 events.
+        """
 
     @property
     def decision(self) -> Decision | None:

@@ -15,7 +15,7 @@ from conversations.events import Appended, EventEnvelope, NewEvent
 from conversations.exceptions import ConversationError, ConversationNotFound, InvalidConversationId
 from conversations.models import ConversationRef, Version
 from conversations.store import store
-from sessions_app import astore, native, presence
+from sessions_app import astore, marks, native, presence
 from sessions_app.consumers.arrival import authenticated, cursor_of, query_of
 from sessions_app.consumers.socket import Closed, Socket
 from sessions_app.feed import Feed
@@ -55,6 +55,7 @@ class Query:
     version: Version
     session: str | None
     follow: bool
+    payload: bool
 
     @classmethod
     def read(cls, scope: WebSocketScope) -> Self:
@@ -67,13 +68,15 @@ class Query:
             raise Refused(BAD_REQUEST, "`version` is V0 or V1.")
         if session is not None and not 0 < len(session) <= native.SESSION_MAX_LENGTH:
             raise Refused(BAD_REQUEST, f"`session` has 1 to {native.SESSION_MAX_LENGTH} characters.")
-        if given.get("follow", "true") not in ("true", "false"):
-            raise Refused(BAD_REQUEST, "`follow` is true or false.")
+        for name in ("follow", "payload"):
+            if given.get(name, "true") not in ("true", "false"):
+                raise Refused(BAD_REQUEST, f"`{name}` is true or false.")
         return cls(
             after=after,
             version=Version(given.get("version", "V0")),
             session=session,
             follow=given.get("follow") != "false",
+            payload=given.get("payload") != "false",
         )
 
 
@@ -177,7 +180,7 @@ class ConversationSocket:
         """Send `hello`."""
         self._state = {name: state[name] for name in SHOWN_CHANGES}  # type: ignore[literal-required]
         shown = {name: value for name, value in state.items() if name not in ("last_seq", "loop", "deleted")}
-        seen_through = await astore.call(presence.seen_through, self._user_pk, self._conversation)
+        seen_through = await astore.call(marks.seen_through, self._user_pk, self._conversation)
         await self._send(
             type="hello",
             conversation=shown,
@@ -193,8 +196,9 @@ class ConversationSocket:
         await self._socket.send_texts(self._event_frames(events))
 
     def _event_frames(self, events: Sequence[EventEnvelope]) -> Iterator[str]:
+        as_json = native.envelope_json if self._query.payload else native.envelope_json_without_payload
         for event in events:
-            yield native.envelope_json(event)
+            yield as_json(event)
             self._shown_through = event["seq"]
 
     async def show_replay_complete(self, through: int) -> None:
@@ -331,12 +335,16 @@ class ConversationSocket:
 
     async def _confirm(self, frame: Frame) -> None:
         await self._manager.confirm(
-            self._conversation, accept=frame.flag("accept"), reason=frame.text("reason", default="")
+            self._conversation,
+            accept=frame.flag("accept"),
+            reason=frame.text("reason", default=""),
+            call_seq=native.decided_call(frame),
+            event_id=native.decision_id(frame, user_id=self._user_pk, session=self._session),
         )
         await self._ack(frame.id)
 
     async def _seen(self, frame: Frame) -> None:
-        await astore.call(presence.mark_seen, self._user_pk, self._conversation, frame.number("through"))
+        await astore.call(marks.mark_seen, self._user_pk, self._conversation, frame.number("through"))
         await self._ack(frame.id)
 
     async def _auth(self, frame: Frame) -> None:

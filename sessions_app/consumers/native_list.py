@@ -14,7 +14,7 @@ from conversations import live
 from conversations.access import pk_of
 from conversations.exceptions import ConversationError
 from conversations.models import Conversation
-from sessions_app import astore, native
+from sessions_app import astore, drafts, native
 from sessions_app.consumers.arrival import authenticated, query_of
 from sessions_app.consumers.native import HEARTBEAT_S
 from sessions_app.consumers.socket import Closed, Socket
@@ -22,7 +22,7 @@ from sessions_app.guests import BAD_REQUEST, TOO_SLOW, Guest, Refused
 from sessions_app.hub import POLL_S, hub
 from sessions_app.manager import get_manager
 from sessions_app.native import BadFrame
-from sessions_app.status import ConversationState, iso, states
+from sessions_app.status import ListedConversation, iso, listed
 
 REMEMBERED_MAX = 1_000
 PAGE_MAX = 200
@@ -71,7 +71,7 @@ class ListSocket:
         self._guest = guest
         self._user_pk = pk_of(guest.user)
         self._since = since
-        self._shown: OrderedDict[int, str] = OrderedDict()
+        self._shown: OrderedDict[object, str] = OrderedDict()
         self._polled_at = timezone.now()
         self._greeted = asyncio.Event()
 
@@ -94,18 +94,27 @@ class ListSocket:
             await self._send(type="hello", now=iso(self._polled_at))
             self._greeted.set()
             if self._since is not None:
-                await self._show_listed_since(self._since)
+                await self._show_changed_since(self._since)
             while True:
-                hint = await hints.next()
-                if hint["kind"] == "listed":
-                    await self._show_states(await astore.call(self._own, [hint["conversation"]]))
-                else:
-                    await self._poll()
+                await self._follow(await hints.next())
+
+    async def _follow(self, hint: live.Hint) -> None:
+        match hint["kind"]:
+            case "listed":
+                await self._show_states(await astore.call(self._own, [hint["conversation"]]))
+            case "draft":
+                await self._show_draft(hint["conversation"], hint["version"])
+            case _:
+                await self._poll()
 
     async def _poll(self) -> None:
         now = timezone.now()
-        await self._show_listed_since(self._polled_at - OVERLAP)
+        await self._show_changed_since(self._polled_at - OVERLAP)
         self._polled_at = now
+
+    async def _show_changed_since(self, moment: datetime) -> None:
+        await self._show_listed_since(moment)
+        await self._show_drafts_since(moment)
 
     async def _show_listed_since(self, moment: datetime) -> None:
         """Show what changed at or after `moment`, page by page: it may be all that the user has."""
@@ -119,20 +128,35 @@ class ListSocket:
         rows = Conversation.objects.owned_by(self._user_pk).listed_from(moment, pk)
         return list(rows.values_list("listed_at", "pk")[:PAGE_MAX])
 
-    def _own(self, pks: list[int]) -> dict[int, ConversationState]:
+    def _own(self, pks: list[int]) -> dict[int, ListedConversation]:
         """Return those of these that are the user's, whoever named them."""
-        return states(Conversation.objects.owned_by(self._user_pk).filter(pk__in=pks).last_changed_last())
+        rows = Conversation.objects.owned_by(self._user_pk).with_pks(pks)
+        return listed(rows.last_changed_last(), self._user_pk)
 
-    async def _show_states(self, found: dict[int, ConversationState]) -> None:
+    async def _show_states(self, found: dict[int, ListedConversation]) -> None:
         for pk, state in found.items():
-            text = native.frame_json(type="conversation", conversation=state)
-            if self._shown.get(pk) != text:
-                self._remember(pk, text)
-                await self._socket.send_text(text)
+            await self._show_new(pk, native.frame_json(type="conversation", conversation=state))
 
-    def _remember(self, pk: int, text: str) -> None:
-        self._shown[pk] = text
-        self._shown.move_to_end(pk)
+    async def _show_drafts_since(self, moment: datetime) -> None:
+        place = moment, 0
+        while page := await astore.call(drafts.written_from, self._user_pk, *place, limit=PAGE_MAX):
+            for draft in page:
+                await self._show_draft(draft.conversation, draft.version)
+            place = page[-1].updated_at, page[-1].pk
+
+    async def _show_draft(self, conversation: str | None, version: int) -> None:
+        frame = native.frame_json(type="draft", conversation=conversation, version=version)
+        await self._show_new(("draft", conversation), frame)
+
+    async def _show_new(self, of: object, text: str) -> None:
+        """Send a frame unless the last one of the same thing said the same."""
+        if self._shown.get(of) != text:
+            self._remember(of, text)
+            await self._socket.send_text(text)
+
+    def _remember(self, of: object, text: str) -> None:
+        self._shown[of] = text
+        self._shown.move_to_end(of)
         if len(self._shown) > REMEMBERED_MAX:
             self._shown.popitem(last=False)
 

@@ -16,7 +16,7 @@ from django.utils import timezone
 
 from conversations.dialects import v1
 from conversations.dialects.columns import instant
-from conversations.events import EventEnvelope, EventFilter, Kind
+from conversations.events import EventEnvelope, Kind
 from conversations.models import ConversationRef
 from conversations.store import store
 from sessions_app import astore
@@ -97,8 +97,8 @@ def _before(conversation: ConversationRef, since: datetime | None) -> int:
     last_seq = store().last_seq(conversation)
     if since is None:
         return last_seq
-    page = store().search_events(conversation, EventFilter(since=since), last=last_seq, limit=1)
-    return page.events[0]["seq"] - 1 if page.events else last_seq
+    first = store().first_since(conversation, since)
+    return last_seq if first is None else min(first - 1, last_seq)
 
 
 class EventsSocket(V1Socket):

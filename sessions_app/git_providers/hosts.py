@@ -8,6 +8,7 @@ import socket
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
 
+import httpx
 from django.conf import settings
 
 from sessions_app.git_providers.base import InvalidName
@@ -17,6 +18,9 @@ NAME_AND_PORT = re.compile(
     rf"(?P<name>{LABEL}(?:\.{LABEL})*|\[[0-9a-f:.]+\])(?::(?P<port>[0-9]{{1,5}}))?", re.ASCII
 )
 NAME_MAX_CHARS = 253
+PORT_MAX = 65_535
+SERVER = re.compile(rb"[A-Za-z0-9_-]{1,63}(?:\.[A-Za-z0-9_-]{1,63})*\.?|[0-9A-Fa-f.]*:[0-9A-Fa-f:.]*")
+"""How a server may be named in a URL: any way that resolvers take, or an address of IPv6."""
 NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*", re.ASCII)
 NOT_PUBLIC = "With accounts, a git provider must have a public address."
 WRAPPING = tuple(map(IPv6Network, ("::/96", "::ffff:0:0/96", "::ffff:0:0:0/96", "64:ff9b::/96")))
@@ -61,19 +65,38 @@ def parse_host(text: str | None, *, public: str, takes_path: bool = False) -> Ho
     return Host(scheme="http" if is_loopback and scheme != "https" else "https", name=name, path=path)
 
 
-async def require_public(name: str, port: int) -> None:
-    """With accounts, look up where a name leads, right before a token is sent there. Raise InvalidName.
+def server_url(text: str) -> httpx.URL | None:
+    """Read the URL of a server that can be looked up and asked over HTTP; None for whatever is no such."""
+    try:
+        url = httpx.URL(text.strip())
+        host = url.host  # as people write it, which not every xn--name can be
+    except (httpx.InvalidURL, UnicodeError):
+        return None
+    has_port = url.port is None or 0 < url.port <= PORT_MAX
+    has_name = host and len(url.raw_host) <= NAME_MAX_CHARS and SERVER.fullmatch(url.raw_host)
+    return url if url.scheme in ("http", "https") and has_name and has_port else None
+
+
+async def require_public(url: httpx.URL) -> None:
+    """With accounts, look up where a URL leads, right before a token is sent there. Raise InvalidName.
 
     A name that leads nowhere passes: whoever asks there will hear of it.
     """
     if settings.CONFIGURATION.auth != "accounts":
         return
+    # As it will be asked: the resolver would have its own, older way to write other letters in ASCII.
+    name = url.raw_host
     try:
-        found = await asyncio.get_running_loop().getaddrinfo(name, port, type=socket.SOCK_STREAM)
+        found = await asyncio.get_running_loop().getaddrinfo(name, port_of(url), type=socket.SOCK_STREAM)
     except OSError:
         return
     if not all(_is_public(ip_address(str(place[0]).partition("%")[0])) for *_, place in found):
         raise InvalidName(NOT_PUBLIC)
+
+
+def port_of(url: httpx.URL) -> int:
+    """Return the port that is asked, whether the URL names it or not."""
+    return url.port or (80 if url.scheme == "http" else 443)
 
 
 def may_be_public(name: str) -> bool:
@@ -118,7 +141,7 @@ def _without_scheme(text: str) -> tuple[str, str]:
 def _checked_name(name: str) -> str:
     """Return the name without its port."""
     found = NAME_AND_PORT.fullmatch(name)
-    if found is None or len(found["name"]) > NAME_MAX_CHARS or not 0 < int(found["port"] or 443) < 65_536:
+    if found is None or server_url(f"https://{name}") is None:
         raise InvalidName("The host of a git provider must be a plain name such as git.example.com.")
     return found["name"]
 

@@ -18,7 +18,7 @@ import orjson
 
 from sessions_app.git_providers.answers import Answer
 from sessions_app.git_providers.base import GitAuthenticationError, GitNotFound, GitProviderError, InvalidName
-from sessions_app.git_providers.hosts import require_public
+from sessions_app.git_providers.hosts import port_of, require_public
 from sessions_app.git_providers.names import is_piece
 
 CONNECT_S = 5.0
@@ -119,11 +119,12 @@ class Api:
         }
         try:
             async with asyncio.timeout(TOTAL_S), _gate(_origin(url)), self._client(sent) as client:
-                await require_public(url.host, _port(url))
+                await require_public(url)
                 return await self._answered(client, method, url, content)
         except (TimeoutError, httpx.TimeoutException) as error:
             raise GitProviderError(f"{self.label} did not answer in time.") from error
-        except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError) as error:
+        # A redirect may lead to a name that cannot be read.
+        except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError, UnicodeError) as error:
             raise GitProviderError(f"{self.label} could not be asked: {type(error).__name__}.") from error
 
     def _client(self, headers: Mapping[str, str]) -> httpx.AsyncClient:
@@ -194,11 +195,7 @@ def basic(user_and_password: str) -> str:
 
 
 def _origin(url: httpx.URL) -> str:
-    return f"{url.scheme}://{url.host}:{_port(url)}"
-
-
-def _port(url: httpx.URL) -> int:
-    return url.port or (80 if url.scheme == "http" else 443)
+    return f"{url.scheme}://{url.host}:{port_of(url)}"
 
 
 def _is_exhausted(headers: httpx.Headers) -> bool:

@@ -1,0 +1,108 @@
+"""Messages that users are writing, kept for all their devices: the last edit by version wins."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, NamedTuple, TypedDict
+
+from django.db import transaction
+from django.utils import timezone
+
+from conversations import live
+from conversations.exceptions import ConversationError
+from conversations.models import ConversationRef
+from sessions_app.models import Draft
+from sessions_app.status import iso
+
+TEXT_MAX_BYTES = 1024 * 1024
+IMAGES_MAX_BYTES = 14 * 1024 * 1024
+"""Together with the text this fits into the one frame that will bring the message."""
+
+
+class StoredDraft(TypedDict):
+    """A draft as its user's devices see it; without one, empty and of version 0."""
+
+    text: str
+    images: list[str]
+    version: int
+    updated_at: str | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Edit:
+    """What a device has made of a draft."""
+
+    text: str
+    images: Sequence[str]
+    """Data URLs."""
+    version: int
+    """That of the draft which was edited, 0 for none."""
+
+
+class WrittenDraft(NamedTuple):
+    """That a draft was written: its place among the user's, and what of it changed."""
+
+    updated_at: datetime
+    pk: int
+    conversation: str | None
+    version: int
+
+
+class DraftConflict(ConversationError):
+    """The draft was written by another device since; nothing was replaced."""
+
+    code = "conflict"
+
+    def __init__(self, stored: StoredDraft) -> None:
+        super().__init__(
+            f"The draft has version {stored['version']} by now: take it in, and write again based on that."
+        )
+        self.stored = stored
+
+
+def read(user_pk: int, conversation: ConversationRef | None) -> StoredDraft:
+    """Return the user's draft in a conversation, or that of a conversation to be."""
+    row = Draft.objects.of(user_pk, conversation).first()
+    if row is None:
+        return {"text": "", "images": [], "version": 0, "updated_at": None}
+    return _shown(row.text, row.images, row.version, row.updated_at)
+
+
+def write(user_pk: int, conversation: ConversationRef | None, edit: Edit) -> StoredDraft:
+    """Store the next version of a draft; an empty one tells other devices that it was sent.
+
+    Raise DraftConflict if the stored one is not that which was edited.
+    """
+    images, version, now = list(edit.images), edit.version + 1, timezone.now()
+    columns = {"text": edit.text, "images": images, "version": version, "updated_at": now}
+    with transaction.atomic():
+        if not _replace(user_pk, conversation, edit.version, columns):
+            raise DraftConflict(read(user_pk, conversation))
+        transaction.on_commit(
+            lambda: live.announce_draft(user_pk, conversation, version=version), robust=True
+        )
+    return _shown(edit.text, images, version, now)
+
+
+def written_from(user_pk: int, moment: datetime, pk: int, *, limit: int) -> list[WrittenDraft]:
+    """Return which drafts of the user were written after this place, in the order of their writing."""
+    rows = Draft.objects.written_from(user_pk, moment, pk)
+    columns = rows.values_list("updated_at", "pk", "conversation__public_id", "version")
+    return [WrittenDraft(*row) for row in columns[:limit]]
+
+
+def _replace(
+    user_pk: int, conversation: ConversationRef | None, version: int, columns: dict[str, object]
+) -> bool:
+    """Compare and set in one statement, so that of two devices one is told; say whether it was set."""
+    if version:
+        rows = Draft.objects.of(user_pk, conversation).filter(version=version)
+        return bool(rows.update(**columns))
+    place: dict[str, Any] = {"conversation_id": None if conversation is None else conversation.pk}
+    return Draft.objects.get_or_create(user_id=user_pk, **place, defaults=columns)[1]
+
+
+def _shown(text: str, images: list[str], version: int, updated_at: datetime) -> StoredDraft:
+    return {"text": text, "images": images, "version": version, "updated_at": iso(updated_at)}

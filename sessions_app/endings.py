@@ -1,0 +1,233 @@
+"""The ends of turns that come to none of their own: stopped, cut off, failed, left behind by a dead loop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from uuid import uuid4
+
+from django.db import transaction
+from django.db.models import Q
+from django.db.models.functions import Greatest
+from django.utils import timezone
+
+from conversations import dialects, facts
+from conversations.dialects import AgentState
+from conversations.events import Dialect
+from conversations.exceptions import ConversationNotFound, Fenced
+from conversations.facts import Fact
+from conversations.locks import lock
+from conversations.models import Conversation, ConversationRef
+from conversations.store import store
+from sessions_app import begun_turns, leases, titles, turn_events
+from sessions_app.begun_turns import PendingTurn
+from sessions_app.leases import LoopHeld
+from sessions_app.models import AgentLoop, ExecutionStatus, LoopEnd, LoopStatus, Repair
+from sessions_app.processes import Process
+from sessions_app.turn_events import Naming
+
+ENDED = (ExecutionStatus.FINISHED, ExecutionStatus.ERROR, ExecutionStatus.STUCK)
+"""A run that is one of these is over."""
+
+
+def recover(conversation: ConversationRef, process: Process) -> None:
+    """Take an abandoned loop over just to end its turn, and let it go.
+
+    The turn of a deleted conversation is left for when it is restored and started again.
+    """
+    try:
+        epoch = leases.claim(conversation, process, agent="", only_abandoned=True)
+        repair(conversation, epoch)
+        leases.release(conversation, epoch)
+    except (LoopHeld, Fenced):
+        pass  # a loop that was started meanwhile repairs by itself
+    except ConversationNotFound:
+        AgentLoop.objects.of(conversation).update(
+            status=LoopStatus.STOPPED, lease_expires_at=None, updated_at=timezone.now()
+        )
+
+
+def repair(conversation: ConversationRef, epoch: int) -> None:
+    """End the turn that a dead loop left behind, once, and keep a record: its partial text kept and marked.
+
+    A turn that waits for approval or is paused is not interrupted: it goes on.
+    """
+    loop = AgentLoop.objects.of(conversation).get()
+    if loop.turn_id is None or begun_turns.is_unplayed(conversation, loop.turn_id, loop):
+        return
+    turn = PendingTurn(loop.turn_id, loop.turn_through, is_suspended=False)
+
+    def record() -> None:
+        taker = {"host": loop.owner_host, "pid": loop.owner_pid}
+        Repair.objects.get_or_create(conversation_id=conversation.pk, turn_id=turn.turn_id, defaults=taker)
+
+    cut_off(
+        conversation,
+        epoch,
+        turn,
+        AgentState.INTERRUPTED,
+        ExecutionStatus.ERROR,
+        reason=INTERRUPTED_REASON,
+        also=record,
+    )
+    titles.entitle_without_agent(conversation)
+
+
+def cut_off(
+    conversation: ConversationRef,
+    epoch: int,
+    turn: PendingTurn,
+    state: AgentState,
+    status: ExecutionStatus,
+    *,
+    reason: str,
+    code: str = "AgentError",
+    also: Callable[[], object] | None = None,
+) -> None:
+    """End a turn that came to no end of its own: what it had said is kept and marked, its calls have failed.
+
+    `code` is that of an error. Nothing changes if it has ended already; otherwise `also` is done in the
+    same transaction. Raise Fenced.
+    """
+
+    def write(naming: Naming) -> None:
+        end = turn_events.end_of_turn(conversation, turn.turn_id, state, reason=reason, naming=naming)
+        said = turn_events.said_of_end(
+            conversation, turn.turn_id, state, code=code, reason=reason, naming=naming
+        )
+        # V1 clients look for the reason once they have seen the state, V0 clients before.
+        ending = [end, *said] if conversation.dialect is Dialect.V1 else [*said, end]
+        events = [*turn_events.interrupted_turn(conversation, turn.turn_id, naming), *ending]
+        finish = begun_turns.finish_turn(conversation, turn.through, status)
+        store().append(conversation, events, epoch=epoch, also=finish)
+
+    with transaction.atomic():
+        leases.require_epoch(conversation, epoch)
+        if not AgentLoop.objects.of(conversation).filter(turn_id=turn.turn_id).exists():
+            return
+        turn_events.under_a_free_id(write)
+        if also is not None:
+            also()
+    leases.announce(conversation)
+
+
+def stop_turn(conversation: ConversationRef, epoch: int, *, through: int) -> None:
+    """End a turn that waits for the user, if there is one, and give up on what was asked up to `through`.
+
+    Readers are told that the agent stopped either way, unless a run of V1 is over or paused already; a
+    V1 conversation is paused from then on, or runs again if that was asked for since. Raise Fenced.
+    """
+    with transaction.atomic():
+        row = leases.locked_by(conversation, epoch)
+        status = _stopped_status(conversation, goes_on=row.asked_through > through)
+        turn = begun_turns.pending_turn(conversation, epoch)
+        if turn is not None:
+            cut_off(conversation, epoch, turn, AgentState.STOPPED, status, reason=STOPPED_REASON)
+        elif _is_at_rest(conversation):
+            return
+        else:
+            events = turn_events.steered(conversation, AgentState.STOPPED, reason=STOPPED_REASON)
+            store().append(conversation, events, epoch=epoch)
+        give_up(conversation, epoch, through, status)
+    leases.announce(conversation)
+
+
+def _stopped_status(conversation: ConversationRef, *, goes_on: bool) -> ExecutionStatus:
+    if conversation.dialect is Dialect.V0:
+        return ExecutionStatus.IDLE
+    return ExecutionStatus.RUNNING if goes_on else ExecutionStatus.PAUSED
+
+
+def _is_at_rest(conversation: ConversationRef) -> bool:
+    if conversation.dialect is not Dialect.V1:
+        return False
+    at_rest = [*ENDED, ExecutionStatus.PAUSED]
+    return AgentLoop.objects.of(conversation).filter(execution_status__in=at_rest).exists()
+
+
+INTERRUPTED_REASON = "The server stopped while the agent was working; what it had said is kept."
+
+
+STOPPED_REASON = "The agent was stopped."
+
+
+CROWDED_OUT_REASON = "The loop was closed to make room for another conversation; what it had said is kept."
+
+
+def give_up_unheld(conversation: ConversationRef, through: int) -> None:
+    """Answer nothing that was asked up to `through`, where no living process runs the loop."""
+    with transaction.atomic():
+        row = lock(Conversation.objects.standing(), conversation)
+        loop = AgentLoop.objects.of(conversation).first()
+        if row is None or (loop is not None and loop.is_held(timezone.now())):
+            return
+        rows = Conversation.objects.filter(pk=row.pk)
+        rows.update(answered_through=Greatest("answered_through", through), listed_at=timezone.now())
+        # A run that was asked for and never begun.
+        asked = AgentLoop.objects.of(conversation).filter(turn_id=None)
+        asked.filter(execution_status=ExecutionStatus.RUNNING).update(execution_status=ExecutionStatus.IDLE)
+        # One that was claimed and left behind may have a turn to end: that is the sweep's.
+        unclaimed = Q(status=LoopStatus.STARTING, epoch=0)
+        AgentLoop.objects.of(conversation).filter(Q(status=LoopStatus.ERROR) | unclaimed).update(
+            status=LoopStatus.STOPPED, ended_by=LoopEnd.STOPPED, error="", updated_at=timezone.now()
+        )
+    leases.announce(conversation)
+
+
+def fail(conversation: ConversationRef, error: str) -> None:
+    """Note that no loop could be started, unless a living process runs one; a later start may do better."""
+    now = timezone.now()
+    with transaction.atomic():
+        leases.locked(conversation)
+        loop, _ = AgentLoop.objects.locked().get_or_create(conversation_id=conversation.pk)
+        if loop.is_held(now):
+            return
+        if conversation.dialect is Dialect.V1 and loop.execution_status == ExecutionStatus.RUNNING:
+            _fail_run(conversation, loop, error)
+        elif (loop.status, loop.error) == (LoopStatus.ERROR, error):
+            return
+        Conversation.objects.filter(pk=conversation.pk).update(listed_at=now)
+        AgentLoop.objects.of(conversation).update(
+            status=LoopStatus.ERROR,
+            runtime_status="STATUS$ERROR",
+            ended_by=LoopEnd.FAILED,
+            error=error,
+            updated_at=now,
+        )
+        facts.note(conversation.pk, Fact.LOOP)
+    leases.announce(conversation)
+
+
+def _fail_run(conversation: ConversationRef, loop: AgentLoop, error: str) -> None:
+    """End a run that nobody can play, and the turn that it was to go on with."""
+    code = "LoopUnavailable"
+    if loop.turn_id is not None:
+        turn = PendingTurn(loop.turn_id, loop.turn_through, is_suspended=True)
+        ending = (AgentState.ERROR, ExecutionStatus.ERROR)
+        cut_off(conversation, leases.locked(conversation).loop_epoch, turn, *ending, reason=error, code=code)
+        return
+    author = dialects.author(conversation.dialect)
+    state_id, error_id = str(uuid4()), str(uuid4())
+    state = author.state(state=AgentState.ERROR, event_id=state_id)
+    said = author.error(code=code, detail=error, event_id=error_id)
+    store().append(
+        conversation, [turn_events.new_event(state, state_id), turn_events.new_event(said, error_id)]
+    )
+    AgentLoop.objects.of(conversation).update(execution_status=ExecutionStatus.ERROR)
+
+
+def give_up(
+    conversation: ConversationRef,
+    epoch: int,
+    through: int,
+    status: ExecutionStatus = ExecutionStatus.IDLE,
+) -> None:
+    """Answer nothing that was asked up to `through`: whoever stops an agent wants silence. Raise Fenced.
+
+    A run of V1 that is over or paused stays so: readers were told.
+    """
+    with transaction.atomic():
+        row = leases.locked_by(conversation, epoch)
+        rows = Conversation.objects.filter(pk=row.pk)
+        rows.update(answered_through=Greatest("answered_through", through))
+        if not _is_at_rest(conversation):
+            AgentLoop.objects.of(conversation).update(execution_status=status, updated_at=timezone.now())

@@ -1,0 +1,254 @@
+"""Whether a user's model can be reached as it is set: asked once, and what is wrong in words.
+
+The server behind the base URL is asked as OpenAI's clients ask: for its list of models, then for one token.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import httpx
+import orjson
+from django.conf import settings
+
+from conversations.dialects import columns
+from conversations.exceptions import ConversationError
+from sessions_app.git_providers.base import InvalidName
+from sessions_app.git_providers.hosts import may_be_public, require_public, server_url
+
+CONNECT_S = 5.0
+READ_S = 10.0
+TOTAL_S = 15.0
+ANSWER_MAX_BYTES = 4 * 1024 * 1024
+"""The longest list of models that is known has a tenth of it."""
+
+ANTHROPIC = "api.anthropic.com"
+KNOWN_SERVERS = {
+    "anthropic": f"https://{ANTHROPIC}/v1",
+    "deepseek": "https://api.deepseek.com/v1",
+    "gemini": "https://generativelanguage.googleapis.com/v1beta/openai",
+    "groq": "https://api.groq.com/openai/v1",
+    "mistral": "https://api.mistral.ai/v1",
+    "moonshot": "https://api.moonshot.ai/v1",
+    "openai": "https://api.openai.com/v1",
+    "openrouter": "https://openrouter.ai/api/v1",
+    "xai": "https://api.x.ai/v1",
+}
+"""By what stands before the slash in a model's name: where it is asked when there is no base URL."""
+
+
+class InvalidBaseUrl(ConversationError):
+    """No model can be asked at this address; the text says why."""
+
+    code = "invalid_base_url"
+
+
+class Finding(NamedTuple):
+    """What came of it, in words for whoever has set the model."""
+
+    is_fault: bool
+    text: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ModelSetup:
+    """What is set about a model."""
+
+    model: str
+    base_url: str
+    key: str = field(repr=False)
+
+
+class _Fault(Exception):
+    """Why the model cannot be used; the text says what to do."""
+
+
+def checked_base_url(text: str) -> str:
+    """Return the address without a slash at its end. Raise InvalidBaseUrl; the text is not repeated."""
+    url = server_url(text)
+    if url is None:
+        raise InvalidBaseUrl(
+            "A base URL begins with https:// or http:// and names a server: https://api.example.org/v1."
+        )
+    if url.userinfo or url.query or url.fragment:
+        raise InvalidBaseUrl(
+            "A base URL has no password, no question mark and no #: the key has its own field."
+        )
+    if url.path.rstrip("/").endswith("/completions"):
+        raise InvalidBaseUrl("Leave out what comes after the base, such as /chat/completions.")
+    if settings.CONFIGURATION.auth == "accounts" and not _may_be_public(url.host.lower()):
+        raise InvalidBaseUrl("With accounts, a model must have a public address.")
+    return str(url).rstrip("/")
+
+
+def _may_be_public(host: str) -> bool:
+    try:
+        return may_be_public(f"[{host}]" if ":" in host else host)
+    except ValueError:
+        return False
+
+
+async def ask_model(setup: ModelSetup) -> Finding:
+    """Ask the model's server, and say in words what came of it; nothing is stored, and nothing raised."""
+    try:
+        base_url = _base_url(setup)
+        async with asyncio.timeout(TOTAL_S), _client(base_url, setup.key) as client:
+            await require_public(client.base_url)
+            return Finding(is_fault=False, text=await _asked(client, setup.model))
+    except _Fault as fault:
+        return Finding(is_fault=True, text=str(fault))
+    except InvalidBaseUrl as error:
+        return Finding(is_fault=True, text=str(error))
+    except InvalidName:
+        return Finding(is_fault=True, text="With accounts, a model must have a public address.")
+    except (TimeoutError, httpx.TimeoutException):
+        return Finding(
+            is_fault=True,
+            text="The server did not answer in time: it is down, slow, or a firewall stands between.",
+        )
+    # A redirect may lead to a name that cannot be read.
+    except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError, UnicodeError) as error:
+        return Finding(is_fault=True, text=_connection_fault(error))
+
+
+def _base_url(setup: ModelSetup) -> str:
+    if setup.base_url:
+        return checked_base_url(setup.base_url)
+    if not setup.model:
+        raise _Fault("Nothing is set to be tested: name a model.")
+    server = KNOWN_SERVERS.get(setup.model.partition("/")[0])
+    if server is None:
+        raise _Fault("Where this model is cannot be told from its name: give the base URL of its server.")
+    return server
+
+
+def _client(base_url: str, key: str) -> httpx.AsyncClient:
+    headers = {"accept": "application/json", "accept-encoding": "identity", "user-agent": "convserver"}
+    if key:
+        if not (key.isascii() and key.isprintable()):
+            raise _Fault("The key has characters that no key has: copy it again, without line breaks.")
+        headers["authorization"] = f"Bearer {key}"
+    url = httpx.URL(base_url)
+    if key and url.host == ANTHROPIC:
+        headers |= {"x-api-key": key, "anthropic-version": "2023-06-01"}
+    return httpx.AsyncClient(
+        base_url=base_url,
+        headers=headers,
+        timeout=httpx.Timeout(READ_S, connect=CONNECT_S),
+        follow_redirects=False,
+        trust_env=url.scheme == "https",  # a proxy would read what goes without TLS
+    )
+
+
+async def _asked(client: httpx.AsyncClient, model: str) -> str:
+    """Return what the server said. Raise _Fault."""
+    names = await _listed(client)
+    if not model:
+        if names is None:
+            raise _Fault("Nothing is at this path (404): check the base URL, most end with /v1.")
+        return "The server answers. Name a model to have it asked, too."
+    own_name = _own_name(model)
+    question = {"model": own_name, "max_tokens": 1, "messages": [{"role": "user", "content": "Hi"}]}
+    status, _ = await _answer(client, "POST", "chat/completions", body=question)
+    if status not in (400, 404, 405, 422):
+        _refuse(status)
+        return "The model answers."
+    # Some servers have more models than they list, and some models refuse so short an answer.
+    if names is not None and {model, own_name, f"models/{own_name}"} & names:
+        return f"The server takes the key and has the model, but no question of one token ({status})."
+    raise _Fault(_no_model(status, is_path_right=names is not None))
+
+
+def _no_model(status: int, *, is_path_right: bool) -> str:
+    if is_path_right:
+        return "The server answers, but has no model of this name: check how it spells it."
+    if status in (404, 405):
+        return (
+            f"The server answered {status}: the path of the base URL is wrong (most end with /v1), or it has "
+            "no such model."
+        )
+    return f"The server refused the question ({status}): check how it spells the model's name."
+
+
+async def _listed(client: httpx.AsyncClient) -> set[str] | None:
+    """Return the models that the server lists; None where it has no list. Raise _Fault."""
+    status, content = await _answer(client, "GET", "models")
+    if status in (404, 405, 501):
+        return None
+    _refuse(status)
+    try:
+        listed = columns.fields(orjson.loads(content)).get("data")
+    except orjson.JSONDecodeError:
+        raise _Fault("The server's answer is no JSON: the base URL leads to a page, not to an API.") from None
+    rows = listed if isinstance(listed, list) else []
+    return {name for row in rows if isinstance(name := columns.fields(row).get("id"), str)}
+
+
+async def _answer(
+    client: httpx.AsyncClient, method: str, path: str, body: dict[str, object] | None = None
+) -> tuple[int, bytes]:
+    """Return status and content. Raise _Fault for an answer without end."""
+    content = bytearray()
+    async with client.stream(method, path, json=body) as response:
+        async for part in response.aiter_raw():
+            content += part
+            if len(content) > ANSWER_MAX_BYTES:
+                raise _Fault("The server's answer has no end: this is no server of models.")
+        return response.status_code, bytes(content)
+
+
+def _refuse(status: int) -> None:
+    """Raise _Fault for a status that is no success."""
+    match status:
+        case 200 | 201:
+            return
+        case 401:
+            raise _Fault("The server does not take the key (401): it is wrong, expired or missing.")
+        case 402:
+            raise _Fault("The server wants to be paid first (402): look at the account behind the key.")
+        case 403:
+            raise _Fault("The key is known, but may not use this (403): look at its rights, or take another.")
+        case 429:
+            raise _Fault("The server takes no more questions for now (429): wait, or look at the quota.")
+        case status if 300 <= status < 400:
+            raise _Fault("The server redirects, which is not followed: give the address that it leads to.")
+        case status if status >= 500:
+            raise _Fault(f"The server has a fault of its own ({status}): try again later.")
+        case _:
+            raise _Fault(f"The server answered with status {status}: check the base URL.")
+
+
+def _own_name(model: str) -> str:
+    """Return what the server itself calls the model: without the provider in front."""
+    _, slash, name = model.partition("/")
+    return name if slash else model
+
+
+def _connection_fault(error: Exception) -> str:
+    causes = list(_causes(error))
+    if any(isinstance(cause, socket.gaierror) for cause in causes):
+        return "There is no server of this name: check the spelling of the base URL."
+    if any(isinstance(cause, ssl.SSLCertVerificationError) for cause in causes):
+        return "The server's certificate is not trusted here: it is expired, homemade or of another name."
+    if any(isinstance(cause, ssl.SSLError) for cause in causes):
+        return "The server does not speak TLS there: try http:// instead of https://, or another port."
+    if any(isinstance(cause, ConnectionRefusedError) for cause in causes):
+        return "Nothing listens there (refused): check the port, and whether the server runs."
+    if isinstance(error, httpx.RemoteProtocolError):
+        return "What listens there does not speak HTTP: check the port, and http:// against https://."
+    return f"The connection failed ({type(error).__name__}): check the address and the network."
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    """Go through an error and all that led to it."""
+    while error is not None:
+        yield error
+        if isinstance(error, BaseExceptionGroup):
+            for inner in error.exceptions:
+                yield from _causes(inner)
+        error = error.__cause__ or error.__context__

@@ -1,0 +1,88 @@
+"""The indexer: keeps the search index a little behind the log, and out of the way of whoever appends."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from conversations import live, titles
+from conversations.fulltext import indexing
+from conversations.fulltext.indexing import Horizon, Step
+from conversations.live import Hint
+from sessions_app import astore
+
+logger = logging.getLogger(__name__)
+
+POLL_S = 10.0
+"""What other processes append waits for so long at most, if they do not index it themselves."""
+GATHER_S = 1.0
+"""What is appended within this is indexed together."""
+BUSY_PER_S = 20.0
+"""Where there are more appends than this, others need the machine more."""
+REST_CALM, REST_BUSY = 1.0, 9.0
+"""After a step it rests for so many times as long as that took."""
+REST_MIN_S = 0.01
+REST_BUSY_MIN_S = 0.25
+
+
+class Indexer:
+    """The indexing of one process; of several processes each step is made by one."""
+
+    def __init__(self) -> None:
+        self._horizon = Horizon()
+        self._news = asyncio.Event()
+        self._appends = 0
+
+    async def run(self) -> None:
+        """Index until cancelled."""
+        loop = asyncio.get_running_loop()
+
+        def hear(hint: Hint) -> None:
+            if hint["kind"] == "appended":
+                self._appends += 1
+                if not self._news.is_set() and not loop.is_closed():
+                    loop.call_soon_threadsafe(self._news.set)
+
+        end = live.overhear(hear)
+        try:
+            while True:
+                # Before looking: what is heard from here on may come too late to be seen.
+                self._news.clear()
+                await self._catch_up()
+                await self._sleep(GATHER_S if self._horizon.settled < self._horizon.newest else POLL_S)
+        finally:
+            end()
+
+    async def _sleep(self, seconds: float) -> None:
+        try:
+            async with asyncio.timeout(seconds):
+                await self._news.wait()
+        except TimeoutError:
+            pass
+        await asyncio.sleep(GATHER_S)
+
+    async def _catch_up(self) -> None:
+        """Make steps until nothing is left."""
+        loop = asyncio.get_running_loop()
+        try:
+            while True:
+                began, self._appends = loop.time(), 0
+                if await astore.call(titles.step):
+                    await self._rest(began)
+                    continue
+                if (await astore.call(self._step)).is_last:
+                    return
+                await self._rest(began)
+        except Exception as error:  # the next round tries again
+            logger.error("A step of the search index failed and is tried again", exc_info=error)
+
+    async def _rest(self, began: float) -> None:
+        loop = asyncio.get_running_loop()
+        took = loop.time() - began
+        await asyncio.sleep(max(REST_MIN_S, took * REST_CALM))
+        if self._appends > BUSY_PER_S * (loop.time() - began):
+            await asyncio.sleep(max(REST_BUSY_MIN_S, took * REST_BUSY))
+
+    def _step(self) -> Step:
+        self._horizon.look()
+        return indexing.step(self._horizon)
