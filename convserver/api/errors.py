@@ -25,6 +25,7 @@ from conversations.exceptions import (
     InvalidEvent,
     LoopUnavailable,
 )
+from conversations.fulltext.questions import InvalidQuery
 from conversations.store import ConversationExists
 from sessions_app.native import BadFrame, FrameTooLarge
 
@@ -34,6 +35,7 @@ NATIVE_STATUS: dict[type[ConversationError], int] = {
     ConversationNotFound: 404,
     InvalidConversationId: 400,
     InvalidCursor: 400,
+    InvalidQuery: 400,
     InvalidEvent: 400,
     BadFrame: 400,
     FrameTooLarge: 413,
@@ -69,7 +71,7 @@ def native_response(error: Exception, context: dict[str, Any]) -> Response | Non
     known = _known(error)
     response = exception_handler(known, context)
     if response is not None:
-        response.data = {"code": _code(known), "detail": " ".join(_sentences(known.detail))}
+        response.data = {"code": _code(known), "detail": " ".join(sentences(known.detail))}
     return response
 
 
@@ -89,15 +91,15 @@ def _code(error: exceptions.APIException) -> str:
     return codes if isinstance(codes, str) else error.default_code
 
 
-def _sentences(detail: Any, field: str = "") -> Iterator[str]:
+def sentences(detail: Any, field: str = "") -> Iterator[str]:
     """Return what is wrong with each field, flat: people read it, programs read the code."""
     match detail:
         case dict():
             for name, inner in detail.items():
-                yield from _sentences(inner, "" if name == "non_field_errors" else str(name))
+                yield from sentences(inner, "" if name == "non_field_errors" else str(name))
         case list():
             for inner in detail:
-                yield from _sentences(inner, field)
+                yield from sentences(inner, field)
         case _:
             yield f"{field}: {detail}" if field else str(detail)
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from django.db.models import QuerySet
+from django.db.models import QuerySet, Value
+from django.db.models.expressions import Combinable
 
 from conversations.cursors import ListCursor
+from conversations.store import within_bytes
 
 PAGE_MAX = 100
 
@@ -18,9 +20,17 @@ class Page(NamedTuple):
     next_page_id: str | None
 
 
-def first_page(rows: QuerySet[Any], limit: int) -> Page:
-    """Return the first `limit` of the rows, which are ordered by `created_at` and key, by one query."""
-    places = list(rows.values_list("created_at", "pk")[: limit + 1])
-    page = places[:limit]
-    more = len(places) > len(page)
-    return Page([pk for _, pk in page], ListCursor(*page[-1]).encode() if more else None)
+NO_SIZE = Value(0)
+
+
+def first_page(
+    rows: QuerySet[Any], limit: int, *, column: str = "created_at", size: Combinable = NO_SIZE
+) -> Page:
+    """Return the first `limit` of the rows, which are ordered by this column and key, by one query.
+
+    `size` says how long each is; where they are long a page has fewer.
+    """
+    places = list(rows.values_list(column, "pk", size)[: limit + 1])
+    pks = within_bytes((pk, size_of_one) for _, pk, size_of_one in places[:limit])
+    more = len(places) > len(pks)
+    return Page(pks, ListCursor(*places[len(pks) - 1][:2]).encode() if more else None)

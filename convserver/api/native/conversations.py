@@ -14,13 +14,15 @@ from rest_framework.viewsets import ViewSet
 
 from conversations import access
 from conversations.cursors import ListCursor
-from conversations.models import Conversation, ConversationRef, Version
+from conversations.models import Conversation, ConversationQuerySet, ConversationRef, Version, normal_id
 from conversations.store import store
 from convserver.api.event_loop import in_loop
 from convserver.api.native.shapes import NATIVE, NativeConversation, NativeConversationPage, refusals
 from convserver.api.pagination import PAGE_MAX, first_page
+from sessions_app import marks
 from sessions_app.manager import get_manager
-from sessions_app.status import ConversationState, states_of
+from sessions_app.models import ExecutionStatus
+from sessions_app.status import ListedConversation, in_status, listed
 
 TAGS_MAX = 50
 TAG_NAME_MAX_LENGTH = 100
@@ -38,6 +40,18 @@ class PageSerializer(serializers.Serializer[Any]):
     title = serializers.CharField(default=None)
     repository = serializers.CharField(default=None)
     trigger = serializers.CharField(default=None)
+    version = serializers.ChoiceField(Version.choices, default=None)
+    status = serializers.MultipleChoiceField(
+        choices=ExecutionStatus.choices, default=set, help_text="What the agent does; any of these."
+    )
+    parent = serializers.CharField(  # type: ignore[assignment] # the class has no field left of this name
+        default=None, help_text="Only those that this conversation has started."
+    )
+    top_level = serializers.BooleanField(
+        default=False, help_text="Only those that no other conversation has started."
+    )
+    pinned = serializers.BooleanField(default=None, allow_null=True)
+    archived = serializers.BooleanField(default=None, allow_null=True)
     deleted = serializers.BooleanField(default=False)
 
 
@@ -70,15 +84,17 @@ class NewConversationSerializer(serializers.Serializer[Any]):
 
 @extend_schema_serializer(component_name="ChangedNativeConversation")
 class ChangeSerializer(serializers.Serializer[Any]):
-    """The body that renames, null standing for the default title, or sets all tags."""
+    """The body that renames, null standing for the default title, sets all tags, or marks for the user."""
 
     title = serializers.CharField(max_length=200, allow_null=True, required=False)
     tags = TagsField(required=False)
+    pinned = serializers.BooleanField(required=False)
+    archived = serializers.BooleanField(required=False)
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
         """Refuse a body that changes nothing."""
         if not attrs:
-            raise serializers.ValidationError("Give a `title`, `tags` or both.")
+            raise serializers.ValidationError("Give a `title`, `tags`, `pinned` or `archived`.")
         return attrs
 
 
@@ -87,6 +103,9 @@ class DecisionSerializer(serializers.Serializer[Any]):
 
     accept = serializers.BooleanField()
     reason = serializers.CharField(default="", allow_blank=True)
+    seq = serializers.IntegerField(
+        default=None, allow_null=True, help_text="That of the call which this is about; 409 if another waits."
+    )
 
 
 class ConversationViewSet(ViewSet):
@@ -100,16 +119,12 @@ class ConversationViewSet(ViewSet):
     def list(self, request: Request) -> Response:
         """Return one page, the newest first."""
         query = _valid(PageSerializer(data=request.query_params))
-        visible = Conversation.objects.visible_to(request.user)
-        if query["deleted"]:
-            visible = Conversation.objects.deleted().owned_by(access.pk_of(request.user))
-        rows = visible.matching(
-            title=query["title"], repository=query["repository"], trigger=query["trigger"]
-        ).newest_first()
+        user_pk = access.pk_of(request.user)
+        rows = _wanted(request.user, query).newest_first()
         if query["page_id"]:
             rows = rows.older_than(*ListCursor.decode(query["page_id"]))
         page = first_page(rows, query["limit"])
-        found = states_of(page.pks)
+        found = listed(Conversation.objects.with_pks(page.pks), user_pk)
         return Response(
             {
                 "conversations": [found[pk] for pk in page.pks if pk in found],
@@ -134,16 +149,16 @@ class ConversationViewSet(ViewSet):
             branch=body["branch"],
             tags=body["tags"],
         )
-        return Response(_state(conversation), status=201)
+        return Response(_state(request.user, conversation), status=201)
 
     @extend_schema(responses={200: NativeConversation, **refusals(400, 404)})
     def retrieve(self, request: Request, conversation_id: str) -> Response:
         """Return one conversation."""
-        return Response(_state(access.readable(request.user, conversation_id)))
+        return Response(_state(request.user, access.readable(request.user, conversation_id)))
 
     @extend_schema(request=ChangeSerializer, responses={200: NativeConversation, **refusals(400, 404)})
     def partial_update(self, request: Request, conversation_id: str) -> Response:
-        """Rename, or set the tags."""
+        """Rename, set the tags, or mark: what is pinned or archived is so for this user alone."""
         conversation = access.writable(request.user, conversation_id)
         body = _valid(ChangeSerializer(data=request.data))
         with transaction.atomic():
@@ -151,7 +166,14 @@ class ConversationViewSet(ViewSet):
                 store(str(request.user.pk)).retitle(conversation, body["title"])
             if "tags" in body:
                 store(str(request.user.pk)).retag(conversation, body["tags"])
-        return Response(_state(conversation))
+            if "pinned" in body or "archived" in body:
+                marks.mark(
+                    access.pk_of(request.user),
+                    conversation,
+                    pinned=body.get("pinned"),
+                    archived=body.get("archived"),
+                )
+        return Response(_state(request.user, conversation))
 
     @extend_schema(responses={204: None, **refusals(400, 404, 409, 503)})
     def destroy(self, request: Request, conversation_id: str) -> Response:
@@ -167,7 +189,7 @@ class ConversationViewSet(ViewSet):
         """Bring a hidden conversation back."""
         conversation = access.restorable(request.user, conversation_id)
         store(str(request.user.pk)).restore(conversation)
-        return Response(_state(conversation))
+        return Response(_state(request.user, conversation))
 
     @extend_schema(request=None, responses={200: NativeConversation, **refusals(400, 404, 409, 503)})
     @action(detail=True, methods=["post"])
@@ -175,7 +197,7 @@ class ConversationViewSet(ViewSet):
         """Start the agent, or let a paused one go on."""
         conversation = access.writable(request.user, conversation_id)
         in_loop(_run, conversation)
-        return Response(_state(conversation))
+        return Response(_state(request.user, conversation))
 
     @extend_schema(request=None, responses={200: NativeConversation, **refusals(400, 404, 409, 503)})
     @action(detail=True, methods=["post"])
@@ -183,7 +205,7 @@ class ConversationViewSet(ViewSet):
         """Pause the agent after its current step."""
         conversation = access.writable(request.user, conversation_id)
         in_loop(_pause, conversation)
-        return Response(_state(conversation))
+        return Response(_state(request.user, conversation))
 
     @extend_schema(request=None, responses={200: NativeConversation, **refusals(400, 404, 409, 503)})
     @action(detail=True, methods=["post"])
@@ -191,18 +213,18 @@ class ConversationViewSet(ViewSet):
         """Stop the agent; what it has said is kept."""
         conversation = access.writable(request.user, conversation_id)
         in_loop(_close, conversation)
-        return Response(_state(conversation))
+        return Response(_state(request.user, conversation))
 
     @extend_schema(
         request=DecisionSerializer, responses={200: NativeConversation, **refusals(400, 404, 409, 503)}
     )
     @action(detail=True, methods=["post"])
     def confirm(self, request: Request, conversation_id: str) -> Response:
-        """Accept or reject the call that waits; 409 if none does."""
+        """Accept or reject the call that waits; 409 if none does, or another one than `seq`."""
         conversation = access.writable(request.user, conversation_id)
         body = _valid(DecisionSerializer(data=request.data))
-        in_loop(_confirm, conversation, body["accept"], body["reason"])
-        return Response(_state(conversation))
+        in_loop(_confirm, conversation, body["accept"], body["reason"], body["seq"])
+        return Response(_state(request.user, conversation))
 
 
 def _valid(serializer: serializers.Serializer[Any]) -> dict[str, Any]:
@@ -210,8 +232,31 @@ def _valid(serializer: serializers.Serializer[Any]) -> dict[str, Any]:
     return dict(serializer.validated_data)
 
 
-def _state(conversation: ConversationRef) -> ConversationState:
-    return states_of([conversation.pk])[conversation.pk]
+def _wanted(user: access.Visitor, query: dict[str, Any]) -> ConversationQuerySet:
+    """Return the rows of a list that its query asks for."""
+    user_pk = access.pk_of(user)
+    rows = Conversation.objects.visible_to(user)
+    if query["deleted"]:
+        rows = Conversation.objects.deleted().owned_by(user_pk)
+    rows = rows.matching(title=query["title"], repository=query["repository"], trigger=query["trigger"])
+    if query["version"] is not None:
+        rows = rows.of_version(query["version"])
+    if query["status"]:
+        rows = in_status(rows, query["status"])
+    if query["parent"] is not None:
+        rows = rows.started_by(normal_id(query["parent"]))
+    if query["top_level"]:
+        rows = rows.heads()
+    if query["pinned"] is not None:
+        rows = marks.kept_on_top(rows, user_pk, pinned=query["pinned"])
+    if query["archived"] is not None:
+        rows = marks.put_away(rows, user_pk, archived=query["archived"])
+    return rows
+
+
+def _state(user: access.Visitor, conversation: ConversationRef) -> ListedConversation:
+    found = listed(Conversation.objects.with_pks([conversation.pk]), access.pk_of(user))
+    return found[conversation.pk]
 
 
 async def _run(conversation: ConversationRef) -> None:
@@ -226,5 +271,5 @@ async def _close(conversation: ConversationRef) -> None:
     await get_manager().close_session(conversation.public_id)
 
 
-async def _confirm(conversation: ConversationRef, accept: bool, reason: str) -> None:
-    await get_manager().confirm(conversation, accept=accept, reason=reason)
+async def _confirm(conversation: ConversationRef, accept: bool, reason: str, call_seq: int | None) -> None:
+    await get_manager().confirm(conversation, accept=accept, reason=reason, call_seq=call_seq)

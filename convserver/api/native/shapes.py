@@ -63,6 +63,12 @@ class NativeConversation(BaseModel):
     updated_at: datetime
     loop: NativeLoop
     deleted: bool
+    parent: str | None = Field(description="The conversation that has started it.")
+    children: int = Field(ge=0, description="How many it has started.")
+    pinned: bool = Field(description="Kept on top of this user's list.")
+    archived: bool = Field(description="Put away by this user.")
+    unread: bool = Field(description="There is something that this user has not seen and should.")
+    seen_through: int = Field(ge=-1, description="The last event that this user has seen; -1 for none.")
 
 
 class NativeConversationPage(BaseModel):
@@ -96,6 +102,47 @@ class NativeEventPage(BaseModel):
 
     events: list[NativeEvent]
     last_seq: int = Field(ge=-1)
+
+
+# Search
+
+
+class NativeFoundIn(BaseModel):
+    """The conversation of a hit."""
+
+    id: str
+    title: str
+    version: Version
+    repository: str | None
+    trigger: str | None
+
+
+class NativeSnippetPart(BaseModel):
+    """Some of a snippet's plain text."""
+
+    text: str
+    match: bool = Field(description="Whether this is what was looked for.")
+
+
+class NativeHit(BaseModel):
+    """An event that was found."""
+
+    conversation: NativeFoundIn
+    seq: Seq = Field(description="Its place in the log of the conversation.")
+    id: str
+    event_type: str
+    kind: Kind
+    source: str
+    timestamp: datetime
+    snippet: list[NativeSnippetPart] = Field(description="A piece of its text: its parts, joined.")
+
+
+class NativeSearchPage(BaseModel):
+    """What was found: titles on the first page only, and events, the last stored first."""
+
+    conversations: list[NativeConversation]
+    hits: list[NativeHit]
+    next_page_id: str | None = Field(description="Null on the last page; a page before may be short.")
 
 
 # Frames of a client
@@ -182,6 +229,24 @@ class ErrorFrame(NativeRefusal):
 
 
 Answers = Ack | BatchAck | list[Ack | BatchAck | ErrorFrame]
+
+
+# Drafts
+
+
+class NativeDraft(BaseModel):
+    """A message that the user is writing; empty and of version 0 if there is none."""
+
+    text: str
+    images: list[str] = Field(description="Their data URLs.")
+    version: int = Field(ge=0)
+    updated_at: datetime | None
+
+
+class NativeDraftConflict(NativeRefusal):
+    """Another device has written the draft since; nothing was replaced."""
+
+    draft: NativeDraft = Field(description="The one that is stored.")
 
 
 # Tokens

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from django.urls import re_path
+from django.urls import path, re_path
 from rest_framework.routers import SimpleRouter
 
 from convserver.api.native.conversations import ConversationViewSet
+from convserver.api.native.drafts import DraftView, NewDraftView
 from convserver.api.native.events import EventsView
+from convserver.api.native.export import ExportView
+from convserver.api.native.search import SearchView
 from convserver.api.native.tokens import TokenViewSet
 
 router = SimpleRouter(trailing_slash=False)
@@ -15,5 +18,13 @@ router.register("tokens", TokenViewSet, basename="native-token")
 
 urlpatterns = [
     re_path(r"^conversations/(?P<conversation_id>[^/]+)/events$", EventsView.as_view(), name="native-events"),
+    re_path(
+        r"^conversations/(?P<conversation_id>[^/]+)/draft$",
+        DraftView.as_view(),
+        name="native-conversation-draft",
+    ),
+    path("draft", NewDraftView.as_view(), name="native-draft"),
+    re_path(r"^conversations/(?P<conversation_id>[^/]+)/export$", ExportView.as_view(), name="native-export"),
+    re_path(r"^search$", SearchView.as_view(), name="native-search"),
     *router.urls,
 ]

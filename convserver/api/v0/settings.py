@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import logging
 from typing import Annotated, Any
 
 from drf_spectacular.utils import extend_schema
-from pydantic import AfterValidator, BaseModel, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, Field
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -14,14 +13,13 @@ from conversations import access
 from convserver.api.v0.errors import Detail, Refused
 from convserver.api.v0.failures import Failure, Message, failing_with
 from convserver.api.v0.mcp import McpConfig
+from convserver.api.v0.settings_shown import KnownSettings, known
 from convserver.api.v0.text import storable
 from convserver.api.v0.view import V0View, body_of
 from sessions_app import user_settings
 from sessions_app.git_providers.base import ProviderType
 from sessions_app.models import CONDENSER_SIZE_MIN, UserSettings
 from sessions_app.user_settings import SettingSecret
-
-logger = logging.getLogger(__name__)
 
 Text = Annotated[str, Field(max_length=8000), AfterValidator(storable)]
 Key = Annotated[str, Field(max_length=16_384), AfterValidator(storable)]
@@ -101,42 +99,12 @@ class NewSettings(BaseModel):
         return {name: value for name, value in named.items() if value is not None or name not in NULL_KEEPS}
 
 
-class SecretsStore(BaseModel):
-    """Always empty: what it names is under `provider_tokens_set`."""
-
-    provider_tokens: dict[str, str]
-
-
-class SettingsInfo(BaseModel):
+class SettingsInfo(KnownSettings):
     """What a user has set; a key is never shown, only whether there is one."""
 
-    language: str | None
-    agent: str | None
-    max_iterations: int | None
-    security_analyzer: str | None
-    confirmation_mode: bool | None
-    llm_model: str | None
     llm_api_key: None = None
-    llm_base_url: str | None
-    remote_runtime_resource_factor: int | None
-    secrets_store: SecretsStore
-    enable_default_condenser: bool
-    enable_sound_notifications: bool
-    enable_proactive_conversation_starters: bool
-    enable_solvability_analysis: bool
-    user_consents_to_analytics: bool | None
-    sandbox_base_container_image: str | None
-    sandbox_runtime_container_image: str | None
-    mcp_config: McpConfig | None
     search_api_key: None = None
     sandbox_api_key: None = None
-    max_budget_per_task: float | None
-    condenser_max_size: int | None
-    email: str | None
-    email_verified: bool | None
-    git_user_name: str | None
-    git_user_email: str | None
-    v1_enabled: bool | None
     provider_tokens_set: dict[ProviderType, str | None]
     """The host of each provider that has a token; null is the public one."""
     llm_api_key_set: bool
@@ -177,27 +145,10 @@ class ResetSettingsView(V0View):
 def _shown(settings: UserSettings) -> dict[str, Any]:
     secrets = user_settings.setting_secrets(settings.pk)
     tokens = user_settings.provider_tokens(settings.pk)
-    own = {name: getattr(settings, name) for name in SettingsInfo.model_fields if hasattr(settings, name)}
     info = SettingsInfo(
-        **own,
-        secrets_store=SecretsStore(provider_tokens={}),
-        mcp_config=shown_tool_servers(secrets.get(SettingSecret.MCP_CONFIG), user_id=settings.pk),
+        **known(settings, secrets, user_id=settings.pk),
         provider_tokens_set={provider: token.host for provider, token in tokens.items()},
         llm_api_key_set=SettingSecret.LLM_API_KEY in secrets,
         search_api_key_set=SettingSecret.SEARCH_API_KEY in secrets,
     )
     return info.model_dump(mode="json")
-
-
-def shown_tool_servers(config: str | None, *, user_id: int) -> McpConfig | None:
-    """Return the stored tool servers; None, with a line in the log, for what is none."""
-    if config is None:
-        return None
-    try:
-        return McpConfig.model_validate_json(config)
-    except ValidationError as error:
-        # Not the error itself, which repeats what it refused.
-        logger.warning(
-            "The tool servers of user %s cannot be read: %s problems", user_id, error.error_count()
-        )
-        return None

@@ -7,13 +7,15 @@ order is that of the log; where no conversation is named, one log follows the ot
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from enum import StrEnum
+from functools import partial
 from typing import Any
 from uuid import UUID
 
 from django.http import HttpResponse
+from django.http.response import HttpResponseBase
 from drf_spectacular.utils import extend_schema
 from pydantic import BaseModel, ConfigDict
 from rest_framework.request import Request
@@ -22,7 +24,7 @@ from rest_framework.response import Response
 from conversations import access, search
 from conversations.cursors import InvalidCursor
 from conversations.dialects import v1
-from conversations.events import EventEnvelope, EventFilter
+from conversations.events import EventFilter
 from conversations.exceptions import ConversationNotFound
 from conversations.models import ConversationRef
 from conversations.search import Place
@@ -31,6 +33,7 @@ from convserver.api.v0.bodies import Instant
 from convserver.api.v0.errors import Detail, ValidationProblems
 from convserver.api.v0.text import StorableText
 from convserver.api.v0.view import query_of
+from convserver.api.v1 import batches, shown_events
 from convserver.api.v1.app_pages import EventCursor
 from convserver.api.v1.app_view import IDS, AppView, PageQuery, described, of_list, texts_of
 
@@ -117,11 +120,16 @@ class EventBatchView(AppView):
     """Events by their ids, whatever conversation they are of."""
 
     @extend_schema(parameters=[IDS], responses={200: list[AppEvent | None], **of_list})
-    def get(self, request: Request) -> HttpResponse:
-        """Return them in the order asked, null for what is unknown; only what was stored as of this wire."""
+    def get(self, request: Request) -> HttpResponseBase:
+        """Return them in the order asked, null for what is unknown; only what was stored as of this wire.
+
+        Of the copies in forks the oldest is returned.
+        """
         ids = texts_of(request, "id")
         found = search.with_ids(request.user, ids)
-        return _json(_in_order(ids, {each.event["id"]: each.event["payload"] for each in found}))
+        near = {each.event["id"]: each.event["payload"] for each in found.near}
+        far = {event_id: partial(search.payload_of, pk) for event_id, pk in found.far.items()}
+        return batches.in_order(ids, near, far)
 
 
 class LogSearchView(AppView):
@@ -149,11 +157,12 @@ class LogBatchView(AppView):
     """Events of one conversation by their ids."""
 
     @extend_schema(parameters=[IDS], responses={200: list[AppEvent | None], **_of_log})
-    def get(self, request: Request, conversation_id: str) -> HttpResponse:
+    def get(self, request: Request, conversation_id: str) -> HttpResponseBase:
         """Return them in the order asked, null for what is unknown."""
         ids = texts_of(request, "id")
         conversation = access.readable(request.user, UUID(conversation_id).hex)
-        return _json(_in_order(ids, _payloads(conversation, ids)))
+        found = shown_events.with_ids(conversation, ids)
+        return batches.in_order(ids, found.near, found.far)
 
 
 def _found(request: Request, conversation_id: UUID) -> ConversationRef | None:
@@ -213,25 +222,6 @@ def _page_of_all(request: Request, query: EventSearchQuery) -> HttpResponse:
     )
     end = EventCursor(*page.found[-1].place) if page.has_more else None
     return _shown_page([v1.shown(each.event, each.public_id) for each in page.found], end)
-
-
-def _payloads(conversation: ConversationRef, ids: Sequence[str]) -> dict[str, str]:
-    """Return the events that are known by these ids, as they are shown."""
-    public_id = conversation.public_id
-    found = _shown_by_id(store().read_some(conversation, event_ids=ids), public_id)
-    last_seq = store().last_seq(conversation)
-    # Only what is stored under no such id is looked for as an event of the other wire.
-    places = [v1.seq_of(public_id, each, last_seq=last_seq) for each in ids if each not in found]
-    seqs = [seq for seq in places if seq is not None]
-    return found | _shown_by_id(store().read_some(conversation, seqs=seqs), public_id)
-
-
-def _shown_by_id(events: Iterable[EventEnvelope], public_id: str) -> dict[str, str]:
-    return {v1.shown_id(event, public_id): v1.shown(event, public_id) for event in events}
-
-
-def _in_order(ids: Sequence[str], found: dict[str, str]) -> str:
-    return f"[{','.join(found.get(event_id, 'null') for event_id in ids)}]"
 
 
 def _shown_page(payloads: Sequence[str], end: EventCursor | None) -> HttpResponse:

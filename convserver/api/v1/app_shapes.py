@@ -16,7 +16,8 @@ from conversations.events import Metrics
 from conversations.models import Conversation
 from convserver.api.addresses import conversation_url, shown_key
 from convserver.api.v0.info import ConversationTrigger, whole_numbers
-from convserver.api.v0.text import StorableText, storable
+from convserver.api.v0.text import storable
+from convserver.api.v1.requests import kept
 from convserver.configuration import AuthMode
 from sessions_app import sandboxes
 from sessions_app.authentication import lets_everybody_in
@@ -91,7 +92,7 @@ class SendMessageRequest(BaseModel):
 class Processor(BaseModel):
     """What is to happen with each event; titles are made in any case, and no more is done here."""
 
-    kind: StorableText
+    kind: Name
 
 
 class AgentType(StrEnum):
@@ -107,10 +108,10 @@ HexId = Annotated[UUID, PlainSerializer(lambda found: found.hex, return_type=str
 class StartRequest(BaseModel):
     """The body that starts a conversation; all of it may be left out, and what is not here is ignored."""
 
-    sandbox_id: StorableText | None = None
+    sandbox_id: Name | None = None
     conversation_id: HexId | None = None
     initial_message: SendMessageRequest | None = None
-    system_message_suffix: StorableText | None = None
+    system_message_suffix: Annotated[str, AfterValidator(kept)] | None = None
     processors: Annotated[list[Processor], Field(max_length=PROCESSORS_MAX, fail_fast=True)] | None = None
     llm_model: Name | None = None
     selected_repository: Name | None = None

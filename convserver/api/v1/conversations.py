@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+from functools import partial
 from typing import Any
 from uuid import uuid4
 
 from django.db import transaction
+from django.http.response import HttpResponseBase
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from pydantic import BaseModel
 from rest_framework.request import Request
@@ -17,10 +20,11 @@ from conversations.dialects import v1
 from conversations.events import NewEvent
 from conversations.exceptions import ConversationNotFound
 from conversations.models import ConversationQuerySet, ConversationRef, normal_id
-from conversations.store import ConversationExists, store
+from conversations.store import ConversationExists, store, within_bytes
 from convserver.api.event_loop import in_loop
 from convserver.api.v0.errors import Detail, ValidationProblems
 from convserver.api.v0.view import body_of, query_of
+from convserver.api.v1 import batches
 from convserver.api.v1.agent_view import AgentView, Done, described, done
 from convserver.api.v1.authentication import (
     conversation_of,
@@ -35,7 +39,8 @@ from convserver.api.v1.requests import ConversationChange, Saying, Start
 from sessions_app import agent_setups, v1_input
 from sessions_app.agent_setups import NewSetup
 from sessions_app.manager import get_manager
-from sessions_app.v1_information import ConversationInformation, information_of, with_status
+from sessions_app.status import in_status
+from sessions_app.v1_information import SIZE, ConversationInformation, information_of
 
 IDS = OpenApiParameter("ids", {"type": "array", "items": {"type": "string"}}, required=True)
 
@@ -92,12 +97,12 @@ class ConversationViewSet(ViewSetMixin, AgentView):
     @extend_schema(
         parameters=[IDS], responses={200: list[AgentConversation | None], 400: Detail, **MALFORMED}
     )
-    def batch(self, request: Request) -> Response:
+    def batch(self, request: Request) -> HttpResponseBase:
         """Return those with these ids, in this order; null for one that is not there."""
         asked = queried(request, "ids")
         if asked is None:
             raise missing("query", "ids")
-        return Response(_batch(request, batch(asked)))
+        return _batch(request, batch(asked))
 
     @extend_schema(responses={200: AgentConversation, **ONE})
     def retrieve(self, request: Request, conversation_id: str) -> Response:
@@ -154,18 +159,27 @@ def information(conversation: ConversationRef) -> ConversationInformation:
 
 def _matching(request: Request, query: StatusQuery) -> ConversationQuerySet:
     rows = visible(request)
-    return rows if query.status is None else with_status(rows, query.status)
+    return rows if query.status is None else in_status(rows, [query.status])
 
 
-def _batch(request: Request, asked: list[str]) -> list[ConversationInformation | None]:
+def _batch(request: Request, asked: list[str]) -> HttpResponseBase:
     for text in asked:
         if not is_uuid(text):
             raise malformed_id(text, "query", "ids")
     public_ids = [normal_id(text) for text in asked]
-    rows = visible(request).with_public_ids(public_ids).values_list("public_id", "pk")
-    pks = dict(rows)
-    found = information_of(list(pks.values()))
-    return [found.get(pks.get(public_id, -1)) for public_id in public_ids]
+    rows = list(visible(request).with_public_ids(public_ids).values_list("public_id", "pk", SIZE))
+    near = within_bytes((pk, size) for _, pk, size in rows)
+    information = information_of(near)
+    return batches.in_order(
+        public_ids,
+        {public_id: json.dumps(information[pk]) for public_id, pk, _ in rows if pk in information},
+        {public_id: partial(_read, pk) for public_id, pk, _ in rows[len(near) :]},
+    )
+
+
+def _read(pk: int) -> str | None:
+    found = information_of([pk])
+    return json.dumps(found[pk]) if pk in found else None
 
 
 def _started(request: Request, body: Start) -> tuple[ConversationRef, bool]:

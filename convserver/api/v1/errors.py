@@ -12,6 +12,7 @@ from conversations.cursors import InvalidCursor
 from conversations.exceptions import ConversationError, ConversationNotFound, EventNotFound, InvalidEvent
 from convserver.api.errors import status_of
 from convserver.api.v0.errors import V0_STATUS, InvalidRequest, v0_response
+from sessions_app.agent_setups import TooManySecrets
 from sessions_app.v1_information import dashed
 
 logger = logging.getLogger(__name__)
@@ -33,6 +34,8 @@ def agent_response(error: Exception, context: dict[str, Any]) -> Response:
             return Response({"detail": _not_found(context)}, status=404)
         case InvalidEvent():
             return _invalid(error, "body")
+        case TooManySecrets():
+            return _invalid(error, "body", "secrets")
         case InvalidCursor():
             return _invalid(error, "query", "page_id")
         case ConversationError():

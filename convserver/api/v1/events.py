@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 
 from django.http import HttpResponse
+from django.http.response import HttpResponseBase
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from pydantic import BaseModel, ConfigDict, RootModel
 from rest_framework.request import Request
@@ -19,7 +20,7 @@ from conversations.store import store
 from convserver.api.event_loop import in_loop
 from convserver.api.v0.errors import Detail, Refused, ValidationProblems
 from convserver.api.v0.view import body_of, optional_body_of, query_of
-from convserver.api.v1 import shown_events
+from convserver.api.v1 import batches, shown_events
 from convserver.api.v1.agent_view import AgentView, Done, described, done
 from convserver.api.v1.authentication import conversation_of
 from convserver.api.v1.pages import (
@@ -101,17 +102,17 @@ class EventView(EventsFaceView):
     def get(self, request: Request, conversation_id: str, event_id: str) -> HttpResponse:
         """Return the event with this id."""
         conversation = conversation_of(request, conversation_id)
-        found = shown_events.with_ids(conversation, [event_id])
-        if event_id not in found:
+        found = shown_events.with_id(conversation, event_id)
+        if found is None:
             raise Refused(404, {"detail": "Not Found"})
-        return as_json(_shown(found[event_id], conversation))
+        return as_json(found)
 
 
 class EventsView(EventsFaceView):
     """Events by their ids, and what the user says."""
 
     @extend_schema(parameters=IDS, responses={200: list[Event | None], 400: Detail, **ONE})
-    def get(self, request: Request, conversation_id: str) -> HttpResponse:
+    def get(self, request: Request, conversation_id: str) -> HttpResponseBase:
         """Return the events with these ids, in this order; null for one that is not there.
 
         The ids stand in the query, or as a list in the body.
@@ -124,8 +125,7 @@ class EventsView(EventsFaceView):
                 raise missing("body")
             ids = body.root
         found = shown_events.with_ids(conversation, batch(ids))
-        texts = (_shown(found[each], conversation) if each in found else "null" for each in ids)
-        return as_json(f"[{','.join(texts)}]")
+        return batches.in_order(ids, found.near, found.far)
 
     @extend_schema(request=Saying, responses={200: Done, **ONE, 409: Detail, 503: Detail})
     def post(self, request: Request, conversation_id: str) -> Response:

@@ -7,7 +7,7 @@ import binascii
 import json
 import re
 from collections.abc import Iterable
-from datetime import datetime, timedelta
+from datetime import timedelta
 from enum import StrEnum
 from typing import Literal, NamedTuple, Self
 
@@ -21,11 +21,12 @@ from conversations.events import EventEnvelope, EventFilter
 from conversations.exceptions import UnknownKind
 from conversations.models import ConversationQuerySet, ConversationRef, Moment
 from conversations.store import store
-from convserver.api.pagination import PAGE_MAX, Page
+from convserver.api.pagination import PAGE_MAX, Page, first_page
 from convserver.api.v0.bodies import Instant
 from convserver.api.v0.errors import InvalidRequest, Refused
 from convserver.api.v0.text import StorableText
 from sessions_app.models import ExecutionStatus
+from sessions_app.v1_information import SIZE
 
 BATCH_MAX = 100
 MESSAGE = "MessageEvent"
@@ -73,10 +74,7 @@ def page_of(rows: ConversationQuerySet, query: ListQuery) -> Page:
     if query.page_id:
         rows = rows.beyond(column, *ListCursor.decode(query.page_id), newest_first=newest_first)
     ordered = rows.in_order(column, newest_first=newest_first)
-    places: list[tuple[datetime, int]] = list(ordered.values_list(column, "pk")[: query.limit + 1])
-    page = places[: query.limit]
-    more = len(places) > len(page)
-    return Page([pk for _, pk in page], ListCursor(*page[-1]).encode() if more else None)
+    return first_page(ordered, query.limit, column=column, size=SIZE)
 
 
 class EventCursor(NamedTuple):

@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from itertools import chain
 from typing import Annotated, Any
 from uuid import UUID
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, StringConstraints
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    Field,
+    StringConstraints,
+    ValidationInfo,
+)
 
 from convserver.api.v0.text import StorableText, storable
 from sessions_app.v1_models import MAX_ITERATIONS, never_confirm
 
 DEPTH_MAX = 100
 """What is nested more deeply is refused: it could be read, but not looked through."""
+KEPT_MAX_BYTES = 1024 * 1024
+"""So long may the JSON of each part of a setup be: it is read again with the conversation."""
 ITERATIONS_MAX = 2**31 - 1
 NAMES_MAX = 500
 NAME_MAX_LENGTH = 200
@@ -23,9 +33,11 @@ POLICIES = frozenset({"NeverConfirm", "AlwaysConfirm", "ConfirmRisky"})
 DEFAULT_REASON = "User rejected the action."
 
 
-def kept(value: Any) -> Any:
-    """Return JSON that every database can keep. Raise ValueError for any other."""
+def kept(value: Any, info: ValidationInfo) -> Any:
+    """Return JSON that every database can keep, and that is not too long. Raise ValueError for any other."""
     _look_through(value, DEPTH_MAX)
+    if len(json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()) > KEPT_MAX_BYTES:
+        raise ValueError(f"`{info.field_name}` may have {KEPT_MAX_BYTES} bytes as JSON at the most")
     return value
 
 

@@ -3,31 +3,59 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
+from typing import NamedTuple
 
 from conversations.dialects import v1
-from conversations.events import EventEnvelope
+from conversations.events import SomeEvents
 from conversations.models import ConversationRef
 from conversations.store import store
 from convserver.api.v0.text import storable
+from convserver.api.v1.batches import Read
 
 
-def with_ids(conversation: ConversationRef, event_ids: Sequence[str]) -> dict[str, EventEnvelope]:
-    """Return the events that readers know by these ids, by id; the number of queries never grows."""
+class Shown(NamedTuple):
+    """Events as JSON by the ids that readers know, and how to read those that are too long to be read now."""
+
+    near: dict[str, str]
+    far: dict[str, Read]
+
+
+def with_ids(conversation: ConversationRef, event_ids: Sequence[str]) -> Shown:
+    """Return the events that readers know by these ids; the number of queries never grows."""
     known = [event_id for event_id in event_ids if _can_be_stored(event_id)]
     log = store(str(conversation.owner_id))
-    found = _by_shown_id(conversation, log.read_some(conversation, event_ids=known) if known else [])
-    if absent := [event_id for event_id in known if event_id not in found]:
+    near, far = _shown(conversation, log.read_portion(conversation, event_ids=known))
+    if absent := [event_id for event_id in known if event_id not in near and event_id not in far]:
         last_seq = log.last_seq(conversation)
-        seqs = {v1.seq_of(conversation.public_id, each, last_seq=last_seq) for each in absent} - {None}
-        if seqs:
-            found |= _by_shown_id(
-                conversation, log.read_some(conversation, seqs=[seq for seq in seqs if seq is not None])
+        places = {v1.seq_of(conversation.public_id, each, last_seq=last_seq) for each in absent}
+        seqs = [seq for seq in places if seq is not None]
+        others = _shown(conversation, log.read_portion(conversation, seqs=seqs))
+        near, far = near | others.near, far | others.far
+    return Shown(near, far)
+
+
+def with_id(conversation: ConversationRef, event_id: str) -> str | None:
+    """Return the event that readers know by this id; None if there is none."""
+    return with_ids(conversation, [event_id]).near.get(event_id)
+
+
+def _shown(conversation: ConversationRef, found: SomeEvents) -> Shown:
+    public_id = conversation.public_id
+    return Shown(
+        {v1.shown_id(event, public_id): v1.shown(event, public_id) for event in found.events},
+        {
+            v1.id_of(each.id, public_id, dialect=each.dialect, seq=each.seq): partial(
+                _read, conversation, each.seq
             )
-    return {event_id: found[event_id] for event_id in known if event_id in found}
+            for each in found.far
+        },
+    )
 
 
-def _by_shown_id(conversation: ConversationRef, events: Sequence[EventEnvelope]) -> dict[str, EventEnvelope]:
-    return {v1.shown_id(event, conversation.public_id): event for event in events}
+def _read(conversation: ConversationRef, seq: int) -> str | None:
+    found = store(str(conversation.owner_id)).read_portion(conversation, seqs=[seq]).events
+    return v1.shown(found[0], conversation.public_id) if found else None
 
 
 def _can_be_stored(event_id: str) -> bool:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from enum import StrEnum
+from functools import partial
 from uuid import UUID
 
 from django.http import StreamingHttpResponse
+from django.http.response import HttpResponseBase
 from drf_spectacular.utils import extend_schema
 from pydantic import BaseModel
 from rest_framework.request import Request
@@ -16,12 +18,14 @@ from conversations import access
 from conversations.cursors import ListCursor
 from conversations.events import NewEvent
 from conversations.models import Conversation, ConversationRef
+from conversations.store import within_bytes
 from convserver.api.addresses import origin_of
 from convserver.api.event_loop import in_loop
 from convserver.api.pagination import first_page
 from convserver.api.v0.bodies import Instant
 from convserver.api.v0.errors import Detail, ValidationProblems
 from convserver.api.v0.view import body_of, query_of
+from convserver.api.v1 import batches
 from convserver.api.v1.app_shapes import (
     AgentType,
     AppConversationStartTask,
@@ -39,7 +43,9 @@ from sessions_app.manager import get_manager
 from sessions_app.models import StartTask
 from sessions_app.starts import Wanted
 from sessions_app.user_settings import ModelKeyMissing, SettingsNotFound
-from sessions_app.v1_models import StartTaskQuerySet
+from sessions_app.v1_models import StartTaskQuerySet, json_size
+
+SIZE = json_size("request")
 
 
 class StartOrder(StrEnum):
@@ -96,9 +102,8 @@ class StartSearchView(AppView):
         rows = _matching(request, query)
         if query.page_id:
             rows = rows.beyond(*ListCursor.decode(query.page_id), newest_first=newest_first)
-        page = first_page(rows.in_order(newest_first=newest_first), query.limit)
-        tasks = StartTask.objects.select_related("conversation").in_bulk(page.pks)
-        items = started_of([tasks[pk] for pk in page.pks if pk in tasks], origin=origin_of(request))
+        page = first_page(rows.in_order(newest_first=newest_first), query.limit, size=SIZE)
+        items = _tasks(page.pks, origin_of(request))
         return Response(StartTaskPage(items=items, next_page_id=page.next_page_id).model_dump(mode="json"))
 
 
@@ -115,13 +120,26 @@ class StartBatchView(AppView):
     """Starts by their ids."""
 
     @extend_schema(parameters=[UUIDS], responses={200: list[AppConversationStartTask | None], **of_list})
-    def get(self, request: Request) -> Response:
+    def get(self, request: Request) -> HttpResponseBase:
         """Return them in the order asked, null for what is unknown."""
-        ids = uuids_of(request, "ids")
+        ids, origin = uuids_of(request, "ids"), origin_of(request)
         rows = StartTask.objects.of_user(access.pk_of(request.user)).with_task_ids(ids)
-        shown = started_of(list(rows.select_related("conversation")), origin=origin_of(request))
-        found = {task.id: task.model_dump(mode="json") for task in shown}
-        return Response([found.get(task_id) for task_id in ids])
+        places = list(rows.values_list("pk", SIZE, "task_id"))
+        pks = within_bytes((pk, size) for pk, size, _ in places)
+        near = {task.id: task.model_dump_json() for task in _tasks(pks, origin)}
+        far = {task_id: partial(_read, pk, origin) for pk, _, task_id in places[len(pks) :]}
+        return batches.in_order(ids, near, far)
+
+
+def _tasks(pks: Sequence[int], origin: str) -> list[AppConversationStartTask]:
+    """Return the starts with these keys in this order, without those that are gone meanwhile."""
+    tasks = StartTask.objects.select_related("conversation").in_bulk(pks)
+    return started_of([tasks[pk] for pk in pks if pk in tasks], origin=origin)
+
+
+def _read(pk: int, origin: str) -> str | None:
+    tasks = _tasks([pk], origin)
+    return tasks[0].model_dump_json() if tasks else None
 
 
 def _matching(request: Request, query: StartFilter) -> StartTaskQuerySet:

@@ -78,22 +78,24 @@ class ReceiverView(AppView):
 
     authentication_classes = (SandboxKeyAuthentication, KeyAuthentication, LoginAuthentication)
 
-    def top(self, request: Request, sandbox_id: str | None) -> ConversationRef | None:
-        """Return the conversation at the top of the sandbox that is reported on; None if none is named.
+    def speaker(self, request: Request, sandbox_id: str | None) -> ConversationRef | None:
+        """Return the conversation that is spoken for, with all below it; None for any of the user's.
 
-        Raise Refused unless whoever reports may speak for it.
+        With a key it is the key's own, otherwise the one at the top of the sandbox that is named. Raise
+        Refused unless whoever reports may speak for it.
         """
-        if isinstance(request.auth, ConversationRef):
-            own = sandboxes.sandbox_of(request.auth)
+        key_of = request.auth if isinstance(request.auth, ConversationRef) else None
+        if key_of is not None:
+            own = sandboxes.sandbox_of(key_of)
             if own is None or sandbox_id not in (None, own):
                 raise _unauthorized()
             sandbox_id = own
         if sandbox_id is None:
             return None
-        found = sandboxes.top_of(access.pk_of(request.user), sandbox_id)
-        if found is None:
+        top = sandboxes.top_of(access.pk_of(request.user), sandbox_id)
+        if top is None:
             raise _unauthorized()
-        return found
+        return key_of or top
 
 
 class ConversationReceiverView(ReceiverView):
@@ -101,10 +103,10 @@ class ConversationReceiverView(ReceiverView):
 
     @extend_schema(request=ConversationReport, responses={200: Done, 400: Detail})
     def post(self, request: Request, sandbox_id: str | None = None) -> Response:
-        """Make an unknown conversation, in that sandbox; give one without a title the one that is told."""
-        top = self.top(request, sandbox_id)
+        """Make an unknown conversation, below the one that speaks; a title is given where there is none."""
+        speaker = self.speaker(request, sandbox_id)
         body = body_of(request, ConversationReport)
-        conversation = _reported(request, body, top)
+        conversation = _reported(request, body, speaker)
         if body.title:
             store().retitle(conversation, body.title, title_is=None)
         return Response({"success": True})
@@ -116,8 +118,8 @@ class EventReceiverView(ReceiverView):
     @extend_schema(request=list[ReportedEvent], responses={200: Done, 400: Detail, 503: Detail, **of_one})
     def post(self, request: Request, conversation_id: str, sandbox_id: str | None = None) -> Response:
         """Store a batch, all or nothing, each event once and as it came; no agent is asked anything."""
-        top = self.top(request, sandbox_id)
-        conversation = _conversation_in(request, UUID(conversation_id).hex, top)
+        speaker = self.speaker(request, sandbox_id)
+        conversation = _conversation_in(request, UUID(conversation_id).hex, speaker)
         events = _events(TextParser().parse(request._request), sender_id=access.pk_of(request.user))
         reports.store_once(conversation, events)
         return Response({"success": True})
@@ -149,10 +151,10 @@ def _unauthorized() -> Refused:
     return Refused(401, {"detail": "Unauthorized"})
 
 
-def _reported(request: Request, body: ConversationReport, top: ConversationRef | None) -> ConversationRef:
+def _reported(request: Request, body: ConversationReport, speaker: ConversationRef | None) -> ConversationRef:
     """Return the conversation that is reported; one that nobody has is made. Raise Refused."""
     user_id = access.pk_of(request.user)
-    parent_id = top.pk if top is not None and top.public_id != body.id.hex else None
+    parent_id = speaker.pk if speaker is not None and speaker.public_id != body.id.hex else None
     try:
         return store(str(user_id)).create(
             request.user,
@@ -163,16 +165,16 @@ def _reported(request: Request, body: ConversationReport, top: ConversationRef |
         )
     except ConversationExists:
         try:
-            return _conversation_in(request, body.id.hex, top)
+            return _conversation_in(request, body.id.hex, speaker)
         except ConversationNotFound as error:
             raise _unauthorized() from error
 
 
-def _conversation_in(request: Request, public_id: str, top: ConversationRef | None) -> ConversationRef:
-    """Return one of the user's V1 conversations, which is in the sandbox. Raise ConversationNotFound."""
+def _conversation_in(request: Request, public_id: str, speaker: ConversationRef | None) -> ConversationRef:
+    """Return one of the user's V1 conversations that may be spoken for. Raise ConversationNotFound."""
     rows = Conversation.objects.visible_to(request.user).known_to_v1().with_public_ids([public_id])
     row = rows.first()
-    if row is None or (top is not None and sandboxes.sandbox_of(row.ref) != sandboxes.id_of(top.public_id)):
+    if row is None or (speaker and not sandboxes.is_at_or_below(row.ref, speaker)):
         raise ConversationNotFound("There is no such conversation.")
     return row.ref
 

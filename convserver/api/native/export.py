@@ -1,0 +1,40 @@
+"""A conversation as a file."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.http import StreamingHttpResponse
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import extend_schema
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.views import APIView
+
+from conversations import access
+from convserver.api.native.shapes import NATIVE, refusals
+from convserver.api.negotiation import OneRenderer
+from convserver.transcripts import CONTENT_TYPES, Format, download
+
+FILES = {(200, kind.partition(";")[0]): OpenApiTypes.BINARY for kind in CONTENT_TYPES.values()}
+
+
+class ExportSerializer(serializers.Serializer[Any]):
+    """The query of an export."""
+
+    format = serializers.ChoiceField([each.value for each in Format], default=Format.JSONL.value)
+
+
+class ExportView(APIView):
+    """One conversation as a download."""
+
+    door = NATIVE
+    content_negotiation_class = OneRenderer  # the framework has a `format` of its own
+
+    @extend_schema(parameters=[ExportSerializer], responses={**FILES, **refusals(400, 404)})
+    def get(self, request: Request, conversation_id: str) -> StreamingHttpResponse:
+        """Return the conversation as JSON lines, Markdown or one HTML file, named by its title."""
+        row = access.readable_row(request.user, conversation_id)
+        query = ExportSerializer(data=request.query_params)
+        query.is_valid(raise_exception=True)
+        return download(row, Format(query.validated_data["format"]))

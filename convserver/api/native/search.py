@@ -1,0 +1,131 @@
+"""Search: titles and events of the user's conversations."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.http import QueryDict
+from drf_spectacular.utils import OpenApiExample, extend_schema
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from conversations import access
+from conversations.access import Visitor
+from conversations.cursors import KeyCursor
+from conversations.dialects.columns import SOURCE_MAX_CHARS
+from conversations.events import Kind
+from conversations.fulltext import questions
+from conversations.fulltext.questions import QUESTION_MAX_LENGTH, Question
+from conversations.fulltext.search import Hit, Scope, Wanted, by_title, search
+from conversations.models import Conversation, Version, shown_title
+from convserver.api.native.shapes import NATIVE, NativeSearchPage, refusals
+from convserver.api.pagination import PAGE_MAX
+from sessions_app.models import ExecutionStatus
+from sessions_app.status import ListedConversation, in_status, iso, listed
+
+TITLES = 20
+"""So many conversations are found by their titles, at most."""
+SOURCES_MAX = 20
+
+
+class SearchSerializer(serializers.Serializer[Any]):
+    """The query of a search."""
+
+    q = serializers.CharField(max_length=QUESTION_MAX_LENGTH)
+    conversation = serializers.CharField(default=None)
+    repository = serializers.CharField(default=None)
+    trigger = serializers.CharField(default=None)
+    version = serializers.ChoiceField(Version.choices, default=None)
+    status = serializers.ChoiceField(ExecutionStatus.choices, default=None)
+    kind = serializers.ListField(
+        child=serializers.ChoiceField([kind.value for kind in Kind]), max_length=len(Kind), default=list
+    )
+    source = serializers.ListField(  # type: ignore[assignment]
+        child=serializers.CharField(max_length=SOURCE_MAX_CHARS), max_length=SOURCES_MAX, default=list
+    )
+    since = serializers.DateTimeField(default=None)
+    until = serializers.DateTimeField(default=None)
+    limit = serializers.IntegerField(min_value=1, max_value=PAGE_MAX, default=20)
+    page_id = serializers.CharField(default=None)
+
+
+class SearchView(APIView):
+    """Full text."""
+
+    door = NATIVE
+
+    @extend_schema(
+        parameters=[SearchSerializer],
+        responses={200: NativeSearchPage, **refusals(400, 404)},
+        examples=[OpenApiExample("words", value="login", parameter_only=("q", "query"))],
+    )
+    def get(self, request: Request) -> Response:
+        """Return the conversations and the events that have what is asked for.
+
+        `q` holds words, "phrases", `OR`, `-` or `NOT`, and beginnings of words with a `*` behind.
+        """
+        return Response(answer(request.user, request.query_params))
+
+
+def answer(user: Visitor, asked: QueryDict) -> dict[str, Any]:
+    """Return what the user finds for a query. Raise ValidationError, InvalidQuery or ConversationNotFound."""
+    serializer = SearchSerializer(data=asked)
+    serializer.is_valid(raise_exception=True)
+    query = serializer.validated_data
+    question = questions.read(query["q"])
+    below = KeyCursor.decode(query["page_id"]).key if query["page_id"] else None
+    scope, wanted = _scope(user, query), _wanted(query)
+    page = search(scope, question, wanted, below=below, limit=query["limit"])
+    is_about_titles = below is None and wanted.is_anything
+    return {
+        "conversations": _titled(scope, question) if is_about_titles else [],
+        "hits": [_shown(hit) for hit in page.hits],
+        "next_page_id": None if page.below is None else KeyCursor(page.below).encode(),
+    }
+
+
+def _scope(user: Visitor, query: dict[str, Any]) -> Scope:
+    """Return what is looked through. Raise ConversationNotFound for a conversation that the user has not."""
+    facts = {name: query[name] for name in ("repository", "trigger", "version")}
+    rows = Conversation.objects.visible_to(user).matching(**facts)
+    if query["status"]:
+        rows = in_status(rows, [query["status"]])
+    if query["conversation"]:
+        rows = rows.with_pks([access.readable(user, query["conversation"]).pk])
+    is_narrow = any((*facts.values(), query["status"], query["conversation"]))
+    return Scope(user=user, conversations=rows, is_narrow=is_narrow)
+
+
+def _wanted(query: dict[str, Any]) -> Wanted:
+    return Wanted(
+        kinds=tuple(query["kind"]),
+        sources=tuple(query["source"]),
+        since=query["since"],
+        before=query["until"],
+    )
+
+
+def _titled(scope: Scope, question: Question) -> list[ListedConversation]:
+    rows = by_title(scope.conversations, question).newest_first()[:TITLES]
+    return list(listed(rows, access.pk_of(scope.user)).values())
+
+
+def _shown(hit: Hit) -> dict[str, Any]:
+    return {
+        "conversation": {
+            "id": hit.public_id,
+            "title": shown_title(hit.title, hit.public_id),
+            "version": hit.version,
+            "repository": hit.repository,
+            "trigger": hit.trigger,
+        },
+        "seq": hit.seq,
+        "id": hit.event_id,
+        "event_type": hit.type,
+        "kind": hit.kind,
+        "source": hit.source,
+        "timestamp": iso(hit.timestamp),
+        "snippet": hit.snippet,
+    }

@@ -1,0 +1,37 @@
+"""What was asked for one by one: a list in the order asked, of which only a part is held at a time."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+
+from django.http import HttpResponse, StreamingHttpResponse
+from django.http.response import HttpResponseBase
+
+from conversations.store import PAGE_MAX_BYTES
+from sessions_app import astore
+
+NOTHING = "null"
+
+Read = Callable[[], str | None]
+"""Reads one thing as JSON; None if it is gone meanwhile."""
+
+
+def in_order(ids: Sequence[str], near: Mapping[str, str], far: Mapping[str, Read]) -> HttpResponseBase:
+    """Return a JSON list of what has these ids, null for what is in neither.
+
+    A list that is long is sent while it is made: each of `far` is read when its turn comes.
+    """
+    size = sum(len(near.get(each, NOTHING)) for each in ids)
+    if size <= PAGE_MAX_BYTES and not any(each in far for each in ids):
+        text = ",".join(near.get(each, NOTHING) for each in ids)
+        return HttpResponse(f"[{text}]", content_type="application/json")
+    return StreamingHttpResponse(_pieces(ids, near, far), content_type="application/json")
+
+
+async def _pieces(
+    ids: Sequence[str], near: Mapping[str, str], far: Mapping[str, Read]
+) -> AsyncIterator[bytes]:
+    for number, each in enumerate(ids):
+        text = await astore.call(far[each]) if each in far else near.get(each)
+        yield f"{',' if number else '['}{text or NOTHING}".encode()
+    yield b"]"
