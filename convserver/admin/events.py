@@ -21,9 +21,9 @@ from conversations.events import EventEnvelope
 from conversations.models import Conversation, Event
 from conversations.store import store
 from convserver.admin import audit, cells
-from convserver.admin.export import safe_name
 from convserver.admin.look import TextInput
 from convserver.admin.payload import READ_MAX_CHARACTERS, indented
+from convserver.transcripts import safe_name
 
 PAGE = 50
 SEQ_MAX = 2**63 - 1

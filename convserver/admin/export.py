@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import AsyncIterator, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -14,10 +13,9 @@ from django.utils.http import content_disposition_header
 from conversations.models import Conversation, ConversationRef
 from convserver.admin import audit
 from convserver.admin.parameters import shown_parameters
-from sessions_app import astore, native
+from convserver.transcripts import pages, safe_name
+from sessions_app import native
 from sessions_app.status import iso
-
-NAME_MAX_LENGTH = 80
 
 
 class Part(NamedTuple):
@@ -41,11 +39,6 @@ def exported(request: HttpRequest, conversations: Sequence[Conversation]) -> Str
     )
 
 
-def safe_name(public_id: str) -> str:
-    """Return an id as a part of a file name."""
-    return re.sub(r"[^A-Za-z0-9_-]+", "-", public_id)[:NAME_MAX_LENGTH].strip("-") or "unnamed"
-
-
 def _file_name(conversations: Sequence[Conversation]) -> str:
     if len(conversations) == 1:
         return f"conversation-{safe_name(conversations[0].public_id)}.json"
@@ -65,14 +58,8 @@ async def _many(parts: Sequence[Part]) -> AsyncIterator[bytes]:
 async def _one(part: Part) -> AsyncIterator[bytes]:
     """Write one document, a page of the log at a time; payloads are spliced in as they were received."""
     yield f'{{"conversation":{part.facts},"events":['.encode()
-    seq, comma = -1, ""
-    while seq < part.through:
-        page = [
-            event for event in await astore.read_after(part.conversation, seq) if event["seq"] <= part.through
-        ]
-        if not page:  # a purge has removed the rest
-            break
-        seq = page[-1]["seq"]
+    comma = ""
+    async for page in pages(part.conversation, through=part.through):
         yield (comma + ",\n".join(map(native.envelope_json, page))).encode()
         comma = ",\n"
     yield b"]}"

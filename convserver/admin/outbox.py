@@ -166,6 +166,7 @@ class ReceiverAdmin(ListAdmin[Receiver]):
         "waiting_since",
         "failing_conversations",
         "last_error",
+        "skipped",
     )
     list_select_related = ("owner",)
     autocomplete_fields = ("owner",)
@@ -179,6 +180,7 @@ class ReceiverAdmin(ListAdmin[Receiver]):
         "waiting_since",
         "failing_conversations",
         "last_error",
+        "skipped",
     )
 
     def has_add_permission(self, request: HttpRequest) -> bool:
@@ -287,6 +289,11 @@ class ReceiverAdmin(ListAdmin[Receiver]):
     def last_error(self, receiver: Any) -> SafeString | None:
         """Why the newest failure failed."""
         return cells.narrow(receiver.newest_error)
+
+    @admin.display(description="Changes skipped until (UTC)")
+    def skipped(self, receiver: Receiver) -> SafeString | None:
+        """Until when titles, deletions and the like were not kept for it, since it was disabled for long."""
+        return cells.moment(receiver.skipped_until)
 
     @admin.display(description="Headers stored")
     def header_names_shown(self, receiver: Receiver) -> str:

@@ -9,11 +9,13 @@ from django.contrib.admin.models import LogEntry
 from django.contrib.auth.models import Group, User
 from django.db.models import Model
 from django.http import HttpRequest, HttpResponse, HttpResponseBadRequest
+from django.shortcuts import redirect
 from django.urls import reverse
 
 from conversations.access import pk_of
 from conversations.models import Conversation
 from convserver.admin import cells, repairs
+from convserver.web.login import key_address, takes_key_alone
 from sessions_app.models import (
     AgentLoop,
     ApiToken,
@@ -40,6 +42,18 @@ def search(request: HttpRequest, extra_context: dict[str, Any] | None = None) ->
 
 
 admin.site.search = search  # type: ignore[attr-defined]
+
+log_in_by_password = admin.site.login
+
+
+def log_in(request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+    """Ask for a password as the framework does, but for the server's key where that is the one way in."""
+    if takes_key_alone() and not request.user.is_authenticated:
+        return redirect(key_address(request.GET.get("next", reverse("admin:index"))))
+    return log_in_by_password(request, extra_context)
+
+
+admin.site.login = log_in  # type: ignore[method-assign]
 admin.site.index_template = "admin/first_page.html"
 admin.site.index_title = "Overview"
 
