@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import io
 import logging
 import os
 import socket
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 import django
 import psycopg
 import uvicorn
+from django.conf import settings
 from django.core.management import (
     CommandError,
     call_command,
@@ -90,9 +93,8 @@ def import_conversations(format: str, arguments: Sequence[str]) -> int:
 
 def serve() -> int:
     """Migrate, check, serve until told to stop, and say how to begin once it listens."""
-    from django.conf import settings
-
     configuration: Configuration = settings.CONFIGURATION
+    gc.disable()  # all that is loaded stays: to look for garbage in it makes the start slower
     django.setup()
     with ExitStack() as until_the_end:
         return _serve_on(_bound_sockets(configuration, until_the_end), configuration)
@@ -132,7 +134,9 @@ class _Server(uvicorn.Server):
         self._configuration = configuration
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Start to listen."""
+        """Start to listen, and to look for garbage in all but what was loaded until now."""
+        gc.freeze()
+        gc.enable()
         await super().startup(sockets)
         if self.started:
             port: int = self.servers[0].sockets[0].getsockname()[1]
@@ -196,7 +200,11 @@ def _naming_the_database() -> Iterator[None]:
 
 
 def _reach_database() -> None:
-    """Connect once without the pool, which would try for half a minute."""
+    """Connect once without the pool, which would try for half a minute; SQLite's own directory is made."""
+    data_dir = settings.CONFIGURATION.data_dir
+    if connection.vendor == "sqlite" and Path(connection.settings_dict["NAME"]).parent == data_dir:
+        with suppress(OSError):  # told in a sentence when the file is opened
+            data_dir.mkdir(parents=True, exist_ok=True)
     if connection.vendor == "postgresql":
         parameters = {"connect_timeout": CONNECT_WAIT_S, **connection.get_connection_params()}
         with connection.wrap_database_errors:

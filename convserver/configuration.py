@@ -226,7 +226,7 @@ def _secret_key(environment: Mapping[str, str], auth: AuthMode, data_dir: Path) 
     if auth is AuthMode.ACCOUNTS and not key:
         raise ConfigurationError(
             "SECRET_KEY is not set, but accounts mode needs one: "
-            "set it to at least 50 random characters and keep it."
+            f"set it to at least {SECRET_KEY_MIN_LENGTH} random characters and keep it."
         )
     if key and len(key) < SECRET_KEY_MIN_LENGTH:
         raise ConfigurationError(

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from django.contrib import admin
-from django.contrib.auth.views import LoginView, LogoutView
+from django.contrib.auth.views import LogoutView
 from django.urls import include, path
 
 from convserver.api.schema import DocsView, SchemaView
-from convserver.web import probes, views
+from convserver.web import login, probes
 
 handler400 = "convserver.api.errors.bad_request"
 handler404 = "convserver.api.errors.not_found"
@@ -18,7 +18,8 @@ elsewhere = [
     path("health", probes.HealthView.as_view(), name="health"),
     path("ready", probes.ReadyView.as_view(), name="ready"),
     path("server_info", probes.ServerInfoView.as_view(), name="server-info"),
-    path("ui/login", LoginView.as_view(template_name="web/login.html"), name="login"),
+    path("ui/login", login.PasswordView.as_view(), name="login"),
+    path("ui/key", login.KeyView.as_view(), name="key"),
     path("ui/logout", LogoutView.as_view(), name="logout"),
     path("api/v1/", include("convserver.api.v1.app_urls")),
     path("api/schema/", SchemaView.as_view(), name="schema"),
@@ -29,6 +30,6 @@ elsewhere = [
     path("api/", include("convserver.api.v0.urls")),
     path("admin/", admin.site.urls),
 ]
-"""All but the first page, which makes room where a frontend is served."""
+"""All but people's pages, which make room where a frontend is served."""
 
-urlpatterns = [path("", views.home, name="home"), *elsewhere]
+urlpatterns = [*elsewhere, path("", include("convserver.web.urls"))]

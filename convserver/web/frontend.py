@@ -13,6 +13,7 @@ from whitenoise.media_types import MediaTypes
 from whitenoise.responders import StaticFile
 
 from convserver.api.errors import NO_CACHE
+from convserver.static_files import whole
 
 INDEX = "index.html"
 OUR_OWN = frozenset(
@@ -76,18 +77,6 @@ def _sent(request: HttpRequest, path: Path, headers: dict[str, str]) -> HttpResp
     named = {"Content-Type": f"{media_type}{charset}", **headers}
     try:
         file = StaticFile(str(path), list(named.items()), encodings=encodings)
-        found = file.get_response(request.method, request.META)
-        content = b"" if found.file is None else _read(found.file)
+        return whole(file.get_response(request.method, request.META))
     except (OSError, ValueError):
         return None
-    answer = HttpResponse(content, status=int(found.status))
-    del answer["Content-Type"]
-    for name, value in found.headers:
-        answer[name] = value
-    return answer
-
-
-def _read(file: object) -> bytes:
-    with file as opened:  # type: ignore[attr-defined]
-        content: bytes = opened.read()
-    return content

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from django.urls import path, re_path
+from django.urls import include, path, re_path
 
 from convserver.urls import elsewhere, handler400, handler404, handler500
-from convserver.web import frontend, views
+from convserver.web import frontend
 
 __all__ = ["handler400", "handler404", "handler500", "urlpatterns"]
 
 urlpatterns = [
-    path("ui/", views.home, name="home"),
     *elsewhere,
+    path("ui/", include("convserver.web.urls")),
     re_path(r"^(?P<path>(?s:.*))\Z", frontend.show, name="frontend"),
 ]

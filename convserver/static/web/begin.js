@@ -1,0 +1,70 @@
+// The first message of a conversation that does not exist yet.
+
+import { Composer } from "./composer.js";
+import { csrf } from "./csrf.js";
+import { Outbox } from "./outbox.js";
+import { uuid } from "./uuid.js";
+
+const RETRY_MS = 3000;
+const ANSWER_MS = 30_000;
+const POST_MS = 120_000; // of megabytes
+const KEPT_MS = 5_000; // a browser that does not say so by then has kept nothing
+
+const form = document.getElementById("composer");
+const { user, conversation } = document.body.dataset;
+const id = form.elements.id.value;
+const composer = new Composer(form, { user, id: "", ready: create, onSend: begin });
+composer.focus();
+addEventListener("pageshow", ({ persisted }) => persisted && location.reload()); // its conversation has begun
+
+/** Make the conversation, trying until it is there: what was written stays in the box so long. */
+async function create() {
+  composer.note("Beginning …");
+  for (let problem; (problem = await problemOfCreating()); await rest()) composer.note(problem);
+}
+
+async function problemOfCreating() {
+  try {
+    const answer = await ask("", { id }, ANSWER_MS);
+    if (answer.ok || answer.status === 409) return undefined; // made by an earlier try
+    if (answer.status === 401) return "You are not logged in any more. Your message stays here.";
+    return `The server answered ${answer.status}. It is tried again.`;
+  } catch {
+    return "The server cannot be reached. Your message stays here, and goes out when it can.";
+  }
+}
+
+function ask(what, body, wait) {
+  return fetch(`/api/native/conversations${what}`, {
+    method: "POST",
+    headers: { "Content-Type": "application/json", "X-CSRFToken": csrf() },
+    body: JSON.stringify(body),
+    signal: AbortSignal.timeout(wait),
+  });
+}
+
+const rest = () => new Promise((over) => setTimeout(over, RETRY_MS));
+
+/** Keep the message like any that is on its way: the conversation's page sends it until it is stored. */
+async function begin(said) {
+  const message = { ...said, id: uuid() };
+  try {
+    await keep(message).catch(() => post(message));
+    location.assign(conversation.replace("conversation_id", id));
+  } catch (problem) {
+    document.dispatchEvent(new CustomEvent("take-back", { detail: message }));
+    composer.note(`This browser keeps no messages, and this one could not be sent: ${problem.message}`);
+  }
+}
+
+function keep(message) {
+  const late = new Promise((_, refuse) => setTimeout(refuse, KEPT_MS));
+  return Promise.race([new Outbox(user, id).add(message), late]);
+}
+
+/** Send it from here; under its id it is stored once, should the browser have kept it after all. */
+async function post({ id: message, text, images }) {
+  composer.note("Sending …");
+  const answer = await ask(`/${id}/events`, { type: "message", id: message, text, images }, POST_MS);
+  if (!answer.ok) throw new Error(`The server answered ${answer.status}.`);
+}

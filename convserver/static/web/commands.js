@@ -1,0 +1,88 @@
+// What the palette can do here: pages to go to, and what can be done with the conversation in front.
+
+import { copy } from "./clipboard.js";
+import { conversationAddress, go } from "./palette.js";
+import { chooseTheme } from "./theme.js";
+
+const THEMES = { light: "Light theme", dark: "Dark theme", "": "Theme as the system" };
+
+/** All commands that can be given on this page now: {title, words, key, run}. */
+export function commands(addresses) {
+  return [...steering(), ...deeds(), ...places(addresses), ...exports(), ...copies(), ...themes(addresses), ...rest()];
+}
+
+function places({ settings, admin }) {
+  const { home, new: begin, search } = document.body.dataset;
+  return [
+    { title: "New conversation", words: "begin start", key: "n", run: () => go(begin) },
+    { title: "All conversations", words: "home list", run: () => go(home) },
+    { title: "Search all messages", words: "find text events", key: "f", run: () => go(search) },
+    { title: "Settings", words: "model key tools mcp secrets tokens appearance", run: () => go(settings) },
+    ...(admin ? [{ title: "Admin", words: "operator users", run: () => go(admin) }] : []),
+  ];
+}
+
+function themes({ theme: address }) {
+  const now = document.documentElement.dataset.theme ?? "";
+  const others = Object.entries(THEMES).filter(([name]) => name !== now);
+  return others.map(([name, title]) => ({ title, words: "appearance mode", run: () => chooseTheme(name, { address }) }));
+}
+
+function rest() {
+  const logOut = document.querySelector("form[data-log-out]");
+  return [
+    { title: "Keys", words: "help keyboard shortcuts", key: "?", run: () => document.dispatchEvent(new CustomEvent("open-dialog", { detail: "help" })) },
+    ...(logOut ? [{ title: "Log out", words: "leave end", run: () => logOut.requestSubmit() }] : []),
+  ];
+}
+
+/** What the page itself offers for the conversation in front, by its own buttons and links. */
+const steering = () => offered(".controls button", ".approval button");
+const exports = () => offered(".menu .items > a");
+
+function deeds() {
+  const rename = offered(".menu .rename button").map((command) => ({ ...command, words: "title name", run: askTitle }));
+  return [...rename, ...offered(".menu .buttons button")];
+}
+
+/** A new name has to be typed: show where. */
+function askTitle() {
+  const menu = document.querySelector("#conversation .menu");
+  menu.open = true;
+  const field = menu.querySelector(".rename input");
+  field.focus();
+  field.select();
+}
+
+function offered(...places) {
+  const all = () => [...document.querySelectorAll(places.map((place) => `#conversation ${place}`).join())].filter(isOffered);
+  return all().map((control) => ({
+    title: titleOf(control),
+    words: control.title,
+    key: keyOf(control),
+    run: () => (control.isConnected ? control : all().find((each) => titleOf(each) === titleOf(control)))?.click(), // a menu may be a new one
+  }));
+}
+
+function copies() {
+  const id = document.getElementById("conversation")?.dataset.id;
+  if (!id) return [];
+  const link = new URL(conversationAddress(id), location.href).href;
+  return [
+    { title: "Copy a link to this conversation", words: "url address", run: () => copied(link, "The link is copied.") },
+    { title: "Copy the id of this conversation", words: "clipboard", run: () => copied(id, "The id is copied.") },
+  ];
+}
+
+function isOffered(control) {
+  const isHidden = control.hidden || control.closest("[hidden]");
+  return !isHidden && !control.disabled && control.textContent.trim();
+}
+
+const titleOf = (control) => control.textContent.trim();
+
+const keyOf = (control) => /\((.)\)$/.exec(control.title)?.[1];
+
+async function copied(text, words) {
+  if (await copy(text)) document.dispatchEvent(new CustomEvent("toast", { detail: words }));
+}

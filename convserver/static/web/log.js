@@ -1,0 +1,281 @@
+// The stretch of the log that is in the page: it grows at either end, and is trimmed at the other.
+
+const EVENTS_MAX = 200; // articles in the page, however long the log is
+const NEAR_PX = 600; // so near an end the next stretch is fetched
+const END_PX = 80; // so near the end the page follows it
+const GAP_MAX = 150; // who missed more than this begins again at the end
+const ANSWER_MS = 30_000; // a line may be dead without a word
+const FIRST_RETRY_MS = 2_000; // an end that is looked at is fetched again; perhaps nothing else comes
+const LONGEST_RETRY_MS = 60_000;
+
+export class Log {
+  constructor(root, { onShown }) {
+    this.scroller = root.querySelector("#log");
+    this.events = root.querySelector("#events");
+    this.older = root.querySelector(".edge.older");
+    this.newer = root.querySelector(".edge.newer");
+    this.toEnd = root.querySelector("#to-end");
+    this.tail = root.querySelectorAll("#answers, #outgoing");
+    this.address = root.dataset.events;
+    this.onShown = onShown;
+    this.first = Number(root.dataset.first);
+    this.last = Number(root.dataset.last);
+    this.end = Number(root.dataset.lastSeq);
+    this.isFollowing = true;
+    this.busy = Promise.resolve();
+    this.retryMs = FIRST_RETRY_MS;
+    this.pair();
+    this.scroller.addEventListener("scroll", () => this.scrolled(), { passive: true });
+    addEventListener("hashchange", () => this.goTo(marked()));
+    const resizes = new ResizeObserver(() => this.isFollowing && this.isWhole && this.scrollToEnd());
+    for (const each of [this.events, this.scroller]) resizes.observe(each);
+    for (const name of ["older", "newer"]) {
+      this[name].querySelector("a").addEventListener("click", (click) => {
+        click.preventDefault();
+        name === "older" ? this.growUp() : this.growDown();
+      });
+    }
+    this.toEnd.addEventListener("click", () => this.goToEnd());
+  }
+
+  /** Whether the end of the log is in the page. */
+  get isWhole() {
+    return this.last >= this.end;
+  }
+
+  /** Show where the address points, else the end. */
+  begin() {
+    this.isFollowing = this.isWhole;
+    if (marked() !== undefined) this.goTo(marked());
+    else if (this.isWhole) this.scrollToEnd();
+    this.growUp(); // where little is shown of many events nobody can scroll to more
+    this.mark();
+  }
+
+  /** Show one event; where people are shown nothing of it, what is before it. */
+  goTo(seq) {
+    if (seq === undefined) return;
+    this.isFollowing = false;
+    this.oneByOne(async () => {
+      if (seq < this.first || seq > this.last) await this.replaceBy(`around=${seq}`);
+      while (seq > this.last && !this.isWhole) await this.fetchAfter(); // what is before it was too large
+      const found = document.getElementById(`e${seq}`) ?? this.articleBefore(seq);
+      for (const other of this.events.querySelectorAll(".marked")) other.classList.remove("marked");
+      found?.scrollIntoView({ block: "center" });
+      found?.classList.add("marked");
+      this.mark();
+    });
+  }
+
+  articleBefore(seq) {
+    return [...this.events.querySelectorAll("article")].findLast((article) => Number(article.dataset.seq) <= seq);
+  }
+
+  /** Hear that the log goes on to `seq`, and show it if its end is being looked at. */
+  heard(seq) {
+    this.end = Math.max(this.end, seq);
+    if (this.isFollowing) this.catchUp();
+    else this.growDown();
+    this.mark();
+  }
+
+  catchUp() {
+    return this.oneByOne(async () => {
+      while (this.isFollowing && !this.isWhole) {
+        if (this.end - this.last > GAP_MAX) await this.replaceBy("");
+        else await this.fetchAfter();
+      }
+    });
+  }
+
+  growUp() {
+    return this.oneByOne(async () => {
+      while (this.first > 0 && this.scroller.scrollTop < NEAR_PX) await this.fetchBefore();
+    });
+  }
+
+  growDown() {
+    return this.oneByOne(async () => {
+      while (!this.isWhole && this.isNearEnd(NEAR_PX)) await this.fetchAfter();
+    });
+  }
+
+  async fetchBefore() {
+    const stretch = await this.fetch(`before=${this.first}`);
+    this.keepingPlace(() => {
+      this.events.prepend(stretch);
+      this.first = Number(stretch.dataset.first);
+      this.pair();
+      while (this.count > EVENTS_MAX && this.events.children.length > 1) this.dropLast();
+      this.mark();
+    });
+  }
+
+  async fetchAfter() {
+    const stretch = await this.fetch(`after=${this.last}`);
+    const last = Number(stretch.dataset.last);
+    if (last <= this.last) {
+      this.end = this.last; // an end that was told of is not there: what the log says counts
+      return;
+    }
+    const isPinned = this.isFollowing;
+    this.keepingPlace(() => {
+      this.append(stretch);
+      this.last = last;
+      this.pair();
+      while (this.count > EVENTS_MAX && this.events.children.length > 1) this.dropFirst();
+      this.onShown(stretch.shown);
+      this.mark();
+    });
+    if (isPinned) this.scrollToEnd();
+  }
+
+  /** Put another stretch in place of all that is shown: without a query the end of the log. */
+  async replaceBy(query) {
+    const stretch = await this.fetch(query);
+    this.events.replaceChildren(stretch);
+    this.first = Number(stretch.dataset.first);
+    this.last = Number(stretch.dataset.last);
+    this.pair();
+    this.onShown(stretch.shown);
+    if (this.isFollowing) this.scrollToEnd();
+    this.mark();
+  }
+
+  goToEnd() {
+    this.isFollowing = true;
+    if (this.isWhole) this.scrollToEnd();
+    else this.catchUp();
+    this.mark();
+  }
+
+  async fetch(query) {
+    const answer = await fetch(`${this.address}?${query}`, { headers: { Accept: "text/html" }, signal: AbortSignal.timeout(ANSWER_MS) });
+    if (!answer.ok || answer.redirected) throw new Error(`The server answered ${answer.status}.`);
+    const parsed = new DOMParser().parseFromString(await answer.text(), "text/html");
+    const stretch = document.adoptNode(parsed.querySelector(".stretch"));
+    this.end = Math.max(this.end, Number(stretch.dataset.lastSeq));
+    this.retryMs = FIRST_RETRY_MS;
+    stretch.shown = [...stretch.children];
+    return stretch;
+  }
+
+  /** One fetch at a time; one that fails is tried again by what comes next: a scroll, a frame, a click, or time. */
+  oneByOne(step) {
+    const next = this.busy.then(step).catch((problem) => {
+      console.warn("events were not fetched:", problem);
+      this.retryLater();
+    });
+    this.busy = next;
+    return next;
+  }
+
+  retryLater() {
+    clearTimeout(this.retrying);
+    this.retrying = setTimeout(() => this.isFollowing && !this.isWhole && this.catchUp(), this.retryMs);
+    this.retryMs = Math.min(2 * this.retryMs, LONGEST_RETRY_MS);
+  }
+
+  append(stretch) {
+    const last = this.events.lastElementChild;
+    const room = 50 - (last?.children.length ?? 50);
+    if (last && stretch.children.length <= room) {
+      last.append(...stretch.children);
+      last.dataset.last = stretch.dataset.last;
+    } else this.events.append(stretch);
+  }
+
+  dropFirst() {
+    const [dropped, next] = this.events.children;
+    for (const result of dropped.querySelectorAll(".results > .result")) giveBack(result, next);
+    dropped.remove();
+    this.first = Number(next.dataset.first);
+  }
+
+  dropLast() {
+    this.events.lastElementChild.remove();
+    this.last = Number(this.events.lastElementChild.dataset.last);
+    this.isFollowing = false;
+  }
+
+  get count() {
+    return this.events.querySelectorAll("article").length;
+  }
+
+  /** Put results whose call is in the page, but came with another stretch, into the call's card. */
+  pair() {
+    // Whatever its kind: a call that was cut off or could not be made is answered by an error.
+    for (const article of this.events.querySelectorAll(":scope > .stretch > article:has(> .result)")) {
+      const results = this.callOf(article)?.querySelector(":scope > .results");
+      if (!results) continue;
+      article.remove();
+      let result = results.querySelector(`[data-seq="${article.dataset.seq}"]`);
+      if (!result) {
+        result = article.querySelector(".result");
+        Object.assign(result.dataset, article.dataset);
+        result.id = article.id;
+        results.append(result);
+      }
+      result.article = article; // where it stands if the call goes
+    }
+  }
+
+  callOf({ dataset: { cause, call } }) {
+    if (cause !== undefined) return document.getElementById(`e${cause}`);
+    return call && this.events.querySelector(`article.tool_call[data-call="${CSS.escape(call)}"]`);
+  }
+
+  /** Change what is in the page without moving what is looked at. */
+  keepingPlace(change) {
+    const top = this.scroller.getBoundingClientRect().top;
+    const anchor = [...this.events.querySelectorAll("article")].find(
+      (article) => article.getBoundingClientRect().bottom > top,
+    );
+    const before = anchor?.getBoundingClientRect().top;
+    change();
+    if (anchor?.isConnected) this.scroller.scrollTop += anchor.getBoundingClientRect().top - before;
+  }
+
+  scrolled() {
+    // What comes while the end is looked at does not end the following: it is being fetched.
+    this.isFollowing = this.isNearEnd(END_PX) && (this.isWhole || this.isFollowing);
+    if (this.scroller.scrollTop < NEAR_PX && this.first > 0) this.growUp();
+    if (this.isNearEnd(NEAR_PX) && !this.isWhole) this.growDown();
+    this.mark();
+  }
+
+  isNearEnd(px) {
+    const { scrollHeight, scrollTop, clientHeight } = this.scroller;
+    return scrollHeight - scrollTop - clientHeight < px;
+  }
+
+  scrollToEnd() {
+    this.scroller.scrollTop = this.scroller.scrollHeight;
+  }
+
+  /** Say what is not in the page. */
+  mark() {
+    this.older.hidden = this.first <= 0;
+    this.newer.hidden = this.isWhole || this.isFollowing; // what is followed is being fetched
+    this.older.querySelector("a").href = `?before=${this.first}`;
+    this.newer.querySelector("a").href = `?after=${this.last}`;
+    const missing = this.end - this.last;
+    const isAway = !this.isFollowing && !(this.isWhole && this.isNearEnd(END_PX));
+    this.toEnd.hidden = !isAway;
+    for (const each of this.tail) each.hidden = isAway && !this.isWhole; // there it would follow on what it does not
+    this.toEnd.querySelector("span").textContent = missing > 0 ? `Newest (${missing} more)` : "Newest";
+  }
+}
+
+/** The number of the event that the address points at, if it does. */
+const marked = () => (/^#e\d+$/.test(location.hash) ? Number(location.hash.slice(2)) : undefined);
+
+/** Put a result that came with this stretch back into its place there: its call goes, and not it. */
+function giveBack(result, stretch) {
+  const { article } = result;
+  const seq = Number(article?.dataset.seq);
+  if (!(seq >= Number(stretch.dataset.first))) return;
+  result.removeAttribute("id");
+  if (!article.querySelector(".result")) article.append(result);
+  stretch.insertBefore(article, [...stretch.children].find(({ dataset }) => Number(dataset.seq) > seq) ?? null);
+}

@@ -1,0 +1,136 @@
+// Rows of the list: each in its place, and none torn from under a hand.
+
+const rowOf = (id) => document.getElementById(`row-${id}`);
+const list = () => document.getElementById("list");
+
+let acted; // the id of the row whose button was pressed, for the focus to come back to
+
+export const rows = {
+  /** Take the server's rows for these ids; those that it does not send are not shown any more. */
+  take(ids, html) {
+    const template = document.createElement("template");
+    template.innerHTML = html;
+    const fresh = new Map([...template.content.querySelectorAll(".row")].map((row) => [row.dataset.id, row]));
+    for (const id of ids) if (!fresh.has(id)) this.remove(id);
+    for (const row of fresh.values()) this.show(row);
+    tidy();
+  },
+
+  show(fresh) {
+    const shown = rowOf(fresh.dataset.id);
+    if (shown) renew(shown, fresh);
+    const row = shown ?? fresh;
+    if (place(row) && !shown) window.htmx?.process(row);
+    markHere(row);
+  },
+
+  remove(id) {
+    const row = rowOf(id);
+    if (!row) return;
+    const next = neighbour(row);
+    const hadFocus = row.contains(document.activeElement);
+    row.remove();
+    if (hadFocus) next?.focus();
+    tidy();
+  },
+
+  /** A row was swapped in by a button of its own. */
+  came(row) {
+    markHere(row);
+    place(row);
+    tidy(); // a group that was hidden takes no focus
+    if (row.dataset.id === acted) row.querySelector(".open").focus({ preventScroll: true });
+    acted = undefined;
+  },
+
+  /** A button of a row asks for something: note where the focus is to go if the row goes. */
+  leaves(element) {
+    const row = element.closest?.(".row");
+    if (!row || !element.closest(".deeds")) return;
+    acted = row.dataset.id;
+    const next = neighbour(row);
+    const isGone = new MutationObserver(() => {
+      if (row.isConnected) return;
+      isGone.disconnect();
+      if (!rowOf(acted) && document.activeElement === document.body) next?.focus({ preventScroll: true });
+      tidy();
+    });
+    isGone.observe(list(), { childList: true, subtree: true });
+    setTimeout(() => isGone.disconnect(), 10_000);
+  },
+};
+
+function neighbour(row) {
+  return (row.nextElementSibling ?? row.previousElementSibling)?.querySelector("a");
+}
+
+/** Write what is new into the row that stands, so that focus, open menus and loaded families stay. */
+function renew(shown, fresh) {
+  shown.className = fresh.className;
+  for (const name of ["pinned", "parent"]) {
+    if (name in fresh.dataset) shown.dataset[name] = fresh.dataset[name];
+    else delete shown.dataset[name];
+  }
+  shown.querySelector(".open").replaceChildren(...fresh.querySelector(".open").childNodes);
+  const deeds = shown.querySelector(":scope > .deeds");
+  if (!deeds.open && !deeds.contains(document.activeElement)) deeds.replaceWith(fresh.querySelector(":scope > .deeds"));
+  renewFamily(shown, fresh);
+  window.htmx?.process(shown);
+}
+
+function renewFamily(shown, fresh) {
+  const [stands, comes] = [shown, fresh].map((row) => row.querySelector(":scope > .family"));
+  if (stands && comes) stands.querySelector("summary").replaceWith(comes.querySelector("summary"));
+  else if (comes) shown.append(comes);
+  else stands?.remove();
+}
+
+/** Put a row where it belongs; say whether it has a place. */
+function place(row) {
+  const group = groupOf(row);
+  if (!group) return false;
+  const after = [...group.children].find((other) => other !== row && !isBefore(other, row));
+  if (!row.isConnected && after?.matches(".more")) return false; // it comes when the list is read so far
+  if (row.parentElement === group && row.nextElementSibling === (after ?? null)) return true;
+  const focused = row.contains(document.activeElement) ? document.activeElement : undefined;
+  group.insertBefore(row, after ?? null);
+  focused?.focus({ preventScroll: true });
+  return true;
+}
+
+function groupOf(row) {
+  const { parent, pinned } = row.dataset;
+  const isFlat = "flat" in (list()?.dataset ?? {});
+  if (parent && !isFlat) return row.closest(".within > .rows") ?? rowOf(parent)?.querySelector(":scope > .family .rows");
+  return document.getElementById(pinned === undefined ? "rows" : "pinned");
+}
+
+function isBefore(other, row) {
+  return other.matches(".row") && other.dataset.createdAt > row.dataset.createdAt;
+}
+
+function tidy() {
+  const [pinned, rest] = ["pinned", "rows"].map((id) => document.getElementById(id));
+  if (!pinned || !rest) return;
+  pinned.closest(".group").hidden = !pinned.children.length;
+  const nothing = document.querySelector("#list .nothing");
+  if (nothing) nothing.hidden = Boolean(pinned.children.length || rest.children.length);
+}
+
+function markHere(row) {
+  const link = row.querySelector(".open");
+  if (link.pathname === location.pathname) link.setAttribute("aria-current", "page");
+  else link.removeAttribute("aria-current");
+}
+
+document.addEventListener("toggle", ({ target }) => {
+  if (!target.matches?.(".deeds[open]")) return;
+  for (const other of document.querySelectorAll(".deeds[open]")) if (other !== target) other.open = false;
+}, true);
+document.addEventListener("keydown", (event) => {
+  const deeds = event.key === "Escape" && event.target.closest?.(".deeds[open]");
+  if (!deeds) return;
+  event.preventDefault();
+  deeds.open = false;
+  deeds.querySelector("summary").focus();
+});

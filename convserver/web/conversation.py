@@ -1,0 +1,137 @@
+"""One conversation as a page: its newest events, and the pages before and after."""
+
+from __future__ import annotations
+
+from collections.abc import Set
+from dataclasses import dataclass
+from typing import Any
+from uuid import uuid4
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.utils import timezone
+from django.utils.safestring import SafeString
+from django.views.decorators.http import require_GET
+
+from conversations import access
+from conversations.events import EventEnvelope
+from conversations.models import Conversation, ConversationRef
+from conversations.store import store
+from convserver.web.listing import Row
+from convserver.web.messages import message_id, say
+from convserver.web.pages import page, person, takes_form
+from convserver.web.rendering import render_events
+from convserver.web.rendering.cards import Outcome
+from sessions_app.models import ExecutionStatus, LoopStatus
+from sessions_app.status import listed, states_of
+
+PAGE_EVENTS = 50
+"""So many events of the log are shown at once."""
+BEYOND_EVENTS = 10
+"""So many behind them are looked at for the results of their calls."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EventsShown:
+    """A stretch of the log as HTML, and where it lies."""
+
+    html: SafeString
+    first: int
+    """The seq where it begins; all before is asked for with `before=`."""
+    last: int
+    """The seq of its last event, `first - 1` if it has none."""
+    last_seq: int
+    """The end of the log."""
+
+
+@require_GET
+@person
+def conversation(request: HttpRequest, conversation_id: str) -> HttpResponse:
+    """Show one conversation: its newest events, or those that the address asks for."""
+    found = access.readable(request.user, conversation_id)
+    state = listed(Conversation.objects.with_pks([found.pk]), access.pk_of(request.user))[found.pk]
+    context = {
+        "conversation": state,
+        "row": Row(state=state, now=timezone.now()),
+        "parent": _parent(request, state["parent"]),
+        "shown": _asked_for(request, found),
+        "page_events": PAGE_EVENTS,
+        "message_id": str(uuid4()),
+    }
+    return page(request, "web/conversation.html", context)
+
+
+@require_GET
+@person
+def events(request: HttpRequest, conversation_id: str) -> HttpResponse:
+    """Return a stretch of the log alone, for a page that has others of it."""
+    found = access.readable(request.user, conversation_id)
+    return render(request, "web/conversation/events.html", {"shown": _asked_for(request, found)})
+
+
+def _whole(request: HttpRequest, conversation_id: str) -> HttpResponse:
+    """Lead to the conversation's page."""
+    return redirect("conversation", access.readable(request.user, conversation_id).public_id)
+
+
+@takes_form(_whole)
+def post_message(request: HttpRequest, conversation_id: str) -> HttpResponse:
+    """Take a message from a form, and show the conversation again."""
+    text = request.POST.get("text", "").strip()
+    if not text:
+        return redirect("conversation", conversation_id)
+    seq = say(request, conversation_id, text=text, message_id=message_id(request))
+    return redirect(f"{reverse('conversation', args=[conversation_id])}#e{seq}")
+
+
+def _parent(request: HttpRequest, parent_id: str | None) -> Conversation | None:
+    """Return what has started the conversation, if the user may see that."""
+    if parent_id is None:
+        return None
+    return Conversation.objects.visible_to(request.user).with_public_ids([parent_id]).first()
+
+
+def _asked_for(request: HttpRequest, found: ConversationRef) -> EventsShown:
+    """Return the stretch that `before`, `after` or `around` names; without them the end of the log.
+
+    What lies beyond the end is taken for the end.
+    """
+    log: Any = store(str(request.user.pk))
+    last_seq = log.last_seq(found)
+    asked = {name: _seq(request.GET.get(name)) for name in ("after", "before", "around")}
+    if asked["after"] is not None:
+        after = min(asked["after"], last_seq)
+        return _shown(found, log.read_after(found, after, limit=PAGE_EVENTS), after + 1, last_seq)
+    if asked["around"] is not None:
+        start = max(-1, min(asked["around"], last_seq) - PAGE_EVENTS // 2)
+        return _shown(found, log.read_after(found, start, limit=PAGE_EVENTS), start + 1, last_seq)
+    before = last_seq + 1 if asked["before"] is None else asked["before"]
+    page_before = log.read_before(found, before, limit=PAGE_EVENTS)
+    return _shown(found, page_before, page_before[0]["seq"] if page_before else 0, last_seq)
+
+
+def _shown(found: ConversationRef, page: list[EventEnvelope], first: int, last_seq: int) -> EventsShown:
+    last = page[-1]["seq"] if page else first - 1
+    beyond = store().read_after(found, last, limit=BEYOND_EVENTS) if last < last_seq else []
+    still = _still(found, is_end=last >= last_seq)
+    html = render_events(page, conversation_id=found.public_id, beyond=beyond, still=still)
+    return EventsShown(html=html, first=first, last=last, last_seq=max(last, last_seq))
+
+
+def _still(found: ConversationRef, *, is_end: bool) -> Set[Outcome]:
+    """Return what a call without a result can be, by what the agent does once the call was read."""
+    loop = states_of([found.pk])[found.pk]["loop"]
+    is_there = loop["status"] in (LoopStatus.STARTING, LoopStatus.RUNNING)
+    if loop["execution_status"] == ExecutionStatus.WAITING_FOR_CONFIRMATION:
+        return {Outcome.WAITING}
+    if loop["execution_status"] == ExecutionStatus.RUNNING and is_there and is_end:
+        return {Outcome.RUNNING, Outcome.WAITING}
+    return set()
+
+
+def _seq(text: str | None) -> int | None:
+    """Return a number that can be a seq or -1; None for all else, which shows the end of the log."""
+    if text is None or not text.removeprefix("-").isdecimal() or len(text) > 18:
+        return None
+    return max(-1, int(text))

@@ -1,0 +1,54 @@
+"""The first page, and the conversation that is begun there."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from uuid import UUID, uuid4
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect
+from django.urls import reverse
+from django.views.decorators.http import require_GET
+
+from conversations.store import ConversationExists, store
+from convserver.web.messages import message_id, say
+from convserver.web.pages import page, person, takes_form
+
+
+@require_GET
+@person
+def home(request: HttpRequest) -> HttpResponse:
+    """Show a place to write to a new conversation's agent, and how programs connect."""
+    return page(request, "web/home.html", {"body_class": "at-list", **_beginning(request)})
+
+
+@require_GET
+@person
+def new(request: HttpRequest) -> HttpResponse:
+    """Show the same, in front of the list where there is room for one of them."""
+    return page(request, "web/home.html", _beginning(request))
+
+
+@takes_form(lambda request: redirect("new"))
+def begin(request: HttpRequest) -> HttpResponse:
+    """Begin the conversation that the page has an id for, with its first message; twice is once."""
+    text = request.POST.get("text", "").strip()
+    if not text:
+        return redirect("new")
+    said = message_id(request)
+    conversation_id = UUID(said).hex
+    # A form that was sent before finds its conversation, and its message there.
+    with suppress(ConversationExists):
+        store(str(request.user.pk)).create(request.user, conversation_id=conversation_id)
+    say(request, conversation_id, text=text, message_id=said)
+    return redirect("conversation", conversation_id)
+
+
+def _beginning(request: HttpRequest) -> dict[str, object]:
+    origin = request.build_absolute_uri("/").removesuffix("/")
+    return {
+        "new_id": uuid4().hex,
+        "origin": origin,
+        "socket_origin": origin.replace("http", "ws", 1),
+        "begin": reverse("begin"),
+    }

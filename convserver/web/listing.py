@@ -1,0 +1,225 @@
+"""What the list of conversations shows: which rows, in what order, and in what words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Self
+from urllib.parse import urlencode
+
+from django.http import HttpRequest, QueryDict
+from django.urls import reverse
+from django.utils import timezone
+
+from conversations import access
+from conversations.access import Visitor
+from conversations.cursors import InvalidCursor, ListCursor
+from conversations.exceptions import InvalidConversationId
+from conversations.models import Conversation, ConversationQuerySet, Version, normal_id
+from convserver.api.pagination import first_page
+from convserver.web.rendering.excerpts import excerpt
+from sessions_app import marks
+from sessions_app.models import ExecutionStatus
+from sessions_app.status import ListedConversation, in_status, iso, listed
+
+PAGE_ROWS = 40
+STATUS_WORDS = {
+    "idle": "Idle",
+    "running": "Working",
+    "paused": "Paused",
+    "waiting_for_confirmation": "Waits for you",
+    "finished": "Finished",
+    "error": "Failed",
+    "stuck": "Stuck",
+}
+TOLD = {"running", "paused", "waiting_for_confirmation", "error", "stuck"}
+"""What is worth a word in the row; the others have it for those who cannot see the dot."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Filters:
+    """What a list is told to show; what is not one of the choices counts as not said."""
+
+    q: str = ""
+    repository: str = ""
+    trigger: str = ""
+    status: str = ""
+    version: str = ""
+    archived: bool = False
+
+    @classmethod
+    def read(cls, given: QueryDict) -> Self:
+        """Read them from an address or a form."""
+        texts = {
+            name: given.get(name, "").replace("\0", "").strip() for name in ("q", "repository", "trigger")
+        }
+        status, version = given.get("status", ""), given.get("version", "")
+        return cls(
+            **texts,
+            status=status if status in ExecutionStatus.values else "",
+            version=version if version in Version.values else "",
+            archived=given.get("archived") == "true",
+        )
+
+    @property
+    def is_flat(self) -> bool:
+        """Say whether all that match stand in one list, whoever has started them."""
+        return bool(self.q or self.is_narrow)
+
+    @property
+    def is_narrow(self) -> bool:
+        """Say whether more than a title is asked for."""
+        return bool(self.repository or self.trigger or self.status or self.version or self.archived)
+
+    @property
+    def query(self) -> dict[str, str]:
+        """Return those that are set, as an address writes them."""
+        texts = {name: getattr(self, name) for name in ("q", "repository", "trigger", "status", "version")}
+        said = {name: text for name, text in texts.items() if text}
+        return said | ({"archived": "true"} if self.archived else {})
+
+    def matching(self, user: Visitor) -> ConversationQuerySet:
+        """Return the user's rows that match, in no order."""
+        rows = Conversation.objects.visible_to(user).matching(
+            title=self.q or None, repository=self.repository or None, trigger=self.trigger or None
+        )
+        if self.version:
+            rows = rows.of_version(self.version)
+        if self.status:
+            rows = in_status(rows, [self.status])
+        return marks.put_away(rows, access.pk_of(user), archived=self.archived)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Row:
+    """One conversation of the list, in words."""
+
+    state: ListedConversation
+    now: datetime
+
+    @property
+    def moment(self) -> datetime:
+        """When something was last said, else when it began."""
+        return datetime.fromisoformat(self.state["last_message_at"] or self.state["created_at"])
+
+    @property
+    def excerpt(self) -> str:
+        """What was last said, on one line."""
+        return excerpt(self.state["last_message"])
+
+    @property
+    def ago(self) -> str:
+        """Return how long ago that was, in a few letters."""
+        seconds = (self.now - self.moment).total_seconds()
+        if seconds < 60:
+            return "now"
+        for size, letter in ((86_400, "d"), (3_600, "h"), (60, "min")):
+            if seconds >= size and (letter != "d" or seconds < 30 * size):
+                return f"{int(seconds // size)} {letter}"
+        return f"{self.moment:%d %b %Y}".lstrip("0")
+
+    @property
+    def status(self) -> str:
+        """What the agent does; a loop that has failed counts as an error."""
+        loop = self.state["loop"]
+        return "error" if loop["status"] == "error" else loop["execution_status"]
+
+    @property
+    def status_words(self) -> str:
+        """What the dot says."""
+        return STATUS_WORDS[self.status]
+
+    @property
+    def is_told(self) -> bool:
+        """Say whether the status is worth a word in the row."""
+        return self.status in TOLD
+
+
+def list_beside(request: HttpRequest) -> dict[str, Any]:
+    """Return what a page's templates need for the list beside it; the first page's address says which."""
+    asked = request.GET if request.path == reverse("home") else QueryDict()
+    filters, parents = Filters.read(asked), normal_ids([asked.get("parent", "")])
+    parent = parents[0] if parents else None
+    try:
+        shown = page_of(request.user, filters, page_id=asked.get("page_id"), parent=parent)
+    except InvalidCursor:
+        shown = page_of(request.user, filters, parent=parent)
+    return {"list": shown, "undo": _deleted(request.user, asked)}
+
+
+def page_of(
+    user: Visitor, filters: Filters, *, page_id: str | None = None, parent: str | None = None
+) -> dict[str, Any]:
+    """Return a page of rows, with those on top before the first. Raise InvalidCursor."""
+    now = timezone.now()
+    matching = filters.matching(user)
+    if parent is not None:
+        matching = Conversation.objects.visible_to(user).started_by(parent)
+    elif not filters.is_flat:
+        matching = matching.heads()
+    pinned = [] if parent is not None else _pinned(user, matching)
+    rest = matching.exclude(pk__in=pinned).newest_first()
+    if page_id:
+        rest = rest.older_than(*ListCursor.decode(page_id))
+    page = first_page(rest, PAGE_ROWS)
+    shown_pks = page.pks if page_id else [*pinned, *page.pks]
+    states = listed(Conversation.objects.with_pks(shown_pks), access.pk_of(user))
+    return {
+        "now": iso(now),
+        "filters": filters,
+        "statuses": STATUS_WORDS,
+        "versions": Version.values,
+        "pinned": _rows(states, [] if page_id else pinned, now),
+        "rows": _rows(states, page.pks, now),
+        "more": _more(filters, page.next_page_id, parent),
+        "is_first": not page_id,
+        "parent": parent,
+    }
+
+
+def row_of(user: Visitor, conversation_id: str, filters: Filters) -> Row | None:
+    """Return a conversation's row if the list that these filters make shows it."""
+    return next(iter(rows_by_ids(user, filters, [conversation_id])), None)
+
+
+def rows_by_ids(user: Visitor, filters: Filters, ids: Sequence[str]) -> list[Row]:
+    """Return the rows of those with these ids that the filters let through, the newest first."""
+    found = filters.matching(user).with_public_ids(normal_ids(ids)).newest_first()
+    return _rows(states := listed(found, access.pk_of(user)), states, timezone.now())
+
+
+def normal_ids(ids: Iterable[str]) -> list[str]:
+    """Return them in the form in which they are stored, without those that can name nothing."""
+    return list(_normal(ids))
+
+
+def _normal(ids: Iterable[str]) -> Iterable[str]:
+    for each in ids:
+        try:
+            yield normal_id(each)
+        except InvalidConversationId:  # it names nothing, so there is no row
+            continue
+
+
+def _pinned(user: Visitor, matching: ConversationQuerySet) -> list[int]:
+    on_top = marks.kept_on_top(matching, access.pk_of(user), pinned=True)
+    return first_page(on_top.newest_first(), marks.PINNED_MAX).pks
+
+
+def _rows(states: Mapping[int, ListedConversation], pks: Iterable[int], now: datetime) -> list[Row]:
+    return [Row(state=states[pk], now=now) for pk in pks if pk in states]
+
+
+def _more(filters: Filters, page_id: str | None, parent: str | None) -> str:
+    """Return the query of the next page, empty on the last one."""
+    if page_id is None:
+        return ""
+    return urlencode({**filters.query, **({"parent": parent} if parent else {}), "page_id": page_id})
+
+
+def _deleted(user: Visitor, asked: QueryDict) -> ListedConversation | None:
+    """Return what was deleted just now without a script, so that it can be brought back."""
+    ids = normal_ids([asked.get("deleted", "")])
+    rows = Conversation.objects.deleted().owned_by(access.pk_of(user)).with_public_ids(ids)
+    return next(iter(listed(rows, access.pk_of(user)).values()), None) if ids else None

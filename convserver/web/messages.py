@@ -1,0 +1,41 @@
+"""What a person says by a form, for browsers without a socket: the same frame, the same append."""
+
+from __future__ import annotations
+
+import json
+from uuid import UUID, uuid4
+
+from django.http import HttpRequest
+
+from conversations import access
+from conversations.events import Appended
+from conversations.models import ConversationRef
+from convserver.api.event_loop import in_loop
+from sessions_app import astore, native
+from sessions_app.manager import get_manager
+
+
+def say(request: HttpRequest, conversation_id: str, *, text: str, message_id: str) -> int:
+    """Append a message and let it be answered; return its seq.
+
+    The same `message_id`, a UUID, with the same text adds nothing. Raise ConversationError.
+    """
+    conversation = access.writable(request.user, conversation_id)
+    frame = native.parse(json.dumps({"type": "message", "id": message_id, "text": text}))
+    [appended] = in_loop(_append, conversation, frame, access.pk_of(request.user))
+    return appended.seq
+
+
+def message_id(request: HttpRequest) -> str:
+    """Return the id that the form was given, so that sending it twice says it once; else a new one."""
+    try:
+        return str(UUID(request.POST.get("id", "")))
+    except ValueError:
+        return str(uuid4())
+
+
+async def _append(conversation: ConversationRef, frame: native.Frame, user_id: int) -> list[Appended]:
+    event = native.message_event(frame, conversation, user_id=user_id, session="")
+    appended = await astore.append_soon(conversation, [event])
+    get_manager().wake(conversation)
+    return appended

@@ -1,0 +1,105 @@
+"""What a person is shown of an event, whichever wire it came by."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from convserver.web.rendering.diffs import Diff
+from convserver.web.rendering.tools import Tool
+
+
+class Outcome(StrEnum):
+    """How a tool call ended, or that it has not."""
+
+    RUNNING = "running"
+    WAITING = "waiting"
+    UNKNOWN = "unknown"
+    """No result is in sight, and the conversation went on."""
+    DONE = "done"
+    FAILED = "failed"
+    REJECTED = "rejected"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Folded:
+    """Text that stands behind a line that can be opened."""
+
+    label: str
+    text: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Task:
+    """One entry of the agent's own list."""
+
+    title: str
+    status: str
+    """`todo`, `in_progress` or `done`; anything else is shown as it is."""
+    notes: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MessageCard:
+    """What somebody said."""
+
+    author: str
+    text: str
+    is_users: bool
+    images: tuple[str, ...] = ()
+    reasoning: str = ""
+    interrupted: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CallCard:
+    """A tool that was called."""
+
+    tool: Tool
+    summary: str
+    """One line: a command's first, a file's path."""
+    thought: str = ""
+    """What the agent said when it called."""
+    reasoning: str = ""
+    arguments: str = ""
+    language: str = "json"
+    """Of the arguments."""
+    diff: Diff | None = None
+    tasks: tuple[Task, ...] = ()
+    risk: str = ""
+    outcome: Outcome = Outcome.RUNNING
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ResultCard:
+    """What a tool answered."""
+
+    tool: Tool
+    output: str
+    outcome: Outcome = Outcome.DONE
+    exit_code: int | None = None
+    timed_out: bool = False
+    diff: Diff | None = None
+    images: tuple[str, ...] = ()
+    tasks: tuple[Task, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class QuietLine:
+    """Something that happened, in a few words."""
+
+    words: str
+    folded: tuple[Folded, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ErrorCard:
+    """What went wrong, and what to do."""
+
+    words: str
+    next_step: str
+    code: str
+    detail: str
+
+
+Card = MessageCard | CallCard | ResultCard | QuietLine | ErrorCard

@@ -1,0 +1,50 @@
+"""Long text in three steps: its beginning is shown, more of it is folded, all of it can be downloaded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+SHOWN_MAX_LINES = 20
+SHOWN_MAX_CHARS = 2_000
+FOLDED_MAX_CHARS = 20_000
+"""So much is in the page; the rest is a download."""
+CLEANED_MAX_CHARS = 50_000
+"""So much is read for that, since what programs write for terminals may be left out of it."""
+BEGINNING_LINES = 8
+BEGINNING_CHARS = 800
+
+
+class Output(NamedTuple):
+    """Text for a page. When `folded` is empty, `shown` is all of it."""
+
+    shown: str
+    folded: str
+    """All of it, or its beginning if `is_cut`."""
+    size: str
+    is_cut: bool
+
+
+def output(text: str, clean: Callable[[str], str], *, whole: bool = False) -> Output:
+    """Return text as it is shown, what is shown of it cleaned; `whole` cuts nothing off."""
+    text = text.rstrip("\n")
+    cleaned = clean(text if whole else text[:CLEANED_MAX_CHARS])
+    if len(text) <= SHOWN_MAX_CHARS and cleaned.count("\n") < SHOWN_MAX_LINES:
+        return Output(cleaned, "", "", is_cut=False)
+    beginning = "\n".join(cleaned[:BEGINNING_CHARS].split("\n")[:BEGINNING_LINES])
+    is_cut = not whole and (len(text) > CLEANED_MAX_CHARS or len(cleaned) > FOLDED_MAX_CHARS)
+    folded = cleaned[:FOLDED_MAX_CHARS] if is_cut else cleaned
+    return Output(beginning, folded or " ", size(text), is_cut)
+
+
+def size(text: str) -> str:
+    """Return how long text is, in words: `1,204 lines, 88 kB`."""
+    lines = text.count("\n") + 1
+    return f"{lines:,} {'line' if lines == 1 else 'lines'}, {_bytes(len(text.encode(errors='replace')))}"
+
+
+def _bytes(count: int) -> str:
+    for unit, power in (("MB", 1_000_000), ("kB", 1_000)):
+        if count >= power:
+            return f"{count / power:,.0f} {unit}" if count >= 10 * power else f"{count / power:.1f} {unit}"
+    return f"{count} bytes"

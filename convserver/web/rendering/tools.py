@@ -1,0 +1,83 @@
+"""Tools as people know them: a name, an icon, and one line that says what a call does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from conversations.dialects import columns
+
+SUMMARY_MAX_CHARS = 200
+ARGUMENTS_MAX = 5
+_TELLING = (
+    *("path", "file_path", "command", "url", "query", "pattern", "code", "browser_actions"),
+    *("title", "name", "agent", "task", "text", "prompt", "message"),
+)
+"""The arguments that say most of what a call does, the most telling first."""
+
+
+class Tool(NamedTuple):
+    """A tool: `icon` is one of a closed set, `label` is for people, `name` is the sender's own."""
+
+    icon: str
+    label: str
+    name: str
+
+
+_KNOWN = {
+    "terminal": ("run", "terminal", "execute_bash", "bash", "shell", "execute", "execute_command"),
+    "python": ("run_ipython", "execute_ipython_cell", "python", "ipython", "jupyter"),
+    "edit": (
+        *("edit", "write", "file_editor", "str_replace_editor", "planning_file_editor", "apply_patch"),
+        *("edit_file", "write_file", "str_replace_based_edit_tool", "create_file"),
+    ),
+    "read": ("read", "read_file", "view", "glob", "grep", "list_directory", "download", "search"),
+    "browser": ("browse", "browse_interactive", "browser", "browser_tool_set", "web_read", "fetch"),
+    "think": ("think",),
+    "tasks": ("task_tracking", "task_tracker", "todo_write"),
+    "mcp": ("call_tool_mcp", "mcp"),
+    "delegate": ("delegate", "task", "task_tool_set"),
+    "memory": ("recall",),
+    "finish": ("finish",),
+}
+_ICONS = {name: icon for icon, names in _KNOWN.items() for name in names}
+_LABELS = {
+    "terminal": "Terminal",
+    "python": "Python",
+    "edit": "Edit file",
+    "read": "Read",
+    "browser": "Browser",
+    "think": "Think",
+    "tasks": "Tasks",
+    "delegate": "Delegate",
+    "memory": "Recall",
+    "finish": "Finish",
+}
+
+
+def tool(name: str, *, action: str = "") -> Tool:
+    """Return the tool with this name; `action` is what the wire calls its call, where it is known."""
+    icon = _ICONS.get(action) or _ICONS.get(name) or _by_beginning(name) or "tool"
+    return Tool(icon, _LABELS.get(icon) or name or "Tool", name)
+
+
+def _by_beginning(name: str) -> str | None:
+    return "browser" if name.startswith("browser_") else None
+
+
+def summary(arguments: Mapping[str, object], *, otherwise: object = "") -> str:
+    """Return the first line of the argument that says most; else `otherwise`, else all short ones."""
+    told = columns.first_text(*(arguments.get(name) for name in _TELLING), otherwise)
+    return first_line(told or ", ".join(_short(arguments)))
+
+
+def _short(arguments: Mapping[str, object]) -> Iterator[str]:
+    for name, value in list(arguments.items())[:ARGUMENTS_MAX]:
+        if isinstance(value, str | int | float) and value != "":
+            yield f"{name}: {value if isinstance(value, str) else columns.as_json(value)}"
+
+
+def first_line(text: str) -> str:
+    """Return the first line that is not blank, cut where it is long."""
+    line = next((each.strip() for each in text[:10_000].splitlines() if each.strip()), "")
+    return line if len(line) <= SUMMARY_MAX_CHARS else f"{line[:SUMMARY_MAX_CHARS]}…"

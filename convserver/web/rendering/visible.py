@@ -1,0 +1,41 @@
+"""Text without tricks: what would reorder, colour or break a page is taken out or made to be seen."""
+
+from __future__ import annotations
+
+import re
+
+_OVERRIDES = re.compile("[\u202d\u202e]")
+_BIDI = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+_ESCAPES = re.compile(
+    r"\x1b\[[0-?]*[ -/]*[@-~]"  # colours and cursors
+    r"|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?"  # titles and links
+    r"|\x1b[ -/]*[0-~]?"
+)
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
+_OVERWRITTEN = re.compile(r"^[^\n]*\r(?=[^\n])", re.MULTILINE)
+
+
+def name(text: str) -> str:
+    """Return a name, a path, code: what changes the direction of text is shown as its number."""
+    return _clean(_BIDI.sub(_number, text))
+
+
+def prose(text: str) -> str:
+    """Return text of any language: marks that it may need stay, those that override its order are shown."""
+    return _clean(_OVERRIDES.sub(_number, text))
+
+
+def output(text: str) -> str:
+    """Return what a program wrote as it would stand on a terminal at the end, without colours."""
+    plain = _ESCAPES.sub("", text) if "\x1b" in text else text
+    if "\r" in plain:
+        plain = _OVERWRITTEN.sub("", plain.replace("\r\n", "\n"))
+    return name(plain)
+
+
+def _clean(text: str) -> str:
+    return _CONTROLS.sub("\ufffd", text.replace("\r\n", "\n").replace("\r", "\n"))
+
+
+def _number(found: re.Match[str]) -> str:
+    return f"⟨U+{ord(found[0]):04X}⟩"

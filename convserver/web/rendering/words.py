@@ -1,0 +1,124 @@
+"""States and errors in words: what happened, and what to do about it."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+STATES = {
+    "paused": "Paused",
+    "awaiting_user_confirmation": "The agent waits for approval",
+    "waiting_for_confirmation": "The agent waits for approval",
+    "user_confirmed": "Approved",
+    "user_rejected": "Rejected",
+    "stopped": "The agent was stopped",
+    "rejected": "The agent turned the task down",
+    "rate_limited": "The model's rate limit is reached; the agent waits",
+    "error": "The agent ended with an error",
+    "stuck": "The agent is stuck: it repeats itself without getting on",
+}
+ROUTINE_STATES = frozenset(
+    {"running", "idle", "finished", "init", "loading", "starting", "awaiting_user_input"}
+)
+"""States that the page's own status line tells; a line for each would stand between any two messages."""
+
+
+class Trouble(NamedTuple):
+    """An error, and the next step."""
+
+    words: str
+    next_step: str
+
+
+_KEY = Trouble("The model refused the key.", "Check the model's API key in the settings, then send again.")
+_CREDITS = Trouble(
+    "The model's account has no credits left.", "Add credits at the provider, or choose another model."
+)
+_LIMIT = Trouble(
+    "The model's rate limit is reached.", "Wait a moment and send again, or choose another model."
+)
+_DOWN = Trouble("The model cannot be reached.", "Try again soon; the provider may be down.")
+_POLICY = Trouble(
+    "The model refused the request by its content policy.", "Say it in other words, or choose another model."
+)
+_TOO_LONG = Trouble(
+    "The conversation is longer than the model can read.",
+    "Have the earlier events summarised, choose a model with a larger window, or begin a new conversation.",
+)
+_BAD_REQUEST = Trouble(
+    "The model did not accept the request.", "Check the model's name and options in the settings."
+)
+_BUDGET = Trouble("The budget of this conversation is used up.", "Raise the budget, then send “continue”.")
+_STEPS = Trouble("The agent reached its limit of steps.", "Send “continue” to let it go on.")
+_STUCK = Trouble(
+    "The agent repeats itself without getting on.", "Tell it what to do differently, or what it misses."
+)
+_GIT = Trouble(
+    "The Git provider refused the credentials.", "Check the provider's token in the settings, then try again."
+)
+_SANDBOX = Trouble("The place where the agent works is gone.", "Send a message to start it again.")
+_STOPPED = Trouble("The agent stopped before its end.", "Send a message to let it go on.")
+_OTHER = Trouble("Something went wrong.", "Send a message to try again; the details are below.")
+
+_TROUBLES = {
+    "STATUS$ERROR_LLM_AUTHENTICATION": _KEY,
+    "STATUS$ERROR_LLM_OUT_OF_CREDITS": _CREDITS,
+    "STATUS$ERROR_LLM_SERVICE_UNAVAILABLE": _DOWN,
+    "STATUS$ERROR_LLM_INTERNAL_SERVER_ERROR": _DOWN,
+    "STATUS$ERROR_LLM_CONTENT_POLICY_VIOLATION": _POLICY,
+    "STATUS$GIT_PROVIDER_AUTHENTICATION_ERROR": _GIT,
+    "STATUS$ERROR_RUNTIME_DISCONNECTED": _SANDBOX,
+    "STATUS$ERROR_MEMORY": _SANDBOX,
+    "STATUS$ERROR": _OTHER,
+    "STATUS$STOPPED": _STOPPED,
+    "STATUS$LLM_RETRY": Trouble("The model did not answer; it is asked again.", "There is nothing to do."),
+    "CHAT_INTERFACE$AGENT_RATE_LIMITED_STOPPED_MESSAGE": _LIMIT,
+    "LLMAuthenticationError": _KEY,
+    "AuthenticationError": _KEY,
+    "model_key_missing": Trouble("No key is set for the model.", "Set the model's API key in the settings."),
+    "ModelKeyMissing": Trouble("No key is set for the model.", "Set the model's API key in the settings."),
+    "LLMRateLimitError": _LIMIT,
+    "RateLimitError": _LIMIT,
+    "LLMServiceUnavailableError": _DOWN,
+    "LLMTimeoutError": _DOWN,
+    "LLMNoResponseError": _DOWN,
+    "InternalServerError": _DOWN,
+    "ServiceUnavailableError": _DOWN,
+    "APIConnectionError": _DOWN,
+    "Timeout": _DOWN,
+    "LLMContextWindowExceedError": _TOO_LONG,
+    "LLMContextWindowTooSmallError": _TOO_LONG,
+    "ContextWindowExceededError": _TOO_LONG,
+    "LLMBadRequestError": _BAD_REQUEST,
+    "BadRequestError": _BAD_REQUEST,
+    "NotFoundError": _BAD_REQUEST,
+    "LLMContentPolicyViolationError": _POLICY,
+    "ContentPolicyViolationError": _POLICY,
+    "BudgetExceededError": _BUDGET,
+    "MaxBudgetReached": _BUDGET,
+    "MaxBudgetPerRunExceeded": _BUDGET,
+    "MaxIterationsReached": _STEPS,
+    "AgentStuckInLoopError": _STUCK,
+    "StuckDetected": _STUCK,
+    "LoopUnavailable": Trouble(
+        "The agent could not be started.", "Check the agent's settings, then send a message to try again."
+    ),
+    "AgentError": Trouble("The agent failed.", "Send a message to let it try again; the details are below."),
+    "ValidationError": Trouble(
+        "The server did not understand a frame.", "Reload the page; if it comes again, report the details."
+    ),
+}
+
+
+def trouble(code: str) -> Trouble:
+    """Return what an error's code means; codes of any version have some words."""
+    return _TROUBLES.get(code) or _TROUBLES.get(code.rpartition(".")[2], _OTHER)
+
+
+def reason(text: str) -> str:
+    """Return why an agent is in a state: a code in words, anything else as it is."""
+    return _TROUBLES[text].words if text in _TROUBLES else text
+
+
+def state(name: str) -> str:
+    """Return a state in words; one that nobody knows as it is written."""
+    return STATES.get(name) or f"State: {name.replace('_', ' ')}"

@@ -1,0 +1,48 @@
+"""The list of conversations as HTML: a page of rows, those of one family, or some by their ids."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse, HttpResponseBadRequest
+from django.shortcuts import render
+from django.views.decorators.http import require_GET
+
+from conversations.cursors import InvalidCursor
+from conversations.models import normal_id
+from convserver.web.listing import Filters, page_of, rows_by_ids
+from convserver.web.pages import person
+
+IDS_MAX = 50
+"""So many rows may be asked for by their ids."""
+
+
+class TooManyIds(ValueError):
+    """More rows are asked for by their ids than may be."""
+
+
+@require_GET
+@person
+def rows(request: HttpRequest) -> HttpResponse:
+    """Return a page of rows, those that one conversation has started, or those of the ids that match."""
+    try:
+        shown = _asked_for(request)
+    except (InvalidCursor, TooManyIds) as error:
+        return HttpResponseBadRequest(str(error), content_type="text/plain; charset=utf-8")
+    template = "web/rows_page.html" if "page_id" in request.GET else "web/rows.html"
+    return render(request, template, {"list": shown})
+
+
+def _asked_for(request: HttpRequest) -> dict[str, Any]:
+    filters = Filters.read(request.GET)
+    if ids := request.GET.getlist("id"):
+        if len(ids) > IDS_MAX:
+            raise TooManyIds(f"Ask for {IDS_MAX} rows at a time, not for {len(ids)}.")
+        return {"rows": rows_by_ids(request.user, filters, ids), "by_ids": True}
+    parent = request.GET.get("parent")
+    return page_of(
+        request.user,
+        filters,
+        page_id=request.GET.get("page_id"),
+        parent=normal_id(parent) if parent else None,
+    )

@@ -1,0 +1,90 @@
+"""Search as a page: what stands in titles and in events, and the way to each."""
+
+from __future__ import annotations
+
+from datetime import date, timedelta
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse, QueryDict
+from django.utils.dateparse import parse_date, parse_datetime
+from django.views.decorators.http import require_GET
+from rest_framework.exceptions import ValidationError
+
+from conversations.events import Kind
+from conversations.exceptions import ConversationError, ConversationNotFound
+from conversations.models import Version
+from convserver.api.errors import sentences
+from convserver.api.native.search import answer
+from convserver.web.pages import page, person
+from sessions_app.models import ExecutionStatus
+
+KINDS = {
+    Kind.MESSAGE: "Messages",
+    Kind.TOOL_CALL: "Tool calls",
+    Kind.TOOL_RESULT: "Results of tools",
+    Kind.ERROR: "Errors",
+    Kind.SUMMARY: "Summaries",
+    Kind.SYSTEM: "System",
+}
+"""What is worth choosing among; the other kinds are found as well."""
+SOURCES = {"user": "Me", "agent": "The agent", "environment": "Tools and the server"}
+FILTERS = ("repository", "trigger", "status", "version", "kind", "source", "since", "until", "conversation")
+
+
+@require_GET
+@person
+def search(request: HttpRequest) -> HttpResponse:
+    """Show what is found for `q` and the filters, and the form to ask for it."""
+    asked = _given(request.GET)
+    context: dict[str, Any] = {
+        "asked": request.GET,
+        "is_filtered": any(request.GET.get(name) for name in FILTERS),
+        "kinds": KINDS.items(),
+        "sources": SOURCES.items(),
+        "statuses": ExecutionStatus.values,
+        "versions": Version.values,
+    }
+    if not request.GET.get("q", "").strip():
+        return page(request, "web/search.html", context)
+    try:
+        found = answer(request.user, asked)
+    except ConversationNotFound:
+        raise
+    except (ConversationError, ValidationError) as error:
+        return page(request, "web/search.html", {**context, "problem": _sentence(error)}, status=400)
+    more = _next(request.GET, found["next_page_id"])
+    for hit in found["hits"]:
+        hit["moment"] = parse_datetime(hit["timestamp"])
+    return page(request, "web/search.html", {**context, "found": found, "more": more})
+
+
+def _given(query: QueryDict) -> QueryDict:
+    """Return the query without the fields of the form that were left empty; its last day is a whole one."""
+    given = QueryDict(mutable=True)
+    for name, values in query.lists():
+        if filled := [value for value in values if value]:
+            given.setlist(name, filled)
+    last_day = _day(query.get("until", ""))
+    if last_day is not None and last_day < date.max:
+        given["until"] = (last_day + timedelta(days=1)).isoformat()
+    return given
+
+
+def _day(text: str) -> date | None:
+    try:
+        return parse_date(text)
+    except ValueError:
+        return None
+
+
+def _next(query: QueryDict, page_id: str | None) -> str | None:
+    """Return the query of the next page."""
+    if page_id is None:
+        return None
+    following = query.copy()
+    following["page_id"] = page_id
+    return following.urlencode()
+
+
+def _sentence(error: ConversationError | ValidationError) -> str:
+    return " ".join(sentences(error.detail)) if isinstance(error, ValidationError) else str(error)

@@ -1,0 +1,206 @@
+"""The forms of the sections: what may be typed, and what is wrong with it in words."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from django import forms
+from django.core.exceptions import ValidationError
+from pydantic import BaseModel
+from pydantic import ValidationError as Problems
+
+from convserver.api.v0.mcp import SseServer, StdioServer, StreamableServer
+from convserver.api.v0.model_names import MODEL_NAMES
+from sessions_app.model_trial import InvalidBaseUrl, checked_base_url
+from sessions_app.models import SECRET_NAME_MAX_LENGTH, TOKEN_NAME_MAX_LENGTH
+
+TEXT_MAX = 8000
+KEY_MAX = 16_384
+"""A private key fits."""
+OFF = {"autocomplete": "off", "spellcheck": "false", "autocapitalize": "off"}
+SECRET = {**OFF, "autocomplete": "new-password"}
+"""Browsers offer what they keep for a site in fields that are only `off`."""
+
+
+class UnshownText(forms.Textarea):
+    """Several lines that are typed and never come back with a page, as with a password."""
+
+    def get_context(self, name: str, value: Any, attrs: dict[str, Any] | None) -> dict[str, Any]:
+        """Leave the value out."""
+        return super().get_context(name, None, attrs)
+
+
+class Form(forms.Form):
+    """A form whose fields have ids of their own in a page of many forms."""
+
+    name = ""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        kwargs.setdefault("auto_id", f"{self.name}-%s")
+        super().__init__(*args, **kwargs)
+
+
+class ModelForm(Form):
+    """Which model answers, where it is, and what opens it."""
+
+    name = "model"
+    model = forms.CharField(
+        required=False,
+        max_length=TEXT_MAX,
+        label="Model",
+        help_text="As its server calls it, with the provider in front, such as openai/gpt-5.",
+        widget=forms.TextInput(attrs={**OFF, "list": "model-names"}),
+    )
+    base_url = forms.CharField(
+        required=False,
+        max_length=TEXT_MAX,
+        label="Base URL",
+        help_text="Only for a server of your own or a proxy, such as http://localhost:11434/v1.",
+        widget=forms.URLInput(attrs=OFF),
+    )
+    key = forms.CharField(
+        required=False,
+        max_length=KEY_MAX,
+        label="API key",
+        widget=forms.PasswordInput(attrs=SECRET),
+    )
+    forgets_key = forms.BooleanField(required=False, label="Forget the key that is stored")
+
+    names = MODEL_NAMES
+
+    def clean_base_url(self) -> str:
+        """Return it without a slash at its end."""
+        text: str = self.cleaned_data["base_url"]
+        try:
+            return checked_base_url(text) if text else ""
+        except InvalidBaseUrl as error:
+            raise ValidationError(str(error)) from error
+
+
+class ServerForm(Form):
+    """A tool server that is reached by its address."""
+
+    name = "server"
+    url = forms.CharField(
+        max_length=TEXT_MAX,
+        label="URL",
+        error_messages={"required": "Give the address of the server."},
+        widget=forms.URLInput(attrs={**OFF, "placeholder": "https://tools.example.org/mcp"}),
+    )
+    kind = forms.ChoiceField(
+        choices=[("shttp_servers", "Streamable HTTP"), ("sse_servers", "Server-sent events (SSE)")],
+        label="Transport",
+    )
+    api_key = forms.CharField(
+        required=False, max_length=KEY_MAX, label="Key (optional)", widget=forms.PasswordInput(attrs=SECRET)
+    )
+
+    server: SseServer | None = None
+    """What is to be added, once the form is valid."""
+
+    def clean(self) -> dict[str, Any]:
+        """Read it as the wires do."""
+        given = {"url": self.cleaned_data.get("url"), "api_key": self.cleaned_data.get("api_key") or None}
+        shape = StreamableServer if self.cleaned_data.get("kind") == "shttp_servers" else SseServer
+        if not self.errors:
+            self.server = _read(self, shape, given, {})
+        return self.cleaned_data
+
+
+class CommandForm(Form):
+    """A tool server that is a program."""
+
+    name = "command"
+    label = forms.CharField(
+        max_length=200,
+        label="Name",
+        error_messages={"required": "Give it a name."},
+        widget=forms.TextInput(attrs={**OFF, "placeholder": "files"}),
+    )
+    command = forms.CharField(
+        max_length=TEXT_MAX,
+        label="Command",
+        error_messages={"required": "Give the command that starts it."},
+        widget=forms.TextInput(attrs={**OFF, "placeholder": "npx"}),
+    )
+    args = forms.CharField(
+        required=False,
+        max_length=TEXT_MAX,
+        label="Arguments (optional)",
+        help_text="Quoted as in a shell.",
+        widget=forms.TextInput(attrs={**OFF, "placeholder": "-y @modelcontextprotocol/server-memory"}),
+    )
+    env = forms.CharField(
+        required=False,
+        max_length=KEY_MAX,
+        label="Environment (optional)",
+        help_text="NAME=value, one on a line. Values are not shown again.",
+        widget=UnshownText(attrs={**OFF, "rows": 2}),
+    )
+
+    server: StdioServer | None = None
+    """What is to be added, once the form is valid."""
+
+    def clean_env(self) -> dict[str, str]:
+        """Return the variables by name."""
+        pairs = [line.partition("=") for line in self.cleaned_data["env"].splitlines() if line.strip()]
+        if any(not equals or not name.strip() for name, equals, _ in pairs):
+            raise ValidationError("Write NAME=value, one on a line.")
+        return {name.strip(): value for name, _, value in pairs}
+
+    def clean(self) -> dict[str, Any]:
+        """Read it as the wires do."""
+        given = {name: self.cleaned_data.get(name) for name in ("command", "args", "env")}
+        if not self.errors:
+            named = {"name": self.cleaned_data["label"], **given}
+            self.server = _read(self, StdioServer, named, {"name": "label"})
+        return self.cleaned_data
+
+
+def _read(form: Form, shape: type[BaseModel], given: dict[str, Any], fields: dict[str, str]) -> Any:
+    """Return the server; put what is wrong beside the fields, and return None."""
+    try:
+        return shape.model_validate_json(json.dumps(given))
+    except Problems as problems:
+        for problem in problems.errors():
+            name = str(problem["loc"][0])
+            words = problem["msg"].removeprefix("Value error, ")
+            form.add_error(fields.get(name, name), words[:1].upper() + words[1:] + ".")
+        return None
+
+
+class SecretForm(Form):
+    """A new secret."""
+
+    name = "secret"
+    label = forms.CharField(
+        max_length=SECRET_NAME_MAX_LENGTH,
+        label="Name",
+        error_messages={"required": "Give it a name."},
+        widget=forms.TextInput(attrs={**OFF, "placeholder": "DEPLOY_KEY"}),
+    )
+    value = forms.CharField(
+        max_length=KEY_MAX,
+        label="Value",
+        error_messages={"required": "Give its value."},
+        widget=UnshownText(attrs={**OFF, "rows": 2}),
+    )
+    description = forms.CharField(
+        required=False,
+        max_length=TEXT_MAX,
+        label="What it is for (optional)",
+        widget=forms.TextInput(attrs={"autocomplete": "off"}),
+    )
+
+
+class TokenForm(Form):
+    """A new token."""
+
+    name = "token"
+    label = forms.CharField(
+        max_length=TOKEN_NAME_MAX_LENGTH,
+        label="Name of a new token",
+        error_messages={"required": "Give it a name."},
+        widget=forms.TextInput(attrs={"autocomplete": "off", "placeholder": "laptop"}),
+    )

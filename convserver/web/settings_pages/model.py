@@ -1,0 +1,58 @@
+"""The section of the model: what is stored, and a trial of it."""
+
+from __future__ import annotations
+
+from django.http import HttpRequest, HttpResponse
+from django.views.decorators.debug import sensitive_post_parameters
+
+from conversations import access
+from conversations.exceptions import ConversationError
+from convserver.api.event_loop import in_loop
+from convserver.web.settings_pages.forms import ModelForm
+from convserver.web.settings_pages.page import form_of, not_saved, saved, show
+from sessions_app import user_settings
+from sessions_app.encryption import SecretUnreadable
+from sessions_app.model_trial import Finding, ModelSetup, ask_model
+from sessions_app.models import SecretKind
+from sessions_app.user_settings import SettingSecret
+
+
+@sensitive_post_parameters("key")
+@form_of("model")
+def change(request: HttpRequest) -> HttpResponse:
+    """Store the model, and its key if one was typed; then ask it, if that is wished."""
+    form = ModelForm(request.POST)
+    if not form.is_valid() or not _stored(request, form):
+        return show(request, form)
+    if request.POST.get("do") != "test":
+        return saved(request, "model", "Saved.")
+    finding = _finding(access.pk_of(request.user))
+    answer = not_saved if finding.is_fault else saved
+    return answer(request, "model", f"Saved. {finding.text}")
+
+
+def _stored(request: HttpRequest, form: ModelForm) -> bool:
+    """Store what the form says, and nothing else; False if it cannot be, with the reason in the form."""
+    given = form.cleaned_data
+    values = {"llm_model": given["model"] or None, "llm_base_url": given["base_url"] or None}
+    secrets = {SettingSecret.LLM_API_KEY: given["key"]} if given["key"] or given["forgets_key"] else {}
+    try:
+        user_settings.change_settings(access.pk_of(request.user), values, secrets=secrets)
+    except ConversationError as error:
+        form.add_error("key", str(error))
+        return False
+    return True
+
+
+def _finding(user_id: int) -> Finding:
+    stored = user_settings.settings_of(user_id)
+    try:
+        key = user_settings.secret_value(user_id, SecretKind.SETTING, name=SettingSecret.LLM_API_KEY)
+    except SecretUnreadable:
+        return Finding(is_fault=True, text="The key that is stored cannot be read any more: type it again.")
+    setup = ModelSetup(
+        model=(stored and stored.llm_model) or "",
+        base_url=(stored and stored.llm_base_url) or "",
+        key=key or "",
+    )
+    return in_loop(ask_model, setup)

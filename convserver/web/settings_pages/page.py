@@ -1,0 +1,89 @@
+"""The page of all sections."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+from uuid import uuid4
+
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect
+from django.urls import reverse
+from django.views.decorators.http import require_GET
+
+from conversations import access
+from convserver.web.pages import page, person, takes_form
+from convserver.web.settings_pages.forms import (
+    CommandForm,
+    Form,
+    ModelForm,
+    SecretForm,
+    ServerForm,
+    TokenForm,
+)
+from convserver.web.settings_pages.stored_servers import servers_of
+from sessions_app import user_settings
+from sessions_app.agents.chosen import needs_model
+from sessions_app.models import ApiToken
+from sessions_app.user_settings import SettingSecret
+
+TOKENS_SHOWN = 200
+
+FormView = Callable[[HttpRequest], HttpResponse]
+
+
+@require_GET
+@person
+def settings(request: HttpRequest) -> HttpResponse:
+    """Show what can be set."""
+    return show(request)
+
+
+def show(request: HttpRequest, *refused: Form, **more: Any) -> HttpResponse:
+    """Show all sections; with forms that were refused, what is wrong beside their fields, with 400."""
+    user_id = access.pk_of(request.user)
+    forms = {
+        "model": _model_form(user_id),
+        **{shape.name: shape() for shape in (ServerForm, CommandForm, SecretForm, TokenForm)},
+        **{form.name: form for form in refused},
+    }
+    context = {
+        "forms": forms,
+        "has_key": SettingSecret.LLM_API_KEY in user_settings.setting_secrets(user_id),
+        "servers": servers_of(user_id),
+        "secrets": user_settings.custom_secrets(user_id),
+        "tokens": ApiToken.objects.valid().filter(user_id=user_id).order_by("-pk")[:TOKENS_SHOWN],
+        "form_id": str(uuid4()),
+        "asks_model": needs_model(),
+        **more,
+    }
+    return page(request, "web/settings.html", context, status=400 if refused else 200)
+
+
+def form_of(section: str) -> Callable[[FormView], FormView]:
+    """Let a view take a form of a section; who loads its address is led to the section."""
+    return takes_form(lambda request: back(section))
+
+
+def saved(request: HttpRequest, section: str, words: str) -> HttpResponse:
+    """Lead back to a section, which says this once."""
+    messages.success(request, words, extra_tags=section)
+    return back(section)
+
+
+def not_saved(request: HttpRequest, section: str, words: str) -> HttpResponse:
+    """Lead back to a section, which says once what went wrong."""
+    messages.error(request, words, extra_tags=section)
+    return back(section)
+
+
+def back(section: str) -> HttpResponse:
+    """Lead back to a section."""
+    return redirect(f"{reverse('settings')}#{section}")
+
+
+def _model_form(user_id: int) -> ModelForm:
+    stored = user_settings.settings_of(user_id)
+    initial = {"model": stored.llm_model, "base_url": stored.llm_base_url} if stored else None
+    return ModelForm(initial=initial)

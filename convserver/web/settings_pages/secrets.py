@@ -1,0 +1,52 @@
+"""The section of a user's own secrets: names and descriptions are shown, values never."""
+
+from __future__ import annotations
+
+from django.http import HttpRequest, HttpResponse
+from django.views.decorators.debug import sensitive_post_parameters
+
+from conversations import access
+from conversations.exceptions import ConversationError
+from convserver.web.settings_pages.forms import KEY_MAX, SecretForm
+from convserver.web.settings_pages.page import form_of, not_saved, saved, show
+from sessions_app import user_settings
+from sessions_app.user_settings import SecretExists
+
+
+@sensitive_post_parameters("value")
+@form_of("secrets")
+def add(request: HttpRequest) -> HttpResponse:
+    """Keep a new secret."""
+    form = SecretForm(request.POST)
+    if not form.is_valid():
+        return show(request, form)
+    given = form.cleaned_data
+    try:
+        user_settings.create_custom_secret(
+            access.pk_of(request.user), given["label"], given["value"], description=given["description"]
+        )
+    except SecretExists:
+        form.add_error("label", "There is a secret of this name: change that one, or take another name.")
+        return show(request, form)
+    except ConversationError as error:
+        form.add_error("value", str(error))
+        return show(request, form)
+    return saved(request, "secrets", f"{given['label']} is stored.")
+
+
+@sensitive_post_parameters("value")
+@form_of("secrets")
+def change(request: HttpRequest) -> HttpResponse:
+    """Give a secret another value, or forget it."""
+    user_id, name = access.pk_of(request.user), request.POST.get("name", "")
+    value = request.POST.get("value", "")
+    try:
+        if request.POST.get("do") == "delete":
+            user_settings.remove_custom_secret(user_id, name)
+            return saved(request, "secrets", f"{name} is deleted.")
+        if not value.strip() or len(value) > KEY_MAX or "\0" in value:
+            return not_saved(request, "secrets", f"{name} stays as it was: type a new value of up to 16 kB.")
+        user_settings.replace_custom_secret(user_id, name, value)
+    except ConversationError as error:
+        return not_saved(request, "secrets", str(error))
+    return saved(request, "secrets", f"{name} has a new value.")

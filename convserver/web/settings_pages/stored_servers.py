@@ -1,0 +1,108 @@
+"""A user's tool servers as the page shows them, and how one is added or taken away."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from django.utils.crypto import salted_hmac
+from pydantic import ValidationError
+
+from convserver.api.v0.mcp import SERVERS_MAX, McpConfig, SseServer, StdioServer, StreamableServer
+from sessions_app import user_settings
+from sessions_app.encryption import SecretUnreadable
+from sessions_app.models import SecretKind
+from sessions_app.user_settings import SettingSecret, TooManySecrets
+
+SALT = "convserver.web.settings_pages.stored_servers"
+KINDS = {SseServer: "sse_servers", StreamableServer: "shttp_servers", StdioServer: "stdio_servers"}
+TRANSPORTS = {"sse_servers": "SSE", "shttp_servers": "HTTP", "stdio_servers": "Command"}
+
+Server = SseServer | StdioServer
+
+
+class ServersUnreadable(SecretUnreadable):
+    """What is stored is no list of tool servers, or no key opens it."""
+
+
+class ShownServer(NamedTuple):
+    """One tool server without its keys."""
+
+    reference: str
+    """Names it in forms; says nothing of what is in it."""
+    title: str
+    transport: str
+    detail: str
+
+
+def servers_of(user_id: int) -> list[ShownServer] | None:
+    """Return the user's tool servers; None if they are stored but cannot be read."""
+    try:
+        return [_shown(kind, server) for kind, server in _each(_stored(user_id))]
+    except SecretUnreadable:
+        return None
+
+
+def add(user_id: int, server: Server) -> None:
+    """Store one more. Raise SecretUnreadable or TooManySecrets; then nothing has changed."""
+    kind = KINDS[type(server)]
+
+    def with_it(text: str | None) -> str:
+        config = _config(text)
+        others = getattr(config, kind)
+        if len(others) >= SERVERS_MAX:
+            raise TooManySecrets(f"There may be {SERVERS_MAX} tool servers of a kind: remove one first.")
+        return config.model_copy(update={kind: [*others, server]}).model_dump_json()
+
+    user_settings.change_tool_servers(user_id, with_it)
+
+
+def remove(user_id: int, reference: str) -> None:
+    """Take one away; nothing happens where it is gone. Raise SecretUnreadable."""
+
+    def without_it(text: str | None) -> str:
+        config = _config(text)
+        for kind, server in _each(config):
+            if _reference(kind, server) == reference:
+                others = list(getattr(config, kind))
+                others.remove(server)
+                config = config.model_copy(update={kind: others})
+                break
+        return config.model_dump_json() if any(_each(config)) else ""
+
+    user_settings.change_tool_servers(user_id, without_it)
+
+
+def remove_all(user_id: int) -> None:
+    """Take all away, also what cannot be read."""
+    user_settings.set_secret(user_id, SettingSecret.MCP_CONFIG, "")
+
+
+def _stored(user_id: int) -> McpConfig:
+    text = user_settings.secret_value(user_id, SecretKind.SETTING, name=SettingSecret.MCP_CONFIG)
+    return _config(text)
+
+
+def _config(text: str | None) -> McpConfig:
+    try:
+        return McpConfig() if text is None else McpConfig.model_validate_json(text)
+    except ValidationError:  # which repeats what it refused, keys and all
+        raise ServersUnreadable("What is stored is no list of tool servers.") from None
+
+
+def _each(config: McpConfig) -> list[tuple[str, Server]]:
+    return [(kind, server) for kind in TRANSPORTS for server in getattr(config, kind)]
+
+
+def _shown(kind: str, server: Server) -> ShownServer:
+    if isinstance(server, StdioServer):
+        words = [server.command, *server.args]
+        names = f" · {', '.join(server.env)}" if server.env else ""
+        return ShownServer(
+            _reference(kind, server), server.name, TRANSPORTS[kind], f"{' '.join(words)[:200]}{names[:200]}"
+        )
+    detail = "with a key" if server.api_key else "without a key"
+    return ShownServer(_reference(kind, server), server.url, TRANSPORTS[kind], detail)
+
+
+def _reference(kind: str, server: Server) -> str:
+    return salted_hmac(SALT, f"{kind} {server.model_dump_json()}", algorithm="sha256").hexdigest()[:32]

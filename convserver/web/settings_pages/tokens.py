@@ -1,0 +1,68 @@
+"""The section of API tokens; the text of one is shown once, when it is made."""
+
+from __future__ import annotations
+
+from django.http import HttpRequest, HttpResponse
+from django.urls import reverse
+
+from conversations import access
+from convserver.web.messages import message_id
+from convserver.web.settings_pages.forms import TokenForm
+from convserver.web.settings_pages.page import form_of, not_saved, saved, show
+from sessions_app.models import ApiToken
+
+MADE_BEFORE = (
+    "This token was made before, and its text is shown only once: revoke it if you have not kept it."
+)
+COOKIE = "tokens-made"
+FORMS_KEPT = 8
+HOUR_S = 3600
+
+
+@form_of("tokens")
+def create(request: HttpRequest) -> HttpResponse:
+    """Make a token; this answer alone brings its text, so it is no redirect.
+
+    Loading it again sends the form again, and that makes no second one.
+    """
+    form = TokenForm(request.POST)
+    if not form.is_valid():
+        return show(request, form)
+    form_id, made = message_id(request), _made(request)
+    if form_id in made:
+        return not_saved(request, "tokens", MADE_BEFORE)
+    row, text = ApiToken.issue(access.pk_of(request.user), form.cleaned_data["label"])
+    answer = show(request, new_token=text, new_token_name=row.name)
+    _keep(request, answer, [form_id, *made])
+    return answer
+
+
+@form_of("tokens")
+def revoke(request: HttpRequest) -> HttpResponse:
+    """Let a token open nothing any more."""
+    asked = request.POST.get("token", "")
+    rows = ApiToken.objects.valid().filter(user_id=access.pk_of(request.user))
+    row = rows.filter(pk=asked).first() if asked.isdecimal() and len(asked) < 19 else None
+    if row is None:
+        return not_saved(request, "tokens", "There is no such token any more.")
+    row.revoke()
+    return saved(request, "tokens", f"{row.name} opens nothing any more.")
+
+
+def _made(request: HttpRequest) -> list[str]:
+    """Return the ids of the forms that have made a token in this browser not long ago, the newest first."""
+    kept = request.get_signed_cookie(COOKIE, default="", max_age=HOUR_S)
+    return kept.split() if kept else []
+
+
+def _keep(request: HttpRequest, answer: HttpResponse, forms: list[str]) -> None:
+    """Keep the ids in the browser: they say nothing of the tokens."""
+    answer.set_signed_cookie(
+        COOKIE,
+        " ".join(forms[:FORMS_KEPT]),
+        max_age=HOUR_S,
+        path=reverse("settings-tokens"),
+        httponly=True,
+        samesite="Lax",
+        secure=request.is_secure(),
+    )

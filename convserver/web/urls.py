@@ -1,0 +1,37 @@
+"""The addresses of pages."""
+
+from __future__ import annotations
+
+from django.urls import path, re_path
+
+from convserver.web import actions, conversation, event_output, export, home, rows, search, theme
+from convserver.web.settings_pages import model, page, secrets, tokens, tool_servers
+
+urlpatterns = [
+    path("", home.home, name="home"),
+    path("new", home.new, name="new"),
+    path("begin", home.begin, name="begin"),
+    path("c/<str:conversation_id>", conversation.conversation, name="conversation"),
+    path("c/<str:conversation_id>/events", conversation.events, name="conversation-events"),
+    path("c/<str:conversation_id>/events/<int:seq>/output", event_output.download, name="event-output"),
+    re_path(
+        r"^c/(?P<conversation_id>[^/]+)/export\.(?P<format>jsonl|md|html)$", export.export, name="export"
+    ),
+    path("c/<str:conversation_id>/messages", conversation.post_message, name="conversation-messages"),
+    path("search", search.search, name="search"),
+    path("settings", page.settings, name="settings"),
+    path("settings/theme", theme.choose, name="theme"),
+    path("settings/model", model.change, name="settings-model"),
+    path("settings/tools", tool_servers.add, name="settings-tools"),
+    path("settings/tools/remove", tool_servers.remove, name="settings-tools-remove"),
+    path("settings/secrets", secrets.add, name="settings-secrets"),
+    path("settings/secrets/change", secrets.change, name="settings-secrets-change"),
+    path("settings/tokens", tokens.create, name="settings-tokens"),
+    path("settings/tokens/revoke", tokens.revoke, name="settings-tokens-revoke"),
+    path("c/<str:conversation_id>/rename", actions.rename, name="conversation-rename"),
+    path("c/<str:conversation_id>/pin", actions.pin, name="conversation-pin"),
+    path("c/<str:conversation_id>/archive", actions.archive, name="conversation-archive"),
+    path("c/<str:conversation_id>/delete", actions.delete, name="conversation-delete"),
+    path("c/<str:conversation_id>/restore", actions.restore, name="conversation-restore"),
+    path("rows", rows.rows, name="rows"),
+]
