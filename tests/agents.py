@@ -1,8 +1,9 @@
-"""An agent that stands still on cue, for servers in processes of their own (CONVSERVER_AGENT)."""
+"""Agents for servers in processes of their own (CONVSERVER_AGENT)."""
 
 from __future__ import annotations
 
 import asyncio
+import gc
 from typing import NoReturn
 
 from sessions_app.agents.base import Turn
@@ -21,6 +22,14 @@ class StandingStillAgent(DemoAgent):
             await turn.call_tool("run", {"command": "sleep infinity"})
             await _for_ever()
         await super().play(turn)
+
+
+class CollectorAgent(DemoAgent):
+    """Says whether its process looks for garbage."""
+
+    async def play(self, turn: Turn) -> None:
+        """Play one turn."""
+        await turn.say(f"The collector is {'on' if gc.isenabled() else 'off'}.")
 
 
 async def _for_ever() -> NoReturn:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import secrets
 import socket
 import subprocess
 import sys
@@ -22,6 +23,11 @@ from django.conf import settings
 from django.db import connection
 
 WAIT_S = 20.0
+HTTP = httpx.Client(
+    timeout=WAIT_S, trust_env=False, limits=httpx.Limits(max_connections=None, max_keepalive_connections=0)
+)
+"""Asks servers in other processes; there is one for all, since to make one reads many certificates."""
+PORTS = range(20_000, 32_000)
 
 
 class SocketClosed(Exception):
@@ -181,7 +187,7 @@ class Server:
 
     def _answers(self) -> bool:
         try:
-            return httpx.get(f"{self.url}/health", timeout=WAIT_S).status_code == 200
+            return HTTP.get(f"{self.url}/health").status_code == 200
         except httpx.TransportError:
             return False
 
@@ -208,7 +214,9 @@ def database_url() -> str:
 
 
 def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """Return a port below those of outgoing connections, so that none takes it while the server is down."""
+    while True:
+        port = PORTS.start + secrets.randbelow(len(PORTS))
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port

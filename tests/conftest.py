@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import random
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import cache
+from ipaddress import IPv4Address
 from typing import Any
 
 import httpx
@@ -14,19 +16,11 @@ import hypothesis
 import pytest
 from django.conf import settings
 from django.contrib.auth.models import User
-from django.contrib.sessions.models import Session
-from django.db import connection, connections
+from django.db import connection, connections, transaction
 from django.test.utils import override_settings, setup_databases, teardown_databases
-from django.utils import timezone
 
 from conversations import live as hints
-from conversations.models import (
-    Conversation,
-    ConversationRef,
-    CreationParameters,
-    Event,
-    Purge,
-)
+from conversations.models import Conversation, ConversationRef, Event, Purge
 from conversations.store import ConversationStore
 from conversations.store import store as the_store
 from convserver.asgi import application
@@ -34,24 +28,9 @@ from convserver.configuration import AuthMode
 from sessions_app import socketio_v0
 from sessions_app.authentication import local_user
 from sessions_app.manager import close_manager
-from sessions_app.models import (
-    AgentLoop,
-    AgentSetup,
-    ApiToken,
-    Attachment,
-    Connection,
-    Feedback,
-    NotedFact,
-    ReadMark,
-    Receiver,
-    Repair,
-    Secret,
-    StartTask,
-    UnfinishedAnswer,
-    UserSettings,
-)
 from tests.clients import Client, Server
 from tests.v0_socket import V0Client
+from tests.web_browser import Browser
 
 # A test fails for what the code does, never for how busy the machine is.
 hypothesis.settings.register_profile(
@@ -62,7 +41,47 @@ hypothesis.settings.load_profile("patient")
 on_postgresql = pytest.mark.skipif(
     connection.vendor != "postgresql", reason="SQLite locks the whole database, never one row"
 )
+once = pytest.mark.skipif(
+    connection.vendor != "sqlite",
+    reason="is about what people meet first, pages and printed words, whatever the database behind them",
+)
 on_sqlite = pytest.mark.skipif(connection.vendor != "sqlite", reason="is about SQLite's own ways")
+
+DATABASES = {"django_db_setup", "server", "site"}
+"""Fixtures of which a test that can tell one engine from another has at least one."""
+
+LEFT = pytest.StashKey[list[pytest.Item]]()
+"""Tests that were chosen and are left to the run on SQLite."""
+
+MIGRATED = {"auth_permission", "django_content_type", "conversations_searchprogress"}
+"""Tables of which the rows come with the migrations."""
+
+PURGE_ALL = f"""
+    INSERT INTO {Purge._meta.db_table} (conversation_id, requested_by, reason, started_at)
+    SELECT id, 'tests', 'the test is over', CURRENT_TIMESTAMP FROM {Conversation._meta.db_table}
+"""
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave what needs no database to the run on SQLite: the same would be run twice."""
+    if connection.vendor == "sqlite":
+        return
+    left = config.stash[LEFT] = [item for item in items if not _needs_engine(item)]
+    config.hook.pytest_deselected(items=left)
+    items[:] = [item for item in items if _needs_engine(item)]
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """Call it no failure that nothing of what was chosen needs this engine."""
+    if exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED and session.config.stash.get(LEFT, []):
+        session.exitstatus = pytest.ExitCode.OK
+
+
+def _needs_engine(item: pytest.Item) -> bool:
+    names = getattr(item, "fixturenames", ())
+    return bool(DATABASES.intersection(names)) or any(item.iter_markers("needs_engine"))
 
 
 @pytest.fixture(scope="session")
@@ -91,22 +110,22 @@ def database(django_db_setup: None, django_db_blocker: Any) -> Iterator[None]:
 
 
 def empty_database() -> None:
-    """Remove every row; events under a purge, since nothing else can."""
-    now = timezone.now()
-    Purge.objects.bulk_create(
-        Purge(conversation_id=pk, requested_by="tests", reason="the test is over", started_at=now)
-        for pk in Conversation.objects.values_list("pk", flat=True)
-    )
-    for model in (Event, Purge, CreationParameters, AgentLoop, UnfinishedAnswer, Connection, ReadMark):
-        model.objects.all()._raw_delete("default")
-    Conversation.objects.update(parent=None, forked_from=None)
-    Receiver.objects.all().delete()
-    NotedFact.objects.all().delete()
-    for of_conversation in (AgentSetup, StartTask, Repair, Feedback, Attachment):
-        of_conversation.objects.all()._raw_delete("default")
-    for other in (Conversation, ApiToken, Session, UserSettings, Secret):
-        other.objects.all()._raw_delete("default")
-    User.objects.all().delete()
+    """Remove every row but what migrations put there; events under a purge, since nothing else can.
+
+    In one transaction and, where the engine can, one round trip, for it follows nearly every test.
+    """
+    with transaction.atomic(), connection.cursor() as cursor:
+        for statement in _emptying():
+            cursor.execute(statement)
+
+
+@cache
+def _emptying() -> Sequence[str]:
+    guarded = [Event._meta.db_table, Purge._meta.db_table]
+    others = connection.introspection.django_table_names(only_existing=True, include_views=False)
+    tables = [*guarded, *sorted(set(others) - {*guarded, *MIGRATED})]
+    statements = [PURGE_ALL, *(f"DELETE FROM {table}" for table in tables)]
+    return ["; ".join(statements)] if connection.vendor == "postgresql" else statements
 
 
 @pytest.fixture
@@ -229,6 +248,14 @@ async def rest(live: None, alice: User) -> AsyncIterator[httpx.AsyncClient]:
     transport = httpx.ASGITransport(app=application)  # type: ignore[arg-type]
     async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
         yield client
+
+
+@pytest.fixture
+async def visitor(live: None, alice: User) -> AsyncIterator[Browser]:
+    """A browser without a login, at an address that nobody else has."""
+    visitor = Browser(str(IPv4Address(0x0A000000 + secrets.randbelow(2**24))))
+    yield visitor
+    await visitor.http.aclose()
 
 
 @pytest.fixture

@@ -1,8 +1,8 @@
-"""Run the suite once on SQLite and, when both can be reached, once on PostgreSQL and Redis.
+"""Run the suite on SQLite and, when both can be reached, at the same time on PostgreSQL and Redis.
 
 Run as `python -m tests.engines [pytest arguments]`. TEST_DATABASE_URL and TEST_REDIS_URL say where to
 look; CONVSERVER_REQUIRE_ENGINES=all makes a missing engine a failure, and so a missing socket.io-client,
-which tests drive with node where they can.
+which tests drive with node where they can, and a missing Chromium, in which they look at the pages.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -22,32 +23,28 @@ from typing import NoReturn
 from urllib.parse import urlsplit
 
 import psycopg
-import pytest
 import redis
 from psycopg import sql
+
+from tests import chromium
+from tests.suite_run import SuiteRun, ended_together, started
 
 DATABASE_URL = os.environ.get("TEST_DATABASE_URL") or "postgresql://postgres@127.0.0.1:5432/postgres"
 REDIS_URL = os.environ.get("TEST_REDIS_URL") or "redis://127.0.0.1:6379/0"
 CONNECT_TIMEOUT_S = 2
 
+SQLITE = "SQLite"
+SERVERS = "PostgreSQL + Redis"
+
+MEMORY = "/dev/shm"
+MEMORY_MIN_BYTES = 1024 * 1024 * 1024
+
+WAITS = "tests/test_idle.py"
+"""Does nothing but wait, for longer than all else: in a whole run it waits beside the others."""
+BESIDE = f"{SERVERS}, beside that"
+
 NODE_CLIENT = Path(__file__).parent / "socket_io_client"
 NODE_OLDEST = 18
-
-OWN_PREFIXES = ("CONVSERVER_", "LLM_")
-OWN_NAMES = {
-    "ALLOW_SET_CONVERSATION_ID",
-    "DATABASE_URL",
-    "DJANGO_SETTINGS_MODULE",
-    "HOST",
-    "PERMITTED_CORS_ORIGINS",
-    "PORT",
-    "REDIS_URL",
-    "SECRET_KEY",
-    "SECRET_KEY_FALLBACKS",
-    "SESSION_API_KEY",
-    "WEB_CONCURRENCY",
-}
-"""With OWN_PREFIXES, what the server reads: a developer's shell must not change what is tested."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -66,9 +63,11 @@ def main(arguments: Sequence[str]) -> int:
     """Run pytest with the arguments on each set of engines; return the exit code."""
     signal.signal(signal.SIGTERM, _exit_on_sigterm)
     try:
-        results = [_run_on_sqlite(arguments), _run_on_servers(arguments)]
+        results = _run(arguments)
         if problem := node_problem():
             results.append(_missing("socket.io-client", problem))
+        if problem := chromium.problem():
+            results.append(_missing("Chromium", problem))
     except KeyboardInterrupt:
         print("\nEngines: interrupted.")
         return 128 + signal.SIGINT
@@ -113,52 +112,83 @@ def node_problem() -> str | None:
     return None
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Leave the counts of this run for `main`, which started it with this module as a plugin."""
-    tests = {
-        outcome: {report.nodeid for report in terminalreporter.stats.get(outcome, [])}
-        for outcome in ("passed", "xfailed", "xpassed", "failed", "error", "skipped")
-    }
-    skipped = tests.pop("skipped")
-    failed = tests["failed"] | tests["error"]
-    ran = len(set().union(*tests.values()))
-    counts = [f"{ran} test{'' if ran == 1 else 's'}"]
-    counts += [f"{len(failed)} failed"] if failed else []
-    counts += [f"{len(skipped)} skipped"] if skipped else []
-    Path(os.environ["CONVSERVER_TEST_COUNTS"]).write_text(", ".join(counts))
+def beside(arguments: Sequence[str]) -> bool:
+    """Say whether what waits can wait beside the rest: nobody has chosen the tests to run."""
+    return not any(
+        argument.startswith(("-k", "-m")) or Path(argument.partition("::")[0]).exists()
+        for argument in arguments
+    )
 
 
-def _run_on_sqlite(arguments: Sequence[str]) -> Result:
-    with TemporaryDirectory(prefix="convserver-tests-") as directory:
-        database_url = f"sqlite:///{directory}/convserver.sqlite3"
-        return _run(
-            "SQLite",
-            arguments,
-            directory,
-            DATABASE_URL=database_url,
-            CONVSERVER_TEST_RUN=secrets.token_hex(4),
-        )
+def _run(arguments: Sequence[str]) -> list[Result]:
+    """Run the suite on all engines at the same time; the first one's output is shown as it comes."""
+    _head(SQLITE)
+    with _on_sqlite(arguments) as on_sqlite:
+        if problem := postgresql_problem() or redis_problem():
+            return [_finish(SQLITE, on_sqlite), _missing(SERVERS, problem)]
+        if not beside(arguments):
+            with _on_servers(arguments) as on_servers, ended_together(on_sqlite, on_servers):
+                return [_finish(SQLITE, on_sqlite), _shown(SERVERS, on_servers)]
+        with (
+            _on_servers([*arguments, WAITS]) as waiting,
+            _on_servers([*arguments, "--ignore", WAITS]) as on_servers,
+            ended_together(on_sqlite, on_servers, waiting),
+        ):
+            results = [_finish(SQLITE, on_sqlite), _shown(SERVERS, on_servers)]
+            return [*results, _shown(BESIDE, waiting)]
 
 
-def _run_on_servers(arguments: Sequence[str]) -> Result:
-    engines = "PostgreSQL + Redis"
-    if problem := postgresql_problem() or redis_problem():
-        return _missing(engines, problem)
+def _shown(engines: str, run: SuiteRun) -> Result:
+    _head(engines)
+    return _finish(engines, run)
 
-    run = secrets.token_hex(4)
+
+@contextmanager
+def _on_sqlite(arguments: Sequence[str]) -> Iterator[SuiteRun]:
+    with TemporaryDirectory(prefix="convserver-tests-", dir=_quick_directory()) as directory:
+        variables = {
+            "DATABASE_URL": f"sqlite:///{directory}/convserver.sqlite3",
+            "CONVSERVER_TEST_RUN": secrets.token_hex(4),
+        }
+        cache = "cache_dir=.pytest_cache/sqlite"
+        with started(["-o", cache, *arguments], variables, directory, is_shown=True) as run:
+            yield run
+
+
+@contextmanager
+def _on_servers(arguments: Sequence[str]) -> Iterator[SuiteRun]:
+    name = secrets.token_hex(4)
+    variables = {"DATABASE_URL": DATABASE_URL, "REDIS_URL": REDIS_URL, "CONVSERVER_TEST_RUN": name}
+    cache = "cache_dir=.pytest_cache/postgresql"
     try:
-        with TemporaryDirectory(prefix="convserver-tests-") as directory:
-            return _run(
-                engines,
-                arguments,
-                directory,
-                DATABASE_URL=DATABASE_URL,
-                REDIS_URL=REDIS_URL,
-                CONVSERVER_TEST_RUN=run,
-            )
+        with (
+            TemporaryDirectory(prefix="convserver-tests-") as directory,
+            started(["-o", cache, *arguments], variables, directory, is_shown=False) as run,
+        ):
+            yield run
     finally:
         # A run that was stopped leaves its database behind.
-        _drop_database(f"test_convserver_{run}")
+        _drop_database(f"test_convserver_{name}")
+
+
+def _quick_directory() -> str | None:
+    """Return a directory in memory, where commits wait for no disk, if there is one with room.
+
+    No test cuts the power: what a killed process leaves is there as it is on a disk.
+    """
+    if os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free >= MEMORY_MIN_BYTES:
+        return MEMORY
+    return None
+
+
+def _head(engines: str) -> None:
+    print(f"\n{engines}", flush=True)
+
+
+def _finish(engines: str, run: SuiteRun) -> Result:
+    is_failure = run.finish() != 0
+    verdict = "failed" if is_failure else "passed"
+    return Result(engines=engines, verdict=f"{verdict} ({run.details()})", is_failure=is_failure)
 
 
 def _missing(engines: str, problem: str) -> Result:
@@ -166,31 +196,6 @@ def _missing(engines: str, problem: str) -> Result:
         verdict = f"missing, but CONVSERVER_REQUIRE_ENGINES=all asks for them ({problem})"
         return Result(engines=engines, verdict=verdict, is_failure=True)
     return Result(engines=engines, verdict=f"skipped ({problem})", is_failure=False)
-
-
-def _run(engines: str, arguments: Sequence[str], directory: str, **variables: str) -> Result:
-    """Run pytest in a clean environment with these variables; what it keeps goes into `directory`."""
-    print(f"\n{engines}", flush=True)
-    counts = Path(directory, "counts")
-    environment = {name: value for name, value in os.environ.items() if not _is_own(name)}
-    environment |= {"CONVSERVER_DATA_DIR": directory, "CONVSERVER_TEST_COUNTS": str(counts)} | variables
-    exit_code = _pytest(arguments, environment)
-    verdict = "passed" if exit_code == 0 else "failed"
-    details = counts.read_text() if counts.exists() else f"pytest ended with {exit_code}"
-    return Result(engines=engines, verdict=f"{verdict} ({details})", is_failure=exit_code != 0)
-
-
-def _pytest(arguments: Sequence[str], environment: dict[str, str]) -> int:
-    command = [sys.executable, "-m", "pytest", "-p", "tests.engines", *arguments]
-    with subprocess.Popen(command, env=environment) as process:
-        try:
-            return process.wait()
-        except KeyboardInterrupt:
-            process.wait()  # the terminal told pytest as well, and it is taking its database down
-            raise
-        except SystemExit:
-            process.terminate()
-            raise
 
 
 def _exit_on_sigterm(signum: int, frame: FrameType | None) -> NoReturn:
@@ -204,10 +209,6 @@ def _drop_database(name: str) -> None:
             connection.execute(drop)
     except psycopg.Error as error:
         print(f"The test database {name} may be left behind: {_reason(error)}", file=sys.stderr)
-
-
-def _is_own(name: str) -> bool:
-    return name in OWN_NAMES or name.startswith(OWN_PREFIXES)
 
 
 def _place(url: str) -> str:

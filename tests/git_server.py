@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import json
-import sys
 import threading
 from base64 import b64encode
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from sessions_app.git_providers.base import ProviderToken, ProviderType
+from tests.loopback_server import LoopbackServer, Request
 
 MOMENT_S = 0.2
 DATE = "2025-11-20T08:49:31Z"
@@ -87,11 +85,12 @@ NOT_FOUND = Answer({"message": "Not Found"}, 404)
 Routes = Callable[["GitServer", Asked], Answer]
 
 
-class GitServer:
-    """One provider in a thread; used as a context, which it serves in."""
+class GitServer(LoopbackServer):
+    """One provider."""
 
     def __init__(self, provider: ProviderType, secret: str) -> None:
         """Let whoever brings `secret`, in this provider's way, in."""
+        super().__init__()
         self.provider = provider
         self.secret = secret
         self.asked: list[Asked] = []
@@ -101,33 +100,7 @@ class GitServer:
         self._at_once = 0
         self._counting = threading.Condition()
         self._crowd: int | None = None
-        self._fault: Callable[[_Handler], None] | None = None
-        self._stopped = threading.Event()
-        self._http = _Server(("127.0.0.1", 0), _Handler, self)
-        # Polled often, since stopping waits for the next poll.
-        self._thread = threading.Thread(target=self._http.serve_forever, args=(0.01,))
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc_value: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._stopped.set()
-        self._http.shutdown()
-        self._thread.join()
-        self._http.server_close()
-        if self._http.errors:
-            raise self._http.errors[0]
-
-    @property
-    def address(self) -> str:
-        """Return where it is: a name and a port."""
-        return f"127.0.0.1:{self._http.server_address[1]}"
+        self._fault: Callable[[Request], None] | None = None
 
     @property
     def host(self) -> str:
@@ -147,24 +120,24 @@ class GitServer:
     def answer_all(self, status: int, body: Any = b"{}", **headers: str) -> None:
         """Answer everything with this."""
         names = {name.replace("_", "-"): value for name, value in headers.items()}
-        self._fault = lambda handler: handler.reply(Answer(body, status, names))
+        self._fault = lambda request: _reply(request, Answer(body, status, names))
 
     def never_answer(self) -> None:
         """Take requests and stay silent."""
 
-        def wait(handler: _Handler) -> None:
-            self._wait(None)
+        def wait(request: Request) -> None:
+            self.stopped.wait()
 
         self._fault = wait
 
     def answer_without_end(self) -> None:
         """Send a byte now and then, for ever."""
 
-        def drip(handler: _Handler) -> None:
-            handler.start({"Content-Type": "application/json"}, 200)
+        def drip(request: Request) -> None:
+            request.start(200, {"Content-Type": "application/json"})
             with suppress(ConnectionError):
-                while not self._wait(0.005):
-                    handler.wfile.write(b" ")
+                while not self.stopped.wait(0.005):
+                    request.wfile.write(b" ")
 
         self._fault = drip
 
@@ -176,8 +149,9 @@ class GitServer:
         """Answer as it should again."""
         self._fault = None
 
-    def respond(self, handler: _Handler, asked: Asked) -> None:
+    def take(self, request: Request) -> None:
         """Record a request and answer it."""
+        asked = _asked(request)
         self.asked.append(asked)
         with self._counting:
             self._at_once += 1
@@ -188,16 +162,16 @@ class GitServer:
                 self._counting.wait_for(lambda: self.most_at_once >= crowd, MOMENT_S)
             self._at_once -= 1
         if self._fault:
-            self._fault(handler)
-        elif asked.path in self.moved:
-            handler.reply(Answer({}, 301, {"Location": self.moved[asked.path]}))
-        elif asked.headers.get("authorization") not in self._authorizations():
-            handler.reply(Answer({"message": "Bad credentials"}, 401))
+            self._fault(request)
         else:
-            handler.reply(ROUTES[self.provider](self, asked))
+            _reply(request, self._answer(asked))
 
-    def _wait(self, seconds: float | None) -> bool:
-        return self._stopped.wait(seconds)
+    def _answer(self, asked: Asked) -> Answer:
+        if asked.path in self.moved:
+            return Answer({}, 301, {"Location": self.moved[asked.path]})
+        if asked.headers.get("authorization") not in self._authorizations():
+            return Answer({"message": "Bad credentials"}, 401)
+        return ROUTES[self.provider](self, asked)
 
     def _authorizations(self) -> list[str]:
         match self.provider:
@@ -212,60 +186,22 @@ def _basic(text: str) -> str:
     return f"Basic {b64encode(text.encode()).decode()}"
 
 
-class _Server(ThreadingHTTPServer):
-    daemon_threads = False  # closing waits for them
-    request_queue_size = 128  # a connection beyond it would try again only after a second
-
-    def __init__(self, address: tuple[str, int], handler: type[_Handler], git: GitServer) -> None:
-        super().__init__(address, handler)
-        self.git = git
-        self.errors: list[BaseException] = []
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """Keep what went wrong for the end, except that a client had gone."""
-        error = sys.exception()
-        if error is not None and not isinstance(error, ConnectionError):
-            self.errors.append(error)
+def _asked(request: Request) -> Asked:
+    parts = urlsplit(request.path)
+    content = request.read()
+    return Asked(
+        method=request.command,
+        path=tuple(unquote(piece) for piece in parts.path.split("/")[1:]),
+        query=dict(parse_qsl(parts.query)),
+        headers=request.header_values(),
+        body=json.loads(content) if content else None,
+        target=request.path,
+    )
 
 
-class _Handler(BaseHTTPRequestHandler):
-    server: _Server
-
-    def do_GET(self) -> None:
-        self._take()
-
-    def do_POST(self) -> None:
-        self._take()
-
-    def _take(self) -> None:
-        parts = urlsplit(self.path)
-        length = int(self.headers.get("Content-Length", 0))
-        asked = Asked(
-            method=self.command,
-            path=tuple(unquote(piece) for piece in parts.path.split("/")[1:]),
-            query=dict(parse_qsl(parts.query)),
-            headers={name.lower(): value for name, value in self.headers.items()},
-            body=json.loads(self.rfile.read(length)) if length else None,
-            target=self.path,
-        )
-        self.server.git.respond(self, asked)
-
-    def start(self, headers: Mapping[str, str], status: int) -> None:
-        """Send status and headers."""
-        self.send_response(status)
-        for name, value in headers.items():
-            self.send_header(name, value)
-        self.end_headers()
-
-    def reply(self, answer: Answer) -> None:
-        """Send a whole answer."""
-        content = answer.body if isinstance(answer.body, bytes) else json.dumps(answer.body).encode()
-        with suppress(ConnectionError):
-            self.start({"Content-Length": str(len(content)), **answer.headers}, answer.status)
-            self.wfile.write(content)
-
-    def log_message(self, format: str, *args: Any) -> None:
-        """Say nothing."""
+def _reply(request: Request, answer: Answer) -> None:
+    content = answer.body if isinstance(answer.body, bytes) else json.dumps(answer.body).encode()
+    request.reply(answer.status, content, answer.headers)
 
 
 def github(server: GitServer, asked: Asked) -> Answer:

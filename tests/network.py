@@ -28,7 +28,7 @@ def wait_until(condition: Callable[[], bool], *, within_s: float = WAIT_S) -> No
     while not condition():
         if time.monotonic() > deadline:
             raise TimeoutError("What was waited for did not happen.")
-        time.sleep(0.005)
+        time.sleep(0.02)
 
 
 def address(server: Server, conversation_id: str, *, after: int = -1) -> str:

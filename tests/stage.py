@@ -78,6 +78,16 @@ class StagedAgent:
                 with suppress(asyncio.CancelledError):
                     await stage.hold(turn)
                 await stage.go.wait()
+            case "tidy":
+                try:
+                    await stage.hold(turn)
+                except asyncio.CancelledError:
+                    await stage.go.wait()
+                    raise
+            case "deaf-approve":
+                with suppress(asyncio.CancelledError):
+                    await stage.hold(turn)
+                await turn.ask_approval("paint", {"colour": "green"})
             case "speak":
                 async with turn.answer() as answer:
                     await answer.write("half of ")
@@ -153,7 +163,7 @@ async def until_true(ask: Callable[[], Awaitable[T]]) -> T:
         while True:
             if found := await ask():
                 return found
-            await asyncio.sleep(0.01)
+            await asyncio.sleep(0.02)
 
 
 async def log(conversation: ConversationRef) -> list[EventEnvelope]:

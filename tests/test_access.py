@@ -28,6 +28,7 @@ from sessions_app.consumers import arrival, native, native_list
 from sessions_app.models import ApiToken
 from tests import app_face, v1
 from tests.conftest import Dial
+from tests.web_pages import PAGES
 
 CSRF = "c" * 32
 V0 = "/api/conversations"
@@ -35,6 +36,7 @@ V0_EVENT = {"action": "run", "args": {"command": "ls"}}
 NATIVE = "/api/native/conversations"
 ADMIN = "/admin/conversations/conversation/"
 MESSAGE = {"type": "message", "text": "hello"}
+DRAFT = {"text": "hel", "images": [], "version": 0}
 
 
 class Statuses(TypedDict):
@@ -66,8 +68,16 @@ class Row:
         return f"{self.method} {self.path}"
 
 
+LOADED = {page.path for page in PAGES if page.method == "GET"}
+"""Addresses that a browser can load; the others only take a form."""
+
 ROWS = [
-    Row(route="home", path="/", owner=302, stranger=302, nobody=302),  # no token opens a page
+    # No token opens a page, or sends a page's form: tests/test_web_access.py says what a login does.
+    *(
+        Row(route=route, path=path, owner=status, stranger=status, nobody=status)
+        for route, path in dict.fromkeys((page.route, page.path) for page in PAGES)
+        for status in [302 if path in LOADED else 405]
+    ),
     Row(route="alive", path="/alive", **OPEN_TO_ALL),
     Row(route="health", path="/health", **OPEN_TO_ALL),
     Row(route="ready", path="/ready", **OPEN_TO_ALL),
@@ -75,6 +85,8 @@ ROWS = [
     Row(route="schema", path="/api/schema/", **THEIR_OWN),
     Row(route="docs", path="/api/docs/", **THEIR_OWN),
     Row(route="login", path="/ui/login", **OPEN_TO_ALL),
+    # In accounts mode without a server key the way by it leads to the other one.
+    Row(route="key", path="/ui/key", owner=302, stranger=302, nobody=302),
     Row(route="logout", path="/ui/logout", owner=405, stranger=405, nobody=405),
     Row(route="logout", method="POST", path="/ui/logout", owner=403, stranger=403, nobody=403),
     Row(route="admin", path="/admin/", owner=302, stranger=302, nobody=302),
@@ -272,8 +284,15 @@ ROWS = [
         stranger=404,
         nobody=401,
     ),
+    Row(route="native-export", path=NATIVE + "/{id}/export", **OWNERS),
     Row(route="native-events", path=NATIVE + "/{id}/events", **OWNERS),
     Row(route="native-events", method="POST", path=NATIVE + "/{id}/events", body=MESSAGE, **OWNERS),
+    Row(route="native-conversation-draft", path=NATIVE + "/{id}/draft", **OWNERS),
+    Row(route="native-conversation-draft", method="PUT", path=NATIVE + "/{id}/draft", body=DRAFT, **OWNERS),
+    Row(route="native-draft", path="/api/native/draft", **THEIR_OWN),
+    Row(route="native-draft", method="PUT", path="/api/native/draft", body=DRAFT, **THEIR_OWN),
+    Row(route="native-search", path="/api/native/search?q=hello", **THEIR_OWN),
+    Row(route="native-search", path="/api/native/search?q=hello&conversation={id}", **OWNERS),
     Row(route="native-token-list", path="/api/native/tokens", **THEIR_OWN),
     Row(
         route="native-token-list",

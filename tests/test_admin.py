@@ -26,7 +26,8 @@ from django.utils import timezone
 from conversations.events import Dialect, Kind
 from conversations.models import Conversation, ConversationRef, Event, Version
 from conversations.store import ConversationStore
-from convserver.admin import export, payload, repairs
+from convserver import transcripts
+from convserver.admin import payload, repairs
 from sessions_app import astore
 from sessions_app.models import (
     AgentLoop,
@@ -907,7 +908,7 @@ async def test_an_export_is_read_a_page_at_a_time(
     [("a/../b", "a-b"), ('"\r\n;', "unnamed"), ("é" * 9, "unnamed"), ("x" * 200, "x" * 80)],
 )
 def test_a_file_is_named_safely(public_id: str, name: str) -> None:
-    assert export.safe_name(public_id) == name
+    assert transcripts.safe_name(public_id) == name
 
 
 # Tokens

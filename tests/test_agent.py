@@ -15,7 +15,7 @@ from django.contrib.auth.models import User
 
 from conversations.models import ConversationRef, Version
 from conversations.store import ConversationStore
-from sessions_app import leases
+from sessions_app import turn_events
 from tests.clients import Client
 from tests.conftest import Join
 from tests.stage import Stage, manager, stage
@@ -31,6 +31,15 @@ AGENTS_PAGE = Path(__file__).parent.parent / "docs" / "agents.md"
 def talk(request: pytest.FixtureRequest, alice: User, store: ConversationStore) -> ConversationRef:
     """An empty conversation, of either wire."""
     return store.create(alice, conversation_id="talk", version=request.param)
+
+
+async def following(join: Join, talk: ConversationRef) -> Client:
+    """Join, and return once pieces of answers are shown as they come, and not the snapshot of them all."""
+    client = await join(talk)
+    await client.until("replay_complete")
+    await client.send({"type": "event", "event": {"observation": "run", "content": "seen as it came"}})
+    await client.until("event")
+    return client
 
 
 async def ask(client: Client, text: str) -> list[Frame]:
@@ -49,15 +58,30 @@ async def through_the_turn(client: Client) -> list[Frame]:
 async def until_status(client: Client, status: str) -> list[Frame]:
     """Return the frames until the agent is said to be in this state."""
     start = len(client.frames)
-    while (await client.until("conversation"))["changes"]["loop"]["execution_status"] != status:
+    while _status(await client.until("conversation")) != status:
         pass
     return client.frames[start:]
+
+
+def _status(frame: Frame) -> str | None:
+    """Return what the agent is said to do; None for the news of a title."""
+    loop = frame["changes"].get("loop")
+    return loop and str(loop["execution_status"])
 
 
 async def ask_for_approval(client: Client) -> list[Frame]:
     """Make the agent wait for approval, and return the frames until it does."""
     await client.send({"type": "message", "text": "approve"})
     return await until_status(client, "waiting_for_confirmation")
+
+
+async def waiting_call(client: Client) -> int:
+    """Make the agent wait for approval; return the seq of its call, which may come after the news of it."""
+    start = len(client.frames)
+    await ask_for_approval(client)
+    calls = [each for each in events(client.frames[start:]) if each["kind"] == "tool_call"]
+    call = calls[0] if calls else await client.until("event", kind="tool_call")
+    return int(call["seq"])
 
 
 def events(frames: list[Frame]) -> list[Frame]:
@@ -95,7 +119,7 @@ async def test_what_is_shown_of_an_answer_is_the_beginning_of_what_is_stored(
     talk: ConversationRef, join: Join
 ) -> None:
     # The stored answer may overtake the last pieces of it, which are then not shown any more.
-    frames = await ask(await join(talk), "hello")
+    frames = await ask(await following(join, talk), "hello")
     shown = ""
     for frame in frames:
         if frame["type"] == "delta":
@@ -108,7 +132,7 @@ async def test_what_is_shown_of_an_answer_is_the_beginning_of_what_is_stored(
 
 @pytest.mark.usefixtures("manager")
 async def test_an_answer_is_shown_while_it_is_given(talk: ConversationRef, join: Join, stage: Stage) -> None:
-    client = await join(talk)
+    client = await following(join, talk)
     await client.send({"type": "message", "text": "speak"})
     await stage.holding()
     delta = await client.until("delta")
@@ -122,11 +146,11 @@ async def test_an_answer_is_shown_while_it_is_given(talk: ConversationRef, join:
 async def test_a_turn_ends_once_though_a_client_takes_the_ids_of_its_answer_and_its_end(
     talk: ConversationRef, join: Join, stage: Stage
 ) -> None:
-    client = await join(talk)
+    client = await following(join, talk)
     await client.send({"type": "message", "text": "speak"})
     turn = await stage.holding()
     answer_id = (await client.until("delta"))["answer"]
-    for taken in (answer_id, leases.turn_event_id(turn.turn_id, "end")):
+    for taken in (answer_id, turn_events.turn_event_id(turn.turn_id, "end")):
         await client.send({"type": "event", "id": taken, "event": {"observation": "run", "content": "mine"}})
         await client.until("ack", id=taken)
     stage.go.set()
@@ -226,6 +250,43 @@ async def test_a_second_decision_is_refused(talk: ConversationRef, join: Join) -
     await client.send({"type": "confirm", "id": 2, "accept": False})
     assert (await client.until("error"))["id"] == 2
     assert client.frames[-1]["code"] == "loop_unavailable"
+
+
+async def test_a_decision_that_is_repeated_decides_about_no_later_call(
+    talk: ConversationRef, join: Join
+) -> None:
+    client = await join(talk)
+    await ask_for_approval(client)
+    decision = {"type": "confirm", "id": 1, "accept": True}
+    await client.send(decision)
+    await through_the_turn(client)
+    await ask_for_approval(client)
+    await client.send(decision)
+    await client.until("ack", id=1)
+    await client.send({"type": "confirm", "id": 2, "accept": False})  # it is there to be decided about
+    await client.until("ack", id=2)
+
+
+async def test_a_decision_about_another_call_than_the_one_that_waits_is_refused(
+    talk: ConversationRef, join: Join
+) -> None:
+    client = await join(talk)
+    first = await waiting_call(client)
+    await client.send({"type": "confirm", "id": 1, "accept": True, "seq": first})
+    await through_the_turn(client)
+    second = await waiting_call(client)
+    await client.send({"type": "confirm", "id": 2, "accept": True, "seq": first})
+    assert (await client.until("error", id=2))["code"] == "conflict"
+    await client.send({"type": "confirm", "id": 3, "accept": True, "seq": second})
+    assert the_one(await through_the_turn(client), "tool_result")["cause"] == second
+
+
+async def test_an_id_that_has_decided_otherwise_is_refused(talk: ConversationRef, join: Join) -> None:
+    client = await join(talk)
+    await ask_for_approval(client)
+    for accept in (True, False):
+        await client.send({"type": "confirm", "id": 1, "accept": accept})
+    assert (await client.until("error", id=1))["code"] == "conflict"
 
 
 async def test_a_decision_that_nothing_waits_for_is_refused(talk: ConversationRef, join: Join) -> None:

@@ -191,6 +191,12 @@ def test_a_wrong_value_is_refused_by_one_sentence_that_names_the_variable(
     assert is_one_sentence(str(refused.value))
 
 
+@pytest.mark.parametrize("key", ["", "k" * 31])
+def test_one_number_says_how_long_a_key_has_to_be(data_dir: Path, key: str) -> None:
+    with pytest.raises(ConfigurationError, match="at least 32 "):
+        read(data_dir, {**ACCOUNTS, "SECRET_KEY": key})
+
+
 @pytest.mark.parametrize("missing", ["SECRET_KEY", "CONVSERVER_ALLOWED_HOSTS"])
 def test_accounts_mode_needs_a_key_and_its_names(data_dir: Path, missing: str) -> None:
     with pytest.raises(ConfigurationError, match=f"{missing} is not set"):
@@ -293,6 +299,18 @@ def test_a_data_directory_that_is_a_file_is_refused(data_dir: Path) -> None:
 
 
 # The command
+
+
+def test_a_first_start_with_a_key_of_its_own_makes_the_data_directory(tmp_path: Path) -> None:
+    environment = {"CONVSERVER_DATA_DIR": str(tmp_path / "new" / "var"), "SECRET_KEY": "k" * 50}
+    program = "import django; django.setup(); from convserver import cli; cli._prepare_database()"
+    kept = {name: value for name, value in os.environ.items() if name not in ("DATABASE_URL", "REDIS_URL")}
+    subprocess.run(
+        [sys.executable, "-c", program],
+        env={**kept, **environment, "DJANGO_SETTINGS_MODULE": "convserver.settings"},
+        check=True,
+    )
+    assert (tmp_path / "new" / "var" / "convserver.sqlite3").exists()
 
 
 @pytest.fixture

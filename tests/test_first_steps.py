@@ -12,12 +12,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import httpx
 import pytest
 from django.contrib.auth.models import User
 
 from sessions_app.models import ApiToken
-from tests.clients import WAIT_S, Server
+from tests.clients import HTTP, WAIT_S, Server
+from tests.conftest import once
+
+pytestmark = once
 
 ROOT = Path(__file__).parent.parent
 
@@ -62,7 +64,7 @@ def test_the_address_is_printed_when_it_is_served_and_not_before(server: Server)
     with subprocess.Popen(command, env=server.environment, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         first_line = process.stdout.readline()
-        status = httpx.get(f"{server.url}/health").status_code
+        status = HTTP.get(f"{server.url}/health").status_code
         process.terminate()
     assert first_line == f"convserver listens on {server.url} (Ctrl-C ends it).\n"
     assert status == 200

@@ -15,7 +15,7 @@ from django.test import override_settings
 from conversations.models import ConversationRef
 from convserver import configuration
 from convserver.configuration import ConfigurationError
-from tests.clients import Server
+from tests.clients import HTTP, WAIT_S, Server
 from tests.conftest import Dial
 
 NO_CACHE = "no-cache, no-store, must-revalidate, max-age=0"
@@ -193,7 +193,7 @@ def test_no_address_leads_out_of_the_directory(server: Server, build: Path, tmp_
 
 def raw_get(server: Server, path: str) -> tuple[int, bytes]:
     """Ask for the path as it is written: other clients tidy it up."""
-    asking = HTTPConnection("127.0.0.1", server.port, timeout=10)
+    asking = HTTPConnection("127.0.0.1", server.port, timeout=WAIT_S)
     asking.request("GET", path, headers={"Accept-Encoding": "gzip"})
     answer = asking.getresponse()
     content = answer.read()
@@ -278,9 +278,9 @@ def test_a_server_that_is_told_of_a_frontend_serves_it_beside_its_sockets(
     server: Server, build: Path
 ) -> None:
     server.start(CONVSERVER_FRONTEND_DIR=str(build))
-    assert httpx.get(f"{server.url}/conversations/0123").text == INDEX
-    assert httpx.get(f"{server.url}/ui/").status_code == 200
-    polling = httpx.get(f"{server.url}/socket.io/?EIO=4&transport=polling&conversation_id=talk")
+    assert HTTP.get(f"{server.url}/conversations/0123").text == INDEX
+    assert HTTP.get(f"{server.url}/ui/").status_code == 200
+    polling = HTTP.get(f"{server.url}/socket.io/?EIO=4&transport=polling&conversation_id=talk")
     assert polling.text.startswith("0{")
 
 

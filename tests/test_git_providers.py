@@ -450,6 +450,12 @@ async def test_redirects_without_end_are_left(github: GitServer) -> None:
     assert len(github.asked) == http.REDIRECTS_MAX + 1
 
 
+async def test_a_redirect_to_a_name_that_cannot_be_read_is_left(github: GitServer) -> None:
+    github.answer_all(302, Location="https://xn--a/api/v3/user")
+    with pytest.raises(GitProviderError, match="could not be asked"):
+        await of(github).user()
+
+
 REFUSED_HOSTS = [
     "ftp://git.example.com",
     "file:///etc/passwd",
@@ -472,6 +478,8 @@ REFUSED_HOSTS = [
     "[:::::]",
     "gït.example.com",
     "x" * 64 + ".example.com",
+    "xn--a",
+    "xn--xn--a.example.com",
     ".".join(["x" * 60] * 5),
     "//evil.example",
     "https://",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import sqlite3
 import subprocess
@@ -109,7 +110,10 @@ def administer(statement: LiteralString, name: str) -> None:
         outside.execute(sql.SQL(statement).format(sql.Identifier(name)))
 
 
-def migrations_with_one_more(directory: Path, model: str, column: str) -> str:
+LONGER = "models.CharField(max_length=999)"
+
+
+def migrations_with_one_more(directory: Path, model: str, column: str, field: str) -> str:
     """Write a package of the app's migrations and one more, which alters a column; return its name."""
     newest = MigrationLoader(None).graph.leaf_nodes("conversations")[0][1]
     package = directory / f"migrations_of_{model}"
@@ -121,7 +125,7 @@ def migrations_with_one_more(directory: Path, model: str, column: str) -> str:
         "from django.db import migrations, models\n\n\n"
         "class Migration(migrations.Migration):\n"
         f"    dependencies = [('conversations', {newest!r})]\n"
-        f"    operations = [migrations.AlterField({model!r}, {column!r}, models.CharField(max_length=999))]\n"
+        f"    operations = [migrations.AlterField({model!r}, {column!r}, {field})]\n"
     )
     return package.name
 
@@ -263,17 +267,42 @@ async def test_no_server_starts_without_its_guards(live: None, guards_put_back: 
 
 
 @pytest.mark.parametrize(
-    ("model", "column"), [("event", "source"), ("conversation", "version"), ("purge", "reason")]
+    ("model", "column", "field"),
+    [
+        ("event", "source", LONGER),
+        ("conversation", "version", LONGER),
+        ("purge", "reason", LONGER),
+        ("titlechange", "conversation_id", "models.IntegerField(primary_key=True)"),
+    ],
 )
 def test_guards_stand_after_a_migration_that_remakes_a_table(
-    later: None, tmp_path: Path, settings: Any, monkeypatch: pytest.MonkeyPatch, model: str, column: str
+    later: None,
+    tmp_path: Path,
+    settings: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    model: str,
+    column: str,
+    field: str,
 ) -> None:
     call_command("migrate", database=LATER, verbosity=0)
     store_an_event_later()
     monkeypatch.syspath_prepend(tmp_path)
-    settings.MIGRATION_MODULES = {"conversations": migrations_with_one_more(tmp_path, model, column)}
+    settings.MIGRATION_MODULES = {"conversations": migrations_with_one_more(tmp_path, model, column, field)}
     call_command("migrate", database=LATER, verbosity=0, skip_checks=False)
     with pytest.raises(DatabaseError, match=guards.NO_DELETE):
         Event.objects.using(LATER).all()._raw_delete(LATER)
     assert guards.missing(connections[LATER]) == set()
     assert Event.objects.using(LATER).get().payload == payload()
+
+
+@on_sqlite
+def test_of_the_guards_that_stay_for_a_migration_none_looks_into_another_table(guards_put_back: None) -> None:
+    guards.make_way(connection)
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT tbl_name, sql FROM sqlite_master WHERE type = 'trigger'")
+        standing = cursor.fetchall()
+    tables = connection.introspection.table_names()
+    assert standing != []
+    for own, statement in standing:
+        words = set(re.findall(r"\w+", statement))
+        assert words & set(tables) == {own}

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
+import pytest
 from django.contrib.auth.models import User
 
 from conversations.models import ConversationRef
 from conversations.store import ConversationStore
 from sessions_app import astore
+from sessions_app.loop import Loop
 from sessions_app.manager import ConversationManager, close_manager
+from sessions_app.turns import PlayedTurn
 from tests.stage import (
     Stage,
     ask,
@@ -21,6 +24,7 @@ from tests.stage import (
     until_no_loop,
     until_said,
     until_status,
+    until_true,
 )
 
 __all__ = ["manager", "stage"]
@@ -106,6 +110,56 @@ async def test_two_interruptions_end_one_turn(
     await manager.interrupt(conversation)
     await until_status(conversation, "idle")
     assert await texts_of_ends(conversation) == STOPPED
+
+
+@pytest.mark.parametrize(("text", "answers"), [("hello", ["answer to hello"]), ("fail", [])])
+async def test_a_turn_that_is_interrupted_when_its_agent_is_done_ends_once(
+    conversation: ConversationRef,
+    manager: ConversationManager,
+    monkeypatch: pytest.MonkeyPatch,
+    text: str,
+    answers: list[str],
+) -> None:
+    once_played(monkeypatch, lambda: manager.interrupt(conversation))
+    await ask(conversation, text)
+    await until_true(lambda: texts_of_ends(conversation))
+    await ask(conversation, "more")
+    await until_said(conversation, *answers, "answer to more")
+    assert await texts_of_ends(conversation) == [*STOPPED, "awaiting_user_input"]
+
+
+def once_played(monkeypatch: pytest.MonkeyPatch, happens: Callable[[], Awaitable[None]]) -> None:
+    """Let this happen when the next agent has played, before its turn is ended."""
+    play_to_its_end, left = Loop._play_to_its_end, [happens]
+
+    async def hooked(loop: Loop, turn: PlayedTurn) -> None:
+        try:
+            await play_to_its_end(loop, turn)
+        finally:
+            if left:
+                await left.pop()()
+
+    monkeypatch.setattr(Loop, "_play_to_its_end", hooked)
+
+
+async def test_an_interruption_that_comes_as_the_agent_asks_for_approval_ends_the_turn(
+    conversation: ConversationRef, stage: Stage, manager: ConversationManager
+) -> None:
+    await ask(conversation, "deaf-approve")
+    await stage.holding()
+    await manager.interrupt(conversation)
+    await until_status(conversation, "idle")
+    assert await texts_of_ends(conversation) == STOPPED
+
+
+async def test_an_agent_that_does_not_hear_the_interruption_is_not_asked_what_came_before_it(
+    conversation: ConversationRef, stage: Stage, manager: ConversationManager
+) -> None:
+    await ask(conversation, "deaf")
+    await stage.holding()
+    await ask(conversation, "and this")
+    await manager.interrupt(conversation)
+    await until_said(conversation, "What?")
 
 
 async def test_a_stop_during_an_interruption_stops_the_loop(

@@ -18,8 +18,9 @@ from conversations.dialects import AgentState
 from conversations.exceptions import ConversationBusy, ConversationNotFound, Fenced, LoopUnavailable
 from conversations.models import Conversation, ConversationRef, Event
 from conversations.store import ConversationStore
-from sessions_app import leases
-from sessions_app.leases import LoopHeld, TurnStart
+from sessions_app import begun_turns, decisions, endings, leases, pauses, turn_events, unanswered
+from sessions_app.begun_turns import TurnStart
+from sessions_app.leases import LoopHeld
 from sessions_app.models import AgentLoop, ExecutionStatus, LoopStatus, UnfinishedAnswer
 from sessions_app.processes import Process, this_process
 from tests.clients import WAIT_S
@@ -48,7 +49,7 @@ def claimed(conversation: ConversationRef) -> int:
 def begun(conversation: ConversationRef, claimed: int, store: ConversationStore) -> TurnStart:
     """A turn that has begun, of epoch 1, about the event 0."""
     store.append(conversation, [asking("hello")])
-    start = leases.begin_turn(conversation, claimed)
+    start = begun_turns.begin_turn(conversation, claimed)
     assert start is not None
     return start
 
@@ -68,9 +69,9 @@ def run_out(conversation: ConversationRef) -> None:
 def end(conversation: ConversationRef, store: ConversationStore, turn: TurnStart) -> None:
     store.append(
         conversation,
-        [leases.end_of_turn(conversation, turn.turn_id, AgentState.FINISHED)],
+        [turn_events.end_of_turn(conversation, turn.turn_id, AgentState.FINISHED)],
         epoch=1,
-        also=leases.finish_turn(conversation, turn.through, ExecutionStatus.FINISHED),
+        also=begun_turns.finish_turn(conversation, turn.through, ExecutionStatus.FINISHED),
     )
 
 
@@ -85,11 +86,11 @@ def test_an_expected_loop_is_starting_until_it_is_claimed(conversation: Conversa
 
 def test_an_expected_loop_that_nobody_claims_is_ended_by_the_sweep(conversation: ConversationRef) -> None:
     leases.expect(conversation)
-    assert leases.abandoned(9) == []
+    assert unanswered.abandoned(9) == []
     long_ago = timezone.now() - timedelta(seconds=leases.LEASE_S)
     AgentLoop.objects.of(conversation).update(updated_at=long_ago)
-    assert leases.abandoned(9) == [conversation]
-    leases.recover(conversation, HERE)
+    assert unanswered.abandoned(9) == [conversation]
+    endings.recover(conversation, HERE)
     assert row_of(conversation).status == LoopStatus.STOPPED
 
 
@@ -104,11 +105,11 @@ def test_giving_up_ends_an_expected_loop_and_leaves_one_that_was_claimed_to_the_
     conversation: ConversationRef,
 ) -> None:
     leases.expect(conversation)
-    leases.give_up_unheld(conversation, -1)
-    assert leases.abandoned(9) == []
+    endings.give_up_unheld(conversation, -1)
+    assert unanswered.abandoned(9) == []
     leases.claim(conversation, DEAD, agent="")
-    leases.give_up_unheld(conversation, -1)
-    assert leases.abandoned(9) == [conversation]
+    endings.give_up_unheld(conversation, -1)
+    assert unanswered.abandoned(9) == [conversation]
 
 
 # Claims
@@ -231,8 +232,8 @@ def test_the_lease_of_a_deleted_conversation_is_lost_and_can_be_given_back(
     "act",
     [
         leases.ready,
-        leases.begin_turn,
-        partial(leases.give_up, through=0),
+        begun_turns.begin_turn,
+        partial(endings.give_up, through=0),
         leases.release,
         leases.require_epoch,
     ],
@@ -258,13 +259,13 @@ def test_a_turn_answers_everything_that_was_asked(
     conversation: ConversationRef, claimed: int, store: ConversationStore
 ) -> None:
     store.append(conversation, [asking("a"), asking("b")])
-    start = leases.begin_turn(conversation, claimed)
+    start = begun_turns.begin_turn(conversation, claimed)
     assert start is not None
     assert (start.answered_through, start.through, start.decision) == (-1, 1, None)
 
 
 def test_without_anything_unanswered_no_turn_begins(conversation: ConversationRef, claimed: int) -> None:
-    assert leases.begin_turn(conversation, claimed) is None
+    assert begun_turns.begin_turn(conversation, claimed) is None
     assert row_of(conversation).turn_id is None
 
 
@@ -285,16 +286,16 @@ def test_nobody_can_ask_between_the_look_and_the_decision_that_nothing_is_to_do(
         asked[0].join(0.3)
         assert asked[0].is_alive(), "the message was committed while the loop decided"
 
-    hooked(leases, "_may_play").after(begin_to_ask)
-    assert leases.begin_turn(conversation, claimed) is None
+    hooked(begun_turns, "_may_play").after(begin_to_ask)
+    assert begun_turns.begin_turn(conversation, claimed) is None
     asked[0].join(20)
-    assert leases.begin_turn(conversation, claimed) is not None
+    assert begun_turns.begin_turn(conversation, claimed) is not None
 
 
 def test_a_turn_that_was_not_ended_goes_on_under_its_id(
     conversation: ConversationRef, claimed: int, begun: TurnStart
 ) -> None:
-    again = leases.begin_turn(conversation, claimed)
+    again = begun_turns.begin_turn(conversation, claimed)
     assert again is not None
     assert again.turn_id == begun.turn_id
 
@@ -303,7 +304,7 @@ def test_a_turn_that_goes_on_answers_only_what_it_began_with(
     conversation: ConversationRef, claimed: int, begun: TurnStart, store: ConversationStore
 ) -> None:
     store.append(conversation, [asking("later")])
-    again = leases.begin_turn(conversation, claimed)
+    again = begun_turns.begin_turn(conversation, claimed)
     assert again is not None
     assert again.through == begun.through
 
@@ -312,9 +313,9 @@ def test_suspending_a_turn_again_does_not_wipe_a_decision_made_since(
     conversation: ConversationRef, begun: TurnStart, store: ConversationStore
 ) -> None:
     call = event(event_id="call")
-    suspend = leases.suspend_turn(conversation, ExecutionStatus.WAITING_FOR_CONFIRMATION)
+    suspend = begun_turns.suspend_turn(conversation, ExecutionStatus.WAITING_FOR_CONFIRMATION)
     store.append(conversation, [call], epoch=1, also=suspend)
-    leases.decide(conversation, True, "")
+    decisions.decide(conversation, True, "")
     store.append(conversation, [call], epoch=1, also=suspend)
     assert row_of(conversation).decision is True
 
@@ -323,7 +324,7 @@ def test_ending_a_turn_again_does_not_wipe_a_pause_made_since(
     conversation: ConversationRef, begun: TurnStart, store: ConversationStore
 ) -> None:
     end(conversation, store, begun)
-    leases.pause(conversation)
+    pauses.pause(conversation)
     end(conversation, store, begun)
     assert row_of(conversation).execution_status == ExecutionStatus.PAUSED
 
@@ -331,17 +332,17 @@ def test_ending_a_turn_again_does_not_wipe_a_pause_made_since(
 def test_a_paused_loop_begins_no_turn_until_it_is_resumed(
     conversation: ConversationRef, claimed: int, store: ConversationStore
 ) -> None:
-    leases.pause(conversation)
+    pauses.pause(conversation)
     store.append(conversation, [asking("hello")])
-    assert leases.begin_turn(conversation, claimed) is None
-    leases.resume(conversation)
-    assert leases.begin_turn(conversation, claimed) is not None
+    assert begun_turns.begin_turn(conversation, claimed) is None
+    pauses.resume(conversation)
+    assert begun_turns.begin_turn(conversation, claimed) is not None
 
 
 def test_the_end_of_a_turn_has_the_same_id_whoever_writes_it(
     conversation: ConversationRef, begun: TurnStart
 ) -> None:
-    ends = [leases.end_of_turn(conversation, begun.turn_id, state) for state in AgentState]
+    ends = [turn_events.end_of_turn(conversation, begun.turn_id, state) for state in AgentState]
     assert len({event.event_id for event in ends}) == 1
 
 
@@ -352,8 +353,8 @@ def test_a_turn_left_behind_is_ended_once_however_often_it_is_repaired(
     conversation: ConversationRef, begun: TurnStart
 ) -> None:
     epoch = leases.claim(conversation, HERE, agent="")
-    leases.repair(conversation, epoch)
-    leases.repair(conversation, epoch)
+    endings.repair(conversation, epoch)
+    endings.repair(conversation, epoch)
     assert kinds(conversation) == ["message", "turn"]
     assert not Conversation.objects.get(pk=conversation.pk).is_unanswered
 
@@ -362,7 +363,7 @@ def test_a_turn_that_had_ended_is_not_repaired(
     conversation: ConversationRef, begun: TurnStart, store: ConversationStore
 ) -> None:
     end(conversation, store, begun)
-    leases.repair(conversation, leases.claim(conversation, HERE, agent=""))
+    endings.repair(conversation, leases.claim(conversation, HERE, agent=""))
     assert kinds(conversation) == ["message", "turn"]
 
 
@@ -370,7 +371,7 @@ def test_what_a_dead_loop_had_said_is_kept(conversation: ConversationRef, begun:
     UnfinishedAnswer.objects.create(
         conversation_id=conversation.pk, turn_id=begun.turn_id, event_id="answer", through=0, text="half"
     )
-    leases.repair(conversation, leases.claim(conversation, HERE, agent=""))
+    endings.repair(conversation, leases.claim(conversation, HERE, agent=""))
     answer = Event.objects.of(conversation).get(event_id="answer")
     assert (answer.text, answer.turn_id) == ("half", begun.turn_id)
     assert not UnfinishedAnswer.objects.exists()
@@ -382,11 +383,11 @@ def test_a_turn_left_behind_is_ended_once_though_its_ids_are_taken(
     UnfinishedAnswer.objects.create(
         conversation_id=conversation.pk, turn_id=begun.turn_id, event_id="answer", through=0, text="half"
     )
-    taken = ("answer", leases.turn_event_id(begun.turn_id, "end"))
+    taken = ("answer", turn_events.turn_event_id(begun.turn_id, "end"))
     store.append(conversation, [event("taken", event_id=event_id) for event_id in taken])
     epoch = leases.claim(conversation, HERE, agent="")
-    leases.repair(conversation, epoch)
-    leases.repair(conversation, epoch)
+    endings.repair(conversation, epoch)
+    endings.repair(conversation, epoch)
     texts = Event.objects.of(conversation).oldest_first().values_list("text", flat=True)
     assert list(texts[:4]) == ["hello", "taken", "taken", "half"]
     assert kinds(conversation)[4:] == ["turn"]
@@ -398,8 +399,10 @@ def test_a_call_that_a_dead_loop_left_open_is_answered_as_failed(
     authored = dialects.author(conversation.dialect).tool_call(
         name="run", arguments={"command": "ls"}, tool_call_id="call_1", event_id="call"
     )
-    (call,) = store.append(conversation, [leases.new_event(authored, "call", turn_id=begun.turn_id)], epoch=1)
-    leases.repair(conversation, leases.claim(conversation, HERE, agent=""))
+    (call,) = store.append(
+        conversation, [turn_events.new_event(authored, "call", turn_id=begun.turn_id)], epoch=1
+    )
+    endings.repair(conversation, leases.claim(conversation, HERE, agent=""))
     assert kinds(conversation) == ["message", "tool_call", "error", "turn"]
     assert Event.objects.of(conversation).get(kind="error").cause_seq == call.seq
 
@@ -408,7 +411,7 @@ def test_a_turn_that_waits_for_approval_is_not_repaired(
     conversation: ConversationRef, begun: TurnStart
 ) -> None:
     AgentLoop.objects.of(conversation).update(execution_status=ExecutionStatus.WAITING_FOR_CONFIRMATION)
-    leases.repair(conversation, leases.claim(conversation, HERE, agent=""))
+    endings.repair(conversation, leases.claim(conversation, HERE, agent=""))
     assert kinds(conversation) == ["message"]
     assert row_of(conversation).turn_id == begun.turn_id
 
@@ -420,12 +423,12 @@ def test_a_conversation_with_something_to_do_needs_a_loop(
     conversation: ConversationRef, store: ConversationStore
 ) -> None:
     store.append(conversation, [asking("hello")])
-    assert leases.needing_a_loop(10) == [conversation]
-    assert leases.is_asked(conversation)
+    assert unanswered.needing_a_loop(10) == [conversation]
+    assert unanswered.is_asked(conversation)
 
 
 def test_a_conversation_whose_loop_runs_needs_none(conversation: ConversationRef, begun: TurnStart) -> None:
-    assert leases.needing_a_loop(10) == leases.abandoned(10) == []
+    assert unanswered.needing_a_loop(10) == unanswered.abandoned(10) == []
 
 
 @pytest.mark.parametrize("status", [ExecutionStatus.PAUSED, ExecutionStatus.WAITING_FOR_CONFIRMATION])
@@ -433,23 +436,23 @@ def test_a_loop_that_waits_for_the_user_is_not_needed(
     conversation: ConversationRef, begun: TurnStart, status: ExecutionStatus
 ) -> None:
     AgentLoop.objects.of(conversation).update(execution_status=status, lease_expires_at=None)
-    assert leases.needing_a_loop(10) == []
-    assert not leases.is_asked(conversation)
+    assert unanswered.needing_a_loop(10) == []
+    assert not unanswered.is_asked(conversation)
 
 
 def test_a_decision_needs_a_loop(conversation: ConversationRef, begun: TurnStart) -> None:
     AgentLoop.objects.of(conversation).update(
         execution_status=ExecutionStatus.WAITING_FOR_CONFIRMATION, lease_expires_at=None
     )
-    leases.decide(conversation, True, "")
-    assert leases.needing_a_loop(10) == [conversation]
+    decisions.decide(conversation, True, "")
+    assert unanswered.needing_a_loop(10) == [conversation]
 
 
 def test_a_decision_is_taken_once(conversation: ConversationRef, begun: TurnStart) -> None:
     AgentLoop.objects.of(conversation).update(execution_status=ExecutionStatus.WAITING_FOR_CONFIRMATION)
-    leases.decide(conversation, True, "")
+    decisions.decide(conversation, True, "")
     with pytest.raises(LoopUnavailable):
-        leases.decide(conversation, False, "")
+        decisions.decide(conversation, False, "")
     assert kinds(conversation) == ["message", "state"]
 
 
@@ -457,19 +460,19 @@ def test_a_loop_whose_process_is_gone_is_abandoned(
     conversation: ConversationRef, store: ConversationStore
 ) -> None:
     leases.claim(conversation, DEAD, agent="")
-    assert leases.abandoned(10) == [conversation]
+    assert unanswered.abandoned(10) == [conversation]
     store.hide(conversation)
-    assert leases.abandoned(10) == []
+    assert unanswered.abandoned(10) == []
 
 
 @pytest.fixture
 def others(alice: User, store: ConversationStore, monkeypatch: pytest.MonkeyPatch) -> list[ConversationRef]:
     """Conversations with something to do, whose loops run elsewhere: more than the sweep reads at once."""
-    monkeypatch.setattr(leases, "SWEEP_PAGE", 2)
+    monkeypatch.setattr(unanswered, "SWEEP_PAGE", 2)
     others = [store.create(alice, conversation_id=f"other-{number}") for number in range(3)]
     for other in others:
         store.append(other, [asking("hello")])
-        leases.claim(other, ELSEWHERE, agent="")
+        leases.claim(other, ELSEWHERE, agent="", lease_s=600.0)
     return others
 
 
@@ -478,7 +481,7 @@ def test_a_conversation_that_needs_a_loop_is_found_behind_many_that_have_one(
 ) -> None:
     last = store.create(alice, conversation_id="last")
     store.append(last, [asking("hello")])
-    assert leases.needing_a_loop(1) == [last]
+    assert unanswered.needing_a_loop(1) == [last]
 
 
 def test_what_cannot_be_started_hides_no_other_conversation(store: ConversationStore, alice: User) -> None:
@@ -488,7 +491,7 @@ def test_what_cannot_be_started_hides_no_other_conversation(store: ConversationS
     rounds = []
     after = 0
     for _ in range(3):
-        found = leases.needing_a_loop(2, after=after)
+        found = unanswered.needing_a_loop(2, after=after)
         rounds.append([each.public_id for each in found])
         after = max(each.pk for each in found)
     assert rounds == [["talk-0", "talk-1"], ["talk-2", "talk-3"], ["talk-4", "talk-0"]]
@@ -499,21 +502,25 @@ def test_an_abandoned_loop_is_found_behind_many_that_are_held(
 ) -> None:
     last = store.create(alice, conversation_id="last")
     leases.claim(last, DEAD, agent="")
-    assert leases.abandoned(1) == [last]
+    assert unanswered.abandoned(1) == [last]
 
 
 def test_what_runs_here_is_neither_needed_nor_abandoned(others: list[ConversationRef]) -> None:
     for other in others:
         run_out(other)
     besides = [other.pk for other in others[1:]]
-    assert leases.needing_a_loop(10, besides=besides) == leases.abandoned(10, besides=besides) == others[:1]
+    assert (
+        unanswered.needing_a_loop(10, besides=besides)
+        == unanswered.abandoned(10, besides=besides)
+        == others[:1]
+    )
 
 
 def test_of_some_conversations_those_with_something_to_do_are_told(
     conversation: ConversationRef, others: list[ConversationRef], store: ConversationStore
 ) -> None:
-    leases.pause(others[1])
+    pauses.pause(others[1])
     AgentLoop.objects.of(others[2]).update(execution_status=ExecutionStatus.WAITING_FOR_CONFIRMATION)
-    leases.decide(others[2], True, "")
+    decisions.decide(others[2], True, "")
     pks = [conversation.pk, *(other.pk for other in others)]
-    assert leases.asked_among(pks) == {others[0].pk, others[2].pk}
+    assert unanswered.asked_among(pks) == {others[0].pk, others[2].pk}

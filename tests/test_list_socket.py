@@ -160,14 +160,14 @@ async def test_since_is_read_page_by_page_and_loses_none_of_the_same_microsecond
     now = timezone.now()
     rows = [Conversation(public_id=f"same-{n}", owner=alice, listed_at=now) for n in range(5)]
     await astore.call(Conversation.objects.bulk_create, rows)
-    real, sizes = status.states, []
+    real, sizes = status.listed, []
 
-    def states(found: Any) -> Any:
-        page = real(found)
+    def listed(found: Any, user_pk: int) -> Any:
+        page = real(found, user_pk)
         sizes.append(len(page))
         return page
 
-    monkeypatch.setattr(native_list, "states", states)
+    monkeypatch.setattr(native_list, "listed", listed)
     client = await opened(dial, query={"since": iso(now)})
     assert [(await shown(client))["id"] for _ in range(5)] == [f"same-{n}" for n in range(5)]
     assert sizes == [2, 2, 1]

@@ -15,10 +15,23 @@ from conversations.events import Dialect
 from conversations.exceptions import ConversationNotFound, LoopUnavailable
 from conversations.models import Conversation, ConversationRef
 from conversations.store import ConversationStore
-from sessions_app import astore, leases
+from sessions_app import (
+    astore,
+    begun_turns,
+    decisions,
+    endings,
+    leases,
+    pauses,
+    turn_events,
+    turns,
+    unanswered,
+)
 from sessions_app import manager as manager_module
 from sessions_app.manager import ConversationManager, close_manager
 from sessions_app.models import AgentLoop
+from sessions_app.processes import this_process
+from sessions_app.turns import PlayedTurn
+from tests.events import event
 from tests.stage import (
     Hooked,
     Stage,
@@ -72,7 +85,7 @@ async def test_a_message_that_arrives_as_the_loop_finds_nothing_to_do_is_answere
         wake()
 
     wake = in_loop(lambda: manager.wake(conversation))
-    hooked(leases, "begin_turn").after(arrive)
+    hooked(begun_turns, "begin_turn").after(arrive)
     await manager.maybe_start_agent_loop(conversation)
     await until_said(conversation, "answer to late")
 
@@ -148,13 +161,28 @@ async def test_a_paused_turn_goes_on_under_the_same_id_and_ends_once(
     assert len(await ends(conversation)) == 1
 
 
+async def test_a_turn_that_goes_on_is_given_the_newest_of_what_it_has_done(
+    conversation: ConversationRef, live: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(turns, "DONE_MAX_EVENTS", 2)
+    epoch = await astore.call(leases.claim, conversation, this_process(), agent="")
+    await astore.append(conversation, [asking("hello")])
+    start = await astore.call(begun_turns.begin_turn, conversation, epoch)
+    assert start is not None
+    said = [event(text, turn_id=start.turn_id) for text in ("a", "b", "c")]
+    await astore.append(conversation, said, epoch=epoch)
+    turn = PlayedTurn(conversation, epoch, start)
+    await turn.prepare()
+    assert [each["text"] for each in turn.done] == ["b", "c"]
+
+
 async def test_what_arrives_during_a_pause_is_kept_and_answered_when_it_is_over(
     conversation: ConversationRef, manager: ConversationManager, stage: Stage
 ) -> None:
     await manager.maybe_start_agent_loop(conversation)
     await manager.pause(conversation)
     await ask(conversation, "a", "b")
-    assert await astore.call(leases.begin_turn, conversation, 1) is None
+    assert await astore.call(begun_turns.begin_turn, conversation, 1) is None
     await manager.run(conversation)
     await until_said(conversation, "answer to b")
     assert stage.asked == [["a", "b"]]
@@ -169,7 +197,7 @@ async def test_a_pause_in_the_last_step_holds_for_what_follows(
     stage.go.set()
     await until_status(conversation, "paused")
     await ask(conversation, "next")
-    assert await astore.call(leases.begin_turn, conversation, 1) is None
+    assert await astore.call(begun_turns.begin_turn, conversation, 1) is None
     assert await said(conversation) == ["half of an answer"]
 
 
@@ -178,7 +206,7 @@ async def test_a_pause_that_comes_just_as_a_turn_begins_takes_effect(
 ) -> None:
     pausing: list[asyncio.Task[None]] = []
     pause = in_loop(lambda: pausing.append(asyncio.create_task(manager.pause(conversation))))
-    hooked(leases, "begin_turn").after(pause)
+    hooked(begun_turns, "begin_turn").after(pause)
     await ask(conversation, "hello")
     await until_status(conversation, "paused")
     assert await said(conversation) == []
@@ -199,7 +227,7 @@ async def test_a_run_takes_a_pause_back_that_has_not_taken_effect(
 async def test_a_run_that_follows_a_pause_at_once_is_what_counts(
     conversation: ConversationRef, manager: ConversationManager, stage: Stage, hooked: Hooked
 ) -> None:
-    pausing = hooked(leases, "pause").hold()
+    pausing = hooked(pauses, "pause").hold()
     await ask(conversation, "speak")
     await stage.holding()
     await manager.pause(conversation)
@@ -238,6 +266,52 @@ async def test_a_pause_does_not_lose_the_decision_that_a_call_waited_for(
     ]
 
 
+async def test_a_pause_before_a_decided_call_is_carried_out_keeps_the_decision(
+    conversation: ConversationRef, manager: ConversationManager, stage: Stage
+) -> None:
+    await ask(conversation, "approve")
+    await until_status(conversation, "waiting_for_confirmation")
+    await close_manager()
+    await astore.call(decisions.decide, conversation, True, "")
+    again = manager_module.get_manager()
+    await again.pause(conversation)
+    assert (await loop_of(conversation)).execution_status == "paused"
+    stage.go.set()
+    await again.run(conversation)
+    await until_said(conversation)
+    assert [event["kind"] for event in await log(conversation)][-2:] == ["tool_result", "turn"]
+
+
+async def test_a_pause_that_comes_while_a_dead_loop_is_taken_over_holds_for_what_follows(
+    conversation: ConversationRef,
+    store: ConversationStore,
+    manager: ConversationManager,
+    stage: Stage,
+    monkeypatch: pytest.MonkeyPatch,
+    hooked: Hooked,
+) -> None:
+    monkeypatch.setattr(manager_module, "SWEEP_S", 3600.0)
+    sweeps = hooked(unanswered, "needing_a_loop")
+    await manager.ensure_started()
+    await sweeps.called(1)  # another one would take the dead loop over as well
+    await astore.call(left_behind, conversation, store)
+    claiming = hooked(leases, "claim").hold()
+    manager.start_soon(conversation)
+    await claiming.reached()
+    await manager.pause(conversation)
+    claiming.let_go.set()
+    await until_status(conversation, "paused")
+    await ask(conversation, "next")
+    assert await astore.call(begun_turns.begin_turn, conversation, 2) is None
+
+
+def left_behind(conversation: ConversationRef, store: ConversationStore) -> None:
+    """Let a process die that played a turn."""
+    epoch = leases.claim(conversation, this_process()._replace(started=1.0), agent="")
+    store.append(conversation, [asking("hello")])
+    assert begun_turns.begin_turn(conversation, epoch) is not None
+
+
 # Stop
 
 
@@ -272,7 +346,7 @@ async def test_a_message_that_comes_while_the_agent_is_being_stopped_is_answered
 ) -> None:
     await ask(conversation, "hold")
     await stage.holding()
-    hooked(leases, "pending_turn").before(lambda: store.append(conversation, [asking("another tab")]))
+    hooked(begun_turns, "pending_turn").before(lambda: store.append(conversation, [asking("another tab")]))
     await manager.close_session(conversation.public_id)
     await until_said(conversation, "step 1", "answer to another tab")
 
@@ -313,7 +387,7 @@ async def test_a_stop_that_comes_as_the_turn_ends_leaves_one_end(
     stop = in_loop(
         lambda: stopping.append(asyncio.create_task(manager.close_session(conversation.public_id)))
     )
-    hooked(leases, "end_of_turn").after(stop)
+    hooked(turn_events, "end_of_turn").after(stop)
     await ask(conversation, "hello")
     await until_said(conversation, "answer to hello")
     await asyncio.gather(*stopping)
@@ -364,7 +438,7 @@ async def test_closing_the_manager_ends_a_turn_as_interrupted_and_gives_the_leas
     await stage.holding()
     await close_manager()
     assert await said(conversation) == ["half of "]
-    assert [end["text"] for end in await ends(conversation)] == [f"error: {leases.INTERRUPTED_REASON}"]
+    assert [end["text"] for end in await ends(conversation)] == [f"error: {endings.INTERRUPTED_REASON}"]
     loop = await loop_of(conversation)
     assert (loop.status, loop.lease_expires_at, loop.turn_id) == ("stopped", None, None)
 
@@ -428,8 +502,12 @@ async def test_a_loop_that_lost_its_lease_is_cancelled_and_writes_nothing(
 
 
 async def test_what_a_loop_writes_without_its_lease_is_refused_and_counted(
-    conversation: ConversationRef, manager: ConversationManager, stage: Stage
+    conversation: ConversationRef,
+    manager: ConversationManager,
+    stage: Stage,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(manager_module, "RENEW_S", 3600.0)  # it would end the loop before it writes
     await ask(conversation, "hold")
     await stage.holding()
     await astore.call(take_over, conversation)

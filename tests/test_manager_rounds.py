@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
+from types import ModuleType
 
 import pytest
 from django.contrib.auth.models import User
@@ -16,7 +17,7 @@ from django.utils import timezone
 from conversations.exceptions import ConversationBusy, LoopUnavailable
 from conversations.models import ConversationRef
 from conversations.store import ConversationStore
-from sessions_app import astore, leases, presence, turns
+from sessions_app import astore, begun_turns, endings, known_loops, leases, presence, turns, unanswered
 from sessions_app import manager as manager_module
 from sessions_app.manager import ConversationManager
 from sessions_app.models import AgentLoop, Connection
@@ -65,7 +66,7 @@ def quick_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def forgetful(quick_rounds: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let an idle loop be forgotten at once."""
-    monkeypatch.setattr(manager_module, "CLOSE_DELAY_S", 0.0)
+    monkeypatch.setattr(known_loops, "CLOSE_DELAY_S", 0.0)
 
 
 # Room for new loops
@@ -134,9 +135,27 @@ async def test_a_turn_that_is_crowded_out_is_interrupted_and_its_next_message_an
     await until_said(talks[1], "answer to hello")
     await until_said(talks[0], "step 1", "answer to later")
     assert [end["text"] for end in await ends(talks[0])] == [
-        f"error: {leases.CROWDED_OUT_REASON}",
+        f"error: {endings.CROWDED_OUT_REASON}",
         "awaiting_user_input",
     ]
+
+
+async def test_the_sweep_closes_no_loop_that_is_about_to_answer(
+    talks: list[ConversationRef],
+    manager: ConversationManager,
+    configured: Callable[..., None],
+    quick_rounds: None,
+    hooked: Hooked,
+) -> None:
+    configured(max_concurrent=1)
+    beginning = hooked(begun_turns, "begin_turn").hold()
+    await ask(talks[1], "hello")
+    await beginning.reached()
+    await astore.append(talks[0], [asking("later")])
+    await hooked(unanswered, "needing_a_loop").called(2)
+    beginning.let_go.set()
+    await until_said(talks[1], "answer to hello")
+    await until_said(talks[0], "answer to later")
 
 
 async def test_a_turn_that_waits_for_approval_goes_on_after_it_was_crowded_out(
@@ -165,7 +184,7 @@ async def test_the_sweep_interrupts_nobody_to_make_room(
     hooked: Hooked,
 ) -> None:
     configured(max_concurrent=1)
-    sweeps = hooked(leases, "needing_a_loop")
+    sweeps = hooked(unanswered, "needing_a_loop")
     await ask(talks[0], "hold")
     await stage.holding()
     await astore.call(store.append, talks[1], [asking("hello")])
@@ -192,7 +211,7 @@ async def test_an_idle_loop_that_nobody_uses_is_closed(
 async def test_a_loop_is_not_forgotten_while_somebody_is_connected(
     conversation: ConversationRef, manager: ConversationManager, alice: User, hooked: Hooked
 ) -> None:
-    rounds = hooked(manager_module, "_forgotten_loops")
+    rounds = hooked(known_loops, "forgotten")
     async with presence.connected("tab", conversation, alice.pk, door="native"):
         await manager.maybe_start_agent_loop(conversation)
         await rounds.called(3)
@@ -204,7 +223,7 @@ async def test_a_loop_is_not_forgotten_while_somebody_is_connected(
 async def test_a_loop_that_works_is_not_forgotten(
     conversation: ConversationRef, manager: ConversationManager, stage: Stage, hooked: Hooked
 ) -> None:
-    rounds = hooked(manager_module, "_forgotten_loops")
+    rounds = hooked(known_loops, "forgotten")
     await ask(conversation, "hold")
     await stage.holding()
     await rounds.called(3)
@@ -250,7 +269,7 @@ async def test_a_message_whose_wake_up_was_lost_is_found(
 async def test_a_message_that_somebody_else_stored_is_found_while_the_loop_idles(
     conversation: ConversationRef, store: ConversationStore, manager: ConversationManager, hooked: Hooked
 ) -> None:
-    looks = hooked(leases, "begin_turn")
+    looks = hooked(begun_turns, "begin_turn")
     await manager.maybe_start_agent_loop(conversation)
     await until_here(lambda: looks.calls == 2)  # the first look, and the one that every start asks for
     await astore.call(store.append, conversation, [asking("hello")])
@@ -285,15 +304,18 @@ def fail() -> None:
 
 
 @pytest.mark.parametrize("trouble", [refuse, fail])
-@pytest.mark.parametrize("act", ["repair", "ready", "begin_turn"])
+@pytest.mark.parametrize(
+    ("rows", "act"), [(endings, "repair"), (leases, "ready"), (begun_turns, "begin_turn")]
+)
 async def test_a_loop_outlives_a_locked_conversation_and_a_broken_connection(
     conversation: ConversationRef,
     manager: ConversationManager,
     hooked: Hooked,
+    rows: ModuleType,
     act: str,
     trouble: Callable[[], None],
 ) -> None:
-    hooked(leases, act).before(trouble)
+    hooked(rows, act).before(trouble)
     await ask(conversation, "hello")
     await until_said(conversation, "answer to hello")
     assert (await row_of(conversation)).loop_epoch == 1
@@ -325,9 +347,9 @@ async def test_an_answer_goes_on_when_a_snapshot_of_it_fails(
 def left_behind(conversation: ConversationRef, process: Process, store: ConversationStore) -> None:
     """Leave a turn as a process does that is killed in it."""
     store.append(conversation, [asking("hello")])
-    epoch = leases.claim(conversation, process, agent="")
+    epoch = leases.claim(conversation, process, agent="", lease_s=600.0)
     leases.ready(conversation, epoch)
-    leases.begin_turn(conversation, epoch)
+    begun_turns.begin_turn(conversation, epoch)
 
 
 async def test_a_turn_of_a_dead_process_is_ended_once_at_the_start(
@@ -336,7 +358,7 @@ async def test_a_turn_of_a_dead_process_is_ended_once_at_the_start(
     await astore.call(left_behind, conversation, DEAD, store)
     await manager.ensure_started()
     await until(lambda: AgentLoop.objects.of(conversation).get().status == "stopped")
-    assert [end["text"] for end in await ends(conversation)] == [f"error: {leases.INTERRUPTED_REASON}"]
+    assert [end["text"] for end in await ends(conversation)] == [f"error: {endings.INTERRUPTED_REASON}"]
     assert not (await row_of(conversation)).is_unanswered
 
 
@@ -344,7 +366,7 @@ async def test_a_turn_of_a_dead_process_is_ended_once_at_the_start(
 async def test_a_turn_of_another_host_is_left_alone_until_its_lease_has_run_out(
     conversation: ConversationRef, store: ConversationStore, manager: ConversationManager, hooked: Hooked
 ) -> None:
-    sweeps = hooked(leases, "needing_a_loop")
+    sweeps = hooked(unanswered, "needing_a_loop")
     await astore.call(left_behind, conversation, Process("elsewhere", 1, 1.0), store)
     await manager.ensure_started()
     await sweeps.called(2)

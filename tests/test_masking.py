@@ -12,6 +12,8 @@ import httpx
 import pytest
 from django.conf import settings
 from django.contrib.auth.models import User
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -23,7 +25,7 @@ from conversations.masking import MASK, Masks
 from conversations.models import Conversation, ConversationRef, Event, Version
 from conversations.store import ConversationStore
 from convserver.asgi import application
-from sessions_app import astore, turns, user_settings
+from sessions_app import agent_setups, astore, turns, user_settings
 from sessions_app.agents.base import Turn
 from sessions_app.git_providers.base import ProviderType
 from sessions_app.manager import get_manager
@@ -32,7 +34,7 @@ from sessions_app.titles import entitle
 from sessions_app.user_settings import SettingSecret, store_secret
 from tests.conftest import Join
 from tests.dictation import Dictate, SilentAgent, dictate, end_answer, silence
-from tests.events import event
+from tests.events import event, payload
 from tests.stage import until
 from tests.test_payload import PAYLOADS, each_of, json_texts
 from tests.v0_socket import V0Client
@@ -695,6 +697,24 @@ async def test_an_agents_calls_results_and_answers_are_masked(
 
 
 @pytest.mark.usefixtures("live")
+async def test_an_answer_hides_a_conversations_own_secret_while_it_is_given(
+    alice: User, join: Join, dictate: Dictate
+) -> None:
+    talk = await astore.call(agent_setups.create, alice, SETUP)
+    client = await join(talk)
+    await client.send({"type": "message", "text": "tell"})
+    await client.send({"type": "run"})
+    await dictate("It was ", OWN[:5], OWN[5:], " and done")
+    shown = ""
+    while not shown.endswith("done"):
+        frame = await client.receive()
+        if frame["type"] in ("delta", "answer"):
+            shown = shown + frame["text"] if frame["type"] == "delta" else frame["text"]
+    end_answer()
+    assert shown == f"It was {MASK} and done"
+
+
+@pytest.mark.usefixtures("live")
 async def test_an_answer_is_masked_while_it_is_given_though_pieces_cut_the_secret(
     conversation: ConversationRef, secret: str, join: Join, dictate: Dictate
 ) -> None:
@@ -768,3 +788,73 @@ async def test_a_title_is_made_of_the_masked_message(
     await entitle(conversation, SilentAgent())
     row = await astore.call(lambda: Conversation.objects.get(pk=conversation.pk))
     assert (row.title, row.last_message) == (f"use {MASK}", f"use {MASK}")
+
+
+# Secrets of one conversation
+
+
+OWN = "own-secret-of-this-conversation"
+SETUP = agent_setups.NewSetup(secrets={"KEY": {"kind": "StaticSecret", "value": OWN}})
+
+
+def test_a_conversations_own_secrets_are_hidden_in_it_and_in_no_other(
+    alice: User, store: ConversationStore
+) -> None:
+    talk, other = agent_setups.create(alice, SETUP), agent_setups.create(alice, agent_setups.NewSetup())
+    keep(alice, TOKEN)
+    text = payload(f"{OWN} {TOKEN}")
+    store.append_many(
+        [
+            AppendRequest(conversation=each, events=[event(raw=text, event_id=each.public_id)])
+            for each in (other, talk)
+        ]
+    )
+    assert payloads(talk) == [hidden(text, OWN, TOKEN)]
+    assert payloads(other) == [hidden(text, TOKEN)]
+
+
+def test_a_secret_that_is_added_to_a_conversation_is_hidden_from_then_on(
+    alice: User, store: ConversationStore
+) -> None:
+    talk = agent_setups.create(alice, agent_setups.NewSetup())
+    texts = [payload(f"{OWN} {number}") for number in range(2)]
+    store.append(talk, [event(raw=texts[0], event_id="first")])
+    agent_setups.add_secrets(talk, SETUP.secrets)
+    store.append(talk, [event(raw=texts[1], event_id="second")])
+    assert payloads(talk) == [texts[0], hidden(texts[1], OWN)]
+
+
+def test_what_a_conversation_begins_with_shows_none_of_its_own_secrets(alice: User) -> None:
+    text = payload(OWN)
+    talk = agent_setups.create(alice, SETUP, events=[event(raw=text)])
+    assert payloads(talk) == [hidden(text, OWN)]
+
+
+def test_headers_that_fetch_a_conversations_secret_are_hidden(alice: User, store: ConversationStore) -> None:
+    source = {"kind": "LookupSecret", "url": "https://a.b", "headers": {"X-Key": OWN}}
+    talk = agent_setups.create(alice, agent_setups.NewSetup(secrets={"KEY": source}))
+    text = payload(OWN)
+    store.append(talk, [event(raw=text)])
+    assert payloads(talk) == [hidden(text, OWN)]
+
+
+def test_a_forks_events_show_none_of_the_secrets_that_it_was_given(
+    alice: User, store: ConversationStore
+) -> None:
+    fork = agent_setups.fork(alice, agent_setups.create(alice, SETUP))
+    text = payload(OWN)
+    store.append(fork, [event(raw=text)])
+    assert payloads(fork) == [hidden(text, OWN)]
+
+
+@pytest.mark.parametrize("setup", [SETUP, agent_setups.NewSetup()], ids=["secrets", "none"])
+def test_secrets_of_a_conversation_cost_an_append_no_statement(
+    alice: User, store: ConversationStore, setup: agent_setups.NewSetup
+) -> None:
+    plain, talk = store.create(alice), agent_setups.create(alice, setup)
+    costs = []
+    for each in (plain, talk):
+        with CaptureQueriesContext(connection) as captured:
+            store.append(each, [event(event_id="once")])
+        costs.append(len(captured))
+    assert costs[0] == costs[1]

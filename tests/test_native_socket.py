@@ -14,7 +14,7 @@ import pytest
 from conversations import live as hints
 from conversations.models import Conversation, ConversationRef, Event
 from conversations.store import ConversationStore, DatabaseConversationStore
-from sessions_app import astore, hub, manager, presence, status, turns
+from sessions_app import astore, hub, manager, marks, status, turns
 from sessions_app.consumers import native as native_socket
 from tests.clients import WAIT_S, Client
 from tests.conftest import Join
@@ -147,6 +147,7 @@ async def test_a_cursor_beyond_the_end_is_told_so_and_goes_on_live(
         {"version": "V2"},
         {"version": "v0"},
         {"follow": "maybe"},
+        {"payload": "no"},
         {"session": ""},
         {"session": "s" * 101},
     ],
@@ -329,6 +330,15 @@ async def test_a_client_that_does_not_follow_is_shown_no_events_and_may_send(
     assert [(await client.receive())["type"] for _ in range(2)] == ["hello", "ack"]
 
 
+async def test_a_client_that_wants_no_payloads_is_shown_the_columns_alone(
+    conversation: ConversationRef, join: Join
+) -> None:
+    await astore.append(conversation, [event()])
+    whole = await (await join(conversation)).until("event")
+    columns = await (await join(conversation, payload="false")).until("event")
+    assert columns == {name: value for name, value in whole.items() if name != "event"}
+
+
 # Frames and their answers
 
 
@@ -403,6 +413,7 @@ WRONG = {
     "events too many": ({"type": "events", "id": 1, "events": [{}] * 501}, "bad_frame", 1),
     "confirm without a decision": ({"type": "confirm", "id": 1}, "bad_frame", 1),
     "confirm with a number": ({"type": "confirm", "id": 1, "accept": 1}, "bad_frame", 1),
+    "confirm of no number": ({"type": "confirm", "id": 1, "accept": True, "seq": "1"}, "bad_frame", 1),
     "confirm of nothing": ({"type": "confirm", "id": 1, "accept": True}, "loop_unavailable", 1),
     "seen nothing": ({"type": "seen", "id": 1}, "bad_frame", 1),
     "seen too little": ({"type": "seen", "id": 1, "through": -2}, "bad_frame", 1),
@@ -434,7 +445,7 @@ async def test_a_failure_of_the_server_is_told_the_sender_and_the_socket_goes_on
     def fail(*args: Any) -> None:
         raise RuntimeError("the database is gone")
 
-    monkeypatch.setattr(presence, "mark_seen", fail)
+    monkeypatch.setattr(marks, "mark_seen", fail)
     client = await join(conversation)
     await client.send({"type": "seen", "id": 1, "through": 0})
     error = await client.until("error")

@@ -6,6 +6,7 @@ import re
 import sys
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
 from types import ModuleType
@@ -13,11 +14,13 @@ from types import ModuleType
 import pytest
 from django.contrib.auth.models import User
 from django.core.management import call_command
-from django.db import connection, transaction
+from django.db import connection, connections, transaction
+from django.db.models import F
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from conversations.events import Kind
+from conversations.exceptions import ConversationBusy
 from conversations.models import Conversation, ConversationRef, Event
 from conversations.store import ConversationStore
 from sessions_app import astore, outbox, outbox_dispatcher, outbox_gathering, outbox_hooks, webhooks
@@ -259,6 +262,89 @@ def test_an_event_that_is_committed_after_one_with_a_higher_key_is_found(
     assert set(Delivery.objects.values_list("conversation_id", flat=True)) == {early.pk, late.pk}
 
 
+@on_postgresql
+def test_a_receiver_begins_when_what_was_being_written_is_there(
+    store: ConversationStore, alice: User
+) -> None:
+    early, late = store.create(alice), store.create(alice)
+
+    def begun() -> Receiver:
+        try:
+            store.append(late, [event()])
+            return webhooks.create("http://localhost:1")
+        finally:
+            connections.close_all()
+
+    with ThreadPoolExecutor(1) as pool:
+        with transaction.atomic():
+            store.append(early, [event()])  # has the lower key, and is not there for others yet
+            receiver = pool.submit(begun)
+            with pytest.raises(TimeoutError):
+                receiver.result(timeout=0.5)  # all the time that it would need if it did not wait
+        assert receiver.result(WAIT_S).event_position == max(Event.objects.values_list("pk", flat=True))
+
+
+@on_postgresql
+def test_a_receiver_that_cannot_begin_for_too_long_is_refused(
+    store: ConversationStore, alice: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outbox_gathering, "SETTLES_S", 0.05)
+    talk = store.create(alice)
+    with transaction.atomic():
+        store.append(talk, [event()])
+
+        def begins(_: int) -> None:
+            with pytest.raises(ConversationBusy):
+                webhooks.create("http://localhost:1")
+
+        in_threads(1, begins)
+    assert not Receiver.objects.exists()
+
+
+def test_a_disabled_receiver_holds_noted_facts_for_a_time_only_and_is_marked(
+    store: ConversationStore, alice: User
+) -> None:
+    ungathered, gathered = (webhooks.create(f"http://localhost:{port}") for port in (1, 2))
+    store.create(alice)
+    gather(gathered, settled())
+    Receiver.objects.update(enabled=False)
+    assert outbox.prune() == 0
+    later = timezone.now() + timedelta(days=outbox.HELD_DAYS)
+    assert outbox.prune(now=later) == 1
+    for receiver in (ungathered, gathered):
+        receiver.refresh_from_db()
+        assert receiver.skipped_until is not None
+        assert receiver.skipped_until > receiver.created_at
+
+
+def test_a_receiver_that_is_not_disabled_holds_noted_facts_however_old_they_are(
+    store: ConversationStore, alice: User
+) -> None:
+    off, on = (webhooks.create(f"http://localhost:{port}") for port in (1, 2))
+    Receiver.objects.filter(pk=off.pk).update(enabled=False)
+    store.create(alice)
+    gather(on, settled())
+    assert outbox.prune(now=timezone.now() + timedelta(days=1000)) == 0
+    off.refresh_from_db()
+    assert off.skipped_until is None
+
+
+def test_a_receiver_that_is_enabled_again_is_told_all_events_though_facts_are_gone(
+    store: ConversationStore, conversation: ConversationRef
+) -> None:
+    receiver = webhooks.create("http://localhost:1", flush_delay_s=0.0)
+    store.append(conversation, [event("one")])
+    store.retitle(conversation, "A title")
+    gather(receiver, settled())
+    Receiver.objects.update(enabled=False)
+    assert outbox.prune(now=timezone.now() + timedelta(days=outbox.HELD_DAYS)) == 1
+    Receiver.objects.update(enabled=True)
+    store.append(conversation, [event("two")])
+    gather(receiver, settled())
+    (claim,) = outbox.claim(receiver.pk, this_process(), limit=1)
+    assert told(claim) == [("appended", 2)]
+
+
 def test_noted_facts_go_once_everybody_has_taken_them(store: ConversationStore, alice: User) -> None:
     receiver = webhooks.create("http://localhost:1")
     talk = store.create(alice)
@@ -408,6 +494,22 @@ def test_the_events_of_a_purged_conversation_hold_nothing_up(
     (claim,) = outbox.claim(due.pk, this_process(), limit=1)
     assert outbox.next_step(claim) is None
     assert not Delivery.objects.pending().exists()
+
+
+def test_whoever_has_nothing_left_to_fail_with_is_told_what_comes_next(
+    due: Receiver, store: ConversationStore, conversation: ConversationRef
+) -> None:
+    (claim,) = outbox.claim(due.pk, this_process(), limit=1)
+    outbox.failed(claim, "It is not there.")
+    store.retitle(conversation, "A title")
+    Delivery.objects.update(through=F("known"), due_at=timezone.now())  # as after a replay, or a purge
+    NotedFact.objects.all().delete()
+    (claim,) = outbox.claim(due.pk, this_process(), limit=1)
+    assert outbox.next_step(claim) is None
+    assert Delivery.objects.get().tries == 0
+    store.append(conversation, [event()])
+    gather(due, settled())
+    assert Delivery.objects.pending().exists()
 
 
 def test_the_end_of_a_run_is_told_behind_its_events(

@@ -19,9 +19,10 @@ from conversations.models import ConversationRef
 from conversations.store import ConversationStore
 from convserver.api import pagination
 from convserver.api.errors import NATIVE_STATUS
-from sessions_app import astore, guests, hub, native, turns
+from sessions_app import astore, drafts, guests, hub, native, turns
 from sessions_app.consumers import arrival, native_list, socket
 from sessions_app.consumers import native as native_socket
+from sessions_app.drafts import Edit
 from sessions_app.leases import LoopHeld
 from tests.conftest import Dial, Join
 from tests.dictation import Dictate, dictate, end_answer
@@ -44,6 +45,8 @@ LIMITS = {
     "images of a `message`": native.IMAGES_MAX,
     "events of a page by REST": store.PAGE_MAX_EVENTS,
     "conversations of a page by REST": pagination.PAGE_MAX,
+    "bytes of a draft's text": drafts.TEXT_MAX_BYTES,
+    "bytes of a draft's images": drafts.IMAGES_MAX_BYTES,
     "frames of one socket that wait for their commit": native_socket.UNANSWERED_MAX,
     "characters of their events": native_socket.UNANSWERED_MAX_CHARACTERS,
     "characters of a first `auth` frame": arrival.AUTH_FRAME_MAX_CHARACTERS,
@@ -54,7 +57,7 @@ LIMITS = {
     "seconds that a lost hint may cost": hub.POLL_S,
 }
 
-RUN_IN_ORDER = [201, 200, 200, 200, 200, 200, 200, 200, 409, 204, 200, 201, 204]
+RUN_IN_ORDER = [201, *(200 for _ in range(10)), 409, 204, 200, 200, 200, 201, 204]
 """What the page's commands are answered with; nothing waits for approval just then."""
 
 
@@ -144,6 +147,8 @@ async def test_every_frame_that_the_lists_socket_sends_stands_here_with_its_keys
     await client.until("error")
     await astore.call(store.retitle, conversation, "A new title")
     await client.until("conversation")
+    await astore.call(drafts.write, conversation.owner_id, conversation, Edit(text="", images=[], version=0))
+    await client.until("draft")
     await client.until("heartbeat")
     assert shapes(client.frames) == documented("### The list, from the server")
 
@@ -203,6 +208,8 @@ def native_routes() -> Iterator[str]:
         "native-conversation-list": "/conversations",
         "native-conversation-detail": "/conversations/{id}",
         "native-events": "/conversations/{id}/events",
+        "native-draft": "/draft",
+        "native-search": "/search",
         "native-token-list": "/tokens",
         "native-token-detail": "/tokens/{token_id}",
     }

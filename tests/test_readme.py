@@ -13,11 +13,12 @@ from django.contrib.auth.models import User
 
 from sessions_app.models import ApiToken
 from tests.clients import Server
+from tests.conftest import once
 
 README = (Path(__file__).parent.parent / "README.md").read_text()
 LIFE, STRANGER = re.findall(r"^```sh\n(.+?)^```$", README, re.MULTILINE | re.DOTALL)
 
-pytestmark = pytest.mark.skipif(shutil.which("curl") is None, reason="there is no curl here")
+pytestmark = [once, pytest.mark.skipif(shutil.which("curl") is None, reason="there is no curl here")]
 
 
 def lines_of(commands: str, server: Server, **environment: str) -> list[str]:

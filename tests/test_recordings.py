@@ -20,6 +20,8 @@ RECORDINGS = sorted(Path(__file__).parent.glob("data/openhands-v0-*.json"))
 KILLS = 5
 BURST_MAX = 6
 """So many frames are sent before their acks are read."""
+PATIENCE_S = 3 * WAIT_S
+"""So long a follower waits: a start may take it, and what is not recorded yet has only slow heartbeats."""
 
 
 class Recording:
@@ -107,7 +109,7 @@ class Follower:
 
     def follow(self) -> list[tuple[int, str]]:
         """Return seq and frame of all events that were received, once there are enough."""
-        while len(self._received) < len(self._recording.texts) and self._is_up.wait(WAIT_S):
+        while len(self._received) < len(self._recording.texts) and self._is_up.wait(PATIENCE_S):
             after = self._received[-1][0] if self._received else -1
             try:
                 with NetworkClient(self._server, self._recording.conversation_id, after=after) as client:
@@ -118,7 +120,7 @@ class Follower:
 
     def _read(self, client: NetworkClient) -> None:
         while len(self._received) < len(self._recording.texts):
-            text = client.receive_text()
+            text = client.receive_text(within_s=PATIENCE_S)
             frame = json.loads(text)
             if frame["type"] == "event":
                 self._received.append((frame["seq"], text))

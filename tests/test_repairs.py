@@ -12,7 +12,7 @@ from conversations.events import Kind
 from conversations.exceptions import Fenced
 from conversations.models import ConversationRef, Event, Purge
 from conversations.store import ConversationStore
-from sessions_app import leases
+from sessions_app import begun_turns, endings, leases
 from sessions_app.models import AgentLoop, ExecutionStatus, Repair
 from sessions_app.processes import this_process
 from tests.clients import Server
@@ -32,7 +32,7 @@ def left_behind(conversation: ConversationRef, store: ConversationStore) -> str:
     """A turn that a dead process has begun."""
     epoch = leases.claim(conversation, DEAD, agent="an agent")
     store.append(conversation, [asking("hello")])
-    start = leases.begin_turn(conversation, epoch)
+    start = begun_turns.begin_turn(conversation, epoch)
     assert start is not None
     return start.turn_id
 
@@ -67,14 +67,14 @@ def test_a_turn_is_recorded_once_however_often_it_is_repaired(
     conversation: ConversationRef, left_behind: str
 ) -> None:
     epoch = leases.claim(conversation, HERE, agent="")
-    leases.repair(conversation, epoch)
-    leases.repair(conversation, epoch)
-    leases.repair(conversation, leases.claim(conversation, HERE, agent=""))
+    endings.repair(conversation, epoch)
+    endings.repair(conversation, epoch)
+    endings.repair(conversation, leases.claim(conversation, HERE, agent=""))
     assert [repair.turn_id for repair in Repair.objects.all()] == [left_behind]
 
 
 def test_the_database_records_a_turn_once(conversation: ConversationRef, left_behind: str) -> None:
-    leases.recover(conversation, HERE)
+    endings.recover(conversation, HERE)
     with pytest.raises(IntegrityError):
         Repair.objects.create(
             conversation_id=conversation.pk, turn_id=left_behind, host=HERE.host, pid=HERE.pid
@@ -85,7 +85,7 @@ def test_a_turn_that_waits_for_approval_is_not_recorded(
     conversation: ConversationRef, left_behind: str
 ) -> None:
     AgentLoop.objects.of(conversation).update(execution_status=ExecutionStatus.WAITING_FOR_CONFIRMATION)
-    leases.repair(conversation, leases.claim(conversation, HERE, agent=""))
+    endings.repair(conversation, leases.claim(conversation, HERE, agent=""))
     assert not Repair.objects.exists()
 
 
@@ -93,7 +93,7 @@ def test_a_loop_that_lost_its_lease_records_nothing(conversation: ConversationRe
     epoch = leases.claim(conversation, HERE, agent="")
     leases.claim(conversation, HERE, agent="")
     with pytest.raises(Fenced):
-        leases.repair(conversation, epoch)
+        endings.repair(conversation, epoch)
     assert not Repair.objects.exists()
 
 
@@ -106,7 +106,7 @@ def test_the_record_and_the_end_of_the_turn_are_stored_together_or_not_at_all(
     epoch = leases.claim(conversation, HERE, agent="")
     hooked(Repair.objects, "get_or_create").after(fail)
     with pytest.raises(OSError, match="power"):
-        leases.repair(conversation, epoch)
+        endings.repair(conversation, epoch)
     assert not Repair.objects.exists()
     assert not Event.objects.of(conversation).filter(kind=Kind.TURN).exists()
 
@@ -114,13 +114,13 @@ def test_the_record_and_the_end_of_the_turn_are_stored_together_or_not_at_all(
 def test_repairs_since_a_moment_leave_out_earlier_ones(
     conversation: ConversationRef, left_behind: str
 ) -> None:
-    leases.recover(conversation, HERE)
+    endings.recover(conversation, HERE)
     (repair,) = Repair.objects.all()
     assert list(Repair.objects.since(repair.repaired_at)) == [repair]
     assert not Repair.objects.since(repair.repaired_at + timedelta(microseconds=1)).exists()
 
 
 def test_a_record_does_not_hinder_a_purge(conversation: ConversationRef, left_behind: str) -> None:
-    leases.recover(conversation, HERE)
+    endings.recover(conversation, HERE)
     Purge.objects.create(conversation_id=conversation.pk, requested_by="tests", reason="asked for")
     assert Event.objects.of(conversation).delete()[0] > 0

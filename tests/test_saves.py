@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import httpx
 import pytest
-from django.db import IntegrityError, connections
-from django.db.backends.base.base import BaseDatabaseWrapper
-from django.db.backends.signals import connection_created
+from django.db import IntegrityError
+from django.db.backends.utils import CursorWrapper
 
 from conversations.events import Metrics
 from conversations.log import chain
@@ -35,27 +34,17 @@ def talk(store: ConversationStore, conversation: ConversationRef) -> Conversatio
 
 
 @pytest.fixture
-def statements(database: None) -> Iterator[list[str]]:
-    """What is executed from here on, on every connection of every thread."""
+def statements(database: None, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What is executed from here on, on every connection of every thread, however old it is."""
     executed: list[str] = []
-    recorded: list[BaseDatabaseWrapper] = []
+    execute = CursorWrapper._execute_with_wrappers  # type: ignore[attr-defined]
 
-    def record(execute: Callable[..., Any], sql: str, *rest: Any) -> Any:
+    def record(self: CursorWrapper, sql: str, *rest: Any, **options: Any) -> Any:
         executed.append(sql)
-        return execute(sql, *rest)
+        return execute(self, sql, *rest, **options)
 
-    def listen(connection: BaseDatabaseWrapper, **kwargs: Any) -> None:
-        if record not in connection.execute_wrappers:
-            connection.execute_wrappers.append(record)
-            recorded.append(connection)
-
-    for connection in connections.all():
-        listen(connection)
-    connection_created.connect(listen)
-    yield executed
-    connection_created.disconnect(listen)
-    for connection in recorded:
-        connection.execute_wrappers.remove(record)
+    monkeypatch.setattr(CursorWrapper, "_execute_with_wrappers", record)
+    return executed
 
 
 def writes(executed: list[str]) -> list[str]:

@@ -29,8 +29,8 @@ from convserver.api.native import shapes
 from convserver.api.schema import NativeRefusal, document
 from sessions_app import astore
 from sessions_app.models import ApiToken
-from sessions_app.status import ConversationState, LoopState
-from tests.clients import Server
+from sessions_app.status import ListedConversation, LoopState
+from tests.clients import HTTP, Server
 from tests.test_access import login_cookie, methods
 
 SCHEMA = "/api/schema/"
@@ -152,7 +152,7 @@ def test_every_native_operation_with_a_body_may_refuse_it(schema: dict[str, Any]
 
 @pytest.mark.parametrize(
     ("described", "sent"),
-    [(shapes.NativeConversation, ConversationState), (shapes.NativeLoop, LoopState)],
+    [(shapes.NativeConversation, ListedConversation), (shapes.NativeLoop, LoopState)],
 )
 def test_a_conversation_has_the_members_that_are_described(described: type[BaseModel], sent: Any) -> None:
     assert list(described.model_fields) == list(get_type_hints(sent))
@@ -324,10 +324,10 @@ async def test_the_docs_page_asks_nothing_of_other_servers(rest: httpx.AsyncClie
 
 def test_all_that_the_docs_page_loads_is_served(server: Server) -> None:
     server.start()
-    text = httpx.get(server.url + DOCS).text
+    text = HTTP.get(server.url + DOCS).text
     addresses = re.findall(r'(?:src|href|data-document)="([^"]+)"', text)
     assert len(addresses) == 5
-    assert [httpx.get(server.url + address).status_code for address in addresses] == [200] * 5
+    assert [HTTP.get(server.url + address).status_code for address in addresses] == [200] * 5
 
 
 async def test_the_docs_page_brings_a_csrf_token_where_one_is_needed(

@@ -1,4 +1,4 @@
-"""Servers that end, clients that do not read, and servers that must not start."""
+"""Servers that start and end, clients that do not read, and servers that must not start."""
 
 from __future__ import annotations
 
@@ -25,9 +25,11 @@ from tests.events import event, payload
 from tests.network import NetworkClient, StalledClient, wait_until
 
 MEGABYTE = 1024 * 1024
-SOON_S = 5.0
+SOON_S = 9.0
+"""Before the server gives up on an agent or on a client that does not let go."""
 STALLED = 2
-SLOW_READER_S = {"sessions_app.consumers.socket.SLOW_READER_S": 1.0}
+SLOW_READER_S = {"sessions_app.consumers.socket.SLOW_READER_S": 4.0}
+"""So long a client that does not read is there to be seen."""
 
 
 def append_megabytes(store: ConversationStore, conversation: ConversationRef, count: int) -> None:
@@ -51,6 +53,13 @@ def test_sigterm_closes_sockets_with_1012_and_ends_the_server_soon(
         elapsed_s = time.monotonic() - start
         assert [client.closed().code for client in (first, second)] == [1012, 1012]
         assert elapsed_s < SOON_S
+
+
+def test_a_server_that_has_started_collects_garbage(server: Server, conversation: ConversationRef) -> None:
+    server.start(CONVSERVER_AGENT="tests.agents.CollectorAgent")
+    with NetworkClient(server, "talk") as client:
+        client.send({"type": "message", "text": "Is it on?"})
+        assert client.until("event", kind="message", source="agent")["text"] == "The collector is on."
 
 
 def test_sigterm_keeps_what_the_agent_had_said_and_ends_its_turn(
@@ -159,7 +168,7 @@ def test_the_application_does_not_start_without_guards_and_says_what_to_do(
 ) -> None:
     command = [sys.executable, "-m", "uvicorn", "convserver.asgi:application", "--port", str(server.port)]
     ended = subprocess.run(
-        command, env=server.environment, capture_output=True, text=True, timeout=WAIT_S, check=False
+        command, env=server.environment, capture_output=True, text=True, timeout=3 * WAIT_S, check=False
     )
     assert ended.returncode != 0
     assert "run `convserver manage migrate`" in ended.stderr

@@ -9,6 +9,8 @@ from typing import Any, ClassVar
 import httpx
 import pytest
 from django.contrib.auth.models import User
+from django.db import connection, transaction
+from django.test.utils import CaptureQueriesContext
 from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
@@ -36,6 +38,7 @@ from conversations.store import (
 from sessions_app import astore, hub
 from tests.conftest import Join
 from tests.events import event, payload
+from tests.v1_socket import START, v1_event
 
 BEGINNING = datetime(2026, 1, 1, tzinfo=UTC)
 UUID_SPELLINGS = (
@@ -470,3 +473,49 @@ async def test_another_validator_decides_who_joins(join: Join, settings: Any) ->
     assert (refused.code, refused.reason) == (4404, "This room is closed.")
     assert admitted["conversation"]["id"] == "open-room"
     assert not await astore.call(Conversation.objects.filter(public_id="closed-room").exists)
+
+
+def test_events_that_are_asked_for_one_by_one_are_read_as_far_as_a_page_goes(
+    store: ConversationStore, conversation: ConversationRef, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    events = [event(payload("x" * 300), event_id=f"event {number}") for number in range(6)]
+    store.append(conversation, events)
+    monkeypatch.setattr(conversations.store, "PAGE_MAX_BYTES", 700)
+    found = store.read_portion(conversation, event_ids=[f"event {n}" for n in (5, 4, 2, 0)], seqs=[1])
+    assert [each["seq"] for each in found.events] == [0, 1]
+    assert [(each.seq, each.id) for each in found.far] == [(n, f"event {n}") for n in (2, 4, 5)]
+
+
+def test_one_event_that_is_asked_for_is_read_however_long_it_is(
+    store: ConversationStore, conversation: ConversationRef, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.append(conversation, [event(payload("x" * 300))])
+    monkeypatch.setattr(conversations.store, "PAGE_MAX_BYTES", 1)
+    found = store.read_portion(conversation, seqs=[0])
+    assert (len(found.events), found.far) == (1, [])
+
+
+def test_the_first_event_since_a_moment_is_found_wherever_it_stands(
+    store: ConversationStore, conversation: ConversationRef
+) -> None:
+    moments = [START + timedelta(seconds=second) for second in (5, 1, 7, 3)]
+    store.append(conversation, [v1_event(at_s=second) for second in (5, 1, 7, 3)])
+    firsts = [store.first_since(conversation, moment) for moment in moments]
+    assert firsts == [0, 0, 2, 0]
+    assert store.first_since(conversation, moments[2] + timedelta(microseconds=1)) is None
+
+
+def test_the_first_event_since_a_moment_is_found_in_an_index(
+    store: ConversationStore, conversation: ConversationRef
+) -> None:
+    store.append(conversation, [event() for _ in range(200)])
+    with CaptureQueriesContext(connection) as captured:
+        store.first_since(conversation, datetime.now(UTC))
+    (query,) = captured
+    with transaction.atomic(), connection.cursor() as cursor:
+        if connection.vendor == "postgresql":
+            cursor.execute("SET LOCAL enable_seqscan = off")
+            cursor.execute(f"EXPLAIN {query['sql']}")
+        else:
+            cursor.execute(f"EXPLAIN QUERY PLAN {query['sql']}")
+        assert "event_time" in str(cursor.fetchall())

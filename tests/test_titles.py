@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 
 import httpx
@@ -9,12 +10,16 @@ import pytest
 
 from conversations.models import Conversation, ConversationRef
 from conversations.store import ConversationStore
-from sessions_app import astore
+from sessions_app import astore, endings
 from sessions_app.agents.demo import DemoAgent
+from sessions_app.manager import ConversationManager
 from sessions_app.titles import entitle
+from tests.clients import WAIT_S
 from tests.events import event
 from tests.faulty import SilentAgent
-from tests.stage import until
+from tests.stage import Stage, ask, manager, stage, until
+
+__all__ = ["manager", "stage"]
 
 pytestmark = pytest.mark.usefixtures("live")
 
@@ -31,6 +36,17 @@ class AnsweringAgent(DemoAgent):
     async def complete(self, messages: object) -> str:
         self.asked += 1
         return self._said
+
+
+class ThinkingAgent(DemoAgent):
+    """Is never done with a title."""
+
+    asked: asyncio.Event
+
+    async def complete(self, messages: object) -> str:
+        self.asked.set()
+        await asyncio.Future()
+        return "Too late"
 
 
 async def title(conversation: ConversationRef) -> str | None:
@@ -109,6 +125,49 @@ async def test_without_a_message_nothing_is_tried(
     await say(store, conversation, "hello")
     await entitle(conversation, agent)
     assert (agent.asked, await title(conversation)) == (1, "A title")
+
+
+@pytest.mark.parametrize("given", [None, "Mine"])
+async def test_a_conversation_whose_first_answer_is_stopped_has_a_title(
+    manager: ConversationManager,
+    store: ConversationStore,
+    conversation: ConversationRef,
+    stage: Stage,
+    given: str | None,
+) -> None:
+    await astore.call(store.retitle, conversation, given)
+    await ask(conversation, "hold on")
+    await stage.holding()
+    await manager.close_session("talk")
+    assert await title(conversation) == (given or "hold on")
+
+
+async def test_a_conversation_that_is_stopped_while_its_title_is_made_has_one(
+    manager: ConversationManager, conversation: ConversationRef, configured: Callable[..., None]
+) -> None:
+    ThinkingAgent.asked = asyncio.Event()
+    configured(agent="tests.test_titles.ThinkingAgent")
+    await ask(conversation, "hello")
+    await asyncio.wait_for(ThinkingAgent.asked.wait(), WAIT_S)
+    await manager.close_session("talk")
+    assert await title(conversation) == "hello"
+
+
+async def test_a_conversation_whose_first_answer_is_cut_off_with_its_process_has_a_title(
+    manager: ConversationManager, conversation: ConversationRef, stage: Stage
+) -> None:
+    await ask(conversation, "hold on")
+    await stage.holding()
+    epoch = await astore.call(lambda: Conversation.objects.get(pk=conversation.pk).loop_epoch)
+    await astore.call(endings.repair, conversation, epoch)
+    assert await title(conversation) == "hold on"
+
+
+async def test_a_conversation_whose_first_turn_fails_has_a_title(
+    manager: ConversationManager, conversation: ConversationRef
+) -> None:
+    await ask(conversation, "fail please")
+    await until(lambda: Conversation.objects.filter(pk=conversation.pk, title="FAIL PLEASE").exists())
 
 
 async def test_a_conversation_has_a_title_soon_after_its_first_answer(

@@ -15,7 +15,7 @@ from django.db import connection
 
 from conversations.models import ConversationRef
 from sessions_app.models import ApiToken
-from tests.clients import Server
+from tests.clients import WAIT_S, Server
 from tests.engines import node_problem
 from tests.socketio_clients import End, NodeClient, PythonClient, SocketIOClient
 from tests.v0 import Matching
@@ -58,7 +58,7 @@ def another(database: None, tmp_path: Path) -> Iterator[Server]:
 @pytest.fixture
 async def rest(server: Server) -> AsyncIterator[httpx.AsyncClient]:
     """A REST client of that server."""
-    async with httpx.AsyncClient(base_url=server.url) as client:
+    async with httpx.AsyncClient(base_url=server.url, timeout=WAIT_S) as client:
         yield client
 
 
@@ -133,6 +133,7 @@ async def test_a_client_that_drops_comes_back_by_itself_and_misses_nothing(
     assert await client.ended() is End.BY_NETWORK
     await other.say("meanwhile")
     await client.back()
+    await other.until(answers("meanwhile"))  # two messages that wait have one answer
     await client.say("again")
     for each in (client, other):
         await each.until(answers("again"))

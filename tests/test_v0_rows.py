@@ -150,8 +150,8 @@ async def test_text_is_found_in_any_case_of_any_script(
     await astore.call(store.retitle, conversation, stored)
     found = (await rest.get(f"{CONVERSATIONS}/talk/events", params={"query": wanted})).json()["events"]
     assert [each["id"] for each in found] == [0]
-    assert await astore.call(Conversation.objects.matching(title=wanted).exists)
-    assert not await astore.call(Conversation.objects.matching(title="of aXb").exists)
+    assert await astore.call(lambda: Conversation.objects.matching(title=wanted).exists())
+    assert not await astore.call(lambda: Conversation.objects.matching(title="of aXb").exists())
 
 
 @pytest.mark.parametrize(

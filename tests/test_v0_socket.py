@@ -14,11 +14,12 @@ from django.contrib.auth.models import User
 from conversations.models import Conversation, ConversationRef
 from conversations.store import ConversationStore
 from convserver.asgi import application
-from sessions_app import astore, presence
+from sessions_app import astore, feed, presence
+from sessions_app.manager import get_manager
 from sessions_app.models import ApiToken, Connection
 from tests.conftest import Connect
 from tests.events import event
-from tests.stage import Hooked, hooked, until, until_true
+from tests.stage import Hooked, hooked, until, until_here, until_true
 from tests.v0 import EVENT_TIME, Matching
 from tests.v0_socket import Disconnected, Refused, V0Client
 
@@ -56,6 +57,7 @@ async def test_an_unknown_id_is_made_by_the_join_and_its_agent_waits(connect: Co
 
 async def test_a_message_is_echoed_and_answered(connect: Connect) -> None:
     client = await connect("talk")
+    await client.state("awaiting_user_input")  # from here on nothing is a replay, which leaves states out
     await client.say("hello")
     said = await client.said("user")
     assert said == {
@@ -137,7 +139,7 @@ async def test_a_client_that_leaves_while_it_is_being_counted_is_not_counted(
     await held.reached()
     await client.leave()
     held.let_go.set()
-    await counting.called(1)
+    await until_here(lambda: counting.calls >= 1)
     await until(lambda: not Connection.objects.exists())
 
 
@@ -293,6 +295,18 @@ async def test_a_stop_and_a_deletion_are_told_before_the_server_disconnects(
     assert ended.by_packet
     if method == "POST":
         assert client.frames[-1]["extras"] == {"agent_state": "stopped", "reason": ""}
+
+
+async def test_a_join_starts_the_loop_once_it_has_seen_that_there_is_none(
+    connect: Connect, hooked: Hooked
+) -> None:
+    reading = hooked(feed, "states_of").hold()
+    starting = hooked(get_manager(), "start_soon")
+    client = await connect("talk")
+    await reading.reached()
+    assert starting.calls == 0
+    reading.let_go.set()
+    await client.until(id="STATUS$READY")
 
 
 async def test_a_loop_that_makes_room_tells_its_clients_why(

@@ -339,6 +339,16 @@ async def test_a_batch_of_a_hundred_is_answered_and_one_more_refused(
     known(await rest.request("GET", EVENTS, json=["none"] * 101), 400)
 
 
+async def test_a_batch_of_long_events_is_answered_whole(
+    talk: ConversationRef, rest: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await astore.call(write, talk, 0, 20)
+    log = known(await rest.get(f"{EVENTS}/search"))["items"]
+    monkeypatch.setattr(stores, "PAGE_MAX_BYTES", 500)
+    asked = [each["id"] for each in reversed(log)]
+    assert known(await rest.request("GET", EVENTS, json=asked)) == log[::-1]
+
+
 @pytest.mark.parametrize("body", [b"", b"{", b'{"a":1}', b"[1]", b'"text"'])
 async def test_a_batch_of_nothing_readable_is_a_422(
     talk: ConversationRef, rest: httpx.AsyncClient, body: bytes

@@ -265,6 +265,35 @@ async def test_an_agent_that_is_nested_too_deeply_is_a_422(rest: httpx.AsyncClie
     assert (await rest.post(AGENT, content=body)).status_code == 422
 
 
+MIB = 1024 * 1024
+LONG_MEMBERS: dict[str, tuple[str, Any]] = {
+    "agent": ("agent", {"kind": "Agent", "llm": {"model": "é" * (MIB // 2)}}),
+    "workspace": ("workspace", {"working_dir": "/", "more": "x" * MIB}),
+    "policy": ("confirmation_policy", {"kind": "NeverConfirm", "more": "x" * MIB}),
+    "analyzer": ("security_analyzer", {"kind": "LLMSecurityAnalyzer", "more": "x" * MIB}),
+    "hooks": ("hook_config", {"more": "x" * MIB}),
+    "tools": ("client_tools", ["x" * MIB]),
+    "tools' modules": ("tool_module_qualnames", {"more": "x" * MIB}),
+    "a secret": ("secrets", {"KEY": {"kind": "StaticSecret", "value": "x" * MIB}}),
+}
+
+
+@pytest.mark.parametrize(("name", "value"), LONG_MEMBERS.values(), ids=LONG_MEMBERS)
+async def test_a_part_of_a_start_that_is_too_long_is_a_422_that_names_it_and_the_bound(
+    rest: httpx.AsyncClient, name: str, value: Any
+) -> None:
+    response = await rest.post(AGENT, json={**START, name: value})
+    (problem,) = known(response, 422)["detail"]
+    assert problem["loc"][:2] == ["body", name]
+    assert problem["msg"] == f"Value error, `{name}` may have {MIB} bytes as JSON at the most"
+
+
+async def test_a_part_of_a_start_may_be_as_long_as_the_bound(rest: httpx.AsyncClient) -> None:
+    workspace = {"working_dir": "/", "more": ""}
+    room = MIB - len(json.dumps(workspace, separators=(",", ":")))
+    await started(rest, workspace={**workspace, "more": "x" * room})
+
+
 async def test_an_unknown_parent_is_a_404(rest: httpx.AsyncClient) -> None:
     known(await rest.post(AGENT, json={**START, "parent_conversation_id": NONE}), 404)
 
@@ -364,6 +393,38 @@ async def test_conversations_are_found_and_counted_by_status(
     assert known(await rest.get(f"{AGENT}/count")) == 5
 
 
+def long_ones(owner: User, count: int) -> list[ConversationRef]:
+    """Store conversations whose agents are so long that a page holds hardly any."""
+    setup = agent_setups.NewSetup(agent={"kind": "Agent", "more": "x" * 1_000_000})
+    return [agent_setups.create(owner, setup) for _ in range(count)]
+
+
+async def test_long_setups_make_a_page_shorter_and_every_conversation_comes_once(
+    alice: User, rest: httpx.AsyncClient
+) -> None:
+    made = await astore.call(long_ones, alice, 12)
+    found = await pages(rest)
+    assert [*chain(*found)] == [str(UUID(each.public_id)) for each in reversed(made)]
+    assert [len(each) for each in found] == [5, 5, 2]
+
+
+async def test_a_batch_of_long_setups_answers_each_id_in_its_place(
+    alice: User, rest: httpx.AsyncClient
+) -> None:
+    made = await astore.call(long_ones, alice, 6)
+    asked = [str(UUID(each.public_id)) for each in reversed(made)]
+    found = known(await rest.get(AGENT, params={"ids": [*asked, asked[0]]}))
+    assert [item["id"] for item in found] == [*asked, asked[0]]
+
+
+def test_what_nobody_is_shown_is_not_read_for_a_list(alice: User) -> None:
+    agent_setups.create(alice, agent_setups.NewSetup())
+    browser = Browser()
+    with CaptureQueriesContext(connection) as captured:
+        assert browser.get(f"{AGENT}/search").status_code == 200
+    assert not any("sealed" in query["sql"] for query in captured)
+
+
 async def test_a_batch_answers_each_id_in_its_place(
     talk: ConversationRef, bob: User, store: ConversationStore, rest: httpx.AsyncClient
 ) -> None:
@@ -445,6 +506,41 @@ async def test_secrets_are_added_and_take_the_place_of_those_of_their_name(
         "B": "LookupSecret",
         "C": "StaticSecret",
     }
+
+
+@pytest.mark.parametrize(
+    ("given", "more", "words"),
+    [
+        (
+            {f"KEY_{number}": "x" for number in range(500)},
+            [{f"MORE_{number}": "x" for number in range(start, start + 400)} for start in (0, 400)],
+            "A conversation keeps 1000 secrets at the most, and would have 1300.",
+        ),
+        (
+            {"A": "x" * 600_000},
+            [{"B": "x" * 600_000}],
+            "The secrets of a conversation may have 1048576 bytes as JSON at the most.",
+        ),
+    ],
+)
+async def test_secrets_that_are_added_again_and_again_are_bounded_and_those_before_stay(
+    rest: httpx.AsyncClient, given: dict[str, str], more: list[dict[str, str]], words: str
+) -> None:
+    await started(rest, conversation_id=ID, secrets=given)
+    answers = [await rest.post(f"{AGENT}/{ID}/secrets", json={"secrets": each}) for each in more]
+    assert [each.status_code for each in answers] == [200] * (len(more) - 1) + [422]
+    (problem,) = answers[-1].json()["detail"]
+    assert (problem["loc"], problem["msg"]) == (["body", "secrets"], words)
+    kept = known(await rest.get(f"{AGENT}/{ID}"))["secret_registry"]["secret_sources"]
+    assert kept.keys() == set(given).union(*more[:-1])
+
+
+async def test_a_start_with_too_many_bytes_of_secrets_is_a_422_and_starts_nothing(
+    rest: httpx.AsyncClient,
+) -> None:
+    response = await rest.post(AGENT, json={**START, "secrets": {"A": "x" * 600_000, "B": "x" * 600_000}})
+    assert known(response, 422)["detail"][0]["loc"] == ["body", "secrets"]
+    assert await astore.call(Conversation.objects.count) == 0
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import httpx
 import pytest
 from django.contrib.auth.models import User
 
-from conversations import dialects
+from conversations import dialects, search
 from conversations.events import NewEvent
 from conversations.models import ConversationRef
 from conversations.store import ConversationStore
@@ -214,6 +214,29 @@ async def test_an_event_of_another_conversation_is_not_found_by_this_ones_path(
     other = app_face.event()
     await astore.append(await astore.call(create, alice, NONE), [other])
     assert await answered(rest, LOG, id=other.event_id) == [None]
+
+
+@pytest.mark.parametrize("path", [EVENTS, LOG])
+async def test_long_events_are_all_found_by_their_ids_as_often_as_they_are_asked_for(
+    talk: ConversationRef, rest: httpx.AsyncClient, path: str
+) -> None:
+    log = [app_face.event("x" * 1_500_000) for _ in range(5)]
+    await astore.append(talk, log)
+    ids = [each.event_id for each in log]
+    asked = [ids[4], "x", ids[0], ids[4], *ids]
+    found = await answered(rest, path, id=asked)
+    assert [each and each["id"] for each in found] == [each if each in ids else None for each in asked]
+
+
+async def test_of_the_copies_of_an_event_in_forks_the_first_is_returned_and_no_other_is_read(
+    alice: User, talk: ConversationRef, store: ConversationStore, live: None
+) -> None:
+    event = app_face.event()
+    await astore.append(talk, [event])
+    for _ in range(3):
+        await astore.call(store.fork, alice, talk)
+    found = await astore.call(search.with_ids, alice, [event.event_id])
+    assert [each.public_id for each in found.near] == [talk.public_id]
 
 
 # What it costs

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -13,18 +13,32 @@ import pytest
 from django.contrib.auth.models import User
 from django.db import connections
 
+from conversations import live
 from conversations.dialects import v1
 from conversations.events import Metrics
 from conversations.exceptions import LoopUnavailable
 from conversations.models import Conversation, ConversationRef, Version
 from conversations.store import ConversationStore, DatabaseConversationStore
-from sessions_app import agent_setups, astore, leases, runs, turns, v1_input
+from sessions_app import (
+    agent_setups,
+    astore,
+    begun_turns,
+    decisions,
+    endings,
+    leases,
+    pauses,
+    runs,
+    turn_events,
+    turns,
+    unanswered,
+    v1_input,
+)
 from sessions_app import manager as manager_module
 from sessions_app.agent_setups import NewSetup
 from sessions_app.confirmation import wants_approval
 from sessions_app.manager import ConversationManager, close_manager, get_manager
 from sessions_app.models import AgentLoop, ExecutionStatus
-from sessions_app.processes import this_process
+from sessions_app.processes import Process, this_process
 from tests.events import event
 from tests.stage import (
     Held,
@@ -39,6 +53,8 @@ from tests.stage import (
     row_of,
     said,
     stage,
+    until,
+    until_here,
     until_said,
     until_status,
 )
@@ -67,7 +83,7 @@ def request(text: str) -> dict[str, object]:
 
 def message(text: str) -> Any:
     authored = v1.received(request(text), event_id=text)
-    return leases.new_event(authored, text, is_input=True)
+    return turn_events.new_event(authored, text, is_input=True)
 
 
 async def say(conversation: ConversationRef, text: str, *, run: bool = False, **more: Any) -> int:
@@ -209,7 +225,7 @@ async def test_a_run_that_was_accepted_survives_the_server(
 ) -> None:
     await say(talk, "hello")
     await astore.call(runs.ask, talk)
-    assert await astore.call(leases.needing_a_loop, 9) == [talk]
+    assert await astore.call(unanswered.needing_a_loop, 9) == [talk]
     await astore.call(leases.claim, talk, DEAD, agent="")
     await manager.ensure_started()
     await until_said(talk, "answer to hello")
@@ -277,10 +293,10 @@ async def test_a_message_without_a_run_waits_until_one_is_asked_for(
     talk: ConversationRef, stage: Stage, manager: ConversationManager
 ) -> None:
     await say(talk, "first")
-    assert not await astore.call(leases.is_asked, talk)
-    assert await astore.call(leases.needing_a_loop, 9) == []
+    assert not await astore.call(unanswered.is_asked, talk)
+    assert await astore.call(unanswered.needing_a_loop, 9) == []
     await manager.maybe_start_agent_loop(talk)
-    assert await astore.call(leases.begin_turn, talk, 1) is None
+    assert await astore.call(begun_turns.begin_turn, talk, 1) is None
     await say(talk, "second", run=True)
     await until_said(talk, "answer to second")
     assert stage.asked == [["first", "second"]]
@@ -387,7 +403,7 @@ def test_a_run_that_finds_nothing_to_answer_cannot_miss_what_is_being_stored(
     late = Late(hooked(runs, "_locked"), lambda: store.append(talk, [replace(message("hello"), asks=True)]))
     assert runs.ask(talk) is runs.Asked.NOTHING
     late.wait()
-    assert leases.is_asked(talk)
+    assert unanswered.is_asked(talk)
 
 
 # Approval
@@ -407,6 +423,20 @@ async def test_an_accepted_call_is_carried_out_by_the_same_run(
     await until_status(talk, "finished")
     after = await wire(talk, after=before)
     assert [word for word in after if word != "running"] == ["ObservationEvent", "finished"]
+
+
+def test_an_approval_is_announced_once_it_is_stored(talk: ConversationRef, store: ConversationStore) -> None:
+    waiting(talk, store)
+    statuses: list[str] = []
+
+    def listen(hint: Mapping[str, Any]) -> None:
+        if hint["kind"] == "changed":
+            statuses.append(AgentLoop.objects.of(talk).get().execution_status)
+
+    end = live.overhear(listen)
+    decisions.decide(talk, True, "")
+    end()
+    assert statuses == ["running"]
 
 
 async def test_an_accepted_call_of_a_server_that_ends_is_carried_out_by_the_next(
@@ -486,16 +516,16 @@ def waiting(conversation: ConversationRef, store: ConversationStore) -> None:
     epoch = leases.claim(conversation, HERE, agent="")
     store.append(conversation, [message("approve")])
     runs.ask(conversation)
-    start = leases.begin_turn(conversation, epoch)
+    start = begun_turns.begin_turn(conversation, epoch)
     assert start is not None
     call = action_event("call", turn_id=start.turn_id)
-    suspend = leases.suspend_turn(conversation, ExecutionStatus.WAITING_FOR_CONFIRMATION)
+    suspend = begun_turns.suspend_turn(conversation, ExecutionStatus.WAITING_FOR_CONFIRMATION)
     store.append(conversation, [call], epoch=epoch, also=suspend)
 
 
 def action_event(tool_call_id: str, *, turn_id: str) -> Any:
     authored = v1.AUTHOR.tool_call(name="run", arguments={}, tool_call_id=tool_call_id, event_id=tool_call_id)
-    return leases.new_event(authored, tool_call_id, turn_id=turn_id)
+    return turn_events.new_event(authored, tool_call_id, turn_id=turn_id)
 
 
 @pytest.mark.parametrize(
@@ -564,7 +594,7 @@ async def test_a_run_that_has_not_begun_is_paused_at_once(
     await astore.call(runs.ask, talk)
     await manager.pause(talk)
     await manager.maybe_start_agent_loop(talk)
-    assert await astore.call(leases.begin_turn, talk, 1) is None
+    assert await astore.call(begun_turns.begin_turn, talk, 1) is None
     assert (await status_of(talk), stage.asked) == ("paused", [])
 
 
@@ -595,13 +625,109 @@ async def test_a_paused_turn_that_is_to_go_on_is_not_ended_by_a_stop_of_the_serv
     talk: ConversationRef, stage: Stage, manager: ConversationManager, hooked: Hooked
 ) -> None:
     await until_paused(talk, stage)
-    held = hooked(leases, "begin_turn").hold()
+    held = Held(threading.Event(), threading.Event())
+    looks = hooked(begun_turns, "begin_turn")
+    # The look that finds the turn paused may still be to come; while a run is asked for, none is under way.
+    hooked(runs, "ask").after(lambda: looks.before(held.wait))
     await run(talk)
     await held.reached()
     closing = close_manager()
     held.let_go.set()
     await closing
     assert "error" not in await wire(talk)
+
+
+async def until_to_go_on(conversation: ConversationRef, stage: Stage) -> None:
+    """Let a paused turn be asked to go on where no loop is."""
+    await until_paused(conversation, stage)
+    await close_manager()
+    await astore.call(runs.ask, conversation)
+
+
+async def until_started(conversation: ConversationRef) -> None:
+    """Start the loop, unless that was done, and see that it finds nothing to do."""
+    await get_manager().maybe_start_agent_loop(conversation)
+    await until(lambda: AgentLoop.objects.of(conversation).filter(status="running").exists())
+    epoch = (await loop_of(conversation)).epoch
+    assert await astore.call(begun_turns.begin_turn, conversation, epoch) is None
+
+
+async def test_a_pause_holds_for_a_turn_that_is_to_go_on_and_that_nobody_plays(
+    talk: ConversationRef, stage: Stage, manager: ConversationManager
+) -> None:
+    await until_to_go_on(talk, stage)
+    await get_manager().pause(talk)
+    assert ((await wire(talk))[-2:], await status_of(talk)) == (["paused", "PauseEvent"], "paused")
+    await until_started(talk)
+    await run(talk)
+    await until_said(talk, "step 1", "step 2")
+    assert len(stage.turn_ids) == 2
+
+
+async def test_a_pause_holds_for_a_turn_that_is_to_go_on_and_whose_loop_is_being_started(
+    talk: ConversationRef, stage: Stage, manager: ConversationManager, hooked: Hooked
+) -> None:
+    await until_to_go_on(talk, stage)
+    claiming = hooked(leases, "claim").hold()
+    get_manager().start_soon(talk)
+    await claiming.reached()
+    await get_manager().pause(talk)
+    assert await status_of(talk) == "paused"
+    claiming.let_go.set()
+    await until_started(talk)
+    assert len(stage.turn_ids) == 1
+
+
+async def test_a_pause_finds_the_loop_that_was_started_meanwhile(
+    talk: ConversationRef, stage: Stage, manager: ConversationManager, hooked: Hooked
+) -> None:
+    pausing = hooked(pauses, "pause").hold()
+    asking = asyncio.ensure_future(manager.pause(talk))
+    await pausing.reached()
+    await until_held(talk, stage)
+    pausing.let_go.set()
+    await asking
+    stage.go.set()
+    await until_status(talk, "paused")
+    assert await said(talk) == ["step 1"]
+
+
+async def test_a_pause_of_an_approved_call_that_nobody_carries_out_keeps_the_approval(
+    talk: ConversationRef, stage: Stage, manager: ConversationManager
+) -> None:
+    await until_waiting(talk)
+    await close_manager()
+    await astore.call(runs.ask, talk)
+    await get_manager().pause(talk)
+    assert await status_of(talk) == "paused"
+    stage.go.set()
+    await run(talk)
+    await until_status(talk, "finished")
+    assert (await wire(talk)).count("ObservationEvent") == 1
+
+
+async def test_a_pause_ends_what_a_dead_loop_has_left(
+    talk: ConversationRef, manager: ConversationManager
+) -> None:
+    await astore.call(playing, talk, DEAD)
+    await manager.pause(talk)
+    assert await status_of(talk) == "error"
+
+
+async def test_a_run_of_another_process_cannot_be_paused_behind_its_back(
+    talk: ConversationRef, manager: ConversationManager
+) -> None:
+    await astore.call(playing, talk, HERE._replace(host="elsewhere"))
+    with pytest.raises(leases.LoopHeld):
+        await manager.pause(talk)
+
+
+def playing(conversation: ConversationRef, process: Process) -> None:
+    """Let a process play a turn."""
+    epoch = leases.claim(conversation, process, agent="", lease_s=600.0)
+    runs.take(conversation, message("hello"), run=True)
+    start = begun_turns.begin_turn(conversation, epoch)
+    assert start is not None
 
 
 async def test_a_run_takes_back_a_pause_that_has_not_taken_effect(
@@ -647,6 +773,26 @@ async def test_a_turn_that_pauses_just_as_a_run_is_asked_for_goes_on(
     assert await run(talk) is True
     pausing.let_go.set()
     await until_status(talk, "finished")
+
+
+async def test_a_pause_holds_in_the_turn_after_one_whose_pause_was_taken_back(
+    talk: ConversationRef, stage: Stage, manager: ConversationManager, hooked: Hooked
+) -> None:
+    await until_held(talk, stage)
+    await manager.pause(talk)
+    await run(talk)
+    await say(talk, "more")
+    beginning = hooked(begun_turns, "begin_turn").hold()
+    stage.go.set()
+    await beginning.reached()
+    pausing = asyncio.ensure_future(manager.pause(talk))
+    await asyncio.sleep(0)
+    beginning.let_go.set()
+    await pausing
+    await until_status(talk, "paused")
+    loop = manager.get_agent_session(talk.public_id)
+    await until_here(lambda: loop is not None and not loop.is_working)
+    assert (await status_of(talk), await said(talk)) == ("paused", ["step 1", "step 2"])
 
 
 async def test_what_is_said_during_a_pause_is_answered_by_the_run_that_ends_it(
@@ -696,7 +842,7 @@ async def test_an_interruption_waits_for_the_beginning_of_a_turn(
     talk: ConversationRef, stage: Stage, manager: ConversationManager, hooked: Hooked
 ) -> None:
     held = Held(threading.Event(), threading.Event())
-    hooked(leases, "begin_turn").after(held.wait)
+    hooked(begun_turns, "begin_turn").after(held.wait)
     await say(talk, "hello", run=True)
     await held.reached()
     interrupting = asyncio.ensure_future(manager.interrupt(talk))
@@ -722,7 +868,7 @@ async def test_a_run_of_another_process_is_not_interrupted_behind_its_back(
     talk: ConversationRef, manager: ConversationManager
 ) -> None:
     elsewhere = HERE._replace(host="elsewhere")
-    await astore.call(leases.claim, talk, elsewhere, agent="")
+    await astore.call(leases.claim, talk, elsewhere, agent="", lease_s=600.0)
     with pytest.raises(leases.LoopHeld):
         await manager.interrupt(talk)
 
@@ -735,6 +881,117 @@ async def test_an_interruption_after_the_end_of_a_run_writes_nothing(
     before = await log(talk)
     await manager.interrupt(talk)
     assert (await log(talk), await status_of(talk)) == (before, "finished")
+
+
+async def until_letting_go(conversation: ConversationRef, stage: Stage) -> None:
+    """Let a turn be interrupted whose agent needs a moment to let go."""
+    await say(conversation, "tidy", run=True)
+    await stage.holding()
+    await get_manager().interrupt(conversation)
+
+
+async def test_a_message_that_asks_for_a_run_before_an_interrupted_turn_has_ended_is_answered_after_it(
+    talk: ConversationRef, stage: Stage, manager: ConversationManager
+) -> None:
+    await until_letting_go(talk, stage)
+    before = len(await log(talk)) - 1
+    await say(talk, "more", run=True)
+    stage.go.set()
+    await until_said(talk, "answer to more")
+    await until_status(talk, "finished")
+    after = await wire(talk, after=before)
+    assert after == ["user", "paused", "InterruptEvent", "running", "agent", "finished"]
+
+
+async def test_a_run_that_is_asked_for_before_an_interrupted_turn_has_ended_follows_it(
+    talk: ConversationRef, stage: Stage, manager: ConversationManager
+) -> None:
+    await until_letting_go(talk, stage)
+    assert [await run(talk), await run(talk)] == [True, False]
+    stage.go.set()
+    await until_said(talk, "answer to nothing")
+    assert stage.asked == [["tidy"], []]
+
+
+async def test_a_run_that_is_asked_for_while_an_interrupted_turn_is_prepared_follows_it(
+    talk: ConversationRef, stage: Stage, manager: ConversationManager, hooked: Hooked
+) -> None:
+    held = hooked(turns.PlayedTurn, "_read").hold()
+    await say(talk, "hello", run=True)
+    await held.reached()
+    await manager.interrupt(talk)
+    assert await run(talk) is True
+    held.let_go.set()
+    await until_said(talk, "answer to nothing")
+
+
+async def test_what_is_only_said_before_an_interrupted_turn_has_ended_waits_for_the_next_run(
+    talk: ConversationRef, stage: Stage, manager: ConversationManager
+) -> None:
+    await until_letting_go(talk, stage)
+    await say(talk, "more")
+    stage.go.set()
+    await until_status(talk, "paused")
+    assert not await astore.call(unanswered.is_asked, talk)
+    await run(talk)
+    await until_said(talk, "answer to more")
+
+
+async def test_what_is_said_after_a_run_that_follows_an_interruption_is_answered_by_it(
+    talk: ConversationRef, stage: Stage, manager: ConversationManager
+) -> None:
+    await until_letting_go(talk, stage)
+    await run(talk)
+    await say(talk, "more")
+    stage.go.set()
+    await until_said(talk, "answer to more")
+
+
+async def test_a_loop_that_is_resumed_before_an_interrupted_turn_has_ended_is_not_paused_by_its_end(
+    talk: ConversationRef, stage: Stage, manager: ConversationManager
+) -> None:
+    await until_letting_go(talk, stage)
+    await manager.run(talk)
+    stage.go.set()
+    await until(lambda: AgentLoop.objects.of(talk).filter(turn_id=None).exists())
+    await until_status(talk, "idle")
+
+
+async def test_a_second_interruption_gives_up_on_the_run_that_was_to_follow_the_first(
+    talk: ConversationRef, stage: Stage, manager: ConversationManager
+) -> None:
+    await until_letting_go(talk, stage)
+    await say(talk, "more", run=True)
+    await manager.interrupt(talk)
+    stage.go.set()
+    await until_status(talk, "paused")
+    assert not (await row_of(talk)).is_unanswered
+
+
+async def test_a_run_that_was_to_follow_an_interruption_survives_the_server(
+    talk: ConversationRef, stage: Stage, manager: ConversationManager
+) -> None:
+    await until_letting_go(talk, stage)
+    await say(talk, "more", run=True)
+    closing = asyncio.ensure_future(close_manager())
+    await asyncio.sleep(0)
+    stage.go.set()
+    await closing
+    await get_manager().ensure_started()
+    await until_said(talk, "answer to more")
+
+
+def test_a_run_that_is_asked_for_as_an_interrupted_turn_ends_is_not_lost(
+    talk: ConversationRef, store: ConversationStore, hooked: Hooked
+) -> None:
+    # Without a lock the turn's end does not see it, and leaves the conversation paused.
+    epoch = leases.claim(talk, HERE, agent="")
+    through = runs.take(talk, message("hello"), run=True).seq
+    assert begun_turns.begin_turn(talk, epoch) is not None
+    late = Late(hooked(leases, "locked_by"), lambda: runs.ask(talk, given_up=through))
+    endings.stop_turn(talk, epoch, through=through)
+    late.wait()
+    assert unanswered.is_asked(talk)
 
 
 # Ends
@@ -767,7 +1024,7 @@ def test_a_turn_that_is_ended_again_has_one_end(talk: ConversationRef, store: Co
     epoch = leases.claim(talk, HERE, agent="")
     store.append(talk, [message("hello")])
     runs.ask(talk)
-    start = leases.begin_turn(talk, epoch)
+    start = begun_turns.begin_turn(talk, epoch)
     assert start is not None
     runs.finish(talk, epoch, start, start.counted)
     store.append(talk, [replace(message("more"), asks=True)])
@@ -782,7 +1039,7 @@ def test_a_message_that_arrives_as_a_turn_ends_finds_the_run_over(
     epoch = leases.claim(talk, HERE, agent="")
     store.append(talk, [message("hello")])
     runs.ask(talk)
-    start = leases.begin_turn(talk, epoch)
+    start = begun_turns.begin_turn(talk, epoch)
     assert start is not None
     late = Late(hooked(runs, "_locked"), lambda: runs.take(talk, message("more"), run=False))
     runs.finish(talk, epoch, start, start.counted)
@@ -845,12 +1102,12 @@ def test_a_dead_loop_leaves_no_call_unanswered_and_the_run_in_error(
     epoch = leases.claim(talk, DEAD, agent="")
     store.append(talk, [message("hello")])
     runs.ask(talk)
-    start = leases.begin_turn(talk, epoch)
+    start = begun_turns.begin_turn(talk, epoch)
     assert start is not None
     calls = [action_event(name, turn_id=start.turn_id) for name in ("a", "b", "c")]
     failed = v1.authored(v1.agent_error(v1.Call("terminal", "b"), error="no"), event_id="failed")
-    store.append(talk, [*calls, leases.new_event(failed, "failed", turn_id=start.turn_id)], epoch=epoch)
-    leases.recover(talk, HERE)
+    store.append(talk, [*calls, turn_events.new_event(failed, "failed", turn_id=start.turn_id)], epoch=epoch)
+    endings.recover(talk, HERE)
     events = [json.loads(each["payload"]) for each in store.read_after(talk, -1)]
     errors = [each["tool_call_id"] for each in events if each["kind"] == "AgentErrorEvent"]
     assert (errors, told(events[-1])) == (["b", "a", "c"], "error")

@@ -73,14 +73,13 @@ def test_sigterm_closes_the_sockets_with_1012(server: Server, talk: Conversation
 
 
 def test_an_idle_socket_is_sent_pings(server: Server, talk: ConversationRef) -> None:
-    server.start(constants={"convserver.cli.PING_S": 0.05, "convserver.cli.PONG_WAIT_S": 0.2})
-    with NetworkClient(server, events_path()) as client:
+    server.start(constants={"convserver.cli.PING_S": 0.05, "convserver.cli.PONG_WAIT_S": 3.0})
+    with NetworkClient(server, events_path()) as client, StalledClient(server, events_path()) as stalled:
         client.receive()
+        wait_until(lambda: Connection.objects.count() == 2)
+        wait_until(lambda: Connection.objects.count() == 1)
         with pytest.raises(TimeoutError):
-            client.receive_text(within_s=1.0)  # its library answers them, else it had been closed
-    with StalledClient(server, events_path()) as stalled:
-        wait_until(lambda: Connection.objects.exists())
-        wait_until(lambda: not Connection.objects.exists())
+            client.receive_text(within_s=1.0)  # its library answers them, else it had been closed before
         assert stalled.read_the_rest()[1].code in (1006, 1011)
 
 

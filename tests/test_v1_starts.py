@@ -11,13 +11,14 @@ import httpx
 import pytest
 from django.contrib.auth.models import User
 
+from conversations.masking import MASK
 from conversations.models import Conversation, ConversationRef, CreationParameters
 from conversations.store import ConversationStore
 from convserver.api.v1 import start_tasks
 from convserver.api.v1.app_shapes import AppConversationStartTask
 from sessions_app import astore, starts, user_settings
 from sessions_app.manager import ConversationManager
-from sessions_app.models import AgentSetup, StartTask
+from sessions_app.models import AgentSetup, SecretKind, StartTask
 from tests.app_face import (
     CONVERSATIONS,
     EVENTS,
@@ -241,6 +242,24 @@ async def test_odd_texts_of_a_message_can_be_shown_again(rest: httpx.AsyncClient
 # What cannot be made
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "bound"),
+    [
+        ("system_message_suffix", "é" * 524_288, "`system_message_suffix` may have 1048576 bytes as JSON"),
+        ("sandbox_id", "x" * 501, "at most 500 characters"),
+        ("processors", [{"kind": "x" * 501}], "at most 500 characters"),
+    ],
+)
+async def test_a_text_of_a_start_that_is_too_long_is_a_422_that_names_it_and_the_bound(
+    rest: httpx.AsyncClient, name: str, value: Any, bound: str
+) -> None:
+    response = await rest.post(CONVERSATIONS, json={name: value})
+    assert response.status_code == 422, response.text
+    (problem,) = response.json()["detail"]
+    assert problem["loc"][1] == name
+    assert bound in problem["msg"]
+
+
 @pytest.mark.parametrize("whose", ["nobody's", "bob's", "deleted", "of the other wire"])
 async def test_a_parent_that_is_not_there_is_not_found_and_nothing_is_stored(
     whose: str, alice: User, bob: User, store: ConversationStore, rest: httpx.AsyncClient
@@ -324,6 +343,14 @@ async def test_every_start_comes_once_whatever_the_limit(
         assert await all_ids(rest, f"{STARTS}/search", sort_order=order, limit=limit) == expected
 
 
+async def test_long_starts_make_a_page_shorter_and_a_batch_holds_them_all(rest: httpx.AsyncClient) -> None:
+    made = [await started(rest, initial_message=said("x" * 1_500_000)) for _ in range(4)]
+    found = await answered(rest, f"{STARTS}/search")
+    assert [each["id"] for each in found["items"]] == [each["id"] for each in made[:0:-1]]
+    assert await all_ids(rest, f"{STARTS}/search") == [each["id"] for each in reversed(made)]
+    assert await answered(rest, STARTS, ids=[each["id"] for each in made]) == made
+
+
 async def test_starts_are_found_by_conversation_and_by_time(alice: User, rest: httpx.AsyncClient) -> None:
     talk = await astore.call(create, alice)
     own = await astore.call(fill, alice, 4, conversation=talk)
@@ -359,3 +386,24 @@ def test_starts_cost_the_same_however_many_there_are(alice: User) -> None:
     paths[2] = f"{STARTS}?{repeated('ids', [each.task_id for each in many[:100]])}"
     assert [cost(path) for path in paths] == few
     assert max(few) <= 5
+
+
+async def test_a_secret_in_what_is_asked_for_is_not_kept_with_the_start(
+    alice: User, rest: httpx.AsyncClient
+) -> None:
+    secret = "a-secret-of-the-user's"
+    await astore.call(user_settings.store_secret, alice.pk, SecretKind.CUSTOM, name="KEY", value=secret)
+    found = await started(rest, initial_message=said(f"Use {secret}."), system_message_suffix=secret)
+    hidden = found["request"]
+    assert hidden["initial_message"]["content"] == said(f"Use {MASK}.")["content"]
+    assert hidden["system_message_suffix"] == MASK
+    row = await astore.call(StartTask.objects.get)
+    assert secret not in json.dumps(row.request)
+
+
+async def test_a_secret_is_not_kept_with_a_start_that_fails(alice: User, rest: httpx.AsyncClient) -> None:
+    secret = "a-secret-of-the-user's"
+    await astore.call(user_settings.store_secret, alice.pk, SecretKind.CUSTOM, name="KEY", value=secret)
+    await astore.call(create, alice)
+    found = await started(rest, conversation_id=ID, title=f"Use {secret}")
+    assert (found["status"], found["request"]["title"]) == ("ERROR", f"Use {MASK}")

@@ -10,10 +10,13 @@ from typing import Any
 import httpx
 import pytest
 from django.contrib.auth.models import User
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
+from conversations import importing
 from conversations.models import Conversation, ConversationRef
 from conversations.store import ConversationStore, DatabaseConversationStore
-from sessions_app import astore, conversation_keys
+from sessions_app import astore, conversation_keys, reports
 from sessions_app.manager import ConversationManager
 from sessions_app.models import ApiToken
 from tests.app_face import (
@@ -27,6 +30,7 @@ from tests.app_face import (
     answered,
     child_of,
     create,
+    event,
     reported,
 )
 from tests.stage import Hooked, hooked, manager, stage
@@ -89,7 +93,7 @@ async def test_whoever_reports_other_content_at_the_same_moment_waits_and_is_tol
     talk: ConversationRef, store: ConversationStore, rest: httpx.AsyncClient, hooked: Hooked
 ) -> None:
     first = reported("first")
-    held = hooked(DatabaseConversationStore, "read_some").hold()
+    held = hooked(importing, "missing").hold()
     begun = asyncio.create_task(rest.post(REPORTED, json=[first]))
     await held.reached()
     other = asyncio.create_task(rest.post(REPORTED, json=[reported("second", event_id=first["id"])]))
@@ -107,6 +111,18 @@ async def test_other_content_under_a_stored_id_is_a_success_and_the_first_stays(
     for batch in ([first], others):
         assert (await rest.post(REPORTED, json=batch)).status_code == 200
     assert [json.loads(text) for text in await stored(store, talk)] == [first, new]
+
+
+def test_what_is_stored_already_is_not_read_under_the_lock(
+    talk: ConversationRef, store: ConversationStore
+) -> None:
+    log = [event(f"number {number}") for number in range(5)]
+    reports.store_once(talk, log)
+    with CaptureQueriesContext(connection) as captured:
+        reports.store_once(talk, log)
+    statements = [query["sql"] for query in captured]
+    begun = next(n for n, each in enumerate(statements) if each.startswith("BEGIN"))
+    assert "payload" not in "".join(statements[begun:])
 
 
 async def test_a_batch_with_one_bad_event_stores_none_of_it(
@@ -188,18 +204,50 @@ async def test_a_report_gives_a_title_and_takes_none_and_changes_nothing_else(
 async def test_a_sandboxs_key_speaks_for_it_and_for_no_other(
     path: str, accounts: None, alice: User, bob: User, talk: ConversationRef, rest: httpx.AsyncClient
 ) -> None:
-    child = await astore.call(child_of, talk, alice)
     other = await astore.call(create, alice, NONE)
     bobs = await astore.call(create, bob, "0" * 31 + "1")
     body: Any = {"id": ID} if path.endswith("conversations") else []
     found = [
         (await rest.post(f"{HOOKS}/{path}", json=body, headers=await key_of(each))).status_code
-        for each in (talk, child, other, bobs)
+        for each in (talk, other, bobs)
     ]
     nobody = await rest.post(f"{HOOKS}/{path}", json=body, headers={"X-Session-API-Key": "ck_x_y"})
     refused = 404 if path.startswith("events") else 401
-    assert found == [200, 200, refused, refused]
+    assert found == [200, refused, refused]
     assert nobody.status_code == 401
+
+
+@pytest.mark.parametrize("sandbox", ["", f"{SANDBOX}/"])
+async def test_a_key_speaks_for_its_conversation_and_those_below_and_for_none_above_or_beside(
+    sandbox: str, accounts: None, alice: User, talk: ConversationRef, rest: httpx.AsyncClient
+) -> None:
+    child = await astore.call(child_of, talk, alice)
+    below = await astore.call(child_of, child, alice)
+    beside = await astore.call(child_of, talk, alice)
+    everyone = (talk, child, below, beside)
+
+    async def reach(key: dict[str, str]) -> list[tuple[int, int]]:
+        found = []
+        for public_id in (each.public_id for each in everyone):
+            told = await rest.post(f"{HOOKS}/{sandbox}events/{public_id}", json=[], headers=key)
+            named = await rest.post(f"{HOOKS}/{sandbox}conversations", json={"id": public_id}, headers=key)
+            found.append((told.status_code, named.status_code))
+        return found
+
+    yes, no = (200, 200), (404, 401)
+    assert await reach(await key_of(talk)) == [yes, yes, yes, yes]
+    assert await reach(await key_of(child)) == [no, yes, yes, no]
+    assert await reach(await key_of(below)) == [no, no, yes, no]
+
+
+async def test_what_a_sub_conversation_reports_is_made_below_it(
+    accounts: None, alice: User, talk: ConversationRef, rest: httpx.AsyncClient
+) -> None:
+    child = await astore.call(child_of, talk, alice)
+    answer = await rest.post(f"{HOOKS}/conversations", json={"id": NONE}, headers=await key_of(child))
+    assert answer.status_code == 200
+    made = await astore.call(Conversation.objects.get, public_id=NONE)
+    assert made.parent_id == child.pk
 
 
 async def test_a_strangers_token_reports_nothing_and_learns_nothing(

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
+from django.db import OperationalError
 from django.utils import timezone
 
 from conversations.dialects import v1
@@ -18,19 +19,19 @@ from conversations.store import ConversationStore
 from sessions_app import astore, outbox, outbox_dispatcher, webhooks
 from sessions_app.authentication import local_user
 from sessions_app.conversation_manager import ConversationManager
-from sessions_app.leases import new_event
 from sessions_app.manager import get_manager
 from sessions_app.models import Delivery, Receiver
 from sessions_app.outbox_dispatcher import Dispatcher
 from sessions_app.processes import this_process
+from sessions_app.turn_events import new_event
 from sessions_app.v1_information import information_of
 from sessions_app.webhooks import Credentials
 from tests.clients import WAIT_S, Server
 from tests.events import event
-from tests.stage import ask, manager, stage, until, until_here
+from tests.stage import Hooked, ask, hooked, manager, stage, until, until_here
 from tests.webhook_server import WebhookServer
 
-__all__ = ["manager", "stage"]
+__all__ = ["hooked", "manager", "stage"]
 
 CLEAR = "the-clear-text-of-a-key"
 
@@ -156,9 +157,10 @@ async def test_the_conversation_is_posted_when_a_run_ends_after_the_events_of_th
 ) -> None:
     await astore.call(webhook, receiver, flush_delay_s=3600.0, event_buffer_size=100)
     await ask(conversation, "hello")
-    await until_here(lambda: receiver.infos)
-    assert [call.path.split("/")[1] for call in receiver.taken] == ["events", "conversations"]
+    await until_here(lambda: len(receiver.infos) == 2)  # and once more when it is given a title
+    assert [call.path.split("/")[1] for call in receiver.taken] == ["events", *["conversations"] * 2]
     assert receiver.infos[0]["execution_status"] in ("idle", "finished")
+    assert receiver.infos[1]["title"]
 
 
 async def test_the_conversation_is_posted_when_it_is_paused(
@@ -192,6 +194,24 @@ async def test_after_failures_the_same_batches_come_in_order_before_newer_ones(
     receiver.status = 200
     await until_here(lambda: len(texts(receiver.batches)) == 8)
     assert texts(receiver.batches) == list(map(str, range(8)))
+
+
+@pytest.mark.parametrize("step", ["next_step", "delivered", "failed"])
+async def test_a_fault_of_the_database_holds_up_a_delivery_for_a_moment_only(
+    dispatching: None, receiver: WebhookServer, conversation: ConversationRef, hooked: Hooked, step: str
+) -> None:
+    hooked(outbox, step).before(broken)
+    receiver.status = 500 if step == "failed" else 200
+    await astore.call(webhook, receiver)
+    await append(conversation, "one")
+    await until_here(lambda: receiver.calls)
+    receiver.status = 200
+    await until(lambda: Delivery.objects.filter(through=0, due_at=None, claim="").exists())
+    assert receiver.batches[-1][0]["kind"] == "MessageEvent"
+
+
+def broken() -> None:
+    raise OperationalError("The connection is gone.")
 
 
 async def test_what_happens_while_a_receiver_is_down_comes_when_it_is_back(
@@ -344,6 +364,11 @@ async def test_with_accounts_a_private_address_is_refused_when_it_is_asked_too(
         "https://example.org/?key=1",
         "",
         "https://[",
+        "https://xn--a",
+        "https://a..b",
+        f"https://{'a' * 64}.example.org",
+        "https://example.org:99999",
+        "https://example.org/\ud800",
     ],
 )
 def test_an_address_that_cannot_be_one_is_refused(database: None, address: str) -> None:

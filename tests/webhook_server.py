@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import sys
 import threading
 from collections.abc import Mapping
-from contextlib import suppress
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
+
+from tests.loopback_server import LoopbackServer, Request
 
 
 class Call(NamedTuple):
@@ -28,22 +27,16 @@ class Call(NamedTuple):
         return json.loads(self.text)
 
 
-class WebhookServer:
-    """One receiver in a thread; used as a context, which it serves in."""
+class WebhookServer(LoopbackServer):
+    """One receiver."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.calls: list[Call] = []
         self.status = 200
         self._silent = threading.Event()
         self._go = threading.Event()
         self._go.set()
-        self._stopped = threading.Event()
-        self._http = _Server(("127.0.0.1", 0), _Handler, self)
-        self._thread = threading.Thread(target=self._http.serve_forever, args=(0.01,))
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
 
     def __exit__(
         self,
@@ -51,18 +44,13 @@ class WebhookServer:
         exc_value: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._stopped.set()
         self._go.set()
-        self._http.shutdown()
-        self._thread.join()
-        self._http.server_close()
-        if self._http.errors:
-            raise self._http.errors[0]
+        super().__exit__(exc_type, exc_value, traceback)
 
     @property
     def url(self) -> str:
         """Return its address."""
-        return f"http://127.0.0.1:{self._http.server_address[1]}"
+        return f"http://{self.address}"
 
     @property
     def next_status(self) -> int:
@@ -97,43 +85,13 @@ class WebhookServer:
         self._silent.clear()
         self._go.set()
 
-    def respond(self, handler: _Handler, call: Call) -> None:
+    def take(self, request: Request) -> None:
         """Record a request and answer it."""
-        self.calls.append(call)
+        assert request.command == "POST"
+        status = self.next_status
+        self.calls.append(Call(request.path, request.header_values(), request.read().decode(), status))
         self._go.wait()
-        if not call.status:
-            self._stopped.wait()
-            return
-        with suppress(ConnectionError):
-            handler.send_response(call.status)
-            handler.send_header("Content-Length", "0")
-            handler.end_headers()
-
-
-class _Server(ThreadingHTTPServer):
-    daemon_threads = False  # closing waits for them
-
-    def __init__(self, address: tuple[str, int], handler: type[_Handler], receiver: WebhookServer) -> None:
-        super().__init__(address, handler)
-        self.receiver = receiver
-        self.errors: list[BaseException] = []
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """Keep what went wrong for the end, except that the sender had gone."""
-        error = sys.exception()
-        if error is not None and not isinstance(error, ConnectionError):
-            self.errors.append(error)
-
-
-class _Handler(BaseHTTPRequestHandler):
-    server: _Server
-
-    def do_POST(self) -> None:
-        length = int(self.headers.get("Content-Length", 0))
-        text = self.rfile.read(length).decode()
-        headers = {name.lower(): value for name, value in self.headers.items()}
-        receiver = self.server.receiver
-        receiver.respond(self, Call(self.path, headers, text, receiver.next_status))
-
-    def log_message(self, format: str, *args: Any) -> None:
-        """Say nothing."""
+        if status:
+            request.reply(status)
+        else:
+            self.stopped.wait()

@@ -1,0 +1,107 @@
+"""A browser, a server, and the rule that no page may misbehave in any test."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import BrowserContext, Page, Playwright, expect
+
+from tests import chromium
+from tests.browser.site import Site
+from tests.browser.talk import Talk
+from tests.browser.watch import Watch
+from tests.clients import WAIT_S
+
+HERE = Path(__file__).parent
+
+expect.set_options(timeout=WAIT_S * 1000)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put these tests last, since driving a browser leaves an event loop running; skip without Chromium."""
+    items.sort(key=lambda item: item.path.is_relative_to(HERE))
+    if problem := chromium.problem():
+        for item in items:
+            if item.path.is_relative_to(HERE):
+                item.add_marker(pytest.mark.skip(reason=problem))
+
+
+@pytest.fixture(scope="session")
+def browser_type_launch_args() -> dict[str, Any]:
+    """Say which browser is started, and how: Debian's, without what talks to the world."""
+    return {"executable_path": chromium.PROGRAM, "args": list(chromium.LAUNCH)}
+
+
+@pytest.fixture(scope="session")
+def process(django_db_setup: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """The server of all these tests: no test empties the database, each has conversations of its own."""
+    site = Site(tmp_path_factory.mktemp("site"))
+    yield site
+    site.kill()
+
+
+@pytest.fixture(scope="session")
+def base_url(process: Site) -> str:
+    """Where addresses without an origin lead."""
+    return process.url
+
+
+@pytest.fixture(scope="session")
+def playwright(process: Site, playwright: Playwright) -> Playwright:
+    """What drives the browser: begun after the database is made, ended before it goes."""
+    return playwright
+
+
+@pytest.fixture
+def site(process: Site) -> Site:
+    """The server, running, whatever the test before has done to it."""
+    if not process.is_running:
+        process.open()
+    process.forget_draft()
+    return process
+
+
+@pytest.fixture
+def watch(site: Site) -> Iterator[Watch]:
+    """Fail the test if any of its pages did what none may do."""
+    watch = Watch(site.url)
+    yield watch
+    assert watch.faults == []
+
+
+Browse = Callable[..., BrowserContext]
+
+
+@pytest.fixture
+def browse(new_context: Callable[..., BrowserContext], site: Site, watch: Watch) -> Browse:
+    """Make another browser with cookies and storage of its own."""
+
+    def made(**options: Any) -> BrowserContext:
+        context = new_context(reduced_motion="reduce", **options)
+        context.set_default_timeout(WAIT_S * 1000)
+        watch.follow(context)
+        return context
+
+    return made
+
+
+@pytest.fixture
+def context(browse: Browse) -> BrowserContext:
+    """The browser of most tests: 1280 by 720, with a mouse."""
+    return browse()
+
+
+@pytest.fixture
+def talk(page: Page, site: Site) -> Talk:
+    """A new conversation, open in a tab."""
+    return Talk(page, site, site.create(title="A talk")).open()
+
+
+@pytest.fixture
+def another_tab(context: BrowserContext, talk: Talk) -> Talk:
+    """The same conversation in a second tab of the same browser."""
+    return Talk(context.new_page(), talk.site, talk.id).open()

@@ -1,0 +1,363 @@
+"""Take docs/pictures/ anew: every page and state, light and dark, narrow and wide.
+
+Run as `python -m tests.browser.pictures [part of a name …]`, with a server of its own on demo data.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Literal
+
+from playwright.sync_api import BrowserContext, Page, WebSocketRoute, expect, sync_playwright
+
+from tests import chromium
+from tests.browser.site import Site, message
+from tests.browser.talk import Talk
+
+ROOT = Path(__file__).parents[2]
+PICTURES = ROOT / "docs" / "pictures"
+DATA = ROOT / "tests" / "data"
+SIZES = {390: 844, 1440: 900}
+THEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
+
+SLOWLY = "slow: tell me what you see, word by word, while you look around in this repository"
+
+
+class Studio(Site):
+    """A server on a database of its own, which remembers what was made for one picture."""
+
+    made: list[str]
+
+    def create(self, **members: Any) -> str:
+        """Make a conversation; return its id."""
+        self.made.append(super().create(**members))
+        return self.made[-1]
+
+    def clear_up(self) -> None:
+        """Delete what was made since the last time, so that the next picture does not show it."""
+        for conversation_id in self.made:
+            self.delete(conversation_id)
+        self.made = []
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The variables that the server is started with."""
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("CONVSERVER_")}
+        kept.pop("DATABASE_URL", None)
+        return {**kept, "CONVSERVER_DATA_DIR": str(self.log.parent / "data"), "PORT": str(self.port)}
+
+
+Scene = Callable[[Page, Studio], None]
+SCENES: dict[str, Scene] = {}
+"""What is shown where somebody has worked for a while, by the name of the picture."""
+BEFORE: dict[str, Scene] = {}
+"""What is shown before anything was said."""
+LOGGED_OUT: dict[str, Scene] = {}
+"""What is shown to whom the server does not know."""
+KEYED: dict[str, Scene] = {}
+"""What is shown to who has not given the server's key."""
+
+
+def _scene(name: str, scenes: dict[str, Scene] = SCENES) -> Callable[[Scene], Scene]:
+    def kept(scene: Scene) -> Scene:
+        scenes[name] = scene
+        return scene
+
+    return kept
+
+
+@_scene("empty", BEFORE)
+def _empty(page: Page, studio: Studio) -> None:
+    page.goto(studio.url)
+
+
+@_scene("empty-conversation", BEFORE)
+def _empty_conversation(page: Page, studio: Studio) -> None:
+    Talk(page, studio, studio.create(title="Nothing yet")).open()
+
+
+@_scene("key", KEYED)
+def _key(page: Page, studio: Studio) -> None:
+    page.goto(studio.url)
+
+
+@_scene("login", LOGGED_OUT)
+def _login(page: Page, studio: Studio) -> None:
+    page.goto(studio.url)
+
+
+@_scene("login-refused", LOGGED_OUT)
+def _login_refused(page: Page, studio: Studio) -> None:
+    page.goto(studio.url)
+    page.get_by_label("Name").fill("alice")
+    page.get_by_label("Password").fill("not her password")
+    page.get_by_role("button", name="Log in").click()
+    expect(page.get_by_role("alert")).to_be_visible()
+
+
+@_scene("home")
+def _home(page: Page, studio: Studio) -> None:
+    page.goto(studio.url)
+
+
+@_scene("new")
+def _new(page: Page, studio: Studio) -> None:
+    page.goto(f"{studio.url}/new")
+    page.get_by_text("Connect a client or a script").click()
+
+
+@_scene("settings")
+def _settings(page: Page, studio: Studio) -> None:
+    page.goto(f"{studio.url}/settings")
+
+
+@_scene("search")
+def _search(page: Page, studio: Studio) -> None:
+    page.goto(f"{studio.url}/search?q=discount")
+    expect(page.locator("#hits li").first).to_be_visible()
+
+
+@_scene("palette")
+def _palette(page: Page, studio: Studio) -> None:
+    Talk(page, studio, "text").open()
+    page.keyboard.press("Control+k")
+    page.keyboard.type("the")
+    expect(page.locator("#palette").get_by_role("option", name="Find out why")).to_be_visible()
+
+
+@_scene("help")
+def _help(page: Page, studio: Studio) -> None:
+    Talk(page, studio, "text").open()
+    page.keyboard.press("Escape")
+    page.keyboard.press("?")
+    expect(page.get_by_role("dialog", name="Keys")).to_be_visible()
+
+
+@_scene("deeds")
+def _deeds(page: Page, studio: Studio) -> None:
+    page.goto(studio.url)
+    page.locator("#row-text .deeds > summary").click()
+
+
+@_scene("not-found")
+def _not_found(page: Page, studio: Studio) -> None:
+    page.goto(f"{studio.url}/c/never-there")
+
+
+@_scene("conversation")
+def _conversation(page: Page, studio: Studio) -> None:
+    Talk(page, studio, "recorded").open()
+
+
+@_scene("conversation-tools")
+def _tools(page: Page, studio: Studio) -> None:
+    Talk(page, studio, "recorded").open("#e20")
+
+
+@_scene("conversation-v1")
+def _v1(page: Page, studio: Studio) -> None:
+    Talk(page, studio, "examples").open("#e3")
+
+
+@_scene("conversation-text")
+def _text(page: Page, studio: Studio) -> None:
+    Talk(page, studio, "text").open()
+
+
+@_scene("menu")
+def _menu(page: Page, studio: Studio) -> None:
+    Talk(page, studio, "text").open()
+    page.get_by_label("More about this conversation").click()
+
+
+@_scene("streaming")
+def _streaming(page: Page, studio: Studio) -> None:
+    talk = Talk(page, studio, studio.create(title="What is in this repository?")).open()
+    studio.record(talk.id, [message("Good morning. What shall we look at?", source="agent")])
+    _say(talk, SLOWLY)
+    expect(talk.streaming).to_contain_text("by word")
+
+
+@_scene("approval")
+def _approval(page: Page, studio: Studio) -> None:
+    talk = Talk(page, studio, studio.create(title="Clean up the build")).open()
+    _say(talk, "Please approve and clean up the build")
+    expect(talk.approval).to_be_visible()
+
+
+@_scene("error")
+def _error(page: Page, studio: Studio) -> None:
+    talk = Talk(page, studio, studio.create(title="An agent that breaks down")).open()
+    _say(talk, "fail")
+    expect(page.locator("#agent-state")).to_contain_text("error")
+    expect(page.locator("#events article.error")).to_be_visible()
+
+
+@_scene("offline")
+def _offline(page: Page, studio: Studio) -> None:
+    talk = Talk(page, studio, "text").open()
+    page.context.set_offline(True)
+    _say(talk, "Nothing of this is lost: it goes out when the network is back.")
+    _say(talk, "And this after it.")
+    expect(talk.line).to_contain_text("2 waiting")
+
+
+@_scene("reconnecting")
+def _reconnecting(page: Page, studio: Studio) -> None:
+    talk = Talk(page, studio, "text")
+    page.route_web_socket("**/ws/conversations/text*", lambda socket: socket.close(code=1012))
+    page.goto(f"{studio.url}/c/{talk.id}")
+    expect(talk.line).to_contain_text("Reconnecting")
+
+
+@_scene("catching-up")
+def _catching_up(page: Page, studio: Studio) -> None:
+    talk = Talk(page, studio, studio.create(title="What was missed"))
+    page.route_web_socket("**/ws/conversations/*", _hold_after_120)
+    page.goto(f"{studio.url}/c/{talk.id}")
+    studio.record(talk.id, [message(f"Something that was missed, number {number}") for number in range(300)])
+    expect(talk.line).to_contain_text("Catching up")
+
+
+@_scene("image")
+def _image(page: Page, studio: Studio) -> None:
+    talk = Talk(page, studio, "text").open()
+    page.locator('#composer input[type="file"]').set_input_files(PICTURES / "admin-list-light.png")
+    talk.box.fill("Here is what it looks like now.\nCan the list be calmer?")
+    expect(page.get_by_role("img", name="Image 1")).to_be_visible()
+
+
+def _say(talk: Talk, text: str) -> None:
+    """Send by the button: where there is no keyboard, Enter breaks the line."""
+    talk.box.fill(text)
+    talk.page.get_by_role("button", name="Send").click()
+
+
+def _hold_after_120(socket: WebSocketRoute) -> None:
+    """Let a page hear of so many events and no more: the rest seems to be on its way."""
+    server = socket.connect_to_server()
+
+    def passed(frame: str | bytes) -> None:
+        read = json.loads(frame)
+        if read.get("type") == "hello":
+            socket.send(json.dumps({**read, "last_seq": 299}))
+        elif read.get("seq", 0) < 120 and read["type"] != "replay_complete":
+            socket.send(frame)
+
+    server.on_message(passed)
+
+
+def _fill(studio: Studio) -> None:
+    """Put in what somebody has who has worked with agents for a while."""
+    studio.create(id="examples", title="Refactor the payment module", version="V1", repository="acme/shop")
+    files = sorted((DATA / "openhands-v1").glob("conversation/*/events/*.json"))
+    studio.record("examples", [json.loads(file.read_text()) for file in files])
+    studio.create(
+        id="recorded", title="Find out why the tests are slow", repository="acme/shop", branch="main"
+    )
+    studio.record("recorded", json.loads((DATA / "openhands-v0-agent-run.json").read_text()))
+    studio.create(id="text", title="A function that adds up a basket", repository="acme/shop")
+    studio.record("text", TEXT)
+    for number, (title, text) in enumerate(ROWS.items()):
+        conversation_id = studio.create(title=title, repository="acme/shop" if number % 2 else None)
+        studio.send(conversation_id, {"type": "message", "text": text})
+
+
+ROWS = {
+    "Explain the checkout": "Good morning",
+    "Remove the old build": "Please approve this",
+    "Nightly report": "fail",
+    "Write release notes": "finish",
+    "What time is it?": "tool",
+}
+"""Conversations in the list, by what is said in them: each ends in another state."""
+
+TEXT: list[dict[str, Any]] = [
+    message("How do I add up a basket with a discount? Please show the code and a **table**."),
+    message(
+        "Here is a function that does it:\n\n"
+        "```python\nfrom decimal import Decimal\n\n\n"
+        "def total(items: list[Item], discount: Decimal) -> Decimal:\n"
+        '    """Return what a basket costs, never less than nothing."""\n'
+        "    full = sum((item.price * item.count for item in items), Decimal())\n"
+        "    return max(Decimal(), full - discount)\n```\n\n"
+        "It gives:\n\n| basket | discount | total |\n|:--|--:|--:|\n"
+        "| two pens | 0.50 | 1.90 |\n| nothing | 1.00 | 0.00 |\n\n"
+        "1. Prices are decimals, so nothing is lost by rounding.\n2. A discount can not make it negative.\n\n"
+        "> Ask me for tests if you like.",
+        source="agent",
+    ),
+    message("Yes, with tests."),
+]
+
+
+def main(names: Sequence[str]) -> int:
+    """Take the pictures whose names contain any of these; all without one. Return the exit code."""
+    if problem := chromium.problem():
+        print(f"No pictures can be taken: {problem}.", file=sys.stderr)
+        return 1
+    with TemporaryDirectory() as directory:
+        # Room for all that `_fill` asks: on a slow machine one would be stopped for another.
+        with _serving(Path(directory, "local"), CONVSERVER_MAX_CONCURRENT="20") as studio:
+            _take(studio, BEFORE, names)
+            _fill(studio)
+            studio.made = []  # that stays
+            _take(studio, SCENES, names)
+        accounts = {
+            "CONVSERVER_AUTH": "accounts",
+            "CONVSERVER_ALLOWED_HOSTS": "127.0.0.1",
+            "SECRET_KEY": "x" * 60,
+        }
+        with _serving(Path(directory, "accounts"), **accounts) as studio:
+            _take(studio, LOGGED_OUT, names)
+        with _serving(Path(directory, "key"), SESSION_API_KEY="open-sesame") as studio:
+            _take(studio, KEYED, names)
+    return 0
+
+
+@contextmanager
+def _serving(directory: Path, **environment: str) -> Iterator[Studio]:
+    Path(directory, "data").mkdir(parents=True)
+    studio = Studio(directory)
+    studio.made = []
+    studio.open(constants=None, **environment)
+    try:
+        yield studio
+    finally:
+        studio.kill()
+
+
+def _take(studio: Studio, scenes: dict[str, Scene], names: Sequence[str]) -> None:
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium.PROGRAM, args=list(chromium.LAUNCH))
+        for name, scene in scenes.items():
+            if names and not any(part in name for part in names):
+                continue
+            for theme in THEMES:
+                for width, height in SIZES.items():
+                    context = browser.new_context(
+                        viewport={"width": width, "height": height},
+                        color_scheme=theme,
+                        reduced_motion="reduce",
+                        has_touch=width < 800,
+                    )
+                    _shoot(context, scene, studio, PICTURES / f"{name}-{theme}-{width}.png")
+                    context.close()
+                    studio.clear_up()
+
+
+def _shoot(context: BrowserContext, scene: Scene, studio: Studio, path: Path) -> None:
+    page = context.new_page()
+    scene(page, studio)
+    page.screenshot(path=path, caret="initial")
+    print(path.relative_to(ROOT), f"{path.stat().st_size // 1000} kB")
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,186 @@
+"""What the agent may do is said by one click or one key."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.browser.site import Site, message
+from tests.browser.talk import Talk
+from tests.conftest import once
+
+pytestmark = once
+
+SLOWLY = "slow: " + " ".join(f"word{number}" for number in range(60))
+
+
+@pytest.mark.parametrize("way", ["button", "key"])
+@pytest.mark.parametrize(
+    ("decision", "key", "outcome", "words"),
+    [("Approve", "a", "removed (pretended)", "Done."), ("Reject", "r", "The user said no.", "I leave it")],
+)
+def test_a_call_waits_for_a_decision(
+    talk: Talk, way: str, decision: str, key: str, outcome: str, words: str
+) -> None:
+    talk.say("approve")
+    talk.asked()
+    expect(talk.page.locator("#agent-state")).to_contain_text("Waiting for your approval")
+    if way == "button":
+        talk.approval.get_by_role("button", name=decision).click()
+    else:
+        talk.page.keyboard.press("Escape")
+        talk.page.keyboard.press(key)
+    expect(talk.approval).to_be_hidden()
+    expect(talk.page.locator("#events article.tool_call .results")).to_contain_text(outcome)
+    talk.answered(words)
+    expect(talk.page.locator("#events article.tool_call")).to_have_count(1)
+
+
+@pytest.mark.parametrize("way", ["button", "key"])
+def test_a_decision_is_sent_once_however_often_it_is_asked_for(page: Page, site: Site, way: str) -> None:
+    sent: list[dict[str, Any]] = []
+    page.on("websocket", lambda socket: socket.on("framesent", lambda frame: sent.append(json.loads(frame))))
+    talk = Talk(page, site, site.create()).open()
+    talk.say("approve")
+    talk.asked()
+    talk.page.keyboard.press("Escape")
+    press = "document.querySelector('#approval [data-action=approve]').click()"
+    if way == "key":
+        press = "document.dispatchEvent(new KeyboardEvent('keydown', {key: 'a', bubbles: true}))"
+    seq = talk.waiting.get_attribute("data-seq")
+    talk.page.evaluate(f"for (let i = 0; i < 20; i++) {press}")
+    talk.answered("Done.")
+    decisions = [frame for frame in sent if frame["type"] == "confirm"]
+    assert [(each["accept"], each["seq"]) for each in decisions] == [(True, int(seq or -1))]
+
+
+def test_the_next_call_waits_for_a_decision_of_its_own(talk: Talk) -> None:
+    for count in (1, 2):
+        talk.say("approve")
+        talk.asked()
+        talk.approval.get_by_role("button", name="Approve").click()
+        expect(talk.messages("agent").filter(has_text="Done.")).to_have_count(count)
+
+
+def test_a_call_that_is_not_shown_is_not_decided_about(talk: Talk) -> None:
+    events = [message(f"Message {number}\n\n" + "word\n\n" * 5) for number in range(260)]
+    talk.site.record(talk.id, events)
+    talk.page.goto(f"/c/{talk.id}?around=20#e20")
+    talk.is_connected()
+    talk.site.send(talk.id, {"type": "message", "id": uuid4().hex, "text": "approve"})
+    expect(talk.approval).to_be_visible()
+    talk.approval.get_by_role("button", name="Approve").click()
+    expect(talk.waiting).to_be_in_viewport()
+    expect(talk.approval).to_be_visible()
+    talk.approval.get_by_role("button", name="Approve").click()
+    talk.answered("Done.")
+
+
+def test_a_rejection_says_why(talk: Talk) -> None:
+    talk.say("approve")
+    talk.asked()
+    talk.page.get_by_label("Why not").fill("Not on a Friday")
+    talk.page.get_by_label("Why not").press("Enter")
+    expect(talk.page.locator("#events article.tool_call .results")).to_contain_text("Not on a Friday")
+
+
+def test_a_decision_without_a_server_is_said_to_be_none(talk: Talk) -> None:
+    talk.say("approve")
+    talk.asked()
+    talk.site.kill()
+    expect(talk.line).not_to_have_text("Connected")
+    talk.page.keyboard.press("Escape")
+    talk.page.keyboard.press("a")
+    expect(talk.page.locator("#toasts")).to_contain_text("Nothing was sent")
+    talk.site.open()
+    talk.hurry()
+    talk.asked()
+
+
+def test_a_key_that_is_typed_into_the_box_decides_nothing(talk: Talk) -> None:
+    talk.say("approve")
+    expect(talk.approval).to_be_visible()
+    talk.box.press_sequentially("arps")
+    expect(talk.box).to_have_value("arps")
+    expect(talk.approval).to_be_visible()
+    expect(talk.page.locator("#events article.tool_call .results")).to_be_empty()
+
+
+def test_an_approval_outlives_a_reload(talk: Talk) -> None:
+    talk.say("approve")
+    talk.asked()
+    talk.page.reload()
+    talk.asked()
+    talk.approval.get_by_role("button", name="Approve").click()
+    talk.answered("Done.")
+
+
+@pytest.mark.parametrize("still_open", [True, False])
+def test_an_approval_outlives_a_server_that_is_killed(talk: Talk, still_open: bool) -> None:
+    talk.say("approve")
+    expect(talk.waiting).to_have_count(1)
+    talk.site.kill()
+    talk.site.open()
+    if still_open:
+        talk.hurry()
+    else:
+        talk.page.reload()
+    talk.is_connected()
+    expect(talk.page.locator("#agent-state")).to_have_text("Waiting for your approval")
+    talk.asked()
+    talk.approval.get_by_role("button", name="Approve").click()
+    talk.answered("Done.")
+
+
+def test_the_agent_is_paused_and_let_go_on_by_one_key(talk: Talk) -> None:
+    talk.say("slow: " + " ".join(f"word{number}" for number in range(40)))
+    expect(talk.streaming).to_contain_text("word2")
+    expect(talk.page.get_by_role("button", name="Pause")).to_be_visible()
+    talk.page.keyboard.press("Escape")
+    talk.page.keyboard.press("p")
+    state = talk.page.locator("#agent-state")
+    expect(state).to_contain_text("Pausing after this step")
+    expect(state).to_contain_text("Paused")
+    talk.page.keyboard.press("p")
+    expect(state).to_contain_text("Ready")
+
+
+def test_the_agent_is_stopped_by_one_key(talk: Talk) -> None:
+    talk.say(SLOWLY)
+    expect(talk.streaming).to_contain_text("word2")
+    stop = talk.page.get_by_role("button", name="Stop")
+    expect(stop).to_be_visible()
+    talk.page.keyboard.press("Escape")
+    talk.page.keyboard.press("s")
+    expect(talk.page.locator("#agent-state")).to_contain_text("Stopped")
+    expect(talk.streaming).to_have_count(0)
+    expect(stop).to_be_hidden()
+
+
+def test_a_call_that_is_stopped_while_it_waits_stays_one_card(talk: Talk) -> None:
+    talk.say("approve")
+    expect(talk.waiting).to_have_count(1)
+    talk.page.get_by_role("button", name="Stop").click()
+    expect(talk.page.locator("#events article.tool_call .results")).to_contain_text("was interrupted")
+    expect(talk.waiting).to_have_count(0)
+    expect(talk.page.locator("#events").get_by_text("Result of")).to_have_count(0)
+
+
+def test_a_tool_and_its_result_are_one_card(talk: Talk) -> None:
+    talk.say("tool")
+    talk.answered("You said: tool")
+    cards = talk.page.locator("#events article.tool_call")
+    expect(cards).to_have_count(1)
+    expect(cards.locator(".results")).to_contain_text("12:00:00 UTC 2026")
+    expect(talk.page.locator("#events > .stretch > .tool_result")).to_have_count(0)
+
+
+def test_an_agent_that_breaks_down_says_so_in_words(talk: Talk) -> None:
+    talk.say("fail")
+    expect(talk.page.locator("#events article.error")).to_be_visible()
+    expect(talk.page.locator("#agent-state")).to_contain_text("error")
+    expect(talk.delivery("fail")).to_have_text("Failed · 0")

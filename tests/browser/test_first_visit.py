@@ -1,0 +1,129 @@
+"""The first minute: what a page loads, and how soon somebody has an answer."""
+
+from __future__ import annotations
+
+from urllib.parse import urlsplit
+
+import pytest
+from playwright.sync_api import Page, Response, expect
+
+from tests.browser.conftest import Browse
+from tests.browser.site import Site
+from tests.browser.talk import Talk
+from tests.conftest import once
+
+pytestmark = once
+
+OWN_MAX_BYTES = 120_000
+VENDORED = "htmx.js"
+
+# IndexedDB as it is where it is `denied`, or `silent`; who waits for it does not wait long.
+_KEEP_NOTHING = """
+const later = setTimeout;
+window.setTimeout = (act, wait) => later(act, wait === 5000 ? 50 : wait);
+IDBFactory.prototype.open = () => {
+  if ("%s" === "denied") throw new DOMException("Denied.", "SecurityError");
+  return {};
+};
+"""
+
+_SHIFTS = """
+window.shifts = [];
+new PerformanceObserver((list) => {
+  for (const entry of list.getEntries()) {
+    const from = entry.sources.map(({ node }) => node?.id || node?.className || node?.nodeName);
+    window.shifts.push([entry.value, ...from]);
+  }
+}).observe({ type: "layout-shift", buffered: true });
+"""
+
+
+def test_the_first_answer_is_three_actions_away(page: Page) -> None:
+    page.goto("/")  # one
+    box = page.get_by_label("Message", exact=True)
+    expect(box).to_be_focused()
+    page.keyboard.type("Good morning")  # two
+    page.keyboard.press("Enter")  # three
+    expect(page.locator("#events article.message.agent")).to_contain_text("You said: Good morning")
+    expect(page.locator("#events article.message.user")).to_have_count(1)
+
+
+def test_a_first_message_waits_in_the_box_while_the_server_is_gone(page: Page, site: Site) -> None:
+    page.goto("/")
+    box = page.get_by_label("Message", exact=True)
+    site.kill()
+    box.fill("Nothing of this is lost")
+    box.press("Enter")
+    expect(page.locator("#composer .note")).to_contain_text("cannot be reached")
+    expect(box).to_have_value("Nothing of this is lost")
+    site.open()
+    expect(page.locator("#events article.message.user")).to_contain_text("Nothing of this is lost")
+
+
+@pytest.mark.parametrize("way", ["denied", "silent"])
+def test_a_first_message_goes_out_where_the_browser_keeps_none(page: Page, way: str) -> None:
+    page.add_init_script(_KEEP_NOTHING % way)
+    page.goto("/new")
+    page.keyboard.type("Kept by nobody")
+    page.keyboard.press("Enter")
+    expect(page.locator("#events article.message.agent")).to_contain_text("You said: Kept by nobody")
+    expect(page.locator("#events article.message.user")).to_have_count(1)
+
+
+def test_a_first_message_that_goes_nowhere_is_back_in_the_box(page: Page) -> None:
+    page.add_init_script(_KEEP_NOTHING % "denied")
+    page.route("**/events", lambda route: route.abort())
+    page.goto("/new")
+    page.keyboard.type("Kept by nobody")
+    page.keyboard.press("Enter")
+    expect(page.locator("#composer .note")).to_contain_text("This browser keeps no messages")
+    expect(page.get_by_label("Message", exact=True)).to_have_value("Kept by nobody")
+
+
+def test_a_page_that_one_comes_back_to_begins_another_conversation(page: Page) -> None:
+    page.goto("/new")
+    begun = page.locator("#composer [name=id]").input_value()
+    page.evaluate("dispatchEvent(new PageTransitionEvent('pageshow', { persisted: true }))")
+    expect(page.locator("#composer [name=id]")).not_to_have_value(begun)
+
+
+def test_a_first_page_brings_little_script_and_style(page: Page, site: Site) -> None:
+    conversation_id = site.create()
+    for path in ("/", f"/c/{conversation_id}"):
+        sizes = _loaded(page, path)
+        own = sum(size for name, size in sizes.items() if name != VENDORED)
+        assert own < OWN_MAX_BYTES, sizes
+
+
+def test_nothing_moves_while_a_page_loads(page: Page, site: Site, browse: Browse) -> None:
+    conversation_id = site.create(title="Long enough to be cut off where there is little room for a title")
+    _await_quiet(browse().new_page())
+    page.add_init_script(_SHIFTS)
+    for path in ("/", f"/c/{conversation_id}"):
+        page.goto(path)
+        if path != "/":
+            Talk(page, site, conversation_id).is_connected()
+        page.evaluate(
+            "() => new Promise((drawn) => requestAnimationFrame(() => requestAnimationFrame(drawn)))"
+        )
+        shifts = page.evaluate("window.shifts")
+        assert sum(shift[0] for shift in shifts) < 0.01, shifts
+
+
+def _await_quiet(page: Page) -> None:
+    """Wait for the agents of earlier tests, since who still answers moves the row of a conversation."""
+    page.goto("/")
+    expect(page.locator(".dot.running, .dot.starting")).to_have_count(0)
+
+
+def _loaded(page: Page, path: str) -> dict[str, int]:
+    """Return the sizes of the scripts and styles of a page, uncompressed, by name."""
+    responses: list[Response] = []
+    page.on("response", lambda response: responses.append(response))
+    page.goto(path)
+    page.wait_for_load_state("networkidle")
+    return {
+        urlsplit(each.url).path.rpartition("/")[2]: len(each.body())
+        for each in responses
+        if "/static/web/" in each.url
+    }

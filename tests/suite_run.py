@@ -1,0 +1,169 @@
+"""One run of the suite by pytest, in an environment that says which engines it is on.
+
+As a plugin of that run, this module leaves the counts for whoever started it, and ends it on SIGTERM as
+Ctrl-C does: with its servers and its database taken down.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import BinaryIO, NoReturn
+
+import pytest
+
+END_WAIT_S = 30.0
+"""So long a run that is told to end may take down what it uses."""
+LOOK_S = 0.2
+"""How often there may be more to show."""
+
+OWN_PREFIXES = ("CONVSERVER_", "LLM_")
+OWN_NAMES = {
+    "ALLOW_SET_CONVERSATION_ID",
+    "DATABASE_URL",
+    "DJANGO_SETTINGS_MODULE",
+    "HOST",
+    "PERMITTED_CORS_ORIGINS",
+    "PORT",
+    "REDIS_URL",
+    "SECRET_KEY",
+    "SECRET_KEY_FALLBACKS",
+    "SESSION_API_KEY",
+    "WEB_CONCURRENCY",
+}
+"""With OWN_PREFIXES, what the server reads: a developer's shell must not change what is tested."""
+
+
+def pytest_configure() -> None:
+    """End on SIGTERM as on Ctrl-C."""
+    signal.signal(signal.SIGTERM, _interrupt_once)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Leave the counts of this run."""
+    tests = {
+        outcome: {report.nodeid for report in terminalreporter.stats.get(outcome, [])}
+        for outcome in ("passed", "xfailed", "xpassed", "failed", "error", "skipped")
+    }
+    skipped = tests.pop("skipped")
+    failed = tests["failed"] | tests["error"]
+    ran = len(set().union(*tests.values()))
+    counts = [f"{ran} test{'' if ran == 1 else 's'}"]
+    counts += [f"{len(failed)} failed"] if failed else []
+    counts += [f"{len(skipped)} skipped"] if skipped else []
+    Path(os.environ["CONVSERVER_TEST_COUNTS"]).write_text(", ".join(counts))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SuiteRun:
+    """A run that has been started."""
+
+    process: subprocess.Popen[bytes]
+    counts: Path
+    output: Path | None
+    """Where its output is kept; None if it is shown as it comes."""
+
+    def finish(self) -> int:
+        """Wait for the end, with its output shown from the first line on; return pytest's exit code."""
+        if self.output is not None:
+            with self.output.open("rb") as output:
+                while self.process.poll() is None:
+                    _show_more(output)
+                    time.sleep(LOOK_S)
+                _show_more(output)
+        return self.process.wait()
+
+    def details(self) -> str:
+        """Return how many tests ran, failed and were skipped, once the run is over."""
+        if self.counts.exists():
+            return self.counts.read_text()
+        return f"pytest ended with {self.process.returncode}"
+
+
+@contextmanager
+def started(
+    arguments: Sequence[str], variables: Mapping[str, str], directory: str, *, is_shown: bool
+) -> Iterator[SuiteRun]:
+    """Run pytest with these variables; what it keeps goes into `directory`.
+
+    Of several runs at once only one should be shown as it comes. One that is left before its end is ended.
+    """
+    counts, output = Path(directory, "counts"), Path(directory, "output")
+    environment = {name: value for name, value in os.environ.items() if not _is_own(name)}
+    environment |= {"CONVSERVER_DATA_DIR": directory, "CONVSERVER_TEST_COUNTS": str(counts), **variables}
+    command = [sys.executable, "-m", "pytest", "-p", "tests.suite_run", *arguments]
+    if is_shown:
+        process = subprocess.Popen(command, env=environment)
+    else:
+        process = _start_unseen(command, environment, output)
+    try:
+        yield SuiteRun(process=process, counts=counts, output=None if is_shown else output)
+    except KeyboardInterrupt:
+        _wait(process)  # the terminal told pytest as well, and it is taking its database down
+        raise
+    finally:
+        _end(process)
+
+
+@contextmanager
+def ended_together(*runs: SuiteRun) -> Iterator[None]:
+    """Tell all of them at once when this process is told to end: none waits until another is down."""
+    try:
+        yield
+    except SystemExit:
+        for run in runs:
+            run.process.terminate()
+        raise
+
+
+def _start_unseen(
+    command: Sequence[str], environment: Mapping[str, str], output: Path
+) -> subprocess.Popen[bytes]:
+    """Start a program that writes to a file, in colour if this one is read at a terminal."""
+    colours = {"PY_COLORS": "1"} if sys.stdout.isatty() else {}
+    with output.open("wb") as file:
+        return subprocess.Popen(
+            command,
+            env={**colours, **environment},
+            stdin=subprocess.DEVNULL,
+            stdout=file,
+            stderr=subprocess.STDOUT,
+        )
+
+
+def _show_more(output: BinaryIO) -> None:
+    sys.stdout.buffer.write(output.read())
+    sys.stdout.flush()
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End it gently if it still runs, and at once if that takes too long."""
+    if process.poll() is None:
+        process.terminate()
+        if not _wait(process):
+            process.kill()
+            process.wait()
+
+
+def _wait(process: subprocess.Popen[bytes]) -> bool:
+    """Say whether the process ended within END_WAIT_S."""
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(END_WAIT_S)
+    return process.returncode is not None
+
+
+def _interrupt_once(signum: int, frame: FrameType | None) -> NoReturn:
+    signal.signal(signal.SIGTERM, lambda signum, frame: None)  # a second one would cut the first one short
+    raise KeyboardInterrupt
+
+
+def _is_own(name: str) -> bool:
+    return name in OWN_NAMES or name.startswith(OWN_PREFIXES)

@@ -1,0 +1,143 @@
+"""Who sees which page: an owner, a stranger and nobody; with accounts, with a server key, without either."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from urllib.parse import quote
+
+import pytest
+from django.contrib.auth.models import User
+from django.urls import URLPattern
+
+from conversations.models import ConversationRef
+from conversations.store import ConversationStore
+from convserver.web.urls import urlpatterns
+from tests.events import event
+from tests.web_browser import Browser, words
+from tests.web_pages import PAGES, Page
+
+KEY = "the server's key"
+LOGIN = "/ui/login?next="
+SHOWN = [page for page in PAGES if page.method == "GET"]
+FORMS = [page for page in PAGES if page.method == "POST"]
+
+
+@pytest.fixture
+def talk(conversation: ConversationRef, store: ConversationStore) -> ConversationRef:
+    """A conversation of alice's with one event."""
+    store.append(conversation, [event("hello")])
+    return conversation
+
+
+@pytest.fixture
+def server_key(configured: Callable[..., None]) -> None:
+    configured(session_api_key=KEY)
+
+
+async def visit(visitor: Browser, page: Page) -> int:
+    if page.method == "GET":
+        return (await visitor.get(page.path)).status_code
+    return (await visitor.send(page.path, page.form, page="/settings")).status_code
+
+
+def test_every_page_has_a_row() -> None:
+    routes = {pattern.name for pattern in urlpatterns if isinstance(pattern, URLPattern)}
+    assert {page.route for page in PAGES} == routes
+
+
+@pytest.mark.parametrize("page", PAGES, ids=str)
+async def test_with_accounts_each_page_answers_as_its_row_says(
+    accounts: None, talk: ConversationRef, alice: User, bob: User, visitor: Browser, page: Page
+) -> None:
+    answers = []
+    for user in (bob, alice):
+        await visitor.log_in(user)
+        answers.append(await visit(visitor, page))
+    assert answers == [page.stranger, page.owner]
+
+
+@pytest.mark.parametrize("page", SHOWN, ids=str)
+@pytest.mark.parametrize("mode", ["accounts", "server_key"])
+async def test_nobody_is_led_to_the_login_and_from_there_back_to_the_page(
+    request: pytest.FixtureRequest, talk: ConversationRef, visitor: Browser, page: Page, mode: str
+) -> None:
+    request.getfixturevalue(mode)
+    answer = await visitor.get(page.path)
+    assert (answer.status_code, answer.headers["location"]) == (302, LOGIN + quote(page.path))
+
+
+@pytest.mark.parametrize("page", FORMS, ids=str)
+async def test_the_form_of_a_login_that_is_over_leads_back_to_the_page_that_it_stands_on(
+    accounts: None, talk: ConversationRef, visitor: Browser, page: Page
+) -> None:
+    answer = await visitor.send(page.path, page.form, page="/c/talk")
+    assert (answer.status_code, answer.headers["location"]) == (302, f"{LOGIN}/c/talk")
+
+
+@pytest.mark.parametrize(
+    "referer", ["http://[", "http://elsewhere/c/x", "//localhost", "", "http://localhost"]
+)
+async def test_a_form_without_a_page_of_ours_leads_back_to_the_first_page(
+    accounts: None, visitor: Browser, referer: str
+) -> None:
+    answer = await visitor.send("/begin", headers={"referer": referer})
+    assert answer.headers["location"] == f"{LOGIN}/"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=str)
+async def test_in_local_mode_everybody_is_the_owner(
+    talk: ConversationRef, visitor: Browser, page: Page
+) -> None:
+    assert await visit(visitor, page) == page.owner
+
+
+@pytest.mark.parametrize("page", PAGES, ids=str)
+@pytest.mark.parametrize("mode", ["local", "accounts"])
+async def test_who_has_given_the_servers_key_is_the_operator(
+    request: pytest.FixtureRequest,
+    server_key: None,
+    talk: ConversationRef,
+    visitor: Browser,
+    page: Page,
+    mode: str,
+) -> None:
+    if mode == "accounts":
+        request.getfixturevalue("accounts")
+    await visitor.send("/ui/key", {"key": KEY}, page="/ui/key")
+    assert await visit(visitor, page) == page.owner
+
+
+@pytest.mark.parametrize("page", [page for page in SHOWN if page.stranger == 404], ids=str)
+async def test_a_strangers_page_is_that_of_what_does_not_exist(
+    accounts: None, talk: ConversationRef, bob: User, visitor: Browser, page: Page
+) -> None:
+    await visitor.log_in(bob)
+    there, nowhere = [await visitor.get(path) for path in (page.path, page.path.replace("talk", "none"))]
+    assert there.status_code == nowhere.status_code == 404
+    assert words(there).replace("talk", "none") == words(nowhere)
+
+
+@pytest.mark.parametrize("page", FORMS, ids=str)
+async def test_no_form_is_taken_without_its_token(
+    accounts: None, talk: ConversationRef, alice: User, visitor: Browser, page: Page
+) -> None:
+    await visitor.log_in(alice)
+    assert (await visitor.http.post(page.path, data=dict(page.form))).status_code == 403
+
+
+@pytest.mark.parametrize(
+    ("address", "page"),
+    [
+        ("/settings/model", "/settings#model"),
+        ("/settings/tools/remove", "/settings#tools"),
+        ("/settings/secrets", "/settings#secrets"),
+        ("/settings/tokens", "/settings#tokens"),
+        ("/settings/theme", "/settings#look"),
+        ("/begin", "/new"),
+        ("/c/talk/messages", "/c/talk"),
+    ],
+)
+async def test_the_address_of_a_form_leads_to_the_page_that_it_stands_on(
+    talk: ConversationRef, visitor: Browser, address: str, page: str
+) -> None:
+    assert (await visitor.get(address)).headers["location"] == page

@@ -1,0 +1,105 @@
+"""The search page: from a word to the event that has it."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import httpx
+import pytest
+from django.contrib.auth.models import User
+from django.utils import timezone
+from django.utils.html import escape
+
+from conversations.models import ConversationRef
+from conversations.store import ConversationStore
+from sessions_app import astore
+from tests.events import event
+from tests.hostile import HOSTILE, Hostile
+
+
+@pytest.fixture
+def talk(alice: User, store: ConversationStore) -> ConversationRef:
+    """A conversation with a word in one event alone."""
+    conversation = store.create(alice, conversation_id="talk", title="Fix the parser")
+    store.append(conversation, [event("Good morning"), event("the needle is here"), event("Good night")])
+    return conversation
+
+
+async def test_a_hit_leads_to_its_event_and_marks_the_word(
+    talk: ConversationRef, rest: httpx.AsyncClient
+) -> None:
+    text = (await rest.get("/search?q=needle")).text
+    assert 'href="/c/talk?around=1#e1"' in text
+    assert "the <mark>needle</mark> is here" in text
+    assert text.count("<mark>") == 1
+
+
+async def test_a_conversation_is_found_by_its_title(talk: ConversationRef, rest: httpx.AsyncClient) -> None:
+    text = (await rest.get("/search?q=parser")).text
+    assert '<a href="/c/talk">' in text
+
+
+async def test_fields_that_were_left_empty_filter_nothing(
+    talk: ConversationRef, rest: httpx.AsyncClient
+) -> None:
+    answer = await rest.get("/search?q=needle&kind=&source=&since=&until=&repository=&status=&version=")
+    assert "<mark>needle</mark>" in answer.text
+
+
+async def test_a_page_leads_to_the_next_with_the_same_question(
+    alice: User, store: ConversationStore, rest: httpx.AsyncClient
+) -> None:
+    many = await astore.call(store.create, alice, conversation_id="many")
+    await astore.call(store.append, many, [event(f"needle {number}") for number in range(25)])
+    first = (await rest.get("/search?q=needle&kind=message")).text
+    more = first.partition('class="button" href="')[2].partition('"')[0].replace("&amp;", "&")
+    second = (await rest.get(f"/search{more}")).text
+    assert (first.count("<mark>"), second.count("<mark>")) == (20, 5)
+
+
+@pytest.mark.parametrize("query", ["q=-only", "q=needle&since=yesterday", "q=needle&page_id=x", "q=a%00b"])
+async def test_what_cannot_be_looked_for_is_told_in_a_sentence(
+    talk: ConversationRef, rest: httpx.AsyncClient, query: str
+) -> None:
+    answer = await rest.get(f"/search?{query}")
+    assert answer.status_code == 400
+    assert 'role="alert"' in answer.text
+
+
+async def test_nothing_is_found_of_others(
+    store: ConversationStore, alice: User, bob: User, rest: httpx.AsyncClient
+) -> None:
+    theirs = await astore.call(store.create, bob, conversation_id="bobs", title="needle")
+    await astore.call(store.append, theirs, [event("needle")])
+    text = (await rest.get("/search?q=needle")).text
+    assert "bobs" not in text
+    assert (await rest.get("/search?q=needle&conversation=bobs")).status_code == 404
+
+
+@pytest.mark.parametrize("hostile", HOSTILE, ids=lambda hostile: hostile.mark)
+async def test_hostile_text_is_shown_as_text(
+    alice: User, store: ConversationStore, rest: httpx.AsyncClient, hostile: Hostile
+) -> None:
+    line = hostile.line
+    title = f"needle {line}"[:200].replace("\0", "")  # which no door takes
+    talk = await astore.call(store.create, alice, conversation_id="talk", title=title)
+    await astore.call(store.append, talk, [event(f"needle {line}")])
+    text = (await rest.get("/search", params={"q": "needle"})).text
+    assert escape(title) in text
+    assert "<script>window" not in text
+
+
+async def test_the_last_day_is_a_whole_one(talk: ConversationRef, rest: httpx.AsyncClient) -> None:
+    today = timezone.now().date()
+    found = (await rest.get(f"/search?q=needle&since={today}&until={today}")).text
+    before = (await rest.get(f"/search?q=needle&until={today - timedelta(days=2)}")).text
+    assert ("<mark>" in found, "<mark>" in before) == (True, False)
+
+
+@pytest.mark.parametrize("day", ["0001-01-01", "9999-12-31", "2025-02-30", "tomorrow"])
+@pytest.mark.parametrize("name", ["since", "until"])
+async def test_a_day_at_the_end_of_time_or_beyond_is_answered(
+    alice: User, rest: httpx.AsyncClient, name: str, day: str
+) -> None:
+    answer = await rest.get("/search", params={"q": "needle", name: day})
+    assert answer.status_code == (200 if day[5:] in ("01-01", "12-31") else 400)

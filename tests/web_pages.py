@@ -1,0 +1,81 @@
+"""Every address of a page, and what it answers to whom; tests of access fail for one that is missing here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Page:
+    """What one address answers to alice, whose conversation is `talk`, and to bob.
+
+    Nobody is led to the login.
+    """
+
+    route: str
+    method: str = "GET"
+    path: str
+    form: Mapping[str, str] = field(default_factory=dict)
+    owner: int = 200
+    stranger: int = 200
+
+    def __str__(self) -> str:
+        return f"{self.method} {self.path}"
+
+
+def _form(route: str, path: str, *, status: int = 302, **form: str) -> Page:
+    """Return an address that only takes a form, of whoever sends it."""
+    return Page(route=route, method="POST", path=path, form=form, owner=status, stranger=status)
+
+
+def _address(route: str, path: str, *, stranger: int = 302) -> Page:
+    """Return the address of a form, loaded like a page: it leads to the page that the form stands on."""
+    return Page(route=route, path=path, owner=302, stranger=stranger)
+
+
+SETTINGS = ("model", "tools", "tools-remove", "secrets", "secrets-change", "tokens", "tokens-revoke")
+PAGES = [
+    Page(route="home", path="/"),
+    Page(route="new", path="/new"),
+    _form("begin", "/begin", text="hello"),
+    Page(route="conversation", path="/c/talk", stranger=404),
+    Page(route="conversation-events", path="/c/talk/events", stranger=404),
+    Page(route="event-output", path="/c/talk/events/0/output", stranger=404),
+    *(Page(route="export", path=f"/c/talk/export.{name}", stranger=404) for name in ("jsonl", "md", "html")),
+    Page(
+        route="conversation-messages",
+        method="POST",
+        path="/c/talk/messages",
+        form={"text": "hello"},
+        owner=302,
+        stranger=404,
+    ),
+    *(
+        Page(
+            route=f"conversation-{deed}",
+            method="POST",
+            path=f"/c/talk/{deed}",
+            form={"title": "hello"},
+            owner=302,
+            stranger=404,
+        )
+        for deed in ("rename", "pin", "archive", "delete", "restore")
+    ),
+    Page(route="rows", path="/rows"),
+    Page(route="search", path="/search?q=hello"),
+    Page(route="settings", path="/settings"),
+    _form("theme", "/settings/theme", theme="dark"),
+    _form("settings-model", "/settings/model", model="openai/gpt-5"),
+    _form("settings-tools", "/settings/tools", status=400),
+    _form("settings-tools-remove", "/settings/tools/remove"),
+    _form("settings-secrets", "/settings/secrets", status=400),
+    _form("settings-secrets-change", "/settings/secrets/change"),
+    _form("settings-tokens", "/settings/tokens", status=400),
+    _form("settings-tokens-revoke", "/settings/tokens/revoke"),
+    *(_address("settings-" + name, f"/settings/{name.replace('-', '/')}") for name in SETTINGS),
+    _address("theme", "/settings/theme"),
+    _address("begin", "/begin"),
+    _address("conversation-messages", "/c/talk/messages", stranger=404),
+]
+"""A 400 is a form that was looked at: something is missing in it."""
