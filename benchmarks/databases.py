@@ -57,7 +57,9 @@ class Database(ABC):
         self.execute(
             self._copies(name, conversations, {"next_seq": str(events), "head_digest": f"'{event.DIGEST}'"})
         )
-        self.execute(self._events(name, events), f"ANALYZE {'conversations_event' if events > 1000 else ''}")
+        self.execute(
+            self._events(name, events), *self.analysis("conversations_event" if events > 1000 else "")
+        )
         return [f"{name}-{n}" for n in range(conversations)]
 
     def fill_list(self, count: int) -> None:
@@ -70,7 +72,7 @@ class Database(ABC):
         repository = f"'{REPOSITORY}' || (n % {REPOSITORIES})"
         empty = {"next_seq": "0", "head_digest": "''"}
         self.execute(self._copies("listed", count, {**times, **empty, "repository": repository}))
-        self.execute(self._loops("listed"), "ANALYZE")
+        self.execute(self._loops("listed"), *self.analysis())
 
     def pk_of(self, public_id: str) -> int:
         """Return the primary key of a conversation; those that `fill` made together follow each other."""
@@ -116,6 +118,10 @@ class Database(ABC):
         )
 
     @abstractmethod
+    def analysis(self, table: str = "") -> Sequence[str]:
+        """Return what the engine's planner learns soon by itself of a table, or of all, as statements."""
+
+    @abstractmethod
     def _columns(self, table: str) -> Sequence[str]:
         """Return the columns of a table."""
 
@@ -147,6 +153,10 @@ class PostgreSQL(Database):
     def minutes_ago(self, minutes: str) -> str:
         """Return a moment; see Database."""
         return f"{self.now} - ({minutes}) * interval '1 minute'"
+
+    def analysis(self, table: str = "") -> Sequence[str]:
+        """Return what autovacuum does; see Database."""
+        return [f"ANALYZE {table}"]
 
     def facts(self) -> dict[str, str]:
         """Return the version and what a commit waits for."""
@@ -209,6 +219,10 @@ class SQLite(Database):
     def minutes_ago(self, minutes: str) -> str:
         """Return a moment; see Database."""
         return f"strftime('%Y-%m-%d %H:%M:%f', 'now', '-' || ({minutes}) || ' minutes')"
+
+    def analysis(self, table: str = "") -> Sequence[str]:
+        """Return nothing: nobody counts rows here; see Database."""
+        return []
 
     def facts(self) -> dict[str, str]:
         """Return the version and what a commit waits for."""

@@ -18,12 +18,14 @@ LIMIT = 20
 START_WAIT_S = 30
 
 _PAGE = f"/api/conversations?limit={LIMIT}"
+_NEXT = '"next_page_id":"'
 PAGES = {
-    "list": _PAGE,
-    "list by repository": f"{_PAGE}&selected_repository={quote(REPOSITORY + '0', safe='')}",
+    "list": (_PAGE, _NEXT),
+    "list by repository": (f"{_PAGE}&selected_repository={quote(REPOSITORY + '0', safe='')}", _NEXT),
+    "native list": (f"/api/native/conversations?limit={LIMIT}", _NEXT),
+    "shown list": ("/rows", "page_id="),
 }
-"""By name, the address of a first page; each has a next one."""
-_EXPECTED = '"next_page_id":"'
+"""By name, the address of a first page and what stands in it; each has a next one."""
 
 
 class Lists:
@@ -49,8 +51,8 @@ class Lists:
         with ExitStack() as stack:
             for count, database in self._databases.items():
                 running = stack.enter_context(server.convserver(database.url, self._directory))
-                for name, path in PAGES.items():
-                    questions[f"{name} at {count}"] = Question(running.port, path, _EXPECTED)
+                for name, (path, expected) in PAGES.items():
+                    questions[f"{name} at {count}"] = Question(running.port, path, expected)
             result = carry_out(Job(sort="ask", questions=list(questions.values()), times=times))
         return dict(zip(questions, result["latencies_ms"], strict=True))
 

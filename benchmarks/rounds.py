@@ -11,7 +11,7 @@ from pathlib import Path
 from statistics import median
 from uuid import uuid4
 
-from benchmarks import appends, hanging, limits, server
+from benchmarks import appends, hanging, limits, pages, server
 from benchmarks.databases import TEMPLATE_ID, Database, PostgreSQL, SQLite
 from benchmarks.job import Job, Question, carry_out
 from benchmarks.lists import Lists
@@ -85,6 +85,8 @@ class Rounds:
             self._database, self._directory, self._plan.asks
         ).items():
             self._keep(f"{key}, median ms", median(latencies_ms))
+        for key, cost_ms in pages.costs_ms().items():
+            self._keep(f"shown {key}, ms", cost_ms)
         for key, latencies_ms in self._lists.run(self._plan.asks).items():
             self._keep(f"{key} ms", median(latencies_ms))
 

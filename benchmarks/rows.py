@@ -140,7 +140,12 @@ ROWS = [
             unit=MS,
             on_sqlite=True,
         )
-        for key, title in (("list", "first page"), ("list by repository", "first page, one repository"))
+        for key, title in (
+            ("list", "first page"),
+            ("list by repository", "first page, one repository"),
+            ("native list", "first page, native"),
+            ("shown list", "first page, as HTML"),
+        )
     ),
     *(
         Row(
@@ -189,6 +194,16 @@ ROWS = [
         unit="deliveries/s",
     ),
     Row(title="the same, p99 from sent to shown", key="audience, p99 ms", unit=MS),
+    Row(title="HTML of 50 recorded events", key="shown page, ms", unit=MS),
+    Row(
+        title="HTML of one event, the costliest of all hostile texts in all places",
+        key="shown costliest, ms",
+        limit="shown page, ms",
+        limit_title="50 recorded events",
+        ratio_at_most=12.0,
+        unit=MS,
+        on_sqlite=True,
+    ),
 ]
 
 _ENGINE_LIMITS = {"PostgreSQL": "pgbench", "SQLite": "bare loop, 1 connection"}
