@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import Browse
@@ -13,13 +15,15 @@ from tests.conftest import once
 pytestmark = once
 
 SLOWLY = "slow: " + " ".join(f"word{number}" for number in range(20))
+MORE_SLOWLY = "slow: " + " ".join(f"word{number}" for number in range(200))
+"""For answers that no test waits for to the end."""
 
 
 def test_a_pause_that_is_acknowledged_when_it_is_over_is_over(page: Page, site: Site) -> None:
     line = Line(page, keeps=lambda frame: frame["type"] == "ack" and str(frame["id"]).startswith("pause-"))
     talk = Talk(page, site, site.create()).open()
     state = talk.page.locator("#agent-state")
-    talk.say(SLOWLY)
+    talk.say(MORE_SLOWLY)
     expect(talk.page.get_by_role("button", name="Pause")).to_be_visible()
     talk.page.keyboard.press("Escape")
     talk.page.keyboard.press("p")
@@ -77,7 +81,8 @@ def test_a_message_is_answered_by_the_turn_that_has_read_it_alone(page: Page, si
     line.keeps = lambda frame: (
         frame["type"] in ("delta", "answer")
         or frame.get("source") == "agent"
-        or bool((line.kept and frame["type"] == "conversation") or frame.get("kind") == "turn")
+        or frame.get("kind") == "turn"
+        or (frame["type"] == "conversation" and any(map(_tells_of_an_end, [*line.kept, frame])))
     )
     talk.say(SLOWLY)
     expect(talk.page.get_by_role("button", name="Pause")).to_be_visible()
@@ -102,6 +107,7 @@ def test_an_own_message_that_is_acknowledged_far_behind_does_not_stay_at_the_end
     site.record(talk.id, [message(f"Message {number}") for number in range(300)])
     expect(talk.articles.filter(has_text="Message 299")).to_be_visible()
     expect(talk.messages("user").filter(has_text="Hello")).to_have_count(0)
+    line.until(lambda frame: True)
     line.let_go()
     expect(talk.outgoing).to_have_count(0)
 
@@ -149,7 +155,7 @@ def test_what_was_asked_of_an_agent_on_a_line_that_breaks_is_not_taken_for_done(
 ) -> None:
     line = Line(page, loses=lambda frame: frame["type"] == "pause")
     talk = Talk(page, site, site.create()).open()
-    talk.say(SLOWLY)
+    talk.say(MORE_SLOWLY)
     page.get_by_role("button", name="Pause").click()
     line.end(1012)
     expect(page.locator("#toasts")).to_contain_text("see whether that was done")
@@ -162,9 +168,13 @@ def test_the_menu_knows_a_title_that_was_given_meanwhile(talk: Talk) -> None:
     expect(talk.page.locator("#menu").get_by_label("Title")).to_have_value("Given by another")
 
 
+def _tells_of_an_end(frame: dict[str, Any]) -> bool:
+    return frame.get("changes", {}).get("loop", {}).get("execution_status") == "finished"
+
+
 _IMPATIENT = """
 const real = AbortSignal.timeout;
-AbortSignal.timeout = () => real.call(AbortSignal, 500);
+AbortSignal.timeout = () => real.call(AbortSignal, 1500);
 """
 
 _HEAR_OF_VERSION_2 = """
