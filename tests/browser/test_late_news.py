@@ -23,7 +23,7 @@ def test_a_pause_that_is_acknowledged_when_it_is_over_is_over(page: Page, site: 
     line = Line(page, keeps=lambda frame: frame["type"] == "ack" and str(frame["id"]).startswith("pause-"))
     talk = Talk(page, site, site.create()).open()
     state = talk.page.locator("#agent-state")
-    talk.say(MORE_SLOWLY)
+    talk.say(SLOWLY)
     expect(talk.page.get_by_role("button", name="Pause")).to_be_visible()
     talk.page.keyboard.press("Escape")
     talk.page.keyboard.press("p")
