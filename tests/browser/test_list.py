@@ -80,6 +80,40 @@ def test_it_can_be_taken_back_where_the_news_of_it_comes_before_the_answer(
     expect(row(conversation_id)).to_have_count(1)
 
 
+def test_a_row_that_was_asked_for_before_it_went_does_not_come_back(page: Page, site: Site, row: Row) -> None:
+    another_id, conversation_id = site.create(title="Stays"), site.create(title="Goes")
+    page.goto("/")
+    _is_live(page, site, another_id)
+    held = Held(page, re.compile(f"/rows.*{conversation_id}"), times=1)
+    site.rename(conversation_id, "Goes soon")
+    request = held.first()
+    answer = request.fetch()
+    site.delete(conversation_id)
+    expect(row(conversation_id)).to_have_count(0)
+    request.fulfill(response=answer)
+    site.rename(another_id, "Stays on")
+    expect(row(another_id)).to_contain_text("Stays on")
+    expect(row(conversation_id)).to_have_count(0)
+
+
+def test_a_row_that_is_pinned_elsewhere_keeps_the_focus(page: Page, site: Site, row: Row) -> None:
+    conversation_id = site.create(title="Goes up where nothing else is pinned")
+    page.goto("/?q=Goes+up+where+nothing")
+    tab = page.context.new_page()
+    tab.goto("/")
+    row(conversation_id).locator("a.open").focus()
+    open_deeds(row(conversation_id, tab))
+    row(conversation_id, tab).get_by_role("button", name="Pin").click()
+    expect(page.get_by_role("region", name="Pinned").locator(f"#row-{conversation_id}")).to_be_visible()
+    expect(row(conversation_id).locator("a.open")).to_be_focused()
+
+
+def _is_live(page: Page, site: Site, conversation_id: str) -> None:
+    """Wait until the list has shown what was heard of."""
+    site.rename(conversation_id, "Heard of")
+    expect(page.locator(f"#row-{conversation_id}")).to_contain_text("Heard of")
+
+
 def test_what_is_put_away_is_away_in_another_tab(page: Page, site: Site, row: Row) -> None:
     conversation_id = site.create(title="Away everywhere")
     page.goto("/")

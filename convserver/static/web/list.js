@@ -12,6 +12,7 @@ const RETRY_MS = 3_000;
 const ANSWER_MS = 30_000; // a line may be dead without a word
 
 const changed = new Set();
+const gone = new Set(); // since rows were asked for, which may still show them
 let timer;
 let isFetching = false;
 
@@ -31,6 +32,7 @@ async function fetchChanged() {
   if (!list) return changed.clear();
   const ids = [...changed].slice(0, AT_A_TIME);
   ids.forEach((id) => changed.delete(id));
+  gone.clear();
   isFetching = true;
   let wait = REST_MS;
   const again = () => {
@@ -42,7 +44,7 @@ async function fetchChanged() {
     const answer = await fetch(`${list.dataset.rows}?${asked}`, { signal: AbortSignal.timeout(ANSWER_MS) });
     const html = await answer.text();
     if (answer.status >= 500) again();
-    else if (answer.ok && !answer.redirected && `${query(ids)}` === `${asked}`) rows.take(ids, html);
+    else if (answer.ok && !answer.redirected && `${query(ids)}` === `${asked}`) rows.take(ids.filter((id) => !gone.has(id)), html);
   } catch {
     again(); // the network is gone; the socket is, too
   }
@@ -64,8 +66,11 @@ function heard(frame) {
   if (frame.type === "draft") document.dispatchEvent(new CustomEvent("draft", { detail: frame }));
   if (frame.type !== "conversation") return;
   const { id, parent, deleted } = frame.conversation;
-  if (deleted) rows.remove(id);
-  else stands(id);
+  if (!deleted) stands(id);
+  else {
+    rows.remove(id);
+    gone.add(id);
+  }
   if (parent) note(parent); // it says how many it has started
 }
 

@@ -12,7 +12,7 @@ export const rows = {
     template.innerHTML = html;
     const fresh = new Map([...template.content.querySelectorAll(".row")].map((row) => [row.dataset.id, row]));
     for (const id of ids) if (!fresh.has(id)) this.remove(id);
-    for (const row of fresh.values()) this.show(row);
+    for (const [id, row] of fresh) if (ids.includes(id)) this.show(row);
     tidy();
   },
 
@@ -94,6 +94,7 @@ function place(row) {
   if (row.parentElement === group && row.nextElementSibling === (after ?? null)) return true;
   const focused = row.contains(document.activeElement) ? document.activeElement : undefined;
   group.insertBefore(row, after ?? null);
+  if (group.closest(".group")) group.closest(".group").hidden = false; // what is hidden takes no focus
   focused?.focus({ preventScroll: true });
   return true;
 }
