@@ -169,7 +169,8 @@ def test_the_menu_knows_a_title_that_was_given_meanwhile(talk: Talk) -> None:
 
 
 def _tells_of_an_end(frame: dict[str, Any]) -> bool:
-    return frame.get("changes", {}).get("loop", {}).get("execution_status") == "finished"
+    loop: dict[str, Any] = frame.get("changes", {}).get("loop", {})
+    return loop.get("execution_status") == "finished"
 
 
 _IMPATIENT = """
