@@ -85,7 +85,8 @@ class _Opened:
             if stored == rows:
                 self._by_owner.move_to_end(owner)
                 return masks
-        masks = Masks(value.strip() for secret in rows for value in _values(secret))
+        values = (value for secret in rows for value in _values(secret))
+        masks = Masks(spelling for value in values for spelling in _spellings(value))
         with self._lock:
             self._by_owner[owner] = rows, masks
             self._by_owner.move_to_end(owner)
@@ -115,3 +116,16 @@ def _values(secret: _Row) -> Iterator[str]:
         yield from tool_server_secrets.secret_values(value)
     else:
         yield value
+
+
+def _spellings(value: str) -> Iterator[str]:
+    """Yield the ways in which programs show a value: with the line ends of files, and those of terminals.
+
+    Blank space around it is left out, for output seldom has it.
+    """
+    shown = value.strip()
+    yield shown
+    if "\n" in shown:
+        lines = shown.replace("\r\n", "\n")
+        yield lines
+        yield lines.replace("\n", "\r\n")

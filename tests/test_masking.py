@@ -402,6 +402,16 @@ def test_whatever_is_sealed_is_hidden(
     assert last(conversation)["args"]["content"] == f"it is {MASK}."
 
 
+@pytest.mark.parametrize("shown", ["a\nb", "a\r\nb"])
+@pytest.mark.parametrize("kept", ["a\nb", "a\r\nb", "\na\nb\n", "\r\na\r\nb\r\n"])
+def test_a_value_of_several_lines_is_hidden_whatever_ends_them(
+    store: ConversationStore, conversation: ConversationRef, alice: User, kept: str, shown: str
+) -> None:
+    keep(alice, kept)
+    store.append(conversation, [event(f"it is {shown}.")])
+    assert last(conversation)["args"]["content"] == f"it is {MASK}."
+
+
 def test_keys_and_longer_environment_values_of_tool_servers_are_hidden_and_nothing_else_of_them(
     store: ConversationStore, conversation: ConversationRef, alice: User
 ) -> None:
@@ -836,6 +846,15 @@ def test_headers_that_fetch_a_conversations_secret_are_hidden(alice: User, store
     text = payload(OWN)
     store.append(talk, [event(raw=text)])
     assert payloads(talk) == [hidden(text, OWN)]
+
+
+def test_a_conversations_own_value_of_several_lines_is_hidden_whatever_ends_them(
+    store: ConversationStore, alice: User
+) -> None:
+    source = {"kind": "StaticSecret", "value": "a\r\nb\r\n"}
+    talk = agent_setups.create(alice, agent_setups.NewSetup(secrets={"KEY": source}))
+    store.append(talk, [event("it is a\nb.")])
+    assert last(talk)["args"]["content"] == f"it is {MASK}."
 
 
 def test_a_forks_events_show_none_of_the_secrets_that_it_was_given(

@@ -11,6 +11,8 @@ import httpx
 import pytest
 from django.contrib.auth.models import User
 
+from conversations.masking import MASK
+from conversations.models import ConversationRef
 from convserver.api.v0.mcp import SseServer
 from convserver.web.settings_pages import stored_servers
 from sessions_app import astore, user_settings
@@ -291,6 +293,7 @@ async def test_a_secret_is_deleted(visitor: Browser, alice: User) -> None:
         ({"label": "k" * 256, "value": VALUE}, "secret-label"),
         ({"label": "TAKEN", "value": VALUE}, "secret-label"),
         ({"label": "KEY", "value": " "}, "secret-value"),
+        ({"label": "KEY", "value": "\r\n"}, "secret-value"),
         ({"label": "KEY", "value": "v" * 16_385}, "secret-value"),
     ],
 )
@@ -310,6 +313,39 @@ async def test_a_secret_that_is_not_there_cannot_be_changed(
 ) -> None:
     assert (await said(visitor, "secrets/change", **form)).startswith("alert: ")
     assert not await astore.call(Secret.objects.exists)
+
+
+PEM = "-----BEGIN KEY-----\nMIIEvQ\n-----END KEY-----\n"
+PASTED = PEM.replace("\n", "\r\n")
+"""As browsers send what was pasted into several lines."""
+
+
+async def test_a_key_of_several_lines_is_stored_as_it_was_pasted(visitor: Browser, alice: User) -> None:
+    await send(visitor, "secrets", label="KEY", value=PASTED)
+    assert await secret(alice, "KEY") == PEM
+
+
+async def test_a_new_key_of_several_lines_is_stored_as_it_was_pasted(visitor: Browser, alice: User) -> None:
+    await send(visitor, "secrets", label="KEY", value=VALUE)
+    await send(visitor, "secrets/change", name="KEY", value=PASTED)
+    assert await secret(alice, "KEY") == PEM
+
+
+async def test_line_ends_count_as_one_character_of_a_secret_each(visitor: Browser, alice: User) -> None:
+    longest = "x\r\n" * 8192
+    await send(visitor, "secrets", label="KEY", value=longest)
+    await send(visitor, "secrets/change", name="KEY", value=longest)
+    assert await secret(alice, "KEY") == "x\n" * 8192
+
+
+async def test_a_key_that_was_pasted_is_hidden_in_events(
+    visitor: Browser, rest: httpx.AsyncClient, conversation: ConversationRef
+) -> None:
+    await send(visitor, "secrets", label="KEY", value=PASTED)
+    shown = {"type": "message", "text": f"it is {PEM}."}
+    await rest.post("/api/native/conversations/talk/events", json=shown)
+    log = await rest.get("/api/native/conversations/talk/events")
+    assert (MASK in log.text, "MIIEvQ" in log.text) == (True, False)
 
 
 async def test_a_blank_value_leaves_a_secret_as_it_is(visitor: Browser, alice: User) -> None:

@@ -31,6 +31,22 @@ class UnshownText(forms.Textarea):
         return super().get_context(name, None, attrs)
 
 
+def as_pasted(text: str) -> str:
+    """Return several lines as they were before a browser ended each with CRLF; nothing for blank ones."""
+    return text.replace("\r\n", "\n") if text.strip() else ""
+
+
+class PastedText(forms.CharField):
+    """Several lines kept to the last line end, which a private key needs."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(strip=False, **options)
+
+    def to_python(self, value: Any) -> str:
+        """Return them before they are counted; blank ones as what is missing."""
+        return as_pasted(super().to_python(value) or "")
+
+
 class Form(forms.Form):
     """A form whose fields have ids of their own in a page of many forms."""
 
@@ -180,7 +196,7 @@ class SecretForm(Form):
         error_messages={"required": "Give it a name."},
         widget=forms.TextInput(attrs={**OFF, "placeholder": "DEPLOY_KEY"}),
     )
-    value = forms.CharField(
+    value = PastedText(
         max_length=KEY_MAX,
         label="Value",
         error_messages={"required": "Give its value."},

@@ -7,7 +7,7 @@ from django.views.decorators.debug import sensitive_post_parameters
 
 from conversations import access
 from conversations.exceptions import ConversationError
-from convserver.web.settings_pages.forms import KEY_MAX, SecretForm
+from convserver.web.settings_pages.forms import KEY_MAX, SecretForm, as_pasted
 from convserver.web.settings_pages.page import form_of, not_saved, saved, show
 from sessions_app import user_settings
 from sessions_app.user_settings import SecretExists
@@ -39,12 +39,12 @@ def add(request: HttpRequest) -> HttpResponse:
 def change(request: HttpRequest) -> HttpResponse:
     """Give a secret another value, or forget it."""
     user_id, name = access.pk_of(request.user), request.POST.get("name", "")
-    value = request.POST.get("value", "")
+    value = as_pasted(request.POST.get("value", ""))
     try:
         if request.POST.get("do") == "delete":
             user_settings.remove_custom_secret(user_id, name)
             return saved(request, "secrets", f"{name} is deleted.")
-        if not value.strip() or len(value) > KEY_MAX or "\0" in value:
+        if not value or len(value) > KEY_MAX or "\0" in value:
             return not_saved(request, "secrets", f"{name} stays as it was: type a new value of up to 16 kB.")
         user_settings.replace_custom_secret(user_id, name, value)
     except ConversationError as error:
