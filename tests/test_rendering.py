@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conversations import dialects
+from conversations.dialects import columns
 from conversations.events import EventEnvelope
 from convserver.web.rendering import render_events
 from convserver.web.rendering.cards import Outcome
@@ -32,8 +33,10 @@ NO_NEWS = {"null", "TokenEvent", "LLMCompletionLogEvent", "StreamingDeltaEvent"}
 
 
 def page(*events: EventEnvelope) -> PageParts:
-    """Return what a browser makes of these events."""
-    return PageParts(render_events(events, conversation_id=CONVERSATION))
+    """Return what a browser makes of these events, once it is sure that one would get them."""
+    html = render_events(events, conversation_id=CONVERSATION)
+    html.encode()
+    return PageParts(html)
 
 
 def event(payload: dict[str, Any], **columns: Any) -> EventEnvelope:
@@ -274,6 +277,13 @@ def test_images_of_a_message_are_shown_where_they_bring_themselves() -> None:
     assert urls[1] in parts.text
 
 
+def test_an_image_whose_address_nobody_can_send_is_named_and_no_link() -> None:
+    address = "https://elsewhere.example/\ud800"
+    parts = page(event({"action": "message", "args": {"content": "x", "image_urls": [address]}}))
+    (image,) = parts.of_class("image")
+    assert (image.tag, "https://elsewhere.example/\ufffd" in parts.text) == ("span", True)
+
+
 def test_a_message_too_long_for_markdown_is_shown_folded_with_a_download() -> None:
     parts = page(said("# word\n" * 20_000))
     assert "140 kB" in parts.text
@@ -454,7 +464,8 @@ JSON = st.recursive(
 
 @given(MARKDOWN)
 def test_any_text_is_shown_balanced_wherever_it_stands(text: str) -> None:
-    for each in (*event_places.blocks(text).values(), *event_places.hidden_places(text).values()):
+    in_columns = event_places.hidden_places(columns.clean(text))
+    for each in (*event_places.blocks(text).values(), *in_columns.values()):
         page(each)
 
 

@@ -41,3 +41,12 @@ def test_an_address_shows_a_stretch_of_the_log_and_never_more_than_there_is(
     places = re.search(r'data-first="(-?\d+)" data-last="(-?\d+)" data-last-seq="(-?\d+)"', text)
     assert places is not None
     assert tuple(map(int, places.groups())) == (*shown, END)
+
+
+def test_an_image_whose_address_nobody_can_send_keeps_the_page_open(
+    store: ConversationStore, conversation: ConversationRef
+) -> None:
+    raw = r'{"action":"message","source":"agent","args":{"content":"hi","image_urls":["https://x/\ud800"]}}'
+    store.append(conversation, [event(raw=raw)])
+    answer = Browser(headers={"host": "localhost"}).get("/c/talk")
+    assert (answer.status_code, "https://x/\ufffd" in answer.content.decode()) == (200, True)

@@ -11,7 +11,7 @@ DATA_MAX_CHARS = 12_000_000
 IMAGES_MAX = 20
 """So many images of one event are shown."""
 _DATA = re.compile(r"data:image/(?:png|jpeg|jpg|gif|webp|avif|bmp);base64,[A-Za-z0-9+/=\s]+", re.IGNORECASE)
-_LINK = re.compile(r"(?:https?://|mailto:)[^\s<>\"'`\\\x00-\x20\x7f]+", re.IGNORECASE)
+_LINK = re.compile(r"(?:https?://|mailto:)[^\s<>\"'`\\\x00-\x20\x7f\ud800-\udfff]+", re.IGNORECASE)
 
 
 class Image(NamedTuple):
