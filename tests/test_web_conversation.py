@@ -1,15 +1,22 @@
-"""The page of a conversation: which stretch of the log an address shows."""
+"""The page of a conversation: which stretch of the log an address shows, and what is said by its form."""
 
 from __future__ import annotations
 
+import html
 import re
+from uuid import uuid4
 
+import httpx
 import pytest
-from django.test import Client as Browser
+from django.conf import settings
+from django.contrib.auth.models import User
+from django.test import Client
 
 from conversations.models import ConversationRef
 from conversations.store import ConversationStore
+from sessions_app import astore
 from tests.events import event
+from tests.web_browser import Browser, words
 
 EVENTS = 60
 END = EVENTS - 1
@@ -37,7 +44,7 @@ def test_an_address_shows_a_stretch_of_the_log_and_never_more_than_there_is(
     store: ConversationStore, conversation: ConversationRef, page: str, asked: str, shown: tuple[int, int]
 ) -> None:
     store.append(conversation, [event(f"word {number}") for number in range(EVENTS)])
-    text = Browser(headers={"host": "localhost"}).get(page + asked).content.decode()
+    text = Client(headers={"host": "localhost"}).get(page + asked).content.decode()
     places = re.search(r'data-first="(-?\d+)" data-last="(-?\d+)" data-last-seq="(-?\d+)"', text)
     assert places is not None
     assert tuple(map(int, places.groups())) == (*shown, END)
@@ -48,5 +55,82 @@ def test_an_image_whose_address_nobody_can_send_keeps_the_page_open(
 ) -> None:
     raw = r'{"action":"message","source":"agent","args":{"content":"hi","image_urls":["https://x/\ud800"]}}'
     store.append(conversation, [event(raw=raw)])
-    answer = Browser(headers={"host": "localhost"}).get("/c/talk")
+    answer = Client(headers={"host": "localhost"}).get("/c/talk")
     assert (answer.status_code, "https://x/\ufffd" in answer.content.decode()) == (200, True)
+
+
+# The form
+
+
+SAID = str(uuid4())
+"""The hidden id that the page has for what is written on it."""
+EDITED = "second <b>&amp;\nline"
+
+
+def composer(answer: httpx.Response) -> tuple[str, dict[str, str]]:
+    """Return where the form of a page leads, and what stands in it."""
+    [(action, inside)] = re.findall(
+        r'<form id="composer"[^>]* action="([^"]*)"[^>]*>(.*?)</form>', answer.text, re.DOTALL
+    )
+    [message_id] = re.findall(r'<input type="hidden" name="id" value="([^"]*)">', inside)
+    [text] = re.findall(r"<textarea[^>]*>(.*?)</textarea>", inside, re.DOTALL)
+    return action, {"id": message_id, "text": html.unescape(text)}
+
+
+async def texts_of(rest: httpx.AsyncClient, conversation_id: str) -> list[str]:
+    log = await rest.get(f"/api/native/conversations/{conversation_id}/events")
+    return [each["text"] for each in log.json()["events"] if each["source"] == "user"]
+
+
+async def test_what_is_edited_after_it_was_sent_stands_in_the_box_to_be_sent_again(
+    visitor: Browser, rest: httpx.AsyncClient, conversation: ConversationRef
+) -> None:
+    await visitor.send("/c/talk/messages", {"id": SAID, "text": "first"}, page="/c/talk")
+    answer = await visitor.send("/c/talk/messages", {"id": SAID, "text": EDITED}, page="/c/talk")
+    action, form = composer(answer)
+    assert (answer.status_code, form["text"], form["id"] != SAID) == (409, EDITED, True)
+    assert "was sent before with other words" in words(answer)
+    assert (await visitor.send(action, form, page="/c/talk")).status_code == 302
+    assert await texts_of(rest, "talk") == ["first", EDITED]
+
+
+async def test_what_is_edited_after_it_began_a_conversation_can_be_said_in_it(
+    visitor: Browser, rest: httpx.AsyncClient
+) -> None:
+    begun = await visitor.send("/begin", {"id": SAID, "text": "first"}, page="/")
+    answer = await visitor.send("/begin", {"id": SAID, "text": EDITED}, page="/")
+    action, form = composer(answer)
+    assert (answer.status_code, action) == (409, f"{begun.headers['location']}/messages")
+    assert "was sent before with other words" in words(answer)
+    await visitor.send(action, form, page="/")
+    assert await texts_of(rest, begun.headers["location"].removeprefix("/c/")) == ["first", EDITED]
+
+
+@pytest.mark.parametrize("path", ["/c/talk/messages", "/begin"])
+async def test_what_cannot_be_stored_now_stands_in_the_box_with_the_reason(
+    visitor: Browser, conversation: ConversationRef, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    with monkeypatch.context() as busy:
+        busy.setattr(settings, "CONVERSATION_STORE", "tests.faulty.BusyStore")
+        answer = await visitor.send(path, {"id": SAID, "text": EDITED}, page="/")
+    action, form = composer(answer)
+    assert (answer.status_code, form["text"]) == (503, EDITED)
+    assert "locked the conversation for too long: try again" in words(answer)
+    assert (await visitor.send(action, form, page="/")).status_code == 302
+
+
+async def test_links_of_a_page_that_refuses_a_message_lead_to_the_conversation(
+    visitor: Browser, conversation: ConversationRef
+) -> None:
+    await visitor.send("/c/talk/messages", {"id": SAID, "text": "first"}, page="/c/talk")
+    answer = await visitor.send("/c/talk/messages", {"id": SAID, "text": "second"}, page="/c/talk")
+    links = re.findall(r'<a href="([^"]*)" data-(?:older|newer)>', answer.text)
+    assert [link.partition("?")[0] for link in links] == ["/c/talk", "/c/talk"]
+
+
+async def test_nobody_begins_a_conversation_that_is_anothers(
+    visitor: Browser, bob: User, store: ConversationStore
+) -> None:
+    await astore.call(store.create, bob, conversation_id=SAID.replace("-", ""))
+    answer = await visitor.send("/begin", {"id": SAID, "text": "mine"}, page="/")
+    assert answer.status_code == 404

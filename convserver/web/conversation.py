@@ -16,10 +16,12 @@ from django.views.decorators.http import require_GET
 
 from conversations import access
 from conversations.events import EventEnvelope
+from conversations.exceptions import ConversationError
 from conversations.models import Conversation, ConversationRef
 from conversations.store import store
+from convserver.api.errors import NATIVE_STATUS, status_of
 from convserver.web.listing import Row
-from convserver.web.messages import message_id, say
+from convserver.web.messages import message_id, say, why_not_said
 from convserver.web.pages import page, person, takes_form
 from convserver.web.rendering import render_events
 from convserver.web.rendering.cards import Outcome
@@ -49,7 +51,22 @@ class EventsShown:
 @person
 def conversation(request: HttpRequest, conversation_id: str) -> HttpResponse:
     """Show one conversation: its newest events, or those that the address asks for."""
+    return _page(request, access.readable(request.user, conversation_id))
+
+
+def not_said(
+    request: HttpRequest, conversation_id: str, *, text: str, error: ConversationError
+) -> HttpResponse:
+    """Show the conversation with a message that was refused: why, and its text in the box to be sent again.
+
+    Raise ConversationNotFound.
+    """
     found = access.readable(request.user, conversation_id)
+    status = status_of(error, NATIVE_STATUS)
+    return _page(request, found, status=status, typed=text, problem=why_not_said(error))
+
+
+def _page(request: HttpRequest, found: ConversationRef, *, status: int = 200, **said: str) -> HttpResponse:
     state = listed(Conversation.objects.with_pks([found.pk]), access.pk_of(request.user))[found.pk]
     context = {
         "conversation": state,
@@ -58,8 +75,9 @@ def conversation(request: HttpRequest, conversation_id: str) -> HttpResponse:
         "shown": _asked_for(request, found),
         "page_events": PAGE_EVENTS,
         "message_id": str(uuid4()),
+        **said,
     }
-    return page(request, "web/conversation.html", context)
+    return page(request, "web/conversation.html", context, status=status)
 
 
 @require_GET
@@ -81,7 +99,10 @@ def post_message(request: HttpRequest, conversation_id: str) -> HttpResponse:
     text = request.POST.get("text", "").strip()
     if not text:
         return redirect("conversation", conversation_id)
-    seq = say(request, conversation_id, text=text, message_id=message_id(request))
+    try:
+        seq = say(request, conversation_id, text=text, message_id=message_id(request))
+    except ConversationError as error:
+        return not_said(request, conversation_id, text=text, error=error)
     return redirect(f"{reverse('conversation', args=[conversation_id])}#e{seq}")
 
 

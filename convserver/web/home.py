@@ -10,7 +10,9 @@ from django.shortcuts import redirect
 from django.urls import reverse
 from django.views.decorators.http import require_GET
 
+from conversations.exceptions import ConversationError
 from conversations.store import ConversationExists, store
+from convserver.web.conversation import not_said
 from convserver.web.messages import message_id, say
 from convserver.web.pages import page, person, takes_form
 
@@ -40,7 +42,10 @@ def begin(request: HttpRequest) -> HttpResponse:
     # A form that was sent before finds its conversation, and its message there.
     with suppress(ConversationExists):
         store(str(request.user.pk)).create(request.user, conversation_id=conversation_id)
-    say(request, conversation_id, text=text, message_id=said)
+    try:
+        say(request, conversation_id, text=text, message_id=said)
+    except ConversationError as error:
+        return not_said(request, conversation_id, text=text, error=error)
     return redirect("conversation", conversation_id)
 
 

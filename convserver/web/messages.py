@@ -9,6 +9,7 @@ from django.http import HttpRequest
 
 from conversations import access
 from conversations.events import Appended
+from conversations.exceptions import ConversationError, EventConflict
 from conversations.models import ConversationRef
 from convserver.api.event_loop import in_loop
 from sessions_app import astore, native
@@ -24,6 +25,13 @@ def say(request: HttpRequest, conversation_id: str, *, text: str, message_id: st
     frame = native.parse(json.dumps({"type": "message", "id": message_id, "text": text}))
     [appended] = in_loop(_append, conversation, frame, access.pk_of(request.user))
     return appended.seq
+
+
+def why_not_said(error: ConversationError) -> str:
+    """Return why a message was refused, for who wrote it."""
+    if isinstance(error, EventConflict):  # its own words are for programs, which choose their ids
+        return "This was sent before with other words, which stay as they are. Send it to say this, too."
+    return str(error)
 
 
 def message_id(request: HttpRequest) -> str:
