@@ -145,6 +145,11 @@ _MARKDOWN = {
 _DIRECTIONS = {
     "rlo": "invoice_\u202egnp.exe",
     "rlo-link": "[safe.example\u202emoc.live](https://evil.example)",
+    "rlo-entity": "invoice_&#x202e;gnp.exe &#8237;",
+    "rlo-entity-title": "[x](https://evil.example '&#x202e;moc.live')",
+    "rlo-percent": "https://evil.example/%E2%80%AEgnp.exe",
+    "rlo-percent-mail": "<mailto:%E2%80%AEmoc.live@evil.example>",
+    "controls-entity": "a&#x9b;31m&#27;[2J&#13;b&#8;",
     "isolates": "\u2067\u2066access\u2069 granted\u2069 \u2068x",
     "embedding": "\u202b\u202aadmin\u202c // check\u202c",
     "rlo-open": "\u202e\u202e\u202e never closed",

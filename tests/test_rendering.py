@@ -15,6 +15,7 @@ from conversations.dialects import columns
 from conversations.events import EventEnvelope
 from convserver.web.rendering import render_events
 from convserver.web.rendering.cards import Outcome
+from convserver.web.rendering.excerpts import excerpt
 from convserver.web.rendering.markdown import markdown
 from tests import event_places
 from tests.hostile import COSTLY, HOSTILE, HUGE, Hostile
@@ -63,6 +64,10 @@ def logs() -> list[list[EventEnvelope]]:
         [stored(text, seq=seq, cause=json.loads(text).get("cause")) for seq, text in enumerate(log)]
         for log in (*recordings, V0_EXAMPLES, V1_EXAMPLES, V1_RECORDINGS)
     ]
+
+
+TRICKS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202d\u202e\ud800-\udfff]")
+"""What overrides the order of text, or is no text at all."""
 
 
 def words(text: str) -> list[str]:
@@ -388,7 +393,9 @@ def test_an_event_of_tomorrow_shows_its_text() -> None:
 @pytest.mark.parametrize("hostile", HOSTILE, ids=lambda each: each.name)
 def test_hostile_text_shows_itself_and_does_nothing(hostile: Hostile) -> None:
     for place, each in event_places.blocks(hostile.block).items():
-        assert hostile.mark in page(each).text, place
+        parts = page(each)
+        assert hostile.mark in parts.text, place
+        assert not TRICKS.search(parts.spaced), place
 
 
 @pytest.mark.parametrize("hostile", HOSTILE, ids=lambda each: each.name)
@@ -421,6 +428,18 @@ def test_output_shows_hostile_text_to_the_letter(hostile: Hostile) -> None:
 def test_a_name_shows_what_would_turn_its_direction(place: str) -> None:
     parts = page(event_places.lines("invoice_\u202egnp.exe")[place])
     assert "invoice_⟨U+202E⟩gnp.exe" in parts.text
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["invoice_&#x202e;gnp.exe", "https://e.example/%E2%80%AEgnp.exe", "[x](https://e.example '&#8238;gnp')"],
+)
+def test_markdown_shows_what_it_would_make_of_an_override(text: str) -> None:
+    assert "⟨U+202E⟩gnp" in page(said(text)).spaced
+
+
+def test_a_line_of_a_list_shows_what_its_markdown_would_make_of_an_override() -> None:
+    assert excerpt("**invoice**_&#x202e;gnp.exe &#8;") == "invoice_⟨U+202E⟩gnp.exe \ufffd"
 
 
 @pytest.mark.parametrize("hostile", [*HUGE, *COSTLY], ids=lambda each: each.name)

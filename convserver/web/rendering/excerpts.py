@@ -17,7 +17,8 @@ KEPT = 1_000
 @lru_cache(maxsize=KEPT)
 def excerpt(text: str) -> str:
     """Return text, at most a few hundred characters of Markdown, as one line of plain words."""
-    return " ".join(" ".join(_words(_parser().parse(visible.prose(text)))).split())
+    said = " ".join(" ".join(_words(_parser().parse(visible.prose(text)))).split())
+    return visible.prose(said)  # again: entities are characters only now
 
 
 def _words(tokens: Iterable[Token]) -> Iterator[str]:

@@ -66,7 +66,8 @@ def markdown(text: str, *, breaks: bool = False) -> SafeString | None:
     links = text.count("://") + text.count("@") <= LINKS_MAX
     tables = max(line.count("|") for line in text.split("\n")) <= TABLE_COLUMNS_MAX
     html = _parser(breaks=breaks, links=links, tables=tables).render(visible.prose(text))
-    return mark_safe(_cleaner.clean(html))  # noqa: S308 - that is what the cleaner is for
+    # The parser has read entities, and percents in what links show: an override can be in the text only now.
+    return mark_safe(visible.prose(_cleaner.clean(html)))  # noqa: S308 - that is what the cleaner is for
 
 
 class _Renderer(RendererHTML):
