@@ -594,6 +594,53 @@ def test_a_path_without_conversations_is_refused(tmp_path: Path, alice: User, na
         imported(tmp_path / name)
 
 
+NOWHERE = "n" * 300
+"""A link to it cannot be followed, not even by root: no file system has so long a name."""
+
+
+@pytest.mark.parametrize("facts", [(), ("base_state.json",)])
+def test_a_directory_that_cannot_be_read_is_refused_by_name_and_costs_no_other(
+    kept: Kept, alice: User, facts: tuple[str, ...]
+) -> None:
+    closed = Kept(kept.root, UUID(int=7).hex)
+    for name in ("base_state.json", "meta.json"):
+        (closed.path / name).unlink()
+    (closed.path / "events").rmdir()
+    for name in ("events", *facts):
+        (closed.path / name).symlink_to(NOWHERE)
+    printed = refused(kept)
+    assert f"{UUID(int=7).hex}: refused. events cannot be read: " in printed
+    assert "Conversations: 2, refused: 1; imported 3 events" in printed
+    assert len(ids()) == 3
+
+
+def test_a_link_that_cannot_be_followed_is_refused_by_its_end_and_costs_no_other(
+    kept: Kept, alice: User
+) -> None:
+    (kept.root / "elsewhere").symlink_to(NOWHERE)
+    printed = refused(kept)
+    assert f"{NOWHERE}: refused. events cannot be read: " in printed
+    assert len(ids()) == 3
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="nothing is closed to root")
+def test_a_directory_that_is_closed_is_refused_by_name_and_costs_no_other(kept: Kept, alice: User) -> None:
+    closed = Kept(kept.root, UUID(int=7).hex)
+    closed.path.chmod(0)
+    printed = refused(kept)
+    closed.path.chmod(0o700)
+    assert f"{UUID(int=7).hex}: refused. events cannot be read: " in printed
+    assert len(ids()) == 3
+
+
+def test_facts_that_cannot_be_reached_cost_no_event(kept: Kept, alice: User) -> None:
+    (kept.path / "base_state.json").unlink()
+    (kept.path / "base_state.json").symlink_to(NOWHERE)
+    printed = imported(kept)
+    assert "skipped base_state.json: it cannot be read: " in printed
+    assert len(ids()) == 3
+
+
 def test_a_directory_that_names_no_conversation_is_refused(tmp_path: Path, alice: User) -> None:
     kept = Kept(tmp_path, "nameless")
     for name in ("base_state.json", "meta.json"):

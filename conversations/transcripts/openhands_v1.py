@@ -105,18 +105,20 @@ class Persisted:
 def directories(path: Path) -> list[Path]:
     """Return the conversation's directory that `path` is, or those that are in it, by name.
 
-    Raise Unreadable.
+    What is in it and cannot be looked into is among them: to read that raises Unreadable, which costs
+    the others nothing. Raise Unreadable for `path` itself.
     """
     try:
         if _is_conversation(path):
             return [path]
-        return sorted(each for each in path.iterdir() if each.is_dir() and _is_conversation(each))
+        return sorted(each for each in path.iterdir() if _may_be_conversation(each))
     except OSError as error:
         raise Unreadable(f"{path} cannot be read: {error.strerror}") from error
 
 
 def read(directory: Path, *, zone: tzinfo, skip: Skip) -> Persisted:
     """Return what the directory says; times without a zone are of `zone`. Raise Unreadable."""
+    is_empty = not event_files(directory)  # first, for it says why a directory cannot be read
     state, request = _facts(directory / BASE_STATE, skip), _facts(directory / META, skip)
     names = (state.get("id"), request.get("id"), directory.resolve().name)
     return Persisted(
@@ -126,7 +128,7 @@ def read(directory: Path, *, zone: tzinfo, skip: Skip) -> Persisted:
         request=request,
         state=state,
         lease_expires_at=_lease_expires_at(directory / LEASE),
-        is_empty=not event_files(directory),
+        is_empty=is_empty,
     )
 
 
@@ -164,6 +166,13 @@ def events(directory: Path, *, zone: tzinfo, skip: Skip) -> Iterator[NewEvent]:
             continue
         seen.add(event.event_id)
         yield event
+
+
+def _may_be_conversation(path: Path) -> bool:
+    try:
+        return path.is_dir() and _is_conversation(path)
+    except (OSError, Unreadable):
+        return True
 
 
 def _is_conversation(directory: Path) -> bool:
@@ -221,11 +230,19 @@ def _text(path: Path) -> str:
     return text
 
 
+def _is_there(path: Path) -> bool:
+    """Say whether there is a file. Raise Unreadable where nobody can tell."""
+    try:
+        return path.exists()
+    except OSError as error:
+        raise Unreadable(f"it cannot be read: {error.strerror}") from error
+
+
 def _facts(path: Path, skip: Skip) -> Mapping[str, Any]:
     """Return the object of a file as any database can store it; an empty one if it cannot be read."""
-    if not path.exists():
-        return {}
     try:
+        if not _is_there(path):
+            return {}
         value = json.loads(_text(path), parse_constant=lambda _: None)
         if isinstance(value, dict):
             return columns.fields(_storable(value))
