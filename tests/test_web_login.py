@@ -19,6 +19,8 @@ from tests.web_browser import Browser, words
 
 KEY = "the server's key"
 PASSWORD = "bob's password"
+LOGIN = "/ui/login"
+ADMIN_LOGIN = "/admin/login/"
 NATIVE = "/api/native/conversations"
 WRONG_PASSWORD = "do not belong together"
 WRONG_KEY = "This is not the server's key."
@@ -37,10 +39,17 @@ def quick_checks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(native_list, "HEARTBEAT_S", 0.02)
 
 
-async def log_in(visitor: Browser, *, password: str = PASSWORD, **form: str) -> tuple[int, str]:
+async def log_in(
+    visitor: Browser, *, password: str = PASSWORD, door: str = LOGIN, **form: str
+) -> tuple[int, str]:
     """Send bob's name and a password; return the status, and where it leads or what it says."""
-    answer = await visitor.send("/ui/login", {"username": "bob", "password": password, **form})
+    answer = await visitor.send(door, {"username": "bob", "password": password, **form})
     return answer.status_code, answer.headers.get("location") or words(answer)
+
+
+def set_password(user: User) -> None:
+    user.set_password(PASSWORD)
+    user.save()
 
 
 async def give_key(visitor: Browser, *, key: str = KEY, **form: str) -> tuple[int, str]:
@@ -132,6 +141,33 @@ async def test_who_guesses_passwords_too_often_has_to_wait_though_the_next_is_ri
         assert WRONG_PASSWORD in (await log_in(visitor, password="another"))[1]
     status, said = await log_in(visitor)
     assert (status, guesses.TOO_MANY in said) == (429, True)
+
+
+@pytest.mark.parametrize(
+    ("guessed_at", "asked_at"), [(ADMIN_LOGIN, ADMIN_LOGIN), (ADMIN_LOGIN, LOGIN), (LOGIN, ADMIN_LOGIN)]
+)
+async def test_guesses_at_the_admins_door_and_at_the_pages_count_as_one(
+    accounts: None, alice: User, visitor: Browser, guessed_at: str, asked_at: str
+) -> None:
+    await astore.call(set_password, alice)
+    for _ in range(guesses.GUESSES_MAX):
+        status, _ = await log_in(visitor, door=guessed_at, password="another", username=alice.username)
+        assert status == 200
+    status, said = await log_in(visitor, door=asked_at, username=alice.username)
+    assert (status, guesses.TOO_MANY in said) == (429, True)
+
+
+async def test_staff_come_in_at_the_admins_door_and_others_do_not(
+    accounts: None, alice: User, bob: User, visitor: Browser
+) -> None:
+    await astore.call(set_password, alice)
+    assert (await log_in(visitor, door=ADMIN_LOGIN))[0] == 200
+    assert (await visitor.get("/")).status_code == 302
+    assert await log_in(visitor, door=ADMIN_LOGIN, username=alice.username, next="/admin/") == (
+        302,
+        "/admin/",
+    )
+    assert (await visitor.get("/admin/")).status_code == 200
 
 
 async def test_who_guesses_does_not_keep_others_out(accounts: None, bob: User, visitor: Browser) -> None:

@@ -9,6 +9,7 @@ from django.contrib.auth.models import User
 
 if TYPE_CHECKING:
     from django.contrib.admin import ModelAdmin
+    from django.contrib.admin.forms import AdminAuthenticationForm
     from django.contrib.admin.views.main import ChangeList
     from django.contrib.auth.admin import GroupAdmin
     from django.contrib.auth.admin import UserAdmin as _UserAdmin
@@ -27,6 +28,7 @@ else:
     from django.core.paginator import Paginator as AnyPaginator
     from unfold.admin import ModelAdmin as _ModelAdmin
     from unfold.forms import AdminPasswordChangeForm, UserChangeForm
+    from unfold.forms import AuthenticationForm as AdminAuthenticationForm
     from unfold.forms import UserCreationForm as AdminUserCreationForm
     from unfold.views import ChangeList
     from unfold.widgets import UnfoldAdminPasswordWidget as PasswordInput
@@ -56,6 +58,7 @@ def label(description: str, colours: Mapping[str, str]) -> Callable[[Cell], Cell
 
 
 __all__ = [
+    "AdminAuthenticationForm",
     "AdminPasswordChangeForm",
     "AdminUserCreationForm",
     "AnyPage",

@@ -10,12 +10,14 @@ from django.contrib.auth.models import Group, User
 from django.db.models import Model
 from django.http import HttpRequest, HttpResponse, HttpResponseBadRequest
 from django.shortcuts import redirect
+from django.template.response import TemplateResponse
 from django.urls import reverse
 
 from conversations.access import pk_of
 from conversations.models import Conversation
 from convserver.admin import cells, repairs
-from convserver.web.login import key_address, takes_key_alone
+from convserver.admin.look import AdminAuthenticationForm
+from convserver.web.login import CountedForm, key_address, takes_key_alone, was_guessed_too_often
 from sessions_app.models import (
     AgentLoop,
     ApiToken,
@@ -46,14 +48,25 @@ admin.site.search = search  # type: ignore[attr-defined]
 log_in_by_password = admin.site.login
 
 
+class StaffForm(CountedForm, AdminAuthenticationForm):
+    """A name and its password, for staff alone; wrong ones count with those of the other pages."""
+
+
 def log_in(request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
-    """Ask for a password as the framework does, but for the server's key where that is the one way in."""
+    """Ask for a password as the framework does, but for the server's key where that is the one way in.
+
+    With 429 once there were too many wrong ones.
+    """
     if takes_key_alone() and not request.user.is_authenticated:
         return redirect(key_address(request.GET.get("next", reverse("admin:index"))))
-    return log_in_by_password(request, extra_context)
+    answer = log_in_by_password(request, extra_context)
+    if isinstance(answer, TemplateResponse) and was_guessed_too_often((answer.context_data or {})["form"]):
+        answer.status_code = 429
+    return answer
 
 
 admin.site.login = log_in  # type: ignore[method-assign]
+admin.site.login_form = StaffForm
 admin.site.index_template = "admin/first_page.html"
 admin.site.index_title = "Overview"
 

@@ -38,13 +38,8 @@ def key_address(next_page: str) -> str:
     return f"{reverse('key')}{query}"
 
 
-class PasswordForm(AuthenticationForm):
-    """A name and its password."""
-
-    error_messages = {
-        **AuthenticationForm.error_messages,
-        "invalid_login": "This name and this password do not belong together. Capitals count.",
-    }
+class CountedForm(AuthenticationForm):
+    """A name and its password, for whatever door: one that has heard too many wrong ones speaks for all."""
 
     def clean(self) -> dict[str, Any]:
         """Judge them, unless there were too many wrong ones."""
@@ -55,6 +50,15 @@ class PasswordForm(AuthenticationForm):
         cleaned: dict[str, Any] = super().clean()
         guesses.forget()
         return cleaned
+
+
+class PasswordForm(CountedForm):
+    """A name and its password."""
+
+    error_messages = {
+        **AuthenticationForm.error_messages,
+        "invalid_login": "This name and this password do not belong together. Capitals count.",
+    }
 
 
 class KeyForm(forms.Form):
@@ -93,13 +97,18 @@ class KeyForm(forms.Form):
         return self._user
 
 
+def was_guessed_too_often(form: forms.BaseForm) -> bool:
+    """Say whether the form was not judged, since there were too many wrong ones before it."""
+    return any(form.has_error(name, GUESSED_TOO_OFTEN) for name in form.errors)
+
+
 class _WayIn(LoginView):
     """What both ways have in common."""
 
     def form_invalid(self, form: forms.BaseForm) -> HttpResponse:
         """Say what was wrong; with 429 once there were too many."""
         answer = super().form_invalid(form)  # type: ignore[arg-type]
-        if any(form.has_error(name, GUESSED_TOO_OFTEN) for name in form.errors):
+        if was_guessed_too_often(form):
             answer.status_code = 429
         return answer
 
