@@ -114,16 +114,25 @@ CHANNEL_LAYERS: dict[str, dict[str, Any]] = {
     )
 }
 
-CACHES: dict[str, dict[str, Any]] = {
-    "default": (
-        {
+
+def _cache(name: str, *, entries: int) -> dict[str, Any]:
+    if CONFIGURATION.redis_url:
+        return {
             "BACKEND": "django.core.cache.backends.redis.RedisCache",
             "LOCATION": CONFIGURATION.redis_url,
             "KEY_PREFIX": HINTS_PREFIX,
         }
-        if CONFIGURATION.redis_url
-        else {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}
-    )
+    return {
+        "BACKEND": "django.core.cache.backends.locmem.LocMemCache",
+        "LOCATION": name,
+        "OPTIONS": {"MAX_ENTRIES": entries},
+    }
+
+
+CACHES = {
+    "default": _cache("default", entries=300),
+    # A full cache in memory drops what it likes: whoever could fill this one would begin to guess anew.
+    "guesses": _cache("guesses", entries=100_000),
 }
 
 PASSWORD_HASHERS = [

@@ -198,6 +198,36 @@ async def test_a_network_of_one_subscriber_counts_as_one_address(
     await second.http.aclose()
 
 
+async def test_who_tries_many_names_has_to_wait_as_well(accounts: None, bob: User, visitor: Browser) -> None:
+    for number in range(guesses.ADDRESS_GUESSES_MAX):
+        assert WRONG_PASSWORD in (await log_in(visitor, username=f"bob{number}"))[1]
+    for name in ("bob", "bob0", "another"):
+        status, said = await log_in(visitor, username=name)
+        assert (status, guesses.TOO_MANY in said) == (429, True)
+
+
+async def test_other_names_in_between_do_not_begin_the_count_anew(
+    accounts: None, bob: User, visitor: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(guesses, "ADDRESS_GUESSES_MAX", 1000)
+    for _ in range(guesses.GUESSES_MAX):
+        await log_in(visitor, password="another")
+    for number in range(400):  # a cache in memory keeps 300 things if nothing else is said
+        await log_in(visitor, username=f"bob{number}")
+    assert (await log_in(visitor))[0] == 429
+
+
+async def test_a_right_password_in_between_leaves_what_was_guessed_at_others(
+    accounts: None, alice: User, bob: User, visitor: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(guesses, "ADDRESS_GUESSES_MAX", 4)
+    for number in range(3):
+        assert (await log_in(visitor))[0] == 302
+        assert (await log_in(visitor, username=f"bob{number}"))[0] == 200
+    assert (await log_in(visitor))[0] == 302
+    assert [(await log_in(visitor, username="another"))[0] for _ in range(2)] == [200, 429]
+
+
 async def test_a_right_password_begins_the_count_anew(accounts: None, bob: User, visitor: Browser) -> None:
     for _ in range(2):
         for _ in range(guesses.GUESSES_MAX - 1):
