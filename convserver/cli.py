@@ -119,6 +119,7 @@ def _serve_on(sockets: list[socket.socket], configuration: Configuration) -> int
             access_log=False,
             log_config=None,
             proxy_headers=configuration.auth is AuthMode.ACCOUNTS,
+            forwarded_allow_ips=list(configuration.trusted_proxies),
             timeout_graceful_shutdown=SHUTDOWN_WAIT_S,
         ),
     )

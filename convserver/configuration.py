@@ -16,6 +16,7 @@ from urllib.parse import SplitResult, quote, urlsplit
 E = TypeVar("E", bound=StrEnum)
 
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
+LOOPBACK_ADDRESSES = ("127.0.0.1", "::1")
 SECRET_KEY_MIN_LENGTH = 32
 
 
@@ -63,6 +64,8 @@ class Configuration:
     """Earlier secret keys: they still open what was stored under them, and write nothing new."""
     allowed_hosts: tuple[str, ...]
     permitted_origins: tuple[str, ...]
+    trusted_proxies: tuple[str, ...]
+    """Addresses and networks of proxies: what these say of where a request comes from is believed."""
     max_concurrent: int
     max_age_days: int | None
     """The lists of the OpenHands wires leave out what nothing was added to for longer; None for no limit."""
@@ -101,6 +104,7 @@ def read(environment: Mapping[str, str]) -> Configuration:
         secret_key_fallbacks=_secret_key_fallbacks(environment),
         allowed_hosts=_allowed_hosts(environment, auth, host),
         permitted_origins=_origins(environment),
+        trusted_proxies=_trusted_proxies(environment),
         max_concurrent=_integer(environment, "CONVSERVER_MAX_CONCURRENT", 3, least=1, most=100_000),
         max_age_days=_integer(environment, "CONVSERVER_MAX_AGE_DAYS", 0, least=0, most=36_500) or None,
         allow_set_conversation_id=_integer(environment, "ALLOW_SET_CONVERSATION_ID", 0, least=0, most=1) == 1,
@@ -299,6 +303,25 @@ def _origins(environment: Mapping[str, str]) -> tuple[str, ...]:
                 f"PERMITTED_CORS_ORIGINS names {origin!r}, but an origin looks like https://example.org."
             )
     return tuple(origin.rstrip("/") for origin in origins)
+
+
+def _trusted_proxies(environment: Mapping[str, str]) -> tuple[str, ...]:
+    proxies = _words(environment, "CONVSERVER_TRUSTED_PROXIES")
+    for proxy in proxies:
+        if not _may_be_trusted(proxy):
+            raise ConfigurationError(
+                f"CONVSERVER_TRUSTED_PROXIES names {proxy!r}, but a proxy is an address such as 10.0.0.2, or "
+                "one of a network such as 10.0.0.0/24."
+            )
+    return tuple(dict.fromkeys(proxies)) or LOOPBACK_ADDRESSES
+
+
+def _may_be_trusted(proxy: str) -> bool:
+    try:
+        # Who is trusted may claim any address, so the whole world cannot be.
+        return ipaddress.ip_network(proxy).prefixlen > 0
+    except ValueError:
+        return False
 
 
 def _frontend_dir(environment: Mapping[str, str]) -> Path | None:

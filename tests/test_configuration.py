@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ipaddress
 import os
 import re
+import secrets
 import socket
 import stat
 import subprocess
@@ -13,10 +15,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from convserver import configuration
 from convserver.configuration import AuthMode, Configuration, ConfigurationError, ManagerKind
+from convserver.web.guesses import GUESSES_MAX
 from tests.clients import Server
 
 ACCOUNTS = {
@@ -48,6 +52,7 @@ def read(data_dir: Path, variables: Mapping[str, str] | None = None) -> Configur
         ("secret_key_fallbacks", ()),
         ("allowed_hosts", ("localhost", "127.0.0.1", "[::1]")),
         ("permitted_origins", ()),
+        ("trusted_proxies", ("127.0.0.1", "::1")),
         ("max_concurrent", 3),
         ("max_age_days", None),
         ("allow_set_conversation_id", False),
@@ -110,6 +115,12 @@ def test_an_empty_variable_is_one_that_is_not_set(data_dir: Path) -> None:
             "permitted_origins",
             ("https://a.example", "http://localhost:3000"),
         ),
+        (
+            "CONVSERVER_TRUSTED_PROXIES",
+            "10.0.0.2, 2001:db8::/64, 10.0.0.2",
+            "trusted_proxies",
+            ("10.0.0.2", "2001:db8::/64"),
+        ),
         ("CONVSERVER_MAX_CONCURRENT", "1", "max_concurrent", 1),
         ("CONVSERVER_MAX_AGE_DAYS", "10", "max_age_days", 10),
         ("CONVSERVER_MAX_AGE_DAYS", "0", "max_age_days", None),
@@ -168,6 +179,10 @@ WRONG = [
     ("PERMITTED_CORS_ORIGINS", "https://a.example?query"),
     ("PERMITTED_CORS_ORIGINS", "https://[a.example"),
     ("PERMITTED_CORS_ORIGINS", "*"),
+    ("CONVSERVER_TRUSTED_PROXIES", "*"),
+    ("CONVSERVER_TRUSTED_PROXIES", "0.0.0.0/0"),
+    ("CONVSERVER_TRUSTED_PROXIES", "10.0.0.2, proxy.example.org"),
+    ("CONVSERVER_TRUSTED_PROXIES", "10.0.0.2/24"),
     ("CONVSERVER_MAX_CONCURRENT", "0"),
     ("CONVSERVER_MAX_CONCURRENT", "many"),
     ("CONVSERVER_MAX_AGE_DAYS", "-1"),
@@ -227,6 +242,39 @@ def test_logins_and_links_made_under_an_earlier_key_stay_valid(data_dir: Path) -
 
 def test_earlier_keys_are_not_shown_with_the_configuration(data_dir: Path) -> None:
     assert "hunter2" not in repr(read(data_dir, {"SECRET_KEY_FALLBACKS": "hunter2" * 5}))
+
+
+# Whom a proxy speaks for
+
+
+def guess(server: Server, *, client: str, proxy: str) -> int:
+    """Log in with a wrong password by a proxy that says for whom it asks; return the status."""
+    with httpx.Client(transport=httpx.HTTPTransport(local_address=proxy), base_url=server.url) as http:
+        answer = http.post(
+            "/ui/login",
+            data={"username": "bob", "password": "another", "csrfmiddlewaretoken": "c" * 32},
+            headers={"x-forwarded-for": client, "cookie": f"csrftoken={'c' * 32}"},
+        )
+    return answer.status_code
+
+
+def an_address(network: str) -> str:
+    """Return one that nobody else has, so that nothing is counted of it yet."""
+    known = ipaddress.IPv4Network(network)
+    return str(known[1 + secrets.randbelow(known.num_addresses - 2)])
+
+
+@pytest.mark.parametrize(("trusted", "is_believed"), [("127.0.0.0/8", True), ("192.0.2.1", False)])
+def test_a_trusted_proxy_says_who_has_guessed_too_often_and_no_other_does(
+    server: Server, trusted: str, is_believed: bool
+) -> None:
+    server.start(constants=None, **ACCOUNTS, CONVSERVER_TRUSTED_PROXIES=trusted)
+    proxy, mine, other = (an_address(network) for network in ("127.0.0.0/8", "10.0.0.0/9", "10.128.0.0/9"))
+    assert {guess(server, client=mine, proxy=proxy) for _ in range(GUESSES_MAX)} == {200}
+    assert guess(server, client=mine, proxy=proxy) == 429
+    assert guess(server, client=other, proxy=proxy) == (200 if is_believed else 429)
+    claimed = f"{other}, {mine}"  # the first is what the client says of itself
+    assert guess(server, client=claimed, proxy=proxy) == 429
 
 
 # What tells installations apart
