@@ -19,7 +19,8 @@ from django.conf import settings
 from conversations.dialects import columns
 from conversations.exceptions import ConversationError
 from sessions_app.git_providers.base import InvalidName
-from sessions_app.git_providers.hosts import may_be_public, require_public, server_url
+from sessions_app.git_providers.hosts import may_be_public, server_url
+from sessions_app.git_providers.ways import UnusableProxy, way_to
 
 CONNECT_S = 5.0
 READ_S = 10.0
@@ -98,11 +99,10 @@ async def ask_model(setup: ModelSetup) -> Finding:
     try:
         base_url = _base_url(setup)
         async with asyncio.timeout(TOTAL_S), _client(base_url, setup.key) as client:
-            await require_public(client.base_url)
             return Finding(is_fault=False, text=await _asked(client, setup.model))
     except _Fault as fault:
         return Finding(is_fault=True, text=str(fault))
-    except InvalidBaseUrl as error:
+    except (InvalidBaseUrl, UnusableProxy) as error:
         return Finding(is_fault=True, text=str(error))
     except InvalidName:
         return Finding(is_fault=True, text="With accounts, a model must have a public address.")
@@ -139,9 +139,9 @@ def _client(base_url: str, key: str) -> httpx.AsyncClient:
     return httpx.AsyncClient(
         base_url=base_url,
         headers=headers,
+        transport=way_to(url),
         timeout=httpx.Timeout(READ_S, connect=CONNECT_S),
         follow_redirects=False,
-        trust_env=url.scheme == "https",  # a proxy would read what goes without TLS
     )
 
 

@@ -1020,7 +1020,6 @@ def resolved(monkeypatch: pytest.MonkeyPatch, *addresses: str) -> None:
         (["140.82.112.3", "10.0.0.1"], False),
         (["::ffff:10.0.0.1"], False),
         (["fe80::1%eth0"], False),
-        ([], True),
     ],
 )
 async def test_with_accounts_a_name_is_asked_only_where_it_leads_to_public_addresses(
@@ -1034,6 +1033,34 @@ async def test_with_accounts_a_name_is_asked_only_where_it_leads_to_public_addre
     with pytest.raises(GitAuthenticationError if is_asked else InvalidName):
         await with_host(GITHUB, "git.example.com").user()
     assert len(public) == is_asked
+
+
+async def test_with_accounts_a_host_is_asked_at_the_address_that_was_checked(
+    accounts: None, public: list[httpx.Request], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    resolved(monkeypatch, "140.82.112.3")
+    with pytest.raises(GitAuthenticationError):
+        await with_host(GITHUB, "git.example.com").user()
+    [request] = public
+    assert (request.url.host, request.headers["host"]) == ("140.82.112.3", "git.example.com")
+
+
+async def test_with_accounts_a_host_of_which_nothing_is_known_is_not_asked(
+    accounts: None, public: list[httpx.Request], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    resolved(monkeypatch)
+    with pytest.raises(GitProviderError):
+        await with_host(GITHUB, "git.example.com").user()
+    assert public == []
+
+
+async def test_a_proxy_that_cannot_be_used_is_an_error(
+    public: list[httpx.Request], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ALL_PROXY", "socks5://127.0.0.1:1080")
+    with pytest.raises(GitProviderError, match="proxy that is set"):
+        await with_host(GITHUB, "git.example.com").user()
+    assert public == []
 
 
 async def test_without_accounts_a_provider_may_be_anywhere(

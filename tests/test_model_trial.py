@@ -7,10 +7,12 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+import httpx
 import pytest
 
 from convserver.configuration import AuthMode
 from sessions_app import model_trial
+from sessions_app.git_providers import hosts
 from sessions_app.model_trial import Finding, ModelSetup, ask_model
 from tests.model_server import Answer, Asked, model_server
 
@@ -217,6 +219,103 @@ async def test_with_accounts_a_name_is_looked_up_as_it_is_asked(
     monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
     await ask("http://straße.example.org/v1")  # older rules make a `strasse` of it, which is another server
     assert names == [b"xn--strae-oqa.example.org"]
+
+
+@pytest.fixture
+def sent(monkeypatch: pytest.MonkeyPatch) -> list[httpx.Request]:
+    """Everything sent, none of which leaves this process: nothing is there (404)."""
+    requests: list[httpx.Request] = []
+
+    async def refuse(transport: httpx.AsyncHTTPTransport, request: httpx.Request) -> httpx.Response:
+        requests.append(request)
+        return httpx.Response(404, stream=httpx.ByteStream(b""))
+
+    monkeypatch.setattr(httpx.AsyncHTTPTransport, "handle_async_request", refuse)
+    return requests
+
+
+def looked_up(monkeypatch: pytest.MonkeyPatch, *answers: list[str]) -> None:
+    """Let names lead to these addresses, to others each time, and then nowhere."""
+    left = iter(answers)
+
+    def getaddrinfo(name: object, port: object, *arguments: object, **options: object) -> list[object]:
+        addresses = next(left, [])
+        if not addresses:
+            raise socket.gaierror(socket.EAI_NONAME, "nobody knows the name")
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, port)) for address in addresses]
+
+    monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
+
+
+async def test_with_accounts_the_address_that_was_checked_is_asked_whatever_the_name_leads_to_next(
+    accounts: None, monkeypatch: pytest.MonkeyPatch, sent: list[httpx.Request]
+) -> None:
+    looked_up(monkeypatch, ["8.8.8.8"], ["127.0.0.1"])
+    finding = await ask("https://models.example.org/v1")
+    [request] = sent  # the second question would have gone elsewhere
+    assert str(request.url) == "https://8.8.8.8/v1/models"
+    assert request.headers["host"] == request.extensions["sni_hostname"] == "models.example.org"
+    assert "public address" in finding.text
+
+
+async def test_with_accounts_the_first_address_that_can_be_reached_is_asked(
+    accounts: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hosts, "_is_public", lambda address: True)
+    with model_server(answers()) as (base_url, asked):
+        port = base_url.rpartition(":")[2]
+        places = ["127.0.0.2", "127.0.0.1"]
+        looked_up(monkeypatch, places, places)
+        finding = await ask(f"http://models.example.org:{port}")
+    assert (finding.text, len(asked)) == ("The model answers.", 2)
+
+
+async def test_with_accounts_a_name_that_leads_nowhere_is_told(
+    accounts: None, monkeypatch: pytest.MonkeyPatch, sent: list[httpx.Request]
+) -> None:
+    looked_up(monkeypatch)
+    finding = await ask("https://models.example.org/v1")
+    assert ("no server of this name" in finding.text, sent) == (True, [])
+
+
+async def test_with_accounts_a_proxy_may_know_names_that_lead_nowhere_here(
+    accounts: None, monkeypatch: pytest.MonkeyPatch, sent: list[httpx.Request]
+) -> None:
+    looked_up(monkeypatch)
+    monkeypatch.setenv("HTTPS_PROXY", "proxy.example.org:3128")
+    await ask("https://models.example.org/v1")
+    assert {request.url.host for request in sent} == {"models.example.org"}
+
+
+async def test_with_accounts_no_proxy_is_asked_for_a_name_that_leads_inside(
+    accounts: None, monkeypatch: pytest.MonkeyPatch, sent: list[httpx.Request]
+) -> None:
+    looked_up(monkeypatch, ["10.0.0.1"])
+    monkeypatch.setenv("ALL_PROXY", "http://proxy.example.org:3128")
+    finding = await ask("https://models.example.org/v1")
+    assert ("public address" in finding.text, sent) == (True, [])
+
+
+@pytest.mark.parametrize("auth", [AuthMode.LOCAL, AuthMode.ACCOUNTS])
+@pytest.mark.parametrize(
+    "proxy",
+    ["socks5://127.0.0.1:1080", "socks://127.0.0.1:1", "ftp://127.0.0.1", "http://a:99999", "http://["],
+)
+async def test_a_proxy_that_cannot_be_used_is_told(
+    proxy: str, auth: AuthMode, configured: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    configured(auth=auth)
+    monkeypatch.setenv("ALL_PROXY", proxy)
+    finding = await ask("https://models.example.org/v1")
+    assert finding == Finding(is_fault=True, text="The proxy that is set for this server cannot be used.")
+
+
+async def test_what_is_excepted_from_a_proxy_is_asked_without_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ALL_PROXY", "socks5://127.0.0.1:1080")
+    monkeypatch.setenv("NO_PROXY", "example.com,127.0.0.1")
+    with listener(b"HTTP/1.1 400 Bad Request\r\n\r\n") as place:
+        finding = await ask(f"https://{place}/v1")
+    assert "does not speak TLS" in finding.text
 
 
 async def test_no_finding_repeats_the_key() -> None:

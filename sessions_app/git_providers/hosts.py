@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import socket
+from contextlib import suppress
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
 
@@ -80,18 +81,23 @@ def server_url(text: str) -> httpx.URL | None:
 async def require_public(url: httpx.URL) -> None:
     """With accounts, look up where a URL leads, right before a token is sent there. Raise InvalidName.
 
-    A name that leads nowhere passes: whoever asks there will hear of it.
+    A name that leads nowhere passes: a proxy may know it, and whoever else asks there will hear of it.
     """
     if settings.CONFIGURATION.auth != "accounts":
         return
+    with suppress(OSError):
+        await public_addresses(url)
+
+
+async def public_addresses(url: httpx.URL) -> list[str]:
+    """Look up where a URL leads. Raise InvalidName unless all of it is public, and OSError for nowhere."""
     # As it will be asked: the resolver would have its own, older way to write other letters in ASCII.
     name = url.raw_host
-    try:
-        found = await asyncio.get_running_loop().getaddrinfo(name, port_of(url), type=socket.SOCK_STREAM)
-    except OSError:
-        return
-    if not all(_is_public(ip_address(str(place[0]).partition("%")[0])) for *_, place in found):
+    found = await asyncio.get_running_loop().getaddrinfo(name, port_of(url), type=socket.SOCK_STREAM)
+    addresses = [str(place[0]) for *_, place in found]
+    if not all(_is_public(ip_address(address.partition("%")[0])) for address in addresses):
         raise InvalidName(NOT_PUBLIC)
+    return addresses
 
 
 def port_of(url: httpx.URL) -> int:

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import ssl
 from asyncio import AbstractEventLoop, Semaphore
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cache
 from typing import NamedTuple
 from urllib.parse import quote
 from weakref import WeakKeyDictionary, WeakValueDictionary
@@ -18,8 +16,9 @@ import orjson
 
 from sessions_app.git_providers.answers import Answer
 from sessions_app.git_providers.base import GitAuthenticationError, GitNotFound, GitProviderError, InvalidName
-from sessions_app.git_providers.hosts import port_of, require_public
+from sessions_app.git_providers.hosts import port_of
 from sessions_app.git_providers.names import is_piece
+from sessions_app.git_providers.ways import UnusableProxy, way_to
 
 CONNECT_S = 5.0
 READ_S = 10.0
@@ -118,24 +117,15 @@ class Api:
             "authorization": self.authorization,
         }
         try:
-            async with asyncio.timeout(TOTAL_S), _gate(_origin(url)), self._client(sent) as client:
-                await require_public(url)
+            async with asyncio.timeout(TOTAL_S), _gate(_origin(url)), _client(url, sent) as client:
                 return await self._answered(client, method, url, content)
         except (TimeoutError, httpx.TimeoutException) as error:
             raise GitProviderError(f"{self.label} did not answer in time.") from error
+        except UnusableProxy as error:
+            raise GitProviderError(str(error)) from error
         # A redirect may lead to a name that cannot be read.
         except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError, UnicodeError) as error:
             raise GitProviderError(f"{self.label} could not be asked: {type(error).__name__}.") from error
-
-    def _client(self, headers: Mapping[str, str]) -> httpx.AsyncClient:
-        return httpx.AsyncClient(
-            headers=dict(headers),
-            verify=_tls(),
-            timeout=httpx.Timeout(READ_S, connect=CONNECT_S),
-            follow_redirects=False,
-            # A proxy would read what goes to this machine without TLS.
-            trust_env=self.root.startswith("https:"),
-        )
 
     async def _answered(
         self, client: httpx.AsyncClient, method: str, url: httpx.URL, content: bytes | None
@@ -194,6 +184,15 @@ def basic(user_and_password: str) -> str:
     return f"Basic {base64.b64encode(user_and_password.strip().encode('utf-8', 'replace')).decode()}"
 
 
+def _client(url: httpx.URL, headers: Mapping[str, str]) -> httpx.AsyncClient:
+    return httpx.AsyncClient(
+        headers=dict(headers),
+        transport=way_to(url),
+        timeout=httpx.Timeout(READ_S, connect=CONNECT_S),
+        follow_redirects=False,
+    )
+
+
 def _origin(url: httpx.URL) -> str:
     return f"{url.scheme}://{url.host}:{port_of(url)}"
 
@@ -209,9 +208,3 @@ def _gate(origin: str) -> Semaphore:
     if gate is None:
         gate = gates[origin] = Semaphore(CONCURRENT_MAX)
     return gate
-
-
-@cache
-def _tls() -> ssl.SSLContext:
-    """Read the certificates once: it takes longer than many an answer."""
-    return httpx.create_ssl_context()
