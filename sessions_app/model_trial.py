@@ -25,6 +25,8 @@ from sessions_app.git_providers.ways import UnusableProxy, way_to
 CONNECT_S = 5.0
 READ_S = 10.0
 TOTAL_S = 15.0
+TRIALS_MAX = 4
+"""So many may be under way in this process, one of each user: a thread of the server waits for each."""
 ANSWER_MAX_BYTES = 4 * 1024 * 1024
 """The longest list of models that is known has a tenth of it."""
 
@@ -47,6 +49,15 @@ class InvalidBaseUrl(ConversationError):
     """No model can be asked at this address; the text says why."""
 
     code = "invalid_base_url"
+
+
+class TrialUnderWay(ConversationError):
+    """No model is tried now, since others are; the text says what to do."""
+
+    code = "trial_under_way"
+
+    def __init__(self) -> None:
+        super().__init__("Another test is under way: wait until it has ended, then test again.")
 
 
 class Finding(NamedTuple):
@@ -92,6 +103,21 @@ def _may_be_public(host: str) -> bool:
         return may_be_public(f"[{host}]" if ":" in host else host)
     except ValueError:
         return False
+
+
+_under_way: set[int] = set()
+"""The users whose models are tried right now."""
+
+
+async def try_model(user_id: int, setup: ModelSetup) -> Finding:
+    """Ask a user's model as `ask_model` does. Raise TrialUnderWay beyond what may be at a time."""
+    if user_id in _under_way or len(_under_way) >= TRIALS_MAX:
+        raise TrialUnderWay
+    _under_way.add(user_id)
+    try:
+        return await ask_model(setup)
+    finally:
+        _under_way.discard(user_id)
 
 
 async def ask_model(setup: ModelSetup) -> Finding:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -9,12 +10,14 @@ from contextlib import contextmanager
 
 import httpx
 import pytest
+from django.contrib.auth.models import User
 
 from convserver.configuration import AuthMode
 from sessions_app import model_trial
 from sessions_app.git_providers import hosts
-from sessions_app.model_trial import Finding, ModelSetup, ask_model
+from sessions_app.model_trial import Finding, ModelSetup, TrialUnderWay, ask_model, try_model
 from tests.model_server import Answer, Asked, model_server
+from tests.web_browser import Browser, words
 
 KEY = "sk-1234567890"
 LIST = Answer(body={"data": [{"id": "gpt-5"}, {"id": "other"}]})
@@ -316,6 +319,65 @@ async def test_what_is_excepted_from_a_proxy_is_asked_without_it(monkeypatch: py
     with listener(b"HTTP/1.1 400 Bad Request\r\n\r\n") as place:
         finding = await ask(f"https://{place}/v1")
     assert "does not speak TLS" in finding.text
+
+
+# How many at a time
+
+
+class Held:
+    """Answers that are held back."""
+
+    def __init__(self) -> None:
+        self._asked = threading.Semaphore(0)
+        self._released = threading.Event()
+
+    def __call__(self, asked: Asked) -> Answer:
+        self._asked.release()
+        self._released.wait(30)
+        return answers()(asked)
+
+    async def until_asked(self) -> None:
+        """Wait for a question."""
+        assert await asyncio.to_thread(self._asked.acquire, timeout=30)
+
+    def release(self) -> None:
+        """Answer, now and from now on."""
+        self._released.set()
+
+
+async def test_a_user_has_one_trial_at_a_time_and_what_was_to_be_saved_is(
+    visitor: Browser, alice: User
+) -> None:
+    held = Held()
+    form = {"model": "openai/gpt-5", "key": KEY, "do": "test"}
+    with model_server(held) as (base_url, _):
+        first = asyncio.create_task(visitor.send("/settings/model", {**form, "base_url": base_url}))
+        await held.until_asked()
+        second = await visitor.send(
+            "/settings/model", {**form, "base_url": base_url, "model": "openai/other"}
+        )
+        held.release()
+        assert (await first).status_code == 302
+        third = await visitor.send("/settings/model", {**form, "base_url": base_url})
+    assert (second.status_code, "Saved. Another test is under way" in words(second)) == (429, True)
+    assert 'value="openai/other"' in second.text
+    assert third.status_code == 302
+    assert "Saved. The model answers." in words(await visitor.get("/settings"))
+
+
+async def test_few_trials_are_under_way_at_a_time_whoever_wants_them() -> None:
+    held = Held()
+    with model_server(held) as (base_url, _):
+        setup = ModelSetup(model="openai/gpt-5", base_url=base_url, key=KEY)
+        users = range(model_trial.TRIALS_MAX)
+        tried = [asyncio.create_task(try_model(user_id, setup)) for user_id in users]
+        for _ in users:
+            await held.until_asked()
+        with pytest.raises(TrialUnderWay):
+            await try_model(model_trial.TRIALS_MAX, setup)
+        held.release()
+        findings = [*await asyncio.gather(*tried), await try_model(model_trial.TRIALS_MAX, setup)]
+    assert {finding.text for finding in findings} == {"The model answers."}
 
 
 async def test_no_finding_repeats_the_key() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.debug import sensitive_post_parameters
 
@@ -12,7 +13,7 @@ from convserver.web.settings_pages.forms import ModelForm
 from convserver.web.settings_pages.page import form_of, not_saved, saved, show
 from sessions_app import user_settings
 from sessions_app.encryption import SecretUnreadable
-from sessions_app.model_trial import Finding, ModelSetup, ask_model
+from sessions_app.model_trial import Finding, ModelSetup, TrialUnderWay, try_model
 from sessions_app.models import SecretKind
 from sessions_app.user_settings import SettingSecret
 
@@ -26,9 +27,19 @@ def change(request: HttpRequest) -> HttpResponse:
         return show(request, form)
     if request.POST.get("do") != "test":
         return saved(request, "model", "Saved.")
-    finding = _finding(access.pk_of(request.user))
+    try:
+        finding = _finding(access.pk_of(request.user))
+    except TrialUnderWay as error:
+        return _not_now(request, f"Saved. {error}")
     answer = not_saved if finding.is_fault else saved
     return answer(request, "model", f"Saved. {finding.text}")
+
+
+def _not_now(request: HttpRequest, words: str) -> HttpResponse:
+    messages.error(request, words, extra_tags="model")
+    answer = show(request)
+    answer.status_code = 429
+    return answer
 
 
 def _stored(request: HttpRequest, form: ModelForm) -> bool:
@@ -55,4 +66,4 @@ def _finding(user_id: int) -> Finding:
         base_url=(stored and stored.llm_base_url) or "",
         key=key or "",
     )
-    return in_loop(ask_model, setup)
+    return in_loop(try_model, user_id, setup)
