@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import re
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple, Self
 
@@ -11,6 +12,10 @@ from conversations.exceptions import ConversationError
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
+_KEY_END = 2**63
+# Python refuses to read a number of thousands of digits, so none that long is given to it.
+_KEY = re.compile(r"[0-9]{1,19}")
+_PLACE = re.compile(r"(-?[0-9]{1,19})\.([0-9]{1,19})")
 
 
 class InvalidCursor(ConversationError):
@@ -35,9 +40,9 @@ class KeyCursor(NamedTuple):
     def decode(cls, text: str) -> Self:
         """Return the place that `encode` wrote. Raise InvalidCursor for any other text."""
         cursor = _decoded(text)
-        if not cursor.isdigit() or int(cursor) >= 2**63:
+        if not _KEY.fullmatch(cursor):
             raise InvalidCursor(_REFUSAL)
-        return cls(int(cursor))
+        return cls(_key(cursor))
 
 
 class ListCursor(NamedTuple):
@@ -54,14 +59,20 @@ class ListCursor(NamedTuple):
     @classmethod
     def decode(cls, text: str) -> Self:
         """Return the place that `encode` wrote. Raise InvalidCursor for any other text."""
-        microseconds, _, pk = _decoded(text).partition(".")
-        try:
-            cursor = cls(_EPOCH + int(microseconds) * _MICROSECOND, int(pk))
-        except (ValueError, OverflowError) as error:
-            raise InvalidCursor(_REFUSAL) from error
-        if not 0 <= cursor.pk < 2**63:
+        place = _PLACE.fullmatch(_decoded(text))
+        if place is None:
             raise InvalidCursor(_REFUSAL)
-        return cursor
+        try:
+            return cls(_EPOCH + int(place[1]) * _MICROSECOND, _key(place[2]))
+        except OverflowError as error:
+            raise InvalidCursor(_REFUSAL) from error
+
+
+def _key(digits: str) -> int:
+    key = int(digits)
+    if key >= _KEY_END:
+        raise InvalidCursor(_REFUSAL)
+    return key
 
 
 def _decoded(text: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import threading
 import time
@@ -531,6 +532,22 @@ async def test_a_length_that_is_too_large_is_refused_before_anything_is_read(
 JSON = "application/json"
 TOO_BIG = b'{"type":"message","text":"' + b"x" * native.FRAME_MAX_BYTES + b'"}'
 EVENTLESS = {"type": "events", "events": []}
+NOWHERE = [
+    "9" * 5_001,
+    f"1.{'9' * 5_001}",
+    f"{'9' * 5_001}.1",
+    "1.-1",
+    "1._1",
+    f"1.{2**63}",
+    f"{10**18}.1",
+    "1.",
+]
+
+
+def cursor(place: str) -> str:
+    return base64.urlsafe_b64encode(place.encode()).decode()
+
+
 NONSENSE: list[tuple[str, str, Any, int, str]] = [
     ("POST", LIST, b"{", 400, "parse_error"),
     ("POST", LIST, b"\xff\xfe", 400, "bad_frame"),
@@ -554,6 +571,7 @@ NONSENSE: list[tuple[str, str, Any, int, str]] = [
     ("GET", f"{LIST}?limit={10**30}", None, 400, "invalid"),
     ("GET", f"{LIST}?limit={'9' * 5_000}", None, 400, "invalid"),
     ("GET", f"{LIST}?page_id=nonsense", None, 400, "invalid_cursor"),
+    *(("GET", f"{LIST}?page_id={cursor(place)}", None, 400, "invalid_cursor") for place in NOWHERE),
     ("GET", f"{LIST}?page_id=%FF%00", None, 400, "invalid"),
     ("GET", f"{LIST}?page_id=%C3%BC", None, 400, "invalid_cursor"),
     ("GET", f"{LIST}?title=%00", None, 400, "invalid"),

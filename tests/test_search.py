@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import threading
 import time
@@ -590,6 +591,7 @@ def test_a_question_that_cannot_be_answered_is_refused_with_a_sentence(alice: Us
         {"page_id": "LTE"},
         {"page_id": "OTk5OTk5OTk5OTk5OTk5OTk5OTk5OTk5"},
         {"page_id": "²"},
+        {"page_id": base64.urlsafe_b64encode(b"9" * 5_001).decode()},
         {"kind": "no such kind"},
         {"status": "no such status"},
         {"version": "V9"},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from datetime import timedelta
 
 import httpx
@@ -57,7 +58,16 @@ async def test_a_page_leads_to_the_next_with_the_same_question(
     assert (first.count("<mark>"), second.count("<mark>")) == (20, 5)
 
 
-@pytest.mark.parametrize("query", ["q=-only", "q=needle&since=yesterday", "q=needle&page_id=x", "q=a%00b"])
+@pytest.mark.parametrize(
+    "query",
+    [
+        "q=-only",
+        "q=needle&since=yesterday",
+        "q=needle&page_id=x",
+        f"q=needle&page_id={base64.urlsafe_b64encode(b'9' * 5_001).decode()}",
+        "q=a%00b",
+    ],
+)
 async def test_what_cannot_be_looked_for_is_told_in_a_sentence(
     talk: ConversationRef, rest: httpx.AsyncClient, query: str
 ) -> None:
