@@ -19,6 +19,8 @@ TABLE = guards.TITLE_TEXT
 CHANGED = guards.TITLE_CHANGE
 PIECE = 3
 """Characters; less than that is looked for in the conversations themselves."""
+ASKED_MAX = 100
+"""Characters: who has all of a longer text in the title has so many of it, and few others have those."""
 CANDIDATES_MAX = 1_000
 """What more titles than this have is soon met by whoever reads the newest."""
 STEP_TITLES = 500
@@ -112,7 +114,8 @@ def _candidates(wanted: str) -> list[int] | None:
     """
     if len(wanted) < PIECE or "\0" in wanted:  # where FTS5 would take a question to end
         return None
-    asked = _phrase(wanted) if connection.vendor == "sqlite" else _pattern(wanted)
+    beginning = wanted[:ASKED_MAX]
+    asked = _phrase(beginning) if connection.vendor == "sqlite" else _pattern(beginning)
     with connection.cursor() as cursor:
         cursor.execute(_FINDING[connection.vendor], [asked])
         keys = [key for (key,) in cursor.fetchall()]

@@ -141,6 +141,13 @@ async def test_the_list_finds_by_title_repository_and_trigger(
 # One conversation
 
 
+async def test_a_title_longer_than_any_is_not_found(
+    store: ConversationStore, alice: User, rest: httpx.AsyncClient
+) -> None:
+    await astore.call(lambda: store.create(alice, conversation_id="x", title="x" * 200))
+    assert await listed(rest, title="x" * 50_001) == ([], None)
+
+
 async def test_a_new_conversation_is_shown_as_it_was_asked_for(rest: httpx.AsyncClient) -> None:
     facts = {"id": "mine", "version": "V1", "title": "Mine", "repository": "a/b", "branch": "main"}
     answer = await rest.post(LIST, json={**facts, "unknown": "ignored"})

@@ -102,6 +102,18 @@ def test_a_question_of_three_letters_or_more_goes_by_the_index(store: Conversati
     assert len(found("conversation")) == titles.CANDIDATES_MAX + 1
 
 
+@pytest.mark.parametrize("is_indexed", [True, False])
+def test_a_title_is_found_by_a_text_of_any_length(
+    store: ConversationStore, conversation: ConversationRef, is_indexed: bool
+) -> None:
+    title = "Die Straße 100% \u0390 😀" * 10_000
+    store.retitle(conversation, title)
+    if is_indexed:
+        index()
+    assert found(title.swapcase()) == ["talk"]
+    assert found(title + "!") == found("😀" * 60_000) == []
+
+
 def test_the_index_is_rebuilt_by_a_command(store: ConversationStore, alice: User) -> None:
     store.create(alice, conversation_id="talk", title="The needle")
     assert index() == 1
