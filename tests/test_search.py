@@ -6,7 +6,7 @@ import base64
 import json
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from io import StringIO
@@ -28,7 +28,7 @@ from hypothesis import strategies as st
 from conversations import titles
 from conversations.dialects import columns
 from conversations.events import TEXT_MAX_BYTES
-from conversations.fulltext import index, indexing, questions, search, words
+from conversations.fulltext import index, indexing, questions, search, snippets, words
 from conversations.fulltext.indexing import Horizon, Step
 from conversations.fulltext.search import Scope, Wanted
 from conversations.models import (
@@ -530,6 +530,38 @@ def test_a_snippet_of_a_long_text_is_short_and_holds_the_first_match(
     assert [part for part, match in parts if match] == ["needle"]
     assert (text[0], text[-1]) == ("…", "…")
     assert len(text) < 300
+
+
+class ReadWords(list[str]):
+    """Words of a text that count how often one of them is read."""
+
+    read = 0
+
+    def __iter__(self) -> Iterator[str]:
+        for word in super().__iter__():
+            self.read += 1
+            yield word
+
+    def __getitem__(self, at: Any) -> Any:
+        found = super().__getitem__(at)
+        self.read += len(found) if isinstance(at, slice) else 1
+        return found
+
+
+@pytest.mark.parametrize("absent", ["absent{}", "absent{}*", '"needle absent{}"', '"hay ha{}"'])
+def test_words_that_are_not_there_do_not_make_a_hit_dearer(absent: str) -> None:
+    text = "hay " * 5_000 + "needle" + " ha1 ha2" * 30
+
+    def reads(question: questions.Question) -> int:
+        there = words.Words(text)
+        vars(there)["all"] = counted = ReadWords(there.all)
+        assert question.is_met_by(there)
+        assert {"text": "needle", "match": True} in snippets.snippet(text, there, question.wanted)
+        return counted.read
+
+    others = [absent.format(number) for number in range(30)]
+    few = reads(questions.read(f"needle OR {others[0]}"))
+    assert reads(questions.read(" OR ".join([*others, "needle"]))) == few
 
 
 def test_a_hit_says_what_it_is(store: ConversationStore, conversation: ConversationRef) -> None:

@@ -31,27 +31,30 @@ class Term(NamedTuple):
     written: str
     """As it was typed, for titles."""
 
-    def ends(self, among: Words, first: int = 0) -> Iterator[tuple[int, int]]:
-        """Yield the numbers of the first and the last word of each place where it stands, from `first` on."""
-        there, length = among.all, len(self.words)
-        for at in range(first, len(there) - length + 1):
-            if self._is_word(there[at + length - 1]) and (
-                length == 1 or tuple(there[at : at + length - 1]) == self.words[:-1]
-            ):
-                yield at, at + length - 1
-
     def stands_in(self, among: Words) -> bool:
         """Say whether it stands somewhere in a text."""
-        if any(among.lacks(word) for word in self.words):
-            return False
-        if not among.different.issuperset(self.words[: -1 if self.is_beginning else None]):
-            return False
-        if len(self.words) == 1 and not self.is_beginning:
-            return True
-        return any(True for _ in self.ends(among))
+        return self._place(among) is not None
 
-    def _is_word(self, word: str) -> bool:
-        return word.startswith(self.words[-1]) if self.is_beginning else word == self.words[-1]
+    def first_in(self, among: Words) -> int | None:
+        """Return the number of the word with which it begins in a text where it stands first."""
+        place = self._place(among)
+        return None if place is None else among.joined.count(" ", 0, place)
+
+    def stands_at(self, among: Words, number: int) -> bool:
+        """Say whether it begins with the word of this number in a text."""
+        there = among.all[number : number + len(self.words)]
+        return f" {' '.join(there)} ".startswith(self._joined)
+
+    def _place(self, among: Words) -> int | None:
+        """Return where it stands first among the joined words."""
+        if any(among.lacks(word) for word in self.words):
+            return None
+        place = among.joined.find(self._joined)  # much sooner done than a look at word after word
+        return None if place < 0 else place
+
+    @property
+    def _joined(self) -> str:
+        return f" {' '.join(self.words)}{'' if self.is_beginning else ' '}"
 
 
 class Branch(NamedTuple):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from itertools import takewhile
 from typing import TypedDict
 
 from conversations.fulltext.questions import Term
@@ -27,33 +28,25 @@ class SnippetPart(TypedDict):
 
 def snippet(text: str, words: Words, wanted: Sequence[Term]) -> list[SnippetPart]:
     """Return a piece of the text around the first match, blanks drawn together, in parts."""
-    numbers = _first_match(words, wanted)
-    if numbers is None:
+    firsts = {term: first for term in wanted if (first := term.first_in(words)) is not None}
+    if not firsts:
         return _parts(text, 0, min(len(text), LENGTH), [])
-    place = next(words.places(numbers[0]))[0]
+    number = min(firsts.values())
+    place = next(words.places(number))[0]
     first, end = _bounds(text, place)
-    return _parts(text, first, end, _marks(words, wanted, numbers[0], end))
-
-
-def _first_match(words: Words, wanted: Sequence[Term]) -> Span | None:
-    found = (next(term.ends(words), None) for term in wanted)
-    return min((numbers for numbers in found if numbers is not None), default=None)
+    return _parts(text, first, end, _marks(words, list(firsts), number, end))
 
 
 def _marks(words: Words, wanted: Sequence[Term], first: int, end: int) -> list[Span]:
     """Return where matches stand in the text from the word number `first` on, in order and apart."""
-    places = []
-    for place in words.places(first):
-        if place[0] >= end:
-            break
-        places.append(place)
-    last = first + len(places) - 1
-    marks = []
-    for term in wanted:
-        for begins, ends in term.ends(words, first):
-            if begins > last:
-                break
-            marks.append((places[begins - first][0], places[min(ends, last) - first][1]))
+    places = list(takewhile(lambda place: place[0] < end, words.places(first)))
+    last = len(places) - 1
+    marks = [
+        (begin, places[min(at + len(term.words) - 1, last)][1])
+        for at, (begin, _) in enumerate(places)
+        for term in wanted
+        if term.stands_at(words, first + at)
+    ]
     return _apart(sorted(marks))
 
 

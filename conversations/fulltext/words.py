@@ -43,6 +43,11 @@ class Words:
         """Every word once."""
         return frozenset(self.all)
 
+    @cached_property
+    def joined(self) -> str:
+        """Every word with a blank on each side, so that several in a row are found by one look."""
+        return f" {' '.join(self.all)} "
+
     def lacks(self, word: str) -> bool:
         """Say that the word, or one that begins so, is certainly not there; quick, and often undecided."""
         return self._is_ascii and word not in self._text
