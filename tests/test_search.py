@@ -6,6 +6,7 @@ import base64
 import json
 import threading
 import time
+import tracemalloc
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -249,6 +250,17 @@ def test_a_text_of_as_many_different_words_as_there_may_be_is_indexed(
     index_all()
     assert seqs("東京") == [1]
     assert seqs("x" * 60) == [2]
+
+
+def test_a_text_that_is_one_long_word_is_not_kept_in_the_memory() -> None:
+    tracemalloc.start()
+    try:
+        for number in range(10):
+            letters = f"{number}{'x' * 100_000}"
+            assert words.Words(f"é {letters} é{letters}").all[1:] == [letters[:50], f"e{letters}"[:50]]
+        assert tracemalloc.get_traced_memory()[0] < 500_000
+    finally:
+        tracemalloc.stop()
 
 
 def test_what_an_author_hid_is_not_found(

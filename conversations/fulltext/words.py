@@ -10,6 +10,8 @@ from itertools import islice
 
 WORD_MAX_LENGTH = 50
 """Of a longer word so many characters count: hashes and encoded files are no words."""
+KNOWN_MAX_LENGTH = 100
+"""The forms of longer words are not kept in the memory, for a whole text may be one word."""
 
 # Scripts that write no blanks between words, and emoji: each character is a word.
 _ALONE = (
@@ -36,7 +38,7 @@ class Words:
         """Every word, as often as it stands there."""
         if self._is_ascii:
             return [word[:WORD_MAX_LENGTH] for word in _ASCII_WORD.findall(self._text)]
-        return [_folded(word) for word in _WORD.findall(self._text)]
+        return [_form(word) for word in _WORD.findall(self._text)]
 
     @cached_property
     def different(self) -> frozenset[str]:
@@ -58,7 +60,6 @@ class Words:
         return (found.span() for found in islice(pattern.finditer(self._text), first, None))
 
 
-@lru_cache(maxsize=65_536)
 def _folded(word: str) -> str:
     """Return a word without case and accents; never empty, and no ASCII but letters and digits."""
     if word.isascii():
@@ -69,3 +70,11 @@ def _folded(word: str) -> str:
     apart = unicodedata.normalize("NFKD", unicodedata.normalize("NFKD", word).casefold())
     letters = "".join(filter(str.isalnum, apart))
     return (letters or word)[:WORD_MAX_LENGTH]
+
+
+_known_folded = lru_cache(maxsize=65_536)(_folded)
+
+
+def _form(word: str) -> str:
+    """Return the form of a word; of those that come again the known one, which long ones hardly do."""
+    return (_known_folded if len(word) <= KNOWN_MAX_LENGTH else _folded)(word)
