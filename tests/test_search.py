@@ -7,6 +7,7 @@ import json
 import threading
 import time
 import tracemalloc
+import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -224,6 +225,21 @@ def test_a_question_finds_what_has_what_is_asked_for(
     say(store, conversation, *TEXTS)
     write_index()
     assert {question: set(seqs(question)) for question in FOUND} == FOUND
+
+
+def test_a_text_in_pieces_of_letters_is_found_by_one_in_whole_letters_and_the_other_way_round(
+    store: ConversationStore, conversation: ConversationRef, write_index: Indexing
+) -> None:
+    whole = "Résumé 한국어 보고서 ガイドブック.txt"
+    texts = [unicodedata.normalize(form, whole) for form in ("NFC", "NFD")]
+    say(store, conversation, *texts)
+    write_index()
+    for asked in ("한국", "보고서", "ガイド", '"어 보고"', "résumé", "résumé*", "ブ*"):
+        for form in ("NFC", "NFD"):
+            assert seqs(unicodedata.normalize(form, asked)) == [1, 0], (asked, form)
+    for hit in ask("보고서")["hits"]:
+        parts = [(unicodedata.normalize("NFC", part["text"]), part["match"]) for part in hit["snippet"]]
+        assert parts == [("Résumé 한국어 ", False), ("보고서", True), (" ガイドブック.txt", False)]
 
 
 def test_a_word_at_the_end_of_a_long_tool_output_is_found(
@@ -568,7 +584,7 @@ def test_words_that_are_not_there_do_not_make_a_hit_dearer(absent: str) -> None:
         there = words.Words(text)
         vars(there)["all"] = counted = ReadWords(there.all)
         assert question.is_met_by(there)
-        assert {"text": "needle", "match": True} in snippets.snippet(text, there, question.wanted)
+        assert {"text": "needle", "match": True} in snippets.snippet(there, question.wanted)
         return counted.read
 
     others = [absent.format(number) for number in range(30)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterator, Sequence
 from typing import ClassVar, NamedTuple
 
@@ -135,7 +136,11 @@ def _term(piece: re.Match[str]) -> tuple[bool, Term | None]:
     minus = chunk.startswith("-") and not chunk.startswith("--")
     chunk = chunk[minus:]
     written = chunk.rstrip("*")
-    return minus, _made(written, is_beginning=written != chunk and bool(Words(written[-1:]).all))
+    return minus, _made(written, is_beginning=written != chunk and _ends_in_word(written))
+
+
+def _ends_in_word(written: str) -> bool:
+    return bool(Words(unicodedata.normalize("NFC", written)[-1:]).all)  # an accent may stand by itself
 
 
 def _made(written: str, *, is_beginning: bool) -> Term | None:

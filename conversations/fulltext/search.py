@@ -138,7 +138,7 @@ def _page(scope: Scope, question: Question, wanted: Wanted, through: int, below:
             if question.is_met_by(words):
                 if len(hits) == limit:
                     return HitPage(hits, hits[-1].pk)
-                hits.append(Hit._make([*columns, snippet(text, words, question.wanted)]))
+                hits.append(Hit._make([*columns, snippet(words, question.wanted)]))
             size += len(text)
             if size > BYTES_MAX:
                 return HitPage(hits, columns[0])

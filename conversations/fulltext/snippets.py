@@ -26,8 +26,9 @@ class SnippetPart(TypedDict):
     match: bool
 
 
-def snippet(text: str, words: Words, wanted: Sequence[Term]) -> list[SnippetPart]:
-    """Return a piece of the text around the first match, blanks drawn together, in parts."""
+def snippet(words: Words, wanted: Sequence[Term]) -> list[SnippetPart]:
+    """Return a piece of a text around the first match, blanks drawn together, in parts."""
+    text = words.text
     firsts = {term: first for term in wanted if (first := term.first_in(words)) is not None}
     if not firsts:
         return _parts(text, 0, min(len(text), LENGTH), [])

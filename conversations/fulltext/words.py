@@ -23,6 +23,8 @@ _ACCENTS = "\u0300-\u036f"
 _LETTER = rf"[^\W_{_ALONE}]"
 _WORD = re.compile(rf"[{_ALONE}]|{_LETTER}(?:{_LETTER}|[{_ACCENTS}])*")
 _ASCII_WORD = re.compile(r"[a-z0-9]+")
+# Hangul, kana and a letter of Burmese as some systems write names of files: each in several characters.
+_IN_PIECES = re.compile(r"[\uac00-\ud7a3]?[\u1100-\u11ff]+|[\u3040-\u30ff][\u3099\u309a]|\u1025\u102e")
 _IS_ALONE = re.compile(rf"[{_ALONE}]")
 
 
@@ -31,14 +33,16 @@ class Words:
 
     def __init__(self, text: str) -> None:
         self._is_ascii = text.isascii()
-        self._text = text.lower() if self._is_ascii else text
+        self.text = text if self._is_ascii else _composed(text)
+        """The text in which `places` stand."""
+        self._read = text.lower() if self._is_ascii else self.text
 
     @cached_property
     def all(self) -> list[str]:
         """Every word, as often as it stands there."""
         if self._is_ascii:
-            return [word[:WORD_MAX_LENGTH] for word in _ASCII_WORD.findall(self._text)]
-        return [_form(word) for word in _WORD.findall(self._text)]
+            return [word[:WORD_MAX_LENGTH] for word in _ASCII_WORD.findall(self._read)]
+        return [_form(word) for word in _WORD.findall(self._read)]
 
     @cached_property
     def different(self) -> frozenset[str]:
@@ -52,12 +56,20 @@ class Words:
 
     def lacks(self, word: str) -> bool:
         """Say that the word, or one that begins so, is certainly not there; quick, and often undecided."""
-        return self._is_ascii and word not in self._text
+        return self._is_ascii and word not in self._read
 
     def places(self, first: int) -> Iterator[tuple[int, int]]:
         """Yield where the words from number `first` on begin and end in the text."""
         pattern = _ASCII_WORD if self._is_ascii else _WORD
-        return (found.span() for found in islice(pattern.finditer(self._text), first, None))
+        return (found.span() for found in islice(pattern.finditer(self._read), first, None))
+
+
+def _composed(text: str) -> str:
+    """Return a text in which what is one word of these scripts is one character.
+
+    Nothing else is drawn together: accents count for nothing, and a long row of them is dear to put in order.
+    """
+    return _IN_PIECES.sub(lambda found: unicodedata.normalize("NFC", found[0]), text)
 
 
 def _folded(word: str) -> str:
