@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from functools import reduce
+from operator import and_
 
 from django.db import Error, connection, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
@@ -97,17 +99,18 @@ def step() -> int:
     return len(keys)
 
 
-def holding(text: str) -> Q:
-    """Return the condition that a conversation's title has the text somewhere, in any case.
+def holding(*texts: str) -> Q:
+    """Return the condition that a conversation's title has each text somewhere, in any case.
 
-    The index is asked at once, and not when the condition is used.
+    The index is asked at once, and not when the condition is used: once for each text that differs.
     """
-    holds = Q(any_case.holds("title", text))
-    keys = _candidates(text.upper())
-    return holds if keys is None else Q(pk__in=keys) & holds
+    wanted = dict.fromkeys(text.upper() for text in texts)
+    holds = reduce(and_, (Q(any_case.holds("title", text)) for text in wanted))
+    found = [keys for text in wanted if (keys := _candidates(text)) is not None]
+    return Q(pk__in=set[int].intersection(*found)) & holds if found else holds
 
 
-def _candidates(wanted: str) -> list[int] | None:
+def _candidates(wanted: str) -> set[int] | None:
     """Return the keys of those that had it when they were indexed, and of those that have changed since.
 
     Return None when these are many.
@@ -119,7 +122,7 @@ def _candidates(wanted: str) -> list[int] | None:
     with connection.cursor() as cursor:
         cursor.execute(_FINDING[connection.vendor], [asked])
         keys = [key for (key,) in cursor.fetchall()]
-    return keys if len(keys) <= CANDIDATES_MAX else None
+    return set(keys) if len(keys) <= CANDIDATES_MAX else None
 
 
 def _begin(connection: BaseDatabaseWrapper) -> None:

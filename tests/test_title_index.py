@@ -17,6 +17,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from conversations import any_case, titles
+from conversations.fulltext import questions
+from conversations.fulltext.search import by_title
 from conversations.models import Conversation, ConversationRef, TitleChange
 from conversations.store import ConversationStore
 from sessions_app import astore
@@ -112,6 +114,21 @@ def test_a_title_is_found_by_a_text_of_any_length(
         index()
     assert found(title.swapcase()) == ["talk"]
     assert found(title + "!") == found("😀" * 60_000) == []
+
+
+def test_the_index_is_asked_once_for_each_text_and_one_list_of_keys_is_looked_through(
+    store: ConversationStore, alice: User
+) -> None:
+    for number, title in enumerate(("Mend the login page", "Login", "The page", "A PAGE to LOGIN")):
+        store.create(alice, conversation_id=f"c{number}", title=title)
+    index()
+    with CaptureQueriesContext(connection) as asked:
+        rows = by_title(Conversation.objects.all(), questions.read("login page Login LOGIN page -mend -mend"))
+        assert [row.public_id for row in rows] == ["c3"]
+    *in_index, finding = [query["sql"] for query in asked.captured_queries]
+    assert len(in_index) == 2
+    assert finding.count('"id" IN (') == 1
+    assert finding.lower().count("upper(") == 3
 
 
 def test_the_index_is_rebuilt_by_a_command(store: ConversationStore, alice: User) -> None:

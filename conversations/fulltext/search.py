@@ -121,9 +121,9 @@ def by_title(conversations: ConversationQuerySet, question: Question) -> Convers
 
 
 def _in_title(branch: Branch) -> Q:
-    wanted = reduce(and_, (titles.holding(term.written) for term in branch.wanted))
-    unwanted = (~Q(any_case.holds("title", term.written)) for term in branch.unwanted)
-    return reduce(and_, unwanted, wanted)
+    wanted = titles.holding(*(term.written for term in branch.wanted))
+    unwanted = dict.fromkeys(term.written for term in branch.unwanted)
+    return reduce(and_, (~Q(any_case.holds("title", text)) for text in unwanted), wanted)
 
 
 def _page(scope: Scope, question: Question, wanted: Wanted, through: int, below: int, limit: int) -> HitPage:
