@@ -215,6 +215,10 @@ class ConversationQuerySet(models.QuerySet["Conversation"]):
         """Return those on top of their family: started by none of the same owner that stands."""
         return self.exclude(parent__isnull=False, parent__deleted_at=None, parent__owner_id=F("owner_id"))
 
+    def begun_from(self, pk: int, *, newest_first: bool) -> Self:
+        """Return this one and those that follow it where they stand as they were begun."""
+        return self.filter(**{"pk__lte" if newest_first else "pk__gte": pk})
+
     def known_to_v1(self) -> Self:
         """Return those that the V1 wire can name: opened for it, under an id that is a UUID."""
         return self.filter(version=Version.V1, public_id__regex=_HEX_UUID)

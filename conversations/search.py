@@ -49,7 +49,10 @@ def search(
     user: Visitor, wanted: EventFilter, *, after: Place | None, newest_first: bool, limit: int
 ) -> FoundPage:
     """Return what follows a place: at most `limit`, fewer when long."""
-    rows = Event.objects.of_any(_logs(user)).matching(wanted)
+    logs = _logs(user)
+    if after is not None:  # else each page would walk through the logs of all those before it
+        logs = logs.begun_from(after.conversation_pk, newest_first=newest_first)
+    rows = Event.objects.of_any(logs).matching(wanted)
     if after is not None:
         rows = rows.beyond(*after, newest_first=newest_first)
     places = list(rows.log_by_log(newest_first=newest_first).values_list("pk", "size")[: limit + 1])

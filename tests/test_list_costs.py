@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
+from typing import Any
 from urllib.parse import urlencode
 from uuid import UUID
 
@@ -15,14 +16,17 @@ from django.utils import timezone
 
 from conversations import titles
 from conversations.models import Conversation, ConversationRef, Version
+from conversations.store import ConversationStore
 from sessions_app import known_loops
 from sessions_app.models import AgentLoop, ExecutionStatus, Mark
+from tests import app_face
 from tests.conftest import on_sqlite
 
 pytestmark = on_sqlite
 
 FEW, MANY = 60, 1_000
 SHOWN = 20
+PAGES = 15
 STEPS = 10
 """So many steps of SQLite's machine are counted as one."""
 SLACK = 40
@@ -70,6 +74,29 @@ def test_to_make_room_for_a_loop_costs_the_same_however_many_conversations_there
     alice: User, conversation: ConversationRef
 ) -> None:
     costs_the_same(alice, lambda: known_loops.surplus(conversation, 1))
+
+
+@pytest.mark.parametrize("order", ["TIMESTAMP", "TIMESTAMP_DESC"])
+def test_a_page_of_the_events_of_all_conversations_costs_the_same_however_many_were_read(
+    alice: User, store: ConversationStore, order: str
+) -> None:
+    fill(alice, 2 * SHOWN * PAGES)
+    for row in Conversation.objects.of_version(Version.V1):
+        store.append(row.ref, [app_face.event()])
+    client = Client(headers={"host": "localhost"})
+    query: dict[str, Any] = {"sort_order": order, "limit": SHOWN}
+
+    def ask() -> Any:
+        answer = client.get(f"{app_face.EVENTS}/search", query)
+        assert len(answer.json()["items"]) == SHOWN
+        return answer.json()["next_page_id"]
+
+    costs = []
+    for _ in range(PAGES):
+        costs.append(steps(ask))
+        query["page_id"] = ask()
+    _, second, *_, last = costs
+    assert last <= second + SLACK, f"of {STEPS} steps for each page {costs}"
 
 
 def costs_the_same(owner: User, action: Callable[[], object]) -> None:
