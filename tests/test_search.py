@@ -13,7 +13,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from io import StringIO
 from itertools import pairwise
-from typing import Any
+from typing import Any, Literal
 
 import httpx
 import pytest
@@ -277,6 +277,20 @@ def test_a_text_that_is_one_long_word_is_not_kept_in_the_memory() -> None:
         assert tracemalloc.get_traced_memory()[0] < 500_000
     finally:
         tracemalloc.stop()
+
+
+def test_a_long_row_of_accents_is_not_put_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    put_in_order: list[str] = []
+    normalize = unicodedata.normalize
+
+    def noted(form: Literal["NFC", "NFD", "NFKC", "NFKD"], text: str) -> str:
+        put_in_order.append(text)
+        return normalize(form, text)
+
+    monkeypatch.setattr(unicodedata, "normalize", noted)
+    row = "\u0301\u0323" * 200
+    assert words.Words(f"e{row}a\u0345 \u00e9").all == ["ea\u03b9", "e"]
+    assert max(map(len, put_in_order)) < 10
 
 
 def test_what_an_author_hid_is_not_found(

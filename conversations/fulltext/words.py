@@ -20,6 +20,8 @@ _ALONE = (
     "\U0001f000-\U0001faff\U00020000-\U0003ffff"
 )
 _ACCENTS = "\u0300-\u036f"
+_SILENT = re.compile("[\u0300-\u0344\u0346-\u036f]+")
+"""Accents of which nothing is left; of the one between them an iota is."""
 _LETTER = rf"[^\W_{_ALONE}]"
 _WORD = re.compile(rf"[{_ALONE}]|{_LETTER}(?:{_LETTER}|[{_ACCENTS}])*")
 _ASCII_WORD = re.compile(r"[a-z0-9]+")
@@ -79,7 +81,8 @@ def _folded(word: str) -> str:
     if _IS_ALONE.match(word):
         plain = unicodedata.normalize("NFKC", word)  # half of a width, or a compatible ideograph
         return plain if len(plain) == 1 and plain.isalnum() else word
-    apart = unicodedata.normalize("NFKD", unicodedata.normalize("NFKD", word).casefold())
+    bare = _SILENT.sub("", word)  # a long row of accents is dear to put in order
+    apart = unicodedata.normalize("NFKD", unicodedata.normalize("NFKD", bare).casefold())
     letters = "".join(filter(str.isalnum, apart))
     return (letters or word)[:WORD_MAX_LENGTH]
 
