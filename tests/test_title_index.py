@@ -88,10 +88,9 @@ def test_a_question_of_three_letters_or_more_goes_by_the_index(store: Conversati
         for number in range(titles.CANDIDATES_MAX + 1)
     )
     index()
-    with connection.cursor() as cursor:
-        cursor.execute("ANALYZE")
     with transaction.atomic(), connection.cursor() as cursor:
-        if connection.vendor == "postgresql":
+        if connection.vendor == "postgresql":  # SQLite would plan by this for the tests that follow, too
+            cursor.execute("ANALYZE")
             cursor.execute("SET LOCAL enable_seqscan = off")  # so few are quickly read
         with CaptureQueriesContext(connection) as asked:
             assert found("1000") == ["c1000"]
