@@ -14,7 +14,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -41,8 +41,7 @@ MEMORY_MIN_BYTES = 1024 * 1024 * 1024
 
 WAITS = "tests/test_idle.py"
 """Does nothing but wait, for longer than all else: in a whole run it waits beside the others."""
-PAGES = "tests/browser"
-"""Wait for a browser as often as they work: in a whole run those on SQLite go on beside the others."""
+BESIDE = f"{SERVERS}, beside that"
 
 NODE_CLIENT = Path(__file__).parent / "socket_io_client"
 NODE_OLDEST = 18
@@ -114,7 +113,7 @@ def node_problem() -> str | None:
 
 
 def beside(arguments: Sequence[str]) -> bool:
-    """Say whether what waits can go on beside the rest: nobody has chosen the tests to run."""
+    """Say whether what waits can wait beside the rest: nobody has chosen the tests to run."""
     return not any(
         argument.startswith(("-k", "-m")) or Path(argument.partition("::")[0]).exists()
         for argument in arguments
@@ -123,26 +122,20 @@ def beside(arguments: Sequence[str]) -> bool:
 
 def _run(arguments: Sequence[str]) -> list[Result]:
     """Run the suite on all engines at the same time; the first one's output is shown as it comes."""
-    problem = postgresql_problem() or redis_problem()
-    parts = {SQLITE: _on_sqlite(arguments, is_shown=True)} if problem else _parts(arguments)
     _head(SQLITE)
-    with ExitStack() as stack:
-        runs = {name: stack.enter_context(part) for name, part in parts.items()}
-        stack.enter_context(ended_together(*runs.values()))
-        results = [_finish(SQLITE, runs.pop(SQLITE)), *(_shown(name, run) for name, run in runs.items())]
-    return [*results, _missing(SERVERS, problem)] if problem else results
-
-
-def _parts(arguments: Sequence[str]) -> dict[str, AbstractContextManager[SuiteRun]]:
-    """Return the runs on all engines by their names, not yet started."""
-    if not beside(arguments):
-        return {SQLITE: _on_sqlite(arguments, is_shown=True), SERVERS: _on_servers(arguments)}
-    return {
-        SQLITE: _on_sqlite([*arguments, "--ignore", PAGES], is_shown=True),
-        SERVERS: _on_servers([*arguments, "--ignore", WAITS]),
-        f"{SQLITE}, pages": _on_sqlite([*arguments, PAGES]),
-        f"{SERVERS}, idle": _on_servers([*arguments, WAITS]),
-    }
+    with _on_sqlite(arguments) as on_sqlite:
+        if problem := postgresql_problem() or redis_problem():
+            return [_finish(SQLITE, on_sqlite), _missing(SERVERS, problem)]
+        if not beside(arguments):
+            with _on_servers(arguments) as on_servers, ended_together(on_sqlite, on_servers):
+                return [_finish(SQLITE, on_sqlite), _shown(SERVERS, on_servers)]
+        with (
+            _on_servers([*arguments, WAITS]) as waiting,
+            _on_servers([*arguments, "--ignore", WAITS]) as on_servers,
+            ended_together(on_sqlite, on_servers, waiting),
+        ):
+            results = [_finish(SQLITE, on_sqlite), _shown(SERVERS, on_servers)]
+            return [*results, _shown(BESIDE, waiting)]
 
 
 def _shown(engines: str, run: SuiteRun) -> Result:
@@ -151,14 +144,14 @@ def _shown(engines: str, run: SuiteRun) -> Result:
 
 
 @contextmanager
-def _on_sqlite(arguments: Sequence[str], *, is_shown: bool = False) -> Iterator[SuiteRun]:
+def _on_sqlite(arguments: Sequence[str]) -> Iterator[SuiteRun]:
     with TemporaryDirectory(prefix="convserver-tests-", dir=_quick_directory()) as directory:
         variables = {
             "DATABASE_URL": f"sqlite:///{directory}/convserver.sqlite3",
             "CONVSERVER_TEST_RUN": secrets.token_hex(4),
         }
         cache = "cache_dir=.pytest_cache/sqlite"
-        with started(["-o", cache, *arguments], variables, directory, is_shown=is_shown) as run:
+        with started(["-o", cache, *arguments], variables, directory, is_shown=True) as run:
             yield run
 
 

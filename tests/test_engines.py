@@ -14,7 +14,7 @@ import pytest
 
 from tests.clients import WAIT_S
 from tests.conftest import on_postgresql
-from tests.engines import DATABASE_URL, PAGES, WAITS, beside
+from tests.engines import DATABASE_URL, WAITS, beside
 from tests.network import wait_until
 
 ROOT = Path(__file__).parent.parent
@@ -128,15 +128,13 @@ def test_both_run_at_the_same_time_and_what_each_prints_is_shown_whole_and_in_or
         (["-k", "idle"], False),
         ([WAITS], False),
         (["-q", f"{WAITS}::test_it"], False),
-        ([PAGES], False),
     ],
 )
-def test_what_waits_goes_on_beside_the_others_unless_tests_are_named(
+def test_what_waits_waits_beside_the_others_unless_tests_are_named(
     arguments: list[str], is_beside: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(ROOT)
     assert Path(WAITS).exists()
-    assert Path(PAGES).exists()
     assert beside(arguments) == is_beside
 
 
