@@ -274,8 +274,10 @@ def prune(*, now: datetime | None = None) -> int:
 
 def _taken_by(receivers: ReceiverQuerySet) -> NotedFactQuerySet:
     """Return the facts that all of these receivers have taken."""
+    # Before the receivers: what is noted for one that begins meanwhile comes after it.
+    newest = NotedFact.objects.aggregate(newest=Max("pk"))["newest"] or 0
     gathered = receivers.aggregate(least=Min("fact_position"))["least"]
-    rows = NotedFact.objects.all() if gathered is None else NotedFact.objects.filter(pk__lte=gathered)
+    rows = NotedFact.objects.filter(pk__lte=newest if gathered is None else gathered)
     left = Delivery.objects.filter(
         receiver__in=receivers,
         conversation_id=OuterRef("conversation_id"),

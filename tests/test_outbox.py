@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
@@ -343,6 +344,21 @@ def test_a_receiver_that_is_enabled_again_is_told_all_events_though_facts_are_go
     gather(receiver, settled())
     (claim,) = outbox.claim(receiver.pk, this_process(), limit=1)
     assert told(claim) == [("appended", 2)]
+
+
+def test_what_is_noted_for_a_receiver_that_begins_meanwhile_stays(
+    store: ConversationStore, alice: User
+) -> None:
+    def begin(execute: Callable[..., Any], sql: str, *rest: Any) -> Any:
+        answer = execute(sql, *rest)
+        if "MIN(" in sql and not Receiver.objects.exists():  # the receivers have been looked at
+            webhooks.create("http://localhost:1")
+            store.create(alice)
+        return answer
+
+    with connection.execute_wrapper(begin):
+        assert outbox.prune() == 0
+    assert NotedFact.objects.exists()
 
 
 def test_noted_facts_go_once_everybody_has_taken_them(store: ConversationStore, alice: User) -> None:
