@@ -16,6 +16,7 @@ from django.utils.module_loading import import_string
 from conversations import facts
 from conversations.exceptions import ConversationNotFound
 from conversations.models import Conversation, ConversationRef, Version, normal_id
+from conversations.server_log import ids_of, log_on_commit
 
 Visitor = AbstractBaseUser | AnonymousUser
 
@@ -49,14 +50,14 @@ def belongs_to_another(user: Visitor, conversation_id: str) -> bool:
 
 def _found(row: Conversation | None) -> Conversation:
     if row is None:
-        raise ConversationNotFound("There is no such conversation.")
+        raise ConversationNotFound("Conversation not found.")
     return row
 
 
 def pk_of(user: Visitor) -> int:
     """Return the key of a user who has come in. Raise ConversationNotFound for nobody."""
     if user.pk is None:
-        raise ConversationNotFound("There is no such conversation.")
+        raise ConversationNotFound("Conversation not found.")
     return int(user.pk)
 
 
@@ -85,6 +86,7 @@ class ConversationValidator:
             )
             if is_new:
                 facts.note(row.pk, facts.Fact.CREATED)
+                log_on_commit("Conversation created", **ids_of(row.ref), version=row.version)
         return row, is_new
 
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import logging
+import os
+import socket
 from collections.abc import Sequence
 from typing import Any
 
 from django.apps import AppConfig
+from django.apps.registry import Apps
 from django.core import checks
 from django.db import connections
 from django.db.backends.signals import connection_created
@@ -14,6 +18,8 @@ from django.db.models.signals import post_migrate, pre_migrate
 
 from conversations import any_case, durability, guards
 
+logger = logging.getLogger(__name__)
+
 
 def make_way(*, using: str, plan: Sequence[tuple[Migration, bool]], **kwargs: Any) -> None:
     """Take the guards away that would stop a migration of these tables; it ends with all in place."""
@@ -21,12 +27,19 @@ def make_way(*, using: str, plan: Sequence[tuple[Migration, bool]], **kwargs: An
         guards.make_way(connections[using])
 
 
-def install_guards(*, using: str, **kwargs: Any) -> None:
-    """Put the guards in place once the tables exist."""
+def install_guards(*, using: str, apps: Apps, plan: Sequence[tuple[Migration, bool]], **kwargs: Any) -> None:
+    """Put the guards in place once the tables exist; a repair is recorded."""
     connection = connections[using]
     tables = connection.introspection.table_names()
-    if {guards.EVENT, guards.CONVERSATION, guards.PURGE} <= set(tables):
-        guards.install(connection)
+    if not {guards.EVENT, guards.CONVERSATION, guards.PURGE} <= set(tables):
+        return
+    lost = guards.install(connection)
+    # A migration takes guards away itself, and an earlier release did not have all of them.
+    if lost and not plan and guards.REPAIR in tables:
+        names = ", ".join(sorted(lost))
+        logger.warning("The database had lost its guards (%s); they were put back.", names)
+        repairs = apps.get_model("conversations", "GuardRepair").objects.using(using)
+        repairs.create(guards=names, host=socket.gethostname(), pid=os.getpid())
 
 
 class ConversationsConfig(AppConfig):

@@ -59,7 +59,19 @@ class ConversationBusy(ConversationError):
     code = "busy"
 
 
+class OutcomeUnknown(ConversationError):
+    """The database's connection broke during a commit: it may be stored or not, and a repeat is safe."""
+
+    code = "outcome_unknown"
+
+
 class LoopUnavailable(ConversationError):
     """The conversation's agent loop cannot do what was asked in its present state."""
 
     code = "loop_unavailable"
+
+
+class StoreUnavailable(ConversationError):
+    """Nothing may be stored just now, whatever it is; the text says why."""
+
+    code = "unavailable"

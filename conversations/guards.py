@@ -3,8 +3,8 @@
 They refuse every UPDATE of an event, every DELETE outside a running purge, TRUNCATE (PostgreSQL),
 REPLACE (SQLite) and a `next_seq` or `loop_epoch` that falls. What a purge removes is forgotten by the
 search index, too, and a title that changes is noted for the index of titles. SQLite forgets triggers
-whenever Django remakes a table, so `install` runs after every `migrate`, and neither the checks nor the
-server's start pass without them.
+whenever Django remakes a table, so `install` ends every `migrate`, in the same transaction; neither the
+checks nor the server's start pass without them, and a running server looks after them (`readiness`).
 
 Nothing lifts them, not even in tests: a test run empties its tables as an operator would, under an
 unfinished Purge of each conversation (`tests/conftest.py`, `empty_database`), never by `flush`.
@@ -12,16 +12,18 @@ unfinished Purge of each conversation (`tests/conftest.py`, `empty_database`), n
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from hashlib import sha256
 from typing import Any
 
 from django.core.checks import CheckMessage, Error
-from django.db import connections
+from django.db import connections, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 EVENT = "conversations_event"
 CONVERSATION = "conversations_conversation"
 PURGE = "conversations_purge"
+REPAIR = "conversations_guardrepair"
 SEARCH_TEXT = "conversations_searchtext"
 SEARCH_PROGRESS = "conversations_searchprogress"
 TITLE_TEXT = "conversations_titletext"
@@ -140,11 +142,22 @@ _POSTGRESQL = {
 }
 
 
-def install(connection: BaseDatabaseWrapper) -> None:
-    """Put every guard in place; those that stand are replaced."""
-    with connection.cursor() as cursor:
-        for statement in _removal(connection) + _creation(connection):
-            cursor.execute(statement)
+def install(connection: BaseDatabaseWrapper) -> set[str]:
+    """Put every guard in place that does not stand as it should; return the names of those that were missing.
+
+    The guards of a table change in one transaction that keeps writers out of it: there is no moment at which
+    one is missing. Those that stand are not touched, and then nothing is locked.
+    """
+    absent = missing(connection)
+    for table in sorted({TABLE_OF[name] for name in _different(connection)}):
+        with transaction.atomic(using=connection.alias), connection.cursor() as cursor:
+            if connection.vendor == "postgresql":
+                cursor.execute(f"LOCK TABLE {table} IN SHARE ROW EXCLUSIVE MODE")
+            for name in sorted(_different(connection)):
+                if TABLE_OF[name] == table:
+                    for statement in _placing(connection, name):
+                        cursor.execute(statement)
+    return absent
 
 
 def make_way(connection: BaseDatabaseWrapper) -> None:
@@ -157,22 +170,18 @@ def make_way(connection: BaseDatabaseWrapper) -> None:
 
 def missing(connection: BaseDatabaseWrapper) -> set[str]:
     """Return the names of the guards that do not stand or are switched off."""
-    if connection.vendor == "sqlite":
-        query, expected = "SELECT name FROM sqlite_master WHERE type = 'trigger'", set(_SQLITE)
-    else:
-        query = "SELECT tgname FROM pg_trigger WHERE tgenabled IN ('O', 'A') AND NOT tgisinternal"
-        expected = set(_POSTGRESQL)
-    with connection.cursor() as cursor:
-        cursor.execute(query)
-        return expected - {name for (name,) in cursor.fetchall()}
+    return set(_expected(connection)) - set(_standing(connection))
 
 
 def require(connection: BaseDatabaseWrapper) -> None:
     """Raise GuardsMissing unless every guard stands."""
     if names := missing(connection):
-        raise GuardsMissing(
-            f"The database has lost its guards ({', '.join(sorted(names))}): run `convserver manage migrate`."
-        )
+        raise GuardsMissing(lost(names))
+
+
+def lost(names: Iterable[str]) -> str:
+    """Say which guards are missing, and what to do."""
+    return f"The database has lost its guards ({', '.join(sorted(names))}): run `convserver manage migrate`."
 
 
 def check_guards(*, databases: Sequence[str] | None = None, **kwargs: Any) -> list[CheckMessage]:
@@ -195,19 +204,46 @@ def _looks_elsewhere(name: str) -> bool:
     return any(table in _SQLITE[name] for table in _TABLES if table != TABLE_OF[name])
 
 
-def _creation(connection: BaseDatabaseWrapper) -> list[str]:
+def _expected(connection: BaseDatabaseWrapper) -> dict[str, str]:
+    """Return every guard of this engine and what tells its newest form from any other."""
     if connection.vendor == "sqlite":
-        return [f"CREATE TRIGGER {name} {body}" for name, body in _SQLITE.items()]
-    statements = []
-    for name, (event, body) in _POSTGRESQL.items():
-        statements += [
-            f"CREATE OR REPLACE FUNCTION {name}() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN {body} END $$",
-            f"CREATE TRIGGER {name} {event} EXECUTE FUNCTION {name}()",
-        ]
-    return statements
+        return {name: f"CREATE TRIGGER {name} {body}" for name, body in _SQLITE.items()}
+    return {name: f"{_mark(event)} BEGIN {body} END " for name, (event, body) in _POSTGRESQL.items()}
 
 
-def _removal(connection: BaseDatabaseWrapper) -> list[str]:
+def _standing(connection: BaseDatabaseWrapper) -> dict[str, str]:
+    """Return the same of the guards that stand."""
+    with connection.cursor() as cursor:
+        cursor.execute(_STANDING[connection.vendor])
+        return {name: form for name, table, form in cursor.fetchall() if TABLE_OF.get(name) == table}
+
+
+_STANDING = {
+    "sqlite": "SELECT name, tbl_name, sql FROM sqlite_master WHERE type = 'trigger'",
+    "postgresql": """
+        SELECT tgname, relname, concat(obj_description(pg_trigger.oid, 'pg_trigger'), prosrc)
+        FROM pg_trigger JOIN pg_class ON pg_class.oid = tgrelid JOIN pg_proc ON pg_proc.oid = tgfoid
+        WHERE tgenabled IN ('O', 'A') AND NOT tgisinternal AND pg_table_is_visible(tgrelid)
+    """,
+}
+
+
+def _different(connection: BaseDatabaseWrapper) -> set[str]:
+    standing = _standing(connection)
+    return {name for name, form in _expected(connection).items() if standing.get(name) != form}
+
+
+def _mark(event: str) -> str:
+    """Return what is noted beside a trigger: PostgreSQL itself writes down the condition in its own way."""
+    return sha256(event.encode()).hexdigest()
+
+
+def _placing(connection: BaseDatabaseWrapper, name: str) -> list[str]:
     if connection.vendor == "sqlite":
-        return [f"DROP TRIGGER IF EXISTS {name}" for name in _SQLITE]
-    return [f"DROP TRIGGER IF EXISTS {name} ON {TABLE_OF[name]}" for name in _POSTGRESQL]
+        return [f"DROP TRIGGER IF EXISTS {name}", f"CREATE TRIGGER {name} {_SQLITE[name]}"]
+    event, body = _POSTGRESQL[name]
+    return [
+        f"CREATE OR REPLACE FUNCTION {name}() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN {body} END $$",
+        f"CREATE OR REPLACE TRIGGER {name} {event} EXECUTE FUNCTION {name}()",
+        f"COMMENT ON TRIGGER {name} ON {TABLE_OF[name]} IS '{_mark(event)}'",
+    ]

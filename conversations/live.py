@@ -9,6 +9,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from datetime import datetime
 from functools import cache
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -16,12 +17,12 @@ from weakref import WeakKeyDictionary
 from channels.layers import InMemoryChannelLayer, get_channel_layer
 
 from conversations.events import EventEnvelope
+from conversations.hints import EVENTS_MAX_CHARACTERS, Hint, size_of
 from conversations.models import ConversationRef
+from conversations.outages import Outage
+from conversations.redis_hints import RedisAway
 
 logger = logging.getLogger(__name__)
-
-HINT_MAX_BYTES = 128 * 1024
-"""Larger appends are announced by number only, and readers fetch them from the log."""
 
 UNSENT_MAX = 10_000
 """So many groups may wait for a slow hint channel; hints of more are dropped, as hints may be."""
@@ -31,8 +32,7 @@ UNSENT_IN_GROUP_MAX = 1_000
 
 SEND_WAIT_S = 5
 
-Hint = dict[str, Any]
-
+_lost = Outage(logger, "A hint was lost")
 _unsent: set[asyncio.Task[None]] = set()
 _waiting: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, deque[Hint]]] = WeakKeyDictionary()
 _carrier: asyncio.AbstractEventLoop | None = None
@@ -56,11 +56,10 @@ def carry_by(loop: asyncio.AbstractEventLoop) -> None:
 
 def appended(events: Sequence[EventEnvelope]) -> Hint:
     """Return the hint for events that were appended together, in order."""
-    size = sum(len(event["payload"]) + len(event["text"]) for event in events)
     return {
         "kind": "appended",
         "last_seq": events[-1]["seq"],
-        "events": list(events) if size <= HINT_MAX_BYTES else [],
+        "events": list(events) if size_of(events) <= EVENTS_MAX_CHARACTERS else [],
     }
 
 
@@ -155,13 +154,17 @@ def _let_go(carrier: asyncio.AbstractEventLoop) -> None:
 
 
 _receivers: WeakKeyDictionary[asyncio.AbstractEventLoop, Callable[[str, Hint], None]] = WeakKeyDictionary()
+_readers: WeakKeyDictionary[asyncio.AbstractEventLoop, Callable[[str, Hint], None]] = WeakKeyDictionary()
+"""Who takes hints in each event loop; those of `_receivers` take them at once, the others by the channel."""
 
 
 def receive_here(loop: asyncio.AbstractEventLoop, receive: Callable[[str, Hint], None]) -> None:
     """Hand `loop`'s hints over at once when no other process could read them.
 
     The in-memory layer copies each hint deeply, makes two tasks of it and looks through all groups.
+    What cannot be sent to other processes is handed over as well.
     """
+    _readers[loop] = receive
     if isinstance(hint_channel(), InMemoryChannelLayer):
         _receivers[loop] = receive
 
@@ -196,9 +199,32 @@ def hint_channel() -> Any:
     return layer
 
 
+def hints_away_since() -> datetime | None:
+    """Return since when other processes' hints do not arrive; None if they do, or if there is one process."""
+    since: datetime | None = getattr(hint_channel(), "away_since", None)
+    return since
+
+
+async def close_hint_channel() -> None:
+    """Give back what the hint channel holds for the running event loop."""
+    if (close := getattr(hint_channel(), "close", None)) is not None:
+        await close()
+
+
 async def _send(group: str, message: Hint) -> None:
     try:
         async with asyncio.timeout(SEND_WAIT_S):
             await hint_channel().group_send(group, message)
+    except RedisAway:
+        _hand_over(group, message)  # the channel has said so itself
     except Exception as error:  # whatever the hint channel raises, the log has the event
-        logger.warning("A hint for %s was lost: %s", group, error or type(error).__name__)
+        _lost.failed(error)
+        _hand_over(group, message)
+    else:
+        _lost.worked()
+
+
+def _hand_over(group: str, message: Hint) -> None:
+    """Let at least this process's readers have a hint that cannot be sent."""
+    if receive := _readers.get(asyncio.get_running_loop()):
+        receive(group, message)

@@ -13,12 +13,14 @@ from conversations.log import LOCK_TIMEOUT_S
 from conversations.models import Conversation, ConversationQuerySet, ConversationRef
 
 
-def lock(rows: ConversationQuerySet, conversation: ConversationRef) -> Conversation | None:
+def lock(
+    rows: ConversationQuerySet, conversation: ConversationRef, *, wait_s: float | None = None
+) -> Conversation | None:
     """Return the conversation locked until the transaction ends; None if it is not one of `rows`.
 
-    Raise ConversationBusy after LOCK_TIMEOUT_S.
+    Raise ConversationBusy after `wait_s` seconds, by default LOCK_TIMEOUT_S.
     """
-    return next(iter(_locked(rows.filter(pk=conversation.pk))), None)
+    return next(iter(_locked(rows.filter(pk=conversation.pk), wait_s)), None)
 
 
 def lock_all(conversations: Sequence[ConversationRef]) -> None:
@@ -31,14 +33,12 @@ def lock_all(conversations: Sequence[ConversationRef]) -> None:
     _locked(Conversation.objects.with_pks(pks))
 
 
-def _locked(rows: ConversationQuerySet) -> list[Conversation]:
+def _locked(rows: ConversationQuerySet, wait_s: float | None = None) -> list[Conversation]:
     if connection.vendor == "postgresql":
-        sql.limit_lock_wait(LOCK_TIMEOUT_S)
+        sql.limit_lock_wait(LOCK_TIMEOUT_S if wait_s is None else wait_s)
     try:
         return list(rows.locked().order_by("pk"))
     except OperationalError as error:
         if isinstance(error.__cause__, LockNotAvailable):
-            raise ConversationBusy(
-                "Somebody else has locked the conversation for too long: try again."
-            ) from error
+            raise ConversationBusy("The conversation is locked by another process. Try again.") from error
         raise

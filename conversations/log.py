@@ -24,6 +24,7 @@ from conversations.exceptions import (
 )
 from conversations.masking import NO_MASKS, Masks
 from conversations.models import LAST_MESSAGE_MAX_LENGTH, Conversation, ConversationRef, envelope
+from conversations.readiness import readiness
 
 LOCK_TIMEOUT_S = 10
 """How long an append waits for a conversation that somebody else has locked (PostgreSQL)."""
@@ -116,8 +117,9 @@ def append_many(requests: Sequence[AppendRequest], *, wait: bool) -> list[Append
 
     A refused request stores nothing and harms no other. Without `wait`, a conversation that is
     locked elsewhere is answered with ConversationBusy at once; with it, after LOCK_TIMEOUT_S.
-    The transaction must be rolled back if this raises.
+    The transaction must be rolled back if this raises. Raise StoreUnavailable if nothing may be stored.
     """
+    readiness.require()
     heads = _locked_heads(requests, wait=wait)
     rows: list[sql.EventRow] = []
     outcomes = [_take(heads, request, rows, wait=wait) for request in requests]
@@ -150,9 +152,7 @@ def _locked_heads(requests: Sequence[AppendRequest], *, wait: bool) -> dict[int,
             secrets = secrecy.found(owners, pks)
     except OperationalError as error:
         if isinstance(error.__cause__, LockNotAvailable):
-            raise ConversationBusy(
-                "Somebody else has locked the conversation for too long: try again."
-            ) from error
+            raise ConversationBusy("The conversation is locked by another process. Try again.") from error
         raise
     heads = {row[0]: _Head(*row) for row in rows.rows()}
     if hidden := secrets.rows():
@@ -199,9 +199,9 @@ def _take(
     """Number the request's events at the end of their log, or say why not."""
     head = heads.get(request.conversation.pk)
     if head is None and not wait:
-        return ConversationBusy("Somebody else has locked the conversation.")
+        return ConversationBusy("The conversation is locked by another process.")
     if head is None or head.deleted_at is not None:
-        return ConversationNotFound("There is no such conversation.")
+        return ConversationNotFound("Conversation not found.")
     if request.epoch is not None and request.epoch != head.loop_epoch:
         return Fenced(f"The loop of epoch {request.epoch} was replaced by that of epoch {head.loop_epoch}.")
     try:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Any
 
 from conversations.models import Conversation
 
@@ -69,3 +71,24 @@ def metadata_of(row: Conversation) -> ConversationMetadata:
         last_updated_at=row.updated_at,
         **values,
     )
+
+
+def changed_columns(
+    row: Conversation, metadata: ConversationMetadata, fields: Collection[str] | None
+) -> dict[str, Any]:
+    """Return the columns of a row that saving the metadata changes, with their new values.
+
+    Named `fields` overwrite; without any, only columns that are empty are filled. Totals only rise.
+    """
+    given = {COLUMN_OF[name]: getattr(metadata, name) for name in (COLUMN_OF if fields is None else fields)}
+    return {
+        column: value
+        for column, value in given.items()
+        if _replaces(column, getattr(row, column), value, is_named=fields is not None)
+    }
+
+
+def _replaces(column: str, stored: Any, value: Any, *, is_named: bool) -> bool:
+    if column in NEVER_FALLING:
+        return bool(value > stored)
+    return bool(value != stored) if is_named else bool(value and not stored)

@@ -44,7 +44,7 @@ OWNED_BY_APPEND = frozenset(
 """Columns of a conversation that only the log's own writes may change."""
 
 
-Moment = Literal["created_at", "updated_at"]
+Moment = Literal["created_at", "updated_at", "deleted_at"]
 """By what lists of conversations are ordered."""
 
 
@@ -163,7 +163,7 @@ class ConversationQuerySet(models.QuerySet["Conversation"]):
         return self.order_by("-created_at", "-pk")
 
     def in_order(self, column: Moment, *, newest_first: bool) -> Self:
-        """Order by creation or by the last change."""
+        """Order by creation, by the last change or by the deletion."""
         return self.order_by(f"-{column}", "-pk") if newest_first else self.order_by(column, "pk")
 
     def beyond(self, column: Moment, moment: datetime, pk: int, *, newest_first: bool) -> Self:
@@ -342,6 +342,11 @@ class Conversation(models.Model):
                 fields=["parent", "owner"], name="conversation_children", condition=Q(parent__isnull=False)
             ),
             models.Index(fields=["owner", "listed_at"], name="conversation_listed"),
+            models.Index(
+                fields=["owner", "-deleted_at", "-id"],
+                name="conversation_deleted",
+                condition=Q(deleted_at__isnull=False),
+            ),
             models.Index(
                 fields=["id"],
                 name="conversation_unanswered",
@@ -757,6 +762,29 @@ class TitleChange(models.Model):
 
     def __str__(self) -> str:
         return f"title of {self.conversation_id}"
+
+
+class GuardRepair(models.Model):
+    """Guards that were missing though nothing had to be migrated, and were put back."""
+
+    guards = models.TextField()
+    """Their names, separated by commas."""
+    host = models.TextField()
+    """Together with `pid` the process that put them back."""
+    pid = models.BigIntegerField()
+    repaired_at = models.DateTimeField(default=timezone.now)
+
+    def __str__(self) -> str:
+        return f"repair of {self.guards}"
+
+
+class WriteProbe(models.Model):
+    """Holds nothing, ever: the health probe writes here and takes it back."""
+
+    filler = models.TextField()
+
+    def __str__(self) -> str:
+        return "write that is taken back"
 
 
 class Purge(models.Model):

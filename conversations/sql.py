@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
@@ -121,9 +122,10 @@ def together() -> Iterator[None]:
         yield
 
 
-def limit_lock_wait(seconds: int) -> None:
-    """Let the running transaction wait this long for a lock, no longer (PostgreSQL)."""
-    _prepared(f"SET LOCAL lock_timeout = '{seconds:d}s'", [])
+def limit_lock_wait(seconds: float) -> None:
+    """Let the running transaction wait this long for a lock, rounded up to whole seconds (PostgreSQL)."""
+    whole = max(1, math.ceil(seconds))  # each text is prepared once, and 0 would be for ever
+    _prepared(f"SET LOCAL lock_timeout = '{whole:d}s'", [])
 
 
 def insert_events(rows: Sequence[EventRow]) -> None:

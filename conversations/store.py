@@ -15,8 +15,9 @@ from django.db.models.functions import Greatest
 from django.utils import timezone
 from django.utils.module_loading import import_string
 
-from conversations import access, facts, forks, importing, live
+from conversations import access, facts, forks, importing, live, provisional_titles
 from conversations.access import Visitor
+from conversations.commits import committed
 from conversations.cursors import ListCursor
 from conversations.events import (
     Appended,
@@ -35,12 +36,12 @@ from conversations.exceptions import (
 )
 from conversations.facts import Fact
 from conversations.importing import Imported, Times
-from conversations.log import AppendOutcome, AppendRequest, append_many
+from conversations.log import AppendOutcome, AppendRequest
 from conversations.metadata import (
     COLUMN_OF,
-    NEVER_FALLING,
     ConversationMetadata,
     ConversationMetadataResultSet,
+    changed_columns,
     metadata_of,
 )
 from conversations.models import (
@@ -53,6 +54,7 @@ from conversations.models import (
     new_public_id,
     normal_id,
 )
+from conversations.server_log import ids_of, log_on_commit
 
 PAGE_MAX_EVENTS = 500
 PAGE_MAX_BYTES = 4 * 1024 * 1024
@@ -73,9 +75,12 @@ class ConversationStore(ABC):
 
     @abstractmethod
     def save_metadata(self, metadata: ConversationMetadata, fields: Collection[str] | None = None) -> None:
-        """Store the metadata, or only the named `fields` of it; create the conversation if need be.
+        """Store the metadata; create the conversation if need be.
 
-        Totals never fall, and no event can be touched from here.
+        The metadata alone fills columns that are empty and overwrites none, so that a stub or an old copy
+        takes nothing away. The named `fields` overwrite, empty values too. Totals only rise, and no event can
+        be touched from here. Raise ValueError for a field that cannot be saved, ConversationExists for an id
+        that is another user's or deleted, and ConversationNotFound where nobody is named to own a new one.
         """
 
     @abstractmethod
@@ -277,7 +282,10 @@ class ConversationStore(ABC):
 
     @abstractmethod
     def retitle(self, conversation: ConversationRef, title: str | None, **only_if: str | None) -> bool:
-        """Set the title; with `title_is=…` only while it still is that. Say whether it was set."""
+        """Set the title; with `title_is=…` only while it still is that. Say whether it was set.
+
+        One that is set without a condition was chosen by somebody: none that is made takes its place.
+        """
 
     @abstractmethod
     def retag(self, conversation: ConversationRef, tags: Mapping[str, str]) -> None:
@@ -322,38 +330,50 @@ class DatabaseConversationStore(ConversationStore):
         return cls(user_id)
 
     def save_metadata(self, metadata: ConversationMetadata, fields: Collection[str] | None = None) -> None:
-        """Update the named columns, or insert the row; see the seam."""
-        names = set(COLUMN_OF if fields is None else fields)
-        if unknown := names - COLUMN_OF.keys():
+        """Compare with the row under its lock, and write only the columns that change; see the seam."""
+        if unknown := set(fields or ()) - COLUMN_OF.keys():
             raise ValueError(f"A metadata save cannot change {', '.join(sorted(unknown))}.")
-        columns = {COLUMN_OF[name]: getattr(metadata, name) for name in names}
-        changes = {
-            column: Greatest(column, value) if column in NEVER_FALLING else value
-            for column, value in columns.items()
-        }
-        now = timezone.now()
         public_id = normal_id(metadata.conversation_id)
-        owner_id = metadata.user_id or self.user_id
         with transaction.atomic():
-            standing = self._standing([public_id])
-            if standing.update(**changes, listed_at=now):
-                conversation = standing.get().ref
-                if "title" in columns:
-                    facts.note(conversation.pk, Fact.RETITLED)
-                transaction.on_commit(lambda: live.announce_changed(conversation), robust=True)
+            if self._save_standing(public_id, metadata, fields):
                 return
-            if owner_id is None:
-                raise ConversationNotFound(
-                    "There is no such conversation, and the metadata names no user to own it."
-                )
-            _insert(
-                public_id=public_id,
-                owner_id=int(owner_id),
-                version=metadata.conversation_version or Version.V0,
-                created_at=metadata.created_at or now,
-                updated_at=metadata.last_updated_at or now,
-                **columns,
-            )
+            try:
+                self._insert_metadata(public_id, metadata, COLUMN_OF if fields is None else fields)
+            except ConversationExists:  # somebody else's, deleted, or inserted by another save just now
+                if not self._save_standing(public_id, metadata, fields):
+                    raise
+
+    def _save_standing(
+        self, public_id: str, metadata: ConversationMetadata, fields: Collection[str] | None
+    ) -> bool:
+        """Save into the conversation that stands; return False if there is none."""
+        row = self._standing([public_id]).locked().first()
+        if row is None:
+            return False
+        if fields is not None and "title" in fields:
+            provisional_titles.note_chosen(row.pk)
+        changes = changed_columns(row, metadata, fields)
+        if changes:
+            if "title" in changes:
+                facts.note(row.pk, Fact.RETITLED)
+            self._change(Conversation.objects.with_pks([row.pk]), row.ref, **changes)
+        return True
+
+    def _insert_metadata(
+        self, public_id: str, metadata: ConversationMetadata, fields: Collection[str]
+    ) -> None:
+        owner_id = metadata.user_id or self.user_id
+        if owner_id is None:
+            raise ConversationNotFound("Conversation not found, and the metadata names no user to own it.")
+        now = timezone.now()
+        _insert(
+            public_id=public_id,
+            owner_id=int(owner_id),
+            version=metadata.conversation_version or Version.V0,
+            created_at=metadata.created_at or now,
+            updated_at=metadata.last_updated_at or now,
+            **{COLUMN_OF[name]: getattr(metadata, name) for name in fields},
+        )
 
     def get_metadata(self, conversation_id: str) -> ConversationMetadata:
         """Return the metadata; see the seam."""
@@ -369,7 +389,7 @@ class DatabaseConversationStore(ConversationStore):
         """Hide the conversation; see the seam."""
         row = self._standing([normal_id(conversation_id)]).first()
         if row is None:
-            raise ConversationNotFound("There is no such conversation.")
+            raise ConversationNotFound("Conversation not found.")
         self.hide(row.ref)
 
     def exists(self, conversation_id: str) -> bool:
@@ -396,7 +416,7 @@ class DatabaseConversationStore(ConversationStore):
         public_ids = [normal_id(conversation_id) for conversation_id in conversation_ids]
         rows = {row.public_id: row for row in self._standing(public_ids)}
         if absent := [public_id for public_id in public_ids if public_id not in rows]:
-            raise ConversationNotFound(f"There is no such conversation: {', '.join(absent[:5])}.")
+            raise ConversationNotFound(f"Conversation not found: {', '.join(absent[:5])}.")
         return [metadata_of(rows[public_id]) for public_id in public_ids]
 
     def create(
@@ -435,7 +455,7 @@ class DatabaseConversationStore(ConversationStore):
         with transaction.atomic():
             original = Conversation.objects.standing().filter(pk=source.pk).first()
             if original is None:
-                raise ConversationNotFound("There is no such conversation.")
+                raise ConversationNotFound("Conversation not found.")
             row = _insert(
                 public_id=public_id,
                 owner_id=access.pk_of(user),
@@ -525,22 +545,18 @@ class DatabaseConversationStore(ConversationStore):
     ) -> list[Appended]:
         """Append in one transaction and announce after it; see the seam."""
         request = AppendRequest(conversation=conversation, events=events, epoch=epoch, also=also)
-        with transaction.atomic():
-            (outcome,) = append_many([request], wait=True)
-            if isinstance(outcome, ConversationError):
-                raise outcome
-            if outcome.envelopes:
-                transaction.on_commit(
-                    lambda: live.announce_appended(conversation, outcome.envelopes), robust=True
-                )
+        (outcome,) = committed([request], wait=True)
+        if isinstance(outcome, ConversationError):
+            raise outcome
+        if envelopes := outcome.envelopes:
+            transaction.on_commit(lambda: live.announce_appended(conversation, envelopes), robust=True)
         return outcome.appended
 
     def append_many(
         self, requests: Sequence[AppendRequest], *, wait: bool = False
     ) -> list[AppendOutcome | ConversationError]:
         """Append all in one transaction; see the seam."""
-        with transaction.atomic():
-            return append_many(requests, wait=wait)
+        return committed(requests, wait=wait)
 
     def read_after(
         self, conversation: ConversationRef, seq: int, *, limit: int = PAGE_MAX_EVENTS
@@ -653,6 +669,8 @@ class DatabaseConversationStore(ConversationStore):
         with transaction.atomic():
             changed = bool(rows.update(title=title, updated_at=Greatest("updated_at", now), listed_at=now))
             if changed:
+                if "title_is" not in only_if:
+                    provisional_titles.note_chosen(conversation.pk)
                 facts.note(conversation.pk, Fact.RETITLED)
                 transaction.on_commit(lambda: live.announce_changed(conversation), robust=True)
         return changed
@@ -698,6 +716,7 @@ class DatabaseConversationStore(ConversationStore):
         with transaction.atomic():
             if rows.update(deleted_at=now, listed_at=now):
                 facts.note(conversation.pk, Fact.DELETED)
+                log_on_commit("Conversation deleted", **ids_of(conversation))
                 transaction.on_commit(lambda: live.announce_changed(conversation), robust=True)
 
     def restore(self, conversation: ConversationRef) -> None:
@@ -706,6 +725,7 @@ class DatabaseConversationStore(ConversationStore):
         with transaction.atomic():
             if rows.update(deleted_at=None, listed_at=timezone.now()):
                 facts.note(conversation.pk, Fact.RESTORED)
+                log_on_commit("Conversation restored", **ids_of(conversation))
                 transaction.on_commit(lambda: live.announce_changed(conversation), robust=True)
 
     def _standing(self, public_ids: Iterable[str] | None = None) -> ConversationQuerySet:
@@ -749,6 +769,7 @@ def _insert(*, public_id: str, **columns: Any) -> Conversation:
         raise ConversationExists(f"The conversation id {public_id} is taken.")
     conversation = row.ref
     facts.note(row.pk, Fact.CREATED)
+    log_on_commit("Conversation created", **ids_of(conversation), version=row.version)
     transaction.on_commit(lambda: live.announce_listed(conversation), robust=True)
     return row
 

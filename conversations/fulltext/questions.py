@@ -93,13 +93,13 @@ def read(text: str) -> Question:
     """
     branches = [Branch(tuple(wanted), tuple(unwanted)) for wanted, unwanted in _sides(text)]
     if not branches:
-        raise InvalidQuery("Write a word to look for: letters or digits.")
+        raise InvalidQuery("Enter a word to search for, with letters or digits.")
     if not all(branch.wanted for branch in branches):
         raise InvalidQuery(
-            "Say what to look for, too, and not only what must not be there (on each side of an OR)."
+            "Enter at least one word to find, not only words to exclude (on each side of an OR)."
         )
     if sum(len(term.words) for wanted, unwanted in branches for term in wanted + unwanted) > WORDS_MAX:
-        raise InvalidQuery(f"At most {WORDS_MAX} words can be looked for at once.")
+        raise InvalidQuery(f"You can search for at most {WORDS_MAX} words at a time.")
     return Question(tuple(branches))
 
 
@@ -148,5 +148,5 @@ def _made(written: str, *, is_beginning: bool) -> Term | None:
     if not words:
         return None
     if is_beginning and written[-1:].isascii() and len(words[-1]) < BEGINNING_MIN_LENGTH:
-        raise InvalidQuery(f"Write at least {BEGINNING_MIN_LENGTH} letters before a *.")
+        raise InvalidQuery(f"Enter at least {BEGINNING_MIN_LENGTH} letters before a *.")
     return Term(words, is_beginning, " ".join(written.split()))

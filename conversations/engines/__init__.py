@@ -1,0 +1,1 @@
+"""What the two databases need from us, each in its own way: files, upgrades, failures in words."""

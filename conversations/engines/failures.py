@@ -1,0 +1,95 @@
+"""What a failure of the database means, in words that name no host, user or file."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from pathlib import Path
+
+from django.db import InterfaceError, InternalError, OperationalError
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from conversations.engines.lost_commits import LostCommit
+from conversations.engines.sqlite3 import files
+from conversations.engines.sqlite3.files import FileGone
+
+FAILURES = (OperationalError, InterfaceError, InternalError)
+"""The database failed, and not what it was asked."""
+
+FULL = "The database's disk is full, so nothing can be stored. Free some space."
+READ_ONLY = "The database can only be read, so nothing can be stored."
+LOCKED = "The database is locked by another program."
+EXHAUSTED = "The database has no free connections."
+TOO_SLOW = "The database did not answer in time."
+UNKNOWN = (
+    "It is not known whether this was stored, since the connection to the database broke meanwhile: repeat "
+    "it with the same id or Idempotency-Key, or look before you repeat it."
+)
+UNREACHABLE = "The database cannot be reached."
+DAMAGED = "The database file is damaged. Restore a backup."
+NO_DATABASE = "The file is not a database."
+FAILED = "The database failed. See the server's log for the cause."
+
+NO_ROOM_BYTES = 64 * 1024
+"""With less than that, even what is beside the file (`-wal`, `-shm`) cannot be made."""
+
+_SQLITE = {
+    sqlite3.SQLITE_FULL: FULL,
+    sqlite3.SQLITE_READONLY: files.READ_ONLY,
+    sqlite3.SQLITE_BUSY: LOCKED,
+    sqlite3.SQLITE_LOCKED: LOCKED,
+    sqlite3.SQLITE_CORRUPT: DAMAGED,
+    sqlite3.SQLITE_NOTADB: NO_DATABASE,
+    sqlite3.SQLITE_CANTOPEN: "The database file can't be opened.",
+    sqlite3.SQLITE_IOERR: "The database file can't be read or written. The disk may be full.",
+    sqlite3.SQLITE_PERM: "The server isn't allowed to open the database file.",
+}
+_POSTGRESQL = {
+    "25006": READ_ONLY,
+    "53100": FULL,
+    "53200": "The database is out of memory.",
+    "53300": EXHAUSTED,
+    "55P03": LOCKED,
+    "57014": TOO_SLOW,
+}
+
+
+def sentence(error: BaseException, connection: BaseDatabaseWrapper | None = None) -> str:
+    """Say what is wrong; with the `connection`, a disk without room is told whatever it made fail."""
+    if found := known(error, connection):
+        return found
+    return UNREACHABLE if isinstance(error, OperationalError | InterfaceError) else FAILED
+
+
+def known(error: BaseException, connection: BaseDatabaseWrapper | None = None) -> str | None:
+    """Say what is wrong if the error itself says it; None if it does not."""
+    if isinstance(error, LostCommit):
+        return UNKNOWN
+    cause = error.__cause__ or error
+    if isinstance(cause, FileGone):
+        return str(cause)
+    if isinstance(cause, sqlite3.Error):
+        return _of_sqlite(getattr(cause, "sqlite_errorcode", 0), connection)
+    return _POSTGRESQL.get(getattr(cause, "sqlstate", None) or "")
+
+
+def is_locked(error: BaseException) -> bool:
+    """Say whether somebody else had what was asked for."""
+    cause = error.__cause__ or error
+    code = getattr(cause, "sqlite_errorcode", 0) & 0xFF
+    return code == sqlite3.SQLITE_BUSY or getattr(cause, "sqlstate", None) == "55P03"
+
+
+def has_no_room(path: Path) -> bool:
+    """Say whether the disk of a file, which need not be there, is full."""
+    there = next(each for each in (path, *path.parents) if each.exists())
+    found = os.statvfs(there)
+    return found.f_bavail * found.f_frsize < NO_ROOM_BYTES
+
+
+def _of_sqlite(code: int, connection: BaseDatabaseWrapper | None) -> str | None:
+    primary = code & 0xFF
+    may_be_room = primary in (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PROTOCOL)
+    if may_be_room and connection is not None and has_no_room(Path(connection.settings_dict["NAME"])):
+        return FULL
+    return _SQLITE.get(primary)

@@ -1,0 +1,1 @@
+"""PostgreSQL, as Django has it, but without sessions that cannot write."""

@@ -1,0 +1,168 @@
+"""The database backend that the settings name for SQLite; Django looks for it in a module of this name."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Iterable
+from typing import Any
+from urllib.parse import quote
+
+from django.db import OperationalError
+from django.db.backends.sqlite3 import base
+from django.db.utils import DatabaseErrorWrapper
+from django.utils.functional import cached_property
+
+from conversations.engines.sqlite3 import files
+
+OPEN_AGAIN_S = 0.05
+DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
+"""The driver calls these a DatabaseError, as if a statement were at fault."""
+SPENT = {sqlite3.SQLITE_READONLY, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN, *DAMAGED}
+"""After these a new connection may do what this one cannot."""
+
+
+class CheckedConnection(sqlite3.Connection):
+    """Says of nothing that it is stored unless it is in the file under the path."""
+
+    opened: files.Opened | None = None
+    is_spent = False
+    is_read_only = False
+    """Opened while the file could only be read: that stays so, whatever becomes of the file."""
+
+    def require_file(self) -> None:
+        """Raise FileGone if it is not the one that was opened."""
+        if self.opened is not None:
+            self.opened.require()
+
+    def commit(self) -> None:
+        """Commit, and look afterwards: a file that went away before was written in vain."""
+        try:
+            super().commit()
+        except sqlite3.Error as error:
+            self.note(error)
+            raise
+        self.require_file()
+
+    def close(self) -> None:
+        """Close, and expect nothing of the file any more."""
+        self.opened = None
+        super().close()
+
+    def note(self, error: sqlite3.Error) -> None:
+        """Look whether the connection has become useless. Raise FileGone if that is why."""
+        if _code(error) in SPENT:
+            self.is_spent = True
+            self.require_file()
+
+
+class CheckedCursor(base.SQLiteCursorWrapper):
+    """The same for statements that are transactions of their own; readers are told, too."""
+
+    connection: CheckedConnection
+
+    def execute(self, query: str, params: Any = None) -> Any:
+        """Execute, and look at the file unless a transaction goes on.
+
+        Before as well if it may write: what is refused should not be found once the file is back.
+        """
+        if not (self.connection.in_transaction or query.startswith("SELECT")):
+            self.connection.require_file()
+        try:
+            result = super().execute(query, params)
+        except sqlite3.Error as error:
+            self.connection.note(error)
+            raise
+        if not self.connection.in_transaction:
+            self.connection.require_file()
+        return result
+
+    def executemany(self, query: str, param_list: Iterable[Any]) -> Any:
+        """Execute, and look at the file before and after unless a transaction goes on."""
+        if not self.connection.in_transaction:
+            self.connection.require_file()
+        try:
+            result = super().executemany(query, param_list)
+        except sqlite3.Error as error:
+            self.connection.note(error)
+            raise
+        if not self.connection.in_transaction:
+            self.connection.require_file()
+        return result
+
+
+class ErrorWrapper(DatabaseErrorWrapper):
+    """Calls a damaged file what it is: a failure of the database, wherever it shows."""
+
+    wrapper: Any
+
+    def __exit__(self, kind: Any, error: Any, traceback: Any) -> None:
+        """Raise Django's error for the driver's."""
+        if isinstance(error, sqlite3.DatabaseError) and _code(error) in DAMAGED:
+            self.wrapper.errors_occurred = True
+            if isinstance(connection := self.wrapper.connection, CheckedConnection):
+                connection.is_spent = True  # also where rows are fetched
+            raise OperationalError(*error.args).with_traceback(traceback) from error
+        super().__exit__(kind, error, traceback)
+
+
+class DatabaseWrapper(base.DatabaseWrapper):
+    """Opens the one file that the process opened first, and no other."""
+
+    @cached_property
+    def wrap_database_errors(self) -> ErrorWrapper:
+        """What every statement, fetch, commit and start of a connection goes through."""
+        return ErrorWrapper(self)
+
+    def get_new_connection(self, conn_params: dict[str, Any]) -> Any:
+        """Open the file. Raise FileGone if another one stands there since."""
+        path = str(conn_params["database"])
+        if path.startswith(("file:", ":memory:")):  # tests: no file
+            return super().get_new_connection(conn_params)
+        if files.is_known(path):
+            files.identity(path)
+            files.require_opened(path)
+            conn_params = {**conn_params, "database": f"file:{quote(path)}?mode=rw"}  # never a new one
+        connection = self._opened(conn_params)
+        # What is beside the file is opened by the first statement that reads.
+        connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone()
+        connection.opened = files.Opened(path)
+        connection.is_read_only = not files.can_be_written(path)
+        return connection
+
+    def _opened(self, conn_params: dict[str, Any]) -> Any:
+        """Open the file, patiently: SQLite does not wait for others while it turns to its write-ahead log."""
+        until = time.monotonic() + conn_params.get("timeout", 5)
+        while True:
+            try:
+                return super().get_new_connection({**conn_params, "factory": CheckedConnection})
+            except sqlite3.OperationalError as error:
+                if _code(error) != sqlite3.SQLITE_BUSY or time.monotonic() > until:
+                    raise
+            time.sleep(OPEN_AGAIN_S)
+
+    def create_cursor(self, name: str | None = None) -> Any:
+        """Return a cursor that looks at the file."""
+        if not isinstance(self.connection, CheckedConnection):
+            return super().create_cursor(name)
+        return self.connection.cursor(factory=CheckedCursor)
+
+    @property
+    def is_read_only(self) -> bool:
+        """Whether there is a connection and it cannot write: a new one may."""
+        return getattr(self.connection, "is_read_only", False)
+
+    def close_if_unusable_or_obsolete(self) -> None:
+        """Close the connection also if it cannot write; nothing inside a transaction."""
+        if self.is_read_only and not self.in_atomic_block:
+            self.close()
+        super().close_if_unusable_or_obsolete()
+
+    def is_usable(self) -> bool:
+        """Say whether the connection is worth keeping after an error."""
+        return not getattr(self.connection, "is_spent", False)
+
+
+def _code(error: sqlite3.Error) -> int:
+    """Return the primary code of SQLite; 0 if the driver itself complains."""
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF

@@ -1,0 +1,112 @@
+"""What a hint from another process may look like: nothing else reaches a reader."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import orjson
+
+from conversations.events import EventEnvelope
+
+Hint = dict[str, Any]
+
+_Check = Callable[[Any], bool]
+
+EVENTS_MAX_CHARACTERS = 128 * 1024
+"""Larger appends are announced by number only, and readers fetch them from the log."""
+
+
+def checked(message: object) -> Hint | None:
+    """Return the message if it is a hint that readers understand, None otherwise.
+
+    What comes through a shared channel may be another release's, or anybody's. Events that a reader could not
+    show are left out, so that it reads the log.
+    """
+    if not isinstance(message, dict) or not _is_text(message.get("group")):
+        return None
+    kind = message.get("kind")
+    members = _MEMBERS.get(kind) if isinstance(kind, str) else None
+    if members is None or not _has(message, members):
+        return None
+    if kind == "appended" and message["events"]:
+        if not _ends_at(message["events"], message["last_seq"]):
+            return None
+        if not _can_be_shown(message["events"]):
+            return {**message, "events": []}
+    return message
+
+
+def size_of(events: Sequence[EventEnvelope]) -> int:
+    """Return how many characters the events have, beside those that each of them has."""
+    return sum(len(event["payload"]) + len(event["text"]) for event in events)
+
+
+def _can_be_shown(events: Sequence[EventEnvelope]) -> bool:
+    """Say whether the payloads are JSON objects, as every wire needs them: about 3 µs for 1 kB."""
+    return size_of(events) <= EVENTS_MAX_CHARACTERS and all(_is_object(event["payload"]) for event in events)
+
+
+def _is_object(text: str) -> bool:
+    try:
+        return isinstance(orjson.loads(text), dict)
+    except orjson.JSONDecodeError:
+        return False
+
+
+def _has(given: Mapping[Any, Any], members: Mapping[str, _Check]) -> bool:
+    return all(name in given and check(given[name]) for name, check in members.items())
+
+
+def _ends_at(events: list[EventEnvelope], last_seq: int) -> bool:
+    """Say whether these are a stretch of a log, without a hole, up to `last_seq`."""
+    first = last_seq - len(events) + 1
+    return all(event["seq"] == seq for seq, event in enumerate(events, start=first))
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
+
+
+def _is_count(value: object) -> bool:
+    """Say whether this is a number that a seq or a key could be."""
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63
+
+
+def _is_flag(value: object) -> bool:
+    return isinstance(value, bool)
+
+
+def _or_none(check: _Check) -> _Check:
+    return lambda value: value is None or check(value)
+
+
+def _is_envelope(value: object) -> bool:
+    return isinstance(value, dict) and value.keys() == _ENVELOPE.keys() and _has(value, _ENVELOPE)
+
+
+def _are_envelopes(value: object) -> bool:
+    return isinstance(value, list) and all(map(_is_envelope, value))
+
+
+_ENVELOPE: Mapping[str, _Check] = {
+    **dict.fromkeys(("id", "dialect", "type", "kind", "source", "timestamp", "text", "payload"), _is_text),
+    "seq": _is_count,
+    "cause": _or_none(_is_count),
+    **dict.fromkeys(("turn", "tool_call_id"), _or_none(_is_text)),
+    **dict.fromkeys(("hidden", "brings_envelope"), _is_flag),
+}
+
+_MEMBERS: Mapping[str, Mapping[str, _Check]] = {
+    "appended": {"last_seq": _is_count, "events": _are_envelopes},
+    "changed": {},
+    "run": {},
+    "answer": {},
+    "delta": {"turn": _is_text, "answer": _is_text, "index": _is_count, "text": _is_text},
+    "listed": {"conversation": _is_count},
+    "draft": {"conversation": _or_none(_is_text), "version": _is_count},
+    "command": {},
+    "wake": {"conversation": _is_count},
+    "settled": {"command": _is_count},
+}
+"""The members of each kind that one process tells another; the hub makes further kinds for its readers."""

@@ -1,0 +1,86 @@
+"""The server's log of what was done: one line for each act, with ids and without anything that was said.
+
+A line has a sentence of few words and facts by name; how it is written is the project's choice.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import structlog
+from django.db import transaction
+
+if TYPE_CHECKING:  # the settings import this, before there are models
+    from conversations.models import ConversationRef
+
+ACTS = "convserver.acts"
+REFUSALS = "convserver.refusals"
+REFUSALS_A_SECOND = 50
+"""A client that is refused in a loop must not fill the disk; how many lines were left out is said."""
+
+_acts = structlog.stdlib.get_logger(ACTS)
+_refusals = structlog.stdlib.get_logger(REFUSALS)
+
+
+def log_act(act: str, **facts: object) -> None:
+    """Write that something was done; facts that are None are left out."""
+    _acts.info(act, **_known(facts))
+
+
+def log_on_commit(act: str, **facts: object) -> None:
+    """Write that something was done once it is committed, and nothing if it is not."""
+    transaction.on_commit(lambda: log_act(act, **facts), robust=True)
+
+
+def printable(text: str, *, limit: int = 200) -> str:
+    """Return a text that somebody else has written on one line, cut at `limit` characters."""
+    return text[:limit].encode("unicode_escape").decode()
+
+
+def ids_of(conversation: ConversationRef) -> dict[str, object]:
+    """Return the ids by which a line names a conversation."""
+    return {"conversation": conversation.public_id, "owner": conversation.owner_id}
+
+
+class Allowance:
+    """How many lines may still be written in this second, and how many had to be left out.
+
+    Threads may count at the same time: then a line more or less is written, which does no harm.
+    """
+
+    def __init__(self, a_second: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self._a_second = a_second
+        self._clock = clock
+        self._second = -1
+        self._written = self._left_out = 0
+
+    def take(self) -> int | None:
+        """Return how many lines were left out before this one; None if this one is left out, too."""
+        second = int(self._clock())
+        if second != self._second:
+            self._second, self._written = second, 0
+        if self._written >= self._a_second:
+            self._left_out += 1
+            return None
+        self._written += 1
+        left_out, self._left_out = self._left_out, 0
+        return left_out
+
+
+_allowance = Allowance(REFUSALS_A_SECOND)
+
+
+def log_refusal(refusal: str, **facts: object) -> None:
+    """Write that something was refused; facts that are None are left out.
+
+    At most REFUSALS_A_SECOND lines are written in a second; the next one says how many are missing.
+    """
+    left_out = _allowance.take()
+    if left_out is not None:
+        _refusals.warning(refusal, **_known(facts), **({"left_out_before": left_out} if left_out else {}))
+
+
+def _known(facts: dict[str, object]) -> dict[str, object]:
+    return {name: value for name, value in facts.items() if value is not None}

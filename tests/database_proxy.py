@@ -1,0 +1,93 @@
+"""A proxy in front of PostgreSQL that loses the answers to commits when a test wants it."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from contextlib import suppress
+from types import TracebackType
+from typing import Self
+from urllib.parse import urlencode, urlsplit, urlunsplit
+
+from django.db import connection
+
+from tests.clients import database_url
+
+COMMIT = b"COMMIT\0"
+NAME = "by_the_proxy"
+CHUNK = 64 * 1024
+
+
+class DatabaseProxy:
+    """Used as a context, in which it passes connections on."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._left = 0
+        self._is_over = False
+        address = urlsplit(database_url())
+        self._target = (address.hostname or "127.0.0.1", address.port or 5432)
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        user = address.netloc.rpartition("@")[0]
+        host = f"127.0.0.1:{self._listener.getsockname()[1]}"
+        netloc = f"{user}@{host}" if user else host
+        self.url = urlunsplit(address._replace(netloc=netloc, query=urlencode({"application_name": NAME})))
+        """The database by way of this proxy."""
+
+    def __enter__(self) -> Self:
+        threading.Thread(target=self._serve, daemon=True).start()
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc_value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._is_over = True
+        self._listener.close()
+        _end_sessions()
+
+    def lose_commits(self, count: int) -> None:
+        """Cut the connections of the next so many commits when they are done and before that is told."""
+        with self._lock:
+            self._left = count
+
+    def _serve(self) -> None:
+        while not self._is_over:
+            with suppress(OSError):
+                client, _ = self._listener.accept()
+                threading.Thread(target=self._pass_on, args=(client,), daemon=True).start()
+
+    def _pass_on(self, client: socket.socket) -> None:
+        with suppress(OSError), client, socket.create_connection(self._target) as server:
+            is_cut = threading.Event()
+            threading.Thread(target=self._answer, args=(server, client, is_cut), daemon=True).start()
+            while data := client.recv(CHUNK):
+                if data.endswith(COMMIT) and self._takes_one():
+                    is_cut.set()
+                server.sendall(data)
+            server.shutdown(socket.SHUT_WR)
+
+    def _answer(self, server: socket.socket, client: socket.socket, is_cut: threading.Event) -> None:
+        with suppress(OSError):
+            while data := server.recv(CHUNK):
+                if is_cut.is_set():  # it is the answer to the commit
+                    break
+                client.sendall(data)
+            client.shutdown(socket.SHUT_RDWR)
+
+    def _takes_one(self) -> bool:
+        with self._lock:
+            self._left -= 1
+            return self._left >= 0
+
+
+def _end_sessions() -> None:
+    """End what PostgreSQL has not noticed to be gone; a database in use could not be removed."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity "
+            "WHERE application_name = %s AND datname = current_database()",
+            [NAME],
+        )

@@ -1,0 +1,78 @@
+"""A database that takes no writes for a while: the server says so, briefly, and goes on by itself."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import psycopg
+import pytest
+from django.contrib.auth.models import User
+from django.db import connection
+from psycopg import sql
+
+from conversations.models import ConversationRef
+from conversations.store import ConversationStore
+from tests.clients import HTTP, Server, database_url
+from tests.conftest import on_postgresql
+from tests.events import event
+from tests.network import NetworkClient, wait_until
+
+pytestmark = on_postgresql
+
+NAME = "of_the_server"
+EVENT = json.loads(event().payload)
+
+
+@contextmanager
+def read_only() -> Iterator[None]:
+    """Let all sessions of the server's begin read-only, those that are open end and those to come."""
+    name = sql.Identifier(str(connection.settings_dict["NAME"]))
+    with psycopg.connect(database_url(), autocommit=True) as outside:
+        outside.execute(sql.SQL("ALTER DATABASE {} SET default_transaction_read_only = on").format(name))
+        try:
+            outside.execute(
+                "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity "
+                "WHERE datname = current_database() AND application_name = %s",
+                [NAME],
+            )
+            yield
+        finally:
+            outside.execute("SET default_transaction_read_only = off")
+            outside.execute(sql.SQL("ALTER DATABASE {} RESET default_transaction_read_only").format(name))
+
+
+@pytest.fixture
+def talk(alice: User, store: ConversationStore) -> ConversationRef:
+    return store.create(alice, conversation_id="talk")
+
+
+def test_the_server_goes_on_by_itself_after_sessions_were_read_only(
+    talk: ConversationRef, server: Server
+) -> None:
+    server.start(DATABASE_URL=f"{database_url()}?application_name={NAME}")
+
+    def is_taken(name: str) -> bool:
+        client.send({"type": "event", "id": name, "event": EVENT})
+        while (answer := client.receive())["type"] not in ("ack", "error"):
+            pass
+        return bool(answer["type"] == "ack")
+
+    def is_created() -> bool:
+        return HTTP.post(f"{server.url}/api/native/conversations", json={}).status_code == 201
+
+    with NetworkClient(server, "talk") as client:
+        client.until("replay_complete")
+        assert is_taken("before")
+        with read_only():
+            for number in range(50):
+                assert not is_taken(f"meanwhile {number}")
+            for _ in range(5):
+                assert not is_created()
+        wait_until(lambda: is_taken("afterwards"))
+        # One thread after the other: none may have kept what could not write.
+        wait_until(is_created)
+        assert [is_created() for _ in range(5)] == [True] * 5
+    log = server.log.read_text()
+    assert [log.count(words) < 10 for words in ("takes no writes", "discarding")] == [True, True]

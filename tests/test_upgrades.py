@@ -1,0 +1,185 @@
+"""Bringing a database up to date: killed in the middle of it, or by several at the same time."""
+
+from __future__ import annotations
+
+import os
+import random
+import secrets
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, LiteralString
+from urllib.parse import urlsplit, urlunsplit
+
+import psycopg
+import pytest
+from django.db import connection
+from django.db.migrations.loader import MigrationLoader
+from psycopg import sql
+
+from conversations.engines import upgrades
+from tests.clients import WAIT_S, Server, database_url, program_environment
+from tests.conftest import on_postgresql
+
+pytestmark = pytest.mark.needs_engine
+
+KILLS = int(os.environ.get("TEST_KILLS", "1"))
+"""More of them find what is rare, and take a second each."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fresh:
+    """An empty database, and programs that use it."""
+
+    url: str
+    directory: Path
+
+    def migrate(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Run `convserver manage migrate` to its end."""
+        return subprocess.run(
+            self._command(arguments),
+            env=self._environment,
+            capture_output=True,
+            text=True,
+            timeout=3 * WAIT_S,
+            check=False,
+        )
+
+    @contextmanager
+    def migrating(self) -> Iterator[subprocess.Popen[str]]:
+        """Run it beside the block, which may kill it."""
+        with subprocess.Popen(
+            self._command(()), env=self._environment, stderr=subprocess.PIPE, text=True
+        ) as process:
+            yield process
+            process.kill()
+
+    def ask(self, statement: str) -> list[Any]:
+        """Execute a statement, committed at once."""
+        with closing(self.connect()) as outside:
+            return list(outside.execute(statement))
+
+    def connect(self) -> Any:
+        """Return a connection of the engine's driver, in autocommit mode."""
+        if self.url.startswith("sqlite"):
+            return sqlite3.connect(self.url.removeprefix("sqlite:///"), isolation_level=None, timeout=WAIT_S)
+        return psycopg.connect(self.url, autocommit=True)
+
+    @property
+    def is_complete(self) -> bool:
+        """Say whether every migration is recorded."""
+        recorded = {tuple(row) for row in self.ask("SELECT app, name FROM django_migrations")}
+        return recorded == set(MigrationLoader(None).graph.nodes)
+
+    @property
+    def _environment(self) -> dict[str, str]:
+        return {**program_environment(self.directory), "DATABASE_URL": self.url}
+
+    def _command(self, arguments: Sequence[str]) -> list[str]:
+        return [sys.executable, "-m", "convserver", "manage", "migrate", "--verbosity=0", *arguments]
+
+
+@pytest.fixture
+def fresh(tmp_path: Path) -> Iterator[Fresh]:
+    """An empty database of this test's own."""
+    if connection.vendor == "sqlite":
+        yield Fresh(url=f"sqlite:///{tmp_path}/fresh.sqlite3", directory=tmp_path)
+        return
+    name = f"fresh_{secrets.token_hex(6)}"
+    with closing(psycopg.connect(_beside("postgres"), autocommit=True)) as outside:
+        outside.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
+        yield Fresh(url=_beside(name), directory=tmp_path)
+        outside.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
+
+
+def _beside(name: str) -> str:
+    return urlunsplit(urlsplit(database_url())._replace(path=f"/{name}"))
+
+
+WAITING: LiteralString = "FROM pg_locks WHERE NOT granted AND relation = 'django_migrations'::regclass"
+
+
+def wait_until_somebody_waits_for_a_lock(outside: psycopg.Connection[Any]) -> None:
+    deadline = time.monotonic() + WAIT_S
+    while outside.execute(f"SELECT count(*) {WAITING}").fetchone() == (0,):
+        assert time.monotonic() < deadline
+
+
+# Killed
+
+
+@on_postgresql
+def test_a_kill_between_a_migration_and_its_record_harms_no_later_start(fresh: Fresh) -> None:
+    assert fresh.migrate("contenttypes").returncode == 0
+    with closing(psycopg.connect(fresh.url)) as holding, fresh.migrating() as process:
+        holding.execute("LOCK TABLE django_migrations IN SHARE MODE")
+        with closing(fresh.connect()) as outside:
+            wait_until_somebody_waits_for_a_lock(outside)
+            process.kill()
+            outside.execute(f"SELECT pg_terminate_backend(pid) {WAITING}")
+    assert fresh.migrate().stderr == ""
+    assert fresh.is_complete
+
+
+def test_kills_at_any_moment_harm_no_later_start(fresh: Fresh, chance: random.Random) -> None:
+    for _ in range(KILLS):
+        with fresh.migrating() as process, pytest.raises(subprocess.TimeoutExpired):
+            process.wait(timeout=chance.uniform(0.4, 1.2))
+    assert fresh.migrate().stderr == ""
+    assert fresh.is_complete
+
+
+def test_what_an_earlier_release_applied_without_a_record_is_recorded(fresh: Fresh) -> None:
+    fresh.migrate("auth", "0001")
+    fresh.ask("DELETE FROM django_migrations WHERE app = 'auth' RETURNING id")
+    ended = fresh.migrate()
+    said = "The migration auth.0001_initial had been applied without a record"
+    assert (ended.returncode, said in ended.stderr) == (0, True)
+    assert fresh.is_complete
+
+
+def test_tables_of_another_program_are_told_apart_from_what_cannot_be_used(fresh: Fresh) -> None:
+    with closing(fresh.connect()) as outside:
+        outside.execute("CREATE TABLE auth_group (id bigint PRIMARY KEY, name text)")
+    fresh.migrate("contenttypes")
+    ended = fresh.migrate()
+    assert ended.returncode == 1
+    assert "The database has table auth_group" in ended.stderr
+    assert "use an empty database" in ended.stderr
+
+
+# At the same time
+
+
+def test_servers_that_start_at_once_on_an_empty_database_all_start(fresh: Fresh, tmp_path: Path) -> None:
+    servers = [Server(_made(tmp_path / name)) for name in ("first", "second")]
+    try:
+        with ThreadPoolExecutor(len(servers)) as together:
+            list(together.map(lambda server: server.start(DATABASE_URL=fresh.url), servers))
+    finally:
+        for server in servers:
+            server.kill()
+    assert fresh.is_complete
+
+
+def test_who_comes_second_waits_and_says_so(fresh: Fresh) -> None:
+    fresh.migrate()
+    with closing(fresh.connect()) as holding, fresh.migrating() as process:
+        holding.execute("BEGIN IMMEDIATE" if connection.vendor == "sqlite" else "BEGIN")
+        if connection.vendor == "postgresql":
+            holding.execute("SELECT pg_advisory_xact_lock(%s)", [upgrades.LOCK])
+        assert process.stderr is not None
+        said = process.stderr.readline()
+        holding.execute("COMMIT")
+        assert (said.strip(), process.wait(timeout=WAIT_S)) == (upgrades.WAITS, 0)
+
+
+def _made(directory: Path) -> Path:
+    directory.mkdir()
+    return directory
