@@ -34,7 +34,7 @@ class KeyAuthentication(BaseAuthentication):
             if key and (holder := holder_of_key([key])):
                 return holder, auth_type
         if not lets_everybody_in():
-            raise AuthenticationFailed("This key opens nothing: it is unknown or revoked.")
+            raise AuthenticationFailed("This key is unknown or was revoked.")
         return None
 
     def authenticate_header(self, request: Request) -> str:

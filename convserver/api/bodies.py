@@ -11,8 +11,9 @@ from rest_framework.parsers import BaseParser
 
 from conversations.jsontext import refuse_constant
 from sessions_app.native import FRAME_MAX_BYTES, BadFrame, FrameTooLarge
+from sessions_app.refusals import log_request_refused
 
-TOO_LARGE = f"A body may have {FRAME_MAX_BYTES} bytes at the most."
+TOO_LARGE = f"The body is too large: the limit is {FRAME_MAX_BYTES} bytes."
 
 
 class TextParser(BaseParser):
@@ -65,7 +66,7 @@ class BoundedBodies:
         if length is None:
             await self._read_first(scope, receive, send)
         elif not length.isdigit() or len(length) > 18 or int(length) > FRAME_MAX_BYTES:
-            await _refuse(send)
+            await _refuse(scope, send)
         else:
             await self.application(scope, receive, send)
 
@@ -79,7 +80,7 @@ class BoundedBodies:
             body += message.get("body", b"")
             more = message.get("more_body", False)
             if len(body) > FRAME_MAX_BYTES:
-                await _refuse(send)
+                await _refuse(scope, send)
                 return
         if body:
             headers = [pair for pair in scope["headers"] if pair[0] != b"transfer-encoding"]
@@ -97,7 +98,8 @@ def _replayed(body: bytes, receive: Callable[[], Awaitable[Any]]) -> Callable[[]
     return receive_again
 
 
-async def _refuse(send: Any) -> None:
+async def _refuse(scope: Any, send: Any) -> None:
+    log_request_refused(scope, status=413, code=FrameTooLarge.code)
     body = json.dumps({"code": FrameTooLarge.code, "detail": TOO_LARGE}).encode()
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
     await send({"type": "http.response.start", "status": 413, "headers": headers})

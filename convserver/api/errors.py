@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Iterator
 from typing import Any
 
 from django.conf import settings
 from django.core.exceptions import PermissionDenied, TooManyFieldsSent
+from django.db import connection
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
+from django.template.loader import get_template
 from django.views import defaults
 from rest_framework import exceptions
+from rest_framework.permissions import SAFE_METHODS
 from rest_framework.response import Response
 from rest_framework.views import exception_handler
 
 from conversations.cursors import InvalidCursor
+from conversations.engines import failures
+from conversations.engines.lost_commits import LostCommit
 from conversations.exceptions import (
     ConversationBusy,
     ConversationError,
@@ -24,9 +30,14 @@ from conversations.exceptions import (
     InvalidConversationId,
     InvalidEvent,
     LoopUnavailable,
+    OutcomeUnknown,
+    StoreUnavailable,
 )
 from conversations.fulltext.questions import InvalidQuery
 from conversations.store import ConversationExists
+from sessions_app.commands import CommandPending
+from sessions_app.encryption import SecretUnreadable
+from sessions_app.idempotency import IdempotencyKeyReused
 from sessions_app.native import BadFrame, FrameTooLarge
 
 logger = logging.getLogger(__name__)
@@ -43,9 +54,19 @@ NATIVE_STATUS: dict[type[ConversationError], int] = {
     ConversationExists: 409,
     LoopUnavailable: 409,
     Fenced: 409,
+    IdempotencyKeyReused: 409,
     ConversationBusy: 503,
+    OutcomeUnknown: 503,
+    SecretUnreadable: 503,
+    StoreUnavailable: 503,
+    CommandPending: 503,
     ConversationError: 400,
 }
+
+UNAVAILABLE = (*failures.FAILURES, StoreUnavailable)
+"""What no door's own table answers, but one function for all of them: `unavailable`."""
+RETRY_AFTER_S = 5
+"""When a client may try again where the database has failed."""
 
 WIRES = ("/api/", "/agent/")
 """Below these programs ask, who take JSON."""
@@ -64,7 +85,9 @@ def status_of(error: ConversationError, table: dict[type[ConversationError], int
 
 
 def native_response(error: Exception, context: dict[str, Any]) -> Response | None:
-    """Return what the native REST door answers: {code, detail}."""
+    """Return what the native REST door answers: {code, detail}; None for UNAVAILABLE."""
+    if isinstance(error, UNAVAILABLE):
+        return None
     if isinstance(error, ConversationError):
         body = {"code": error.code, "detail": str(error)}
         return Response(body, status=status_of(error, NATIVE_STATUS))
@@ -107,7 +130,7 @@ def sentences(detail: Any, field: str = "") -> Iterator[str]:
 def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
     """Answer an address that nothing serves: programs get JSON, people a page."""
     if request.path.startswith("/api/native/"):
-        detail = f"Nothing is served at {request.path}."
+        detail = f"There is nothing at {request.path}."
         return JsonResponse({"code": "not_found", "detail": detail}, status=404)
     if request.path.startswith(WIRES):
         return JsonResponse({"detail": "Not Found"}, status=404, headers=NO_CACHE)
@@ -117,7 +140,7 @@ def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
 def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
     """Answer a request that the framework refuses before a view has looked at it whole."""
     if isinstance(exception, TooManyFieldsSent):
-        detail = f"A request may have {settings.DATA_UPLOAD_MAX_NUMBER_FIELDS} parameters at the most."
+        detail = f"A request may have {settings.DATA_UPLOAD_MAX_NUMBER_FIELDS} parameters at most."
     else:
         detail = "Bad Request"
     if request.path.startswith("/api/native/"):
@@ -127,10 +150,45 @@ def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
     return defaults.bad_request(request, exception)
 
 
+def unavailable(request: HttpRequest, error: Exception) -> HttpResponse:
+    """Answer a request on which the database failed, at any door: 503, a sentence, when to come again."""
+    if isinstance(error, LostCommit) and request.method in SAFE_METHODS:
+        detail = failures.UNREACHABLE  # whoever only reads has stored nothing
+    elif isinstance(error, StoreUnavailable):
+        detail = str(error)
+    else:
+        detail = failures.sentence(error, connection)
+    response = _unavailable(request, detail)
+    if detail != failures.UNKNOWN:  # a client that repeats by itself would do it twice
+        response.headers["Retry-After"] = str(RETRY_AFTER_S)
+    log_database_failure(request, error)
+    response._has_been_logged = True  # type: ignore[attr-defined]  # by the framework, once more
+    return response
+
+
+def _unavailable(request: HttpRequest, detail: str) -> HttpResponse:
+    if request.path.startswith("/api/native/"):
+        code = OutcomeUnknown.code if detail == failures.UNKNOWN else "unavailable"
+        return JsonResponse({"code": code, "detail": detail}, status=503)
+    if request.path.startswith(WIRES):
+        return JsonResponse({"detail": detail}, status=503, headers=NO_CACHE)
+    page = get_template("503.html").render({"detail": detail})
+    return HttpResponse(page, status=503)
+
+
+def log_database_failure(request: HttpRequest, error: Exception) -> None:
+    """Write one line: the first of the error's own, which may name what nobody else is to know."""
+    reason = str(error).strip().partition("\n")[0]
+    logger.error("The database failed on %s %s: %s", request.method, request.path, reason)
+
+
 def server_error(request: HttpRequest) -> HttpResponse:
     """Answer a request on which the server failed; the log says why."""
+    error = sys.exc_info()[1]
+    if isinstance(error, UNAVAILABLE):  # below a view, or beside one: in a middleware
+        return unavailable(request, error)
     if request.path.startswith("/api/native/"):
-        detail = "The server failed on this request; its log says why."
+        detail = "The server failed to process this request. See its log for the cause."
         return JsonResponse({"code": "internal_error", "detail": detail}, status=500)
     if request.path.startswith(WIRES):
         return HttpResponse("Internal Server Error", content_type="text/plain", status=500, headers=NO_CACHE)

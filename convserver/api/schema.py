@@ -58,7 +58,7 @@ PATH_PARAMETERS: dict[str, dict[str, Any]] = {
 class NativeRefusal(BaseModel):
     """Why a request was not carried out, at the native door or before any door."""
 
-    code: str = Field(description="For programs; it stays.")
+    code: str = Field(description="For programs; stable.")
     detail: str = Field(description="For people.")
 
 
@@ -230,7 +230,7 @@ class ConversationKeyScheme(OpenApiAuthenticationExtension):
             "type": "apiKey",
             "in": "header",
             "name": "X-Session-API-Key",
-            "description": "The key of one conversation, which opens that one alone.",
+            "description": "The key of one conversation; it gives access to that conversation only.",
         }
 
 
@@ -246,7 +246,7 @@ class LoginScheme(OpenApiAuthenticationExtension):
             "type": "apiKey",
             "in": "cookie",
             "name": settings.SESSION_COOKIE_NAME,
-            "description": "The cookie of a login; writing needs the header `X-CSRFToken` too.",
+            "description": "The cookie of a login; changes also need the header `X-CSRFToken`.",
         }
 
 
@@ -262,7 +262,7 @@ class SandboxKeyScheme(OpenApiAuthenticationExtension):
             "type": "apiKey",
             "in": "header",
             "name": "X-Session-API-Key",
-            "description": "The key of a conversation, which speaks for its sandbox alone.",
+            "description": "The key of a conversation; it gives access to its sandbox only.",
         }
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 from django.db import transaction
@@ -12,14 +14,26 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.viewsets import ViewSet
 
-from conversations import access
+from conversations import access, provisional_titles
 from conversations.cursors import ListCursor
+from conversations.exceptions import ConversationNotFound
+from conversations.locks import lock
 from conversations.models import Conversation, ConversationQuerySet, ConversationRef, Version, normal_id
 from conversations.store import store
 from convserver.api.event_loop import in_loop
-from convserver.api.native.shapes import NATIVE, NativeConversation, NativeConversationPage, refusals
+from convserver.api.idempotency import IDEMPOTENCY_KEY, answer_once
+from convserver.api.native import etags
+from convserver.api.native.shapes import (
+    NATIVE,
+    NativeConversation,
+    NativeConversationChanged,
+    NativeConversationPage,
+    NativeSteeredConversation,
+    refusals,
+)
 from convserver.api.pagination import PAGE_MAX, first_page
-from sessions_app import marks
+from sessions_app import marks, steering
+from sessions_app.commands import CommandPending
 from sessions_app.manager import get_manager
 from sessions_app.models import ExecutionStatus
 from sessions_app.status import ListedConversation, in_status, listed
@@ -32,6 +46,13 @@ TAG_MAX_LENGTH = 500
 _TAG_NAME = serializers.CharField(max_length=TAG_NAME_MAX_LENGTH, trim_whitespace=False)
 
 
+STEERED = {
+    200: NativeConversation,
+    202: NativeSteeredConversation,
+    **refusals(400, 404, 409, 503),
+}
+
+
 class PageSerializer(serializers.Serializer[Any]):
     """The query of a list."""
 
@@ -42,13 +63,13 @@ class PageSerializer(serializers.Serializer[Any]):
     trigger = serializers.CharField(default=None)
     version = serializers.ChoiceField(Version.choices, default=None)
     status = serializers.MultipleChoiceField(
-        choices=ExecutionStatus.choices, default=set, help_text="What the agent does; any of these."
+        choices=ExecutionStatus.choices, default=set, help_text="The agent's state; any of these."
     )
     parent = serializers.CharField(  # type: ignore[assignment] # the class has no field left of this name
-        default=None, help_text="Only those that this conversation has started."
+        default=None, help_text="Only sub-conversations of this one."
     )
     top_level = serializers.BooleanField(
-        default=False, help_text="Only those that no other conversation has started."
+        default=False, help_text="Only conversations that aren't sub-conversations."
     )
     pinned = serializers.BooleanField(default=None, allow_null=True)
     archived = serializers.BooleanField(default=None, allow_null=True)
@@ -104,7 +125,7 @@ class DecisionSerializer(serializers.Serializer[Any]):
     accept = serializers.BooleanField()
     reason = serializers.CharField(default="", allow_blank=True)
     seq = serializers.IntegerField(
-        default=None, allow_null=True, help_text="That of the call which this is about; 409 if another waits."
+        default=None, allow_null=True, help_text="The seq of the call; 409 if another one is pending."
     )
 
 
@@ -133,98 +154,132 @@ class ConversationViewSet(ViewSet):
         )
 
     @extend_schema(
+        parameters=[IDEMPOTENCY_KEY, etags.ETAG],
         request=NewConversationSerializer,
-        responses={201: NativeConversation, **refusals(409)},
+        responses={201: NativeConversation, **refusals(409, 503)},
         examples=[OpenApiExample("with an id", value={"id": "my-first"}, request_only=True)],
     )
     def create(self, request: Request) -> Response:
         """Create a conversation; 409 if the id is taken."""
         body = _valid(NewConversationSerializer(data=request.data))
-        conversation = store(str(request.user.pk)).create(
-            request.user,
-            conversation_id=body["id"],
-            version=body["version"],
-            title=body["title"],
-            repository=body["repository"],
-            branch=body["branch"],
-            tags=body["tags"],
-        )
-        return Response(_state(request.user, conversation), status=201)
+        response = answer_once(request, request.data, partial(_create, request, body))
+        response["ETag"] = etags.etag_of(response.data, is_title_made=False)  # as it was created
+        return response
 
-    @extend_schema(responses={200: NativeConversation, **refusals(400, 404)})
+    @extend_schema(parameters=[etags.ETAG], responses={200: NativeConversation, **refusals(400, 404)})
     def retrieve(self, request: Request, conversation_id: str) -> Response:
         """Return one conversation."""
-        return Response(_state(request.user, access.readable(request.user, conversation_id)))
+        return _tagged(request.user, access.readable(request.user, conversation_id))
 
-    @extend_schema(request=ChangeSerializer, responses={200: NativeConversation, **refusals(400, 404)})
+    @extend_schema(
+        parameters=[etags.IF_MATCH, etags.ETAG],
+        request=ChangeSerializer,
+        responses={200: NativeConversation, 412: NativeConversationChanged, **refusals(400, 404, 503)},
+    )
     def partial_update(self, request: Request, conversation_id: str) -> Response:
-        """Rename, set the tags, or mark: what is pinned or archived is so for this user alone."""
+        """Rename, tag, pin or archive; pins and archives apply to this user only.
+
+        With `If-Match`, only if the conversation still has one of these ETags; otherwise 412 and its state.
+        """
         conversation = access.writable(request.user, conversation_id)
         body = _valid(ChangeSerializer(data=request.data))
+        wanted = etags.wanted(request)
         with transaction.atomic():
-            if "title" in body:
-                store(str(request.user.pk)).retitle(conversation, body["title"])
-            if "tags" in body:
-                store(str(request.user.pk)).retag(conversation, body["tags"])
-            if "pinned" in body or "archived" in body:
-                marks.mark(
-                    access.pk_of(request.user),
-                    conversation,
-                    pinned=body.get("pinned"),
-                    archived=body.get("archived"),
-                )
-        return Response(_state(request.user, conversation))
+            if wanted is not None:
+                # No change comes between this look and the write: all of them are made under this lock.
+                if lock(Conversation.objects.standing(), conversation) is None:
+                    raise ConversationNotFound("Conversation not found.")
+                current = _tagged(request.user, conversation)
+                if not etags.matches(wanted, current["ETag"]):
+                    return _changed_meanwhile(current)
+            _change(request.user, conversation, body)
+            return _tagged(request.user, conversation)
 
     @extend_schema(responses={204: None, **refusals(400, 404, 409, 503)})
     def destroy(self, request: Request, conversation_id: str) -> Response:
-        """Stop the agent and hide the conversation; it can be restored."""
+        """Stop the agent and those of its sub-conversations, and delete it; it can be restored."""
         conversation = access.writable(request.user, conversation_id)
-        in_loop(_close, conversation)
+        in_loop(steering.stop_to_delete, conversation)
         store(str(request.user.pk)).hide(conversation)
         return Response(status=204)
 
     @extend_schema(request=None, responses={200: NativeConversation, **refusals(400, 404)})
     @action(detail=True, methods=["post"])
     def restore(self, request: Request, conversation_id: str) -> Response:
-        """Bring a hidden conversation back."""
+        """Restore a deleted conversation."""
         conversation = access.restorable(request.user, conversation_id)
         store(str(request.user.pk)).restore(conversation)
         return Response(_state(request.user, conversation))
 
-    @extend_schema(request=None, responses={200: NativeConversation, **refusals(400, 404, 409, 503)})
+    @extend_schema(request=None, responses=STEERED)
     @action(detail=True, methods=["post"])
     def run(self, request: Request, conversation_id: str) -> Response:
-        """Start the agent, or let a paused one go on."""
+        """Start the agent, or resume it if it is paused; 202 if its process has not answered within 8 s."""
         conversation = access.writable(request.user, conversation_id)
-        in_loop(_run, conversation)
-        return Response(_state(request.user, conversation))
+        return _steered(request, _run, conversation)
 
-    @extend_schema(request=None, responses={200: NativeConversation, **refusals(400, 404, 409, 503)})
+    @extend_schema(request=None, responses=STEERED)
     @action(detail=True, methods=["post"])
     def pause(self, request: Request, conversation_id: str) -> Response:
-        """Pause the agent after its current step."""
+        """Pause the agent after its current step; 202 if its process has not answered within 8 s."""
         conversation = access.writable(request.user, conversation_id)
-        in_loop(_pause, conversation)
-        return Response(_state(request.user, conversation))
+        return _steered(request, _pause, conversation)
 
-    @extend_schema(request=None, responses={200: NativeConversation, **refusals(400, 404, 409, 503)})
+    @extend_schema(request=None, responses=STEERED)
     @action(detail=True, methods=["post"])
     def stop(self, request: Request, conversation_id: str) -> Response:
-        """Stop the agent; what it has said is kept."""
+        """Stop the agent and those of its sub-conversations; everything they said is kept.
+
+        202 if one has not let go within 8 s: it stops as soon as it does.
+        """
         conversation = access.writable(request.user, conversation_id)
-        in_loop(_close, conversation)
-        return Response(_state(request.user, conversation))
+        return _steered(request, _close, conversation)
 
     @extend_schema(
         request=DecisionSerializer, responses={200: NativeConversation, **refusals(400, 404, 409, 503)}
     )
     @action(detail=True, methods=["post"])
     def confirm(self, request: Request, conversation_id: str) -> Response:
-        """Accept or reject the call that waits; 409 if none does, or another one than `seq`."""
+        """Approve or reject the pending call; 409 if none is pending, or one other than `seq`."""
         conversation = access.writable(request.user, conversation_id)
         body = _valid(DecisionSerializer(data=request.data))
         in_loop(_confirm, conversation, body["accept"], body["reason"], body["seq"])
         return Response(_state(request.user, conversation))
+
+
+def _create(request: Request, body: dict[str, Any]) -> Response:
+    conversation = store(str(request.user.pk)).create(
+        request.user,
+        conversation_id=body["id"],
+        version=body["version"],
+        title=body["title"],
+        repository=body["repository"],
+        branch=body["branch"],
+        tags=body["tags"],
+    )
+    return Response(_state(request.user, conversation), status=201)
+
+
+def _change(user: access.Visitor, conversation: ConversationRef, body: dict[str, Any]) -> None:
+    log = store(str(user.pk))
+    if "title" in body:
+        log.retitle(conversation, body["title"])
+    if "tags" in body:
+        log.retag(conversation, body["tags"])
+    if "pinned" in body or "archived" in body:
+        marks.mark(access.pk_of(user), conversation, pinned=body.get("pinned"), archived=body.get("archived"))
+
+
+def _tagged(user: access.Visitor, conversation: ConversationRef) -> Response:
+    state = _state(user, conversation)
+    is_title_made = provisional_titles.is_made(conversation.pk)
+    return Response(state, headers={"ETag": etags.etag_of(state, is_title_made=is_title_made)})
+
+
+def _changed_meanwhile(current: Response) -> Response:
+    detail = "The conversation was changed in the meantime. Read it again, and repeat with its ETag."
+    body = {"code": "precondition_failed", "detail": detail, "conversation": current.data}
+    return Response(body, status=412, headers={"ETag": current["ETag"]})
 
 
 def _valid(serializer: serializers.Serializer[Any]) -> dict[str, Any]:
@@ -257,6 +312,17 @@ def _wanted(user: access.Visitor, query: dict[str, Any]) -> ConversationQuerySet
 def _state(user: access.Visitor, conversation: ConversationRef) -> ListedConversation:
     found = listed(Conversation.objects.with_pks([conversation.pk]), access.pk_of(user))
     return found[conversation.pk]
+
+
+def _steered(
+    request: Request, act: Callable[[ConversationRef], Awaitable[None]], conversation: ConversationRef
+) -> Response:
+    """Have the agent do this, and return the conversation as it is then, or as it is meanwhile."""
+    try:
+        in_loop(act, conversation)
+    except CommandPending as pending:
+        return Response({**_state(request.user, conversation), "status": pending.state}, status=202)
+    return Response(_state(request.user, conversation))
 
 
 async def _run(conversation: ConversationRef) -> None:

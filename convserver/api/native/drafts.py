@@ -36,13 +36,15 @@ class DraftSerializer(serializers.Serializer[Any]):
     def validate_text(self, text: str) -> str:
         """Refuse a text that is too long."""
         if len(text.encode()) > TEXT_MAX_BYTES:
-            raise serializers.ValidationError(f"A draft's text has {TEXT_MAX_BYTES} bytes at the most.")
+            raise serializers.ValidationError(f"The text of a draft can have at most {TEXT_MAX_BYTES} bytes.")
         return text
 
     def validate_images(self, images: list[str]) -> list[str]:
         """Refuse images that no message could bring."""
         if sum(map(len, images)) > IMAGES_MAX_BYTES:
-            raise serializers.ValidationError(f"A draft's images have {IMAGES_MAX_BYTES} bytes at the most.")
+            raise serializers.ValidationError(
+                f"The images of a draft can have at most {IMAGES_MAX_BYTES} bytes."
+            )
         return images
 
 
@@ -53,16 +55,16 @@ class DraftView(APIView):
 
     @extend_schema(responses={200: NativeDraft, **refusals(400, 404)})
     def get(self, request: Request, conversation_id: str) -> Response:
-        """Return what the user is writing in the conversation."""
+        """Return the user's draft in the conversation."""
         return _read(request, access.readable(request.user, conversation_id))
 
     @extend_schema(
         request=DraftSerializer, responses={200: NativeDraft, 409: NativeDraftConflict, **refusals(400, 404)}
     )
     def put(self, request: Request, conversation_id: str) -> Response:
-        """Store the next version; 409 with the stored draft if `version` is not its version.
+        """Store the next version; 409 with the stored draft if `version` is outdated.
 
-        An empty draft is stored, too: it tells other devices that the message was sent.
+        An empty draft is stored as well; it tells other devices that the message was sent.
         """
         return _write(request, access.writable(request.user, conversation_id))
 
@@ -74,14 +76,14 @@ class NewDraftView(APIView):
 
     @extend_schema(responses={200: NativeDraft})
     def get(self, request: Request) -> Response:
-        """Return what the user is writing as the first message of a new conversation."""
+        """Return the user's draft for a new conversation."""
         return _read(request, None)
 
     @extend_schema(
         request=DraftSerializer, responses={200: NativeDraft, 409: NativeDraftConflict, **refusals(400)}
     )
     def put(self, request: Request) -> Response:
-        """Store the next version; 409 with the stored draft if `version` is not its version."""
+        """Store the next version; 409 with the stored draft if `version` is outdated."""
         return _write(request, None)
 
 

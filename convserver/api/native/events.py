@@ -20,7 +20,7 @@ from conversations.exceptions import ConversationError
 from conversations.models import ConversationRef
 from conversations.store import PAGE_MAX_EVENTS, store
 from convserver.api.bodies import TextParser
-from convserver.api.errors import NATIVE_STATUS, status_of
+from convserver.api.errors import NATIVE_STATUS, RETRY_AFTER_S, status_of
 from convserver.api.event_loop import in_loop
 from convserver.api.native.shapes import (
     FRAME_EXAMPLES,
@@ -72,7 +72,7 @@ class EventsView(APIView):
     def get(self, request: Request, conversation_id: str) -> HttpResponse:
         """Return a page as {events, last_seq}: oldest first, fewer than `limit` when they are long.
 
-        `after` (default -1) goes on from there; `before` gives those that come just before it.
+        `after` (default -1) returns the events after it; `before` returns those just before it.
         """
         conversation = access.readable(request.user, conversation_id)
         query = EventPageSerializer(data=request.query_params)
@@ -99,7 +99,7 @@ class EventsView(APIView):
         ],
     )
     def post(self, request: Request, conversation_id: str) -> HttpResponse:
-        """Append what one `message`, `event` or `events` frame, or a list of them, brings.
+        """Append the content of a `message`, `event` or `events` frame, or of a list of them.
 
         One frame is answered with its `ack` or `error`, a list with a list of them. Each frame of a
         list stands for itself: the good ones are stored. Ids of messages count within `session`.
@@ -118,7 +118,8 @@ class EventsView(APIView):
 
 
 def _json(text: str, *, status: int = 200) -> HttpResponse:
-    return HttpResponse(text, content_type="application/json", status=status)
+    headers = {"Retry-After": str(RETRY_AFTER_S)} if status == 503 else None
+    return HttpResponse(text, content_type="application/json", status=status, headers=headers)
 
 
 def _frame_texts(body: object) -> list[str]:
@@ -129,9 +130,9 @@ def _frame_texts(body: object) -> list[str]:
     try:
         texts = [item.text for item in jsontext.items(body)]
     except jsontext.InvalidJson as error:
-        raise BadFrame(f"The body is no list of frames: {error}.") from error
+        raise BadFrame(f"The body is not a list of frames: {error}.") from error
     if len(texts) > native.EVENTS_MAX:
-        raise BadFrame(f"A list holds {native.EVENTS_MAX} frames at the most.")
+        raise BadFrame(f"A list can hold at most {native.EVENTS_MAX} frames.")
     return texts
 
 
@@ -183,8 +184,7 @@ async def _answer(conversation: ConversationRef, begun: _Begun) -> tuple[dict[st
         seqs = [appended.seq for appended in await asyncio.shield(begun.stored)]
     except ConversationError as error:
         return native.error_frame(error, begun.frame_id), status_of(error, NATIVE_STATUS)
-    except Exception:  # the other frames of the list are to be answered all the same
-        logger.exception("An append failed in conversation %s", conversation.public_id)
-        return native.unavailable_frame(begun.frame_id), 503
+    except Exception as error:  # in the log already; the others of the list are to be answered all the same
+        return native.unavailable_frame(error, begun.frame_id), 503
     place = {"seqs": seqs} if begun.is_batch else {"seq": seqs[0]}
     return {"type": "ack", "id": begun.frame_id, **place}, 200

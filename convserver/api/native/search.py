@@ -62,9 +62,9 @@ class SearchView(APIView):
         examples=[OpenApiExample("words", value="login", parameter_only=("q", "query"))],
     )
     def get(self, request: Request) -> Response:
-        """Return the conversations and the events that have what is asked for.
+        """Search titles and events.
 
-        `q` holds words, "phrases", `OR`, `-` or `NOT`, and beginnings of words with a `*` behind.
+        `q` takes words, "phrases", `OR`, `-` or `NOT`, and word beginnings with a trailing `*`.
         """
         return Response(answer(request.user, request.query_params))
 

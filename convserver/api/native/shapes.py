@@ -54,7 +54,7 @@ class NativeConversation(BaseModel):
     repository: str | None
     branch: str | None
     trigger: str | None
-    pr_number: list[int] = Field(description="The pull requests that its agent has opened, in order.")
+    pr_number: list[int] = Field(description="The pull requests its agent opened, in order.")
     tags: dict[str, str]
     last_seq: int = Field(ge=-1, description="The seq of its newest event; -1 for none.")
     last_message: str
@@ -63,12 +63,24 @@ class NativeConversation(BaseModel):
     updated_at: datetime
     loop: NativeLoop
     deleted: bool
-    parent: str | None = Field(description="The conversation that has started it.")
-    children: int = Field(ge=0, description="How many it has started.")
-    pinned: bool = Field(description="Kept on top of this user's list.")
-    archived: bool = Field(description="Put away by this user.")
-    unread: bool = Field(description="There is something that this user has not seen and should.")
+    parent: str | None = Field(description="The parent conversation.")
+    children: int = Field(ge=0, description="The number of sub-conversations.")
+    pinned: bool = Field(description="Pinned by this user.")
+    archived: bool = Field(description="Archived by this user.")
+    unread: bool = Field(description="There is something new for this user.")
     seen_through: int = Field(ge=-1, description="The last event that this user has seen; -1 for none.")
+
+
+class NativeConversationChanged(NativeRefusal):
+    """A conversation is not changed, for it has changed since it was looked at."""
+
+    conversation: NativeConversation
+
+
+class NativeSteeredConversation(NativeConversation):
+    """A conversation whose agent was told to do something and has not done it yet; it will."""
+
+    status: Literal["stopping", "pausing", "starting"]
 
 
 class NativeConversationPage(BaseModel):
@@ -88,12 +100,12 @@ class NativeEvent(BaseModel):
     seq: Seq = Field(description="Its place in the log: the cursor.")
     id: str = Field(description="Its own id, unique in the conversation.")
     dialect: Dialect = Field(description="The wire of `event`.")
-    event_type: str = Field(description="That wire's name of it, as in `run` or `MessageEvent`.")
+    event_type: str = Field(description="Its name in that protocol, such as `run` or `MessageEvent`.")
     kind: Kind
-    source: str = Field(description="Who brought it, as in `user`, `agent`, `environment`.")
+    source: str = Field(description="Who it is from, such as `user`, `agent` or `environment`.")
     timestamp: datetime
     cause: Seq | None = Field(description="The seq that it answers.")
-    text: str = Field(description="What a person would read.")
+    text: str = Field(description="Its text, as people read it.")
     event: dict[str, Any] = Field(description="The event itself, byte for byte as it was sent.")
 
 
@@ -121,7 +133,7 @@ class NativeSnippetPart(BaseModel):
     """Some of a snippet's plain text."""
 
     text: str
-    match: bool = Field(description="Whether this is what was looked for.")
+    match: bool = Field(description="Whether this part matches the search.")
 
 
 class NativeHit(BaseModel):
@@ -134,7 +146,7 @@ class NativeHit(BaseModel):
     kind: Kind
     source: str
     timestamp: datetime
-    snippet: list[NativeSnippetPart] = Field(description="A piece of its text: its parts, joined.")
+    snippet: list[NativeSnippetPart] = Field(description="An excerpt of its text: its parts, joined.")
 
 
 class NativeSearchPage(BaseModel):
@@ -142,7 +154,7 @@ class NativeSearchPage(BaseModel):
 
     conversations: list[NativeConversation]
     hits: list[NativeHit]
-    next_page_id: str | None = Field(description="Null on the last page; a page before may be short.")
+    next_page_id: str | None = Field(description="Null on the last page; earlier pages may be short.")
 
 
 # Frames of a client
@@ -225,7 +237,7 @@ class ErrorFrame(NativeRefusal):
     """A frame was not carried out; nothing of it was stored."""
 
     type: Literal["error"]
-    id: FrameId | None = Field(description="Null if the frame had none or could not be read that far.")
+    id: FrameId | None = Field(description="Null if the frame had none or could not be parsed.")
 
 
 Answers = Ack | BatchAck | list[Ack | BatchAck | ErrorFrame]
@@ -272,7 +284,7 @@ class NativeToken(BaseModel):
 class NewNativeToken(NativeToken):
     """A token that was made just now."""
 
-    token: str = Field(description="Its text, which is shown only here.")
+    token: str = Field(description="Its text; shown only here.")
 
 
 class NativeTokens(BaseModel):

@@ -40,7 +40,7 @@ class TokenViewSet(ViewSet):
 
     @extend_schema(request=TokenName, responses={201: NewNativeToken})
     def create(self, request: Request) -> Response:
-        """Make a token; the answer alone brings its text."""
+        """Create a token; only this response contains its text."""
         body = TokenSerializer(data=request.data)
         body.is_valid(raise_exception=True)
         row, text = ApiToken.issue(pk_of(request.user), body.validated_data["name"])
@@ -52,6 +52,6 @@ class TokenViewSet(ViewSet):
         """Revoke a token."""
         row = ApiToken.objects.filter(user_id=pk_of(request.user), pk=token_id).first()
         if row is None:
-            raise ConversationNotFound("There is no such token.")
+            raise ConversationNotFound("Token not found.")
         row.revoke()
         return Response(status=204)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import logging
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 from django.conf import settings
+from django.db import transaction
 from django.utils import timezone
 from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
@@ -20,6 +22,7 @@ from conversations.store import ConversationExists, store
 from convserver.api.addresses import origin_of
 from convserver.api.authentication import AuthType
 from convserver.api.event_loop import in_loop
+from convserver.api.idempotency import answer_again, answer_once
 from convserver.api.pagination import Page
 from convserver.api.v0 import documented
 from convserver.api.v0.bodies import ConversationResponse, ListQuery, NewTitle, ProvidersSet
@@ -32,7 +35,7 @@ from convserver.api.v0.info import (
     infos_of,
 )
 from convserver.api.v0.pages import page_of
-from convserver.api.v0.view import V0View, body_of, query_of
+from convserver.api.v0.view import V0View, body_in, body_of, json_of, query_of
 from sessions_app import leases, steering, user_settings
 from sessions_app.agents.chosen import needs_model
 from sessions_app.git_providers.base import GitAuthenticationError, GitProviderError, ProviderType
@@ -48,13 +51,13 @@ class ConversationViewSet(ViewSetMixin, V0View):
     @extend_schema(**documented.creation)
     def create(self, request: Request) -> Response:
         """Create a conversation and start its agent, without waiting for it."""
-        body = body_of(request, _body_model())
+        sent = json_of(request)
+        body = body_in(sent, _body_model())
+        if (again := answer_again(request, sent)) is not None:
+            return again
         _require_access(request, body.chosen_repository, body.chosen_provider)
         _require_model(request)
-        conversation = _created(request, body)
-        leases.expect(conversation)  # whoever asks next finds it starting, as the answer says
-        in_loop(_start_soon, conversation)
-        return _answer(conversation.public_id, ConversationStatus.STARTING)
+        return answer_once(request, sent, partial(_create, request, body))
 
     @extend_schema(**documented.conversation_list)
     def list(self, request: Request) -> Response:
@@ -70,7 +73,7 @@ class ConversationViewSet(ViewSetMixin, V0View):
 
     @extend_schema(**documented.conversation)
     def retrieve(self, request: Request, conversation_id: str) -> Response:
-        """Return one conversation; null if there is none (of this user)."""
+        """Return one conversation; null if the user has no such conversation."""
         info = _info(request, conversation_id)
         return Response(info and info.model_dump(mode="json"))
 
@@ -90,9 +93,9 @@ class ConversationViewSet(ViewSetMixin, V0View):
 
     @extend_schema(**documented.deletion)
     def destroy(self, request: Request, conversation_id: str) -> Response:
-        """Stop the agent and hide the conversation; false if there is none (of this user).
+        """Stop the agent and delete the conversation; false if the user has no such conversation.
 
-        With a V1 conversation those go that it has started.
+        A V1 conversation is deleted together with its sub-conversations.
         """
         try:
             conversation = access.writable(request.user, conversation_id)
@@ -103,7 +106,7 @@ class ConversationViewSet(ViewSetMixin, V0View):
 
     @extend_schema(**documented.start)
     def start(self, request: Request, conversation_id: str) -> Response:
-        """Start the agent; one that runs is reported as it is."""
+        """Start the agent; if it is running, report its state."""
         body_of(request, ProvidersSet)
         try:
             conversation = access.writable(request.user, conversation_id)
@@ -118,16 +121,17 @@ class ConversationViewSet(ViewSetMixin, V0View):
 
     @extend_schema(**documented.stop)
     def stop(self, request: Request, conversation_id: str) -> Response:
-        """Stop the agent and keep what it has said; the status is the one before."""
+        """Stop the agent and those of its sub-conversations; returns the previous status."""
         info = _info(request, conversation_id)
+        if info is not None:
+            try:
+                in_loop(steering.pause, access.writable(request.user, conversation_id))
+            except Exception as error:
+                raise _not_done("stop", conversation_id, error) from error
         if info is None or info.status not in (ConversationStatus.STARTING, ConversationStatus.RUNNING):
             return _answer(
                 conversation_id, ConversationStatus.STOPPED, message="Conversation was not running"
             )
-        try:
-            in_loop(steering.pause, [access.writable(request.user, conversation_id)])
-        except Exception as error:
-            raise _not_done("stop", conversation_id, error) from error
         return _answer(info.conversation_id, info.status, message="Conversation stopped successfully")
 
 
@@ -164,6 +168,14 @@ def _require_model(request: Request) -> None:
     """Make sure that an agent that asks a model can. Raise SettingsNotFound or ModelKeyMissing."""
     if needs_model():
         user_settings.require_model_key(access.pk_of(request.user))
+
+
+@transaction.atomic
+def _create(request: Request, body: NewConversation) -> Response:
+    conversation = _created(request, body)
+    leases.expect(conversation)  # whoever asks next finds it starting, as the answer says
+    transaction.on_commit(partial(in_loop, _start_soon, conversation))
+    return _answer(conversation.public_id, ConversationStatus.STARTING)
 
 
 def _created(request: Request, body: NewConversation) -> ConversationRef:

@@ -7,6 +7,7 @@ from typing import Any, Literal
 from drf_spectacular.utils import OpenApiParameter
 from pydantic import BaseModel
 
+from convserver.api.idempotency import IDEMPOTENCY_KEY
 from convserver.api.schema import Door, NativeRefusal
 from convserver.api.v0.bodies import (
     AnyEvent,
@@ -97,6 +98,7 @@ _IDEMPOTENCY_KEY = OpenApiParameter(
 )
 
 creation: dict[str, Any] = {
+    "parameters": [IDEMPOTENCY_KEY],
     "request": NewConversation,
     "responses": {
         200: ConversationResponse,

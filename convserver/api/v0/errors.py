@@ -19,11 +19,15 @@ from conversations.exceptions import (
     EventConflict,
     InvalidEvent,
     LoopUnavailable,
+    OutcomeUnknown,
+    StoreUnavailable,
 )
 from conversations.store import ConversationExists
-from convserver.api.errors import status_of
+from convserver.api.errors import UNAVAILABLE, status_of
+from sessions_app.commands import CommandPending
 from sessions_app.encryption import SecretUnreadable
 from sessions_app.git_providers.base import GitAuthenticationError
+from sessions_app.idempotency import IdempotencyKeyReused
 from sessions_app.native import BadFrame, FrameTooLarge
 from sessions_app.user_settings import ModelKeyMissing, SettingsNotFound
 
@@ -36,7 +40,11 @@ V0_STATUS: dict[type[ConversationError], int] = {
     EventConflict: 409,
     ConversationExists: 409,
     LoopUnavailable: 409,
+    IdempotencyKeyReused: 409,
     ConversationBusy: 503,
+    OutcomeUnknown: 503,
+    StoreUnavailable: 503,
+    CommandPending: 503,
     SecretUnreadable: 503,
     ConversationError: 400,
 }
@@ -83,6 +91,8 @@ class Detail(BaseModel):
 def v0_response(error: Exception, context: dict[str, Any]) -> Response | None:
     """Return what the V0 door answers; None for what it does not know."""
     match error:
+        case _ if isinstance(error, UNAVAILABLE):
+            return None
         case InvalidRequest():
             return Response({"detail": error.problems}, status=422)
         case Refused():

@@ -72,7 +72,7 @@ class EventsView(V0View):
 
     @extend_schema(**documented.event_append)
     def post(self, request: Request, conversation_id: str) -> Response:
-        """Append one event of the user; a message is answered, a state steers the agent."""
+        """Append an event of the user; a message gets an answer, a state change controls the agent."""
         event = json_of(request)
         conversation = access.writable(request.user, conversation_id)
         if not isinstance(event, dict):
@@ -86,7 +86,7 @@ class MessageView(V0View):
 
     @extend_schema(**documented.message)
     def post(self, request: Request, conversation_id: str) -> Response:
-        """Append a message of the user, and start the agent if need be."""
+        """Append a message of the user, and start the agent if it isn't running."""
         text = body_of(request, MessageBody).message
         conversation = access.writable(request.user, conversation_id)
         event = {"action": "message", "args": {"content": text}}
@@ -107,7 +107,7 @@ class TrajectoryView(V0View):
 
     @extend_schema(**documented.trajectory)
     def get(self, request: Request, conversation_id: str) -> StreamingHttpResponse:
-        """Return every event that is not hidden, without what browsers have shown."""
+        """Return every event that is not hidden, without browser screenshots."""
         conversation = access.readable(request.user, conversation_id)
         try:
             through = store().last_seq(conversation)

@@ -61,7 +61,7 @@ class FeedbackView(V0View):
         responses={200: FeedbackResponse, 400: Detail, 404: Detail, 500: WorkspaceProblem},
     )
     def post(self, request: Request, conversation_id: str) -> Response:
-        """Store the user's feedback for those who run this server."""
+        """Store the user's feedback for the operators of this server."""
         body = body_of(request, NewFeedback)
         conversation = access.writable(request.user, conversation_id)
         try:

@@ -77,7 +77,7 @@ class GitProvidersView(V0View):
         responses={200: Message, 400: Failure | Detail, 401: Failure | Detail, 500: Failure, 502: Failure},
     )
     def post(self, request: Request) -> Response:
-        """Ask each provider that is named whether it knows the token, then store all of them or none."""
+        """Check each token with its provider, then store all of them or none."""
         body = body_of(request, NewProviders)
         user_id = access.pk_of(request.user)
         with failing_with("Something went wrong storing git providers"):
@@ -99,7 +99,7 @@ class UnsetProvidersView(V0View):
 
     @extend_schema(request=None, responses={200: Message, 500: Failure})
     def post(self, request: Request) -> Response:
-        """Forget the tokens of every git provider."""
+        """Delete the tokens of all git providers."""
         with failing_with("Something went wrong unsetting tokens"):
             user_settings.remove_provider_tokens(access.pk_of(request.user))
         return Response({"message": "Unset Git provider tokens"})

@@ -121,7 +121,7 @@ class GitUserView(GitView):
 
     @extend_schema(**_asked(GitUserInfo))
     def get(self, request: Request) -> Response:
-        """Return who the user is to the first provider that says it."""
+        """Return the user's profile from the first provider that has one."""
         return Response(in_loop(_providers(request).user))
 
 

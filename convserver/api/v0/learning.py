@@ -43,7 +43,7 @@ class RememberPromptView(V0View):
 
     @extend_schema(**documented.remember_prompt)
     def get(self, request: Request, conversation_id: str) -> Response:
-        """Ask the agent for an instruction that makes it remember what happened around one event."""
+        """Ask the agent for an instruction to remember what happened around an event."""
         query = query_of(request, PromptQuery)
         conversation = access.readable(request.user, conversation_id)
         if needs_model():
@@ -53,10 +53,10 @@ class RememberPromptView(V0View):
             answer = in_loop(_asked, conversation, prompts.question_about(events))
         except Exception as error:
             logger.exception("The agent of conversation %s could not be asked", conversation.public_id)
-            raise Refused(502, {"detail": "The agent could not be asked: try again."}) from error
+            raise Refused(502, {"detail": "The agent could not be asked. Try again."}) from error
         instruction = prompts.instruction_in(answer)
         if instruction is None:
-            raise Refused(502, {"detail": "The agent's answer holds no instruction: try again."})
+            raise Refused(502, {"detail": "The agent's answer contains no instruction. Try again."})
         return Response({"status": "success", "prompt": instruction})
 
 

@@ -79,14 +79,14 @@ class SecretsView(V0View):
 
     @extend_schema(responses={200: SecretList, 500: Failure})
     def get(self, request: Request) -> Response:
-        """Return names and descriptions; a value never leaves the server."""
+        """Return names and descriptions; values are never returned."""
         with failing_with("Failed to get secret names"):
             found = user_settings.custom_secrets(access.pk_of(request.user))
         return Response({"custom_secrets": [secret._asdict() for secret in found]})
 
     @extend_schema(request=NewSecret, responses={201: Message, 400: Message | Detail, 500: Failure})
     def post(self, request: Request) -> Response:
-        """Keep a new secret; 400 if the name is taken or there are too many."""
+        """Create a secret; 400 if the name is taken or there are too many."""
         body = body_of(request, NewSecret)
         with failing_with("Something went wrong creating secret"):
             try:
@@ -109,7 +109,7 @@ class SecretView(V0View):
         responses={200: Message, 400: Message | Detail, 404: Failure | Detail, 500: Failure},
     )
     def put(self, request: Request, secret_id: str) -> Response:
-        """Rename a secret or describe it anew; its value stays."""
+        """Rename a secret or change its description; its value stays."""
         body = body_of(request, RenamedSecret)
         with failing_with("Something went wrong updating secret"):
             try:
@@ -127,7 +127,7 @@ class SecretView(V0View):
 
     @extend_schema(parameters=[_SECRET_ID], responses={200: Message, 404: Failure | Detail, 500: Failure})
     def delete(self, request: Request, secret_id: str) -> Response:
-        """Forget a secret."""
+        """Delete a secret."""
         with failing_with("Something went wrong deleting secret"):
             try:
                 user_settings.remove_custom_secret(access.pk_of(request.user), secret_id)

@@ -116,7 +116,7 @@ class SettingsView(V0View):
 
     @extend_schema(responses={200: SettingsInfo, 404: Failure, 500: Failure})
     def get(self, request: Request) -> Response:
-        """Return them all; 404 before the first time."""
+        """Return all settings; 404 if nothing was ever saved."""
         user_id = access.pk_of(request.user)
         with failing_with("Something went wrong loading settings"):
             settings = user_settings.settings_of(user_id)
@@ -126,7 +126,7 @@ class SettingsView(V0View):
 
     @extend_schema(request=NewSettings, responses={200: Message, 400: Detail, 500: Failure})
     def post(self, request: Request) -> Response:
-        """Change what the body names, and nothing else."""
+        """Change the settings given in the body."""
         body = body_of(request, NewSettings)
         with failing_with("Something went wrong storing settings"):
             user_settings.change_settings(access.pk_of(request.user), body.values(), secrets=body.secrets())
@@ -138,7 +138,7 @@ class ResetSettingsView(V0View):
 
     @extend_schema(request=None, responses={410: Failure})
     def post(self, request: Request) -> Response:
-        """Say that settings are not reset any more."""
+        """Report that settings can't be reset any more."""
         raise Refused(410, {"error": "Reset settings functionality has been removed."})
 
 

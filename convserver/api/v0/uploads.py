@@ -78,7 +78,7 @@ class UploadView(V0View):
     def post(self, request: Request, conversation_id: str) -> Response:
         """Store files, each under a name that is safe and new in this conversation.
 
-        One that is too large, or one too many, is skipped.
+        Files that are too large, or beyond the limit, are skipped.
         """
         conversation = access.writable(request.user, conversation_id)
         files = _files_of(request)

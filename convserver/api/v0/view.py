@@ -71,7 +71,11 @@ class V0View(APIView):
 
 def body_of(request: Request, model: type[M]) -> M:
     """Return the body, checked; whatever its content type says, it is JSON. Raise InvalidRequest."""
-    value = json_of(request)
+    return body_in(json_of(request), model)
+
+
+def body_in(value: Any, model: type[M]) -> M:
+    """Return what `json_of` has read, checked; None is no body. Raise InvalidRequest."""
     if value is None:
         raise InvalidRequest([{"type": "missing", "loc": ["body"], "msg": "Field required", "input": None}])
     return _checked(model, value, "body")
@@ -79,7 +83,11 @@ def body_of(request: Request, model: type[M]) -> M:
 
 def optional_body_of(request: Request, model: type[M]) -> M | None:
     """Return the body, checked, if there is one. Raise InvalidRequest."""
-    value = json_of(request)
+    return optional_body_in(json_of(request), model)
+
+
+def optional_body_in(value: Any, model: type[M]) -> M | None:
+    """Return what `json_of` has read, checked, if there is a body. Raise InvalidRequest."""
     return None if value is None else _checked(model, value, "body")
 
 

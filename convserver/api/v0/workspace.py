@@ -174,7 +174,7 @@ class DiffView(V0View):
 
     @extend_schema(**_diff)
     def get(self, request: Request, conversation_id: str) -> Response:
-        """Say that nothing was ever committed."""
+        """Report that there are no commits."""
         query_of(request, DiffQuery)
         access.readable(request.user, conversation_id)
         raise Refused(404, {"error": "Not a git repository"})

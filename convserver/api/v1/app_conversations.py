@@ -18,6 +18,7 @@ from conversations.models import Conversation, ConversationQuerySet, Conversatio
 from conversations.store import store
 from convserver.api.addresses import origin_of
 from convserver.api.event_loop import in_loop
+from convserver.api.idempotency import IDEMPOTENCY_KEY
 from convserver.api.pagination import first_page
 from convserver.api.v0.bodies import Instant
 from convserver.api.v0.errors import Detail, Refused
@@ -135,10 +136,14 @@ class ConversationsView(AppView):
         found = {each.id: each.model_dump(mode="json") for each in shown.values()}
         return Response([found.get(public_id) for public_id in ids])
 
-    @extend_schema(request=StartRequest, responses={200: AppConversationStartTask, 400: Detail, 404: Detail})
+    @extend_schema(
+        parameters=[IDEMPOTENCY_KEY],
+        request=StartRequest,
+        responses={200: AppConversationStartTask, 400: Detail, 404: Detail, 409: Detail, 503: Detail},
+    )
     def post(self, request: Request) -> Response:
-        """Start a conversation; what became of that is asked for by the id of the answer."""
-        return Response(start_tasks.start(request).model_dump(mode="json"))
+        """Start a conversation; poll its progress with the returned id."""
+        return start_tasks.start(request)
 
 
 class OneView(AppView):
@@ -146,7 +151,7 @@ class OneView(AppView):
 
     @extend_schema(request=AppConversationChanges, responses={200: AppConversation, 400: Detail, **of_one})
     def patch(self, request: Request, conversation_id: str) -> Response:
-        """Rename, or say which repository it is about."""
+        """Rename, or set the repository."""
         body = body_of(request, AppConversationChanges)
         conversation = readable(request, conversation_id)
         _change(request, conversation, body)
@@ -154,7 +159,7 @@ class OneView(AppView):
 
     @extend_schema(responses={200: Done, **of_one})
     def delete(self, request: Request, conversation_id: str) -> Response:
-        """Stop its agent and hide it, and before it those that it has started; all can be restored."""
+        """Stop its agent and delete it with its sub-conversations; all can be restored."""
         in_loop(steering.remove, readable(request, conversation_id))
         return Response({"success": True})
 
@@ -167,7 +172,7 @@ class MessageView(AppView):
         responses={200: AppMessageTaken, 400: Detail, 409: Detail, 503: Detail, **of_one},
     )
     def post(self, request: Request, conversation_id: str) -> Response:
-        """Store a message, also of a stopped conversation; its agent starts if it is to answer."""
+        """Store a message, also if the agent is stopped; the agent starts if it should answer."""
         body = body_of(request, NewAppMessage)
         conversation = readable(request, conversation_id)
         sender_id = access.pk_of(request.user)

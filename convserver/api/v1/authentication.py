@@ -52,7 +52,7 @@ def conversation_of(request: Request, conversation_id: str) -> ConversationRef:
     try:
         conversation = access.writable(request.user, conversation_id)
         if not _is_let_in(request, conversation):
-            raise ConversationNotFound("There is no such conversation.")
+            raise ConversationNotFound("Conversation not found.")
     except (ConversationNotFound, InvalidConversationId) as error:
         if is_uuid(conversation_id):
             raise

@@ -22,8 +22,9 @@ from conversations.exceptions import ConversationNotFound
 from conversations.models import ConversationQuerySet, ConversationRef, normal_id
 from conversations.store import ConversationExists, store, within_bytes
 from convserver.api.event_loop import in_loop
+from convserver.api.idempotency import IDEMPOTENCY_KEY, answer_once
 from convserver.api.v0.errors import Detail, ValidationProblems
-from convserver.api.v0.view import body_of, query_of
+from convserver.api.v0.view import body_in, body_of, json_of, query_of
 from convserver.api.v1 import batches
 from convserver.api.v1.agent_view import AgentView, Done, described, done
 from convserver.api.v1.authentication import (
@@ -36,7 +37,7 @@ from convserver.api.v1.authentication import (
 from convserver.api.v1.errors import malformed_id
 from convserver.api.v1.pages import ListQuery, StatusQuery, batch, missing, page_of, queried
 from convserver.api.v1.requests import ConversationChange, Saying, Start
-from sessions_app import agent_setups, v1_input
+from sessions_app import agent_setups, runs, steering, v1_input
 from sessions_app.agent_setups import NewSetup
 from sessions_app.manager import get_manager
 from sessions_app.status import in_status
@@ -110,19 +111,19 @@ class ConversationViewSet(ViewSetMixin, AgentView):
         return Response(information(conversation_of(request, conversation_id)))
 
     @extend_schema(
-        request=Start, responses={200: AgentConversation, 201: AgentConversation, 404: Detail, 409: Detail}
+        parameters=[IDEMPOTENCY_KEY],
+        request=Start,
+        responses={200: AgentConversation, 201: AgentConversation, 404: Detail, 409: Detail, 503: Detail},
     )
     def create(self, request: Request) -> Response:
-        """Start a conversation; what is said first is answered, whatever its `run` says.
+        """Start a conversation; the first message is always answered, whatever its `run` says.
 
         Under the id of a conversation of the user that one is answered, unchanged, with 200; if it was
         deleted, it is there again, with all that was said.
         """
-        body = body_of(request, Start)
-        conversation, is_new = _started(request, body)
-        if is_new and body.initial_message is not None:
-            in_loop(_ask_run, conversation)
-        return Response(information(conversation), status=201 if is_new else 200)
+        sent = json_of(request)
+        body = body_in(sent, Start)
+        return answer_once(request, sent, partial(_create, request, body))
 
     @extend_schema(request=ConversationChange, responses={200: Done, **ONE})
     def partial_update(self, request: Request, conversation_id: str) -> Response:
@@ -138,13 +139,13 @@ class ConversationViewSet(ViewSetMixin, AgentView):
 
     @extend_schema(responses={200: Done, **ONE})
     def destroy(self, request: Request, conversation_id: str) -> Response:
-        """Stop the agent and hide the conversation; every event stays.
+        """Stop the agent and delete the conversation; every event is kept.
 
-        Clients of many releases delete a conversation when their script ends: starting one under the same
-        id brings it back.
+        Clients of many releases delete a conversation when their script ends: starting one with the same
+        id restores it.
         """
         conversation = conversation_of(request, conversation_id)
-        in_loop(_close, conversation)
+        in_loop(steering.stop_to_delete, conversation)
         store(str(request.user.pk)).hide(conversation)
         return done()
 
@@ -153,7 +154,7 @@ def information(conversation: ConversationRef) -> ConversationInformation:
     """Return a conversation as it is right now. Raise ConversationNotFound if it is gone meanwhile."""
     found = information_of([conversation.pk])
     if conversation.pk not in found:
-        raise ConversationNotFound("There is no such conversation.")
+        raise ConversationNotFound("Conversation not found.")
     return found[conversation.pk]
 
 
@@ -180,6 +181,16 @@ def _batch(request: Request, asked: list[str]) -> HttpResponseBase:
 def _read(pk: int) -> str | None:
     found = information_of([pk])
     return json.dumps(found[pk]) if pk in found else None
+
+
+@transaction.atomic
+def _create(request: Request, body: Start) -> Response:
+    """Start the conversation; it runs with the commit, and its loop is started after it."""
+    conversation, is_new = _started(request, body)
+    if is_new and body.initial_message is not None:
+        runs.ask(conversation)
+        transaction.on_commit(partial(in_loop, _start_soon, conversation))
+    return Response(information(conversation), status=201 if is_new else 200)
 
 
 def _started(request: Request, body: Start) -> tuple[ConversationRef, bool]:
@@ -247,9 +258,5 @@ def _first_events(saying: Saying | None, request: Request) -> list[NewEvent]:
     ]
 
 
-async def _ask_run(conversation: ConversationRef) -> None:
-    await get_manager().ask_run(conversation)
-
-
-async def _close(conversation: ConversationRef) -> None:
-    await get_manager().close_session(conversation.public_id)
+async def _start_soon(conversation: ConversationRef) -> None:
+    get_manager().start_soon(conversation)

@@ -10,7 +10,7 @@ from rest_framework.response import Response
 
 from conversations.cursors import InvalidCursor
 from conversations.exceptions import ConversationError, ConversationNotFound, EventNotFound, InvalidEvent
-from convserver.api.errors import status_of
+from convserver.api.errors import UNAVAILABLE, status_of
 from convserver.api.v0.errors import V0_STATUS, InvalidRequest, v0_response
 from sessions_app.agent_setups import TooManySecrets
 from sessions_app.v1_information import dashed
@@ -27,9 +27,11 @@ class ServerFailure(BaseModel):
     exception: str
 
 
-def agent_response(error: Exception, context: dict[str, Any]) -> Response:
-    """Return what the agent face answers, whatever went wrong."""
+def agent_response(error: Exception, context: dict[str, Any]) -> Response | None:
+    """Return what the agent face answers, whatever went wrong; None for UNAVAILABLE."""
     match error:
+        case _ if isinstance(error, UNAVAILABLE):
+            return None
         case ConversationNotFound():
             return Response({"detail": _not_found(context)}, status=404)
         case InvalidEvent():

@@ -129,7 +129,7 @@ class EventsView(EventsFaceView):
 
     @extend_schema(request=Saying, responses={200: Done, **ONE, 409: Detail, 503: Detail})
     def post(self, request: Request, conversation_id: str) -> Response:
-        """Store what the user says; with `run` the agent answers, unless it waits for a decision."""
+        """Store a user message; with `run` the agent answers, unless it waits for approval."""
         conversation = conversation_of(request, conversation_id)
         body = body_of(request, Saying)
         in_loop(
@@ -147,9 +147,9 @@ class DecisionView(EventsFaceView):
 
     @extend_schema(request=ConfirmationDecision, responses={200: Done, **ONE, 409: Detail, 503: Detail})
     def post(self, request: Request, conversation_id: str) -> Response:
-        """Approve them all, or refuse them all; where none waits, to refuse changes nothing.
+        """Approve or reject all pending calls; rejecting does nothing if none is pending.
 
-        To approve is to run: where none waits, the agent goes on.
+        Approving resumes the agent, also if no call is pending.
         """
         conversation = conversation_of(request, conversation_id)
         body = body_of(request, ConfirmationDecision)

@@ -46,7 +46,7 @@ class PendingMessagesView(AppView):
         responses={201: PendingMessageTaken, 400: Detail, 404: Detail, 409: Detail, 503: Detail},
     )
     def post(self, request: Request, waiting_id: str) -> Response:
-        """Store a message for a conversation, or for what a start has made (`task-` and its id)."""
+        """Store a message for a conversation, or for a start task (`task-` and its id)."""
         body = body_of(request, PendingMessage)
         if not body.content:
             raise Refused(400, {"detail": "A message has at least one part."})

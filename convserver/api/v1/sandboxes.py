@@ -30,6 +30,7 @@ from sessions_app import sandboxes, steering
 from sessions_app.v1_models import DEFAULT_WORKING_DIR
 
 _OF_ONE: dict[int, Any] = {404: Detail}
+_STOPPED: dict[int, Any] = {**_OF_ONE, 503: Detail}
 
 
 class SandboxSpecInfo(BaseModel):
@@ -87,17 +88,17 @@ class SandboxesView(AppView):
 
     @extend_schema(request=None, responses={404: Detail})
     def post(self, request: Request) -> Response:
-        """Say that there are none without a conversation."""
+        """Refuse: sandboxes are created with conversations."""
         raise Refused(404, {"detail": "A sandbox comes with a conversation: start one."})
 
 
 class PauseView(AppView):
     """The agents of a sandbox, stopped."""
 
-    @extend_schema(request=None, responses={200: Done, **_OF_ONE})
+    @extend_schema(request=None, responses={200: Done, **_STOPPED})
     def post(self, request: Request, sandbox_id: str) -> Response:
         """Stop the agents of all conversations in it."""
-        in_loop(steering.pause, _conversations_in(request, sandbox_id))
+        in_loop(steering.pause, _top_of(request, sandbox_id))
         return Response({"success": True})
 
 
@@ -114,10 +115,10 @@ class ResumeView(AppView):
 class SandboxView(AppView):
     """One sandbox."""
 
-    @extend_schema(responses={200: Done, **_OF_ONE})
+    @extend_schema(responses={200: Done, **_STOPPED})
     def delete(self, request: Request, sandbox_id: str) -> Response:
         """Stop the agents of all conversations in it; these stay, and can be resumed."""
-        in_loop(steering.pause, _conversations_in(request, sandbox_id))
+        in_loop(steering.pause, _top_of(request, sandbox_id))
         return Response({"success": True})
 
 
@@ -143,7 +144,12 @@ class SpecsView(AppView):
 
 def _conversations_in(request: Request, sandbox_id: str) -> list[ConversationRef]:
     """Return the standing conversations of one of the user's sandboxes. Raise Refused."""
+    return families.family_of(_top_of(request, sandbox_id))
+
+
+def _top_of(request: Request, sandbox_id: str) -> ConversationRef:
+    """Return the conversation at the top of one of the user's sandboxes. Raise Refused."""
     top = sandboxes.top_of(access.pk_of(request.user), sandbox_id)
     if top is None:
         raise Refused(404, {"detail": "There is no such sandbox."})
-    return families.family_of(top)
+    return top

@@ -32,7 +32,7 @@ class AgentServerInfoView(Probe):
 
     @extend_schema(responses={200: AgentServerInfo})
     def get(self, request: Request) -> Response:
-        """Say since when the server runs, and where its routes are described."""
+        """Report how long the server has been running, and where its API is described."""
         info = AgentServerInfo(
             uptime=activity.uptime_s,
             idle_time=activity.idle_s,

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from enum import StrEnum
 from functools import partial
+from typing import Any
 from uuid import UUID
 
+import orjson
+from django.db import transaction
 from django.http import StreamingHttpResponse
 from django.http.response import HttpResponseBase
 from drf_spectacular.utils import extend_schema
@@ -21,10 +24,11 @@ from conversations.models import Conversation, ConversationRef
 from conversations.store import within_bytes
 from convserver.api.addresses import origin_of
 from convserver.api.event_loop import in_loop
+from convserver.api.idempotency import IDEMPOTENCY_KEY, answer_again, answer_once
 from convserver.api.pagination import first_page
 from convserver.api.v0.bodies import Instant
 from convserver.api.v0.errors import Detail, ValidationProblems
-from convserver.api.v0.view import body_of, query_of
+from convserver.api.v0.view import body_in, json_of, query_of
 from convserver.api.v1 import batches
 from convserver.api.v1.app_shapes import (
     AgentType,
@@ -70,25 +74,34 @@ class StartQuery(StartFilter, PageQuery):
     sort_order: StartOrder = StartOrder.CREATED_AT_DESC
 
 
-def start(request: Request) -> AppConversationStartTask:
-    """Start a conversation and return the record of that as it is told first.
+def start(request: Request) -> Response:
+    """Start a conversation and answer the record of that as it is told first.
 
     What became of it is asked for by the record's id.
     """
-    return _steps(_begun(request), request)[0]
+    steps = _steps_of(request)
+    return Response(steps[0])
 
 
 class StreamedStartView(AppView):
     """A new conversation, step by step."""
 
     @extend_schema(
+        parameters=[IDEMPOTENCY_KEY],
         request=StartRequest,
-        responses={200: list[AppConversationStartTask], 400: Detail, 404: Detail, 422: ValidationProblems},
+        responses={
+            200: list[AppConversationStartTask],
+            400: Detail,
+            404: Detail,
+            409: Detail,
+            422: ValidationProblems,
+            503: Detail,
+        },
     )
     def post(self, request: Request) -> StreamingHttpResponse:
-        """Start a conversation and tell of each step, the last being READY or ERROR."""
-        steps = _steps(_begun(request), request)
-        return StreamingHttpResponse(_streamed(steps), content_type="application/json")
+        """Start a conversation and stream each step; the last one is READY or ERROR."""
+        steps = _streamed(_steps_of(request))
+        return StreamingHttpResponse(steps, content_type="application/json")
 
 
 class StartSearchView(AppView):
@@ -149,17 +162,36 @@ def _matching(request: Request, query: StartFilter) -> StartTaskQuerySet:
     return rows if query.created_at__gte is None else rows.asked_from(query.created_at__gte)
 
 
-def _begun(request: Request) -> StartTask:
-    """Store the start, whatever becomes of it, and let the agent know of a first message."""
-    body = body_of(request, StartRequest)
+def _steps_of(request: Request) -> list[Any]:
+    """Start what is asked for, unless its key says that it was before, and return the steps as JSON."""
+    sent = json_of(request)
+    body = body_in(sent, StartRequest)
+    response = answer_again(request, sent)
+    if response is None:
+        response = answer_once(request, sent, _start_of(request, body), is_recorded=_is_started)
+    steps: list[Any] = response.data
+    return steps
+
+
+def _is_started(steps: list[Any]) -> bool:
+    """Say whether a start got where it was to get: a failed one may be tried again under its key."""
+    return bool(steps[-1]["status"] != StartStatus.ERROR)
+
+
+def _start_of(request: Request, body: StartRequest) -> Callable[[], Response]:
+    """Look at everything that a start needs, and return what stores it, whatever becomes of it."""
     parent = row_of(request, body.parent_conversation_id.hex) if body.parent_conversation_id else None
     message = _first_message(request, body)
     wanted = _wanted(body, parent, message)
     refusal = _refusal(request, body)
-    task = starts.failed(request.user, wanted, refusal) if refusal else starts.start(request.user, wanted)
-    if task.conversation is not None and message is not None:
-        in_loop(_start_soon, task.conversation.ref)
-    return task
+
+    def store() -> Response:
+        task = starts.failed(request.user, wanted, refusal) if refusal else starts.start(request.user, wanted)
+        if task.conversation is not None and message is not None:
+            transaction.on_commit(partial(in_loop, _start_soon, task.conversation.ref))
+        return Response([step.model_dump(mode="json") for step in _steps(task, request)])
+
+    return store
 
 
 def _first_message(request: Request, body: StartRequest) -> NewEvent | None:
@@ -224,10 +256,10 @@ def _steps(task: StartTask, request: Request) -> list[AppConversationStartTask]:
     return [working, working.model_copy(update=waiting), working.model_copy(update=starting), end]
 
 
-async def _streamed(steps: list[AppConversationStartTask]) -> AsyncIterator[bytes]:
+async def _streamed(steps: list[Any]) -> AsyncIterator[bytes]:
     yield b"[\n"
     for number, step in enumerate(steps):
-        yield (b",\n" if number else b"") + step.model_dump_json().encode()
+        yield (b",\n" if number else b"") + orjson.dumps(step)
     yield b"]"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from functools import partial
 
 from drf_spectacular.utils import extend_schema
 from pydantic import BaseModel
@@ -13,8 +14,9 @@ from rest_framework.viewsets import ViewSetMixin
 from conversations.exceptions import EventNotFound
 from conversations.models import ConversationRef
 from convserver.api.event_loop import in_loop
+from convserver.api.idempotency import IDEMPOTENCY_KEY, answer_once
 from convserver.api.v0.errors import Detail, Refused
-from convserver.api.v0.view import body_of, optional_body_of
+from convserver.api.v0.view import body_of, json_of, optional_body_in, optional_body_of
 from convserver.api.v1.agent_view import AgentView, Done, done
 from convserver.api.v1.authentication import conversation_of, require_more_than_one
 from convserver.api.v1.conversations import ONE, AgentConversation, information
@@ -53,9 +55,9 @@ class SteeringViewSet(ViewSetMixin, AgentView):
 
     @extend_schema(request=None, responses={200: Done, **STEERED})
     def run(self, request: Request, conversation_id: str) -> Response:
-        """Let the agent go on with what stands in the log; where a call waits, this approves it.
+        """Run the agent on the unanswered messages; approves a pending call.
 
-        The answer comes at once, and from then on the status is `running` until the agent is done.
+        Responds immediately; the status is `running` until the agent is done.
         """
         if not in_loop(_ask_run, conversation_of(request, conversation_id)):
             raise Refused(409, {"detail": ALREADY_RUNNING})
@@ -69,60 +71,61 @@ class SteeringViewSet(ViewSetMixin, AgentView):
 
     @extend_schema(request=None, responses={200: Done, **STEERED})
     def interrupt(self, request: Request, conversation_id: str) -> Response:
-        """End at once what the agent is doing."""
+        """Interrupt the agent immediately."""
         in_loop(_interrupt, conversation_of(request, conversation_id))
         return done()
 
     @extend_schema(request=None, responses={200: Done, **STEERED})
     def condense(self, request: Request, conversation_id: str) -> Response:
-        """Have the agent put a summary in the place of what came first."""
+        """Replace the earlier events with a summary for the model."""
         in_loop(v1_input.condense, conversation_of(request, conversation_id))
         return done()
 
     @extend_schema(request=NewSecrets, responses={200: Done, **STEERED})
     def add_secrets(self, request: Request, conversation_id: str) -> Response:
-        """Add secrets, texts or sources of them; one of the same name takes the place of the other."""
+        """Add secrets; one with the same name is replaced."""
         conversation = conversation_of(request, conversation_id)
         agent_setups.add_secrets(conversation, body_of(request, NewSecrets).secrets)
         return done()
 
     @extend_schema(request=NewPolicy, responses={200: Done, **STEERED})
     def set_policy(self, request: Request, conversation_id: str) -> Response:
-        """Say when the agent asks for approval."""
+        """Set when the agent asks for approval."""
         conversation = conversation_of(request, conversation_id)
         agent_setups.set_policy(conversation, body_of(request, NewPolicy).policy)
         return done()
 
     @extend_schema(request=NewAnalyzer, responses={200: Done, **STEERED})
     def set_analyzer(self, request: Request, conversation_id: str) -> Response:
-        """Say what judges how risky a call is."""
+        """Set how the risk of a call is assessed."""
         conversation = conversation_of(request, conversation_id)
         agent_setups.set_analyzer(conversation, body_of(request, NewAnalyzer).security_analyzer)
         return done()
 
     @extend_schema(request=TitleWish | None, responses={200: Title, **STEERED})
     def generate_title(self, request: Request, conversation_id: str) -> Response:
-        """Make a title from what the user said first, and store nothing."""
+        """Generate a title from the first user message, without storing it."""
         conversation = conversation_of(request, conversation_id)
         wish = optional_body_of(request, TitleWish) or TitleWish()
         title = in_loop(questions.title_of, conversation, max_characters=wish.max_length)
         if title is None:
-            raise Refused(409, {"detail": "The user has said nothing yet."})
+            raise Refused(409, {"detail": "The user has not sent a message yet."})
         return Response({"title": title})
 
     @extend_schema(request=Question, responses={200: Answer, **ONE, 502: Detail})
     def ask_agent(self, request: Request, conversation_id: str) -> Response:
-        """Ask the agent beside the conversation: nothing of it is stored."""
+        """Ask the agent a question without storing it in the conversation."""
         conversation = conversation_of(request, conversation_id)
         question = body_of(request, Question).question
         try:
             answer = in_loop(questions.answer_to, conversation, question)
         except Exception as error:
             logger.exception("The agent of conversation %s could not be asked", conversation.public_id)
-            raise Refused(502, {"detail": "The agent could not be asked: try again."}) from error
+            raise Refused(502, {"detail": "The agent could not be asked. Try again."}) from error
         return Response({"response": answer})
 
     @extend_schema(
+        parameters=[IDEMPOTENCY_KEY],
         request=Fork | None,
         responses={201: AgentConversation, **STEERED},
     )
@@ -130,17 +133,9 @@ class SteeringViewSet(ViewSetMixin, AgentView):
         """Copy the conversation, through one event or all of them, into a new one that is idle."""
         source = conversation_of(request, conversation_id)
         require_more_than_one(request)
-        body = optional_body_of(request, Fork) or Fork()
-        copy = agent_setups.fork(
-            request.user,
-            source,
-            conversation_id=body.id.hex if body.id else None,
-            through=_place(source, body.from_event_id) if body.from_event_id is not None else None,
-            title=body.title,
-            tags=body.tags,
-            keep_metrics=not body.reset_metrics,
-        )
-        return Response(information(copy), status=201)
+        sent = json_of(request)
+        body = optional_body_in(sent, Fork) or Fork()
+        return answer_once(request, sent, partial(_fork, request, source, body))
 
     @extend_schema(request=Destination, responses={200: AgentConversation, **STEERED})
     def navigate(self, request: Request, conversation_id: str) -> Response:
@@ -151,8 +146,21 @@ class SteeringViewSet(ViewSetMixin, AgentView):
 
     @extend_schema(responses={200: Answer, **ONE})
     def final_response(self, request: Request, conversation_id: str) -> Response:
-        """Return what the agent said last; nothing if it has said nothing."""
+        """Return the agent's last message; empty if there is none."""
         return Response({"response": v1_input.final_response(conversation_of(request, conversation_id))})
+
+
+def _fork(request: Request, source: ConversationRef, body: Fork) -> Response:
+    copy = agent_setups.fork(
+        request.user,
+        source,
+        conversation_id=body.id.hex if body.id else None,
+        through=_place(source, body.from_event_id) if body.from_event_id is not None else None,
+        title=body.title,
+        tags=body.tags,
+        keep_metrics=not body.reset_metrics,
+    )
+    return Response(information(copy), status=201)
 
 
 def _place(conversation: ConversationRef, event_id: str) -> int:

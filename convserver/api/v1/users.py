@@ -26,7 +26,7 @@ class MeView(AppView):
 
     @extend_schema(responses={200: UserInfo})
     def get(self, request: Request) -> Response:
-        """Return the user; what was never set has its default."""
+        """Return the user; unset settings have their defaults."""
         user_id = access.pk_of(request.user)
         settings = user_settings.settings_of(user_id) or UserSettings()
         secrets = user_settings.setting_secrets(user_id)

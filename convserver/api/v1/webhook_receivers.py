@@ -103,7 +103,7 @@ class ConversationReceiverView(ReceiverView):
 
     @extend_schema(request=ConversationReport, responses={200: Done, 400: Detail})
     def post(self, request: Request, sandbox_id: str | None = None) -> Response:
-        """Make an unknown conversation, below the one that speaks; a title is given where there is none."""
+        """Create an unknown conversation as a sub-conversation of the sender; set a missing title."""
         speaker = self.speaker(request, sandbox_id)
         body = body_of(request, ConversationReport)
         conversation = _reported(request, body, speaker)
@@ -117,7 +117,7 @@ class EventReceiverView(ReceiverView):
 
     @extend_schema(request=list[ReportedEvent], responses={200: Done, 400: Detail, 503: Detail, **of_one})
     def post(self, request: Request, conversation_id: str, sandbox_id: str | None = None) -> Response:
-        """Store a batch, all or nothing, each event once and as it came; no agent is asked anything."""
+        """Store a batch of events unchanged, all or none, each once; no agent runs."""
         speaker = self.speaker(request, sandbox_id)
         conversation = _conversation_in(request, UUID(conversation_id).hex, speaker)
         events = _events(TextParser().parse(request._request), sender_id=access.pk_of(request.user))
@@ -143,7 +143,7 @@ class SecretReceiverView(AppView):
 
     @extend_schema(responses={401: Detail})
     def get(self, request: Request) -> Response:
-        """Refuse: this server promises none to anybody."""
+        """Refuse: this server does not give out secrets."""
         raise _unauthorized()
 
 
@@ -175,7 +175,7 @@ def _conversation_in(request: Request, public_id: str, speaker: ConversationRef 
     rows = Conversation.objects.visible_to(request.user).known_to_v1().with_public_ids([public_id])
     row = rows.first()
     if row is None or (speaker and not sandboxes.is_at_or_below(row.ref, speaker)):
-        raise ConversationNotFound("There is no such conversation.")
+        raise ConversationNotFound("Conversation not found.")
     return row.ref
 
 

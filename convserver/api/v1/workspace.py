@@ -67,7 +67,7 @@ class DiffView(AgentView):
 
     @extend_schema(parameters=[PATH], responses={200: NoDiff})
     def get(self, request: Request, path: str = "") -> Response:
-        """Return that nothing is known of it."""
+        """Return an empty diff."""
         return Response({"modified": None, "original": None})
 
 

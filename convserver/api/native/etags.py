@@ -1,0 +1,66 @@
+"""ETags of conversations, of what is set of them: so nobody changes what they have not seen."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection
+from hashlib import sha256
+
+from django.utils.http import parse_etags
+from drf_spectacular.utils import OpenApiParameter
+from rest_framework.exceptions import ValidationError
+from rest_framework.request import Request
+
+from conversations.models import shown_title
+from sessions_app.status import ListedConversation
+
+IF_MATCH = OpenApiParameter(
+    "If-Match",
+    {"type": "string", "pattern": r'^(?:\*|(?:W/)?"[!#-+\--~]*"(?:, ?(?:W/)?"[!#-+\--~]*")*)$'},
+    OpenApiParameter.HEADER,
+    description="One or more ETags, or `*`; without it the change is unconditional.",
+)
+ETAG = OpenApiParameter(
+    "ETag",
+    {"type": "string"},
+    OpenApiParameter.HEADER,
+    description="The ETag of the conversation's metadata; new events don't change it.",
+    response=[200, 201, 412],
+)
+
+
+def etag_of(state: ListedConversation, *, is_title_made: bool) -> str:
+    """Return the ETag of what is set of a conversation: nothing that the log or its agent says.
+
+    So a title that was made of the log counts as the default one.
+    """
+    facts = {
+        "title": shown_title(None, state["id"]) if is_title_made else state["title"],
+        "version": state["version"],
+        "repository": state["repository"],
+        "branch": state["branch"],
+        "trigger": state["trigger"],
+        "pr_number": state["pr_number"],
+        "tags": state["tags"],
+        "deleted": state["deleted"],
+        "parent": state["parent"],
+        "pinned": state["pinned"],
+        "archived": state["archived"],
+    }
+    return f'"{sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:32]}"'
+
+
+def wanted(request: Request) -> Collection[str] | None:
+    """Return the ETags that `If-Match` names; None without one. Raise ValidationError for what is no list."""
+    header = request.headers.get("If-Match")
+    if header is None:
+        return None
+    named = parse_etags(header)
+    if not named:
+        raise ValidationError("If-Match is a list of ETags in quotes, or *.")
+    return named
+
+
+def matches(wanted: Collection[str], etag: str) -> bool:
+    """Say whether a conversation with this ETag has one of these; never a weak one (RFC 9110)."""
+    return "*" in wanted or etag in wanted
