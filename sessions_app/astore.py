@@ -9,19 +9,24 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import ParamSpec, TypeVar
 from weakref import WeakKeyDictionary
 
-from django.db import InterfaceError, OperationalError, connections
+from django.db import InterfaceError, InternalError, OperationalError, connection, connections
+from psycopg.errors import ReadOnlySqlTransaction
 
-from conversations import live
+from conversations import commits, live
+from conversations.commits import drop_broken_connections
+from conversations.engines import failures
 from conversations.events import Appended, EventEnvelope, NewEvent
-from conversations.exceptions import ConversationBusy, ConversationError
+from conversations.exceptions import ConversationBusy, ConversationError, OutcomeUnknown
 from conversations.log import AppendOutcome, AppendRequest
 from conversations.models import ConversationRef
+from conversations.outages import Outage
 from conversations.store import PAGE_MAX_EVENTS, store
 
 logger = logging.getLogger(__name__)
@@ -36,6 +41,10 @@ LAGGARDS = 4
 """Conversations that are locked elsewhere wait in threads of their own, so many at a time."""
 TRIES = 3
 """A commit of unknown outcome is repeated: the event ids were fixed before the first try."""
+
+_reconnecting = Outage(logger, "The database connection failed and is made anew")
+_unshared = Outage(logger, "Appends that failed together are tried one by one")
+_failing = Outage(logger, "Appends failed")
 
 Outcome = AppendOutcome | ConversationError
 
@@ -58,6 +67,7 @@ class Database:
         self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="store")
         self._laggards = ThreadPoolExecutor(LAGGARDS, thread_name_prefix="store-laggard")
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="store-writer")
+        self._notes = ThreadPoolExecutor(1, thread_name_prefix="store-notes")
         self._queue: deque[_Waiting] = deque()
         self._lagging: dict[int, deque[_Waiting]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -67,6 +77,11 @@ class Database:
         """Run a synchronous function of the store in a thread and return what it returns."""
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._readers, _connected, lambda: function(*args, **kwargs))
+
+    async def note(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run a function of the store that may wait for a lock for long, so that no reader waits with it."""
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._notes, _connected, lambda: function(*args, **kwargs))
 
     def append(self, request: AppendRequest) -> asyncio.Future[list[Appended]]:
         """Queue one append at once, so that a caller's appends keep their order; await the future."""
@@ -82,7 +97,13 @@ class Database:
         """Finish what was queued and give the connections back."""
         while self._tasks:
             await asyncio.gather(*self._tasks, return_exceptions=True)
-        for executor, threads in ((self._readers, READERS), (self._laggards, LAGGARDS), (self._writer, 1)):
+        executors = (
+            (self._readers, READERS),
+            (self._laggards, LAGGARDS),
+            (self._writer, 1),
+            (self._notes, 1),
+        )
+        for executor, threads in executors:
             await _close_connections(executor, threads)
             executor.shutdown(wait=True)
 
@@ -156,9 +177,13 @@ def _answer(waiting: _Waiting, outcome: Outcome | Exception) -> None:
     """Hand the outcome to the caller first; announce after, whether or not the caller still waits."""
     future = waiting.future
     if isinstance(outcome, Exception):
+        if not isinstance(outcome, ConversationError):
+            _failing.failed(outcome, of=f"conversation {waiting.request.conversation.public_id}")
         if not future.done():
             future.set_exception(outcome)
         return
+    _failing.worked()
+    _unshared.worked()
     if not future.done():
         future.set_result(outcome.appended)
     if outcome.envelopes:
@@ -169,10 +194,12 @@ def _append_many(requests: list[AppendRequest]) -> list[Outcome | Exception]:
     """Write a batch in one transaction; when it fails as a whole, each of it by itself."""
     try:
         return list(_repeated(lambda: store().append_many(requests)))
+    except OutcomeUnknown as error:  # of the commit that they shared
+        return [error] * len(requests)
     except Exception as error:  # any failure of one must not be the failure of all
-        if len(requests) == 1:
-            return [error]
-        logger.warning("A batch of %d appends failed and is tried one by one: %s", len(requests), error)
+        if len(requests) == 1 or failures.is_locked(error):
+            return [error] * len(requests)
+        _unshared.failed(error)
     return _append_one_by_one(requests)
 
 
@@ -201,30 +228,63 @@ def _repeated(write: Callable[[], T]) -> T:
     """Call `write`, again when the connection broke: what it stores, it stores once."""
     for left in reversed(range(TRIES)):
         try:
-            return _connected(write)
+            done = _connected(write)
         except (OperationalError, InterfaceError) as error:
+            if failures.is_locked(error):  # nothing broke, and it has waited for as long as it may
+                raise
+            _reconnecting.failed(error)
             if not left:
                 raise
-            logger.warning("The database connection failed and is made anew: %s", error)
+        else:
+            _reconnecting.worked()
+            return done
     raise AssertionError("unreachable")
 
 
+def _settled(write: Callable[[], T]) -> T:
+    """Call `write`, which stores once however often it is called, until it says what it did.
+
+    Raise OutcomeUnknown if the connection breaks each time for LOOK_UP_S.
+    """
+    until = time.monotonic() + commits.LOOK_UP_S
+    while True:
+        try:
+            done = _connected(write)
+        except (OperationalError, InterfaceError) as error:
+            if connection.vendor != "postgresql":  # what SQLite calls failed is not stored
+                raise
+            _reconnecting.failed(error)
+            if time.monotonic() > until:
+                raise OutcomeUnknown(commits.UNKNOWN) from error
+        else:
+            _reconnecting.worked()
+            return done
+        time.sleep(commits.AGAIN_S)
+
+
 def _connected(function: Callable[[], T]) -> T:
-    """Call `function` on this thread's connection, and drop the connection if it broke."""
+    """Call `function` on this thread's connection; drop one that broke or that cannot write."""
+    for each in connections.all(initialized_only=True):
+        if getattr(each, "is_read_only", False) and not each.in_atomic_block:
+            each.close()
     try:
         return function()
     except (OperationalError, InterfaceError):
-        _drop_broken_connections()
+        drop_broken_connections()
         raise
+    except InternalError as error:
+        if not isinstance(error.__cause__, ReadOnlySqlTransaction):
+            raise
+        _close_refusing_connections()
+        raise OperationalError("The database doesn't accept writes right now.") from error.__cause__
 
 
-def _drop_broken_connections() -> None:
-    """Drop this thread's connection if it broke, and with it those that broke idle in the pool."""
-    for connection in connections.all(initialized_only=True):
-        connection.close_if_unusable_or_obsolete()
-        pool = getattr(connection, "pool", None)  # PostgreSQL
-        if pool is not None and connection.connection is None:
-            pool.check()  # a restart of the database broke them all; more than there are tries
+def _close_refusing_connections() -> None:
+    """Close this thread's connection for good: its session is read-only."""
+    for each in connections.all(initialized_only=True):
+        if each.connection is not None:
+            each.connection.close()
+            each.close()
 
 
 async def _close_connections(executor: ThreadPoolExecutor, threads: int) -> None:
@@ -254,6 +314,19 @@ def database() -> Database:
 async def call(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """Run a synchronous function of the store in a thread."""
     return await database().call(function, *args, **kwargs)
+
+
+async def call_settled(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Run what may be repeated, since its ids are fixed, until it is known to be stored.
+
+    Raise OutcomeUnknown if the connection breaks each time.
+    """
+    return await call(_settled, lambda: function(*args, **kwargs))
+
+
+async def note(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Run a synchronous function of the store in the thread for what nobody who comes waits for."""
+    return await database().note(function, *args, **kwargs)
 
 
 def append_soon(

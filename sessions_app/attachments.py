@@ -80,7 +80,7 @@ def attach(conversation: ConversationRef, files: Iterable[NewFile]) -> list[Atta
     with transaction.atomic():
         # Names are taken and room is counted under the lock of everything that writes to a conversation.
         if lock(Conversation.objects.standing(), conversation) is None:
-            raise ConversationNotFound("There is no such conversation.")
+            raise ConversationNotFound("Conversation not found.")
         space = _Space.of(conversation)
         return [_attached(conversation, file, space) for file in files]
 
@@ -119,7 +119,7 @@ class _Space:
     def refusal(self, size: int) -> str | None:
         """Return why a file of this size cannot be stored; None if it can."""
         if size > FILE_MAX_BYTES:
-            return f"The file has {size} bytes, but it may have {FILE_MAX_BYTES} at the most."
+            return f"The file has {size} bytes; the limit is {FILE_MAX_BYTES}."
         if len(self.names) >= FILES_MAX:
             return f"The conversation has {FILES_MAX} files already, and that is the most."
         if self.size + size > TOTAL_MAX_BYTES:

@@ -24,6 +24,7 @@ from django.utils.functional import SimpleLazyObject
 
 from conversations.access import Visitor
 from sessions_app.models import ApiToken
+from sessions_app.refusals import log_request_refused, log_socket_refused
 
 LOCAL_USERNAME = "local"
 
@@ -229,9 +230,11 @@ async def _refuse(
     scope: Scope, receive: ASGIReceiveCallable, send: ASGISendCallable, refusal: Refusal
 ) -> None:
     if scope["type"] == "websocket":
+        log_socket_refused(scope, code=refusal.code)
         await receive()
         await send({"type": "websocket.close", "code": 4403, "reason": refusal.detail[:120]})
         return
+    log_request_refused(scope, status=403, code=refusal.code)
     body = json.dumps(refusal._asdict()).encode()
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
     await send({"type": "http.response.start", "status": 403, "headers": headers, "trailers": False})

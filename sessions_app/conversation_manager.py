@@ -126,7 +126,14 @@ class ConversationManager(ABC):
 
     @abstractmethod
     async def close_session(self, conversation_id: str) -> None:
-        """Stop the loop, keeping what it has said; nothing if there is none."""
+        """Stop the loop and those of all conversations below it, keeping what they have said.
+
+        Nothing where there is none. Raise CommandPending if one has not ended within 8 s; it ends later.
+        """
+
+    @abstractmethod
+    async def close_sub_conversations(self, conversation: ConversationRef) -> None:
+        """Do what `close_session` does with all conversations below this one."""
 
     @abstractmethod
     def get_agent_session(self, conversation_id: str) -> Loop | None:
@@ -188,7 +195,10 @@ class ConversationManager(ABC):
         try:
             match state:
                 case "stopped":
-                    await self.interrupt(conversation)
+                    try:
+                        await self.interrupt(conversation)
+                    finally:
+                        await self.close_sub_conversations(conversation)
                 case "paused":
                     await self.pause(conversation)
                 case "running":
@@ -200,13 +210,14 @@ class ConversationManager(ABC):
 
     @abstractmethod
     async def run(self, conversation: ConversationRef) -> None:
-        """Start the loop, or let a paused one go on."""
+        """Start the loop, or let a paused one go on. Raise CommandPending as `pause` does."""
 
     @abstractmethod
     async def ask_run(self, conversation: ConversationRef) -> bool:
         """Let the agent answer whatever stands in the log, or approve the call that waits (spec V1 §2.6).
 
         Once this returns the conversation is `running`, or the run is over already; False when one was on.
+        Raise CommandPending as `pause` does.
         """
 
     async def reject(self, conversation: ConversationRef, reason: str = "") -> None:
@@ -227,11 +238,17 @@ class ConversationManager(ABC):
 
     @abstractmethod
     async def pause(self, conversation: ConversationRef) -> None:
-        """Pause after the current step. Raise LoopHeld if another process plays a turn."""
+        """Pause after the current step; return once the loop, in whatever process, knows of it.
+
+        Raise CommandPending if it does not within 8 s; it pauses later.
+        """
 
     @abstractmethod
     async def interrupt(self, conversation: ConversationRef) -> None:
-        """End what the agent is doing; its loop stays, and what is said next is answered."""
+        """End what the agent is doing; its loop stays, and what is said next is answered.
+
+        Raise CommandPending as `pause` does.
+        """
 
     @abstractmethod
     async def confirm(

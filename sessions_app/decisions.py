@@ -63,7 +63,7 @@ def record_decision(
         decision = {"decision": accepted, "decision_reason": columns.clean(reason)}
         goes_on = {"execution_status": ExecutionStatus.RUNNING} if runs else {}
         if not waiting.update(**decision, **goes_on, updated_at=timezone.now()):
-            raise LoopUnavailable("Nothing waits for approval.")
+            raise LoopUnavailable("No call is waiting for approval.")
         if call_seq is not None:
             _require_waiting(conversation, call_seq)
         if runs:
@@ -76,7 +76,7 @@ def _require_waiting(conversation: ConversationRef, call_seq: int) -> None:
     turn_id = AgentLoop.objects.of(conversation).values_list("turn_id", flat=True).get()
     calls = store().open_calls(conversation, turn_id) if turn_id is not None else []
     if not calls or calls[-1]["seq"] != call_seq:
-        raise OtherCallWaits(f"Another call than that of event {call_seq} waits for approval.")
+        raise OtherCallWaits(f"A call other than that of event {call_seq} is waiting for approval.")
 
 
 def _ask_for_what_was_said(conversation: ConversationRef) -> None:

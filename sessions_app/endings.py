@@ -18,10 +18,11 @@ from conversations.facts import Fact
 from conversations.locks import lock
 from conversations.models import Conversation, ConversationRef
 from conversations.store import store
-from sessions_app import begun_turns, leases, titles, turn_events
+from sessions_app import begun_turns, commands, leases, titles, turn_events
 from sessions_app.begun_turns import PendingTurn
+from sessions_app.commands import LeftBehind
 from sessions_app.leases import LoopHeld
-from sessions_app.models import AgentLoop, ExecutionStatus, LoopEnd, LoopStatus, Repair
+from sessions_app.models import AgentLoop, ExecutionStatus, LoopEnd, LoopStatus, Repair, Verb
 from sessions_app.processes import Process
 from sessions_app.turn_events import Naming
 
@@ -43,11 +44,38 @@ def recover(conversation: ConversationRef, process: Process) -> None:
     except ConversationNotFound:
         AgentLoop.objects.of(conversation).update(
             status=LoopStatus.STOPPED, lease_expires_at=None, updated_at=timezone.now()
-        )
+        )  # what it was told is settled when the conversation is restored and started again
 
 
 def repair(conversation: ConversationRef, epoch: int) -> None:
-    """End the turn that a dead loop left behind, once, and keep a record: its partial text kept and marked.
+    """End what a dead loop left behind, once, and settle what it was told but did not obey. Raise Fenced."""
+    with transaction.atomic():
+        leases.locked_by(conversation, epoch)
+        left = commands.left_behind(conversation, before=epoch)
+        if not left.verbs.isdisjoint({Verb.STOP, Verb.INTERRUPT}):
+            _stop_left_turn(conversation, epoch, left)
+    _repair_turn(conversation, epoch)
+    with transaction.atomic():
+        leases.locked_by(conversation, epoch)
+        settled = commands.settle_left(conversation, left, is_stopped=Verb.STOP in left.verbs)
+    commands.announce_settled(settled)
+
+
+def _stop_left_turn(conversation: ConversationRef, epoch: int, left: LeftBehind) -> None:
+    """End a dead loop's turn, one that waits for the user too, as its user had told the loop to."""
+    is_v1 = conversation.dialect is Dialect.V1
+    if Verb.STOP in left.verbs:
+        state, status = (AgentState.IDLE if is_v1 else AgentState.STOPPED), ExecutionStatus.IDLE
+    else:
+        state, status = AgentState.STOPPED, ExecutionStatus.PAUSED if is_v1 else ExecutionStatus.IDLE
+    turn = begun_turns.pending_turn(conversation, epoch)
+    if turn is not None:
+        cut_off(conversation, epoch, turn, state, status, reason=STOPPED_REASON)
+    give_up(conversation, epoch, left.through, status)
+
+
+def _repair_turn(conversation: ConversationRef, epoch: int) -> None:
+    """End the turn that a dead loop left behind, and keep a record: its partial text kept and marked.
 
     A turn that waits for approval or is paused is not interrupted: it goes on.
     """
@@ -69,7 +97,7 @@ def repair(conversation: ConversationRef, epoch: int) -> None:
         reason=INTERRUPTED_REASON,
         also=record,
     )
-    titles.entitle_without_agent(conversation)
+    titles.keep_provisional_title(conversation)
 
 
 def cut_off(
@@ -144,7 +172,10 @@ def _is_at_rest(conversation: ConversationRef) -> bool:
     return AgentLoop.objects.of(conversation).filter(execution_status__in=at_rest).exists()
 
 
-INTERRUPTED_REASON = "The server stopped while the agent was working; what it had said is kept."
+INTERRUPTED_REASON = (
+    "The agent was interrupted before it finished: the server stopped or lost its database. "
+    "Send the message again."
+)
 
 
 STOPPED_REASON = "The agent was stopped."

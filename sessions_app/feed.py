@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from conversations import live
 from conversations.events import EventEnvelope
-from conversations.live import Hint
+from conversations.hints import Hint
 from conversations.models import ConversationRef
 from sessions_app import astore
 from sessions_app.courtesy import courtesy
@@ -175,6 +175,12 @@ class _AnswerCursor:
     def stored(self, event_id: str) -> None:
         """Note that an answer is in the log, so that a late piece of it is passed over."""
         self._stored.append(event_id)
+
+
+def unfinished_through(conversation: ConversationRef) -> tuple[str, int] | None:
+    """Return which answer is being given, and the index of the last piece in its snapshot."""
+    rows = UnfinishedAnswer.objects.filter(conversation_id=conversation.pk)
+    return rows.values_list("event_id", "through").first()
 
 
 def unfinished_answer(conversation: ConversationRef) -> dict[str, Any] | None:

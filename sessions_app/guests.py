@@ -9,11 +9,14 @@ from conversations import access
 from conversations.access import Visitor, pk_of
 from conversations.exceptions import ConversationNotFound
 from conversations.models import ConversationRef, normal_id
+from conversations.outages import Outage
 from sessions_app import astore
 from sessions_app.authentication import Credentials, lets_in_still
 from sessions_app.conversation_keys import opened_by
 
 logger = logging.getLogger(__name__)
+
+_unchecked = Outage(logger, "The credentials of a socket could not be checked")
 
 CHECK_S = 60.0
 """So often, and with a heartbeat, an open socket asks whether its credentials still let it in."""
@@ -46,10 +49,10 @@ class Guest:
         try:
             is_let_in = await astore.call(self._is_let_in)
         except Exception as error:  # asked again a minute later
-            logger.warning("The credentials of a socket could not be checked: %s", error)
+            _unchecked.failed(error)
             return
         if not is_let_in:
-            raise Refused(NOT_AUTHENTICATED, "What let you in does not any more.")
+            raise Refused(NOT_AUTHENTICATED, "Your access was revoked.")
 
     def reach(self, conversation_id: str) -> ConversationRef:
         """Return the conversation if this guest may use it. Raise ConversationNotFound otherwise."""
@@ -70,7 +73,7 @@ class KeyHolder(Guest):
         """Return the one conversation that the key opens. Raise ConversationNotFound for any other."""
         opened = opened_by(self._key)
         if opened is None or opened.public_id != normal_id(conversation_id):
-            raise ConversationNotFound("There is no such conversation.")
+            raise ConversationNotFound("Conversation not found.")
         return opened
 
     def _is_let_in(self) -> bool:

@@ -11,7 +11,9 @@ from typing import Any
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from conversations import live
-from conversations.live import Hint
+from conversations.hints import Hint, checked
+from conversations.outages import Outage
+from conversations.redis_hints import BACK
 from sessions_app import astore
 from sessions_app.recent import RecentEvents
 from sessions_app.status import states_of
@@ -22,8 +24,14 @@ POLL_S = 10.0
 """A hint that was lost, with nothing after it, costs at most this."""
 REJOIN_S = 3600.0
 """The in-memory layer forgets group members after a day; they are added again this often."""
+JOIN_WAIT_S = 0.5
+"""Nobody who joins waits longer for the hint channel; what could not be joined is tried again."""
+RETRY_S = 1.0
+"""This often."""
 UNREAD_MAX = 1_000
 """So many hints may wait for one reader; more are dropped, and it reads the log."""
+SHOWN_MAX_CHARACTERS = 100
+"""Of a message that is no hint the log shows its beginning."""
 UNREAD_WHOLE_MAX = 50
 """So many of them may bring their events; further ones only say that the log has grown."""
 
@@ -62,15 +70,19 @@ class Hub:
         self._tasks: list[asyncio.Task[None]] = []
         self._changed: set[int] = set()
         self._change = asyncio.Event()
+        self._poll_now = asyncio.Event()
         self._starting = asyncio.Lock()
         self._offering = asyncio.Lock()
         self._joined: set[str] = set()
         self._settling: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._channel_failing = Outage(logger, "The hint channel failed")
+        self._malformed = Outage(logger, "A message in the hint channel is no hint and was passed over")
+        self._unread = Outage(logger, "The states of conversations could not be read")
 
     @asynccontextmanager
     async def subscribe(self, group: str) -> AsyncIterator[Subscription]:
         """Receive the hints of `group` from here on: subscribe first, then read."""
-        await _to_its_end(self._start())
+        await _to_its_end(self.start())
         subscription = Subscription(group)
         self._groups[group].add(subscription)
         try:
@@ -95,16 +107,26 @@ class Hub:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._tasks.clear()
+        await live.close_hint_channel()
 
-    async def _start(self) -> None:
+    async def start(self) -> None:
+        """Begin to receive hints, if that was not done before."""
         async with self._starting:
-            if not self._channel:
-                self._channel = await live.hint_channel().new_channel()
+            if not self._tasks:
                 live.receive_here(asyncio.get_running_loop(), self._receive)
+                await self._open_channel()
                 create = asyncio.get_running_loop().create_task
-                self._tasks = [
-                    create(work()) for work in (self._listen, self._poll, self._rejoin, self._tell)
-                ]
+                works = (self._listen, self._poll, self._rejoin, self._retry, self._tell)
+                self._tasks = [create(work()) for work in works]
+
+    async def _open_channel(self) -> bool:
+        """Have a channel of this process; say whether there is one."""
+        try:
+            async with asyncio.timeout(JOIN_WAIT_S):
+                self._channel = self._channel or await live.hint_channel().new_channel()
+        except Exception as error:  # without hints the poll still brings everything
+            self._channel_failing.failed(error)
+        return bool(self._channel)
 
     async def _settle(self, group: str) -> None:
         """Join the group if it has readers here, else leave it; whoever comes meanwhile waits for that."""
@@ -112,34 +134,54 @@ class Hub:
             if group not in self._groups:
                 self._joined.discard(group)
                 await self._leave(group)
-            elif group not in self._joined:
-                await self._join(group)
+            elif group not in self._joined and self._channel and await self._join(group):
                 self._joined.add(group)
 
-    async def _join(self, group: str) -> None:
+    async def _join(self, group: str) -> bool:
         layer = live.hint_channel()
         try:
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(JOIN_WAIT_S):
                 await layer.group_add(group, self._channel)
         except Exception as error:  # without hints the poll still brings everything
-            logger.warning("Hints of %s cannot be received: %s", group, error or type(error).__name__)
+            self._channel_failing.failed(error)
+            return False
+        return True
 
     async def _leave(self, group: str) -> None:
         layer = live.hint_channel()
         with suppress(Exception):  # an unwanted hint is passed over anyway
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(JOIN_WAIT_S):
                 await layer.group_discard(group, self._channel)
 
     async def _listen(self) -> None:
         layer = live.hint_channel()
         while True:
             try:
-                hint = await layer.receive(self._channel)
+                if not await self._open_channel():
+                    raise ConnectionError("there is no channel yet")
+                message = await layer.receive(self._channel)
             except Exception as error:
-                logger.warning("The hint channel failed: %s", error)
-                await asyncio.sleep(1)
+                self._channel_failing.failed(error)
+                await asyncio.sleep(RETRY_S)
                 continue
-            self._receive(hint.get("group", ""), hint)
+            self._channel_failing.worked()
+            self._take(message)
+
+    def _take(self, message: object) -> None:
+        """Pass a hint on; nothing that comes by the channel may end the listener or a reader."""
+        if message is BACK:
+            self._poll_now.set()
+        elif (hint := checked(message)) is not None:
+            self._receive(hint["group"], hint)
+        else:
+            self._malformed.failed(ValueError(repr(message)[:SHOWN_MAX_CHARACTERS]))
+
+    async def _retry(self) -> None:
+        """Join what could not be joined."""
+        while True:
+            await asyncio.sleep(RETRY_S)
+            for group in set(self._groups) - self._joined:
+                await self._settle(group)
 
     def _receive(self, group: str, hint: Hint) -> None:
         if group not in self._groups:
@@ -170,7 +212,10 @@ class Hub:
     async def _poll(self) -> None:
         """Tell every reader where its log and its conversation stand, whatever hints were lost."""
         while True:
-            await asyncio.sleep(POLL_S)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(POLL_S):
+                    await self._poll_now.wait()
+            self._poll_now.clear()
             groups = list(self._groups)
             await self._offer_states({_conversation_of(group) for group in groups} - {0})
             for group in groups:
@@ -185,8 +230,9 @@ class Hub:
             try:
                 states = await astore.call(states_of, wanted)
             except Exception as error:  # the next poll asks again
-                logger.warning("The states of conversations could not be read: %s", error)
+                self._unread.failed(error)
                 return
+            self._unread.worked()
             for pk, state in states.items():
                 self._offer(live.conversation_group(pk), {"kind": "state", "state": state})
 

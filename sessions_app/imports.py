@@ -22,7 +22,7 @@ from sessions_app.agent_setups import NewSetup
 from sessions_app.models import AgentLoop, ExecutionStatus, LoopStatus
 from sessions_app.v1_models import MAX_ITERATIONS, default_workspace, never_confirm
 
-CUT_OFF = "This call was cut off: nothing is known of what became of it."
+CUT_OFF = "This call was interrupted. Its result is unknown."
 _CANNOT_GO_ON = frozenset({ExecutionStatus.RUNNING, ExecutionStatus.WAITING_FOR_CONFIRMATION})
 """Nothing here can carry out a call that the agent elsewhere has made."""
 _FACTS = (

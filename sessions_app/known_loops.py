@@ -29,7 +29,7 @@ def surplus(conversation: ConversationRef, limit: int) -> list[AgentLoop]:
     """Return the user's loops that must go so that with one more there are at most `limit`."""
     loops = AgentLoop.objects.there().of_user(conversation.owner_id).exclude(conversation_id=conversation.pk)
     surplus = loops.count() - (limit - 1)
-    return list(loops.least_wanted_first()[:surplus]) if surplus > 0 else []
+    return list(loops.least_wanted_first().select_related("conversation")[:surplus]) if surplus > 0 else []
 
 
 def forgotten(here: Collection[int]) -> list[int]:

@@ -18,6 +18,8 @@ from conversations.exceptions import ConversationNotFound, Fenced, LoopUnavailab
 from conversations.facts import Fact
 from conversations.locks import lock
 from conversations.models import Conversation, ConversationRef
+from conversations.server_log import ids_of, log_on_commit
+from sessions_app import commands
 from sessions_app.models import AgentLoop, LoopEnd, LoopStatus
 from sessions_app.processes import Process
 
@@ -44,7 +46,7 @@ def expect(conversation: ConversationRef) -> None:
         conversation_id=conversation.pk,
         defaults={"desired": LoopStatus.RUNNING, "status": LoopStatus.STARTING},
     )
-    announce(conversation)
+    transaction.on_commit(lambda: announce(conversation), robust=True)
 
 
 def claim(
@@ -93,7 +95,7 @@ def locked(conversation: ConversationRef) -> Conversation:
     """
     row = lock(Conversation.objects.standing(), conversation)
     if row is None:
-        raise ConversationNotFound("There is no such conversation.")
+        raise ConversationNotFound("Conversation not found.")
     return row
 
 
@@ -136,6 +138,7 @@ def ready(conversation: ConversationRef, epoch: int) -> None:
             status=LoopStatus.RUNNING, runtime_status="STATUS$READY", updated_at=timezone.now()
         )
         facts.note(conversation.pk, Fact.LOOP)
+        log_on_commit("Agent started", **ids_of(conversation), epoch=epoch)
     announce(conversation)
 
 
@@ -146,12 +149,15 @@ def release(
     ended_by: LoopEnd = LoopEnd.INTERRUPTED,
     error: str = "",
 ) -> None:
-    """Give the lease back, of a deleted conversation too, and say why the loop is gone."""
+    """Give the lease back, of a deleted conversation too, and say why the loop is gone.
+
+    What the loop was told and has not obeyed is settled with it.
+    """
     now = timezone.now()
     with transaction.atomic():
         row = lock(Conversation.objects.all(), conversation)
         if row is None:
-            raise ConversationNotFound("There is no such conversation.")
+            raise ConversationNotFound("Conversation not found.")
         _fenced(row, epoch)
         Conversation.objects.filter(pk=conversation.pk).update(listed_at=now)
         AgentLoop.objects.of(conversation).update(
@@ -163,7 +169,16 @@ def release(
             ended_by=ended_by,
             updated_at=now,
         )
+        left = commands.left_behind(conversation, before=epoch + 1)
+        settled = commands.settle_left(conversation, left, is_stopped=ended_by is LoopEnd.STOPPED)
         facts.note(conversation.pk, Fact.LOOP)
+        log_on_commit(
+            "Agent failed" if error else "Agent stopped",
+            **ids_of(conversation),
+            epoch=epoch,
+            ended_by=ended_by,
+        )
+    commands.announce_settled(settled)
     announce(conversation)
 
 

@@ -9,10 +9,15 @@ from contextlib import suppress
 from functools import partial
 from typing import ParamSpec, TypeVar
 
+import psycopg
+from django.db import Error as DatabaseProblem
+from redis.exceptions import RedisError
+
 from conversations.dialects import AgentState
 from conversations.events import Dialect, Metrics, NewEvent
 from conversations.exceptions import ConversationError, ConversationNotFound, Fenced
 from conversations.models import ConversationRef
+from conversations.outages import Outage
 from sessions_app import astore, begun_turns, endings, leases, pauses, runs, titles, unanswered
 from sessions_app.agents.base import Agent
 from sessions_app.begun_turns import PendingTurn, TurnStart
@@ -22,6 +27,11 @@ from sessions_app.runs import Asked, Said
 from sessions_app.turns import PlayedTurn, TurnSuspended, persistently
 
 logger = logging.getLogger(__name__)
+
+_failing = Outage(logger, "A loop failed")
+_untitled = Outage(logger, "A conversation gets no title")
+
+INTERNAL = "The server failed. See its log for the cause."
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -65,7 +75,7 @@ class Loop:
         self._steering = asyncio.Lock()
         """Pause and run take effect in the order in which they were said."""
         self.is_leaving = False
-        self._entitling: asyncio.Task[None] | None = None
+        self._titling: asyncio.Task[None] | None = None
         self._counted: Metrics | None = None
         """The totals that V1 readers were told last."""
 
@@ -119,7 +129,7 @@ class Loop:
         """Store what the user says; one that asks for a run takes back a pause that has not taken effect."""
         async with self._steering:
             was_pausing = run and self._take_pause_back()
-            said = await astore.call(
+            said = await astore.call_settled(
                 runs.take, self.conversation, message, run=run, given_up=self._interrupted_through
             )
             if was_pausing and not said.asks:
@@ -129,12 +139,14 @@ class Loop:
             self.wake()
         return said
 
-    async def interrupt(self) -> None:
+    async def interrupt(self, *, through: int | None = None) -> None:
         """End the turn that is played or waits, and give up on what was asked; the loop stays.
 
         An agent that plays is told to let go; a run that is asked for meanwhile follows its turn.
+        `through` is the newest input to give up on, by default the newest of all.
         """
-        through = await astore.call(unanswered.asked_through, self.conversation)
+        if through is None:
+            through = await astore.call(unanswered.asked_through, self.conversation)
         async with self._steering:
             self._is_pause_taken_back = self._is_resumed = False
             if self._playing is not None or self._is_preparing:
@@ -168,8 +180,8 @@ class Loop:
                 await asyncio.shield(self._give_up())
             raise
         finally:
-            if self._entitling is not None:
-                self._entitling.cancel()
+            if self._titling is not None:
+                self._titling.cancel()
 
     def _claim(self) -> None:
         name = f"{type(self.agent).__module__}.{type(self.agent).__qualname__}"
@@ -192,7 +204,7 @@ class Loop:
             with suppress(Fenced):
                 await self._persist(partial(leases.release, ended_by=LoopEnd.STOPPED))
         except Exception as error:
-            logger.exception("The loop of conversation %s failed", self.conversation.public_id)
+            _failing.failed(error, of=f"conversation {self.conversation.public_id}")
             with suppress(ConversationError):
                 end = partial(leases.release, ended_by=LoopEnd.FAILED, error=_sentence(error))
                 await astore.call(end, self.conversation, self.epoch)
@@ -202,14 +214,16 @@ class Loop:
             self._asked.clear()
             turn = await self._begin()
             if turn is not None:
+                self._set_generated_title_soon()
                 await self._play(turn)
-                self._entitle_soon()
                 if self.is_ending:
                     raise asyncio.CancelledError  # the agent has kept it to itself
                 await self._pause_if_wanted()
             elif self.is_leaving:
                 return
             else:
+                # What is said to a paused agent is the conversation's first message all the same.
+                await self._titled(astore.call(titles.set_provisional_title, self.conversation))
                 await self._asked.wait()
 
     async def _begin(self) -> PlayedTurn | None:
@@ -223,23 +237,19 @@ class Loop:
             self._is_preparing = True
             return turn
 
-    def _entitle_soon(self) -> None:
-        """Let the conversation have a title, beside the turns and at most once for each loop."""
-        if self._entitling is None:
-            self._entitling = asyncio.get_running_loop().create_task(self._entitle())
+    def _set_generated_title_soon(self) -> None:
+        """Have a title made beside the turns, at most once for each loop."""
+        if self._titling is None:
+            self._titling = asyncio.get_running_loop().create_task(
+                self._titled(titles.set_generated_title(self.conversation, self.agent))
+            )
 
-    async def _entitle(self) -> None:
+    async def _titled(self, giving: Awaitable[None]) -> None:
+        """Await what gives the conversation a title; nothing else fails with it."""
         try:
-            await titles.entitle(self.conversation, self.agent)
-        except Exception:
-            logger.exception("Conversation %s gets no title", self.conversation.public_id)
-
-    async def _entitle_without_agent(self) -> None:
-        """Let a conversation whose first turn was cut off have a title all the same."""
-        try:
-            await astore.call(titles.entitle_without_agent, self.conversation)
-        except Exception:
-            logger.exception("Conversation %s gets no title", self.conversation.public_id)
+            await giving
+        except Exception as error:
+            _untitled.failed(error, of=f"conversation {self.conversation.public_id}")
 
     async def _pause_if_wanted(self) -> None:
         """Let a pause that came during a turn's last step, or before a repair, hold for what follows."""
@@ -342,7 +352,7 @@ class Loop:
         with suppress(Fenced):
             ended_by = self.ended_by if self.is_wanted else LoopEnd.STOPPED
             await self._persist(partial(leases.release, ended_by=ended_by))
-        await self._entitle_without_agent()
+        await self._titled(astore.call(titles.keep_provisional_title, self.conversation))
 
     def _store_stop(self) -> None:
         turn = begun_turns.pending_turn(self.conversation, self.epoch)
@@ -382,4 +392,10 @@ async def _to_its_end(function: Callable[P, T], *args: P.args, **kwargs: P.kwarg
 
 
 def _sentence(error: Exception) -> str:
+    """Return what readers are told of a failure: of the server's own no more than that it was one."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, (DatabaseProblem, psycopg.Error, RedisError)):
+            return INTERNAL
+        cause = cause.__cause__ or cause.__context__
     return str(error) or type(error).__name__

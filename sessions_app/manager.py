@@ -4,59 +4,81 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import Counter
-from collections.abc import Collection, Coroutine, Mapping, Sequence
+import time
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import cache, partial
 from types import TracebackType
-from typing import Any, Self, cast
+from typing import Any, Self, TypeVar, assert_never, cast
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from django.conf import settings
-from django.db import connections
+from django.db import connection, connections
 from django.utils.module_loading import import_string
 
-from conversations import live
+from conversations import families, live
 from conversations.events import Dialect, NewEvent
-from conversations.exceptions import ConversationError, ConversationNotFound, LoopUnavailable
+from conversations.exceptions import (
+    ConversationError,
+    ConversationNotFound,
+    LoopUnavailable,
+    StoreUnavailable,
+)
 from conversations.models import Conversation, ConversationRef, normal_id
+from conversations.outages import Outage
+from conversations.readiness import readiness
 from sessions_app import (
     astore,
+    command_channel,
+    commands,
     decisions,
     endings,
     hub,
+    idempotency,
     known_loops,
     leases,
     pauses,
     presence,
     runs,
+    titles,
     unanswered,
 )
 from sessions_app.agents.chosen import chosen_agent
+from sessions_app.command_channel import CommandChannel
+from sessions_app.commands import Command, CommandPending
 from sessions_app.conversation_manager import AgentLoopInfo, ConversationManager
 from sessions_app.leases import LoopHeld
 from sessions_app.loop import Loop
-from sessions_app.models import AgentLoop, ExecutionStatus, LoopEnd
+from sessions_app.models import AgentLoop, CommandOutcome, ExecutionStatus, LoopEnd, Verb
 from sessions_app.outbox_dispatcher import Dispatcher
 from sessions_app.processes import Process, this_process
 from sessions_app.runs import Asked, Said
 from sessions_app.search_indexer import Indexer
+from sessions_app.stops import Stops
 
 logger = logging.getLogger(__name__)
+
+_unresumed = Outage(logger, "A pause could not be taken back")
+
+T = TypeVar("T")
 
 SWEEP_S = 5.0
 SWEEP_LIMIT = 100
 RENEW_S = 5.0
 HOUSEKEEPING_S = 20.0
 STOP_WAIT_S = 10.0
-NO_AGENT = "The agent could not be made: the server's log says why."
+STOPS_AT_ONCE = 8
+"""At most this many conversations of a family are stopped at the same time."""
+NO_AGENT = "The agent couldn't start. The server's log has the reason."
 
 
 class StandaloneConversationManager(ConversationManager):
     """All loops of this server run here, as tasks of its event loop."""
 
-    def __init__(self) -> None:
-        self._process = this_process()
+    def __init__(self, process: Process | None = None) -> None:
+        """`process` holds the leases; by default the running one."""
+        self._process = process or this_process()
         self._loops: dict[int, Loop] = {}
         self._running: dict[int, asyncio.Task[None]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -66,10 +88,13 @@ class StandaloneConversationManager(ConversationManager):
         """By conversation: its loop is started and stopped by one caller at a time."""
         self._making_room: WeakValueDictionary[int, asyncio.Lock] = WeakValueDictionary()
         """By user: what one user's loops wait for holds up nobody else's."""
-        self._stops: Counter[int] = Counter()
-        """How often each conversation was stopped here: a start that was asked for before a stop is off."""
+        self._stops = Stops()
+        """Of the loops here: a start that was asked for before a stop is off."""
         self._unmakeable: set[int] = set()
         """Conversations for which no agent could be made, as the log says once."""
+        self._commands = CommandChannel(
+            self._process, held=self._epochs, obey=self._take_command, wake=self._wake_loop_here
+        )
         self._swept_through = 0
         self._is_started = False
         self._is_closing = False
@@ -80,11 +105,12 @@ class StandaloneConversationManager(ConversationManager):
         return cls()
 
     async def ensure_started(self) -> None:
-        """Start the sweep, the renewal of leases, the housekeeping, the outbox and the search index."""
+        """Start the manager's rounds, the hearing of commands, the outbox and the search index."""
         if self._is_started:
             return
         self._is_started = True
-        works = (self._sweep, self._renew, self._keep_house, Dispatcher(self._process).run, Indexer().run)
+        rounds = (self._sweep, self._renew, self._keep_house, self._look_for_commands)
+        works = (*rounds, self._commands.listen, Dispatcher(self._process).run, Indexer().run)
         for work in works:
             self._own(work())
 
@@ -114,7 +140,7 @@ class StandaloneConversationManager(ConversationManager):
         if loop is not None:
             loop.wake()
         elif not self._is_closing:
-            self._own(self._start_if_asked(conversation, self._stops[conversation.pk]))
+            self._own(self._start_if_asked(conversation, self._stops.now))
 
     def start_soon(self, conversation: ConversationRef) -> None:
         """Wake the loop that runs here, or start one as a task of the manager."""
@@ -122,9 +148,11 @@ class StandaloneConversationManager(ConversationManager):
         if loop is not None:
             loop.wake()
         elif not self._is_closing:
-            self._own(self._start_unless_refused(conversation, self._stops[conversation.pk]))
+            self._own(self._start_unless_refused(conversation, self._stops.now))
 
     async def _start_unless_refused(self, conversation: ConversationRef, stops: int) -> None:
+        with _logged("title", of=f"conversation {conversation.public_id}"):  # whatever becomes of the start
+            await astore.call(titles.set_provisional_title, conversation)
         with suppress(ConversationError):  # said in the log already; the sweep tries again
             await self._start(conversation, stops=stops)
 
@@ -142,7 +170,8 @@ class StandaloneConversationManager(ConversationManager):
         if conversation.pk not in self._loops:
             if initial_user_msg is not None:
                 await astore.append(conversation, [initial_user_msg])
-            await self._start(conversation)
+            with suppress(LoopHeld):  # it is there, in another process, and was woken
+                await self._start(conversation)
         return (await self._infos(Conversation.objects.filter(pk=conversation.pk)))[0]
 
     async def _start(
@@ -150,14 +179,16 @@ class StandaloneConversationManager(ConversationManager):
     ) -> None:
         """Start a loop and return once it takes turns; `patiently` without interrupting another's turn.
 
-        `stops` is how often the conversation had been stopped when this was asked for: one stop more, and
-        it is off. Raise LoopUnavailable if it cannot, ConversationNotFound for a deleted conversation.
+        `stops` is the moment of `Stops` at which this was asked for: after a later stop it is off. Raise
+        LoopUnavailable if it cannot, LoopHeld if another process runs the loop, which is woken,
+        ConversationNotFound for a deleted conversation.
         """
         await self.ensure_started()
-        stops = self._stops[conversation.pk] if stops is None else stops
+        stops = self._stops.now if stops is None else stops
         async with self._starting.setdefault(conversation.pk, asyncio.Lock()):
             await self._wait_for_an_ending_loop(conversation)
             if conversation.pk not in self._loops:
+                await self._require_unheld(conversation)
                 async with self._making_room.setdefault(conversation.owner_id, asyncio.Lock()):
                     await self._make_room(conversation, patiently=patiently)
                     self._require_wanted(conversation, stops)
@@ -170,10 +201,16 @@ class StandaloneConversationManager(ConversationManager):
         if task.done() and not task.cancelled() and (error := task.exception()) is not None:
             raise error
 
+    async def _require_unheld(self, conversation: ConversationRef) -> None:
+        """Before others are closed for it. Raise LoopHeld if another process runs the loop, and wake it."""
+        held = await astore.call(commands.wake_holder, conversation, self._process)
+        if held is not None:
+            raise leases.held(held)
+
     def _require_wanted(self, conversation: ConversationRef, stops: int) -> None:
         if self._is_closing:
             raise LoopUnavailable("The server is stopping.")
-        if self._stops[conversation.pk] != stops:
+        if self._stops.was_stopped(conversation.pk, since=stops):
             raise LoopUnavailable("The loop was stopped before it had started.")
 
     async def _wait_for_an_ending_loop(self, conversation: ConversationRef) -> None:
@@ -222,23 +259,138 @@ class StandaloneConversationManager(ConversationManager):
         if patiently and await astore.call(_is_any_wanted, surplus):
             raise LoopUnavailable(f"All {limit} loops of the user are working.")
         for row in surplus:
-            loop = self._loops.get(row.pk)
-            if loop is not None:
-                logger.info("Conversation %s makes room for another.", loop.conversation.public_id)
-                loop.ended_by = LoopEnd.CROWDED_OUT
-                await asyncio.wait({self._end(loop)}, timeout=STOP_WAIT_S)
+            logger.info("Conversation %s makes room for another.", row.conversation.public_id)
+            until = time.monotonic() + command_channel.WAIT_S
+            with suppress(CommandPending, ConversationNotFound):  # it ends when its agent lets go
+                evict = partial(self._evict_here, row.pk)
+                await self._command(row.conversation.ref, Verb.EVICT, evict, until=until)
+
+    async def _evict_here(self, pk: int) -> None:
+        loop = self._loops.get(pk)
+        if loop is not None:
+            self._evict(loop)
+            await asyncio.wait({self._running[pk]}, timeout=command_channel.WAIT_S)
+
+    def _evict(self, loop: Loop) -> None:
+        loop.ended_by = LoopEnd.CROWDED_OUT
+        self._end(loop)
+
+    # Commands: for the loop that runs here, or for the process that runs it
+
+    async def _command(
+        self,
+        conversation: ConversationRef,
+        verb: Verb,
+        here: Callable[[], Awaitable[T]],
+        *,
+        until: float | None = None,
+    ) -> T | CommandOutcome:
+        """Do it here if the loop is here or nowhere; otherwise have its holder do it.
+
+        Return what `here` returns, or what became of the command. Raise CommandPending when `until`, a
+        moment of `time.monotonic`, is past; LoopUnavailable if the holder refuses.
+        """
+        until = time.monotonic() + command_channel.WAIT_S if until is None else until
+        was_held = False
+        while True:
+            settled = None
+            if conversation.pk not in self._loops:
+                settled = await self._commands.send(conversation, verb, until=until)
+            if settled is None:
+                try:
+                    return await here()
+                except LoopHeld:  # since a moment ago
+                    if was_held:
+                        raise
+                    was_held = True
+            elif settled.outcome is CommandOutcome.REFUSED:
+                raise LoopUnavailable(settled.detail)
+            elif settled.outcome is not CommandOutcome.ENDED:
+                return settled.outcome
+
+    def _epochs(self) -> dict[int, int]:
+        return {pk: loop.epoch for pk, loop in self._loops.items()}
+
+    def _take_command(self, command: Command) -> None:
+        self._own(self._obey(command))
+
+    async def _obey(self, command: Command) -> None:
+        """Do what another process was asked for; a command that ends the loop is settled by its release."""
+        loop = self._loops.get(command.conversation_pk)
+        if loop is None or loop.epoch != command.epoch:
+            return
+        try:
+            outcome = await self._obey_in(loop, command)
+        except ConversationError as error:
+            await self._commands.settle(command, CommandOutcome.REFUSED, str(error))
+        except Exception:
+            logger.exception("Conversation %s could not be steered", loop.conversation.public_id)
+            self._commands.let_go(command)
+        else:
+            if outcome is not CommandOutcome.PENDING:
+                await self._commands.settle(command, outcome)
+
+    async def _obey_in(self, loop: Loop, command: Command) -> CommandOutcome:
+        match command.verb:
+            case Verb.STOP:
+                self._stops.note(command.conversation_pk)
+                self._stop(loop, command.through)
+                return CommandOutcome.PENDING
+            case Verb.EVICT:
+                self._evict(loop)
+                return CommandOutcome.PENDING
+            case Verb.PAUSE:
+                await loop.pause()
+            case Verb.INTERRUPT:
+                await loop.interrupt(through=command.through)
+            case Verb.RESUME:
+                await self._run_here(loop.conversation)
+            case Verb.RUN:
+                return _OUTCOMES[await self._ask_run_here(loop.conversation)]
+            case _:
+                assert_never(command.verb)
+        return CommandOutcome.DONE
+
+    def _wake_loop_here(self, pk: int) -> None:
+        loop = self._loops.get(pk)
+        if loop is not None:
+            loop.wake()
 
     async def close_session(self, conversation_id: str) -> None:
-        """Cancel the loop's task and wait for it; see the seam.
+        """Stop the loops, wherever they run, and wait for them; see the seam."""
+        loop = self.get_agent_session(conversation_id)
+        conversation = loop.conversation if loop else await self.attach_to_conversation(conversation_id)
+        if conversation is not None:
+            until = time.monotonic() + command_channel.WAIT_S
+            await _all_of(self._close(conversation, until), self._close_below(conversation, until))
+
+    async def close_sub_conversations(self, conversation: ConversationRef) -> None:
+        """Stop the loops below, wherever they run, and wait for them; see the seam."""
+        await self._close_below(conversation, time.monotonic() + command_channel.WAIT_S)
+
+    async def _close_below(self, conversation: ConversationRef, until: float) -> None:
+        room = asyncio.Semaphore(STOPS_AT_ONCE)
+
+        async def close(each: ConversationRef) -> None:
+            async with room:
+                with suppress(ConversationNotFound):
+                    await self._close(each, until)
+
+        family = await astore.call(families.family_of, conversation)
+        await _all_of(*(close(each) for each in family[1:]))
+
+    async def _close(self, conversation: ConversationRef, until: float) -> None:
+        """Stop one loop. Raise CommandPending if it has not ended by `until`; it ends later."""
+        self._stops.note(conversation.pk)
+        through = await astore.call(unanswered.asked_through, conversation)
+        here = partial(self._close_here, conversation, through, until)
+        await self._command(conversation, Verb.STOP, here, until=until)
+
+    async def _close_here(self, conversation: ConversationRef, through: int, until: float) -> None:
+        """Cancel the loop's task and wait for it.
 
         A turn that waits for the user is ended as well when its loop runs nowhere.
         """
-        loop = self.get_agent_session(conversation_id)
-        conversation = loop.conversation if loop else await self.attach_to_conversation(conversation_id)
-        if conversation is None:
-            return
-        self._stops[conversation.pk] += 1
-        through = await astore.call(unanswered.asked_through, conversation)
         if conversation.pk not in self._loops:
             if not await astore.call(unanswered.is_suspended, conversation):
                 await astore.call(endings.give_up_unheld, conversation, through)
@@ -246,8 +398,14 @@ class StandaloneConversationManager(ConversationManager):
             await self._start(conversation)
         loop = self._loops.get(conversation.pk)
         if loop is not None:
-            loop.given_up_through = through
-            await asyncio.wait({self._end(loop)}, timeout=STOP_WAIT_S)
+            await asyncio.wait({self._stop(loop, through)}, timeout=max(0.0, until - time.monotonic()))
+            if self._loops.get(conversation.pk) is loop:
+                raise CommandPending(Verb.STOP)
+
+    def _stop(self, loop: Loop, through: int) -> asyncio.Task[None]:
+        """End the loop because its user wants it to, and return its task."""
+        loop.given_up_through = through
+        return self._end(loop)
 
     def _end(self, loop: Loop) -> asyncio.Task[None]:
         """Cancel the loop's task unless that was done before, and return it."""
@@ -264,6 +422,9 @@ class StandaloneConversationManager(ConversationManager):
 
     async def run(self, conversation: ConversationRef) -> None:
         """Resume, start and wake."""
+        await self._command(conversation, Verb.RESUME, partial(self._run_here, conversation))
+
+    async def _run_here(self, conversation: ConversationRef) -> None:
         loop = self._loops.get(conversation.pk)
         if loop is not None:
             await loop.resume()
@@ -272,27 +433,41 @@ class StandaloneConversationManager(ConversationManager):
         await self._start(conversation)
 
     async def ask_run(self, conversation: ConversationRef) -> bool:
-        """Store the wish; the loop that runs here takes it up, or one that is started."""
+        """Store that it is asked for; the loop takes it up, or one that is started."""
+        asked = await self._command(conversation, Verb.RUN, partial(self._ask_run_here, conversation))
+        return asked not in (Asked.RUNS, CommandOutcome.RUNS)
+
+    async def _ask_run_here(self, conversation: ConversationRef) -> Asked:
         loop = self._loops.get(conversation.pk)
         asked = await (loop.ask_run() if loop is not None else astore.call(runs.ask, conversation))
         if asked is Asked.BEGUN:
             self.start_soon(conversation)  # stored is stored, whatever becomes of the start
         elif asked is Asked.NOTHING:
             live.announce_run(conversation)  # whoever waits for its end is told that it is over
-        return asked is not Asked.RUNS
+        return asked
 
     async def take_input(self, conversation: ConversationRef, message: NewEvent, *, run: bool) -> Said:
         """Store it; the loop that runs here is told, or one is started."""
         loop = self._loops.get(conversation.pk)
         if loop is not None:
             return await loop.take(message, run=run)
-        said = await astore.call(runs.take, conversation, message, run=run)
-        if said.asks:
+        said = await astore.call_settled(runs.take, conversation, message, run=run)
+        if run:  # a pause that the turn's holder has not come to yet is taken back
+            with _unresumed.counted(of=f"conversation {conversation.public_id}"):  # stored is stored
+                await astore.call(self._resume_turn, conversation)
+        if said.asks or run:  # a repeat asks nothing, but the first time may have been cut off
             self.wake(conversation)
         return said
 
+    def _resume_turn(self, conversation: ConversationRef) -> None:
+        until = time.monotonic() + command_channel.WAIT_S
+        commands.give(conversation, Verb.RESUME, self._process, only_in_turn=True, until=until)
+
     async def pause(self, conversation: ConversationRef) -> None:
-        """Tell the loop, or pause where none is. Raise LoopHeld if another process plays a turn."""
+        """Tell the loop, or pause where none is."""
+        await self._command(conversation, Verb.PAUSE, partial(self._pause_here, conversation))
+
+    async def _pause_here(self, conversation: ConversationRef) -> None:
         if not await self._pause(conversation):
             await astore.call(endings.recover, conversation, self._process)
             await self._pause(conversation)
@@ -311,6 +486,9 @@ class StandaloneConversationManager(ConversationManager):
 
     async def interrupt(self, conversation: ConversationRef) -> None:
         """Tell the loop; a turn that waits without one is ended by closing it."""
+        await self._command(conversation, Verb.INTERRUPT, partial(self._interrupt_here, conversation))
+
+    async def _interrupt_here(self, conversation: ConversationRef) -> None:
         loop = self._loops.get(conversation.pk)
         if loop is not None:
             await loop.interrupt()
@@ -340,10 +518,11 @@ class StandaloneConversationManager(ConversationManager):
         """Repair what dead loops left, and start those that are waited for; also when a wake-up was lost."""
         while True:
             with _logged("sweep"):
+                await self._require_ready()
                 here = list(self._loops)
                 for conversation in await astore.call(unanswered.abandoned, SWEEP_LIMIT, besides=here):
                     if conversation.pk not in self._loops:
-                        with _logged(f"recovery of conversation {conversation.public_id}"):
+                        with _logged("recovery", of=f"conversation {conversation.public_id}"):
                             await astore.call(endings.recover, conversation, self._process)
                 here = list(self._loops)
                 for pk in await astore.call(unanswered.asked_among, here):
@@ -357,6 +536,14 @@ class StandaloneConversationManager(ConversationManager):
                     with suppress(ConversationError):  # a later round tries again
                         await self._start(conversation, patiently=True)
             await asyncio.sleep(SWEEP_S)
+
+    async def _require_ready(self) -> None:
+        """Look at the database; end all loops if nothing may be stored. Raise StoreUnavailable then."""
+        await astore.call(readiness.look, connection)
+        if readiness.refusal:
+            for loop in list(self._loops.values()):
+                self._end(loop)
+            raise StoreUnavailable(readiness.refusal)
 
     async def _renew(self) -> None:
         while True:
@@ -372,11 +559,19 @@ class StandaloneConversationManager(ConversationManager):
                         logger.warning("The lease of conversation %s was lost.", loop.conversation.public_id)
                         self._end(loop)
 
+    async def _look_for_commands(self) -> None:
+        while True:
+            await asyncio.sleep(command_channel.LOOK_S)
+            with _logged("look for commands"):
+                await self._commands.look()
+
     async def _keep_house(self) -> None:
         while True:
             await asyncio.sleep(HOUSEKEEPING_S)
             with _logged("housekeeping"):
                 await astore.call(presence.touch, presence.here())
+                await astore.call(idempotency.prune)
+                await astore.call(commands.forget_settled)
                 for pk in await astore.call(known_loops.forgotten, list(self._loops)):
                     if pk in self._loops:
                         self._loops[pk].leave()
@@ -389,7 +584,7 @@ class StandaloneConversationManager(ConversationManager):
     def _finished(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            logger.error("A task of the manager failed", exc_info=error)
+            _failing_tasks.failed(error)
 
     # Questions, and what clients send
 
@@ -466,12 +661,16 @@ class StandaloneConversationManager(ConversationManager):
         return (await loop.agent.complete(messages)).strip()
 
 
+_failing_tasks = Outage(logger, "A task of the manager failed")
+
+
 class _logged(suppress):  # noqa: N801 - reads as a statement, like suppress itself
     """Log what goes wrong in one round of a task that must go on."""
 
-    def __init__(self, what: str) -> None:
+    def __init__(self, what: str, *, of: str = "") -> None:
         super().__init__(Exception)
-        self._what = what
+        self._outage = _outage_of(what)
+        self._of = of
 
     def __exit__(
         self,
@@ -479,9 +678,33 @@ class _logged(suppress):  # noqa: N801 - reads as a statement, like suppress its
         exc_value: BaseException | None,
         traceback: TracebackType | None,
     ) -> bool:
-        if isinstance(exc_value, Exception):
-            logger.error("A %s failed and is tried again", self._what, exc_info=exc_value)
+        if isinstance(exc_value, StoreUnavailable):
+            pass  # in the log already
+        elif isinstance(exc_value, Exception):
+            self._outage.failed(exc_value, of=self._of)
+        elif exc_value is None:
+            self._outage.worked()
         return super().__exit__(exc_type, exc_value, traceback)
+
+
+@cache
+def _outage_of(what: str) -> Outage:
+    return Outage(logger, f"A {what} failed and is tried again")
+
+
+_OUTCOMES = {
+    Asked.BEGUN: CommandOutcome.DONE,
+    Asked.RUNS: CommandOutcome.RUNS,
+    Asked.NOTHING: CommandOutcome.NOTHING,
+}
+
+
+async def _all_of(*works: Coroutine[Any, Any, None]) -> None:
+    """Await all of them to their ends; raise the first failure, one that says `not yet` last."""
+    outcomes = await asyncio.gather(*works, return_exceptions=True)
+    failures = [each for each in outcomes if isinstance(each, BaseException)]
+    for failure in sorted(failures, key=lambda each: isinstance(each, CommandPending)):
+        raise failure
 
 
 def _is_any_wanted(loops: Sequence[AgentLoop]) -> bool:

@@ -57,7 +57,7 @@ class TrialUnderWay(ConversationError):
     code = "trial_under_way"
 
     def __init__(self) -> None:
-        super().__init__("Another test is under way: wait until it has ended, then test again.")
+        super().__init__("Another test is running. Wait until it ends, then test again.")
 
 
 class Finding(NamedTuple):
@@ -85,14 +85,14 @@ def checked_base_url(text: str) -> str:
     url = server_url(text)
     if url is None:
         raise InvalidBaseUrl(
-            "A base URL begins with https:// or http:// and names a server: https://api.example.org/v1."
+            "Enter a base URL that starts with https:// or http://, for example https://api.example.org/v1."
         )
     if url.userinfo or url.query or url.fragment:
         raise InvalidBaseUrl(
-            "A base URL has no password, no question mark and no #: the key has its own field."
+            "Remove the password, the ? or the # from the base URL. Enter the key in its own field."
         )
     if url.path.rstrip("/").endswith("/completions"):
-        raise InvalidBaseUrl("Leave out what comes after the base, such as /chat/completions.")
+        raise InvalidBaseUrl("Remove the path of the endpoint, such as /chat/completions, from the base URL.")
     if settings.CONFIGURATION.auth == "accounts" and not _may_be_public(url.host.lower()):
         raise InvalidBaseUrl("With accounts, a model must have a public address.")
     return str(url).rstrip("/")
@@ -135,7 +135,7 @@ async def ask_model(setup: ModelSetup) -> Finding:
     except (TimeoutError, httpx.TimeoutException):
         return Finding(
             is_fault=True,
-            text="The server did not answer in time: it is down, slow, or a firewall stands between.",
+            text="The server didn't respond in time. It may be down, slow or behind a firewall.",
         )
     # A redirect may lead to a name that cannot be read.
     except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError, UnicodeError) as error:
@@ -146,10 +146,10 @@ def _base_url(setup: ModelSetup) -> str:
     if setup.base_url:
         return checked_base_url(setup.base_url)
     if not setup.model:
-        raise _Fault("Nothing is set to be tested: name a model.")
+        raise _Fault("There is nothing to test yet. Enter a model.")
     server = KNOWN_SERVERS.get(setup.model.partition("/")[0])
     if server is None:
-        raise _Fault("Where this model is cannot be told from its name: give the base URL of its server.")
+        raise _Fault("The provider can't be told from the model's name. Enter the base URL.")
     return server
 
 
@@ -157,7 +157,7 @@ def _client(base_url: str, key: str) -> httpx.AsyncClient:
     headers = {"accept": "application/json", "accept-encoding": "identity", "user-agent": "convserver"}
     if key:
         if not (key.isascii() and key.isprintable()):
-            raise _Fault("The key has characters that no key has: copy it again, without line breaks.")
+            raise _Fault("The key contains invalid characters. Copy it again, without line breaks.")
         headers["authorization"] = f"Bearer {key}"
     url = httpx.URL(base_url)
     if key and url.host == ANTHROPIC:
@@ -176,29 +176,29 @@ async def _asked(client: httpx.AsyncClient, model: str) -> str:
     names = await _listed(client)
     if not model:
         if names is None:
-            raise _Fault("Nothing is at this path (404): check the base URL, most end with /v1.")
-        return "The server answers. Name a model to have it asked, too."
+            raise _Fault("Not found (404). Check the base URL; most end with /v1.")
+        return "The server responds. Enter a model to test it, too."
     own_name = _own_name(model)
     question = {"model": own_name, "max_tokens": 1, "messages": [{"role": "user", "content": "Hi"}]}
     status, _ = await _answer(client, "POST", "chat/completions", body=question)
     if status not in (400, 404, 405, 422):
         _refuse(status)
-        return "The model answers."
+        return "The model works."
     # Some servers have more models than they list, and some models refuse so short an answer.
     if names is not None and {model, own_name, f"models/{own_name}"} & names:
-        return f"The server takes the key and has the model, but no question of one token ({status})."
+        return f"The server accepts the key and has the model, but rejected the test request ({status})."
     raise _Fault(_no_model(status, is_path_right=names is not None))
 
 
 def _no_model(status: int, *, is_path_right: bool) -> str:
     if is_path_right:
-        return "The server answers, but has no model of this name: check how it spells it."
+        return "The server responds, but has no model with this name. Check the spelling."
     if status in (404, 405):
         return (
-            f"The server answered {status}: the path of the base URL is wrong (most end with /v1), or it has "
-            "no such model."
+            f"The server returned {status}. The path of the base URL is wrong (most end with /v1), or the "
+            "server has no such model."
         )
-    return f"The server refused the question ({status}): check how it spells the model's name."
+    return f"The server rejected the request ({status}). Check the spelling of the model's name."
 
 
 async def _listed(client: httpx.AsyncClient) -> set[str] | None:
@@ -210,7 +210,7 @@ async def _listed(client: httpx.AsyncClient) -> set[str] | None:
     try:
         listed = columns.fields(orjson.loads(content)).get("data")
     except orjson.JSONDecodeError:
-        raise _Fault("The server's answer is no JSON: the base URL leads to a page, not to an API.") from None
+        raise _Fault("The response isn't JSON. The base URL leads to a web page, not to an API.") from None
     rows = listed if isinstance(listed, list) else []
     return {name for row in rows if isinstance(name := columns.fields(row).get("id"), str)}
 
@@ -224,7 +224,7 @@ async def _answer(
         async for part in response.aiter_raw():
             content += part
             if len(content) > ANSWER_MAX_BYTES:
-                raise _Fault("The server's answer has no end: this is no server of models.")
+                raise _Fault("The server's response is too long. The base URL doesn't lead to a model API.")
         return response.status_code, bytes(content)
 
 
@@ -234,19 +234,19 @@ def _refuse(status: int) -> None:
         case 200 | 201:
             return
         case 401:
-            raise _Fault("The server does not take the key (401): it is wrong, expired or missing.")
+            raise _Fault("The server rejected the key (401). It is wrong, expired or missing.")
         case 402:
-            raise _Fault("The server wants to be paid first (402): look at the account behind the key.")
+            raise _Fault("The account is out of credits (402). Check the account the key belongs to.")
         case 403:
-            raise _Fault("The key is known, but may not use this (403): look at its rights, or take another.")
+            raise _Fault("The key isn't allowed to use this (403). Check its permissions, or use another.")
         case 429:
-            raise _Fault("The server takes no more questions for now (429): wait, or look at the quota.")
+            raise _Fault("The rate limit was reached (429). Wait, or check the quota.")
         case status if 300 <= status < 400:
-            raise _Fault("The server redirects, which is not followed: give the address that it leads to.")
+            raise _Fault("The server redirects to another address. Enter that address as the base URL.")
         case status if status >= 500:
-            raise _Fault(f"The server has a fault of its own ({status}): try again later.")
+            raise _Fault(f"The server failed ({status}). Try again later.")
         case _:
-            raise _Fault(f"The server answered with status {status}: check the base URL.")
+            raise _Fault(f"The server returned status {status}. Check the base URL.")
 
 
 def _own_name(model: str) -> str:
@@ -258,16 +258,16 @@ def _own_name(model: str) -> str:
 def _connection_fault(error: Exception) -> str:
     causes = list(_causes(error))
     if any(isinstance(cause, socket.gaierror) for cause in causes):
-        return "There is no server of this name: check the spelling of the base URL."
+        return "The server's name wasn't found. Check the spelling of the base URL."
     if any(isinstance(cause, ssl.SSLCertVerificationError) for cause in causes):
-        return "The server's certificate is not trusted here: it is expired, homemade or of another name."
+        return "The server's certificate isn't trusted. It is expired, self-signed or for another name."
     if any(isinstance(cause, ssl.SSLError) for cause in causes):
-        return "The server does not speak TLS there: try http:// instead of https://, or another port."
+        return "The server doesn't use TLS on this port. Try http:// instead of https://, or another port."
     if any(isinstance(cause, ConnectionRefusedError) for cause in causes):
-        return "Nothing listens there (refused): check the port, and whether the server runs."
+        return "Connection refused. Check the port, and that the server is running."
     if isinstance(error, httpx.RemoteProtocolError):
-        return "What listens there does not speak HTTP: check the port, and http:// against https://."
-    return f"The connection failed ({type(error).__name__}): check the address and the network."
+        return "There is no HTTP server on this port. Check the port, and whether to use http:// or https://."
+    return f"The connection failed ({type(error).__name__}). Check the address and the network."
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:

@@ -13,11 +13,14 @@ from django.conf import settings
 from django.core.validators import MinValueValidator
 from django.db import models
 from django.db.models import Q
+from django.db.models.functions import Coalesce, Greatest
 from django.utils import timezone
 
 from conversations.models import Conversation, ConversationRef, new_public_id
 from conversations.planner import of_many
+from conversations.server_log import log_on_commit
 from sessions_app.encryption import EncryptedTextField
+from sessions_app.idempotency_models import RecordedAnswer as RecordedAnswer
 from sessions_app.outbox_models import Delivery as Delivery
 from sessions_app.outbox_models import NotedFact as NotedFact
 from sessions_app.outbox_models import Receiver as Receiver
@@ -28,6 +31,11 @@ from sessions_app.v1_models import StartTask as StartTask
 
 PRESENCE_S = 60
 """A connection that has not been seen for so long does not exist any more."""
+
+
+STALLED_S = 60
+"""A turn of which nothing has come for so long may hang."""
+LATELY = timedelta(hours=24)
 
 
 class LoopStatus(models.TextChoices):
@@ -73,6 +81,40 @@ class AgentLoopQuerySet(models.QuerySet["AgentLoop"]):
         return self.filter(
             status__in=[LoopStatus.STARTING, LoopStatus.RUNNING], conversation__deleted_at__isnull=True
         )
+
+    def playing(self) -> Self:
+        """Return the loops with a turn that runs."""
+        return self.filter(status=LoopStatus.RUNNING, execution_status=ExecutionStatus.RUNNING)
+
+    def asking(self) -> Self:
+        """Return the loops of agents that wait for an approval."""
+        return self.filter(execution_status=ExecutionStatus.WAITING_FOR_CONFIRMATION)
+
+    def undecided(self) -> Self:
+        """Return the loops of agents that wait for an approval, and whose user has not decided yet."""
+        return self.asking().filter(decision=None)
+
+    def with_progress(self) -> Self:
+        """Add `progress_at`: when the turn began, or something last came of it, stored or only streamed."""
+        streamed = Coalesce("conversation__unfinished_answer__updated_at", "updated_at")
+        return self.annotate(progress_at=Greatest("updated_at", "conversation__updated_at", streamed))
+
+    def stalled(self, now: datetime) -> Self:
+        """Return the loops with a turn that runs and of which nothing has come for STALLED_S."""
+        return self.playing().with_progress().filter(progress_at__lte=self.stalled_before(now))
+
+    def stalled_before(self, now: datetime) -> datetime:
+        """Return the time after which something has come of every turn that has not stalled."""
+        return now - timedelta(seconds=STALLED_S)
+
+    def failed_lately(self, now: datetime) -> Self:
+        """Return the loops that failed, or whose last turn did, in the last 24 hours."""
+        failed = Q(status=LoopStatus.ERROR) | Q(execution_status=ExecutionStatus.ERROR)
+        return self.filter(failed, updated_at__gt=now - LATELY)
+
+    def stuck_lately(self, now: datetime) -> Self:
+        """Return the loops whose last turn came to no end in the last 24 hours."""
+        return self.filter(execution_status=ExecutionStatus.STUCK, updated_at__gt=now - LATELY)
 
     def of_user(self, user_id: int | str) -> Self:
         """Return the loops of one user's conversations."""
@@ -133,7 +175,7 @@ class AgentLoop(models.Model):
         ]
 
     def __str__(self) -> str:
-        return f"loop of {self.conversation_id}: {self.status}"
+        return f"agent loop of {self.conversation.shown_title}"
 
     @property
     def owner(self) -> Process:
@@ -145,6 +187,69 @@ class AgentLoop(models.Model):
         if self.status not in (LoopStatus.STARTING, LoopStatus.RUNNING) or self.lease_expires_at is None:
             return False
         return self.lease_expires_at > now and not is_gone(self.owner)
+
+
+class Verb(models.TextChoices):
+    """What the process that runs a loop can be told to do with it."""
+
+    STOP = "stop", "stop the loop"
+    EVICT = "evict", "close the loop to make room"
+    PAUSE = "pause", "pause after the current step"
+    INTERRUPT = "interrupt", "end the turn, keep the loop"
+    RESUME = "resume", "let a paused loop go on"
+    RUN = "run", "answer what stands in the log"
+
+
+class CommandOutcome(models.TextChoices):
+    """What became of a command."""
+
+    PENDING = "", "not obeyed yet"
+    DONE = "done", "obeyed"
+    RUNS = "runs", "a run was on already"
+    NOTHING = "nothing", "there was nothing to do"
+    REFUSED = "refused", "refused by the loop"
+    ENDED = "ended", "the loop ended before"
+
+
+class LoopCommandQuerySet(models.QuerySet["LoopCommand"]):
+    """The questions about commands."""
+
+    def pending(self) -> Self:
+        """Return those that nobody has obeyed or settled yet, in the order in which they were given."""
+        return self.filter(outcome=CommandOutcome.PENDING).order_by("pk")
+
+    def settled_before(self, moment: datetime) -> Self:
+        """Return those whose outcome has been known since before this moment."""
+        return self.filter(settled_at__lt=moment)
+
+
+class LoopCommand(models.Model):
+    """What one process asks of the loop that another one runs; it means the loop of one epoch alone."""
+
+    conversation = models.ForeignKey(Conversation, models.CASCADE, related_name="commands", db_index=False)
+    epoch = models.BigIntegerField()
+    verb = models.CharField(max_length=10, choices=Verb)
+    through = models.BigIntegerField(default=-1)
+    """The newest input when it was given: who stops or interrupts gives up on what was asked up to it."""
+    asked_by = models.TextField()
+    """The hint group of the process that waits for the outcome."""
+    outcome = models.CharField(
+        max_length=10, choices=CommandOutcome, default=CommandOutcome.PENDING, blank=True
+    )
+    detail = models.TextField(default="", blank=True)
+    """Why it was refused."""
+    given_at = models.DateTimeField(default=timezone.now)
+    settled_at = models.DateTimeField(null=True, blank=True)
+
+    objects = models.Manager.from_queryset(LoopCommandQuerySet)()
+
+    class Meta:
+        indexes: ClassVar = [
+            models.Index(fields=["conversation"], name="command_pending", condition=Q(outcome="")),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.verb} for the loop of {self.conversation_id}"
 
 
 class UnfinishedAnswer(models.Model):
@@ -378,9 +483,10 @@ class ApiToken(models.Model):
 
     @classmethod
     def issue(cls, user_id: int, name: str) -> tuple[ApiToken, str]:
-        """Make a token; return its row and its text, which cannot be shown again."""
+        """Create a token; return its row and its text, which cannot be shown again."""
         text = TOKEN_PREFIX + secrets.token_urlsafe(32)
         row = cls.objects.create(user_id=user_id, name=name, prefix=text[:8], digest=token_digest(text))
+        log_on_commit("Token created", token=row.pk, user=user_id)
         return row, text
 
     def record_use(self) -> None:
@@ -394,6 +500,7 @@ class ApiToken(models.Model):
         """Let the token open nothing any more."""
         self.revoked_at = timezone.now()
         self.save(update_fields=["revoked_at"])
+        log_on_commit("Token revoked", token=self.pk, user=self.user_id)
 
 
 CONDENSER_SIZE_MIN = 20
@@ -442,7 +549,7 @@ class UserSettings(models.Model):
         ]
 
     def __str__(self) -> str:
-        return f"settings of user {self.user_id}"
+        return f"settings of {self.user}"
 
 
 SECRET_NAME_MAX_LENGTH = 255

@@ -16,6 +16,7 @@ from django.conf import settings
 
 from conversations import dialects, jsontext
 from conversations.dialects import Author
+from conversations.engines import failures
 from conversations.events import EventEnvelope, NewEvent
 from conversations.exceptions import ConversationError
 from conversations.jsontext import Member
@@ -226,7 +227,7 @@ def error_frame(error: ConversationError, frame_id: Any = None) -> dict[str, Any
     return {"type": "error", "code": error.code, "detail": str(error), "id": frame_id}
 
 
-def unavailable_frame(frame_id: Any) -> dict[str, Any]:
+def unavailable_frame(error: Exception, frame_id: Any) -> dict[str, Any]:
     """Return the `error` frame for a failure of the server itself: repeating the frame is safe."""
-    detail = "The server could not do this now: send it again."
+    detail = failures.known(error) or "The server could not do this now. Send it again."
     return {"type": "error", "code": "unavailable", "detail": detail, "id": frame_id}

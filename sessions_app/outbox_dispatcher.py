@@ -10,7 +10,8 @@ from typing import Any
 from django.utils import timezone
 
 from conversations import live
-from conversations.live import Hint
+from conversations.hints import Hint
+from conversations.outages import Outage
 from sessions_app import astore, outbox, outbox_gathering, outbox_hooks
 from sessions_app.models import Receiver, ReceiverKind
 from sessions_app.outbox import Claim
@@ -20,6 +21,9 @@ from sessions_app.processes import Process
 from sessions_app.webhooks import Webhook
 
 logger = logging.getLogger(__name__)
+
+_failing = Outage(logger, "A round of the outbox failed and is tried again")
+_failing_deliveries = Outage(logger, "A delivery failed and is tried again")
 
 POLL_S = 5.0
 """What is written by processes that do not tell this one waits for so long at most."""
@@ -96,10 +100,12 @@ class Dispatcher:
         """Find what is new, start what is due, and return in how many seconds something will be."""
         self._is_awake = False  # before looking: what comes meanwhile is for the next round
         try:
-            return await self._look()
+            seconds = await self._look()
         except Exception as error:  # the next round tries again
-            logger.error("A round of the outbox failed and is tried again", exc_info=error)
+            _failing.failed(error)
             return POLL_S
+        _failing.worked()
+        return seconds
 
     async def _look(self) -> float:
         if self._rounds == 0:
@@ -167,7 +173,7 @@ class Dispatcher:
     def _ended(self, lane: _Lane, claim: Claim, task: asyncio.Task[None]) -> None:
         del lane.tasks[claim]
         if not task.cancelled() and (error := task.exception()) is not None:
-            logger.error("A delivery of %s failed and is tried again", lane.receiver, exc_info=error)
+            _failing_deliveries.failed(error, of=str(lane.receiver))
             self._broken[claim] = f"The server failed: {type(error).__name__}."
         self._news.set()  # there is room for another
 

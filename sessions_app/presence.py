@@ -1,19 +1,25 @@
-"""Who is connected, as rows that expire."""
+"""Who is connected, as rows that expire: written behind, so that nobody waits to be noted."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Collection, Iterable
 from contextlib import asynccontextmanager
+from weakref import WeakKeyDictionary
 
+from django.db import InterfaceError, OperationalError, transaction
 from django.utils import timezone
 
 from conversations.models import ConversationRef
+from conversations.outages import Outage
 from sessions_app import astore
 from sessions_app.models import Connection
 
 logger = logging.getLogger(__name__)
+
+AGAIN_S = 1.0
+"""What could not be written is tried again after this long."""
 
 _here: set[str] = set()
 """The connections of this process, which `touch` keeps alive."""
@@ -23,33 +29,96 @@ _here: set[str] = set()
 async def connected(
     connection_id: str, conversation: ConversationRef, user_id: int, *, door: str
 ) -> AsyncIterator[None]:
-    """Be present while inside."""
-    arriving = asyncio.ensure_future(come(connection_id, conversation, user_id, door=door))
+    """Be present while inside; that it is written is not waited for."""
+    _begin(connection_id, conversation, user_id, door=door)
     try:
-        await asyncio.shield(arriving)
         yield
     finally:
-        # Whoever leaves at once would otherwise be taken away first, and noted after that.
-        await asyncio.wait({arriving})
         await go(connection_id)
 
 
 async def come(connection_id: str, conversation: ConversationRef, user_id: int, *, door: str) -> None:
-    """Be present from now on; a failure to say so is logged and costs nobody a connection."""
-    try:
-        await astore.call(arrive, connection_id, conversation, user_id, door)
-    except Exception as error:  # who is present is good to know; what they came for matters
-        logger.warning("Connection %s could not be noted: %s", connection_id, error)
-    _here.add(connection_id)
+    """Be present from now on; return once it was tried to write that."""
+    await asyncio.shield(_begin(connection_id, conversation, user_id, door=door))
 
 
 async def go(connection_id: str) -> None:
-    """Be gone."""
+    """Be gone; return once it was tried to write that."""
     _here.discard(connection_id)
-    try:
-        await astore.call(leave, [connection_id])
-    except Exception as error:  # it expires by itself
-        logger.warning("Connection %s could not be taken away: %s", connection_id, error)
+    await asyncio.shield(_notebook().note(connection_id, None))
+
+
+def _begin(
+    connection_id: str, conversation: ConversationRef, user_id: int, *, door: str
+) -> asyncio.Future[None]:
+    _here.add(connection_id)
+    row = Connection(id=connection_id, conversation_id=conversation.pk, user_id=user_id, door=door)
+    return _notebook().note(connection_id, row)
+
+
+class _Notebook:
+    """What one event loop has to write: of each connection the newest, all in one transaction."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[str, Connection | None] = {}
+        """By id: a row to be stored, None for one to be removed."""
+        self._tried: asyncio.Future[None] | None = None
+        """Done once what waits now was tried."""
+        self._writing: asyncio.Task[None] | None = None
+        self._failing = Outage(logger, "Who is connected could not be noted")
+
+    def note(self, connection_id: str, row: Connection | None) -> asyncio.Future[None]:
+        """Write this soon; return what is done once that was tried."""
+        self._waiting[connection_id] = row
+        if self._tried is None:
+            self._tried = asyncio.get_running_loop().create_future()
+        if self._writing is None:
+            self._writing = asyncio.get_running_loop().create_task(self._write())
+        return self._tried
+
+    async def _write(self) -> None:
+        try:
+            while self._waiting:
+                batch, self._waiting = self._waiting, {}
+                tried, self._tried = self._tried, None
+                is_written = await self._try(batch)
+                if tried is not None and not tried.done():
+                    tried.set_result(None)
+                if not is_written:
+                    # What was removed expires by itself; what has come since then is newer.
+                    arrived = {name: row for name, row in batch.items() if row is not None}
+                    self._waiting = {**arrived, **self._waiting}
+                    await asyncio.sleep(AGAIN_S)
+        finally:
+            self._writing = None
+
+    async def _try(self, batch: dict[str, Connection | None]) -> bool:
+        """Write; say whether that is done with, be it that nothing could ever store it."""
+        try:
+            arrived = [row for row in batch.values() if row is not None]
+            await astore.note(record, arrived, [name for name, row in batch.items() if row is None])
+        except Exception as error:  # who is present is good to know; what they came for matters
+            is_refused = not isinstance(error, (OperationalError, InterfaceError))
+            if is_refused and len(batch) > 1:
+                return await self._try_each(batch)
+            self._failing.failed(error)
+            return is_refused
+        self._failing.worked()
+        return True
+
+    async def _try_each(self, batch: dict[str, Connection | None]) -> bool:
+        """Write one by one, since one of them is refused: its conversation or its user is gone."""
+        for name, row in batch.items():
+            if not await self._try({name: row}):
+                return False
+        return True
+
+
+_notebooks: WeakKeyDictionary[asyncio.AbstractEventLoop, _Notebook] = WeakKeyDictionary()
+
+
+def _notebook() -> _Notebook:
+    return _notebooks.setdefault(asyncio.get_running_loop(), _Notebook())
 
 
 def here() -> list[str]:
@@ -57,14 +126,11 @@ def here() -> list[str]:
     return list(_here)
 
 
-def arrive(connection_id: str, conversation: ConversationRef, user_id: int, door: str) -> None:
-    """Store a connection."""
-    Connection.objects.create(id=connection_id, conversation_id=conversation.pk, user_id=user_id, door=door)
-
-
-def leave(connection_ids: Iterable[str]) -> None:
-    """Remove connections."""
-    Connection.objects.with_ids(connection_ids).delete()
+def record(arrived: Collection[Connection], gone: Collection[str]) -> None:
+    """Store who has come and remove who has gone, in one transaction."""
+    with transaction.atomic():
+        Connection.objects.bulk_create(arrived, ignore_conflicts=True)
+        Connection.objects.with_ids(gone).delete()
 
 
 def touch(connection_ids: Iterable[str]) -> None:

@@ -27,7 +27,7 @@ def store_once(conversation: ConversationRef, events: Sequence[NewEvent]) -> Non
         # What is stored cannot change between the look at it and the append. Under the lock no payload is
         # read: those that are stored may be many and long.
         if lock(Conversation.objects.standing(), conversation) is None:
-            raise ConversationNotFound("There is no such conversation.")
+            raise ConversationNotFound("Conversation not found.")
         if new := importing.missing(conversation, events):
             store().append(conversation, new)
 

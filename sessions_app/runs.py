@@ -57,7 +57,7 @@ def ask(conversation: ConversationRef, *, given_up: int | None = None) -> Asked:
     """
     with transaction.atomic():
         asked = _ask(conversation, given_up)
-    leases.announce(conversation)
+        transaction.on_commit(lambda: leases.announce(conversation), robust=True)
     return asked
 
 
@@ -129,7 +129,7 @@ def reject(conversation: ConversationRef, reason: str) -> None:
         _, loop = _locked(conversation)
         waits = loop.execution_status == ExecutionStatus.WAITING_FOR_CONFIRMATION
         if not waits or loop.turn_id is None or loop.decision is not None:
-            raise LoopUnavailable("Nothing waits for approval.")
+            raise LoopUnavailable("No call is waiting for approval.")
         finish = begun_turns.finish_turn(conversation, loop.turn_through, ExecutionStatus.IDLE)
 
         def end(naming: Naming) -> None:

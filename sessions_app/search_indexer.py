@@ -8,10 +8,13 @@ import logging
 from conversations import live, titles
 from conversations.fulltext import indexing
 from conversations.fulltext.indexing import Horizon, Step
-from conversations.live import Hint
+from conversations.hints import Hint
+from conversations.outages import Outage
 from sessions_app import astore
 
 logger = logging.getLogger(__name__)
+
+_failing = Outage(logger, "A step of the search index failed and is tried again")
 
 POLL_S = 10.0
 """What other processes append waits for so long at most, if they do not index it themselves."""
@@ -71,10 +74,11 @@ class Indexer:
                     await self._rest(began)
                     continue
                 if (await astore.call(self._step)).is_last:
+                    _failing.worked()
                     return
                 await self._rest(began)
         except Exception as error:  # the next round tries again
-            logger.error("A step of the search index failed and is tried again", exc_info=error)
+            _failing.failed(error)
 
     async def _rest(self, began: float) -> None:
         loop = asyncio.get_running_loop()

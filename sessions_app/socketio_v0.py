@@ -16,6 +16,7 @@ from socketio.exceptions import ConnectionRefusedError
 from conversations.access import Visitor
 from conversations.exceptions import ConversationError, ConversationNotFound, InvalidConversationId
 from conversations.models import ConversationRef
+from conversations.outages import Outage
 from conversations.store import store
 from sessions_app import astore, user_settings, v0_packets
 from sessions_app.agents.chosen import needs_model
@@ -23,10 +24,13 @@ from sessions_app.authentication import Credentials, credentials_of, headers_of,
 from sessions_app.git_providers.base import ProviderType
 from sessions_app.guests import Guest
 from sessions_app.manager import get_manager
+from sessions_app.refusals import log_socket_refused
 from sessions_app.user_settings import ModelKeyMissing, SettingsNotFound
 from sessions_app.v0_connection import V0Connection
 
 logger = logging.getLogger(__name__)
+
+_failing_arrivals = Outage(logger, "A Socket.IO client could not be let in")
 
 PATH = "/socket.io"
 PING_INTERVAL_S = 25
@@ -115,11 +119,13 @@ class V0Server:
         try:
             guest, conversation, after = await _arrived(environ)
         except Refusal as refusal:
+            log_socket_refused(environ["asgi.scope"], code=refusal.msg_id or "refused")
             data = {"msg_id": refusal.msg_id} if refusal.msg_id else None
             raise ConnectionRefusedError(str(refusal), *([data] if data else [])) from refusal
         except Exception as error:
-            logger.exception("A Socket.IO client could not be let in")
+            _failing_arrivals.failed(error)
             raise ConnectionRefusedError("The server could not do this now: try again.") from error
+        _failing_arrivals.worked()
         connection = V0Connection(
             self.socketio,
             sid,

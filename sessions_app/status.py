@@ -9,7 +9,14 @@ from typing import Any, TypedDict
 from django.db.models import Count, Exists, FilteredRelation, OuterRef, Q, Subquery
 from django.db.models.functions import Coalesce
 
-from conversations.models import Conversation, ConversationQuerySet, shown_title
+from conversations.events import Kind
+from conversations.models import (
+    Conversation,
+    ConversationQuerySet,
+    ConversationRef,
+    Event,
+    shown_title,
+)
 from sessions_app.models import AgentLoop, ExecutionStatus, LoopStatus
 
 _OF_MOST = frozenset({ExecutionStatus.IDLE, ExecutionStatus.FINISHED})
@@ -45,6 +52,19 @@ class ConversationState(TypedDict):
     updated_at: str
     loop: LoopState
     deleted: bool
+
+
+class AgentProgress(TypedDict):
+    """How far the agent has come with what it was asked; each `through` is a seq, -1 for none."""
+
+    asked_through: int
+    """The newest input."""
+    delivered_through: int
+    """The newest input that a turn has taken up."""
+    answered_through: int
+    """The newest input that was answered or given up on."""
+    working_since: str | None
+    """When the turn that is being played began or went on; None while none is."""
 
 
 class ListedConversation(ConversationState):
@@ -93,6 +113,61 @@ def states_of(pks: Iterable[int]) -> dict[int, ConversationState]:
 def states(rows: ConversationQuerySet) -> dict[int, ConversationState]:
     """Return the states of the rows in their order, by one query."""
     return {row["pk"]: _state(row) for row in rows.values(*_COLUMNS)}
+
+
+class LastTurn(TypedDict):
+    """How the newest turn that is over has ended; each number is a seq."""
+
+    state: str
+    """The agent's state at its end."""
+    began: int
+    """The first event of the turn: what it was asked stands before."""
+    asked_after: int
+    """The first event of the turn before it, -1 for none: what this one was asked stands after."""
+
+
+def last_turn_of(conversation: ConversationRef) -> LastTurn | None:
+    """Return how the newest turn that is over has ended, None without one, by three queries at most."""
+    ends = Event.objects.of(conversation).filter(kind=Kind.TURN, turn_id__isnull=False)
+    newest = list(ends.newest_first().values_list("turn_id", "text")[:2])
+    if not newest:
+        return None
+    began = [_first_seq(conversation, turn_id) for turn_id, _ in newest]
+    state = newest[0][1].partition(":")[0]
+    return {"state": state, "began": began[0], "asked_after": began[1] if len(began) > 1 else -1}
+
+
+def _first_seq(conversation: ConversationRef, turn_id: str | None) -> int:
+    events = Event.objects.of(conversation).filter(turn_id=turn_id)
+    seq: int = events.order_by("seq").values_list("seq", flat=True)[0]
+    return seq
+
+
+def progress_of(conversation: ConversationRef) -> AgentProgress:
+    """Return how far the agent has come, by two queries at most."""
+    row = Conversation.objects.select_related("loop").get(pk=conversation.pk)
+    loop = getattr(row, "loop", None)
+    turn_id = loop.turn_id if loop else None
+    began_at = None
+    if loop and turn_id and loop.execution_status == ExecutionStatus.RUNNING:
+        states = Event.objects.of(conversation).of_turn(turn_id).filter(kind=Kind.STATE)
+        began_at = states.newest_first().values_list("timestamp", flat=True).first()
+    return {
+        "asked_through": row.asked_through,
+        "delivered_through": max(row.answered_through, loop.turn_through if loop and turn_id else -1),
+        "answered_through": row.answered_through,
+        "working_since": iso(began_at) if began_at else None,
+    }
+
+
+ASKING_MAX = 100
+"""More conversations that ask at once are not told of one by one."""
+
+
+def asking(rows: ConversationQuerySet) -> list[str]:
+    """Return the ids of those that wait for an approval, at most ASKING_MAX."""
+    waiting = in_status(rows, [ExecutionStatus.WAITING_FOR_CONFIRMATION])
+    return list(waiting.values_list("public_id", flat=True)[:ASKING_MAX])
 
 
 _MARKS = (

@@ -1,4 +1,4 @@
-"""Stopping, starting and removing several conversations as one: what a sandbox, or a family, is told."""
+"""Stopping, starting and removing a conversation with all below it: what a sandbox, or a family, is told."""
 
 from __future__ import annotations
 
@@ -9,21 +9,45 @@ from django.conf import settings
 from django.db import transaction
 
 from conversations import families
-from conversations.exceptions import ConversationError
+from conversations.exceptions import ConversationBusy, ConversationError
 from conversations.locks import lock_all
 from conversations.models import ConversationRef, Version
 from conversations.store import store
 from sessions_app import astore, sandboxes
+from sessions_app.commands import CommandPending
 from sessions_app.manager import get_manager
 
 
-async def pause(conversations: Sequence[ConversationRef]) -> None:
-    """Stop the loops, and let V1 readers see that they were, also where there was none."""
-    for conversation in conversations:
+async def pause(conversation: ConversationRef) -> None:
+    """Stop the loops of a conversation and of all below it; V1 readers see it also where there was none.
+
+    Raise CommandPending if one has not ended within 8 s; it ends later. Raise ConversationBusy if one stays
+    locked so long.
+    """
+    family = await astore.call(families.family_of, conversation)
+    of_v1 = [each for each in family if each.version == Version.V1]
+    try:
         await get_manager().close_session(conversation.public_id)
-    of_v1 = [conversation for conversation in conversations if conversation.version == Version.V1]
-    if of_v1:
-        await astore.call(sandboxes.note_paused, of_v1)
+    except ConversationBusy:  # to note anything would wait for the same lock, once more
+        raise
+    except BaseException:
+        await _note_paused(of_v1)
+        raise
+    await _note_paused(of_v1)
+
+
+async def _note_paused(conversations: Sequence[ConversationRef]) -> None:
+    if conversations:
+        await astore.call(sandboxes.note_paused, conversations)
+
+
+async def stop_to_delete(conversation: ConversationRef) -> None:
+    """Stop the loops of a conversation that is about to be deleted, and of all below it.
+
+    One that has not ended within 8 s cannot write any more once it is deleted, and ends later.
+    """
+    with suppress(CommandPending):
+        await get_manager().close_session(conversation.public_id)
 
 
 async def resume(conversations: Sequence[ConversationRef]) -> None:
@@ -39,8 +63,7 @@ async def resume(conversations: Sequence[ConversationRef]) -> None:
 async def remove(conversation: ConversationRef) -> None:
     """Stop the loops of a conversation and of all below it, and hide them: the lowest first, all or none."""
     family = (await astore.call(families.family_of, conversation))[::-1]
-    for each in family:
-        await get_manager().close_session(each.public_id)
+    await stop_to_delete(conversation)
     await astore.call(_hide, family)
 
 

@@ -1,4 +1,7 @@
-"""Titles that nobody gave: made once from the first message, never in the place of one that somebody gave."""
+"""Titles that nobody gave: made once from the first message, never in the place of one that somebody gave.
+
+The beginning of the message is the title at once, and stands until the agent has made a better one.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +10,10 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from django.db import transaction
 
+from conversations import provisional_titles
 from conversations.events import EventFilter
 from conversations.models import Conversation, ConversationRef
+from conversations.provisional_titles import PARAMETER, PROVISIONAL
 from conversations.store import store
 from sessions_app import astore
 from sessions_app.agents.base import Agent
@@ -23,8 +28,6 @@ SHOWN_MAX_CHARACTERS = 1000
 FALLBACK_CHARACTERS = 30
 LOOKED_AT = 10
 """So many messages are looked at for one that is not blank."""
-TRIED = "title_was_made"
-"""The creation parameter that remembers that a title was made, whatever became of it."""
 
 _MESSAGES = EventFilter(types=frozenset({"message", "MessageEvent"}), source="user")
 _REQUEST = (
@@ -34,25 +37,39 @@ _REQUEST = (
 )
 
 
-async def entitle(conversation: ConversationRef, agent: Agent) -> None:
-    """Make a title if the conversation has none and none was ever made (spec V0 §4.5).
+def set_provisional_title(conversation: ConversationRef) -> None:
+    """Let the beginning of the first message be the title if there is none and none was ever made."""
+    message = _first_message_without_title(conversation)
+    if message is None:
+        return
+    with transaction.atomic():
+        if not store().set_parameter_once(conversation, PARAMETER, PROVISIONAL):
+            return
+        if not store().retitle(conversation, _beginning(message), title_is=None):
+            provisional_titles.note_chosen(conversation.pk)  # somebody gave one just now
 
-    Whatever goes wrong with the agent, the beginning of the message serves.
+
+async def set_generated_title(conversation: ConversationRef, agent: Agent) -> None:
+    """Have the agent make the title if nobody gave one and none was ever made (spec V0 §4.5).
+
+    Until it has, and if anything goes wrong with it, the beginning of the message serves.
     """
-    message = await astore.call(_first_message_without_title, conversation)
+    await astore.call(set_provisional_title, conversation)
+    message = await astore.call(_message_of_provisional_title, conversation)
     if message is not None:
         title = await made_of(message, agent.complete, TITLE_MAX_CHARACTERS)
-        await astore.call(_give, conversation, title)
+        await astore.call(_replace_provisional_title, conversation, title)
 
 
-def entitle_without_agent(conversation: ConversationRef) -> None:
-    """Let the beginning of the first message be the title if there is none and none was ever made.
+def keep_provisional_title(conversation: ConversationRef) -> None:
+    """Let the beginning of the first message be the title for good, unless there is another.
 
     For turns that were cut off: whoever stops an agent does not want it asked for more.
     """
-    message = _first_message_without_title(conversation)
-    if message is not None:
-        _give(conversation, _beginning(message))
+    set_provisional_title(conversation)
+    with transaction.atomic():
+        Conversation.objects.locked().get(pk=conversation.pk)
+        provisional_titles.settle(conversation.pk)
 
 
 async def made_of(message: str, ask: Ask, max_characters: int) -> str:
@@ -76,9 +93,13 @@ def first_message(conversation: ConversationRef) -> str:
 
 def _first_message_without_title(conversation: ConversationRef) -> str | None:
     rows = Conversation.objects.filter(pk=conversation.pk, title__isnull=True)
-    if not rows.exclude(creation_parameters__parameters__has_key=TRIED).exists():
+    if not rows.exclude(creation_parameters__parameters__has_key=PARAMETER).exists():
         return None
     return first_message(conversation) or None
+
+
+def _message_of_provisional_title(conversation: ConversationRef) -> str | None:
+    return first_message(conversation) if provisional_titles.is_provisional(conversation.pk) else None
 
 
 def _cut(title: str, most: int) -> str:
@@ -91,7 +112,8 @@ def _beginning(message: str) -> str:
 
 
 @transaction.atomic
-def _give(conversation: ConversationRef, title: str) -> None:
-    # Remembered with the title, not before: whoever makes one may be ended while the agent thinks.
-    if store().set_parameter_once(conversation, TRIED, True):
-        store().retitle(conversation, title, title_is=None)
+def _replace_provisional_title(conversation: ConversationRef, title: str) -> None:
+    row = Conversation.objects.locked().get(pk=conversation.pk)
+    # Settled with the title, not before: whoever makes one may be ended while the agent thinks.
+    if provisional_titles.settle(row.pk) and row.title != title:
+        store().retitle(conversation, title, title_is=row.title)

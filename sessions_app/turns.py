@@ -17,10 +17,12 @@ from django.db import InterfaceError, OperationalError, transaction
 from conversations import dialects, live, secrecy
 from conversations.dialects import AgentState
 from conversations.dialects.author import COMMAND_TOOL, command_of
+from conversations.engines import failures
 from conversations.events import Appended, Authored, Dialect, EventEnvelope, NewEvent
 from conversations.exceptions import ConversationBusy, ConversationError, EventConflict
 from conversations.masking import MASK, Masks
 from conversations.models import ConversationRef
+from conversations.outages import Outage
 from conversations.store import store
 from conversations.tool_facts import PULL_REQUEST_TOOLS, branch_after, pull_request_in
 from sessions_app import astore, begun_turns, decisions, leases, turn_events
@@ -31,6 +33,8 @@ from sessions_app.confirmation import policy_of, wants_approval
 from sessions_app.models import AgentLoop, ExecutionStatus, UnfinishedAnswer
 
 logger = logging.getLogger(__name__)
+
+_trying = Outage(logger, "An agent's turn could not be stored and is tried again")
 
 T = TypeVar("T")
 PLAIN_COMMAND_TOOL = "bash"
@@ -54,14 +58,17 @@ async def persistently(attempt: Callable[[], Awaitable[T]]) -> T:
     left = astore.READERS  # each thread's connection may be broken
     while True:
         try:
-            return await attempt()
+            done = await attempt()
         except ConversationBusy as error:
-            logger.warning("A loop tries again: %s", error)
+            _trying.failed(error)
         except (OperationalError, InterfaceError) as error:
             if not left:
                 raise
-            left -= 1
-            logger.warning("The database failed and a loop tries again: %s", error)
+            left -= not failures.is_locked(error)  # somebody else writes for long: nothing broke
+            _trying.failed(error)
+        else:
+            _trying.worked()
+            return done
         await asyncio.sleep(AGAIN_S)
 
 
@@ -106,6 +113,11 @@ class PlayedTurn:
             log.read_turn(self.conversation, self.turn_id, limit=DONE_MAX_EVENTS),
             log.open_calls(self.conversation, self.turn_id) if start.decision is not None else [],
         )
+
+    @property
+    def is_pausing(self) -> bool:
+        """Say whether the next step pauses the turn."""
+        return self.pause_wanted
 
     def confirms(self, risk: str = "UNKNOWN") -> bool:
         """Ask the conversation's policy."""

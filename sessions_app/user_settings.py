@@ -14,6 +14,7 @@ from django.utils import timezone
 
 from conversations.dialects import columns
 from conversations.exceptions import ConversationError
+from conversations.server_log import log_on_commit
 from sessions_app.encryption import InvalidSecret, SecretUnreadable, seal
 from sessions_app.git_providers.base import ProviderToken, ProviderType
 from sessions_app.models import SECRET_NAME_MAX_LENGTH, Secret, SecretKind, SecretQuerySet, UserSettings
@@ -90,6 +91,8 @@ def change_settings(
     Raise InvalidSecret; then nothing has changed.
     """
     UserSettings.objects.update_or_create(user_id=user_id, defaults=values)
+    if values:
+        log_on_commit("Settings changed", user=user_id, settings=",".join(sorted(values)))
     for name, value in secrets.items():
         set_secret(user_id, name, value)
 
@@ -99,7 +102,9 @@ def set_secret(user_id: int, name: SettingSecret, value: str) -> None:
     if value.strip():
         store_secret(user_id, SecretKind.SETTING, name=name, value=value)
     else:
-        Secret.objects.of(user_id).named(SecretKind.SETTING, name).delete()
+        removed, _ = Secret.objects.of(user_id).named(SecretKind.SETTING, name).delete()
+        if removed:
+            _log_secret("Secret removed", user_id, SecretKind.SETTING, name)
 
 
 @transaction.atomic
@@ -140,12 +145,12 @@ def require_model_key(user_id: int) -> None:
     """
     settings = settings_of(user_id)
     if settings is None:
-        raise SettingsNotFound("Nothing is set yet: choose a model first.")
+        raise SettingsNotFound("No settings yet. Choose a model first.")
     if (settings.llm_model or "").startswith(MODELS_WITHOUT_A_KEY):
         return
     keys = Secret.objects.of(user_id).named(SecretKind.SETTING, SettingSecret.LLM_API_KEY)
     if not any(value.strip() for _, value in _readable(keys)):
-        raise ModelKeyMissing("The model needs a key: store one in the settings.")
+        raise ModelKeyMissing("The model needs an API key. Add one in Settings.")
 
 
 def secret_value(user_id: int, kind: SecretKind, *, name: str) -> str | None:
@@ -197,7 +202,9 @@ def change_provider_tokens(
 
 def remove_provider_tokens(user_id: int) -> None:
     """Forget every token of the user's git providers."""
-    Secret.objects.of(user_id).of_kinds(SecretKind.PROVIDER_TOKEN).delete()
+    removed, _ = Secret.objects.of(user_id).of_kinds(SecretKind.PROVIDER_TOKEN).delete()
+    if removed:
+        _log_secret("Secret removed", user_id, SecretKind.PROVIDER_TOKEN)
 
 
 def custom_secrets(user_id: int) -> list[NamedSecret]:
@@ -218,10 +225,11 @@ def create_custom_secret(user_id: int, name: str, value: str, *, description: st
         user_id=user_id, kind=SecretKind.CUSTOM, name=name, defaults=values
     )
     if not is_new:
-        raise SecretExists("There is a secret of this name.")
+        raise SecretExists("A secret with this name already exists.")
     if Secret.objects.of(user_id).of_kinds(SecretKind.CUSTOM).count() > CUSTOM_SECRETS_MAX:
-        raise TooManySecrets(f"A user may keep {CUSTOM_SECRETS_MAX} secrets: delete one first.")
+        raise TooManySecrets(f"You can have at most {CUSTOM_SECRETS_MAX} secrets. Delete one first.")
     _require_room(user_id)
+    _log_secret("Secret stored", user_id, SecretKind.CUSTOM, name)
 
 
 def rename_custom_secret(user_id: int, name: str, *, new_name: str, description: str | None) -> None:
@@ -237,9 +245,10 @@ def rename_custom_secret(user_id: int, name: str, *, new_name: str, description:
         with transaction.atomic():
             changed = _custom(user_id, name).update(**changes, updated_at=timezone.now())
     except IntegrityError as error:
-        raise SecretExists("There is a secret of this name.") from error
+        raise SecretExists("A secret with this name already exists.") from error
     if not changed:
-        raise SecretNotFound("There is no such secret.")
+        raise SecretNotFound("Secret not found.")
+    _log_secret("Secret renamed", user_id, SecretKind.CUSTOM, new_name)
 
 
 @transaction.atomic
@@ -249,15 +258,21 @@ def replace_custom_secret(user_id: int, name: str, value: str) -> None:
     Raise InvalidSecret, SecretNotFound or TooManySecrets; then nothing has changed.
     """
     if not _custom(user_id, name).update(value=seal(value), updated_at=timezone.now()):
-        raise SecretNotFound("There is no such secret.")
+        raise SecretNotFound("Secret not found.")
     _require_room(user_id)
+    _log_secret("Secret stored", user_id, SecretKind.CUSTOM, name)
 
 
 def remove_custom_secret(user_id: int, name: str) -> None:
     """Forget a secret of the user's own. Raise SecretNotFound."""
     removed, _ = _custom(user_id, name).delete()
     if not removed:
-        raise SecretNotFound("There is no such secret.")
+        raise SecretNotFound("Secret not found.")
+    _log_secret("Secret removed", user_id, SecretKind.CUSTOM, name)
+
+
+def _log_secret(act: str, user_id: int, kind: SecretKind, name: str | None = None) -> None:
+    log_on_commit(act, user=user_id, kind=kind, name=name)
 
 
 def _custom(user_id: int, name: str) -> SecretQuerySet:
@@ -307,6 +322,7 @@ def store_secret(
     with transaction.atomic():
         secret, _ = Secret.objects.update_or_create(user_id=user_id, kind=kind, name=name, defaults=stored)
         _require_room(user_id)
+        _log_secret("Secret stored", user_id, kind, name)
     return secret
 
 

@@ -14,18 +14,24 @@ import socketio
 
 from conversations.access import pk_of
 from conversations.dialects import v0
+from conversations.engines import failures
 from conversations.events import EventEnvelope, EventFilter
 from conversations.exceptions import ConversationError, InvalidEvent
 from conversations.models import ConversationRef
+from conversations.outages import Outage, first_of
 from conversations.store import store
 from sessions_app import astore, presence
 from sessions_app.feed import Feed
 from sessions_app.guests import CHECK_S, Guest, Refused
 from sessions_app.manager import get_manager
 from sessions_app.models import LoopEnd, LoopStatus, new_connection_id
+from sessions_app.refusals import log_frame_refused
 from sessions_app.status import ConversationState
 
 logger = logging.getLogger(__name__)
+
+_failing_events = Outage(logger, "A V0 event failed")
+_failing_sockets = Outage(logger, "A V0 socket failed")
 
 SLOW_READER_S = 15.0
 """A client that takes nothing for so long is closed rather than remembered."""
@@ -93,10 +99,11 @@ class V0Connection:
                 raise InvalidEvent("An event is a JSON object with an `action` or an `observation`.")
             seq = await get_manager().take(self._conversation, event, sender_id=pk_of(self._guest.user))
         except ConversationError as error:
+            log_frame_refused("v0", self._conversation, error, user=pk_of(self._guest.user))
             return await self.refuse(str(error))
-        except Exception:
-            logger.exception("A V0 event failed in conversation %s", self._conversation.public_id)
-            return await self.refuse("The server could not do this now: send it again.")
+        except Exception as error:
+            _failing_events.failed(error, of=f"conversation {self._conversation.public_id}")
+            return await self.refuse("The server could not do this now. Send it again.")
         return {"success": True, "id": seq}
 
     async def refuse(self, words: str) -> dict[str, Any]:
@@ -118,9 +125,18 @@ class V0Connection:
             await self._server.disconnect(self._sid)
         except* TimeoutError:
             await self._cut_off()
-        except* Exception:
-            logger.exception("A V0 socket of conversation %s failed", self._conversation.public_id)
-            await self._cut_off()
+        except* Exception as group:
+            await self._give_up(first_of(group))
+
+    async def _give_up(self, error: Exception) -> None:
+        """Tell the client what failed; it comes back by itself, as it would not if it were disconnected."""
+        _failing_sockets.failed(error, of=f"conversation {self._conversation.public_id}")
+        is_told = isinstance(error, failures.FAILURES)
+        words = failures.sentence(error) if is_told else "The server could not go on: connect again."
+        with suppress(TimeoutError):
+            await self._send_status("error", "STATUS$ERROR", words)
+            await self._drained(DRAIN_WAIT_S)
+        await self._cut_off()
 
     async def _run_tasks(self) -> None:
         async with asyncio.TaskGroup() as tasks:
@@ -133,10 +149,11 @@ class V0Connection:
             await self._guest.check()
 
     async def _cut_off(self) -> None:
-        """End the transport, without a word that nobody reads: the client comes back by itself."""
+        """End the transport, without a packet that says so: the client comes back by itself."""
         transport = self._server.eio.sockets.get(self._transport_id)
         if transport is not None:
             await transport.close(wait=False, abort=True)
+            await transport.queue.put(None)  # ends its writer, which waits for packets to come and closes
 
     async def show_hello(self, state: ConversationState) -> None:
         """Note what the conversation is like and which of its agent's states a replay shows; start its loop.

@@ -47,7 +47,7 @@ class V0Packet(Packet):  # type: ignore[misc]
         try:
             super().decode(encoded_packet)
         except (ValueError, RecursionError):
-            self._refuse("What you sent cannot be read: it is no JSON, or too large or too deep.")
+            self._refuse("The request can't be read: it is not JSON, too large or nested too deeply.")
             return 0
         match self.packet_type:
             case packet_type if packet_type == EVENT:

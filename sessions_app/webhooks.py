@@ -148,16 +148,16 @@ class Webhook:
                 response = await self._client.send(request, stream=True)
                 await response.aclose()  # of what a receiver says, the status is enough
         except (TimeoutError, httpx.TimeoutException) as error:
-            raise NotTaken("It did not answer in time.") from error
+            raise NotTaken("No response in time.") from error
         except InvalidName as error:
             raise NotTaken(NOT_PUBLIC) from error
         except SecretUnreadable as error:
-            raise NotTaken("No key opens its stored headers: enter them again.") from error
+            raise NotTaken("The stored headers can't be decrypted. Enter them again.") from error
         # A redirect may lead to a name that cannot be read.
         except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError, UnicodeError) as error:
-            raise NotTaken(f"It could not be reached: {type(error).__name__}.") from error
+            raise NotTaken(f"Not reachable: {type(error).__name__}.") from error
         if not response.is_success:
-            raise NotTaken(f"It answered with status {response.status_code}.")
+            raise NotTaken(f"It responded with status {response.status_code}.")
 
     def _headers(self) -> dict[str, str]:
         credentials = opened(self._receiver)

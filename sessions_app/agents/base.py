@@ -68,6 +68,13 @@ class Turn(Protocol):
     def decision(self) -> Decision | None:
         """What was decided about the call that the turn waited for, if it did."""
 
+    @property
+    def is_pausing(self) -> bool:
+        """Whether the user wants the turn to pause: the next step will; an agent may end this one early.
+
+        What it has not said by then it says when the turn goes on: `done` has what was stored.
+        """
+
     def confirms(self, risk: str = "UNKNOWN") -> bool:
         """Say whether the user wants to approve a call of this risk: LOW, MEDIUM, HIGH or UNKNOWN."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache
 from typing import cast
 
@@ -19,6 +20,12 @@ def chosen_agent() -> type[Agent]:
 def needs_model() -> bool:
     """Say whether the agent asks a model, for which a user needs settings with a key."""
     return bool(getattr(chosen_agent(), "needs_model", False))
+
+
+def cues() -> Mapping[str, str]:
+    """Return the messages that the agent offers to be tried, and what each does; none for most agents."""
+    offered: Mapping[str, str] = getattr(chosen_agent(), "cues", {})
+    return offered
 
 
 @cache

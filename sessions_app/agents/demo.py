@@ -9,44 +9,63 @@ from collections.abc import Mapping, Sequence
 from django.conf import settings
 
 from conversations.events import Dialect
-from sessions_app.agents.base import Decision, Turn
+from sessions_app.agents.base import Answer, Decision, Turn
 
 DEFAULT_WORD_S = 0.03
-SLOW_FACTOR = 10
+SLOW_FACTOR = 4
 
-HELP = (
-    "I am the demo agent: I answer without a model. Say *tool* and I call a pretend tool, *approve* and I "
-    "ask before I do something, *slow* and you can watch me type, *finish* and I say that the task is done, "
-    "*fail* and I break down."
+CUES = {
+    "/tool": "calls a pretend tool",
+    "/approve": "asks for your approval before a pretend deletion",
+    "/slow": "takes ten seconds, so you can try Pause and Stop",
+    "/finish": "reports that the task is done",
+    "/fail": "fails on purpose",
+}
+"""What a message that is one of these, and nothing else, does; in any case."""
+COMMANDS = "\n".join(f"- `{cue}` {what}" for cue, what in CUES.items())
+INTRODUCTION = (
+    "This is the built-in demo agent: it repeats what you say and needs no model. You can enter a model in "
+    "Settings; it is saved for agents that use one, but this agent doesn't.\n\n"
+    f"Send one of these commands to see more:\n\n{COMMANDS}"
+)
+SLOW_ANSWER = (
+    "This answer takes about ten seconds, a word at a time, so that you can try the buttons at the top. "
+    "Pause suspends the turn, and Resume picks it up again. Stop ends the turn, and keeps what has "
+    "arrived so far. You can also send another message now: it waits in line, and is answered as soon as "
+    "this one is done. That was all there is to see here, so thank you for your patience."
 )
 NOTHING_NEW = "There is nothing new to answer."
 _CLOCK = {"command": "date"}
-_CLOCK_THOUGHT = "I look at the clock."
+_CLOCK_THOUGHT = "I'll check the time."
+_CLOCK_ANSWER = "It is noon on Friday, according to the pretend tool."
+_CLEANING = {"command": "rm -r build"}
+_CLEANING_THOUGHT = "This deletes files, so I need your approval."
 _RESULTS = {"date": "Fri Nov 20 12:00:00 UTC 2026 (pretended)"}
 """By the command; any other has removed something."""
+_COMMAND = re.compile(r"/[a-z]+")
 
 
 class DemoAgent:
-    """Echoes, streams, calls a pretend tool, asks for approval, finishes, fails: by words of the message."""
+    """Repeats what it is told; on cue it calls a tool, asks for approval, types slowly, finishes or fails."""
+
+    cues = CUES
 
     async def play(self, turn: Turn) -> None:
         """Play one turn."""
-        text = "\n".join(event["text"] for event in turn.inputs)
-        cues = set(re.findall(r"[a-z]+", text.lower()))
-        if "fail" in cues:
-            raise RuntimeError("The demo agent was told to fail.")
+        said = [event["text"].strip() for event in turn.inputs]
+        cues = {text.lower() for text in said}
+        if "/fail" in cues:
+            raise RuntimeError("The demo agent failed because you asked it to.")
         if turn.decision is not None:
             await self._carry_out(turn, turn.decision)
-        elif not turn.done and cues & {"approve", "approval"}:
-            await turn.ask_approval(
-                "run", {"command": "rm -r build"}, thought="This removes files, so I ask."
-            )
-        elif not turn.done and "tool" in cues:
-            await self._look_at_the_clock(turn)
-        elif "finish" in cues:
+        elif not turn.done and "/approve" in cues:
+            await turn.ask_approval("run", _CLEANING, thought=_CLEANING_THOUGHT)
+        elif not turn.done and "/tool" in cues:
+            await self._check_the_time(turn)
+        elif "/finish" in cues:
             await turn.finish("The task is done.")
             return
-        await self._answer(turn, text, is_slow="slow" in cues)
+        await self._answer(turn, said)
 
     async def complete(self, messages: Sequence[Mapping[str, str]]) -> str:
         """Repeat the beginning of the last question, between the marks that the first message asks for."""
@@ -56,7 +75,7 @@ class DemoAgent:
             return f"<update_prompt>{_remembered(messages[0]['content'])}</update_prompt>"
         return messages[-1]["content"].strip()[:50]
 
-    async def _look_at_the_clock(self, turn: Turn) -> None:
+    async def _check_the_time(self, turn: Turn) -> None:
         if turn.confirms("LOW"):
             await turn.ask_approval("run", _CLOCK, thought=_CLOCK_THOUGHT)
         call = await turn.call_tool("run", _CLOCK, thought=_CLOCK_THOUGHT)
@@ -69,25 +88,68 @@ class DemoAgent:
         else:
             await turn.tool_rejected(decision.call, decision.reason or "The user said no.")
 
-    async def _answer(self, turn: Turn, text: str, *, is_slow: bool) -> None:
-        word_s: float = getattr(settings, "DEMO_AGENT_WORD_S", DEFAULT_WORD_S) * (
-            SLOW_FACTOR if is_slow else 1
-        )
-        async with turn.answer() as answer:
-            for word in re.findall(r"\s*\S+", self._reply(turn, text)):
-                await answer.write(word)
-                await asyncio.sleep(word_s)
+    async def _answer(self, turn: Turn, said: Sequence[str]) -> None:
+        word_s: float = getattr(settings, "DEMO_AGENT_WORD_S", DEFAULT_WORD_S)
+        replies = list(dict.fromkeys(_replies(turn, said)))
+        if _is_first(turn) and INTRODUCTION not in replies:
+            replies.append(INTRODUCTION)
+        words = _words(replies, word_s)[_said_before(turn) :]
+        while words:
+            async with turn.answer() as answer:  # where a pause takes effect
+                await _type(answer, words, turn)
 
-    def _reply(self, turn: Turn, text: str) -> str:
-        if turn.decision is not None:
-            return "Done." if turn.decision.accepted else "All right, I leave it."
-        if not turn.inputs:
-            return NOTHING_NEW
-        if not text.strip() or "help" in text.lower():
-            return HELP
-        # A V1 conversation may begin with a prompt.
-        is_first = turn.inputs[0]["seq"] <= (1 if turn.conversation.dialect is Dialect.V1 else 0)
-        return f"You said: {text.strip()}" + (f"\n\n{HELP}" if is_first else "")
+
+def _replies(turn: Turn, said: Sequence[str]) -> Sequence[str]:
+    """Return what is answered, a paragraph for each message."""
+    if turn.decision is not None:
+        return ["Done." if turn.decision.accepted else "OK, I won't."]
+    return [_reply(text) for text in said] or [NOTHING_NEW]
+
+
+def _reply(text: str) -> str:
+    match text.lower():
+        case "" | "help" | "/help":
+            return INTRODUCTION
+        case "/tool":
+            return _CLOCK_ANSWER
+        case "/slow":
+            return SLOW_ANSWER
+        case command if _COMMAND.fullmatch(command):
+            return f"There is no command `{command}`. The commands are:\n\n{COMMANDS}"
+        case _:
+            return f"You said: {text}"
+
+
+def _is_first(turn: Turn) -> bool:
+    """Say whether this turn answers a conversation's first message; one of V1 may begin with a prompt."""
+    first = 1 if turn.conversation.dialect is Dialect.V1 else 0
+    return bool(turn.inputs) and turn.inputs[0]["seq"] <= first
+
+
+def _words(replies: Sequence[str], word_s: float) -> list[tuple[str, float]]:
+    """Return each word with what is before it, and how long it takes in seconds."""
+    words: list[tuple[str, float]] = []
+    for number, reply in enumerate(replies):
+        pace_s = word_s * (SLOW_FACTOR if reply == SLOW_ANSWER else 1)
+        text = f"\n\n{reply}" if number else reply
+        words += [(word, pace_s) for word in re.findall(r"\s*\S+", text)]
+    return words
+
+
+def _said_before(turn: Turn) -> int:
+    """Return how many words of its answer the turn has stored before it was paused."""
+    messages = [event["text"] for event in turn.done if event["kind"] == "message"]
+    return sum(len(text.split()) for text in messages)
+
+
+async def _type(answer: Answer, words: list[tuple[str, float]], turn: Turn) -> None:
+    """Take the words off one by one and write them, as far as a pause lets it; at least one."""
+    is_first = True
+    while words and (is_first or turn.decision is not None or not turn.is_pausing):
+        word, pace_s = words.pop(0)
+        await answer.write(word.lstrip() if is_first else word)
+        is_first = False
+        await asyncio.sleep(pace_s)
 
 
 def _remembered(request: str) -> str:

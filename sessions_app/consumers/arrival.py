@@ -38,7 +38,7 @@ async def authenticated(socket: Socket) -> Guest:
     if user.is_authenticated:
         return Guest(user, credentials)
     if credentials.keys:
-        raise Refused(NOT_AUTHENTICATED, "This key opens nothing: it is unknown or revoked.")
+        raise Refused(NOT_AUTHENTICATED, "This key is unknown or was revoked.")
     with suppress(TimeoutError, BadFrame):
         async with asyncio.timeout(AUTH_WAIT_S):
             text = await socket.receive_text() or ""

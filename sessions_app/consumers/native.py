@@ -5,27 +5,37 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
 from asgiref.typing import ASGIReceiveCallable, ASGISendCallable, WebSocketScope
 
 from conversations.access import Visitor, pk_of
+from conversations.engines import failures
 from conversations.events import Appended, EventEnvelope, NewEvent
 from conversations.exceptions import ConversationError, ConversationNotFound, InvalidConversationId
 from conversations.models import ConversationRef, Version
+from conversations.outages import Outage
 from conversations.store import store
 from sessions_app import astore, marks, native, presence
+from sessions_app.commands import CommandPending
 from sessions_app.consumers.arrival import authenticated, cursor_of, query_of
-from sessions_app.consumers.socket import Closed, Socket
+from sessions_app.consumers.socket import Closed, Socket, closed_on_failure
 from sessions_app.feed import Feed
 from sessions_app.guests import BAD_REQUEST, NOT_FOUND, TOO_SLOW, Guest, Refused
 from sessions_app.manager import ConversationManager, get_manager
 from sessions_app.models import new_connection_id
 from sessions_app.native import BadFrame, Frame
+from sessions_app.refusals import log_frame_refused
 from sessions_app.status import ConversationState, states_of
 
+TRY_AGAIN_LATER = 1013
+"""The close code for a failure of the database."""
+
 logger = logging.getLogger(__name__)
+
+_failing_frames = Outage(logger, "A frame failed")
 
 HEARTBEAT_S = 20.0
 UNANSWERED_MAX = 512
@@ -84,15 +94,16 @@ async def native_socket(scope: WebSocketScope, receive: ASGIReceiveCallable, sen
     """Serve one client from its handshake to its close."""
     socket = Socket(scope, receive, send)
     await socket.accept()
-    try:
-        query = Query.read(scope)
-        guest = await authenticated(socket)
-        conversation = await _joined(guest.user, scope, query)
-        await ConversationSocket(socket, guest, conversation, query).serve()
-    except Refused as refusal:
-        await socket.close(refusal.code, str(refusal))
-    except Closed:
-        pass
+    async with closed_on_failure(socket):
+        try:
+            query = Query.read(scope)
+            guest = await authenticated(socket)
+            conversation = await _joined(guest.user, scope, query)
+            await ConversationSocket(socket, guest, conversation, query).serve()
+        except Refused as refusal:
+            await socket.close(refusal.code, str(refusal))
+        except Closed:
+            pass
 
 
 async def _joined(user: Visitor, scope: WebSocketScope, query: Query) -> ConversationRef:
@@ -157,8 +168,20 @@ class ConversationSocket:
             await self._socket.close(group.exceptions[0].code, str(group.exceptions[0]))  # type: ignore[union-attr]
         except* TimeoutError:
             await self._socket.close(TOO_SLOW, f"You did not read; resume from {self._shown_through}")
+        except* failures.FAILURES as group:
+            await self._give_up(group.exceptions[0])
         except* Closed:
             pass
+
+    async def _give_up(self, error: BaseException) -> None:
+        """Say that the log cannot be read any more, and close."""
+        while isinstance(error, BaseExceptionGroup):
+            error = error.exceptions[0]
+        detail = failures.sentence(error)
+        logger.error("A socket of conversation %s ends: %s", self._conversation.public_id, detail)
+        with suppress(Closed, TimeoutError):
+            await self._send(type="error", code="unavailable", detail=detail, id=None)
+        await self._socket.close(TRY_AGAIN_LATER, f"Not available now; resume from {self._shown_through}")
 
     async def _run_tasks(self) -> None:
         async with asyncio.TaskGroup() as tasks:
@@ -258,12 +281,12 @@ class ConversationSocket:
                 frame_id = frame.id
                 await self._handler(frame)(frame)
             except ConversationError as error:
-                await self._send(**native.error_frame(error, frame_id))
+                await self._refuse(error, frame_id)
             except (Closed, TimeoutError):
                 raise
-            except Exception:
-                logger.exception("A frame failed in conversation %s", self._conversation.public_id)
-                await self._send(**native.unavailable_frame(frame_id))
+            except Exception as error:
+                _failing_frames.failed(error, of=f"conversation {self._conversation.public_id}")
+                await self._send(**native.unavailable_frame(error, frame_id))
 
     def _handler(self, frame: Frame) -> Callable[[Frame], Awaitable[None]]:
         handler = self._handlers.get(frame.type)
@@ -305,10 +328,9 @@ class ConversationSocket:
                 # Shielded: a client that leaves must not end the future before its commit.
                 appended = await asyncio.shield(stored)
             except ConversationError as error:
-                await self._send(**native.error_frame(error, frame_id))
-            except Exception:
-                logger.exception("An append failed in conversation %s", self._conversation.public_id)
-                await self._send(**native.unavailable_frame(frame_id))
+                await self._refuse(error, frame_id)
+            except Exception as error:  # who appends has written it in the log
+                await self._send(**native.unavailable_frame(error, frame_id))
             else:
                 seqs = [each.seq for each in appended]
                 if frame_id is not None:
@@ -317,21 +339,31 @@ class ConversationSocket:
             if self._unanswered_characters < UNANSWERED_MAX_CHARACTERS:
                 self._has_room.set()
 
+    async def _refuse(self, error: ConversationError, frame_id: Any) -> None:
+        log_frame_refused("native", self._conversation, error, user=self._user_pk)
+        await self._send(**native.error_frame(error, frame_id))
+
     async def _ack(self, frame_id: Any, **members: Any) -> None:
         if frame_id is not None:
             await self._send(type="ack", id=frame_id, **members)
 
     async def _run(self, frame: Frame) -> None:
-        await self._manager.run(self._conversation)
-        await self._ack(frame.id)
+        await self._steer(frame, self._manager.run(self._conversation))
 
     async def _pause(self, frame: Frame) -> None:
-        await self._manager.pause(self._conversation)
-        await self._ack(frame.id)
+        await self._steer(frame, self._manager.pause(self._conversation))
 
     async def _stop(self, frame: Frame) -> None:
-        await self._manager.close_session(self._conversation.public_id)
-        await self._ack(frame.id)
+        await self._steer(frame, self._manager.close_session(self._conversation.public_id))
+
+    async def _steer(self, frame: Frame, steering: Awaitable[None]) -> None:
+        """Have the agent steered; what it does later is acknowledged as well, and says so."""
+        try:
+            await steering
+        except CommandPending as pending:
+            await self._ack(frame.id, status=pending.state)
+        else:
+            await self._ack(frame.id)
 
     async def _confirm(self, frame: Frame) -> None:
         await self._manager.confirm(

@@ -13,11 +13,12 @@ from django.utils import timezone
 from conversations import live
 from conversations.access import pk_of
 from conversations.exceptions import ConversationError
+from conversations.hints import Hint
 from conversations.models import Conversation
 from sessions_app import astore, drafts, native
 from sessions_app.consumers.arrival import authenticated, query_of
 from sessions_app.consumers.native import HEARTBEAT_S
-from sessions_app.consumers.socket import Closed, Socket
+from sessions_app.consumers.socket import Closed, Socket, closed_on_failure
 from sessions_app.guests import BAD_REQUEST, TOO_SLOW, Guest, Refused
 from sessions_app.hub import POLL_S, hub
 from sessions_app.manager import get_manager
@@ -36,15 +37,16 @@ async def native_list_socket(
     """Serve one client from its handshake to its close."""
     socket = Socket(scope, receive, send)
     await socket.accept()
-    try:
-        since = _since(scope)
-        guest = await authenticated(socket)
-        await get_manager().ensure_started()
-        await ListSocket(socket, guest, since).serve()
-    except Refused as refusal:
-        await socket.close(refusal.code, str(refusal))
-    except Closed:
-        pass
+    async with closed_on_failure(socket):
+        try:
+            since = _since(scope)
+            guest = await authenticated(socket)
+            await get_manager().ensure_started()
+            await ListSocket(socket, guest, since).serve()
+        except Refused as refusal:
+            await socket.close(refusal.code, str(refusal))
+        except Closed:
+            pass
 
 
 def _since(scope: WebSocketScope) -> datetime | None:
@@ -98,7 +100,7 @@ class ListSocket:
             while True:
                 await self._follow(await hints.next())
 
-    async def _follow(self, hint: live.Hint) -> None:
+    async def _follow(self, hint: Hint) -> None:
         match hint["kind"]:
             case "listed":
                 await self._show_states(await astore.call(self._own, [hint["conversation"]]))

@@ -7,10 +7,21 @@ way (two tasks and a thread hop a frame), and the hints come through the hub any
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+import logging
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
 from typing import Any
 
 from asgiref.typing import ASGIReceiveCallable, ASGISendCallable, WebSocketScope
+
+from conversations.outages import Outage, first_of
+from sessions_app.refusals import log_socket_refused
+
+logger = logging.getLogger(__name__)
+
+FAILED = 1011
+"""The close code for a failure of the server itself: the client may come back at once."""
+WHY_FAILED = "The server had to close the connection. Connect again."
 
 SLOW_READER_S = 15.0
 """A client that takes nothing for so long is closed rather than remembered."""
@@ -19,6 +30,11 @@ PROGRESS_CHARACTERS = 64 * 1024
 GRACE_S = 5.0
 """So long a closed client may take to read why."""
 REASON_MAX_BYTES = 123
+REFUSALS = frozenset({4400, 4401, 4403, 4404, 4001, 4004})
+"""The close codes of the native and the V1 sockets that say that a client may not go on."""
+
+
+_failures = Outage(logger, "A socket was closed because the server could not go on")
 
 
 class Closed(Exception):
@@ -43,6 +59,7 @@ class Socket:
         """Do not let the client in: it sees a handshake that failed with HTTP 403."""
         await self._receive()
         self._is_closed = True
+        log_socket_refused(self.scope, code=403)
         await self._send({"type": "websocket.close", "code": 1008, "reason": ""})
 
     async def receive_text(self) -> str | None:
@@ -81,9 +98,21 @@ class Socket:
         if self._is_closed:
             return
         self._is_closed = True
+        if code in REFUSALS:
+            log_socket_refused(self.scope, code=code)
         short = reason.encode()[:REASON_MAX_BYTES].decode(errors="ignore")
         try:
             async with asyncio.timeout(GRACE_S):
                 await self._send({"type": "websocket.close", "code": code, "reason": short})
         except (OSError, TimeoutError):
             pass
+
+
+@asynccontextmanager
+async def closed_on_failure(socket: Socket) -> AsyncIterator[None]:
+    """Close the socket with a code whatever fails inside: no client is left to guess."""
+    try:
+        yield
+    except Exception as error:
+        _failures.failed(first_of(error))
+        await socket.close(FAILED, WHY_FAILED)

@@ -18,9 +18,10 @@ from conversations.dialects import v1
 from conversations.events import Dialect, EventEnvelope
 from conversations.exceptions import ConversationError, InvalidEvent
 from conversations.models import ConversationRef
+from conversations.outages import Outage
 from sessions_app import presence, v1_input
 from sessions_app.consumers.arrival import query_of
-from sessions_app.consumers.socket import Closed, Socket
+from sessions_app.consumers.socket import Closed, Socket, closed_on_failure
 from sessions_app.consumers.v1_arrival import (
     FAILED,
     GONE,
@@ -35,11 +36,14 @@ from sessions_app.guests import NOT_AUTHENTICATED, NOT_FOUND, TOO_SLOW, Guest, R
 from sessions_app.hub import hub
 from sessions_app.manager import get_manager
 from sessions_app.models import new_connection_id
+from sessions_app.refusals import log_frame_refused
 from sessions_app.status import ConversationState
 
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
+
+_failing_frames = Outage(logger, "A frame failed")
 
 CHECK_S = 20.0
 """So often an open socket asks whether its guest may stay (`Guest.check`)."""
@@ -152,11 +156,12 @@ class V1Socket(Unshown, ABC):
             try:
                 await self._take_frame(text)
             except ConversationError as error:
+                log_frame_refused("v1", self._conversation, error, user=pk_of(self._guest.user))
                 code = "ValidationError" if isinstance(error, InvalidEvent) else type(error).__name__
                 refusal = (code, str(error))
-            except Exception:
-                logger.exception("A frame failed in conversation %s", self._conversation.public_id)
-                refusal = ("InternalServerError", "The server could not do this now; send it again.")
+            except Exception as error:
+                _failing_frames.failed(error, of=f"conversation {self._conversation.public_id}")
+                refusal = ("InternalServerError", "The server could not do this now. Send it again.")
             else:
                 continue
             await self._tell_refused(*refusal)
@@ -198,17 +203,23 @@ async def serve(
     except Refused:
         await socket.refuse()
         return
+    except Exception as error:  # what a refused handshake is to clients they do not come back from
+        await socket.accept()
+        async with closed_on_failure(socket):
+            raise error
+        return
     await socket.accept()
-    try:
-        by_frame = guest is None
-        guest = guest or await guest_by_frame(socket, public_id)
-        conversation = await reached(guest, public_id)
-        client = await kind.made(socket, guest, conversation, asked, by_frame=by_frame)
-        await client.serve()
-    except Refused as refusal:
-        await _close(socket, refusal)
-    except Closed:
-        pass
+    async with closed_on_failure(socket):
+        try:
+            by_frame = guest is None
+            guest = guest or await guest_by_frame(socket, public_id)
+            conversation = await reached(guest, public_id)
+            client = await kind.made(socket, guest, conversation, asked, by_frame=by_frame)
+            await client.serve()
+        except Refused as refusal:
+            await _close(socket, refusal)
+        except Closed:
+            pass
 
 
 async def _close(socket: Socket, refusal: Refused) -> None:

@@ -47,7 +47,7 @@ class Reply(NamedTuple):
         try:
             return Answer(self.label, orjson.loads(self.content))
         except orjson.JSONDecodeError as error:
-            raise GitProviderError(f"{self.label} gave an answer that is not JSON.") from error
+            raise GitProviderError(f"{self.label} returned a response that is not JSON.") from error
 
     @property
     def text(self) -> str:
@@ -76,7 +76,7 @@ class Api:
 
     def __post_init__(self) -> None:
         if not (self.authorization.isascii() and self.authorization.isprintable()):
-            raise GitAuthenticationError(f"The {self.label} token has characters that no token has.")
+            raise GitAuthenticationError(f"The {self.label} token contains invalid characters.")
 
     async def get(self, *pieces: str | int, query: Query | None = None, accept: str | None = None) -> Reply:
         """Ask for what is at this path."""
@@ -93,7 +93,7 @@ class Api:
         """Put a GraphQL question and return its data. Raise GitProviderError if there is none."""
         reply = await self.post(body={"query": question, "variables": variables})
         if reply.json.is_null("data"):
-            raise GitProviderError(f"{self.label} did not answer the question.")
+            raise GitProviderError(f"{self.label} did not answer the request.")
         return reply.json.at("data")
 
     def _url(self, pieces: tuple[str | int, ...], query: Query) -> httpx.URL:
@@ -143,7 +143,7 @@ class Api:
         asked = response.request
         target = asked.url.join(response.headers["location"])
         if asked.method != "GET" or _origin(target) != _origin(asked.url):
-            raise GitProviderError(f"{self.label} sends the question elsewhere, where the token does not go.")
+            raise GitProviderError(f"{self.label} redirects to another host, which does not get the token.")
         return target
 
     def _check(self, response: httpx.Response) -> None:
@@ -152,9 +152,9 @@ class Api:
             case 401 | 203:
                 raise GitAuthenticationError(f"The {self.label} token is not valid.")
             case 429:
-                raise GitProviderError(f"{self.label} takes no more questions for now.")
+                raise GitProviderError(f"{self.label}'s rate limit was reached. Try again later.")
             case 403 if _is_exhausted(response.headers):
-                raise GitProviderError(f"{self.label} takes no more questions for now.")
+                raise GitProviderError(f"{self.label}'s rate limit was reached. Try again later.")
             case 403:
                 raise GitAuthenticationError(f"The {self.label} token does not allow this.")
             # GitHub finds a search among an unknown owner's repositories impossible: 422.
@@ -170,7 +170,7 @@ class Api:
         async for part in response.aiter_raw():
             content += part
             if len(content) > ANSWER_MAX_BYTES:
-                raise GitProviderError(f"{self.label} gave an answer that is too long.")
+                raise GitProviderError(f"{self.label} returned a response that is too long.")
         return bytes(content)
 
 

@@ -16,7 +16,7 @@ class UnusableProxy(Exception):
     """No question can be put by the proxy that is set; the text says so."""
 
     def __init__(self) -> None:
-        super().__init__("The proxy that is set for this server cannot be used.")
+        super().__init__("The proxy configured for this server can't be used.")
 
 
 def way_to(url: httpx.URL) -> httpx.AsyncHTTPTransport:

@@ -14,18 +14,18 @@ from sessions_app.models import TOKEN_NAME_MAX_LENGTH, ApiToken
 class Command(BaseCommand):
     """Make an API token."""
 
-    help = "Make an API token of a user and print it, once: only its digest is kept."
+    help = "Create an API token for a user and print it once. Only its digest is stored."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         """Take whose token it is and what it is for."""
-        parser.add_argument("username", help="whose conversations the token opens")
-        parser.add_argument("--name", required=True, help="what it is for, to tell it from others")
+        parser.add_argument("username", help="the user the token signs in as")
+        parser.add_argument("--name", required=True, help="a name for the token")
 
     def handle(self, *args: Any, username: str, name: str, **options: Any) -> None:
         """Print the token alone, so that a script can take it."""
         user = User.objects.filter(username=username, is_active=True).first()
         if user is None:
-            raise CommandError(f"There is no active user {username!r}: createsuperuser makes the first one.")
+            raise CommandError(f"There is no active user {username!r}. Create one with createsuperuser.")
         if not 0 < len(name) <= TOKEN_NAME_MAX_LENGTH:
             raise CommandError(f"A token's name has 1 to {TOKEN_NAME_MAX_LENGTH} characters.")
         _, text = ApiToken.issue(user.pk, name)

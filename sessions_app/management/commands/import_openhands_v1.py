@@ -35,7 +35,9 @@ class Command(BaseCommand):
     def add_arguments(self, parser: ArgumentParser) -> None:
         """Take where the conversations are and whose they become."""
         parser.add_argument("path", type=Path, help="a conversation's directory, or one of many")
-        parser.add_argument("--owner", help="whose they become; needed in accounts mode")
+        parser.add_argument(
+            "--owner", help="the owner of the imported conversations; required in accounts mode"
+        )
         parser.add_argument(
             "--timezone",
             type=_zone,
@@ -43,10 +45,14 @@ class Command(BaseCommand):
             dest="zone",
             help="of the machine that wrote them, whose clock events tell: Europe/Berlin (default: UTC)",
         )
-        parser.add_argument("--dry-run", action="store_true", help="say what would be done, and do nothing")
-        parser.add_argument("--force", action="store_true", help="also what a server says it is at work on")
         parser.add_argument(
-            "--skip-empty", action="store_true", help="not what has no events: a failed start"
+            "--dry-run", action="store_true", help="show what would be imported, without importing it"
+        )
+        parser.add_argument(
+            "--force", action="store_true", help="also import conversations that another server holds"
+        )
+        parser.add_argument(
+            "--skip-empty", action="store_true", help="skip conversations without events (failed starts)"
         )
 
     def handle(
@@ -156,14 +162,14 @@ def _prepare_database(*, dry_run: bool) -> None:
 def _owner(name: str | None, *, dry_run: bool) -> User:
     """Return whose the conversations become. Raise CommandError."""
     if name is None and settings.CONFIGURATION.auth != "local":
-        raise CommandError("Say whose the conversations become: --owner USERNAME.")
+        raise CommandError("Name the owner of the conversations: --owner USERNAME.")
     if name is None:
         if not dry_run:
             return local_user()
         return User.objects.filter(username=LOCAL_USERNAME).first() or User(username=LOCAL_USERNAME)
     user = User.objects.filter(username=name, is_active=True).first()
     if user is None:
-        raise CommandError(f"There is no active user {name!r}: createsuperuser makes the first one.")
+        raise CommandError(f"There is no active user {name!r}. Create one with createsuperuser.")
     return user
 
 

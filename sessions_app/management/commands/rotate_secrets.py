@@ -11,7 +11,7 @@ from django.core.management.base import BaseCommand, CommandError
 from conversations.models import Conversation
 from sessions_app import agent_setups, tool_servers
 from sessions_app.encryption import SecretUnreadable
-from sessions_app.models import Receiver, Secret
+from sessions_app.models import Receiver, RecordedAnswer, Secret
 
 BATCH = 500
 
@@ -36,6 +36,12 @@ class Command(BaseCommand):
             except SecretUnreadable:
                 unreadable += 1
                 self.stderr.write(f"Cannot be opened: the headers of {receiver}")
+        for answer in RecordedAnswer.objects.order_by("pk").iterator(BATCH):
+            try:
+                rotated += answer.rotate()
+            except SecretUnreadable:
+                unreadable += 1
+                self.stderr.write(f"Cannot be opened: the {answer}")
         for secret in _all_secrets():
             try:
                 rotated += secret.rotate()
