@@ -4,8 +4,14 @@ from __future__ import annotations
 
 from django.apps import AppConfig
 
+from convserver import sign_ins
+
 
 class ConvserverConfig(AppConfig):
     """Doors and pages."""
 
     name = "convserver"
+
+    def ready(self) -> None:
+        """Have logins written to the server's log."""
+        sign_ins.follow()

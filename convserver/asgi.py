@@ -20,10 +20,14 @@ from convserver.api.bodies import BoundedBodies
 from convserver.http import OneThreadHandler
 from sessions_app import astore, courtesy, socketio_v0
 from sessions_app.authentication import OwnOriginOnly
+from sessions_app.hub import hub
 from sessions_app.manager import close_manager, get_manager
 from sessions_app.routing import router
 
 http = OneThreadHandler()
+probes = OneThreadHandler("probes")
+"""Probes are answered while every thread that serves requests waits for something."""
+PROBES = {"/alive", "/health", "/ready"}
 
 
 async def by_protocol(scope: Any, receive: Any, send: Any) -> None:
@@ -31,6 +35,8 @@ async def by_protocol(scope: Any, receive: Any, send: Any) -> None:
     match scope["type"]:
         case "http" | "websocket" if scope["path"].startswith(f"{socketio_v0.PATH}/"):
             await socketio_v0.socketio_v0(scope, receive, send)
+        case "http" if scope["path"] in PROBES:
+            await probes(scope, receive, send)
         case "http":
             await courtesy.counted(http, scope, receive, send)
         case "websocket":
@@ -46,6 +52,7 @@ async def lifespan(receive: Any, send: Any) -> None:
         if message["type"] == "lifespan.startup":
             try:
                 await astore.call(guards.require, connection)
+                await hub().start()
                 await get_manager().ensure_started()
             except Exception as error:
                 await send({"type": "lifespan.startup.failed", "message": str(error)})

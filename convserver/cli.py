@@ -5,13 +5,14 @@ from __future__ import annotations
 import argparse
 import gc
 import io
-import logging
 import os
+import signal
 import socket
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import django
@@ -28,7 +29,10 @@ from django.db import Error as DatabaseProblem
 from django.db import connection
 from django.utils.module_loading import import_string
 
-from convserver import first_steps
+from conversations.engines import failures
+from conversations.engines.sqlite3 import files
+from conversations.server_log import log_act
+from convserver import __version__, first_steps
 from convserver.configuration import MESSAGE_MAX_BYTES, AuthMode, Configuration, ConfigurationError
 
 SHUTDOWN_WAIT_S = 15
@@ -50,12 +54,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         prog="convserver", description="A durable conversation server for AI agents."
     )
     commands = parser.add_subparsers(dest="command", required=True)
-    commands.add_parser("serve", help="bring the database up to date and serve")
+    commands.add_parser("serve", help="migrate the database and start the server")
     manage = commands.add_parser(
         "manage", help="run a management command: createsuperuser, create_token, …", add_help=False
     )
     manage.add_argument("rest", nargs=argparse.REMAINDER)
-    bring = commands.add_parser("import", help="import conversations that another program keeps in files")
+    bring = commands.add_parser("import", help="import conversations from another program's files")
     formats = bring.add_subparsers(dest="format", required=True)
     for name in IMPORTS:
         formats.add_parser(name, add_help=False)
@@ -77,12 +81,37 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def manage_django(arguments: Sequence[str]) -> int:
     """Run one of Django's management commands."""
-    execute_from_command_line(["convserver manage", *arguments])
+    _let_statements_take_their_time()
+    _make_data_dir()
+    try:
+        execute_from_command_line(["convserver manage", *arguments])
+    except DatabaseProblem:
+        if not _has_no_tables():
+            raise
+        name = connection.settings_dict["NAME"]
+        sys.stderr.write(f"There is no database at {name} yet: run `convserver manage migrate` first.\n")
+        return 1
     return 0
+
+
+def _has_no_tables() -> bool:
+    """Say whether the database can be reached and was never migrated."""
+    try:
+        return "django_migrations" not in connection.introspection.table_names()
+    except DatabaseProblem:
+        return False
+
+
+def _let_statements_take_their_time() -> None:
+    """Lift the bound that is meant for requests: a command may rebuild an index or read a whole table."""
+    options = settings.DATABASES["default"]["OPTIONS"]
+    if "pool" in options:
+        options["options"] += " -c statement_timeout=0"
 
 
 def import_conversations(format: str, arguments: Sequence[str]) -> int:
     """Run the command that imports a format; it ends the process itself when it fails."""
+    _let_statements_take_their_time()
     django.setup()
     with _naming_the_database():
         _reach_database()
@@ -103,9 +132,6 @@ def serve() -> int:
 def _serve_on(sockets: list[socket.socket], configuration: Configuration) -> int:
     _require_agent(configuration)
     _prepare_database()
-    # Addresses may bring keys (V1 sockets), and both the access log and the line that accepts a
-    # socket print whole addresses.
-    logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
     server = _Server(
         configuration,
         uvicorn.Config(
@@ -133,6 +159,7 @@ class _Server(uvicorn.Server):
     def __init__(self, configuration: Configuration, config: uvicorn.Config) -> None:
         super().__init__(config)
         self._configuration = configuration
+        self._signal: str | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start to listen, and to look for garbage in all but what was loaded until now."""
@@ -141,7 +168,31 @@ class _Server(uvicorn.Server):
         await super().startup(sockets)
         if self.started:
             port: int = self.servers[0].sockets[0].getsockname()[1]
+            log_act("Server started", **_facts_of(self._configuration, port))
             print(first_steps.text(self._configuration, port), flush=True)
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Stop, and keep the signal for the log."""
+        self._signal = signal.Signals(sig).name
+        super().handle_exit(sig, frame)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Stop to listen, and end what is under way."""
+        await super().shutdown(sockets)
+        log_act("Server stopped", signal=self._signal)
+
+
+def _facts_of(configuration: Configuration, port: int) -> dict[str, object]:
+    """Return what the log says of a server that listens; nothing of it is secret."""
+    return {
+        "version": __version__,
+        "host": configuration.host,
+        "port": port,
+        "database": connection.vendor,
+        "data_dir": str(configuration.data_dir),
+        "mode": str(configuration.auth),
+        "manager": str(configuration.manager),
+    }
 
 
 def _bound_sockets(configuration: Configuration, until_the_end: ExitStack) -> list[socket.socket]:
@@ -181,13 +232,16 @@ def _require_agent(configuration: Configuration) -> None:
 
 def _prepare_database() -> None:
     """Reach the database, bring it up to date and check it. Raise ConfigurationError in one sentence."""
+    with _naming_the_database():
+        _reach_database()
     try:
-        with _naming_the_database():
-            _reach_database()
-            call_command("migrate", verbosity=0, interactive=False)
-            call_command("check", databases=["default"], fail_level="ERROR", stdout=io.StringIO())
+        call_command("migrate", verbosity=0, interactive=False)
+        call_command("check", databases=["default"], fail_level="ERROR", stdout=io.StringIO())
     except CommandError as error:
         raise ConfigurationError(f"The server cannot start: {' '.join(str(error).split())}") from error
+    except DatabaseProblem as error:
+        sentence = failures.sentence(error, connection)
+        raise ConfigurationError(f"The server cannot start: {sentence}") from error
 
 
 @contextmanager
@@ -196,16 +250,27 @@ def _naming_the_database() -> Iterator[None]:
     try:
         yield
     except DatabaseProblem as error:
+        if failures.known(error, connection) == failures.FULL:
+            raise ConfigurationError(f"The server cannot start: {failures.FULL}") from error
         reason = str(error).strip().partition("\n")[0].rstrip(".")
         raise ConfigurationError(f"DATABASE_URL names a database that cannot be used: {reason}.") from error
 
 
-def _reach_database() -> None:
-    """Connect once without the pool, which would try for half a minute; SQLite's own directory is made."""
-    data_dir = settings.CONFIGURATION.data_dir
-    if connection.vendor == "sqlite" and Path(connection.settings_dict["NAME"]).parent == data_dir:
+def _make_data_dir() -> None:
+    """Make the directory of SQLite's file if it is the server's own."""
+    database, data_dir = settings.DATABASES["default"], settings.CONFIGURATION.data_dir
+    if "sqlite" in database["ENGINE"] and Path(database["NAME"]).parent == data_dir:
         with suppress(OSError):  # told in a sentence when the file is opened
             data_dir.mkdir(parents=True, exist_ok=True)
+
+
+def _reach_database() -> None:
+    """Connect once without the pool, which would try for half a minute."""
+    _make_data_dir()
+    if connection.vendor == "sqlite":
+        if not files.can_be_written(str(connection.settings_dict["NAME"])):
+            raise ConfigurationError(f"The server cannot start: {files.READ_ONLY}")
+        connection.ensure_connection()
     if connection.vendor == "postgresql":
         parameters = {"connect_timeout": CONNECT_WAIT_S, **connection.get_connection_params()}
         with connection.wrap_database_errors:

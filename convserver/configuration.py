@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -15,6 +16,8 @@ from urllib.parse import SplitResult, quote, urlsplit
 
 E = TypeVar("E", bound=StrEnum)
 
+HOST_NAME = re.compile(r"\*|\.?[\w-]+(\.[\w-]+)*\.?|\[[0-9A-Fa-f:.]+\]", re.ASCII)
+"""A name, an address, all names below one (.example.org), or every name (*)."""
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
 LOOPBACK_ADDRESSES = ("127.0.0.1", "::1")
 SECRET_KEY_MIN_LENGTH = 32
@@ -32,6 +35,22 @@ class ManagerKind(StrEnum):
     """Where agent loops run."""
 
     STANDALONE = "standalone"
+
+
+class LogFormat(StrEnum):
+    """What a line of the server's log looks like."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+class LogLevel(StrEnum):
+    """The least important lines that are written."""
+
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
 
 
 class AuthMode(StrEnum):
@@ -73,6 +92,16 @@ class Configuration:
     """Whether a body that creates a V0 conversation may choose its id."""
     frontend_dir: Path | None = None
     """Where a built single-page frontend lies that is served at `/`; None for none."""
+    log_format: LogFormat = LogFormat.TEXT
+    log_level: LogLevel = LogLevel.INFO
+    keepalive_s: int = 30
+    """PostgreSQL is asked for a sign of life after so long without one, and given up after four more."""
+    tcp_user_timeout_s: int = 30
+    """A connection on which what was sent is not confirmed for so long is given up."""
+    statement_timeout_s: int = 60
+    """The longest that one statement may take; commands are not bound by it. 0 for no limit."""
+    idle_in_transaction_timeout_s: int = 60
+    """The longest that a transaction may do nothing. 0 for no limit."""
     hooks: tuple[str, ...] = ()
     """Dotted paths of hooks that are told of what happens to conversations."""
 
@@ -109,6 +138,14 @@ def read(environment: Mapping[str, str]) -> Configuration:
         max_age_days=_integer(environment, "CONVSERVER_MAX_AGE_DAYS", 0, least=0, most=36_500) or None,
         allow_set_conversation_id=_integer(environment, "ALLOW_SET_CONVERSATION_ID", 0, least=0, most=1) == 1,
         frontend_dir=_frontend_dir(environment),
+        log_format=_choice(environment, "CONVSERVER_LOG_FORMAT", LogFormat, LogFormat.TEXT),
+        log_level=_choice(environment, "CONVSERVER_LOG_LEVEL", LogLevel, LogLevel.INFO),
+        keepalive_s=_integer(environment, "DATABASE_KEEPALIVE_S", 30, least=1, most=3600),
+        tcp_user_timeout_s=_integer(environment, "DATABASE_TCP_USER_TIMEOUT_S", 30, least=1, most=3600),
+        statement_timeout_s=_integer(environment, "DATABASE_STATEMENT_TIMEOUT_S", 60, least=0, most=86_400),
+        idle_in_transaction_timeout_s=_integer(
+            environment, "DATABASE_IDLE_IN_TRANSACTION_TIMEOUT_S", 60, least=0, most=86_400
+        ),
         hooks=_hooks(environment),
     )
 
@@ -116,8 +153,8 @@ def read(environment: Mapping[str, str]) -> Configuration:
 def _choice(environment: Mapping[str, str], name: str, choices: type[E], default: E) -> E:
     text = environment.get(name) or default
     if text not in list(choices):
-        allowed = ", ".join(choices)
-        raise ConfigurationError(f"{name} is {text!r}, but it must be one of: {allowed}.")
+        allowed = ", ".join(choices) if len(choices) == 1 else f"one of: {', '.join(choices)}"
+        raise ConfigurationError(f"{name} is {text!r}, but it must be {allowed}.")
     return choices(text)
 
 
@@ -125,7 +162,8 @@ def _integer(environment: Mapping[str, str], name: str, default: int, *, least: 
     text = environment.get(name) or str(default)
     is_number = text.isascii() and text.isdigit() and len(text) < 20
     if not (is_number and least <= int(text) <= most):
-        raise ConfigurationError(f"{name} is {text!r}, but it must be a whole number from {least} to {most}.")
+        allowed = "0 or 1" if (least, most) == (0, 1) else f"a whole number from {least} to {most}"
+        raise ConfigurationError(f"{name} is {text!r}, but it must be {allowed}.")
     return int(text)
 
 
@@ -133,8 +171,8 @@ def _host(environment: Mapping[str, str], auth: AuthMode) -> str:
     host = (environment.get("HOST") or "127.0.0.1").removeprefix("[").removesuffix("]")
     if auth is AuthMode.LOCAL and not _is_loopback(host):
         raise ConfigurationError(
-            f"HOST is {host!r}, but in local mode whoever reaches the server is let in, so it listens on "
-            "loopback only: use 127.0.0.1, or set CONVSERVER_AUTH=accounts."
+            f"HOST is {host!r}, but local mode has no logins, so the server listens on loopback "
+            "only: use 127.0.0.1, or set CONVSERVER_AUTH=accounts."
         )
     return host
 
@@ -182,7 +220,7 @@ def _url_parts(name: str, url: str) -> SplitResult:
         parts = urlsplit(url)
         _ = parts.port  # is read, and judged, only now
     except ValueError as error:
-        raise ConfigurationError(f"{name} is no address that can be read: {error}.") from error
+        raise ConfigurationError(f"{name} is not a valid URL: {error}.") from error
     return parts
 
 
@@ -220,7 +258,7 @@ def _session_api_key(environment: Mapping[str, str]) -> str | None:
     key = environment.get("SESSION_API_KEY") or None
     if key and not (key.isascii() and key.isprintable() and " " not in key):
         raise ConfigurationError(
-            "SESSION_API_KEY must be printable ASCII without spaces, because it travels in a header."
+            "SESSION_API_KEY must be printable ASCII without spaces, because it is sent in a header."
         )
     return key
 
@@ -256,15 +294,20 @@ def _kept_secret_key(data_dir: Path) -> str:
         data_dir.mkdir(parents=True, exist_ok=True)
         if not path.exists():
             _write_once(path, secrets.token_urlsafe(64))
+    except OSError as error:
+        is_file = data_dir.exists() and not data_dir.is_dir()
+        reason = (
+            "that is a file, not a directory" if is_file else f"nothing can be stored there: {error.strerror}"
+        )
+        raise ConfigurationError(f"CONVSERVER_DATA_DIR is {str(data_dir)!r}, but {reason}.") from error
+    try:
         key = path.read_text().strip()
     except OSError as error:
-        raise ConfigurationError(
-            f"CONVSERVER_DATA_DIR is {str(data_dir)!r}, but nothing can be kept there: {error.strerror}."
-        ) from error
+        raise ConfigurationError(f"The file {path} cannot be read: {error.strerror}.") from error
     if len(key) < SECRET_KEY_MIN_LENGTH:
         raise ConfigurationError(
-            f"SECRET_KEY is not set, and {str(path)!r} does not hold one: remove that file, and a new key is "
-            "made; or bring the old file back."
+            f"SECRET_KEY is not set, and {str(path)!r} does not contain one: restore that file, or delete it "
+            "to have a new key generated."
         )
     return key
 
@@ -289,6 +332,12 @@ def _allowed_hosts(environment: Mapping[str, str], auth: AuthMode, host: str) ->
             "CONVSERVER_ALLOWED_HOSTS is not set, but accounts mode needs the names under which the "
             "server is reached, separated by commas."
         )
+    for name in names:
+        if not HOST_NAME.fullmatch(name):
+            raise ConfigurationError(
+                f"CONVSERVER_ALLOWED_HOSTS names {name!r}, but a name looks like chat.example.org, without "
+                "a scheme, a port or a path."
+            )
     own = [f"[{host}]" if ":" in host else host] if _is_loopback(host) else []
     return tuple(dict.fromkeys([*LOOPBACK_NAMES, *own, *names]))
 

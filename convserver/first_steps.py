@@ -10,25 +10,25 @@ from convserver.configuration import AuthMode, Configuration
 EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - only accounts mode listens there
 
 LET_IN = """
-# 0. The key that the server was started with, in a variable
+# 0. Put the server's key (its SESSION_API_KEY) into a variable
 read -rs SESSION_API_KEY && export SESSION_API_KEY
 """
 LOG_IN = """
-# 0. An account, and then a token in a variable; both need the server's environment
+# 0. Create an account, and put an API token into a variable; both need the server's environment
 {python} -m convserver manage createsuperuser --username me
 
 export TOKEN=$({python} -m convserver manage create_token me --name "first steps")
 """
 STEPS = """\
-convserver listens on http://{place} (Ctrl-C ends it).
-Three ways to begin, for another terminal in this directory:
+convserver is running at http://{place} (press Ctrl-C to stop it).
+Open that address in a browser, or try one of these in another terminal, in this directory:
 {preparation}
-# 1. curl: make a conversation, say something, read the log
+# 1. curl: create a conversation, send a message, read the log
 curl -sw '\\n'{header} {api} {json} -d '{{"id": "my-first"}}'
 curl -sw '\\n'{header} {api}/my-first/events {json} -d '{{"type": "message", "text": "Hello"}}'
 sleep 3; curl -sw '\\n'{header} {api}/my-first/events
 
-# 2. Python: say something, and show what is said until the turn is over
+# 2. Python: send a message, and print the messages until the agent is done
 {python} -c '
 import json, os
 from websockets.sync.client import connect
@@ -43,7 +43,7 @@ with connect("{socket}"{headers}) as socket:
             break
 '
 
-# 3. A socket by hand: connect, then type a frame
+# 3. WebSocket: connect, then type a frame
 {python} -m websockets {socket}
 {auth}{{"type": "message", "text": "Hello over the socket"}}
 """

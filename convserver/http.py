@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, cast
 
 from asgiref.sync import sync_to_async
 from django.core.handlers.asgi import ASGIHandler
 from django.db import connection
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
+from django.utils.log import log_response
+
+from convserver import request_log
 
 THREADS = 32
 """So many requests are in views at a time; the others wait for a thread, not for a connection."""
@@ -22,11 +25,15 @@ class OneThreadHandler(ASGIHandler):
     threads stay, and so do their connections.
     """
 
+    def __init__(self, name: str = "http") -> None:
+        self._name = name
+        super().__init__()
+
     def load_middleware(self, is_async: bool = False) -> None:
         """Make the chain a synchronous one, and run it as a whole in a thread of this handler's."""
         super().load_middleware(is_async=False)
         chain: Any = self._middleware_chain  # type: ignore[has-type]
-        pool = ThreadPoolExecutor(THREADS, thread_name_prefix="http")
+        pool = ThreadPoolExecutor(THREADS, thread_name_prefix=self._name)
         self._middleware_chain = sync_to_async(
             lambda request: _in_thread(chain, request), thread_sensitive=False, executor=pool
         )
@@ -39,7 +46,11 @@ class OneThreadHandler(ASGIHandler):
 def _in_thread(chain: Any, request: HttpRequest) -> HttpResponseBase:
     """Run the chain, and give the connection back if that is where it belongs or if it is broken."""
     try:
-        response: HttpResponseBase = chain(request)
-        return response
+        with request_log.present():
+            response = cast(HttpResponse, chain(request))
+            if response.status_code >= 400:  # the framework would start a thread for this line
+                words = ("%s: %s", response.reason_phrase, request.path)
+                log_response(*words, response=response, request=request)
+            return response
     finally:
         connection.close_if_unusable_or_obsolete()

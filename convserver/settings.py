@@ -9,7 +9,7 @@ from typing import Any
 
 import dj_database_url
 
-from convserver import __version__, configuration
+from convserver import __version__, configuration, log_format
 from convserver.configuration import AuthMode, ManagerKind
 
 CONFIGURATION = configuration.read(os.environ)
@@ -44,6 +44,7 @@ INSTALLED_APPS = [
 ]
 
 MIDDLEWARE = [
+    "convserver.request_log.RefusedWritesMiddleware",
     "corsheaders.middleware.CorsMiddleware",
     "django.middleware.security.SecurityMiddleware",
     "convserver.static_files.StaticFilesMiddleware",
@@ -55,6 +56,7 @@ MIDDLEWARE = [
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "convserver.admin.policy.AdminPolicyMiddleware",
+    "convserver.api.unavailable.DatabaseFailuresMiddleware",
 ]
 
 ROOT_URLCONF = "convserver.web.frontend_urls" if CONFIGURATION.frontend_dir else "convserver.urls"
@@ -64,7 +66,7 @@ APPEND_SLASH = False
 TEMPLATES = [
     {
         "BACKEND": "django.template.backends.django.DjangoTemplates",
-        "DIRS": [],
+        "DIRS": [BASE_DIR / "templates"],  # before those of applications, some of which are replaced here
         "APP_DIRS": True,
         "OPTIONS": {
             "context_processors": [
@@ -78,21 +80,39 @@ TEMPLATES = [
 ]
 
 
+def _bounds(options: str) -> dict[str, Any]:
+    """Return what ends a connection to PostgreSQL that hangs; no server waits for it for ever."""
+    statement_ms = CONFIGURATION.statement_timeout_s * 1000
+    idle_ms = CONFIGURATION.idle_in_transaction_timeout_s * 1000
+    return {
+        "keepalives": 1,
+        "keepalives_idle": CONFIGURATION.keepalive_s,
+        "keepalives_interval": max(1, CONFIGURATION.keepalive_s // 3),
+        "keepalives_count": 4,
+        "tcp_user_timeout": CONFIGURATION.tcp_user_timeout_s * 1000,
+        "options": f"{options} -c statement_timeout={statement_ms} "
+        f"-c idle_in_transaction_session_timeout={idle_ms}".strip(),
+    }
+
+
 def _database() -> dict[str, Any]:
     database: dict[str, Any] = dict(dj_database_url.parse(CONFIGURATION.database_url))
     options = database.setdefault("OPTIONS", {})
     if database["ENGINE"] == "django.db.backends.sqlite3":
+        database["ENGINE"] = "conversations.engines.sqlite3"
         # IMMEDIATE: a transaction that reads and then writes takes its turn at once, and is never
         # told "database is locked" halfway. FULL: a commit is on the disk when it returns.
         options |= {
             "transaction_mode": "IMMEDIATE",
-            "timeout": 30,
+            "timeout": 10,
             "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA cache_size=-8000;",
         }
         database["TEST"] = {"NAME": f"{database['NAME']}.test"}
         database["CONN_MAX_AGE"] = None  # threads stay; opening the file costs as much as a small request
     else:
+        database["ENGINE"] = "conversations.engines.postgresql"
         options["pool"] = {"min_size": 1, "max_size": 40, "timeout": 30}
+        options |= _bounds(options.get("options", ""))
         database["TEST"] = {"NAME": f"test_convserver_{TEST_RUN}"}
     return database
 
@@ -106,8 +126,8 @@ HINTS_PREFIX = f"convserver-{CONFIGURATION.installation}-{TEST_RUN}"
 CHANNEL_LAYERS: dict[str, dict[str, Any]] = {
     "default": (
         {
-            "BACKEND": "channels_redis.pubsub.RedisPubSubChannelLayer",
-            "CONFIG": {"hosts": [CONFIGURATION.redis_url], "prefix": HINTS_PREFIX},
+            "BACKEND": "conversations.redis_hints.RedisHints",
+            "CONFIG": {"url": CONFIGURATION.redis_url, "prefix": HINTS_PREFIX},
         }
         if CONFIGURATION.redis_url
         else {"BACKEND": "channels.layers.InMemoryChannelLayer", "CONFIG": {"capacity": 10_000}}
@@ -118,9 +138,10 @@ CHANNEL_LAYERS: dict[str, dict[str, Any]] = {
 def _cache(name: str, *, entries: int) -> dict[str, Any]:
     if CONFIGURATION.redis_url:
         return {
-            "BACKEND": "django.core.cache.backends.redis.RedisCache",
+            "BACKEND": "convserver.shared_cache.SharedCache",
             "LOCATION": CONFIGURATION.redis_url,
             "KEY_PREFIX": HINTS_PREFIX,
+            "OPTIONS": {"MAX_ENTRIES": entries, "NAME": name},
         }
     return {
         "BACKEND": "django.core.cache.backends.locmem.LocMemCache",
@@ -155,6 +176,9 @@ LANGUAGE_CODE = "en"
 TIME_ZONE = "UTC"
 USE_I18N = False
 USE_TZ = True
+DATETIME_FORMAT = "Y-m-d H:i:s"
+DATE_FORMAT = "Y-m-d"
+TIME_FORMAT = "H:i:s"
 
 STATIC_URL = "/static/"
 STATIC_ROOT = None
@@ -215,9 +239,11 @@ CORS_ALLOW_HEADERS = [
     "authorization",
     "content-type",
     "idempotency-key",
+    "if-match",
     "x-csrftoken",
     "x-session-api-key",
 ]
+CORS_EXPOSE_HEADERS = ["etag"]
 CSRF_TRUSTED_ORIGINS = list(CONFIGURATION.permitted_origins)
 
 if CONFIGURATION.auth is AuthMode.ACCOUNTS:
@@ -253,19 +279,19 @@ SPECTACULAR_SETTINGS = {
     ),
     "VERSION": __version__,
     "TAGS": [
-        {"name": "native", "description": "What the native sockets do, by REST, and what they do not do"},
-        {"name": "v0", "description": "The V0 wire, for clients that speak it already"},
+        {"name": "native", "description": "The native sockets' functions over REST, and more"},
+        {"name": "v0", "description": "The OpenHands V0 protocol"},
         {
             "name": "v1-agent",
             "description": (
-                "The agent face of the V1 wire. Without `/agent` in front each operation is served as well, "
+                "The OpenHands V1 agent server. Without `/agent` in front each operation is served as well, "
                 "except those whose addresses V0 has: there the key of a conversation, `ids` in the query or "
                 "`agent` or `workspace` in the body say that V1 is meant. `/api/acp/conversations` is the "
                 "same as `/api/conversations`."
             ),
         },
-        {"name": "probes", "description": "For whoever watches the server"},
-        {"name": "v1-app", "description": "The app face of the V1 wire"},
+        {"name": "probes", "description": "Health checks for monitoring"},
+        {"name": "v1-app", "description": "The OpenHands V1 app server"},
     ],
     "OAS_VERSION": "3.1.0",  # what pydantic writes is of 3.1
     "SCHEMA_PATH_PREFIX": "/api",
@@ -285,17 +311,5 @@ CONVERSATION_MANAGER = {
     ManagerKind.STANDALONE: "sessions_app.manager.StandaloneConversationManager",
 }[CONFIGURATION.manager]
 
-LOGGING = {
-    "version": 1,
-    "disable_existing_loggers": False,
-    "formatters": {"line": {"format": "{asctime} {levelname} {name}: {message}", "style": "{"}},
-    "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "line"}},
-    "root": {"handlers": ["console"], "level": "INFO"},
-    "loggers": {
-        # It writes every address that it asks, and these name private repositories.
-        "httpx": {"level": "WARNING"},
-        # Without a level of their own these two add handlers of their own, and write every line twice.
-        "engineio.server": {"level": "ERROR"},
-        "socketio.server": {"level": "ERROR"},
-    },
-}
+LOGGING_CONFIG = "convserver.log_format.configure"
+LOGGING = log_format.settings(CONFIGURATION.log_format, CONFIGURATION.log_level)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,12 +14,11 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from conversations.models import Conversation
+from conversations.server_log import ids_of, log_act
 from convserver.admin import cells
-from convserver.admin.base import ReadOnlyAdmin
+from convserver.admin.base import ReadOnlyAdmin, log_row
 from convserver.admin.filters import FormFilter, date_field, text_field
 from convserver.admin.periods import in_period
-
-logger = logging.getLogger(__name__)
 
 
 def record(request: HttpRequest, conversations: Sequence[Conversation], deed: str) -> None:
@@ -31,15 +29,13 @@ def record(request: HttpRequest, conversations: Sequence[Conversation], deed: st
     """
     _enter(request, conversations, deed)
     for conversation in conversations:
-        logger.info(
-            "Admin: user %s: %s: conversation %s", request.user.pk, deed.lower(), conversation.public_id
-        )
+        log_act(f"Admin: {deed}", by_user=request.user.pk, **ids_of(conversation.ref))
 
 
 def record_change(request: HttpRequest, row: Model, deed: str) -> None:
     """Note that this member of staff changed a row that is no conversation."""
     _enter(request, [row], deed)
-    logger.info("Admin: user %s: %s: %s %s", request.user.pk, deed.lower(), row._meta.verbose_name, row.pk)
+    log_row(request, row, deed)
 
 
 def _enter(request: HttpRequest, rows: Sequence[Model], deed: str) -> None:
@@ -50,8 +46,8 @@ def _enter(request: HttpRequest, rows: Sequence[Model], deed: str) -> None:
 class LogFilterForm(forms.Form):
     """What entries can be looked for by."""
 
-    who = text_field("User name")
-    deed = text_field("What was done, in part")
+    who = text_field("User")
+    deed = text_field("Action contains")
     since = date_field("From (UTC)")
     until = date_field("Through (UTC)")
 
@@ -84,19 +80,19 @@ class LogEntryAdmin(ReadOnlyAdmin[LogEntry]):
         """When it was done."""
         return cells.moment(entry.action_time)
 
-    @admin.display(description="On")
+    @admin.display(description="Object")
     def what(self, entry: LogEntry) -> SafeString | str:
         """What it was done to, as it was called then."""
         name = cells.cut(entry.object_repr) or "?"
         url = None if entry.is_deletion() else entry.get_admin_url()
         return format_html('<a class="admin-link" href="{}">{}</a>', url, name) if url else name
 
-    @admin.display(description="Kind")
+    @admin.display(description="Type")
     def kind(self, entry: LogEntry) -> str:
         """What kind of row that is."""
         return str(entry.content_type.name) if entry.content_type else "?"
 
-    @admin.display(description="What was done")
+    @admin.display(description="Action")
     def deed(self, entry: LogEntry) -> str:
         """What was done."""
         return entry.get_change_message() or entry.get_action_flag_display()

@@ -11,7 +11,8 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 TITLE_SHOWN = 60
-ID_SHOWN = 8
+LINE_SHOWN = 240
+ID_END_SHOWN = 4
 
 
 def moment(value: datetime | None) -> SafeString | None:
@@ -47,10 +48,12 @@ def yes_or_no(is_so: bool) -> str:
 
 
 def narrow(text: str | None, shown: str | None = None) -> SafeString | None:
-    """Return a text that is cut where its column ends; the whole one on pointing at it."""
+    """Return a text that is cut where the column of a list ends; the whole one on pointing at it."""
     if not text:
         return None
-    return format_html('<span class="admin-narrow" title="{}">{}</span>', text, shown or cut(text))
+    return format_html(
+        '<span class="admin-narrow" title="{}">{}</span>', text, shown or cut(text, LINE_SHOWN)
+    )
 
 
 def number(value: int) -> str:
@@ -64,9 +67,17 @@ def cut(text: str, limit: int = TITLE_SHOWN) -> str:
     return line if len(line) <= limit else f"{line[: limit - 1].rstrip()}…"
 
 
-def shortened(text: str, limit: int = ID_SHOWN) -> SafeString:
-    """Return the beginning of an id; the whole one on pointing at it."""
-    return format_html('<code class="whitespace-nowrap" title="{}">{}</code>', text, text[:limit])
+def shortened(text: str) -> SafeString:
+    """Return an id with only its ends seen, whose whole is on pointing at it, and in what is copied of it."""
+    if len(text) <= 2 * ID_END_SHOWN + 2:
+        return format_html('<code class="admin-id" title="{}">{}</code>', text, text)
+    return format_html(
+        '<code class="admin-id" title="{}">{}<span class="admin-id-middle">{}</span>{}</code>',
+        text,
+        text[:ID_END_SHOWN],
+        text[ID_END_SHOWN:-ID_END_SHOWN],
+        text[-ID_END_SHOWN:],
+    )
 
 
 def code(text: str) -> SafeString:

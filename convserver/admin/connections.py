@@ -23,9 +23,9 @@ PRESENT, EXPIRED = "present", "expired"
 class ConnectionFilterForm(forms.Form):
     """What connections can be looked for by."""
 
-    presence = choice_field("Presence", [ANY, (PRESENT, "Present"), (EXPIRED, "Expired")])
-    user = text_field("User name")
-    door = text_field("Door")
+    presence = choice_field("Status", [ANY, (PRESENT, "Connected"), (EXPIRED, "Expired")])
+    user = text_field("User")
+    door = text_field("Connected via")
 
 
 class ConnectionFilter(FormFilter[ConnectionQuerySet]):
@@ -78,8 +78,8 @@ class ConnectionAdmin(ReadOnlyAdmin[Connection]):
         """When its process last said that it is there."""
         return cells.moment(connection.last_seen_at)
 
-    @label("Presence", {PRESENT: "success", EXPIRED: ""})
+    @label("Status", {PRESENT: "success", EXPIRED: ""})
     def presence(self, connection: Connection) -> tuple[str, str]:
         """Whether it counts as present."""
         is_present = connection.last_seen_at > timezone.now() - timedelta(seconds=PRESENCE_S)
-        return (PRESENT, "Present") if is_present else (EXPIRED, "Expired")
+        return (PRESENT, "Connected") if is_present else (EXPIRED, "Expired")

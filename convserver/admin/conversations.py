@@ -24,23 +24,25 @@ from convserver.admin.base import ReadOnlyAdmin, may_change
 from convserver.admin.export import exported
 from convserver.admin.filters import ANY, YES_OR_NO, FormFilter, choice_field, date_field, text_field
 from convserver.admin.look import label
-from convserver.admin.loops import AGENT_WORDS, LOOP_LABELS, agent_name
+from convserver.admin.loops import LOOP_LABELS, agent_name
 from convserver.admin.parameters import as_text, shown_parameters
 from convserver.admin.periods import in_period
 from convserver.admin.steering import Deed, selected, steer_and_tell
-from sessions_app.models import AgentLoop, Connection, ExecutionStatus, LoopStatus
+from sessions_app.models import AgentLoop, Connection, LoopStatus
+from sessions_app.state_words import NOT_STARTED, WORDS, state_of
 
 RELATED_SHOWN = 20
+DELETED = "deleted"
 
 
 class ConversationFilterForm(forms.Form):
     """What conversations can be looked for by; texts are compared whole."""
 
-    owner = text_field("Owner's name")
+    owner = text_field("Owner")
     version = choice_field("Version", [ANY, *Version.choices])
     trigger = text_field("Trigger")
     repository = text_field("Repository")
-    loop = choice_field("Loop", [ANY, *LoopStatus.choices])
+    loop = choice_field("Agent loop", [ANY, (NOT_STARTED, WORDS[NOT_STARTED]), *LoopStatus.choices])
     deleted = choice_field("Deleted", YES_OR_NO)
     since = date_field("Created from (UTC)")
     until = date_field("Created through (UTC)")
@@ -59,8 +61,8 @@ class ConversationFilter(FormFilter[ConversationQuerySet]):
         if "version" in wanted:
             rows = rows.filter(version=wanted["version"])
         if "loop" in wanted:
-            never_started = Q(loop=None) if wanted["loop"] == LoopStatus.STOPPED else Q()
-            rows = rows.filter(Q(loop__status=wanted["loop"]) | never_started)
+            never_started = wanted["loop"] == NOT_STARTED
+            rows = rows.filter(loop=None) if never_started else rows.filter(loop__status=wanted["loop"])
         if "deleted" in wanted:
             rows = rows.deleted() if wanted["deleted"] == "yes" else rows.standing()
         return in_period(rows, "created_at", wanted)
@@ -74,20 +76,17 @@ class ConversationAdmin(ReadOnlyAdmin[Conversation]):
         "shown_as",
         "id_shown",
         "owner",
-        "version",
-        "trigger_shown",
         "repository_shown",
         "event_count",
         "loop_label",
         "present",
         "last_message_in_list",
         "created_in_list",
-        "deleted_in_list",
     )
     list_filter = (ConversationFilter,)
     list_before_template = "admin/repairs.html"
     search_fields = ("title",)
-    search_help_text = "Id, beginning of an id, title or owner"
+    search_help_text = "ID or start of an ID, title or owner"
     actions = ("start", "stop", "hide", "restore", "export")
     change_form_outer_before_template = "admin/conversation_actions.html"
     fieldsets = (
@@ -113,7 +112,10 @@ class ConversationAdmin(ReadOnlyAdmin[Conversation]):
         ),
         ("Family", {"fields": (("parent_page", "children_pages"), ("fork_of", "fork_pages"))}),
         ("Cost", {"fields": (("cost", "total"), ("prompt", "completion"))}),
-        ("Created with", {"fields": ("parameters",), "description": "Keys and histories are not shown."}),
+        (
+            "Creation parameters",
+            {"fields": ("parameters",), "description": "Keys and replayed histories are not shown."},
+        ),
     )
 
     # Who may what
@@ -194,7 +196,7 @@ class ConversationAdmin(ReadOnlyAdmin[Conversation]):
         """Stop the agents of the chosen conversations."""
         steer_and_tell(request, Deed.STOP, selected(request, queryset))
 
-    @admin.action(description="Hide (can be restored)", permissions=["steer"])
+    @admin.action(description="Delete (can be restored)", permissions=["steer"])
     def hide(self, request: HttpRequest, queryset: QuerySet[Conversation]) -> None:
         """Delete the chosen conversations for all who look; every event stays."""
         steer_and_tell(request, Deed.HIDE, selected(request, queryset))
@@ -209,7 +211,7 @@ class ConversationAdmin(ReadOnlyAdmin[Conversation]):
         """Download the chosen conversations."""
         rows = selected(request, queryset)
         if not rows:
-            messages.warning(request, "There was nothing to export.")
+            messages.warning(request, "There is nothing to export.")
             return None
         return exported(request, rows)
 
@@ -235,11 +237,6 @@ class ConversationAdmin(ReadOnlyAdmin[Conversation]):
         """Its id."""
         return cells.code(row.public_id)
 
-    @admin.display(description="Trigger")
-    def trigger_shown(self, row: Conversation) -> SafeString | None:
-        """What began it, on one line."""
-        return cells.narrow(row.trigger)
-
     @admin.display(description="Repository")
     def repository_shown(self, row: Conversation) -> SafeString | None:
         """What it works on, on one line."""
@@ -250,22 +247,27 @@ class ConversationAdmin(ReadOnlyAdmin[Conversation]):
         """How long its log is: seqs have no holes."""
         return cells.number(row.next_seq)
 
-    @label("Loop", LOOP_LABELS)
+    @label("Agent state", {**LOOP_LABELS, DELETED: "danger"})
     def loop_label(self, row: Conversation) -> tuple[str, str]:
-        """What its agent does, as far as a loop is there."""
-        loop = _loop_of(row)
-        if loop is None:
-            return LoopStatus.STOPPED, LoopStatus.STOPPED.label
-        if loop.status == LoopStatus.RUNNING:
-            return loop.execution_status, AGENT_WORDS[ExecutionStatus(loop.execution_status)]
-        return loop.status, loop.get_status_display()
+        """What its agent does; nothing where the conversation is deleted."""
+        return (DELETED, "Deleted") if row.deleted_at else self._state(row)
 
-    @admin.display(description="Loop")
+    def _state(self, row: Conversation) -> tuple[str, str]:
+        loop = _loop_of(row) or AgentLoop()
+        state = state_of(
+            status=loop.status,
+            execution_status=loop.execution_status,
+            agent=loop.agent,
+            ended_by=loop.ended_by,
+        )
+        return state, WORDS[state]
+
+    @admin.display(description="Agent state")
     def loop_status(self, row: Conversation) -> str:
         """What its agent does, in words."""
-        return self.loop_label(row)[1]
+        return self._state(row)[1]
 
-    @admin.display(description="Present")
+    @admin.display(description="Connected")
     def present(self, row: Conversation) -> str:
         """How many connections are present."""
         return cells.number(len(getattr(row, "present_connections", ())))
@@ -279,11 +281,6 @@ class ConversationAdmin(ReadOnlyAdmin[Conversation]):
     def created_in_list(self, row: Conversation) -> SafeString | None:
         """When it began."""
         return cells.stacked(row.created_at)
-
-    @admin.display(description="Deleted")
-    def deleted_in_list(self, row: Conversation) -> SafeString | None:
-        """When it was hidden."""
-        return cells.stacked(row.deleted_at)
 
     @admin.display(description="Last message (UTC)")
     def last_message_time(self, row: Conversation) -> SafeString | None:
@@ -305,13 +302,13 @@ class ConversationAdmin(ReadOnlyAdmin[Conversation]):
         """When it was hidden."""
         return cells.moment(row.deleted_at)
 
-    @admin.display(description="Loop's page")
+    @admin.display(description="Agent loop")
     def loop_page(self, row: Conversation) -> SafeString | str:
         """The way to its loop."""
         loop = _loop_of(row)
-        return "It was never started." if loop is None else cells.link(loop, agent_name(loop) or "Loop")
+        return "Never started" if loop is None else cells.link(loop, agent_name(loop) or "Loop")
 
-    @admin.display(description="Waits for an answer")
+    @admin.display(description="Answer pending")
     def waits(self, row: Conversation) -> str:
         """Whether the agent owes an answer."""
         return cells.yes_or_no(row.is_unanswered)
@@ -341,7 +338,7 @@ class ConversationAdmin(ReadOnlyAdmin[Conversation]):
         """The conversation that started it."""
         return cells.link(row.parent) if row.parent else None
 
-    @admin.display(description="Has started")
+    @admin.display(description="Children")
     def children_pages(self, row: Conversation) -> SafeString | None:
         """The conversations that it started."""
         return _links(row.children.all())
@@ -363,17 +360,17 @@ class ConversationAdmin(ReadOnlyAdmin[Conversation]):
         """What its model has cost."""
         return f"{row.accumulated_cost:.4f}"
 
-    @admin.display(description="Tokens in all")
+    @admin.display(description="Total tokens")
     def total(self, row: Conversation) -> str:
         """How much its model has read and written."""
         return cells.number(row.total_tokens)
 
-    @admin.display(description="Tokens read")
+    @admin.display(description="Input tokens")
     def prompt(self, row: Conversation) -> str:
         """How much its model has read."""
         return cells.number(row.prompt_tokens)
 
-    @admin.display(description="Tokens written")
+    @admin.display(description="Output tokens")
     def completion(self, row: Conversation) -> str:
         """How much its model has written."""
         return cells.number(row.completion_tokens)
@@ -399,7 +396,7 @@ def do(request: HttpRequest, pk: int, *, admin: ConversationAdmin) -> HttpRespon
     row = admin.get_queryset(request).filter(pk=pk).first()
     deed = request.POST.get("deed")
     if row is None or deed not in list(Deed):
-        raise Http404("There is no such conversation, or nothing of the kind can be done with it.")
+        raise Http404("Conversation not found, or this action is unknown.")
     steer_and_tell(request, Deed(deed), [row])
     return HttpResponseRedirect(cells.page_of(row))
 

@@ -47,7 +47,7 @@ def opened(request: HttpRequest, admin: ModelAdmin[Conversation], pk: int) -> Co
         raise PermissionDenied
     row = admin.get_queryset(request).filter(pk=pk).first()
     if row is None:
-        raise Http404("There is no such conversation.")
+        raise Http404("Conversation not found.")
     return row
 
 
@@ -60,8 +60,8 @@ class SeqForm(forms.Form):
         required=False,
         min_value=0,
         max_value=SEQ_MAX,
-        label="Go to seq",
-        widget=TextInput({"inputmode": "numeric", "placeholder": "seq"}),
+        label="Go to event",
+        widget=TextInput({"inputmode": "numeric", "placeholder": "number"}),
     )
 
 
@@ -71,7 +71,7 @@ def events_page(request: HttpRequest, pk: int, *, admin: ModelAdmin[Conversation
     conversation = opened(request, admin, pk)
     form = SeqForm(request.GET)
     if not form.is_valid():
-        messages.error(request, "A seq is a whole number: here is the beginning.")
+        messages.error(request, "An event number is a whole number. Showing the first events.")
     page = _page(conversation, form.cleaned_data if form.is_valid() else {})
     audit.record(request, [conversation], _what_was_read(page))
     context = {
@@ -178,15 +178,15 @@ def _facts(event: Event) -> list[tuple[str, Any]]:
         ("Kind", event.get_kind_display().replace("_", " ")),
         ("Type", event.type),
         ("Source", event.source),
-        ("Wire", event.dialect.upper()),
-        ("Event id", cells.code(event.event_id)),
-        ("Answers event", event.cause_seq),
+        ("Protocol", event.dialect.upper()),
+        ("Event ID", cells.code(event.event_id)),
+        ("In reply to event", event.cause_seq),
         ("Turn", event.turn_id and cells.code(event.turn_id)),
         ("Tool call", event.tool_call_id and cells.code(event.tool_call_id)),
-        ("Sent by user number", event.sender_id),
+        ("Sender (user ID)", event.sender_id),
         ("Loop epoch", event.epoch),
         ("Hidden from clients", "Yes" if event.hidden else None),
-        ("Asks the agent", "Yes" if event.is_input else None),
+        ("Input to the agent", "Yes" if event.is_input else None),
         ("Payload", f"{cells.number(event.size)} bytes"),
         ("Digest", cells.code(event.digest)),
     ]

@@ -44,7 +44,7 @@ else:
             return cls
 
 
-Cell = TypeVar("Cell", bound=Callable[..., tuple[str, str]])
+Cell = TypeVar("Cell", bound=Callable[..., tuple[str, str] | None])
 
 
 def label(description: str, colours: Mapping[str, str]) -> Callable[[Cell], Cell]:

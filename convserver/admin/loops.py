@@ -18,8 +18,10 @@ from convserver.admin.filters import ANY, FormFilter, choice_field, text_field
 from convserver.admin.look import label
 from convserver.admin.steering import Deed, selected, steer_and_tell
 from sessions_app.models import AgentLoop, AgentLoopQuerySet, ExecutionStatus, LoopStatus
+from sessions_app.state_words import NOT_STARTED, WORDS
 
 LOOP_LABELS: dict[str, str] = {
+    NOT_STARTED: "",
     LoopStatus.STARTING: "info",
     LoopStatus.STOPPED: "",
     LoopStatus.RUNNING: "success",
@@ -32,16 +34,13 @@ LOOP_LABELS: dict[str, str] = {
 }
 """How a status of a loop or of its agent is coloured; `running` and `error` are both."""
 
-AGENT_WORDS = {
-    ExecutionStatus.IDLE: "Idle",
-    ExecutionStatus.RUNNING: "Running",
-    ExecutionStatus.PAUSED: "Paused",
-    ExecutionStatus.WAITING_FOR_CONFIRMATION: "Asks",
-    ExecutionStatus.FINISHED: "Finished",
-    ExecutionStatus.ERROR: "Error",
-    ExecutionStatus.STUCK: "Stuck",
-}
-"""What an agent does, in a word."""
+
+PROBLEMS = [
+    ("running", "Running"),
+    ("stalled", "No progress for a minute"),
+    ("failed", "Failed in the last 24 hours"),
+    ("stuck", "Stuck in the last 24 hours"),
+]
 
 
 def agent_name(loop: AgentLoop) -> str:
@@ -53,8 +52,11 @@ class LoopFilterForm(forms.Form):
     """What loops can be looked for by."""
 
     status = choice_field("Loop", [ANY, *LoopStatus.choices])
-    execution_status = choice_field("Agent is", [ANY, *ExecutionStatus.choices])
-    owner = text_field("Conversation's owner")
+    execution_status = choice_field(
+        "Agent state", [ANY, *((state.value, WORDS[state]) for state in ExecutionStatus)]
+    )
+    problem = choice_field("Turns", [ANY, *PROBLEMS])
+    owner = text_field("Owner")
 
 
 class LoopFilter(FormFilter[AgentLoopQuerySet]):
@@ -64,6 +66,7 @@ class LoopFilter(FormFilter[AgentLoopQuerySet]):
 
     def narrowed(self, rows: AgentLoopQuerySet, wanted: dict[str, Any]) -> AgentLoopQuerySet:
         """Return the loops with the wanted facts."""
+        rows = _with_problem(rows, wanted.pop("problem", None))
         columns = {"owner": "conversation__owner__username"}
         return rows.filter(**{columns.get(name, name): value for name, value in wanted.items()})
 
@@ -77,13 +80,10 @@ class AgentLoopAdmin(ReadOnlyAdmin[AgentLoop]):
         "owner",
         "loop_label",
         "agent_label",
-        "agent_shown",
         "process",
         "lease_in_list",
         "is_held_now",
-        "epoch",
         "problem",
-        "refused_writes",
     )
     list_filter = (LoopFilter,)
     list_select_related = ("conversation", "conversation__owner")
@@ -95,7 +95,7 @@ class AgentLoopAdmin(ReadOnlyAdmin[AgentLoop]):
         ),
         ("Lease", {"fields": (("process", "is_held_now"), ("lease", "epoch"), "refused_writes")}),
         ("Turn", {"fields": (("turn_id", "turn_through"), ("decision_shown", "decision_reason"))}),
-        ("Life", {"fields": (("desired", "runtime_status"), ("started", "changed"))}),
+        ("Life", {"fields": (("started", "changed"))}),
     )
 
     def has_steer_permission(self, request: HttpRequest) -> bool:
@@ -132,20 +132,20 @@ class AgentLoopAdmin(ReadOnlyAdmin[AgentLoop]):
         """Whether it is there."""
         return loop.status, loop.get_status_display()
 
-    @label("Agent is", LOOP_LABELS)
+    @label("Agent state", LOOP_LABELS)
     def agent_label(self, loop: AgentLoop) -> tuple[str, str]:
         """What its agent does, in a word."""
-        return loop.execution_status, AGENT_WORDS[ExecutionStatus(loop.execution_status)]
+        return loop.execution_status, WORDS[loop.execution_status]
 
     @admin.display(description="Loop")
     def loop_status(self, loop: AgentLoop) -> str:
         """Whether it is there, in words."""
         return loop.get_status_display()
 
-    @admin.display(description="Agent is")
+    @admin.display(description="Agent state")
     def agent_status(self, loop: AgentLoop) -> str:
         """What its agent does, in words."""
-        return loop.get_execution_status_display()
+        return WORDS[loop.execution_status]
 
     @admin.display(description="Agent")
     def agent_shown(self, loop: AgentLoop) -> SafeString | None:
@@ -172,7 +172,7 @@ class AgentLoopAdmin(ReadOnlyAdmin[AgentLoop]):
         """Until when it may write unless it renews."""
         return cells.moment(loop.lease_expires_at)
 
-    @admin.display(description="Held")
+    @admin.display(description="Lease held")
     def is_held_now(self, loop: AgentLoop) -> str:
         """Whether a process that lives holds it."""
         return cells.yes_or_no(loop.is_held(timezone.now()))
@@ -196,6 +196,20 @@ class AgentLoopAdmin(ReadOnlyAdmin[AgentLoop]):
     def changed(self, loop: AgentLoop) -> SafeString | None:
         """When its row last changed."""
         return cells.moment(loop.updated_at)
+
+
+def _with_problem(rows: AgentLoopQuerySet, problem: str | None) -> AgentLoopQuerySet:
+    now = timezone.now()
+    match problem:
+        case "running":
+            return rows.playing()
+        case "stalled":
+            return rows.stalled(now)
+        case "failed":
+            return rows.failed_lately(now)
+        case "stuck":
+            return rows.stuck_lately(now)
+    return rows
 
 
 def _conversations(loops: QuerySet[AgentLoop]) -> QuerySet[Conversation]:

@@ -16,7 +16,7 @@ from django.utils.safestring import SafeString
 from conversations.exceptions import ConversationError
 from conversations.models import Conversation, normal_id
 from convserver.admin import audit, cells
-from convserver.admin.base import ListAdmin, may_change, one_line
+from convserver.admin.base import ListAdmin, edited_columns, may_change, one_line
 from convserver.admin.filters import YES_OR_NO, FormFilter, choice_field, text_field
 from convserver.admin.look import PasswordInput, Textarea, TextInput
 from sessions_app import outbox, webhooks
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 else:
     FormOfReceiver = FormOfDelivery = forms.ModelForm
 
-KEPT = "Leave it empty to keep what is stored."
+KEPT = "Leave empty to keep the stored value."
 
 
 def may_read_events(request: HttpRequest) -> bool:
@@ -52,7 +52,7 @@ class ReceiverForm(FormOfReceiver):
     headers = forms.CharField(
         required=False,
         widget=UnseenText({"rows": 3, "autocomplete": "off"}),
-        help_text="`Name: value`, each on a line of its own.",
+        help_text="One `Name: value` on each line.",
     )
     session_key = forms.CharField(
         label="Session key",
@@ -60,15 +60,15 @@ class ReceiverForm(FormOfReceiver):
         widget=PasswordInput({"autocomplete": "new-password"}),
         help_text="Sent as X-Session-API-Key.",
     )
-    forget = forms.BooleanField(label="Forget the stored headers and key", required=False)
+    forget = forms.BooleanField(label="Remove stored headers and key", required=False)
 
     class Meta:
         model = Receiver
         labels: ClassVar = {
             "base_url": "Base URL",
-            "event_buffer_size": "Events in one request",
+            "event_buffer_size": "Events per request",
             "flush_delay_s": "Flush delay (seconds)",
-            "timeout_s": "Time-out (seconds)",
+            "timeout_s": "Timeout (seconds)",
         }
         fields = (
             "name",
@@ -123,12 +123,15 @@ class ReceiverForm(FormOfReceiver):
         """Refuse half of what is stored when no key opens the other half."""
         super().clean()
         if self._goes_elsewhere() and not self.cleaned_data.get("forget"):
-            self.add_error("base_url", "What is stored was meant for another host: forget it first.")
+            self.add_error("base_url", "The stored headers and key are for another host. Remove them first.")
         if self.fields.keys() >= {"headers", "session_key"} and not self.errors:
             try:
                 self.new_credentials = self.credentials()
             except ConversationError:
-                self.add_error("forget", "No key opens what is stored: forget it, or enter it anew.")
+                self.add_error(
+                    "forget",
+                    "The stored headers and key cannot be decrypted. Remove them, or enter them again.",
+                )
         return self.cleaned_data
 
     def _goes_elsewhere(self) -> bool:
@@ -166,7 +169,6 @@ class ReceiverAdmin(ListAdmin[Receiver]):
         "waiting_since",
         "failing_conversations",
         "last_error",
-        "skipped",
     )
     list_select_related = ("owner",)
     autocomplete_fields = ("owner",)
@@ -242,7 +244,7 @@ class ReceiverAdmin(ListAdmin[Receiver]):
             outbox.begin(obj)
             return
         sealed = ["sealed", "header_names", "has_session_key"] if credentials is not None else []
-        obj.save(update_fields=[*(name for name in form.fields if name in ReceiverForm.Meta.fields), *sealed])
+        obj.save(update_fields=[*edited_columns(form), *sealed])
         outbox.announce()
 
     def get_deleted_objects(
@@ -251,31 +253,31 @@ class ReceiverAdmin(ListAdmin[Receiver]):
         """Name the receivers alone: their cursors go with them, and there may be very many."""
         return [str(each) for each in objs], {"receivers": len(objs)}, set(), []
 
-    @admin.action(description="Try again now", permissions=["steer"])
+    @admin.action(description="Retry now", permissions=["steer"])
     def try_again(self, request: HttpRequest, queryset: QuerySet[Receiver]) -> None:
         """Let all that waits for the chosen receivers be tried at once."""
         receivers = list(queryset)
         count = outbox.try_again(Delivery.objects.filter(receiver__in=[each.pk for each in receivers]))
         for receiver in receivers:
-            audit.record_change(request, receiver, "Tried again")
-        messages.success(request, f"Tried again: {_conversations(count)}.")
+            audit.record_change(request, receiver, "Retried")
+        messages.success(request, f"Retrying now: {_conversations(count)}.")
 
-    @admin.display(description="Told of")
+    @admin.display(description="Scope")
     def whose(self, receiver: Receiver) -> str:
         """Whose conversations it is told of."""
         return receiver.owner.get_username() if receiver.owner else "All conversations"
 
-    @admin.display(description="Conversations waiting")
+    @admin.display(description="Conversations pending")
     def waiting_conversations(self, receiver: Any) -> str:
         """Of how many conversations something is left to be told."""
         return cells.number(receiver.waiting or 0)
 
-    @admin.display(description="Events waiting")
+    @admin.display(description="Events pending")
     def waiting_events(self, receiver: Any) -> str:
         """How many events are left to be told."""
         return cells.number(receiver.behind or 0)
 
-    @admin.display(description="Waiting since (UTC)")
+    @admin.display(description="Oldest pending since (UTC)")
     def waiting_since(self, receiver: Any) -> SafeString | None:
         """Since when the oldest of it waits."""
         return cells.moment(receiver.oldest)
@@ -305,7 +307,7 @@ class ReceiverAdmin(ListAdmin[Receiver]):
         """Whether a key is sent."""
         return cells.yes_or_no(receiver.has_session_key)
 
-    @admin.display(description="Told since (UTC)")
+    @admin.display(description="Active since (UTC)")
     def created(self, receiver: Receiver) -> SafeString | None:
         """When it was made."""
         return cells.moment(receiver.created_at)
@@ -315,7 +317,8 @@ class DeliveryFilterForm(forms.Form):
     """What deliveries can be looked for by."""
 
     receiver = text_field("Receiver")
-    conversation = text_field("Conversation's id")
+    conversation = text_field("Conversation ID")
+    pending = choice_field("Pending", YES_OR_NO)
     failing = choice_field("Failing", YES_OR_NO)
 
 
@@ -330,6 +333,8 @@ class DeliveryFilter(FormFilter[DeliveryQuerySet]):
             rows = rows.filter(receiver__name=wanted["receiver"])
         if "conversation" in wanted:
             rows = rows.filter(conversation__public_id=wanted["conversation"])
+        if "pending" in wanted:
+            rows = rows.filter(due_at__isnull=wanted["pending"] == "no")
         if "failing" in wanted:
             is_failing = Q(due_at__isnull=False, tries__gt=0)
             rows = rows.filter(is_failing if wanted["failing"] == "yes" else ~is_failing)
@@ -339,12 +344,12 @@ class DeliveryFilter(FormFilter[DeliveryQuerySet]):
 class DeliveryForm(FormOfDelivery):
     """A conversation to be told again, and from where."""
 
-    conversation_id = forms.CharField(label="Conversation's id", widget=TextInput())
+    conversation_id = forms.CharField(label="Conversation ID", widget=TextInput())
     first = forms.IntegerField(
-        label="Tell again from event",
+        label="Resend from event",
         min_value=0,
         widget=TextInput(),
-        help_text="Its number; everything after it comes again, too.",
+        help_text="The event's number. All later events are sent again, too.",
     )
 
     class Meta:
@@ -372,7 +377,7 @@ class DeliveryForm(FormOfDelivery):
         public_id = normal_id(self.cleaned_data["conversation_id"])
         row = Conversation.objects.with_public_ids([public_id]).first()
         if row is None:
-            raise forms.ValidationError("There is no such conversation.")
+            raise forms.ValidationError("Conversation not found.")
         return row
 
     def validate_unique(self) -> None:
@@ -390,7 +395,6 @@ class DeliveryAdmin(ListAdmin[Delivery]):
         "state",
         "through_shown",
         "waiting_events",
-        "tries",
         "problem",
         "next_try",
         "delivered",
@@ -398,7 +402,7 @@ class DeliveryAdmin(ListAdmin[Delivery]):
     list_filter = (DeliveryFilter,)
     list_select_related = ("receiver", "conversation")
     actions = ("try_again",)
-    shown = ("to", "of_conversation", *list_display[2:], "failed")
+    shown = ("to", "of_conversation", *list_display[2:], "tries", "failed")
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         """Let nobody hand out what they may not read."""
@@ -443,11 +447,11 @@ class DeliveryAdmin(ListAdmin[Delivery]):
         stored = outbox.replay(obj.receiver, conversation.ref, first=form.cleaned_data["first"])
         obj.pk, obj.conversation = stored.pk, conversation
 
-    @admin.action(description="Try again now", permissions=["steer"])
+    @admin.action(description="Retry now", permissions=["steer"])
     def try_again(self, request: HttpRequest, queryset: DeliveryQuerySet) -> None:
         """Let the chosen deliveries be tried at once."""
         chosen = Delivery.objects.filter(pk__in=list(queryset.values_list("pk", flat=True)))
-        messages.success(request, f"Tried again: {_conversations(outbox.try_again(chosen))}.")
+        messages.success(request, f"Retrying now: {_conversations(outbox.try_again(chosen))}.")
 
     @admin.display(description="Receiver")
     def to(self, delivery: Delivery) -> SafeString | None:
@@ -470,15 +474,15 @@ class DeliveryAdmin(ListAdmin[Delivery]):
         if delivery.due_at is None:
             return "Up to date"
         if delivery.held_until is not None and delivery.held_until > timezone.now():
-            return "Being told"
+            return "Sending"
         return "Failing" if delivery.tries else "Waiting"
 
-    @admin.display(description="Told through event")
+    @admin.display(description="Delivered through event")
     def through_shown(self, delivery: Delivery) -> str | None:
         """The newest event that it has taken."""
         return cells.number(delivery.through) if delivery.through >= 0 else None
 
-    @admin.display(description="Events waiting")
+    @admin.display(description="Events pending")
     def waiting_events(self, delivery: Delivery) -> str:
         """How many are left to be told."""
         return cells.number(max(delivery.known - delivery.through, 0))
@@ -488,17 +492,17 @@ class DeliveryAdmin(ListAdmin[Delivery]):
         """Why the last try failed."""
         return cells.narrow(delivery.last_error)
 
-    @admin.display(description="Next try (UTC)")
+    @admin.display(description="Next attempt (UTC)")
     def next_try(self, delivery: Delivery) -> SafeString | None:
         """When it is tried next."""
         return cells.moment(delivery.due_at)
 
-    @admin.display(description="Delivered (UTC)")
+    @admin.display(description="Last success (UTC)")
     def delivered(self, delivery: Delivery) -> SafeString | None:
         """When it last took something."""
         return cells.moment(delivery.delivered_at)
 
-    @admin.display(description="Failed (UTC)")
+    @admin.display(description="Last failure (UTC)")
     def failed(self, delivery: Delivery) -> SafeString | None:
         """When the last try failed."""
         return cells.moment(delivery.failed_at)

@@ -11,7 +11,7 @@ from django.http import HttpRequest
 from django.utils.safestring import SafeString
 
 from convserver.admin import cells
-from convserver.admin.base import ListAdmin, one_line
+from convserver.admin.base import ListAdmin, edited_columns, one_line
 from convserver.admin.filters import ANY, FormFilter, choice_field, text_field
 from convserver.admin.look import PasswordInput
 from sessions_app.git_providers.base import ProviderType
@@ -33,7 +33,7 @@ KNOWN_NAMES: dict[str, list[str]] = {
 class SecretFilterForm(forms.Form):
     """What secrets can be looked for by."""
 
-    user = text_field("User name")
+    user = text_field("User")
     kind = choice_field("Kind", [ANY, *SecretKind.choices])
     name = text_field("Name")
 
@@ -66,7 +66,7 @@ class SecretForm(FormOfSecret):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         if self.instance.pk:
-            self.fields["clear"].help_text = "Leave it empty to keep the stored value."
+            self.fields["clear"].help_text = "Leave empty to keep the stored value."
 
     def clean_clear(self) -> str:
         """Refuse a blank value; nothing at all keeps a stored one."""
@@ -80,10 +80,10 @@ class SecretForm(FormOfSecret):
         super().clean()
         kind = self.instance.kind if self.instance.pk else self.cleaned_data.get("kind", "")
         if self.cleaned_data.get("host") and kind != SecretKind.PROVIDER_TOKEN:
-            self.add_error("host", "Only a provider's token has a host.")
+            self.add_error("host", "Only provider tokens have a host.")
         known = [] if self.instance.pk else KNOWN_NAMES.get(kind, [])
         if known and self.cleaned_data.get("name") not in known:
-            self.add_error("name", f"A secret of this kind is called {' or '.join(known)}.")
+            self.add_error("name", f"A secret of this kind must be named {' or '.join(known)}.")
         return self.cleaned_data
 
 
@@ -132,9 +132,9 @@ class SecretAdmin(ListAdmin[Secret]):
             )
             obj.pk = stored.pk
         else:
-            obj.save(update_fields=["description", "host", "updated_at"])
+            obj.save(update_fields=edited_columns(form))
 
-    @admin.display(description="Stored first (UTC)")
+    @admin.display(description="Created (UTC)")
     def created(self, secret: Secret) -> SafeString | None:
         """When there was first a secret of this name."""
         return cells.moment(secret.created_at)

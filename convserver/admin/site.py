@@ -1,8 +1,8 @@
-"""The admin as a whole: its sidebar, and the few facts of its first page."""
+"""The admin as a whole: its sidebar, its login and its first page."""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, TypedDict
+from typing import Any, NamedTuple
 
 from django.contrib import admin
 from django.contrib.admin.models import LogEntry
@@ -15,7 +15,7 @@ from django.urls import reverse
 
 from conversations.access import pk_of
 from conversations.models import Conversation
-from convserver.admin import cells, repairs
+from convserver.admin import overview, repairs
 from convserver.admin.look import AdminAuthenticationForm
 from convserver.web.login import CountedForm, key_address, takes_key_alone, was_guessed_too_often
 from sessions_app.models import (
@@ -23,7 +23,6 @@ from sessions_app.models import (
     ApiToken,
     Connection,
     Delivery,
-    LoopStatus,
     Receiver,
     Repair,
     Secret,
@@ -82,22 +81,22 @@ class Item(NamedTuple):
 GROUPS: dict[str, list[Item]] = {
     "Conversations": [Item("Conversations", Conversation, "forum")],
     "Live": [
-        Item("Loops", AgentLoop, "autorenew"),
+        Item("Agent loops", AgentLoop, "autorenew"),
         Item("Connections", Connection, "cable"),
         Item("Repairs", Repair, "healing"),
     ],
-    "Outbox": [
+    "Webhooks": [
         Item("Receivers", Receiver, "webhook"),
         Item("Deliveries", Delivery, "outbox"),
     ],
     "Access": [
         Item("Users", User, "person"),
         Item("Groups", Group, "group"),
-        Item("Tokens", ApiToken, "key"),
+        Item("API tokens", ApiToken, "key"),
         Item("Secrets", Secret, "lock"),
-        Item("Settings", UserSettings, "tune"),
+        Item("User settings", UserSettings, "tune"),
     ],
-    "Log": [Item("Log", LogEntry, "receipt_long")],
+    "Audit": [Item("Log entries", LogEntry, "receipt_long")],
 }
 
 
@@ -129,39 +128,14 @@ def _list_of(model: type[Model]) -> str:
     return reverse(f"admin:{model._meta.app_label}_{model._meta.model_name}_changelist")
 
 
-class Fact(TypedDict):
-    """One number of the first page, and where it leads."""
-
-    title: str
-    number: str
-    link: str
-
-
 def first_page(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
-    """Add a few facts that cost little, as far as the visitor may see them."""
+    """Add how the server is, as far as the visitor may see it."""
     may_see_conversations = may_view(request, Conversation)
     return {
         **context,
-        "facts": _facts(request),
+        "groups": overview.groups(lambda model: may_view(request, model)),
+        "turns": overview.turns() if may_see_conversations and may_view(request, AgentLoop) else [],
         "own_entries": LogEntry.objects.filter(user=pk_of(request.user)).order_by("-pk")[:OWN_ENTRIES_SHOWN],
         "repairs": repairs.banner() if may_see_conversations else None,
         "may_see_nothing": not any(group["title"] for group in navigation(request)),
     }
-
-
-def _facts(request: HttpRequest) -> list[Fact]:
-    facts: list[Fact] = []
-    if may_view(request, AgentLoop):
-        for status in (LoopStatus.RUNNING, LoopStatus.STARTING, LoopStatus.ERROR):
-            loops = AgentLoop.objects.filter(status=status).count()  # an index has them
-            if loops or status is LoopStatus.RUNNING:
-                link = f"{_list_of(AgentLoop)}?status={status}"
-                facts.append(_fact(f"Loops: {status.label.lower()}", loops, link))
-    if may_view(request, Connection):
-        present = Connection.objects.present().count()
-        facts.append(_fact("Connections present", present, f"{_list_of(Connection)}?presence=present"))
-    return facts
-
-
-def _fact(title: str, number: int, link: str) -> Fact:
-    return {"title": title, "number": cells.number(number), "link": link}

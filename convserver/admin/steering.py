@@ -17,6 +17,7 @@ from conversations.models import Conversation, ConversationRef
 from conversations.store import store
 from convserver.admin import audit
 from convserver.api.event_loop import in_loop
+from sessions_app import steering
 from sessions_app.manager import get_manager
 
 logger = logging.getLogger(__name__)
@@ -44,7 +45,7 @@ class Deed(StrEnum):
             case Deed.STOP:
                 return "Stopped the agent"
             case Deed.HIDE:
-                return "Hidden"
+                return "Deleted"
             case Deed.RESTORE:
                 return "Restored"
         assert_never(self)
@@ -71,7 +72,7 @@ def selected(request: HttpRequest, queryset: QuerySet[Conversation]) -> list[Con
     """Return the rows that an action of a list was asked for; none, and a message, if they are too many."""
     rows = list(queryset[: SELECTED_MAX + 1])
     if len(rows) > SELECTED_MAX:
-        messages.error(request, f"Nothing was done: choose {SELECTED_MAX} conversations at the most.")
+        messages.error(request, f"Nothing was done. Select {SELECTED_MAX} conversations at most.")
         return []
     return rows
 
@@ -86,7 +87,7 @@ def steer_and_tell(request: HttpRequest, deed: Deed, conversations: Sequence[Con
     for outcome in [each for each in outcomes if each.problem][:PROBLEMS_SHOWN]:
         messages.error(request, f"{_name(outcome.conversation)}: {outcome.problem}")
     if (more := len(outcomes) - len(done) - PROBLEMS_SHOWN) > 0:
-        messages.error(request, f"Nor was it done for {more} more.")
+        messages.error(request, f"{more} more failed.")
 
 
 def _names(conversations: Sequence[Conversation]) -> str:
@@ -104,11 +105,11 @@ def _objection(deed: Deed, conversation: Conversation) -> str | None:
     is_deleted = conversation.deleted_at is not None
     match deed:
         case Deed.START if is_deleted:
-            return "It is deleted: restore it first."
+            return "It is deleted. Restore it first."
         case Deed.HIDE if is_deleted:
-            return "It is hidden already."
+            return "It is already deleted."
         case Deed.RESTORE if not is_deleted:
-            return "It is not hidden."
+            return "It is not deleted."
     return None
 
 
@@ -120,7 +121,7 @@ def _do(deed: Deed, conversations: Sequence[ConversationRef]) -> list[str | None
         case Deed.STOP:
             return in_loop(_each, _stop, conversations)
         case Deed.HIDE:
-            stopped = in_loop(_each, _stop, conversations)
+            stopped = in_loop(_each, steering.stop_to_delete, conversations)
             return [
                 problem or _problem_of(store().hide, conversation)
                 for conversation, problem in zip(conversations, stopped, strict=True)
@@ -159,7 +160,7 @@ def _told(error: Exception, conversation: ConversationRef) -> str:
     if isinstance(error, ConversationError):
         return str(error)
     logger.error("Admin: steering conversation %s failed", conversation.public_id, exc_info=error)
-    return "The server failed on this one; its log says why."
+    return "The server failed. See its log."
 
 
 async def _start(conversation: ConversationRef) -> None:

@@ -23,8 +23,8 @@ from sessions_app.models import ApiToken, ApiTokenQuerySet
 class TokenFilterForm(forms.Form):
     """What tokens can be looked for by."""
 
-    user = text_field("User name")
-    beginning = text_field("Beginning of the token", max_length=12)
+    user = text_field("User")
+    beginning = text_field("Token starts with", max_length=12)
     revoked = choice_field("Revoked", YES_OR_NO)
 
 
@@ -92,7 +92,7 @@ class ApiTokenAdmin(ReadOnlyAdmin[ApiToken]):
         context = {
             **self.admin_site.each_context(request),
             "opts": self.opts,
-            "title": "Token issued",
+            "title": "Token created",
             "token": obj,
             "token_page": cells.page_of(obj),
             "text": request.issued_text,  # type: ignore[attr-defined]
@@ -113,7 +113,7 @@ class ApiTokenAdmin(ReadOnlyAdmin[ApiToken]):
         """The token's beginning."""
         return cells.code(f"{token.prefix}…")
 
-    @admin.display(description="Issued (UTC)")
+    @admin.display(description="Created (UTC)")
     def created(self, token: ApiToken) -> SafeString | None:
         """When it was issued."""
         return cells.moment(token.created_at)

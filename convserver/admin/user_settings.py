@@ -15,13 +15,13 @@ from convserver.admin.base import ListAdmin, one_line
 from convserver.admin.filters import FormFilter, text_field
 from sessions_app.models import UserSettings
 
-LABELS = {"llm_model": "Model", "llm_base_url": "Model's base URL"}
+LABELS = {"llm_model": "Model", "llm_base_url": "Base URL"}
 
 
 class SettingsFilterForm(forms.Form):
     """What settings can be looked for by."""
 
-    user = text_field("User name")
+    user = text_field("User")
     model = text_field("Model")
 
 

@@ -12,8 +12,9 @@ from django.contrib import admin
 from django.contrib.auth.models import Group, User
 from django.db.models import QuerySet
 from django.http import HttpRequest
+from django.utils.safestring import SafeString
 
-from convserver.admin import look
+from convserver.admin import cells, look
 from convserver.admin.base import ListAdmin
 from convserver.admin.filters import YES_OR_NO, FormFilter, choice_field
 
@@ -57,14 +58,20 @@ class UserAdmin(look.UserAdmin, ListAdmin[User]):
     form = look.UserChangeForm
     add_form = look.AdminUserCreationForm
     change_password_form = look.AdminPasswordChangeForm
-    list_display = ("username", "email", "is_active", "is_staff", "is_superuser", "last_login", "date_joined")
+    list_display = ("username", "email", "is_active", "is_staff", "is_superuser", "logged_in", "joined")
     list_filter = (UserFilter,)
+    fieldsets = (
+        (None, {"fields": ("username", "password")}),
+        ("Person", {"fields": ("first_name", "last_name", "email")}),
+        ("Permissions", {"fields": ("is_active", *RIGHTS)}),
+        ("Times", {"fields": ("logged_in", "joined")}),
+    )
     search_fields = ("username", "email")
     compressed_fields = True
 
     def get_readonly_fields(self, request: HttpRequest, obj: User | None = None) -> Any:
         """Let superusers alone hand out rights."""
-        times = ("last_login", "date_joined")
+        times = ("logged_in", "joined")
         return times if _is_superuser(request) else (*times, *RIGHTS)
 
     def has_change_permission(self, request: HttpRequest, obj: User | None = None) -> bool:
@@ -77,6 +84,16 @@ class UserAdmin(look.UserAdmin, ListAdmin[User]):
     def has_delete_permission(self, request: HttpRequest, obj: User | None = None) -> bool:
         """Nobody may: an account is closed by taking `Active` away."""
         return False
+
+    @admin.display(description="Last login (UTC)")
+    def logged_in(self, user: User) -> SafeString | None:
+        """When they last signed in."""
+        return cells.moment(user.last_login)
+
+    @admin.display(description="Joined (UTC)")
+    def joined(self, user: User) -> SafeString | None:
+        """When the account was made."""
+        return cells.moment(user.date_joined)
 
     def lookup_allowed(self, lookup: str, value: str, request: HttpRequest | None = None) -> bool:
         """Allow the filters of this list alone."""

@@ -1,0 +1,85 @@
+"""How quickly the database and Redis answer, and how much room there is: no measure takes long."""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import psutil
+import redis
+from django.conf import settings
+from django.db import connection
+from redis.exceptions import RedisError
+
+HINTS_WAIT_S = 0.5
+"""A page waits no longer than this for a Redis that hangs."""
+
+
+def database_ms() -> float:
+    """Return how long the database takes to answer the simplest question, in milliseconds."""
+    with connection.cursor() as cursor:
+        began = time.perf_counter()
+        cursor.execute("SELECT 1")
+        cursor.fetchone()
+        return (time.perf_counter() - began) * 1000
+
+
+def hints_ms() -> float | None:
+    """Return how long a hint takes to Redis and back, in milliseconds; None if longer than HINTS_WAIT_S.
+
+    Raise LookupError where hints stay in the process.
+    """
+    url = settings.CONFIGURATION.redis_url
+    if url is None:
+        raise LookupError("There is no Redis: hints stay in this process.")
+    try:
+        # Apart, since the look-up of a host's name has no bound of its own.
+        return _waiters().submit(_there_and_back_ms, url).result(timeout=HINTS_WAIT_S)
+    except (TimeoutError, RedisError, OSError):
+        return None
+
+
+@cache
+def _waiters() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(2, thread_name_prefix="measure")
+
+
+def _there_and_back_ms(url: str) -> float | None:
+    bounds: Any = {"socket_timeout": HINTS_WAIT_S, "socket_connect_timeout": HINTS_WAIT_S, "retry": None}
+    channel = f"{settings.HINTS_PREFIX}-measure-{uuid4().hex}"
+    with redis.Redis.from_url(url, **bounds) as client, client.pubsub() as hints:
+        hints.subscribe(channel)
+        hints.get_message(timeout=HINTS_WAIT_S)  # that it is subscribed
+        began = time.perf_counter()
+        client.publish(channel, b"")
+        message = hints.get_message(timeout=HINTS_WAIT_S, ignore_subscribe_messages=True)
+        return (time.perf_counter() - began) * 1000 if message else None
+
+
+def database_bytes() -> int:
+    """Return how much room the database takes; on SQLite with what is not in its main file yet."""
+    if connection.vendor == "postgresql":
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT pg_database_size(current_database())")
+            return int(cursor.fetchone()[0])
+    path = str(connection.settings_dict["NAME"])
+    return sum(_size(Path(f"{path}{suffix}")) for suffix in ("", "-wal"))
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
+
+
+def disk() -> tuple[int, int]:
+    """Return how many bytes are free, and how many there are, on the disk that holds the data directory."""
+    data_dir = settings.CONFIGURATION.data_dir
+    there = next(path for path in (data_dir, *data_dir.parents) if path.exists())
+    usage = psutil.disk_usage(str(there))
+    return usage.free, usage.total

@@ -1,0 +1,133 @@
+"""Whether the server can store something: asked of the database itself, within a bound, whatever hangs."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from concurrent.futures import Future
+from copy import deepcopy
+from typing import Any
+
+from django.db import connections
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from conversations.engines import failures
+from conversations.models import WriteProbe
+from conversations.readiness import readiness
+
+ANSWER_WITHIN_S = 1.7
+"""Who probes is told after this long that the database does not answer."""
+LOCK_WAIT_S = 0.5
+LOCKED_FOR_S = 10.0
+"""Others may keep the database from being written this long before that counts as a failure."""
+FILLER_CHARACTERS = 64 * 1024
+"""More than the probe's connection keeps in memory: SQLite writes it to the disk before it is taken back."""
+
+_WRITE = f"INSERT INTO {WriteProbe._meta.db_table} (filler) VALUES (%s)"  # noqa: S608 - a constant
+
+logger = logging.getLogger(__name__)
+
+
+class Health:
+    """Looks at the database, once at a time for all who ask, over a connection of its own.
+
+    A database that hangs keeps one thread, and neither those that serve requests nor the pool.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._look: Future[str | None] | None = None
+        self._connection: BaseDatabaseWrapper | None = None
+        self._told: str | None = None
+        self._locked_since: float | None = None
+
+    def problem(self) -> str | None:
+        """Return what is wrong, as a sentence; None if something can be stored."""
+        try:
+            found = self._begun().result(timeout=ANSWER_WITHIN_S)
+        except TimeoutError:
+            found = failures.TOO_SLOW
+        with self._lock:
+            has_changed, self._told = found != self._told, found
+        if found and has_changed:
+            logger.warning("The server is not healthy: %s", found)
+        elif has_changed:
+            logger.info("The server is healthy again.")
+        return found
+
+    def forget(self) -> None:
+        """Close the connection; the next look opens another."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _begun(self) -> Future[str | None]:
+        with self._lock:
+            if self._look is None or self._look.done():
+                self._look = Future()
+                # A daemon: the process must not wait for it at its end.
+                threading.Thread(target=self._run, args=(self._look,), name="health", daemon=True).start()
+            return self._look
+
+    def _run(self, look: Future[str | None]) -> None:
+        try:
+            look.set_result(self._found())
+        except Exception as error:
+            logger.exception("The health of the database could not be looked at")
+            look.set_result(failures.sentence(error))
+
+    def _found(self) -> str | None:
+        connection = self._connection = self._connection or _own_connection()
+        try:
+            readiness.look(connection)
+            _write_and_take_back(connection)
+        except failures.FAILURES as error:
+            self.forget()
+            if failures.is_locked(error):
+                return readiness.refusal or self._locked_for_long()
+            self._locked_since = None
+            logger.debug("The health probe failed", exc_info=error)
+            return failures.sentence(error, connection)
+        self._locked_since = None
+        return readiness.refusal
+
+    def _locked_for_long(self) -> str | None:
+        """Say that the database is locked once every look since LOCKED_FOR_S has found it so.
+
+        A short lock is somebody who writes just now, so it can be written.
+        """
+        now = time.monotonic()
+        if self._locked_since is None:
+            self._locked_since = now
+        return failures.LOCKED if now - self._locked_since >= LOCKED_FOR_S else None
+
+
+def _write_and_take_back(connection: BaseDatabaseWrapper) -> None:
+    """Write a row, and leave no trace of it. Raise what the database raises."""
+    begin = "BEGIN IMMEDIATE" if connection.vendor == "sqlite" else "BEGIN"
+    with connection.cursor() as cursor:
+        cursor.execute(begin)
+        cursor.execute(_WRITE, ["x" * FILLER_CHARACTERS])
+        cursor.execute("ROLLBACK")  # after an error the connection is closed
+
+
+def _own_connection() -> BaseDatabaseWrapper:
+    """Return a connection outside of the pool that gives up soon."""
+    default: Any = connections["default"]
+    parameters = deepcopy({**default.settings_dict, "OPTIONS": {}})
+    options = {key: value for key, value in default.settings_dict["OPTIONS"].items() if key != "pool"}
+    if default.vendor == "sqlite":
+        options["timeout"] = LOCK_WAIT_S
+        options["init_command"] += " PRAGMA cache_size=4;"
+    else:
+        limit_ms = int(ANSWER_WITHIN_S * 1000)
+        bounds = f"-c statement_timeout={limit_ms} -c lock_timeout={int(LOCK_WAIT_S * 1000)}"
+        options |= {"connect_timeout": 2, "options": f"{options.get('options', '')} {bounds}"}
+    connection: BaseDatabaseWrapper = type(default)({**parameters, "OPTIONS": options}, alias="health")
+    connection.inc_thread_sharing()  # one thread after the other
+    return connection
+
+
+health = Health()
+"""That of this process."""

@@ -1,0 +1,141 @@
+"""How the server's log is written, its own lines and those of libraries alike: for people, or as JSON."""
+
+from __future__ import annotations
+
+import logging
+import logging.config
+import sys
+from collections.abc import Mapping
+from io import StringIO
+from typing import Any, TextIO
+
+import orjson
+import structlog
+from structlog.typing import EventDict, ExcInfo, Processor, WrappedLogger
+
+from convserver import request_log
+from convserver.configuration import LogFormat, LogLevel
+
+OWN_LOGGERS = ("convserver", "conversations", "sessions_app")
+
+
+class StandardError(logging.StreamHandler[TextIO]):
+    """Writes to what standard error is when a line comes, not to what it was at the start."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write a line."""
+        self.stream = sys.stderr
+        super().emit(record)
+
+
+def settings(format: LogFormat, level: LogLevel) -> dict[str, Any]:
+    """Return what Django's LOGGING is to be; `configure` reads it."""
+    number = logging.getLevelNamesMapping()[level.upper()]
+    # What libraries say when they debug themselves has frames, headers and queries in it.
+    of_libraries = max(number, logging.INFO)
+    return {
+        "version": 1,
+        "disable_existing_loggers": False,
+        "filters": {
+            "told_once": {"()": "convserver.request_log.ToldOnce"},
+            "seldom": {"()": "conversations.outages.Seldom"},
+        },
+        "formatters": {
+            "line": {
+                "()": structlog.stdlib.ProcessorFormatter,
+                "foreign_pre_chain": [*_FACTS, structlog.stdlib.ExtraAdder(allow=())],
+                "processors": [
+                    structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+                    *_written_as(format),
+                ],
+            }
+        },
+        "handlers": {"console": {"()": StandardError, "formatter": "line"}},
+        "root": {"handlers": ["console"], "level": of_libraries},
+        "loggers": {
+            **{name: {"level": number} for name in OWN_LOGGERS},
+            "django": {"handlers": [], "level": of_libraries, "propagate": True},
+            "django.server": {"handlers": [], "level": of_libraries, "propagate": True},
+            "django.request": {"filters": ["told_once"]},
+            "psycopg": {"filters": ["seldom"]},
+            "psycopg.pool": {"filters": ["seldom"]},
+            # It writes every address that it asks, and these name private repositories.
+            "httpx": {"level": max(number, logging.WARNING)},
+            # Addresses may bring keys (V1 sockets), and the line that accepts a socket prints whole ones.
+            "uvicorn.error": {"level": max(number, logging.WARNING)},
+            # Without a level of their own these two add handlers of their own, and write every line twice.
+            "engineio.server": {"level": logging.ERROR},
+            "socketio.server": {"level": logging.ERROR},
+        },
+    }
+
+
+def configure(logging_settings: Mapping[str, Any]) -> None:
+    """Let both structlog and Python's own logging write by these settings: Django's LOGGING_CONFIG."""
+    structlog.configure(
+        processors=[
+            structlog.stdlib.filter_by_level,
+            *_FACTS,
+            structlog.stdlib.ProcessorFormatter.wrap_for_formatter,
+        ],
+        wrapper_class=structlog.stdlib.BoundLogger,
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        cache_logger_on_first_use=True,
+    )
+    logging.config.dictConfig(dict(logging_settings))
+
+
+def _with_request(logger: WrappedLogger, method: str, event: EventDict) -> EventDict:
+    """Add the id of the request that this thread is at."""
+    if (request_id := request_log.current_id()) is not None:
+        event.setdefault("request", request_id)
+    return event
+
+
+_FACTS: list[Processor] = [
+    _with_request,
+    structlog.stdlib.add_logger_name,
+    structlog.stdlib.add_log_level,
+    structlog.processors.TimeStamper(fmt="iso", utc=True),
+    structlog.stdlib.PositionalArgumentsFormatter(),
+]
+"""What every line has, whoever writes it."""
+
+
+def _written_as(format: LogFormat) -> list[Processor]:
+    if format is LogFormat.JSON:
+        return [structlog.processors.format_exc_info, _as_json]
+    console = structlog.dev.ConsoleRenderer(
+        colors=sys.stderr.isatty(),
+        pad_event_to=0,
+        pad_level=False,
+        # The others would show the values of variables, secrets among them.
+        exception_formatter=_traceback,
+    )
+    return [_escaped, console]
+
+
+def _escaped(logger: WrappedLogger, method: str, event: EventDict) -> EventDict:
+    """Escape what a terminal would obey, or show as another line, in the sentence and in every fact."""
+    return {name: _visible(value) if isinstance(value, str) else value for name, value in event.items()}
+
+
+def _traceback(output: TextIO, exc_info: ExcInfo) -> None:
+    """Write a traceback, whose last line may quote what came from outside, on its own lines."""
+    plain = StringIO()
+    structlog.dev.plain_traceback(plain, exc_info)
+    output.write("\n".join(_visible(line) for line in plain.getvalue().split("\n")))
+
+
+def _visible(text: str) -> str:
+    """Return the text with each character that is not printable escaped: controls, bidi marks, line ends."""
+    if text.isprintable():
+        return text
+    return "".join(
+        character if character.isprintable() else character.encode("unicode_escape").decode()
+        for character in text
+    )
+
+
+def _as_json(logger: WrappedLogger, method: str, event: EventDict) -> str:
+    return orjson.dumps({"event": event.pop("event", ""), **event}, default=str).decode()

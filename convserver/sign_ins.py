@@ -1,0 +1,51 @@
+"""What the server's log says of people who sign in and out, and of those who could not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib.auth import get_user_model
+from django.contrib.auth.signals import user_logged_in, user_logged_out, user_login_failed
+from django.http import HttpRequest
+
+from conversations.server_log import log_act, log_refusal
+
+
+def follow() -> None:
+    """Write a line for each login and logout from now on, by whatever page."""
+    user_logged_in.connect(_logged_in, dispatch_uid="convserver.sign_ins")
+    user_logged_out.connect(_logged_out, dispatch_uid="convserver.sign_ins")
+    user_login_failed.connect(_login_failed, dispatch_uid="convserver.sign_ins")
+
+
+def _logged_in(request: HttpRequest | None, user: Any, **others: object) -> None:
+    log_act("Login", user=user.pk, by=_way_of(user), address=_address_of(request))
+
+
+def _logged_out(request: HttpRequest | None, user: Any, **others: object) -> None:
+    if user is not None:
+        log_act("Logout", user=user.pk, address=_address_of(request))
+
+
+def _login_failed(credentials: dict[str, Any], request: HttpRequest | None = None, **others: object) -> None:
+    is_by_key = "server_key" in credentials
+    user = None if is_by_key else _user_named(credentials.get("username"))
+    log_refusal(
+        "Login failed", user=user, by="key" if is_by_key else "password", address=_address_of(request)
+    )
+
+
+def _user_named(name: object) -> int | None:
+    """Return the key of the account: the name itself is not written, for some type their password there."""
+    if not isinstance(name, str) or "\0" in name:
+        return None
+    users = get_user_model().objects.filter(username=name)
+    return users.values_list("pk", flat=True).first()
+
+
+def _way_of(user: Any) -> str:
+    return "key" if getattr(user, "backend", "").endswith("ServerKeyBackend") else "password"
+
+
+def _address_of(request: HttpRequest | None) -> str | None:
+    return (request.META.get("REMOTE_ADDR") or None) if request is not None else None
