@@ -22,8 +22,7 @@ from convserver.api.errors import NATIVE_STATUS, status_of
 from convserver.api.event_loop import in_loop
 from convserver.web.listing import Filters, row_of
 from convserver.web.pages import person, sender
-from sessions_app import marks
-from sessions_app.manager import get_manager
+from sessions_app import marks, steering
 from sessions_app.status import listed
 
 TITLE_MAX_LENGTH = 200
@@ -82,16 +81,18 @@ def archive(request: HttpRequest, conversation: ConversationRef) -> HttpResponse
     """Put it away, or take it out again; return the row if its list still shows it, and the way back."""
     archived = request.POST.get("away") == "true"  # the page's filters have an `archived` of their own
     marks.mark(access.pk_of(request.user), conversation, archived=archived)
-    words = "Archived" if archived else "Taken out of the archive"
+    words = "Archived" if archived else "Unarchived"
     return _row(request, conversation, done=words, back="archive", away=not archived)
 
 
 @_action(access.writable)
 def delete(request: HttpRequest, conversation: ConversationRef) -> HttpResponse:
     """Stop the agent, hide the conversation, and return the way back."""
-    in_loop(_close, conversation)
+    in_loop(steering.stop_to_delete, conversation)
     store(str(request.user.pk)).hide(conversation)
     if not _by_script(request):
+        if sender(request) == reverse("deleted"):
+            return redirect("deleted")
         return redirect(f"{reverse('home')}?{urlencode({'deleted': conversation.public_id})}")
     return _row(request, conversation, done="Deleted", back="restore")
 
@@ -100,6 +101,8 @@ def delete(request: HttpRequest, conversation: ConversationRef) -> HttpResponse:
 def restore(request: HttpRequest, conversation: ConversationRef) -> HttpResponse:
     """Bring it back."""
     store(str(request.user.pk)).restore(conversation)
+    if sender(request) == reverse("deleted") and not _by_script(request):
+        return redirect(f"{reverse('deleted')}?{urlencode({'restored': conversation.public_id})}")
     return _row(request, conversation, is_back=True)
 
 
@@ -147,7 +150,3 @@ def _refused(words: str, status: int) -> HttpResponse:
 
 def _by_script(request: HttpRequest) -> bool:
     return "HX-Request" in request.headers
-
-
-async def _close(conversation: ConversationRef) -> None:
-    await get_manager().close_session(conversation.public_id)

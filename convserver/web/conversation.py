@@ -12,7 +12,7 @@ from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils import timezone
 from django.utils.safestring import SafeString
-from django.views.decorators.http import require_GET
+from django.views.decorators.http import require_safe
 
 from conversations import access
 from conversations.events import EventEnvelope
@@ -21,17 +21,21 @@ from conversations.models import Conversation, ConversationRef
 from conversations.store import store
 from convserver.api.errors import NATIVE_STATUS, status_of
 from convserver.web.listing import Row
-from convserver.web.messages import message_id, say, why_not_said
+from convserver.web.messages import message_id, say, text_of, why_not_said
 from convserver.web.pages import page, person, takes_form
-from convserver.web.rendering import render_events
+from convserver.web.rendering import render_page
 from convserver.web.rendering.cards import Outcome
-from sessions_app.models import ExecutionStatus, LoopStatus
-from sessions_app.status import listed, states_of
+from convserver.web.rendering.page import Asked
+from sessions_app.agents.chosen import cues
+from sessions_app.models import AgentLoop, ExecutionStatus, LoopEnd, LoopStatus
+from sessions_app.status import ConversationState, last_turn_of, listed, progress_of, states_of
 
 PAGE_EVENTS = 50
-"""So many events of the log are shown at once."""
+"""At most this many events of the log are shown at once."""
 BEYOND_EVENTS = 10
-"""So many behind them are looked at for the results of their calls."""
+"""At most this many events after them are read for the results of their calls."""
+_CALLS = ('="event tool_', '="event error', '="output', '="code')
+"""HTML that only `calls.css` and `code.css` style."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -45,9 +49,13 @@ class EventsShown:
     """The seq of its last event, `first - 1` if it has none."""
     last_seq: int
     """The end of the log."""
+    has_calls: bool
+    """Whether calls, results, errors, output or code are there, which stylesheets of their own style."""
+    asked: Asked | None = None
+    """The call that waits for approval, if it is there."""
 
 
-@require_GET
+@require_safe
 @person
 def conversation(request: HttpRequest, conversation_id: str) -> HttpResponse:
     """Show one conversation: its newest events, or those that the address asks for."""
@@ -66,21 +74,38 @@ def not_said(
     return _page(request, found, status=status, typed=text, problem=why_not_said(error))
 
 
+def not_decided(request: HttpRequest, conversation_id: str, *, error: ConversationError) -> HttpResponse:
+    """Show the conversation with a decision that was refused, and why.
+
+    Raise ConversationNotFound.
+    """
+    found = access.readable(request.user, conversation_id)
+    return _page(request, found, status=status_of(error, NATIVE_STATUS), problem=str(error))
+
+
 def _page(request: HttpRequest, found: ConversationRef, *, status: int = 200, **said: str) -> HttpResponse:
     state = listed(Conversation.objects.with_pks([found.pk]), access.pk_of(request.user))[found.pk]
     context = {
         "conversation": state,
+        "standing": progress_of(found),
+        "last_turn": last_turn_of(found) if _has_given_up(state) else None,
         "row": Row(state=state, now=timezone.now()),
         "parent": _parent(request, state["parent"]),
         "shown": _asked_for(request, found),
-        "page_events": PAGE_EVENTS,
         "message_id": str(uuid4()),
+        "cues": cues().items(),
         **said,
     }
     return page(request, "web/conversation.html", context, status=status)
 
 
-@require_GET
+def _has_given_up(state: ConversationState) -> bool:
+    """Say whether something may stand unanswered for good: most logs need no look for their last turn."""
+    loop = state["loop"]
+    return loop["ended_by"] == LoopEnd.STOPPED or loop["execution_status"] == ExecutionStatus.ERROR
+
+
+@require_safe
 @person
 def events(request: HttpRequest, conversation_id: str) -> HttpResponse:
     """Return a stretch of the log alone, for a page that has others of it."""
@@ -96,7 +121,7 @@ def _whole(request: HttpRequest, conversation_id: str) -> HttpResponse:
 @takes_form(_whole)
 def post_message(request: HttpRequest, conversation_id: str) -> HttpResponse:
     """Take a message from a form, and show the conversation again."""
-    text = request.POST.get("text", "").strip()
+    text = text_of(request)
     if not text:
         return redirect("conversation", conversation_id)
     try:
@@ -136,8 +161,17 @@ def _shown(found: ConversationRef, page: list[EventEnvelope], first: int, last_s
     last = page[-1]["seq"] if page else first - 1
     beyond = store().read_after(found, last, limit=BEYOND_EVENTS) if last < last_seq else []
     still = _still(found, is_end=last >= last_seq)
-    html = render_events(page, conversation_id=found.public_id, beyond=beyond, still=still)
-    return EventsShown(html=html, first=first, last=last, last_seq=max(last, last_seq))
+    shown = render_page(page, conversation_id=found.public_id, beyond=beyond, still=still)
+    asked = shown.asked if shown.asked and AgentLoop.objects.of(found).undecided().exists() else None
+    has_calls = any(mark in shown.html for mark in _CALLS)
+    return EventsShown(
+        html=shown.html,
+        first=first,
+        last=last,
+        last_seq=max(last, last_seq),
+        has_calls=has_calls,
+        asked=asked,
+    )
 
 
 def _still(found: ConversationRef, *, is_end: bool) -> Set[Outcome]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from django.http import HttpRequest, HttpResponse
-from django.views.decorators.http import require_GET
+from django.views.decorators.http import require_safe
 
 from conversations import access
 from conversations.exceptions import ConversationNotFound
@@ -14,7 +14,7 @@ from convserver.web.rendering.texts import whole_text
 SEQ_MAX = 2**63 - 1
 
 
-@require_GET
+@require_safe
 @person
 def download(request: HttpRequest, conversation_id: str, seq: int) -> HttpResponse:
     """Return an event's text as a download; what is hidden, not there or another's is not found."""

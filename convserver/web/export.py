@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import cast
 
 from django.http import HttpRequest, HttpResponse
-from django.views.decorators.http import require_GET
+from django.views.decorators.http import require_safe
 
 from conversations import access
 from convserver.transcripts import Format, download
 from convserver.web.pages import person
 
 
-@require_GET
+@require_safe
 @person
 def export(request: HttpRequest, conversation_id: str, format: str) -> HttpResponse:
     """Return one conversation as a download."""

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import logging
 from ipaddress import IPv6Address, IPv6Network, ip_address
 
 from django.core.cache import caches
 from django.http import HttpRequest
 from django.utils.crypto import salted_hmac
-from redis.exceptions import RedisError
-
-logger = logging.getLogger(__name__)
 
 GUESSES_MAX = 10
 """At one name's password, or at the key."""
@@ -19,17 +15,16 @@ ADDRESS_GUESSES_MAX = 50
 WINDOW_S = 300
 NETWORK_BITS = 64
 """So much of an IPv6 address tells one subscriber from another; the rest everybody chooses as they like."""
-TOO_MANY = "There were too many wrong attempts from your address. Wait five minutes, then try again."
+TOO_MANY = "Too many wrong attempts. Wait five minutes, then try again."
 
 SALT = "convserver.web.guesses"
-OUT_OF_REACH = "The cache is out of reach; wrong keys and passwords are not counted"
 CACHE = "guesses"
 
 
 class Guesses:
     """The attempts at one thing from one address; counted before they are judged, so that none slips through.
 
-    Where the cache is out of reach nothing is counted.
+    While the cache that all processes share is out of reach, each process counts by itself.
     """
 
     def __init__(self, request: HttpRequest, what: str) -> None:
@@ -42,19 +37,12 @@ class Guesses:
 
         An address that may not go on is not counted any further, so it fills the cache with no more names.
         """
-        try:
-            return self._all.one_more() <= ADDRESS_GUESSES_MAX and self._these.one_more() <= GUESSES_MAX
-        except RedisError:
-            logger.warning(OUT_OF_REACH)
-            return True
+        return self._all.one_more() <= ADDRESS_GUESSES_MAX and self._these.one_more() <= GUESSES_MAX
 
     def forget(self) -> None:
         """Begin anew, after one that was right; what was guessed at others stays counted."""
-        try:
-            self._these.forget()
-            self._all.one_less()
-        except RedisError:
-            logger.warning(OUT_OF_REACH)
+        self._these.forget()
+        self._all.one_less()
 
 
 class _Count:

@@ -8,23 +8,24 @@ from uuid import UUID, uuid4
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.urls import reverse
-from django.views.decorators.http import require_GET
+from django.views.decorators.http import require_safe
 
 from conversations.exceptions import ConversationError
 from conversations.store import ConversationExists, store
 from convserver.web.conversation import not_said
-from convserver.web.messages import message_id, say
+from convserver.web.messages import message_id, say, text_of
 from convserver.web.pages import page, person, takes_form
+from sessions_app.agents.chosen import cues
 
 
-@require_GET
+@require_safe
 @person
 def home(request: HttpRequest) -> HttpResponse:
     """Show a place to write to a new conversation's agent, and how programs connect."""
     return page(request, "web/home.html", {"body_class": "at-list", **_beginning(request)})
 
 
-@require_GET
+@require_safe
 @person
 def new(request: HttpRequest) -> HttpResponse:
     """Show the same, in front of the list where there is room for one of them."""
@@ -34,7 +35,7 @@ def new(request: HttpRequest) -> HttpResponse:
 @takes_form(lambda request: redirect("new"))
 def begin(request: HttpRequest) -> HttpResponse:
     """Begin the conversation that the page has an id for, with its first message; twice is once."""
-    text = request.POST.get("text", "").strip()
+    text = text_of(request)
     if not text:
         return redirect("new")
     said = message_id(request)
@@ -56,4 +57,5 @@ def _beginning(request: HttpRequest) -> dict[str, object]:
         "origin": origin,
         "socket_origin": origin.replace("http", "ws", 1),
         "begin": reverse("begin"),
+        "cues": cues().items(),
     }

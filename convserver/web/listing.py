@@ -21,18 +21,12 @@ from convserver.api.pagination import first_page
 from convserver.web.rendering.excerpts import excerpt
 from sessions_app import marks
 from sessions_app.models import ExecutionStatus
+from sessions_app.state_words import OWNER_WORDS, state_of
 from sessions_app.status import ListedConversation, in_status, iso, listed
 
 PAGE_ROWS = 40
-STATUS_WORDS = {
-    "idle": "Idle",
-    "running": "Working",
-    "paused": "Paused",
-    "waiting_for_confirmation": "Waits for you",
-    "finished": "Finished",
-    "error": "Failed",
-    "stuck": "Stuck",
-}
+STATUS_WORDS = {state.value: OWNER_WORDS[state] for state in ExecutionStatus}
+"""The states that a list can be narrowed to."""
 TOLD = {"running", "paused", "waiting_for_confirmation", "error", "stuck"}
 """What is worth a word in the row; the others have it for those who cannot see the dot."""
 
@@ -121,14 +115,19 @@ class Row:
 
     @property
     def status(self) -> str:
-        """What the agent does; a loop that has failed counts as an error."""
+        """What the agent does."""
         loop = self.state["loop"]
-        return "error" if loop["status"] == "error" else loop["execution_status"]
+        return state_of(
+            status=loop["status"],
+            execution_status=loop["execution_status"],
+            agent=loop["agent"],
+            ended_by=loop["ended_by"],
+        )
 
     @property
     def status_words(self) -> str:
         """What the dot says."""
-        return STATUS_WORDS[self.status]
+        return OWNER_WORDS[self.status]
 
     @property
     def is_told(self) -> bool:
@@ -137,8 +136,11 @@ class Row:
 
 
 def list_beside(request: HttpRequest) -> dict[str, Any]:
-    """Return what a page's templates need for the list beside it; the first page's address says which."""
-    asked = request.GET if request.path == reverse("home") else QueryDict()
+    """Return what a page's templates need for the list beside it.
+
+    The first page's address says which rows; that of any other page has such a query as its `list`.
+    """
+    asked = request.GET if request.path == reverse("home") else QueryDict(request.GET.get("list", ""))
     filters, parents = Filters.read(asked), normal_ids([asked.get("parent", "")])
     parent = parents[0] if parents else None
     try:

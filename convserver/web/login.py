@@ -57,7 +57,7 @@ class PasswordForm(CountedForm):
 
     error_messages = {
         **AuthenticationForm.error_messages,
-        "invalid_login": "This name and this password do not belong together. Capitals count.",
+        "invalid_login": "Wrong username or password.",
     }
 
 
@@ -65,9 +65,9 @@ class KeyForm(forms.Form):
     """The server's key."""
 
     key = forms.CharField(
-        label="Key",
+        label="Server key",
         max_length=1000,
-        error_messages={"required": "Type the key."},
+        error_messages={"required": "Enter the key."},
         widget=forms.PasswordInput(attrs={"autocomplete": "current-password", "autofocus": True}),
     )
 
@@ -85,11 +85,11 @@ class KeyForm(forms.Form):
         self._user = authenticate(self._request, server_key=key)
         if self._user is None and is_server_key(key):
             raise ValidationError(
-                "This is the key, but there is nobody yet whom it could stand for: make an account with "
-                "convserver manage createsuperuser."
+                "The key is right, but this server has no account yet that it could log in to. An "
+                "administrator can create one with: convserver manage createsuperuser"
             )
         if self._user is None:
-            raise ValidationError("This is not the server's key. SESSION_API_KEY sets it.")
+            raise ValidationError("Wrong key.")
         guesses.forget()
 
     def get_user(self) -> AbstractBaseUser | None:

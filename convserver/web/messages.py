@@ -16,6 +16,11 @@ from sessions_app import astore, native
 from sessions_app.manager import get_manager
 
 
+def text_of(request: HttpRequest) -> str:
+    """Return what was typed into the form, else the cue whose button was pressed."""
+    return request.POST.get("text", "").strip() or request.POST.get("cue", "").strip()
+
+
 def say(request: HttpRequest, conversation_id: str, *, text: str, message_id: str) -> int:
     """Append a message and let it be answered; return its seq.
 
@@ -30,7 +35,7 @@ def say(request: HttpRequest, conversation_id: str, *, text: str, message_id: st
 def why_not_said(error: ConversationError) -> str:
     """Return why a message was refused, for who wrote it."""
     if isinstance(error, EventConflict):  # its own words are for programs, which choose their ids
-        return "This was sent before with other words, which stay as they are. Send it to say this, too."
+        return "This message was already sent with a different text. Send it again as a new message."
     return str(error)
 
 

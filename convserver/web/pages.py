@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, cast
@@ -16,7 +17,9 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods
 
 from conversations.exceptions import ConversationNotFound, InvalidConversationId
+from conversations.models import Conversation
 from convserver.web.listing import list_beside
+from sessions_app.status import asking
 
 P = ParamSpec("P")
 View = Callable[Concatenate[HttpRequest, P], HttpResponse]
@@ -66,7 +69,8 @@ def page(
 
 def common(request: HttpRequest) -> dict[str, Any]:
     """Return what the templates of every page need."""
-    return {"can_log_out": _can_log_out(request), **list_beside(request)}
+    ids = asking(Conversation.objects.visible_to(request.user))
+    return {"can_log_out": _can_log_out(request), "asking": json.dumps(ids), **list_beside(request)}
 
 
 def sender(request: HttpRequest) -> str:

@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import logging
-from typing import Any
-
 import psutil
 from django.conf import settings
-from django.db import Error as DatabaseProblem
-from django.db import connection
 from django.utils.decorators import method_decorator
 from django.views.decorators.cache import never_cache
 from drf_spectacular.utils import extend_schema
@@ -18,16 +13,14 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from conversations.models import Conversation
+from conversations import live
+from conversations.exceptions import StoreUnavailable
 from convserver import __version__
 from convserver.activity import activity
 from convserver.api.negotiation import OneRenderer
 from convserver.api.schema import Door, NativeRefusal
-
-CONNECTION_WAIT_S = 2.0
-"""How long a probe waits for one of the pool's connections: less than whoever probes waits for the answer."""
-
-logger = logging.getLogger(__name__)
+from convserver.health import health
+from sessions_app.status import iso
 
 PROBES = Door(tag="probes", key_refusals={401: NativeRefusal})
 
@@ -65,7 +58,7 @@ class Io(BaseModel):
 class Resources(BaseModel):
     """What the process uses."""
 
-    cpu_percent: float = Field(description="Since it was asked before; 0 when it is asked first.")
+    cpu_percent: float = Field(description="Since the previous request; 0 at the first one.")
     memory: Memory
     disk: Disk
     io: Io
@@ -74,10 +67,10 @@ class Resources(BaseModel):
 class ServerInfo(BaseModel):
     """What everybody may know."""
 
-    uptime: float = Field(ge=0, description="Seconds since the process began.")
+    uptime: float = Field(ge=0, description="Seconds since the process started.")
     idle_time: float = Field(
         ge=0,
-        description="Seconds since somebody sent the process a frame, or a request that is no probe.",
+        description="Seconds since the process last received a frame, or a request that is not a probe.",
     )
     title: str
     version: str
@@ -99,11 +92,8 @@ class Probe(APIView):
 
     def handle_exception(self, exc: Exception) -> Response:
         """Answer 503 when the database fails: a probe is there to say so."""
-        if isinstance(exc, DatabaseProblem):
-            # Why is for the log alone: it names hosts and users.
-            logger.warning("A probe found that the database cannot be reached: %s", exc)
-            body = {"code": "unavailable", "detail": "The database cannot be reached."}
-            return Response(body, status=503)
+        if isinstance(exc, StoreUnavailable):
+            return Response({"code": exc.code, "detail": str(exc)}, status=503)
         return super().handle_exception(exc)
 
 
@@ -114,7 +104,7 @@ class AliveView(Probe):
 
     @extend_schema(responses={200: Alive})
     def get(self, request: Request) -> Response:
-        """Say that the process answers."""
+        """Report that the process responds."""
         return Response(Alive(status="ok").model_dump())
 
 
@@ -125,9 +115,15 @@ class HealthView(Probe):
 
     @extend_schema(responses={200: str, 503: NativeRefusal})
     def get(self, request: Request) -> Response:
-        """Say that the server reaches its database."""
-        _reach_database()
-        return Response("OK")
+        """Report that the server can store data."""
+        _require_health()
+        return Response("OK", headers={"X-Hints": _hints()})
+
+
+def _hints() -> str:
+    """Say whether hints of other processes arrive; without them everything works, but later."""
+    since = live.hints_away_since()
+    return "ok" if since is None else f"away since {iso(since)}"
 
 
 class ReadyView(Probe):
@@ -137,8 +133,8 @@ class ReadyView(Probe):
 
     @extend_schema(responses={200: Alive, 503: NativeRefusal})
     def get(self, request: Request) -> Response:
-        """Say that the server reaches its database, in the words that agent servers have for it."""
-        _reach_database()
+        """Report that the server can store data, in the format of agent servers."""
+        _require_health()
         return Response(Alive(status="ready").model_dump())
 
 
@@ -146,13 +142,13 @@ class ServerInfoView(Probe):
     """What runs here."""
 
     def perform_authentication(self, request: Request) -> None:
-        """Look at the credentials, which the database knows. Raise DatabaseProblem, soon."""
-        _reach_database()
+        """Look at the credentials, which the database knows. Raise StoreUnavailable, soon."""
+        _require_health()
         super().perform_authentication(request)
 
     @extend_schema(responses={200: DetailedServerInfo | ServerInfo, 503: NativeRefusal})
     def get(self, request: Request) -> Response:
-        """Say since when the server runs; with valid credentials also what it uses."""
+        """Report how long the server has been running; with valid credentials also its resource usage."""
         info = ServerInfo(
             idle_time=activity.idle_s, uptime=activity.uptime_s, title="convserver", version=__version__
         )
@@ -161,14 +157,10 @@ class ServerInfoView(Probe):
         return Response(DetailedServerInfo(**dict(info), resources=resources()).model_dump())
 
 
-def _reach_database() -> None:
-    """Ask it something. Raise DatabaseProblem, soon."""
-    if connection.vendor == "postgresql":
-        # Django would wait for the pool for half a minute.
-        pool: Any = getattr(connection, "pool")  # noqa: B009 - only this engine's connection has one
-        with connection.wrap_database_errors, pool.connection(timeout=CONNECTION_WAIT_S):
-            pass
-    Conversation.objects.exists()
+def _require_health() -> None:
+    """Look at the database. Raise StoreUnavailable, soon, unless something can be stored."""
+    if problem := health.problem():
+        raise StoreUnavailable(problem)
 
 
 _process = psutil.Process()

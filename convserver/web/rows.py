@@ -6,7 +6,7 @@ from typing import Any
 
 from django.http import HttpRequest, HttpResponse, HttpResponseBadRequest
 from django.shortcuts import render
-from django.views.decorators.http import require_GET
+from django.views.decorators.http import require_safe
 
 from conversations.cursors import InvalidCursor
 from conversations.models import normal_id
@@ -21,7 +21,7 @@ class TooManyIds(ValueError):
     """More rows are asked for by their ids than may be."""
 
 
-@require_GET
+@require_safe
 @person
 def rows(request: HttpRequest) -> HttpResponse:
     """Return a page of rows, those that one conversation has started, or those of the ids that match."""
@@ -37,7 +37,7 @@ def _asked_for(request: HttpRequest) -> dict[str, Any]:
     filters = Filters.read(request.GET)
     if ids := request.GET.getlist("id"):
         if len(ids) > IDS_MAX:
-            raise TooManyIds(f"Ask for {IDS_MAX} rows at a time, not for {len(ids)}.")
+            raise TooManyIds(f"At most {IDS_MAX} rows can be requested at once, not {len(ids)}.")
         return {"rows": rows_by_ids(request.user, filters, ids), "by_ids": True}
     parent = request.GET.get("parent")
     return page_of(

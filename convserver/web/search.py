@@ -7,7 +7,7 @@ from typing import Any
 
 from django.http import HttpRequest, HttpResponse, QueryDict
 from django.utils.dateparse import parse_date, parse_datetime
-from django.views.decorators.http import require_GET
+from django.views.decorators.http import require_safe
 from rest_framework.exceptions import ValidationError
 
 from conversations.events import Kind
@@ -15,23 +15,35 @@ from conversations.exceptions import ConversationError, ConversationNotFound
 from conversations.models import Version
 from convserver.api.errors import sentences
 from convserver.api.native.search import answer
+from convserver.web.listing import STATUS_WORDS
 from convserver.web.pages import page, person
-from sessions_app.models import ExecutionStatus
+from convserver.web.rendering.excerpts import plain_parts
 
 KINDS = {
     Kind.MESSAGE: "Messages",
     Kind.TOOL_CALL: "Tool calls",
-    Kind.TOOL_RESULT: "Results of tools",
+    Kind.TOOL_RESULT: "Tool results",
     Kind.ERROR: "Errors",
     Kind.SUMMARY: "Summaries",
     Kind.SYSTEM: "System",
 }
 """What is worth choosing among; the other kinds are found as well."""
-SOURCES = {"user": "Me", "agent": "The agent", "environment": "Tools and the server"}
+SOURCES = {"user": "You", "agent": "Agent", "environment": "Tools and server"}
+KIND_WORDS = {
+    Kind.MESSAGE: "Message",
+    Kind.TOOL_CALL: "Tool call",
+    Kind.TOOL_RESULT: "Tool result",
+    Kind.ERROR: "Error",
+    Kind.SUMMARY: "Summary",
+    Kind.SYSTEM: "System message",
+    Kind.STATE: "State",
+    Kind.TURN: "End of turn",
+    Kind.OTHER: "Event",
+}
 FILTERS = ("repository", "trigger", "status", "version", "kind", "source", "since", "until", "conversation")
 
 
-@require_GET
+@require_safe
 @person
 def search(request: HttpRequest) -> HttpResponse:
     """Show what is found for `q` and the filters, and the form to ask for it."""
@@ -41,7 +53,7 @@ def search(request: HttpRequest) -> HttpResponse:
         "is_filtered": any(request.GET.get(name) for name in FILTERS),
         "kinds": KINDS.items(),
         "sources": SOURCES.items(),
-        "statuses": ExecutionStatus.values,
+        "statuses": STATUS_WORDS.items(),
         "versions": Version.values,
     }
     if not request.GET.get("q", "").strip():
@@ -55,7 +67,15 @@ def search(request: HttpRequest) -> HttpResponse:
     more = _next(request.GET, found["next_page_id"])
     for hit in found["hits"]:
         hit["moment"] = parse_datetime(hit["timestamp"])
+        hit["what"] = _what(hit["kind"], hit["source"])
+        hit["parts"] = plain_parts([(part["text"], part["match"]) for part in hit["snippet"]])
     return page(request, "web/search.html", {**context, "found": found, "more": more})
+
+
+def _what(kind: str, source: str) -> str:
+    """Return who said what kind of thing, in words; a tool's result says by itself whose it is."""
+    words = KIND_WORDS[Kind(kind)]
+    return f"{SOURCES[source]} · {words}" if source in ("user", "agent") else words
 
 
 def _given(query: QueryDict) -> QueryDict:

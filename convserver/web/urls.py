@@ -4,8 +4,20 @@ from __future__ import annotations
 
 from django.urls import path, re_path
 
-from convserver.web import actions, conversation, event_output, export, home, rows, search, theme
-from convserver.web.settings_pages import model, page, secrets, tokens, tool_servers
+from convserver.web import (
+    actions,
+    answer,
+    conversation,
+    decisions,
+    event_output,
+    export,
+    home,
+    rows,
+    search,
+    theme,
+    trash,
+)
+from convserver.web.settings_pages import account, model, page, secrets, tokens, tool_servers
 
 urlpatterns = [
     path("", home.home, name="home"),
@@ -13,12 +25,15 @@ urlpatterns = [
     path("begin", home.begin, name="begin"),
     path("c/<str:conversation_id>", conversation.conversation, name="conversation"),
     path("c/<str:conversation_id>/events", conversation.events, name="conversation-events"),
+    path("c/<str:conversation_id>/answer", answer.answer, name="conversation-answer"),
     path("c/<str:conversation_id>/events/<int:seq>/output", event_output.download, name="event-output"),
     re_path(
         r"^c/(?P<conversation_id>[^/]+)/export\.(?P<format>jsonl|md|html)$", export.export, name="export"
     ),
     path("c/<str:conversation_id>/messages", conversation.post_message, name="conversation-messages"),
+    path("c/<str:conversation_id>/decision", decisions.decide, name="conversation-decision"),
     path("search", search.search, name="search"),
+    path("deleted", trash.trash, name="deleted"),
     path("settings", page.settings, name="settings"),
     path("settings/theme", theme.choose, name="theme"),
     path("settings/model", model.change, name="settings-model"),
@@ -28,6 +43,7 @@ urlpatterns = [
     path("settings/secrets/change", secrets.change, name="settings-secrets-change"),
     path("settings/tokens", tokens.create, name="settings-tokens"),
     path("settings/tokens/revoke", tokens.revoke, name="settings-tokens-revoke"),
+    path("settings/password", account.change_password, name="settings-password"),
     path("c/<str:conversation_id>/rename", actions.rename, name="conversation-rename"),
     path("c/<str:conversation_id>/pin", actions.pin, name="conversation-pin"),
     path("c/<str:conversation_id>/archive", actions.archive, name="conversation-archive"),

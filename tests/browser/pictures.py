@@ -27,6 +27,8 @@ SIZES = {390: 844, 1440: 900}
 THEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
 
 SLOWLY = "slow: tell me what you see, word by word, while you look around in this repository"
+LONGER = f"{SLOWLY}. {'Then look once more, and say what has changed. ' * 6}"
+"""For answers that are paused or stopped, in time on a busy machine, too."""
 
 
 class Studio(Site):
@@ -136,7 +138,7 @@ def _help(page: Page, studio: Studio) -> None:
     Talk(page, studio, "text").open()
     page.keyboard.press("Escape")
     page.keyboard.press("?")
-    expect(page.get_by_role("dialog", name="Keys")).to_be_visible()
+    expect(page.get_by_role("dialog", name="Keyboard shortcuts")).to_be_visible()
 
 
 @_scene("deeds")
@@ -179,7 +181,7 @@ def _menu(page: Page, studio: Studio) -> None:
 @_scene("streaming")
 def _streaming(page: Page, studio: Studio) -> None:
     talk = Talk(page, studio, studio.create(title="What is in this repository?")).open()
-    studio.record(talk.id, [message("Good morning. What shall we look at?", source="agent")])
+    studio.record(talk.id, [message("Good morning. What would you like to look at?", source="agent")])
     _say(talk, SLOWLY)
     expect(talk.streaming).to_contain_text("by word")
 
@@ -187,15 +189,55 @@ def _streaming(page: Page, studio: Studio) -> None:
 @_scene("approval")
 def _approval(page: Page, studio: Studio) -> None:
     talk = Talk(page, studio, studio.create(title="Clean up the build")).open()
-    _say(talk, "Please approve and clean up the build")
+    _say(talk, "/approve")
     expect(talk.approval).to_be_visible()
+
+
+@_scene("pausing")
+def _pausing(page: Page, studio: Studio) -> None:
+    talk = Talk(page, studio, studio.create(title="What is in this repository?")).open()
+    _say(talk, LONGER)
+    expect(talk.streaming).to_contain_text("by word")
+    page.get_by_role("button", name="Pause").click()
+    expect(page.locator("#agent-state")).to_contain_text("Pausing")
+
+
+@_scene("queued")
+def _queued(page: Page, studio: Studio) -> None:
+    talk = Talk(page, studio, studio.create(title="What is in this repository?")).open()
+    _say(talk, "Good morning")
+    expect(talk.delivery("Good morning")).to_contain_text("Answered")
+    _say(talk, LONGER)
+    page.get_by_role("button", name="Pause").click()
+    expect(page.locator("#agent-state")).to_have_text("Paused", timeout=30_000)
+    _say(talk, "And then write the release notes.")
+    expect(talk.delivery("release notes")).to_contain_text("Queued")
+
+
+@_scene("stopped")
+def _stopped(page: Page, studio: Studio) -> None:
+    talk = Talk(page, studio, studio.create(title="What is in this repository?")).open()
+    _say(talk, LONGER)
+    expect(talk.streaming).to_contain_text("by word")
+    page.get_by_role("button", name="Stop").click()
+    expect(talk.delivery("word by word")).to_contain_text("Unfinished")
+
+
+@_scene("deleted-elsewhere")
+def _deleted_elsewhere(page: Page, studio: Studio) -> None:
+    talk = Talk(page, studio, studio.create(title="What is in this repository?")).open()
+    _say(talk, "Good morning")
+    expect(talk.delivery("Good morning")).to_contain_text("Answered")
+    studio.delete(talk.id)
+    expect(page.get_by_role("button", name="Restore")).to_be_visible()
+    studio.made.remove(talk.id)
 
 
 @_scene("error")
 def _error(page: Page, studio: Studio) -> None:
     talk = Talk(page, studio, studio.create(title="An agent that breaks down")).open()
-    _say(talk, "fail")
-    expect(page.locator("#agent-state")).to_contain_text("error")
+    _say(talk, "/fail")
+    expect(page.locator("#agent-state")).to_have_text("Failed")
     expect(page.locator("#events article.error")).to_be_visible()
 
 
@@ -234,7 +276,7 @@ def _image(page: Page, studio: Studio) -> None:
 
 
 def _say(talk: Talk, text: str) -> None:
-    """Send by the button: where there is no keyboard, Enter breaks the line."""
+    """Send by the button: where there is no keyboard, Enter makes a new line."""
     talk.box.fill(text)
     talk.page.get_by_role("button", name="Send").click()
 
@@ -271,10 +313,10 @@ def _fill(studio: Studio) -> None:
 
 ROWS = {
     "Explain the checkout": "Good morning",
-    "Remove the old build": "Please approve this",
-    "Nightly report": "fail",
-    "Write release notes": "finish",
-    "What time is it?": "tool",
+    "Remove the old build": "/approve",
+    "Nightly report": "/fail",
+    "Write release notes": "/finish",
+    "What time is it?": "/tool",
 }
 """Conversations in the list, by what is said in them: each ends in another state."""
 

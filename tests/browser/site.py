@@ -13,7 +13,8 @@ import httpx
 from tests.clients import HTTP, WAIT_S, Server
 
 PACE = {"sessions_app.agents.demo.DEFAULT_WORD_S": 0.01}
-"""So fast the demo agent types; ten times slower where a message says `slow`."""
+"""So fast the demo agent types; ten times slower where a message begins with `slow:`."""
+AGENT = "tests.agents.CommandedAgent"
 BATCH = 500
 """So many events one frame may bring."""
 
@@ -25,8 +26,8 @@ class Site(Server):
     """What lets the tests themselves in."""
 
     def open(self, *, constants: Mapping[str, float] | None = None, **environment: str) -> None:
-        """Start with the demo agent at the tests' pace."""
-        self.start(constants={**PACE, **(constants or {})}, **environment)
+        """Start with the demo agent at the tests' pace, which also asks to run what it is told."""
+        self.start(constants={**PACE, **(constants or {})}, **{"CONVSERVER_AGENT": AGENT, **environment})
 
     def manage(self, *arguments: str, **environment: str) -> None:
         """Run a command of the operator's on the same database."""
@@ -100,6 +101,12 @@ class Site(Server):
         HTTP.delete(
             f"{self.url}/api/native/conversations/{conversation_id}", headers=self.headers
         ).raise_for_status()
+
+    def forget_asking(self) -> None:
+        """Delete the conversations that wait for an approval, which pages of all tests tell of."""
+        address = f"{self.url}/api/native/conversations?status=waiting_for_confirmation&limit=100"
+        for each in HTTP.get(address, headers=self.headers).raise_for_status().json()["conversations"]:
+            self.delete(each["id"])
 
     def restore(self, conversation_id: str) -> None:
         """Bring back what was hidden."""

@@ -44,7 +44,7 @@ class Talk:
         self.page.evaluate("dispatchEvent(new Event('online'))")
 
     def say(self, text: str) -> None:
-        """Write a message and send it with Enter."""
+        """Type a message and send it with Enter."""
         self.box.fill(text)
         self.box.press("Enter")
 

@@ -25,7 +25,9 @@ def page(request: pytest.FixtureRequest, browse: Browse) -> Page:
     return browse(color_scheme=request.param).new_page()
 
 
-@pytest.mark.parametrize("path", ["/", "/new", "/settings", "/search?q=answer", "/c/never-there", "/nowhere"])
+@pytest.mark.parametrize(
+    "path", ["/", "/new", "/settings", "/deleted", "/search?q=answer", "/c/never-there", "/nowhere"]
+)
 def test_a_page_is_accessible(page: Page, path: str) -> None:
     page.goto(path)
     page.evaluate("() => { for (const each of document.querySelectorAll('details')) each.open = true }")
@@ -52,7 +54,7 @@ def test_every_kind_of_event_is_accessible(page: Page, site: Site) -> None:
 
 def test_a_conversation_is_accessible_while_the_agent_asks(page: Page, site: Site) -> None:
     talk = Talk(page, site, site.create(title="Asking")).open()
-    talk.say("approve")
+    talk.say("/approve")
     expect(talk.approval).to_be_visible()
     assert violations(page) == []
 
@@ -97,7 +99,7 @@ def test_the_palette_and_the_help_are_accessible(page: Page, site: Site) -> None
     ).to_be_visible()
     assert violations(page) == []
     page.keyboard.press("Escape")
-    page.get_by_role("button", name="Keys").click()
+    page.get_by_role("button", name="Keyboard shortcuts").click()
     assert violations(page) == []
 
 

@@ -21,14 +21,14 @@ SLOWLY = "slow: " + " ".join(f"word{number}" for number in range(60))
 @pytest.mark.parametrize("way", ["button", "key"])
 @pytest.mark.parametrize(
     ("decision", "key", "outcome", "words"),
-    [("Approve", "a", "removed (pretended)", "Done."), ("Reject", "r", "The user said no.", "I leave it")],
+    [("Approve", "a", "removed (pretended)", "Done."), ("Reject", "r", "The user said no.", "OK, I won't.")],
 )
 def test_a_call_waits_for_a_decision(
     talk: Talk, way: str, decision: str, key: str, outcome: str, words: str
 ) -> None:
-    talk.say("approve")
+    talk.say("/approve")
     talk.asked()
-    expect(talk.page.locator("#agent-state")).to_contain_text("Waiting for your approval")
+    expect(talk.page.locator("#agent-state")).to_contain_text("Needs your approval")
     if way == "button":
         talk.approval.get_by_role("button", name=decision).click()
     else:
@@ -45,7 +45,7 @@ def test_a_decision_is_sent_once_however_often_it_is_asked_for(page: Page, site:
     sent: list[dict[str, Any]] = []
     page.on("websocket", lambda socket: socket.on("framesent", lambda frame: sent.append(json.loads(frame))))
     talk = Talk(page, site, site.create()).open()
-    talk.say("approve")
+    talk.say("/approve")
     talk.asked()
     talk.page.keyboard.press("Escape")
     press = "document.querySelector('#approval [data-action=approve]').click()"
@@ -60,7 +60,7 @@ def test_a_decision_is_sent_once_however_often_it_is_asked_for(page: Page, site:
 
 def test_the_next_call_waits_for_a_decision_of_its_own(talk: Talk) -> None:
     for count in (1, 2):
-        talk.say("approve")
+        talk.say("/approve")
         talk.asked()
         talk.approval.get_by_role("button", name="Approve").click()
         expect(talk.messages("agent").filter(has_text="Done.")).to_have_count(count)
@@ -71,7 +71,7 @@ def test_a_call_that_is_not_shown_is_not_decided_about(talk: Talk) -> None:
     talk.site.record(talk.id, events)
     talk.page.goto(f"/c/{talk.id}?around=20#e20")
     talk.is_connected()
-    talk.site.send(talk.id, {"type": "message", "id": uuid4().hex, "text": "approve"})
+    talk.site.send(talk.id, {"type": "message", "id": uuid4().hex, "text": "/approve"})
     expect(talk.approval).to_be_visible()
     talk.approval.get_by_role("button", name="Approve").click()
     expect(talk.waiting).to_be_in_viewport()
@@ -80,29 +80,93 @@ def test_a_call_that_is_not_shown_is_not_decided_about(talk: Talk) -> None:
     talk.answered("Done.")
 
 
-def test_a_rejection_says_why(talk: Talk) -> None:
-    talk.say("approve")
+LONG = (
+    "run this: for f in $(cat list.txt); do\n"
+    + "  echo $f\n" * 80
+    + "done\ncurl -X DELETE https://example.org"
+)
+
+
+def test_a_command_of_many_lines_is_shown_whole_and_approved_once_its_end_was_seen(talk: Talk) -> None:
+    talk.say(LONG)
     talk.asked()
-    talk.page.get_by_label("Why not").fill("Not on a Friday")
-    talk.page.get_by_label("Why not").press("Enter")
+    reading = talk.waiting.locator(".reading")
+    expect(reading).to_contain_text("curl -X DELETE https://example.org")
+    expect(talk.waiting).to_contain_text("83 lines")
+    approve = talk.approval.get_by_role("button", name="Approve")
+    expect(approve).to_be_disabled()
+    expect(talk.approval).to_contain_text("Scroll to the end of the call to approve it.")
+    expect(talk.approval.get_by_role("button", name="Reject")).to_be_enabled()
+    reading.evaluate("(all) => { all.scrollTop = all.scrollHeight; }")
+    expect(approve).to_be_enabled()
+    approve.click()
+    talk.answered("Done.")
+
+
+def test_the_key_leads_into_what_is_to_be_read_and_the_keys_there_to_its_end(talk: Talk) -> None:
+    talk.say(LONG)
+    talk.asked()
+    talk.page.keyboard.press("Escape")
+    talk.page.keyboard.press("a")
+    expect(talk.page.locator("#toasts")).to_contain_text("Scroll to the end of the call")
+    expect(talk.waiting.locator(".reading")).to_be_focused()
+    talk.page.keyboard.press("End")
+    expect(talk.approval.get_by_role("button", name="Approve")).to_be_enabled()
+    talk.page.keyboard.press("a")
+    talk.answered("Done.")
+
+
+def test_nothing_of_a_long_line_is_off_to_the_right(talk: Talk) -> None:
+    talk.page.set_viewport_size({"width": 390, "height": 800})
+    talk.say("run this: echo " + "a" * 400 + " " * 400 + "; rm -r /")
+    talk.asked()
+    reading = talk.waiting.locator(".reading")
+    assert reading.evaluate("(all) => all.scrollWidth - all.clientWidth") <= 0
+
+
+def test_a_call_too_long_to_be_shown_can_only_be_rejected(talk: Talk) -> None:
+    talk.say("run this often: echo")
+    talk.asked()
+    reading = talk.waiting.locator(".reading")
+    reading.evaluate("(all) => { all.scrollTop = all.scrollHeight; }")
+    expect(talk.approval).to_contain_text("cannot be approved here")
+    expect(talk.approval.get_by_role("button", name="Approve")).to_be_disabled()
+    talk.approval.get_by_role("button", name="Reject").click()
+    talk.answered("OK, I won't")
+
+
+def test_a_call_that_came_before_the_agent_was_known_to_wait_is_shown_whole_then(talk: Talk) -> None:
+    talk.say("/approve")
+    talk.asked()
+    talk.waiting.locator(".subject").evaluate("(subject) => subject.remove()")
+    expect(talk.waiting.locator(".subject")).to_contain_text("rm -r build")
+    talk.approval.get_by_role("button", name="Approve").click()
+    talk.answered("Done.")
+
+
+def test_a_rejection_says_why(talk: Talk) -> None:
+    talk.say("/approve")
+    talk.asked()
+    talk.page.get_by_label("Reason").fill("Not on a Friday")
+    talk.page.get_by_label("Reason").press("Enter")
     expect(talk.page.locator("#events article.tool_call .results")).to_contain_text("Not on a Friday")
 
 
 def test_a_decision_without_a_server_is_said_to_be_none(talk: Talk) -> None:
-    talk.say("approve")
+    talk.say("/approve")
     talk.asked()
     talk.site.kill()
     expect(talk.line).not_to_have_text("Connected")
     talk.page.keyboard.press("Escape")
     talk.page.keyboard.press("a")
-    expect(talk.page.locator("#toasts")).to_contain_text("Nothing was sent")
+    expect(talk.page.locator("#toasts")).to_contain_text("Not sent")
     talk.site.open()
     talk.hurry()
     talk.asked()
 
 
 def test_a_key_that_is_typed_into_the_box_decides_nothing(talk: Talk) -> None:
-    talk.say("approve")
+    talk.say("/approve")
     expect(talk.approval).to_be_visible()
     talk.box.press_sequentially("arps")
     expect(talk.box).to_have_value("arps")
@@ -111,7 +175,7 @@ def test_a_key_that_is_typed_into_the_box_decides_nothing(talk: Talk) -> None:
 
 
 def test_an_approval_outlives_a_reload(talk: Talk) -> None:
-    talk.say("approve")
+    talk.say("/approve")
     talk.asked()
     talk.page.reload()
     talk.asked()
@@ -121,7 +185,7 @@ def test_an_approval_outlives_a_reload(talk: Talk) -> None:
 
 @pytest.mark.parametrize("still_open", [True, False])
 def test_an_approval_outlives_a_server_that_is_killed(talk: Talk, still_open: bool) -> None:
-    talk.say("approve")
+    talk.say("/approve")
     expect(talk.waiting).to_have_count(1)
     talk.site.kill()
     talk.site.open()
@@ -130,7 +194,7 @@ def test_an_approval_outlives_a_server_that_is_killed(talk: Talk, still_open: bo
     else:
         talk.page.reload()
     talk.is_connected()
-    expect(talk.page.locator("#agent-state")).to_have_text("Waiting for your approval")
+    expect(talk.page.locator("#agent-state")).to_have_text("Needs your approval")
     talk.asked()
     talk.approval.get_by_role("button", name="Approve").click()
     talk.answered("Done.")
@@ -143,10 +207,10 @@ def test_the_agent_is_paused_and_let_go_on_by_one_key(talk: Talk) -> None:
     talk.page.keyboard.press("Escape")
     talk.page.keyboard.press("p")
     state = talk.page.locator("#agent-state")
-    expect(state).to_contain_text("Pausing after this step")
+    expect(state).to_contain_text("Pausing…")
     expect(state).to_contain_text("Paused")
     talk.page.keyboard.press("p")
-    expect(state).to_contain_text("Ready")
+    expect(state).to_contain_text("Idle")
 
 
 def test_the_agent_is_stopped_by_one_key(talk: Talk) -> None:
@@ -162,7 +226,7 @@ def test_the_agent_is_stopped_by_one_key(talk: Talk) -> None:
 
 
 def test_a_call_that_is_stopped_while_it_waits_stays_one_card(talk: Talk) -> None:
-    talk.say("approve")
+    talk.say("/approve")
     expect(talk.waiting).to_have_count(1)
     talk.page.get_by_role("button", name="Stop").click()
     expect(talk.page.locator("#events article.tool_call .results")).to_contain_text("was interrupted")
@@ -171,8 +235,8 @@ def test_a_call_that_is_stopped_while_it_waits_stays_one_card(talk: Talk) -> Non
 
 
 def test_a_tool_and_its_result_are_one_card(talk: Talk) -> None:
-    talk.say("tool")
-    talk.answered("You said: tool")
+    talk.say("/tool")
+    talk.answered("It is noon on Friday")
     cards = talk.page.locator("#events article.tool_call")
     expect(cards).to_have_count(1)
     expect(cards.locator(".results")).to_contain_text("12:00:00 UTC 2026")
@@ -180,7 +244,7 @@ def test_a_tool_and_its_result_are_one_card(talk: Talk) -> None:
 
 
 def test_an_agent_that_breaks_down_says_so_in_words(talk: Talk) -> None:
-    talk.say("fail")
+    talk.say("/fail")
     expect(talk.page.locator("#events article.error")).to_be_visible()
-    expect(talk.page.locator("#agent-state")).to_contain_text("error")
-    expect(talk.delivery("fail")).to_have_text("Failed · 0")
+    expect(talk.page.locator("#agent-state")).to_have_text("Failed")
+    expect(talk.delivery("/fail")).to_contain_text("Not answered: the agent failed")

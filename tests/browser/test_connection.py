@@ -18,7 +18,7 @@ def test_a_server_killed_in_mid_answer_loses_and_doubles_nothing(talk: Talk) -> 
     talk.say(SLOWLY)
     expect(talk.streaming).to_contain_text("word3")
     talk.site.kill()
-    expect(talk.line).to_contain_text(re.compile(r"Reconnecting: .+, since .+; next try in \d+ s"))
+    expect(talk.line).to_contain_text(re.compile(r"Reconnecting: .+ since .+\. Next try in \d+ s"))
     talk.site.open()
     talk.is_connected(within_s=2 * WAIT_S)  # after a slow start the next try is up to 19 s away
     talk.say("and now?")
@@ -87,12 +87,12 @@ def test_events_that_could_not_be_fetched_are_shown_after_the_next_connection(
 
 def test_a_conversation_that_is_deleted_elsewhere_says_so(talk: Talk) -> None:
     talk.site.delete(talk.id)
-    expect(talk.line).to_have_text("Not connected: The conversation was deleted.")
+    expect(talk.line).to_have_text("Disconnected: The conversation was deleted.")
 
 
 def test_what_counts_down_is_not_read_aloud(talk: Talk) -> None:
     shown, read_anew = talk.page.evaluate(_COUNT_DOWN)
-    assert re.search(r"since .+; next try in \d+ s · 1 waiting to be sent$", shown[0])
+    assert re.search(r"since .+\. Next try in \d+ s · 1 waiting to be sent$", shown[0])
     assert len(set(shown)) == len(shown)
     assert read_anew == 0
 
@@ -101,7 +101,7 @@ def test_a_conversation_that_never_was_has_a_page_that_says_so(page: Page, site:
     answer = page.goto(f"/c/never-{site.port}")
     assert answer is not None
     assert answer.status == 404
-    expect(page.get_by_role("heading", name="There is no such conversation")).to_be_visible()
+    expect(page.get_by_role("heading", name="Conversation not found")).to_be_visible()
 
 
 # The page's own class, told of two moments of one state: the lines, and how much of them is said anew.

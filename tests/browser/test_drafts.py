@@ -53,12 +53,12 @@ def test_of_two_drafts_neither_is_lost(talk: Talk, other: Callable[[], Talk]) ->
     there = other()
     write(there, "written there")
     talk.page.context.set_offline(False)
-    copy = talk.page.get_by_text("Also written here, and kept: “written there”")
+    copy = talk.page.get_by_text("You have another draft from a different device: “written there”")
     expect(copy).to_be_visible()
     expect(talk.box).to_have_value("written here")
     talk.page.reload()
     expect(copy).to_be_visible()
-    talk.page.get_by_role("button", name="Put it in").click()
+    talk.page.get_by_role("button", name="Use it").click()
     expect(talk.box).to_have_value("written here\n\nwritten there")
     expect(copy).to_be_hidden()
 
@@ -87,7 +87,7 @@ def test_a_copy_is_offered_until_somebody_takes_it_and_grows_with_the_next(
     write(there, "there, too")
     talk.page.context.set_offline(False)
     expect(copy).to_contain_text("there, too")
-    talk.page.get_by_role("button", name="Put it in").click()
+    talk.page.get_by_role("button", name="Use it").click()
     expect(talk.box).to_have_value("and once more\n\nwritten there\n\nthere, too")
 
 
@@ -139,7 +139,7 @@ def test_a_message_waits_for_the_images_of_its_draft(talk: Talk) -> None:
     talk.is_connected()
     talk.box.press("Enter")
     note = talk.page.locator("#composer .note")
-    expect(note).to_have_text("The images of this draft are still being fetched.")
+    expect(note).to_have_text("Images are still loading. Send again in a moment.")
     expect(talk.outgoing).to_have_count(0)
     fetching.first().continue_()
     talk.page.unroute_all()

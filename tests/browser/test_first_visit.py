@@ -8,12 +8,13 @@ import pytest
 from playwright.sync_api import Page, Response, expect
 
 from tests.browser.conftest import Browse
-from tests.browser.site import Site
+from tests.browser.site import Site, message
 from tests.browser.talk import Talk
 from tests.conftest import once
 
 pytestmark = once
 
+FIRST_MAX_BYTES = 80_000
 OWN_MAX_BYTES = 120_000
 VENDORED = "htmx.js"
 
@@ -48,13 +49,40 @@ def test_the_first_answer_is_three_actions_away(page: Page) -> None:
     expect(page.locator("#events article.message.user")).to_have_count(1)
 
 
+def test_the_first_page_says_what_this_is(page: Page) -> None:
+    page.goto("/")
+    expect(page.get_by_text("convserver keeps your conversations with AI agents")).to_be_visible()
+    expect(page.get_by_role("group", name="Try the built-in demo agent.")).to_be_visible()
+
+
+@pytest.mark.parametrize("place", ["the first page", "an empty conversation"])
+@pytest.mark.parametrize("way", ["click", "key"])
+def test_a_command_of_the_demo_agent_is_tried_by_one_action(
+    page: Page, site: Site, place: str, way: str
+) -> None:
+    page.goto("/" if place == "the first page" else f"/c/{site.create()}")
+    button = page.get_by_role("button", name="/tool calls a pretend tool")
+    if way == "click":
+        button.click()
+    else:
+        button.press("Enter")
+    expect(page.locator("#events article.message.user")).to_contain_text("/tool")
+    expect(page.locator("#events article.message.agent")).to_contain_text("It is noon on Friday")
+
+
+def test_a_command_is_not_offered_while_one_writes(page: Page) -> None:
+    page.goto("/")
+    page.get_by_label("Message", exact=True).fill("Good morning")
+    expect(page.get_by_role("button", name="/tool")).to_be_hidden()
+
+
 def test_a_first_message_waits_in_the_box_while_the_server_is_gone(page: Page, site: Site) -> None:
     page.goto("/")
     box = page.get_by_label("Message", exact=True)
     site.kill()
     box.fill("Nothing of this is lost")
     box.press("Enter")
-    expect(page.locator("#composer .note")).to_contain_text("cannot be reached")
+    expect(page.locator("#composer .note")).to_contain_text("Can't reach the server")
     expect(box).to_have_value("Nothing of this is lost")
     site.open()
     expect(page.locator("#events article.message.user")).to_contain_text("Nothing of this is lost")
@@ -76,7 +104,7 @@ def test_a_first_message_that_goes_nowhere_is_back_in_the_box(page: Page) -> Non
     page.goto("/new")
     page.keyboard.type("Kept by nobody")
     page.keyboard.press("Enter")
-    expect(page.locator("#composer .note")).to_contain_text("This browser keeps no messages")
+    expect(page.locator("#composer .note")).to_contain_text("Your message could not be sent")
     expect(page.get_by_label("Message", exact=True)).to_have_value("Kept by nobody")
 
 
@@ -89,10 +117,24 @@ def test_a_page_that_one_comes_back_to_begins_another_conversation(page: Page) -
 
 def test_a_first_page_brings_little_script_and_style(page: Page, site: Site) -> None:
     conversation_id = site.create()
-    for path in ("/", f"/c/{conversation_id}"):
+    for path, most in (("/", FIRST_MAX_BYTES), (f"/c/{conversation_id}", OWN_MAX_BYTES)):
         sizes = _loaded(page, path)
         own = sum(size for name, size in sizes.items() if name != VENDORED)
-        assert own < OWN_MAX_BYTES, sizes
+        assert own < most, sizes
+
+
+def test_what_code_looks_like_is_fetched_once_there_is_code(talk: Talk) -> None:
+    code = talk.articles.locator(".code pre")
+    talk.site.record(talk.id, [message("```python\nx = 1\n```", source="agent")])
+    expect(code).to_have_css("overflow-x", "auto")
+
+
+def test_what_code_looks_like_comes_with_it_where_no_script_runs(site: Site, browse: Browse) -> None:
+    conversation_id = site.create()
+    site.record(conversation_id, [message("```python\nx = 1\n```", source="agent")])
+    page = browse(java_script_enabled=False).new_page()
+    page.goto(f"{site.url}/c/{conversation_id}")
+    expect(page.locator(".code pre")).to_have_css("overflow-x", "auto")
 
 
 def test_nothing_moves_while_a_page_loads(page: Page, site: Site, browse: Browse) -> None:

@@ -87,7 +87,7 @@ def test_a_message_is_answered_by_the_turn_that_has_read_it_alone(page: Page, si
     talk.say(SLOWLY)
     expect(talk.page.get_by_role("button", name="Pause")).to_be_visible()
     talk.say("and this")
-    expect(talk.delivery("and this")).to_contain_text("Stored")
+    expect(talk.delivery("and this")).to_have_text("Queued until this turn ends")
     turn = line.until(lambda frame: frame.get("kind") == "turn")
     line.let_go(turn)
     expect(talk.delivery("word1 ")).to_contain_text("Answered")
@@ -158,7 +158,7 @@ def test_what_was_asked_of_an_agent_on_a_line_that_breaks_is_not_taken_for_done(
     talk.say(MORE_SLOWLY)
     page.get_by_role("button", name="Pause").click()
     line.end(1012)
-    expect(page.locator("#toasts")).to_contain_text("see whether that was done")
+    expect(page.locator("#toasts")).to_contain_text("Check whether your last action took effect")
 
 
 def test_the_menu_knows_a_title_that_was_given_meanwhile(talk: Talk) -> None:
@@ -193,9 +193,12 @@ async () => {
   const { Answers } = await import(names.find((name) => name.includes("/web/answers")));
   const root = document.querySelector("#conversation");
   const stored = root.querySelector("#events article.message.agent");
-  const answers = new Answers(root);
+  const answers = new Answers(root, { onShown() {} });
   answers.replacedBy(stored);
+  const late = `<div class="preview" data-answer="${stored.dataset.id}" data-kept="0"><p>Hello</p></div>`;
+  window.fetch = async () => new Response(late);
   answers.show({ type: "delta", answer: stored.dataset.id, text: "Hello" });
+  await answers.fetch();
   const places = ["#answers article", "#events article.message.agent"];
   return places.map((place) => root.querySelectorAll(place).length);
 }

@@ -160,7 +160,7 @@ def test_a_list_that_is_not_live_says_so(page: Page, site: Site) -> None:
     line = page.locator("#cut-off")
     expect(line).to_have_text("")
     site.kill()
-    expect(line).to_have_text("Not connected: this list may be out of date.")
+    expect(line).to_have_text("Not connected. This list may be out of date.")
     expect(line).to_be_visible()
     site.open()
     page.evaluate("dispatchEvent(new Event('online'))")
@@ -170,7 +170,7 @@ def test_a_list_that_is_not_live_says_so(page: Page, site: Site) -> None:
 def test_a_list_says_that_nobody_is_logged_in_any_more(page: Page) -> None:
     page.route_web_socket(re.compile("/ws/conversations$|[?]since="), lambda socket: socket.close(code=4401))
     page.goto("/settings")
-    expect(page.locator("#cut-off")).to_have_text("You are not logged in any more: load the page again.")
+    expect(page.locator("#cut-off")).to_have_text("You have been logged out. Reload the page to log in.")
 
 
 def test_that_a_list_is_not_live_is_read_aloud_once(talk: Talk, page: Page) -> None:
@@ -187,8 +187,8 @@ def test_a_draft_typed_in_one_tab_appears_in_the_other(talk: Talk, another_tab: 
 def test_a_row_says_how_its_agent_stands(page: Page, site: Site, row: Row) -> None:
     page.goto("/")
     conversation_id = site.create(title="Waiting for a decision")
-    site.send(conversation_id, {"type": "message", "text": "approve"})
-    expect(row(conversation_id)).to_contain_text("Waits for you")
+    site.send(conversation_id, {"type": "message", "text": "/approve"})
+    expect(row(conversation_id)).to_contain_text("Needs your approval")
 
 
 def test_the_list_stands_in_the_same_place_beside_every_page(page: Page, site: Site) -> None:

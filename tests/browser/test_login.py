@@ -109,7 +109,7 @@ class TestServerKey:
         talk = Talk(page, site, site.create(title="Fix the list"))
         page.goto(f"/c/{talk.id}")
         give_key(page, "close-sesame")
-        expect(page.get_by_text("This is not the server's key.")).to_be_visible()
+        expect(page.get_by_text("Wrong key.")).to_be_visible()
         give_key(page)
         talk.is_connected()
         talk.box.fill("half a sentence")
@@ -155,7 +155,7 @@ def log_in(page: Page, *, password: str = PASSWORD) -> None:
 
 def give_key(page: Page, key: str = KEY) -> None:
     """Fill in the question for the server's key and send it."""
-    page.get_by_label("Key", exact=True).fill(key)
+    page.get_by_label("Server key", exact=True).fill(key)
     page.keyboard.press("Enter")
 
 

@@ -46,6 +46,23 @@ def test_a_conversation_is_deleted_by_its_menu_and_brought_back(talk: Talk) -> N
     expect(row).to_be_visible()
 
 
+def test_what_was_deleted_by_the_menu_is_undone_by_one_key(talk: Talk) -> None:
+    menu(talk).get_by_role("button", name="Delete").click()
+    undo = talk.page.get_by_role("button", name="Undo")
+    expect(undo).to_be_focused()
+    expect(undo).to_have_accessible_description("Deleted: A talk")
+    talk.page.keyboard.press("z")
+    expect(talk.page.locator(f"#row-{talk.id}")).to_be_visible()
+
+
+def test_a_z_that_is_typed_into_the_box_undoes_nothing(talk: Talk) -> None:
+    menu(talk).get_by_role("button", name="Archive").click()
+    expect(talk.page.get_by_role("button", name="Undo")).to_be_visible()
+    talk.box.press_sequentially("z")
+    expect(talk.box).to_have_value("z")
+    expect(talk.page.get_by_role("button", name="Undo")).to_be_visible()
+
+
 @pytest.mark.parametrize(
     ("deed", "words", "way_back"), [("Pin", "Pinned", "Unpin"), ("Archive", "Archived", "Unarchive")]
 )

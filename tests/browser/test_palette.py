@@ -30,7 +30,7 @@ def test_the_arrows_go_round_and_the_field_names_what_is_chosen(site: Site, page
     page.goto("/settings")
     page.keyboard.press("Control+k")
     field = page.get_by_role("combobox", name="Command or conversation")
-    for name in ("Commands", "Newest conversations"):
+    for name in ("Commands", "Recent conversations"):
         expect(page.get_by_role("group", name=name)).to_be_visible()
     first = options(page).first.get_attribute("id")
     expect(field).to_have_attribute("aria-activedescendant", first or "")
@@ -44,7 +44,7 @@ def test_escape_closes_the_palette_and_it_remembers_nothing(site: Site, page: Pa
     page.goto("/new")
     page.get_by_role("textbox", name="Message").press("Control+k")
     page.keyboard.type("nothing has this name")
-    expect(options(page)).to_have_text(["Search everywhere for “nothing has this name”"])
+    expect(options(page)).to_have_text(["Search all messages for “nothing has this name”"])
     page.keyboard.press("Escape")
     expect(page.get_by_role("textbox", name="Message")).to_be_focused()
     page.keyboard.press("Control+k")
@@ -53,13 +53,16 @@ def test_escape_closes_the_palette_and_it_remembers_nothing(site: Site, page: Pa
 
 def test_what_needs_no_server_is_offered_without_one(site: Site, page: Page) -> None:
     page.goto("/settings")
-    with page.expect_request_finished(lambda request: "/web/clipboard" in request.url):
+    with (
+        page.expect_request_finished(lambda request: "/web/commands" in request.url),
+        page.expect_request_finished(lambda request: "/web/clipboard" in request.url),
+    ):
         page.keyboard.press("Shift")
     site.kill()
     page.keyboard.press("Control+k")
     page.keyboard.type("keys")
     page.keyboard.press("Enter")
-    expect(page.get_by_role("dialog", name="Keys")).to_be_visible()
+    expect(page.get_by_role("dialog", name="Keyboard shortcuts")).to_be_visible()
 
 
 def test_a_palette_that_is_opened_again_does_nothing_that_was_asked_for_before(
@@ -146,7 +149,7 @@ def test_a_theme_that_the_login_swallowed_is_not_called_kept(site: Site, page: P
     page.keyboard.press("Control+k")
     page.keyboard.type("dark")
     page.keyboard.press("Enter")
-    expect(page.locator(".toast")).to_contain_text("The theme holds for this page only")
+    expect(page.locator(".toast")).to_contain_text("The theme could not be saved")
 
 
 def test_what_the_browser_does_not_copy_is_not_called_copied(site: Site, page: Page) -> None:
@@ -154,9 +157,9 @@ def test_what_the_browser_does_not_copy_is_not_called_copied(site: Site, page: P
     page.goto(f"/c/{conversation}")
     page.evaluate("() => { navigator.clipboard.writeText = async () => { throw Error('Denied.') } }")
     page.keyboard.press("Control+k")
-    page.keyboard.type("copy the id")
+    page.keyboard.type("copy conversation")
     page.keyboard.press("Enter")
-    expect(page.locator(".toast")).to_contain_text("Nothing was copied")
+    expect(page.locator(".toast")).to_contain_text("Could not copy")
 
 
 def test_a_question_mark_shows_the_keys_but_not_while_one_writes(site: Site, page: Page) -> None:
@@ -165,7 +168,7 @@ def test_a_question_mark_shows_the_keys_but_not_while_one_writes(site: Site, pag
     expect(page.get_by_role("dialog")).to_have_count(0)
     page.keyboard.press("Escape")
     page.keyboard.press("?")
-    expect(page.get_by_role("dialog", name="Keys")).to_be_visible()
+    expect(page.get_by_role("dialog", name="Keyboard shortcuts")).to_be_visible()
     page.keyboard.press("Escape")
     expect(page.get_by_role("dialog")).to_have_count(0)
 

@@ -11,7 +11,8 @@ from tests.browser.talk import Talk
 
 
 def test_two_tabs_show_the_same(talk: Talk, another_tab: Talk) -> None:
-    talk.say("slow: from the first tab")
+    # Long enough to be seen while it grows, however seldom one looks.
+    talk.say("slow: from the first tab " + " ".join(f"word{number}" for number in range(30)))
     expect(another_tab.streaming).to_contain_text("from the")
     talk.answered("from the first tab")
     another_tab.answered("from the first tab")
@@ -31,7 +32,7 @@ def test_a_title_changed_elsewhere_is_shown_at_once(talk: Talk, another_tab: Tal
 
 def test_what_one_device_has_answered_the_other_sees(talk: Talk, browse: Browse) -> None:
     phone = Talk(browse(viewport={"width": 390, "height": 844}).new_page(), talk.site, talk.id).open()
-    talk.say("approve")
+    talk.say("/approve")
     phone.asked()
     phone.page.get_by_role("button", name="Approve").click()
     expect(phone.approval).to_be_hidden()

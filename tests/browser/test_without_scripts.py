@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
-from playwright.sync_api import BrowserContext, expect
+from playwright.sync_api import BrowserContext, Locator, expect
 
 from tests.browser.conftest import Browse
 from tests.browser.site import Site, message
 from tests.browser.talk import Talk
+from tests.clients import WAIT_S
 from tests.conftest import once
 
 pytestmark = once
@@ -61,17 +64,36 @@ def test_nothing_is_offered_that_needs_a_script(talk: Talk) -> None:
 def test_the_page_says_how_the_agent_stands_and_how_an_answer_comes(
     talk: Talk, browse: Browse, site: Site
 ) -> None:
-    expect(talk.page.locator("#agent-state")).to_have_text("Idle")
-    talk.box.fill("approve")
+    expect(talk.page.locator("#agent-state")).to_have_text("Not started")
+    talk.box.fill("/approve")
     talk.page.get_by_role("button", name="Send").click()
-    expect(talk.page.get_by_text("what is new shows when the page is loaded again")).to_be_visible()
+    expect(talk.page.get_by_text("this page doesn't update by itself")).to_be_visible()
     expect(Talk(browse().new_page(), site, talk.id).open().approval).to_be_visible()
-    talk.page.get_by_role("link", name="Load it again").click()
-    expect(talk.page.locator("#agent-state")).to_have_text("Waits for you")
-    expect(talk.page.get_by_text("this page needs JavaScript to give it")).to_be_visible()
+    talk.page.get_by_role("link", name="Reload").click()
+    expect(talk.page.locator("#agent-state")).to_have_text("Needs your approval")
+
+
+def test_a_call_is_approved_by_a_form_after_all_of_it(talk: Talk) -> None:
+    command = "echo\n" * 100 + "rm -r build"
+    talk.site.send(talk.id, {"type": "message", "id": "1", "text": f"run this: {command}"})
+    form = talk.page.locator("form.decision")
+    _reload_until(talk, form)
+    expect(talk.waiting.locator(".reading")).to_contain_text("rm -r build")
+    assert talk.waiting.locator(".reading").evaluate("(all) => all.scrollHeight - all.clientHeight") <= 1
+    form.get_by_role("button", name="Approve").click()
+    expect(form).to_have_count(0)
+    _reload_until(talk, talk.messages("agent").filter(has_text="Done."))
+
+
+def _reload_until(talk: Talk, shown: Locator) -> None:
+    """Load the page until it shows something."""
+    deadline = time.monotonic() + WAIT_S
+    while not shown.count():
+        assert time.monotonic() < deadline, "It is not shown."
+        talk.page.reload()
 
 
 def test_the_words_for_pages_without_scripts_are_not_shown_by_others(browse: Browse, site: Site) -> None:
     talk = Talk(browse().new_page(), site, site.create(title="With scripts")).open()
-    expect(talk.page.locator("#agent-state")).to_have_text("Ready")
+    expect(talk.page.locator("#agent-state")).to_have_text("Idle")
     expect(talk.page.locator(".scriptless")).to_be_hidden()

@@ -1,47 +1,29 @@
 // What the agent does, in words, and the buttons and keys that steer it.
 
-const WORDS = {
-  idle: "Ready",
-  running: "Working",
-  paused: "Paused",
-  waiting_for_confirmation: "Waiting for your approval",
-  finished: "Finished",
-  error: "Stopped by an error",
-  stuck: "Going in circles",
-};
-const ENDED = {
-  stopped: "Stopped",
-  crowded_out: "Stopped, since too many agents ran at once; a message starts it again",
-  idle: "Asleep; a message wakes it",
-  interrupted: "Interrupted; a message goes on",
-  failed: "Failed; a message tries again",
-};
-const SUSPENDED = ["waiting_for_confirmation", "paused"]; // a turn that goes on, whatever became of its loop
-const OVER = ["finished", "error"];
+import { STATUSES, statusOf } from "./agent_status.js";
+
 const KEYS = { s: "stop", p: "pause", a: "approve", r: "reject" };
 
 export class AgentControls {
-  constructor(root, { send }) {
+  /** `refresh` fetches one call again; `onRetry` sends the last message again, if it `canRetry`; `onStatus` hears of each state by its name. */
+  constructor(root, { send, refresh, canRetry, onRetry, onStatus }) {
     this.root = root;
     this.send = send;
+    this.refresh = refresh;
+    this.canRetry = canRetry;
+    this.onRetry = onRetry;
     this.state = root.querySelector("#agent-state");
-    this.approval = root.querySelector("#approval");
     this.working = root.querySelector("#working");
-    this.events = root.querySelector("#events");
-    this.reason = root.querySelector("#reason");
     this.asked = new Map();
-    this.loop = { status: root.dataset.status, execution_status: root.dataset.execution, ended_by: "", error: "" };
-    for (const button of root.querySelectorAll(".controls [data-action], .approval [data-action]")) {
+    this.next = root.querySelector("#next");
+    const { status, execution, endedBy, error } = root.dataset;
+    this.loop = { status, execution_status: execution, ended_by: endedBy, error };
+    for (const button of root.querySelectorAll(":is(.controls, .next) button[data-action]")) {
       // The second click of a double one is none: what it would fall on may have changed under the pointer.
       button.addEventListener("click", ({ detail }) => detail > 1 || this.act(button.dataset.action));
     }
-    new MutationObserver(() => this.enable()).observe(this.events, { childList: true, subtree: true });
-    this.reason.addEventListener("keydown", (event) => {
-      if (event.key !== "Enter" || event.isComposing) return;
-      event.preventDefault();
-      if (!event.repeat) this.act("reject");
-    });
     this.write();
+    this.onStatus = onStatus;
   }
 
   get isWorking() {
@@ -51,33 +33,44 @@ export class AgentControls {
   show(loop) {
     this.loop = loop;
     this.isPausing &&= this.isWorking;
+    this.isStopping &&= this.isThere && !this.isStopAnswered; // what is heard after the answer is the end, or a new beginning
     this.write();
+  }
+
+  /** The conversation cannot be reached any more; say why by the name of that state. */
+  showGone(name) {
+    this.gone = name;
+    this.write();
+  }
+
+  get isThere() {
+    return this.loop.status === "running" || this.loop.status === "starting";
+  }
+
+  /** The name of what is shown: what the server says, and what was asked here and is on its way. */
+  get status() {
+    if (this.gone) return this.gone;
+    if (this.isStopping) return "stopping";
+    const status = statusOf(this.loop);
+    return status === "running" && this.isPausing ? "pausing" : status;
   }
 
   showConnected(isConnected) {
     this.isConnected = isConnected;
-    this.decided = undefined; // nobody knows whether it has arrived; the call's seq keeps it harmless
-    if (!isConnected && this.asked.size) toast("The connection broke: see whether that was done.");
+    if (!isConnected && this.asked.size) toast("The connection was lost. Check whether your last action took effect.");
     if (!isConnected) this.asked.clear();
-    this.enable();
-  }
-
-  /** The call in the page that waits for the user; one whose card cannot say so is the last without a result. */
-  get waitingCall() {
-    const open = [...this.events.querySelectorAll("article.tool_call:not(:has(> .results > *))")];
-    return open.findLast((call) => call.querySelector(":scope > header .state.waiting")) ?? open.at(-1);
-  }
-
-  /** Whether a decision was sent about the call that waits, and nothing has come of it yet. */
-  get isDecided() {
-    return this.decided !== undefined && this.decided === this.waitingCall?.dataset.seq;
+    if (!isConnected) this.isPausing = this.isStopping = false; // the server says how it stands once it can be reached
+    this.write();
   }
 
   /** Let the buttons be pressed that can do something. */
   enable() {
-    for (const button of this.root.querySelectorAll(".controls button")) button.disabled = !this.isConnected;
-    const decides = this.isConnected && !this.isDecided;
-    for (const button of this.approval.querySelectorAll("button")) button.disabled = !decides;
+    for (const button of this.root.querySelectorAll(":is(.controls, .next) button")) button.disabled = !(this.isConnected || this.gone) || this.isUnderWay(button.dataset.action);
+  }
+
+  /** Whether an action was asked for, and what it leads to has not come yet. */
+  isUnderWay(action) {
+    return this.isStopping || (action === "pause" && this.isPausing) || [...this.asked.values()].includes(action);
   }
 
   rename(title) {
@@ -88,30 +81,44 @@ export class AgentControls {
   }
 
   write() {
-    const { status, execution_status: execution, error } = this.loop;
-    const isThere = status === "running" || status === "starting";
-    const words = this.words(isThere);
-    this.state.querySelector(".words").textContent = error && execution === "error" ? `${words}: ${error}` : words;
-    this.state.querySelector(".dot").className = `dot ${status === "starting" ? "starting" : execution}`;
-    this.offer("pause", isThere && execution === "running");
-    this.offer("run", execution === "paused");
-    this.offer("stop", isThere && ["running", "waiting_for_confirmation", "paused"].includes(execution));
-    this.working.hidden = !(isThere && execution === "running");
-    const asks = execution === "waiting_for_confirmation";
-    if (!asks) this.decided = undefined;
+    const { status: name } = this;
+    const { words, next, actions = [], controls = [] } = STATUSES[name];
+    this.state.querySelector(".words").textContent = words;
+    this.state.querySelector(".dot").className = `dot ${name === "starting" ? "starting" : this.dot}`;
+    for (const action of ["pause", "stop"]) this.offer(action, this.isThere && controls.includes(action));
+    this.showNext(next, actions);
+    this.working.hidden = !(this.isThere && this.loop.execution_status === "running") || Boolean(this.gone);
     this.enable();
-    if (this.approval.hidden === asks) {
-      this.approval.hidden = !asks;
-      this.reason.value = "";
-    }
+    this.onStatus?.(name);
+    this.showApproval();
   }
 
-  words(isThere) {
-    const { status, execution_status: execution, ended_by: endedBy } = this.loop;
-    if (status === "starting") return "Starting";
-    const goesOn = SUSPENDED.includes(execution) && status !== "error";
-    if (!isThere && endedBy && !goesOn && !OVER.includes(execution)) return ENDED[endedBy] ?? "Ready";
-    return this.isPausing ? "Pausing after this step" : (WORDS[execution] ?? execution);
+  /** An agent that works may ask: what one decides with is there before. */
+  async showApproval() {
+    if (!this.approval && (this.isThere || this.asks)) {
+      const { Approval } = await import("./approval.js").catch(() => ({}));
+      if (Approval) this.approval ??= new Approval(this.root, { ask: (action, frame) => this.ask(action, frame), refresh: this.refresh });
+    }
+    this.approval?.show(this.asks, this.isConnected);
+  }
+
+  get asks() {
+    return this.status === "waiting";
+  }
+
+  get dot() {
+    if (this.gone) return "";
+    return this.loop.status === "error" ? "error" : this.loop.execution_status;
+  }
+
+  /** Say what the user can do now, and offer it. */
+  showNext(next, actions) {
+    const { error } = this.loop;
+    const why = !this.gone && next && error;
+    const words = why && why.startsWith(next) ? why : [next, why].filter(Boolean).join(" ");
+    const said = this.next.querySelector(".words");
+    if (said.textContent !== words) said.textContent = words; // or it is read aloud again
+    for (const each of this.next.querySelectorAll("[data-action]")) each.hidden = !actions.includes(each.dataset.action) || (each.dataset.action === "retry" && !this.canRetry(this.status));
   }
 
   offer(action, isOffered) {
@@ -120,37 +127,26 @@ export class AgentControls {
 
   press(key) {
     const action = KEYS[key];
-    if (action === "approve" || action === "reject") return !this.approval.hidden && this.act(action);
-    if (action === "pause" && this.loop.execution_status === "paused") return this.act("run");
-    if (action && !this.root.querySelector(`.controls [data-action="${action}"]`).hidden) this.act(action);
+    if (isDecision(action)) return this.approval?.decide(action);
+    if (action === "pause" && this.status === "paused") return this.act("run");
+    const buttons = [...this.root.querySelectorAll(`:is(.controls, .next) [data-action="${action}"]`)];
+    if (buttons.some((button) => !button.hidden && !button.disabled)) this.act(action);
   }
 
   act(action) {
-    if (action === "approve" || action === "reject") this.decide(action);
-    else this.ask(action, { type: action });
-  }
-
-  /** Approve or reject the call that is in the page, once; show the one that waits if it is not there. */
-  decide(action) {
-    if (this.isDecided) return;
-    const seq = this.waitingCall?.dataset.seq;
-    if (seq === undefined) return this.showWaiting("Look at the call that waits, then decide.");
-    const reason = this.reason.value.trim();
-    if (!this.ask(action, { type: "confirm", accept: action === "approve", reason, seq: Number(seq) })) return;
-    this.decided = seq;
-    this.enable();
-  }
-
-  showWaiting(why) {
-    this.root.querySelector("#to-end").click();
-    toast(why);
+    if (action === "retry") return this.onRetry();
+    if (action === "restore") return import("./restore.js").then(({ restore }) => restore(this.root.dataset.id));
+    if (!this.ask(action, { type: action === "start" ? "run" : action })) return;
+    if (action === "pause") this.isPausing = this.isWorking;
+    if (action === "stop") [this.isStopping, this.isStopAnswered] = [true, false];
+    this.write();
   }
 
   /** Send a frame whose answer comes to `answered`; say whether it was sent. */
   ask(action, frame) {
     const id = `${action}-${crypto.getRandomValues(new Uint32Array(2)).join("")}`;
     if (!this.send({ ...frame, id })) {
-      toast("Nothing was sent: the server cannot be reached just now.");
+      toast("Not sent: the server can't be reached right now.");
       return false;
     }
     this.asked.set(id, action);
@@ -161,18 +157,21 @@ export class AgentControls {
   answered({ type, id, detail }) {
     const action = this.asked.get(id);
     if (!this.asked.delete(id)) return false;
-    if (action === "pause" && type === "ack") this.isPausing = this.isWorking; // it may be over by now
+    if (action === "stop") this.isStopAnswered = true;
+    if (action === "stop" && !this.isThere) this.isStopping = false;
     if (type === "error") this.refused(action, detail);
     this.write();
     return true;
   }
 
   refused(action, why) {
-    const isDecision = action === "approve" || action === "reject";
-    if (isDecision) this.decided = undefined;
-    if (isDecision && !this.approval.hidden) this.showWaiting(why);
+    if (action === "pause") this.isPausing = false;
+    if (action === "stop") this.isStopping = false;
+    if (isDecision(action)) this.approval.refused(why);
     else toast(why);
   }
 }
+
+const isDecision = (action) => action === "approve" || action === "reject";
 
 const toast = (words) => document.dispatchEvent(new CustomEvent("toast", { detail: words }));

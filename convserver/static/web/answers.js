@@ -1,20 +1,64 @@
-// Answers that are being given: shown as plain text until the stored message takes their place.
+// Answers that are being given: rendered by the server as they grow, until the stored message takes their place.
 
 import { body, head } from "./article.js";
 
+const ANSWER_MS = 15_000; // a request may be dead without a word
+const AGAIN_MS = 1_500; // after one that failed
+
 export class Answers {
-  constructor(root) {
+  /** `stored`: the ids of answers that were stored before; no more pieces of them are shown. */
+  constructor(root, { stored = [], onShown }) {
     this.place = root.querySelector("#answers");
-    this.stored = new Set();
+    this.address = root.dataset.answer;
+    this.onShown = onShown;
+    this.stored = new Set(stored);
+    this.isAsking = false;
+    document.addEventListener("visibilitychange", () => this.ask());
   }
 
-  /** Show one more piece, or all that was said so far. */
-  show({ type, answer, text }) {
+  /** Hear that an answer has grown; what it says by now is asked for. */
+  show({ answer }) {
     if (this.stored.has(answer)) return;
+    this.hasGrown = true;
+    this.ask();
+  }
+
+  /** Fetch what is new, one request at a time, and not where nobody looks. */
+  async ask() {
+    if (this.isAsking || !this.hasGrown || document.visibilityState !== "visible") return;
+    this.isAsking = true;
+    this.hasGrown = false;
+    const wait = await this.fetch().catch((problem) => {
+      console.warn("an answer was not fetched:", problem);
+      this.hasGrown = true;
+      return AGAIN_MS;
+    });
+    setTimeout(() => {
+      this.isAsking = false;
+      this.ask();
+    }, wait);
+  }
+
+  /** Show what the server has of the answer; return after how many milliseconds it may be asked again. */
+  async fetch() {
+    const { answer = "", version = "", finished = "" } = this.place.lastElementChild?.dataset ?? {};
+    const query = new URLSearchParams({ answer, version, parts: finished });
+    const response = await fetch(`${this.address}?${query}`, { headers: { Accept: "text/html" }, signal: AbortSignal.timeout(ANSWER_MS) });
+    if (!response.ok || response.redirected) throw new Error(`The server answered ${response.status}.`);
+    if (response.status === 204) return 0;
+    const parsed = new DOMParser().parseFromString(await response.text(), "text/html");
+    const preview = parsed.querySelector(".preview");
+    if (!this.stored.has(preview.dataset.answer)) this.put(preview);
+    return Number(preview.dataset.wait);
+  }
+
+  put({ dataset: { answer, version, finished, kept }, children }) {
     const article = this.article(answer);
     const words = article.querySelector(".body");
-    if (type === "answer") words.textContent = text;
-    else words.append(text);
+    while (words.children.length > Number(kept)) words.lastElementChild.remove();
+    words.append(...[...children].map((part) => document.adoptNode(part)));
+    Object.assign(article.dataset, { version, finished });
+    this.onShown();
   }
 
   /** A stored answer gets no more pieces, and the end of a turn leaves none unfinished: each goes when the log has come so far. */
@@ -34,7 +78,9 @@ export class Answers {
     const made = document.createElement("article");
     made.className = "event message agent streaming";
     made.dataset.answer = answer;
+    made.setAttribute("aria-label", "Agent, being written");
     made.append(head("Agent"), body(""));
+    made.querySelector(".body").classList.remove("plain");
     this.place.append(made);
     return made;
   }

@@ -1,8 +1,9 @@
 // What every page with the list has.
 
 import "./toasts.js";
-import "./copy.js";
+import "./copy_controls.js";
 import "./csrf.js";
 import "./keys.js";
 import "./list.js";
+import "./menus.js";
 import "./dialogs.js";

@@ -14,12 +14,12 @@ const form = document.getElementById("composer");
 const { user, conversation } = document.body.dataset;
 const id = form.elements.id.value;
 const composer = new Composer(form, { user, id: "", ready: create, onSend: begin });
-composer.focus();
+if (!document.querySelector("[data-undo] [autofocus]")) composer.focus(); // what was just deleted can be undone by a key
 addEventListener("pageshow", ({ persisted }) => persisted && location.reload()); // its conversation has begun
 
 /** Make the conversation, trying until it is there: what was written stays in the box so long. */
 async function create() {
-  composer.note("Beginning …");
+  composer.note("Starting…");
   for (let problem; (problem = await problemOfCreating()); await rest()) composer.note(problem);
 }
 
@@ -27,10 +27,10 @@ async function problemOfCreating() {
   try {
     const answer = await ask("", { id }, ANSWER_MS);
     if (answer.ok || answer.status === 409) return undefined; // made by an earlier try
-    if (answer.status === 401) return "You are not logged in any more. Your message stays here.";
-    return `The server answered ${answer.status}. It is tried again.`;
+    if (answer.status === 401) return "You have been logged out. Your message is kept here.";
+    return `The server returned an error (${answer.status}). Retrying…`;
   } catch {
-    return "The server cannot be reached. Your message stays here, and goes out when it can.";
+    return "Can't reach the server. Your message is kept here and will be sent when the server is back.";
   }
 }
 
@@ -53,7 +53,7 @@ async function begin(said) {
     location.assign(conversation.replace("conversation_id", id));
   } catch (problem) {
     document.dispatchEvent(new CustomEvent("take-back", { detail: message }));
-    composer.note(`This browser keeps no messages, and this one could not be sent: ${problem.message}`);
+    composer.note(`Your message could not be sent: ${problem.message}`);
   }
 }
 
@@ -64,7 +64,7 @@ function keep(message) {
 
 /** Send it from here; under its id it is stored once, should the browser have kept it after all. */
 async function post({ id: message, text, images }) {
-  composer.note("Sending …");
+  composer.note("Sending…");
   const answer = await ask(`/${id}/events`, { type: "message", id: message, text, images }, POST_MS);
   if (!answer.ok) throw new Error(`The server answered ${answer.status}.`);
 }

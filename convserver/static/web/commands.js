@@ -4,7 +4,7 @@ import { copy } from "./clipboard.js";
 import { conversationAddress, go } from "./palette.js";
 import { chooseTheme } from "./theme.js";
 
-const THEMES = { light: "Light theme", dark: "Dark theme", "": "Theme as the system" };
+const THEMES = { light: "Light theme", dark: "Dark theme", "": "System theme" };
 
 /** All commands that can be given on this page now: {title, words, key, run}. */
 export function commands(addresses) {
@@ -12,12 +12,13 @@ export function commands(addresses) {
 }
 
 function places({ settings, admin }) {
-  const { home, new: begin, search } = document.body.dataset;
+  const { home, new: begin, search, deleted } = document.body.dataset;
   return [
-    { title: "New conversation", words: "begin start", key: "n", run: () => go(begin) },
+    { title: "New conversation", words: "begin start chat", key: "n", run: () => go(begin) },
     { title: "All conversations", words: "home list", run: () => go(home) },
     { title: "Search all messages", words: "find text events", key: "f", run: () => go(search) },
-    { title: "Settings", words: "model key tools mcp secrets tokens appearance", run: () => go(settings) },
+    { title: "Deleted conversations", words: "trash restore undelete bin", run: () => go(deleted) },
+    { title: "Settings", words: "model key tools mcp secrets tokens password account appearance", run: () => go(settings) },
     ...(admin ? [{ title: "Admin", words: "operator users", run: () => go(admin) }] : []),
   ];
 }
@@ -31,13 +32,13 @@ function themes({ theme: address }) {
 function rest() {
   const logOut = document.querySelector("form[data-log-out]");
   return [
-    { title: "Keys", words: "help keyboard shortcuts", key: "?", run: () => document.dispatchEvent(new CustomEvent("open-dialog", { detail: "help" })) },
-    ...(logOut ? [{ title: "Log out", words: "leave end", run: () => logOut.requestSubmit() }] : []),
+    { title: "Keyboard shortcuts", words: "help keys", key: "?", run: () => document.dispatchEvent(new CustomEvent("open-dialog", { detail: "help" })) },
+    ...(logOut ? [{ title: "Log out", words: "sign out leave end", run: () => logOut.requestSubmit() }] : []),
   ];
 }
 
 /** What the page itself offers for the conversation in front, by its own buttons and links. */
-const steering = () => offered(".controls button", ".approval button");
+const steering = () => offered(".controls button", ".next button", ".approval button");
 const exports = () => offered(".menu .items > a");
 
 function deeds() {
@@ -69,8 +70,8 @@ function copies() {
   if (!id) return [];
   const link = new URL(conversationAddress(id), location.href).href;
   return [
-    { title: "Copy a link to this conversation", words: "url address", run: () => copied(link, "The link is copied.") },
-    { title: "Copy the id of this conversation", words: "clipboard", run: () => copied(id, "The id is copied.") },
+    { title: "Copy link to conversation", words: "url address", run: () => copied(link, "Link copied") },
+    { title: "Copy conversation ID", words: "clipboard", run: () => copied(id, "ID copied") },
   ];
 }
 

@@ -3,7 +3,7 @@
 import { Draft, joined } from "./draft.js";
 
 const MESSAGE_MAX_BYTES = 16 * 1024 * 1024 - 1024; // of JSON, with room for what else is in a frame
-const FETCHING = "The images of this draft are still being fetched.";
+const FETCHING = "Images are still loading. Send again in a moment.";
 
 export class Composer {
   /** `ready`, if given, is waited for before a message is sent; until then it stays in the box. */
@@ -34,6 +34,7 @@ export class Composer {
     this.text.addEventListener("paste", (event) => this.took(event, event.clipboardData));
     this.form.addEventListener("submit", (event) => {
       event.preventDefault();
+      if (event.submitter?.name === "cue") this.put({ text: event.submitter.value, images: this.images });
       this.submit();
     });
     this.form.querySelector('[data-action="add-image"]').addEventListener("click", () => this.files.click());
@@ -89,7 +90,7 @@ export class Composer {
   /** Say so if one message cannot hold what was written. */
   get isTooLong() {
     const { size } = new Blob([JSON.stringify({ text: this.text.value, images: this.images })]);
-    if (size > MESSAGE_MAX_BYTES) this.note(`This is ${Math.ceil(size / 2 ** 20)} MB, and one message holds 16 MB: send it in parts.`);
+    if (size > MESSAGE_MAX_BYTES) this.note(`This message is ${Math.ceil(size / 2 ** 20)} MB. The limit is 16 MB: send it in parts.`);
     return size > MESSAGE_MAX_BYTES;
   }
 
@@ -142,33 +143,22 @@ export class Composer {
 
   async addImage(file) {
     const reading = import("./images.js").then(({ read }) => read(file, this.images));
-    const { image, problem = `${file.name} cannot be read.` } = await reading.catch(() => ({}));
+    const { image, problem = `${file.name} can't be read.` } = await reading.catch(() => ({}));
     if (image) this.images = [...this.images, image];
     else this.note(problem);
   }
 
   showImages() {
     this.list.hidden = !this.images.length;
-    this.list.replaceChildren(...this.images.map((source, index) => this.imageItem(source, index)));
+    if (this.list.hidden) this.list.replaceChildren();
+    else import("./images.js").then(({ item }) => this.list.replaceChildren(...this.images.map((source, index) => item(source, index, () => this.remove(index)))), console.warn);
   }
 
-  imageItem(source, index) {
-    const item = document.createElement("li");
-    const image = document.createElement("img");
-    image.src = source;
-    image.alt = `Image ${index + 1}`;
-    const remove = document.createElement("button");
-    remove.type = "button";
-    remove.setAttribute("aria-label", `Remove image ${index + 1}`);
-    remove.textContent = "×";
-    remove.addEventListener("click", () => {
-      this.images = this.images.filter((_, each) => each !== index);
-      this.showImages();
-      this.draft.changed();
-      this.focus();
-    });
-    item.append(image, remove);
-    return item;
+  remove(index) {
+    this.images = this.images.filter((_, each) => each !== index);
+    this.showImages();
+    this.draft.changed();
+    this.focus();
   }
 
   note(words) {
@@ -197,7 +187,7 @@ export class Composer {
     this.copy = copy;
     const box = this.form.querySelector(".conflict");
     box.hidden = !copy;
-    if (copy) box.querySelector("p").textContent = `Also written here, and kept: “${excerpt(copy.text)}”`;
+    if (copy) box.querySelector("p").textContent = `You have another draft from a different device: “${excerpt(copy.text)}”`;
     if (!copy) this.draft.dropCopy();
   }
 

@@ -47,13 +47,13 @@ export class ConnectionLine {
       case "open":
         return ["Connected"];
       case "connecting":
-        return [since < Date.now() - 1000 ? `Reconnecting, lost at ${clock(since)} …` : "Connecting …"];
+        return [since < Date.now() - 1000 ? `Reconnecting… Connection lost at ${clock(since)}` : "Connecting…"];
       case "waiting":
-        return [`Reconnecting: ${why}, since ${clock(since)}`, `; next try in ${seconds(nextTry)} s`];
+        return [`Reconnecting: ${why} since ${clock(since)}`, `. Next try in ${seconds(nextTry)} s`];
       case "offline":
-        return [`Offline since ${clock(since)}: what you send is kept, and goes out when the network is back`];
+        return [`Offline since ${clock(since)}. Messages you send go out when you're back online`];
       default:
-        return [`Not connected: ${why}`, "", ""];
+        return [`Disconnected: ${why}`, "", ""];
     }
   }
 }

@@ -1,7 +1,7 @@
 // One conversation: its log, its socket, its agent and what is written to it.
 
 import { AgentControls } from "./agent.js";
-import { Answers } from "./answers.js";
+import { STATUSES } from "./agent_status.js";
 import { Composer } from "./composer.js";
 import { ConnectionLine } from "./connection.js";
 import { Log } from "./log.js";
@@ -10,20 +10,34 @@ import { LiveSocket } from "./socket.js";
 
 const TOO_LONG = 1009;
 const LOGGED_OUT = 4401;
+const NOT_FOUND = 4404;
 
 const root = document.getElementById("conversation");
 const { login, user } = document.body.dataset;
 const id = root.dataset.id;
 
-const answers = new Answers(root);
-const outgoing = new Outgoing(root, { user, id, send: (frame) => socket.send(frame), isUploading: () => socket.isUploading, onCount: (n) => line.showWaiting(n) });
+let asked = Number(root.dataset.asked); // the newest message to the agent, -1 if there is none
+const outgoing = new Outgoing(root, { user, id, send: (frame) => socket.send(frame), isUploading: () => socket.isUploading, onCount: (n) => line.showWaiting(n), onAgain: sayAgain });
 const log = new Log(root, { onShown: shown });
-const agent = new AgentControls(root, { send: (frame) => socket.send(frame) });
+const agent = new AgentControls(root, {
+  send: (frame) => socket.send(frame),
+  refresh: (seq) => log.refresh(seq),
+  canRetry: (status) => asked >= 0 && !(status === "stopped" && outgoing.progress.of(asked).name === "answered"),
+  onRetry: () => sayAgain(asked),
+  onStatus: follow,
+});
 const line = new ConnectionLine(root.querySelector("#connection"), { onTry: () => socket.hurry() });
 const composer = new Composer(document.getElementById("composer"), { user, id, onSend: (message) => say(message) });
 
+let answers; // shows answers that are being given, once there is one
+let elapsed; // shows how long the agent has been working, once it has
+const stored = new Set(); // ids of answers that are given
+let isSayingAgain = false;
 let cursor = Number(root.dataset.lastSeq); // the newest event that this page has heard of
 let seen = Number(root.dataset.seen);
+let was; // the name of the state that the agent was in last
+let isDeleted = false;
+let isReplaying = true; // what is heard of the agent is newer than what is heard of the log
 let announcing = false; // what is replayed is not read aloud
 let leaving = false; // this page logs out, and the answer to that says where to go
 
@@ -39,6 +53,7 @@ const socket = new LiveSocket({
     if (state.name === "ended" && state.code !== LOGGED_OUT) outgoing.end(state.why);
     // What is written and what waits to be sent stay on this device.
     if (state.code === LOGGED_OUT && !leaving) logIn();
+    if (state.name === "ended" && state.code !== LOGGED_OUT) agent.showGone(goneBecause(state));
   },
 });
 
@@ -59,6 +74,7 @@ function take(frame) {
   if (frame.code === "cursor_ahead") return location.reload();
   switch (frame.type) {
     case "hello":
+      isReplaying = true;
       works(frame.loop, frame.last_seq <= cursor);
       agent.rename(frame.conversation.title);
       seen = frame.seen_through;
@@ -69,25 +85,30 @@ function take(frame) {
       return;
     case "event":
       cursor = Math.max(cursor, frame.seq);
+      if (frame.kind === "message" && frame.source === "user") asked = Math.max(asked, frame.seq);
       log.heard(frame.seq);
       outgoing.heard(frame, agent);
-      answers.heard(frame);
+      if (announcing && frame.kind === "message" && frame.source === "user") outgoing.watch([frame.seq]);
+      if (answers) answers.heard(frame);
+      else if (frame.kind === "message" && frame.source === "agent") stored.add(frame.id);
       line.showProgress(cursor + 1, log.end + 1);
       if (announcing) announce(frame);
       return;
     case "replay_complete":
       announcing = true;
+      isReplaying = false;
+      if (agent.status === "stopped") outgoing.giveUp(cursor);
       sweep();
       look();
       line.showProgress(1, 0);
       return;
     case "delta":
     case "answer":
-      answers.show(frame);
+      showAnswer(frame);
       outgoing.begun(cursor + 1);
-      if (log.isFollowing) log.scrollToEnd();
       return;
     case "conversation":
+      if (frame.changes.deleted) isDeleted = true;
       if (frame.changes.loop) works(frame.changes.loop, true);
       if (frame.changes.title) agent.rename(frame.changes.title);
       return;
@@ -104,6 +125,59 @@ function works(loop, isAll) {
   if (isAll && agent.isWorking) outgoing.begun(cursor + 1);
 }
 
+/** Follow the agent into the state of this name. */
+function follow(name) {
+  if (name === "stopped" && was !== "stopped" && !isReplaying) outgoing.giveUp(cursor);
+  was = name;
+  outgoing.showQueued(STATUSES[name].queued);
+  if (agent.isWorking || name === "waiting") prepare();
+  elapsed?.show();
+}
+
+/** Fetch what shows an agent at work once one works: most conversations are opened to be read. */
+function prepare() {
+  import("./answers.js").catch(() => {}); // first, since words come first
+  log.showCalls().catch(() => {});
+  showElapsed();
+}
+
+async function showElapsed() {
+  const { Elapsed } = await import("./elapsed.js").catch(() => ({}));
+  if (!Elapsed) return;
+  elapsed ??= new Elapsed(root, { since: () => (agent.isWorking ? outgoing.progress.since : undefined) });
+  elapsed.show();
+}
+
+async function showAnswer(frame) {
+  const { Answers } = answers ? {} : await import("./answers.js").catch(() => ({}));
+  if (Answers) answers ??= new Answers(root, { stored, onShown: () => log.isFollowing && log.scrollToEnd() });
+  answers?.show(frame);
+}
+
+function goneBecause({ code }) {
+  if (code !== NOT_FOUND) return "unreachable";
+  return isDeleted ? "deleted" : "unavailable";
+}
+
+/** Send what was said at `seq` once more. */
+async function sayAgain(seq) {
+  if (isSayingAgain) return;
+  isSayingAgain = true;
+  try {
+    const { saidAt } = await import("./said_last.js");
+    say(await saidAt(id, seq));
+  } catch {
+    document.dispatchEvent(new CustomEvent("toast", { detail: "Not sent: the server can't be reached right now." }));
+  }
+  isSayingAgain = false;
+}
+
+/** The seqs of the messages in the page that the agent was asked to answer and has not. */
+function unanswered() {
+  const articles = [...root.querySelectorAll("#events article.message.user")];
+  return articles.map(({ dataset }) => Number(dataset.seq)).filter((seq) => seq > Number(root.dataset.answered) && seq <= asked);
+}
+
 /** What stands for an event goes when the log in the page has come so far. */
 function sweep() {
   for (const each of root.querySelectorAll(":is(#answers, #outgoing) > [data-seq]")) if (Number(each.dataset.seq) <= log.last) each.remove();
@@ -116,7 +190,8 @@ function say(message) {
 
 function shown(articles) {
   for (const article of articles) {
-    answers.replacedBy(article);
+    if (answers) answers.replacedBy(article);
+    else stored.add(article.dataset.id);
     outgoing.replacedBy(article);
   }
   sweep();
@@ -139,4 +214,9 @@ log.scroller.addEventListener("scroll", look, { passive: true });
 document.addEventListener("key", ({ detail: key }) => agent.press(key));
 log.begin();
 outgoing.begin();
+if (root.dataset.turnBegan) outgoing.progress.ended(root.dataset.turnState, Number(root.dataset.turnBegan));
+agent.write(); // what can be retried is known
+outgoing.follow(unanswered());
+outgoing.relabel();
+if (root.dataset.turnBegan) import("./given_up.js").then(({ givenUp }) => outgoing.watch(givenUp(root, agent.status, outgoing.progress)));
 if (matchMedia("(pointer: fine)").matches && !location.hash) composer.focus();

@@ -1,11 +1,15 @@
 // The command palette and the help: what opens and closes them.
 
-import { Help } from "./help.js";
-
 const isApple = /Mac|iPhone|iPad/.test(navigator.platform);
 const palette = document.getElementById("palette");
-const help = new Help(document.getElementById("help"), { isApple });
-const openers = { palette: openPalette, help: () => help.open() };
+const help = document.getElementById("help");
+const openers = { palette: openPalette, help: openHelp };
+
+/** Show every key, as this machine writes it. */
+function openHelp() {
+  if (isApple) for (const key of help.querySelectorAll("[data-mod]")) key.textContent = `⌘ ${key.dataset.mod}`;
+  help.showModal();
+}
 
 /** A first page goes without the palette's scripts: what is typed before they are here counts all the same. */
 async function openPalette() {
@@ -21,12 +25,19 @@ async function openPalette() {
     const { opened } = await import("./palette.js");
     if (palette.open) opened(palette, isEntered);
   } catch {
-    palette.querySelector(".note").textContent = "The server cannot be reached.";
+    palette.querySelector(".note").textContent = "Can't reach the server.";
   }
   field.removeEventListener("keydown", heard);
 }
 
+function fetchParts() {
+  import("./palette.js").catch(() => {});
+  if (palette.dataset.style) document.head.append(Object.assign(document.createElement("link"), { rel: "stylesheet", href: palette.dataset.style }));
+  delete palette.dataset.style;
+}
+
 function open(name) {
+  fetchParts();
   if (!document.querySelector("dialog:modal")) openers[name]();
 }
 
@@ -45,7 +56,5 @@ document.addEventListener("click", ({ target }) => {
   if (target.matches?.("dialog[open]")) target.close(); // beside its content: on what lies behind it
 });
 // Once somebody is at the page the palette is fetched, and there when the server is not.
-for (const sign of ["keydown", "pointerdown"]) {
-  document.addEventListener(sign, () => import("./palette.js").catch(() => {}), { once: true });
-}
+for (const sign of ["keydown", "pointerdown"]) document.addEventListener(sign, fetchParts, { once: true });
 for (const opener of document.querySelectorAll("[data-opens]")) opener.hidden = false;

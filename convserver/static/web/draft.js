@@ -105,7 +105,7 @@ export class Draft {
       });
       if (answer.status === 409) return this.clash((await answer.json()).draft);
       if (answer.status === 404) return; // the conversation is to be made by its first message
-      if (!answer.ok) this.onNote("This draft is kept on this device only.");
+      if (!answer.ok) this.onNote("This draft is saved on this device only.");
       if (answer.status >= 500) throw new Error(`The server answered ${answer.status}.`);
       if (!answer.ok) return;
       this.version = (await answer.json()).version;

@@ -1,10 +1,11 @@
 // The list, live: the socket says what changed, the server writes those rows, and they are put in their place.
 
-import { rows } from "./rows.js";
+import { setServerTime } from "./clock.js";
+import "./place.js";
 import { LiveSocket } from "./socket.js";
 import "./times.js";
 import "./undo.js";
-import "./unread.js";
+import { setAsking } from "./window_title.js";
 
 const AT_A_TIME = 20;
 const REST_MS = 120; // what changes together is fetched together
@@ -15,6 +16,13 @@ const changed = new Set();
 const gone = new Set(); // since rows were asked for, which may still show them
 let timer;
 let isFetching = false;
+
+let focus; // its module, once somebody is at the page
+
+async function fetchFocus() {
+  focus ??= await import("./row_focus.js");
+  return focus;
+}
 
 function note(id) {
   changed.add(id);
@@ -43,6 +51,7 @@ async function fetchChanged() {
     const asked = query(ids);
     const answer = await fetch(`${list.dataset.rows}?${asked}`, { signal: AbortSignal.timeout(ANSWER_MS) });
     const html = await answer.text();
+    const { rows } = await import("./rows.js");
     if (answer.status >= 500) again();
     else if (answer.ok && !answer.redirected && `${query(ids)}` === `${asked}`) rows.take(ids.filter((id) => !gone.has(id)), html);
   } catch {
@@ -60,16 +69,19 @@ function query(ids) {
 }
 
 let now = document.getElementById("list")?.dataset.now;
+if (now) setServerTime(now);
 
 function heard(frame) {
   if (frame.now) now = frame.now;
+  if (frame.now) setServerTime(frame.now);
   if (frame.type === "draft") document.dispatchEvent(new CustomEvent("draft", { detail: frame }));
   if (frame.type !== "conversation") return;
-  const { id, parent, deleted } = frame.conversation;
+  const { id, parent, deleted, loop } = frame.conversation;
+  setAsking(id, !deleted && loop.execution_status === "waiting_for_confirmation");
   if (!deleted) stands(id);
   else {
-    rows.remove(id);
     gone.add(id);
+    import("./rows.js").then(({ rows }) => rows.remove(id), console.warn);
   }
   if (parent) note(parent); // it says how many it has started
 }
@@ -82,9 +94,15 @@ function stands(id) {
 /** Say so while the list is not live. */
 function stand({ name, code }) {
   if (name === "connecting") return;
-  const why = code === 4401 ? "You are not logged in any more: load the page again." : "Not connected: this list may be out of date.";
+  const why = code === 4401 ? "You have been logged out. Reload the page to log in." : "Not connected. This list may be out of date.";
   document.getElementById("cut-off").textContent = name === "open" ? "" : why;
 }
+
+// Whoever is only shown the list needs none of it. Keys move in it from the first one that is pressed there.
+const fetchKeys = () => import("./roving.js").catch(() => {});
+document.addEventListener("keydown", fetchKeys, { once: true, capture: true });
+document.getElementById("sidebar")?.addEventListener("focusin", fetchKeys, { once: true });
+for (const sign of ["keydown", "pointermove", "pointerdown"]) document.addEventListener(sign, () => fetchFocus().catch(() => {}), { once: true, capture: true });
 
 if (document.getElementById("list")) {
   new LiveSocket({
@@ -108,8 +126,8 @@ document.getElementById("everywhere")?.addEventListener("click", (click) => {
 
 // What was done to a row by a button, here.
 document.addEventListener("row", ({ detail }) => detail?.id && note(detail.id));
-document.addEventListener("htmx:load", ({ detail }) => detail.elt.matches?.(".row") && rows.came(detail.elt));
-document.addEventListener("htmx:beforeRequest", ({ detail }) => rows.leaves(detail.elt));
+document.addEventListener("htmx:load", ({ detail }) => detail.elt.matches?.(".row") && withFocus(({ came }) => came(detail.elt)));
+document.addEventListener("htmx:beforeRequest", ({ detail }) => withFocus(({ leaves }) => leaves(detail.elt)));
 document.addEventListener("htmx:beforeSwap", (event) => {
   const { xhr, pathInfo } = event.detail;
   if (!xhr.responseURL || new URL(xhr.responseURL).pathname === new URL(pathInfo.requestPath, location.href).pathname) return;
@@ -117,10 +135,16 @@ document.addEventListener("htmx:beforeSwap", (event) => {
   location.reload(); // whoever is not logged in any more is asked to
 });
 document.addEventListener("htmx:responseError", ({ detail }) => say(detail.xhr.responseText));
-document.addEventListener("htmx:sendError", () => say("The server cannot be reached; nothing was changed."));
-document.addEventListener("htmx:timeout", () => say("The server did not answer: load the page again to see whether that was done."));
+document.addEventListener("htmx:sendError", () => say("Can't reach the server. Nothing was changed."));
+document.addEventListener("htmx:timeout", () => say("The server didn't answer. Reload the page to see whether it worked."));
+
+/** At once if the module is here: the page changes under what comes late. */
+function withFocus(act) {
+  if (focus) act(focus);
+  else fetchFocus().then(act, () => {});
+}
 
 function say(words) {
   const isText = words && words.length < 300 && !words.includes("<");
-  document.dispatchEvent(new CustomEvent("toast", { detail: isText ? words : "That did not work; nothing was changed." }));
+  document.dispatchEvent(new CustomEvent("toast", { detail: isText ? words : "That didn't work. Nothing was changed." }));
 }

@@ -7,6 +7,7 @@ const GAP_MAX = 150; // who missed more than this begins again at the end
 const ANSWER_MS = 30_000; // a line may be dead without a word
 const FIRST_RETRY_MS = 2_000; // an end that is looked at is fetched again; perhaps nothing else comes
 const LONGEST_RETRY_MS = 60_000;
+const CALLS = ".tool_call, .tool_result, .error, .output, .code";
 
 export class Log {
   constructor(root, { onShown }) {
@@ -24,7 +25,7 @@ export class Log {
     this.isFollowing = true;
     this.busy = Promise.resolve();
     this.retryMs = FIRST_RETRY_MS;
-    this.pair();
+    if (this.events.querySelector(CALLS)) this.showCalls().catch(console.warn);
     this.scroller.addEventListener("scroll", () => this.scrolled(), { passive: true });
     addEventListener("hashchange", () => this.goTo(marked()));
     const resizes = new ResizeObserver(() => this.isFollowing && this.isWhole && this.scrollToEnd());
@@ -142,6 +143,19 @@ export class Log {
     this.mark();
   }
 
+  /** Show an event that is in the page as the server shows it now. */
+  refresh(seq) {
+    return this.oneByOne(async () => {
+      const stretch = await this.fetch(`after=${seq - 1}`);
+      const [there, here] = [stretch, document].map((place) => place.querySelector(`article[id="e${seq}"]`));
+      if (!there || !here) return;
+      const isPinned = this.isFollowing;
+      this.keepingPlace(() => here.replaceWith(there));
+      this.pair();
+      if (isPinned) this.scrollToEnd();
+    });
+  }
+
   goToEnd() {
     this.isFollowing = true;
     if (this.isWhole) this.scrollToEnd();
@@ -157,7 +171,22 @@ export class Log {
     this.end = Math.max(this.end, Number(stretch.dataset.lastSeq));
     this.retryMs = FIRST_RETRY_MS;
     stretch.shown = [...stretch.children];
+    if (stretch.querySelector(CALLS)) await this.showCalls();
     return stretch;
+  }
+
+  /** Have what shows calls, code and output, which a log of short messages goes without. */
+  showCalls() {
+    this.showingCalls ??= import("./calls.js").then(async (calls) => {
+      await calls.styled();
+      this.calls = calls;
+    });
+    this.showingCalls.catch(() => (this.showingCalls = undefined));
+    return this.showingCalls;
+  }
+
+  pair() {
+    this.calls?.pair(this.events);
   }
 
   /** One fetch at a time; one that fails is tried again by what comes next: a scroll, a frame, a click, or time. */
@@ -187,7 +216,7 @@ export class Log {
 
   dropFirst() {
     const [dropped, next] = this.events.children;
-    for (const result of dropped.querySelectorAll(".results > .result")) giveBack(result, next);
+    for (const result of dropped.querySelectorAll(".results > .result")) this.calls?.giveBack(result, next);
     dropped.remove();
     this.first = Number(next.dataset.first);
   }
@@ -200,29 +229,6 @@ export class Log {
 
   get count() {
     return this.events.querySelectorAll("article").length;
-  }
-
-  /** Put results whose call is in the page, but came with another stretch, into the call's card. */
-  pair() {
-    // Whatever its kind: a call that was cut off or could not be made is answered by an error.
-    for (const article of this.events.querySelectorAll(":scope > .stretch > article:has(> .result)")) {
-      const results = this.callOf(article)?.querySelector(":scope > .results");
-      if (!results) continue;
-      article.remove();
-      let result = results.querySelector(`[data-seq="${article.dataset.seq}"]`);
-      if (!result) {
-        result = article.querySelector(".result");
-        Object.assign(result.dataset, article.dataset);
-        result.id = article.id;
-        results.append(result);
-      }
-      result.article = article; // where it stands if the call goes
-    }
-  }
-
-  callOf({ dataset: { cause, call } }) {
-    if (cause !== undefined) return document.getElementById(`e${cause}`);
-    return call && this.events.querySelector(`article.tool_call[data-call="${CSS.escape(call)}"]`);
   }
 
   /** Change what is in the page without moving what is looked at. */
@@ -269,13 +275,3 @@ export class Log {
 
 /** The number of the event that the address points at, if it does. */
 const marked = () => (/^#e\d+$/.test(location.hash) ? Number(location.hash.slice(2)) : undefined);
-
-/** Put a result that came with this stretch back into its place there: its call goes, and not it. */
-function giveBack(result, stretch) {
-  const { article } = result;
-  const seq = Number(article?.dataset.seq);
-  if (!(seq >= Number(stretch.dataset.first))) return;
-  result.removeAttribute("id");
-  if (!article.querySelector(".result")) article.append(result);
-  stretch.insertBefore(article, [...stretch.children].find(({ dataset }) => Number(dataset.seq) > seq) ?? null);
-}

@@ -1,6 +1,7 @@
-// Messages on their way, and how far each has come: sending, stored, seen, answered.
+// Messages on their way, and how far each has come: sending, sent, queued, delivered, answered.
 
 import { body, head } from "./article.js";
+import { duration } from "./durations.js";
 import { Outbox } from "./outbox.js";
 import { Progress } from "./progress.js";
 import { uuid } from "./uuid.js";
@@ -8,17 +9,26 @@ import { uuid } from "./uuid.js";
 const BUSY_MS = 1000;
 const KEPT_MS = 5_000; // a browser that does not say so by then has kept nothing
 const ANSWERED_MS = 60_000; // what has no answer by then is sent again
+const UNANSWERED = {
+  failed: "Not answered: the agent failed",
+  stopped: "Unfinished: the agent was stopped",
+  dropped: "Not answered: the agent was stopped",
+};
 
 export class Outgoing {
-  constructor(root, { user, id, send, isUploading, onCount }) {
+  /** `onAgain` hears of the seq of a stored message that is to be sent once more. */
+  constructor(root, { user, id, send, isUploading, onCount, onAgain }) {
     this.place = root.querySelector("#outgoing");
     this.outbox = new Outbox(user, id);
     this.transmit = send;
     this.isUploading = isUploading;
     this.onCount = onCount;
+    this.onAgain = onAgain;
     this.waiting = new Map(); // by id, in their order: messages that are not acknowledged
     this.stored = new Set(); // the seqs of those that are
-    this.progress = new Progress();
+    this.elsewhere = new Set(); // the seqs of those that another page has sent
+    this.progress = new Progress(delivered(root.dataset));
+    this.queued = undefined; // until when what is sent now has to wait, in words
     this.steps = Promise.resolve(); // what is done to the outbox, one after the other
     this.sent = undefined; // the id of the one that was sent and not answered: the next one waits for that
     this.isReady = false; // what an earlier page could not send is known
@@ -106,6 +116,7 @@ export class Outgoing {
 
   refused(message, { code, detail }) {
     if (code !== "busy" && code !== "unavailable") return this.refuse(message, detail);
+    this.say(message.article, `Not sent yet: ${detail} Trying again…`);
     this.pause ??= setTimeout(() => {
       this.pause = undefined;
       this.go();
@@ -125,8 +136,8 @@ export class Outgoing {
   }
 
   sending({ isOnlyHere }) {
-    const words = this.isConnected ? "Sending …" : "Waiting to be sent";
-    return isOnlyHere ? `${words} · kept by this page alone` : words;
+    const words = this.isConnected ? "Sending…" : "Waiting to be sent";
+    return isOnlyHere ? `${words} · Keep this tab open: the message is saved nowhere else` : words;
   }
 
   /** The connection has ended for good, and nothing more is sent. */
@@ -144,16 +155,18 @@ export class Outgoing {
 
   showRefusal(message) {
     message.article.dataset.state = "refused";
-    this.say(message.article, `Not stored: ${message.refusal}`);
-    const back = document.createElement("button");
-    back.type = "button";
-    back.textContent = "Put it back into the box";
-    back.addEventListener("click", () => {
-      document.dispatchEvent(new CustomEvent("take-back", { detail: message }));
-      message.article.remove();
-      this.forget(message);
+    const retry = button("Retry", () => this.add(this.takenAway(message)));
+    const edit = button("Edit and resend", () => {
+      document.dispatchEvent(new CustomEvent("take-back", { detail: this.takenAway(message) }));
     });
-    message.article.querySelector(".delivery").append(" ", back);
+    this.say(message.article, `Not sent: ${message.refusal}`, ...(this.over ? [edit] : [retry, edit]));
+  }
+
+  /** Take a message out of what is on its way, and return it. */
+  takenAway(message) {
+    message.article.remove();
+    this.forget(message);
+    return message;
   }
 
   count() {
@@ -183,22 +196,57 @@ export class Outgoing {
     this.relabel();
   }
 
+  /** The agent was stopped: whoever did that has given up on what stands up to `through`. */
+  giveUp(through) {
+    this.progress.giveUp(through);
+    this.relabel();
+  }
+
+  /** Say until when messages wait that the agent has not taken up; nothing if it takes them up at once. */
+  showQueued(queued) {
+    if (this.queued === queued) return;
+    this.queued = queued;
+    this.relabel();
+  }
+
+  /** Say of what was sent before this page how far it has come, too. */
+  follow(seqs) {
+    for (const seq of seqs) this.stored.add(seq);
+    this.relabel();
+  }
+
+  /** Say of what another page has sent what stands in its way, and no more. */
+  watch(seqs) {
+    for (const seq of seqs) this.elsewhere.add(seq);
+    this.relabel();
+  }
+
   relabel() {
-    for (const seq of this.stored) {
+    for (const seq of [...this.stored, ...this.elsewhere]) {
       const article = document.getElementById(`e${seq}`) ?? this.place.querySelector(`[data-seq="${seq}"]`);
       if (article) this.label(article, seq);
     }
   }
 
   label(article, seq) {
-    if (!this.stored.has(seq)) return;
-    const far = this.progress.of(seq);
-    this.say(article, far === "Stored" ? `Stored as ${seq}` : `${far} · ${seq}`);
+    const isOwn = this.stored.has(seq);
+    if (!isOwn && !this.elsewhere.has(seq)) return;
+    const { name, tookMs } = this.progress.of(seq);
+    if (name in UNANSWERED) return this.say(article, UNANSWERED[name], button("Send again", () => this.onAgain(seq)));
+    this.say(article, isOwn || (name === "sent" && this.queued) ? this.words(name, tookMs) : "");
   }
 
-  say(article, words) {
+  words(name, tookMs) {
+    if (name === "sent") return this.queued ? `Queued ${this.queued}` : "Sent";
+    if (name === "answered") return tookMs >= 1000 ? `Answered in ${duration(tookMs)}` : "Answered";
+    return "Delivered";
+  }
+
+  say(article, words, ...buttons) {
     const line = article.querySelector(".delivery");
-    if (line) line.textContent = words;
+    if (!line || (line.dataset.words ?? "") === words) return;
+    line.dataset.words = words;
+    line.replaceChildren(words, ...buttons.flatMap((each) => [" ", each]));
   }
 
   /** Show what an earlier page has left, above what was written on this one. */
@@ -226,12 +274,25 @@ export class Outgoing {
     }
     const line = document.createElement("p");
     line.className = "delivery";
-    line.textContent = this.sending(message);
     article.append(line);
+    this.say(article, this.sending(message));
     this.place.append(article);
     this.waiting.set(message.id, message);
     if (message.refusal) this.showRefusal(message);
     this.count();
     return message;
   }
+}
+
+/** What the server knows of the messages before this page. */
+function delivered({ delivered: through, workingSince: since }) {
+  return { through: Number(through), since: since ? Date.parse(since) : undefined };
+}
+
+function button(words, act) {
+  const made = document.createElement("button");
+  made.type = "button";
+  made.textContent = words;
+  made.addEventListener("click", act);
+  return made;
 }

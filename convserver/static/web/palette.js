@@ -70,13 +70,13 @@ class Palette {
     try {
       const answer = await fetch(`${this.dialog.dataset.conversations}?${query}`, { signal: question.signal });
       if (question.signal.aborted) return;
-      if (!answer.ok) return this.say(answer.status === 401 ? "You are not logged in any more." : `The server answered ${answer.status}.`);
+      if (!answer.ok) return this.say(answer.status === 401 ? "You have been logged out." : `The server returned an error (${answer.status}).`);
       const { conversations } = await answer.json();
       if (question.signal.aborted) return;
       this.found = conversations.map(({ id, title, repository }) => ({ id, title, more: repository, run: () => go(conversationAddress(id)) }));
       this.show({ keepsChoice: true });
     } catch {
-      if (!question.signal.aborted) this.say("The server cannot be reached: conversations cannot be looked for.");
+      if (!question.signal.aborted) this.say("Can't reach the server to find conversations.");
     }
   }
 
@@ -86,7 +86,7 @@ class Palette {
     const fitting = this.offered.filter((command) => fits(command, text));
     const groups = [
       ["Commands", text ? fitting : fitting.slice(0, SHOWN_FIRST)],
-      [text ? "Conversations" : "Newest conversations", this.found.filter(({ title }) => !text || !keepsChoice ? contains(title, text) : true)],
+      [text ? "Conversations" : "Recent conversations", this.found.filter(({ title }) => !text || !keepsChoice ? contains(title, text) : true)],
       ["Search", text && this.dialog.dataset.search ? [this.everywhere(text)] : []],
     ];
     if (text && !fitting.length) groups.unshift(...groups.splice(1, 1)); // what is typed is no command
@@ -94,15 +94,15 @@ class Palette {
     let place = 0;
     this.list.replaceChildren(...groups.filter(([, members]) => members.length).map(([name, members]) => group(name, members.map((member) => option(member, place++)))));
     this.point(Math.max(0, this.taken.findIndex(({ id, title }) => id === chosen?.id && title === chosen?.title)), false);
-    this.say(this.taken.length || !this.offered.length ? "" : "Nothing fits.", this.taken.length);
+    this.say(this.taken.length || !this.offered.length ? "" : "No results.", this.taken.length);
   }
 
   everywhere(text) {
-    return { title: `Search everywhere for “${text}”`, run: () => go(`${this.dialog.dataset.search}?${new URLSearchParams({ q: text })}`) };
+    return { title: `Search all messages for “${text}”`, run: () => go(`${this.dialog.dataset.search}?${new URLSearchParams({ q: text })}`) };
   }
 
   say(words, count) {
-    this.note.textContent = words || (this.field.value.trim() ? `${count} fit${count === 1 ? "s" : ""}` : "");
+    this.note.textContent = words || (this.field.value.trim() ? `${count} result${count === 1 ? "" : "s"}` : "");
     this.note.classList.toggle("sr-only", !words);
   }
 

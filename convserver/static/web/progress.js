@@ -1,24 +1,33 @@
-// How far the agent has come with what is stored: seen, and how the turn that took it up has ended.
+// How far the agent has come with what is stored: delivered, and how the turn that took it up has ended.
 
-const ENDS = { awaiting_user_input: "Answered", finished: "Answered", error: "Failed" };
+const ENDS = { awaiting_user_input: "answered", finished: "answered", error: "failed" };
 
 export class Progress {
-  constructor() {
-    this.seenBefore = 0; // the agent has taken up what stands before this seq
+  /** `through`: what stands up to there was delivered before this page; `since`: when the turn that is played began. */
+  constructor({ through = -1, since } = {}) {
+    this.seenBefore = through + 1; // the agent has taken up what stands before this seq
     this.turnBegan = undefined; // what stands before this seq is asked of the turn that is being played
+    this.since = since; // when that turn began or went on, in milliseconds of the server's clock
     this.ends = []; // of turns, in order: what stands before `before` has come to this end
   }
 
   /** A turn answers what stood there when it began, not what came meanwhile; what is only recorded has no turns. */
-  heard({ seq, kind, source, text }, { isWorking }) {
+  heard({ seq, kind, source, text, timestamp }, { isWorking }) {
     if (kind === "turn") {
-      this.end(this.turnBegan ?? seq, ENDS[text.split(":")[0]] ?? "Stopped");
-      this.turnBegan = undefined;
-    } else if (source === "agent") {
-      if (isWorking) this.begun(seq);
-      else if (kind === "message") this.end(seq, ENDS.finished);
-      else this.seenBefore = seq;
+      this.end(this.turnBegan ?? seq, ENDS[text.split(":")[0]] ?? "stopped", Date.parse(timestamp));
+      this.turnBegan = this.since = undefined;
+      return;
     }
+    if (kind === "state" && text.startsWith("running")) this.since = Date.parse(timestamp);
+    if (source !== "agent") return;
+    if (isWorking) this.begun(seq);
+    else if (kind === "message") this.end(seq, ENDS.finished);
+    else this.seenBefore = seq;
+  }
+
+  /** A turn was over before this page: what stood before `before` has come to this end. */
+  ended(state, before) {
+    this.add({ before, name: ENDS[state] ?? "stopped" });
   }
 
   /** A turn has taken up what stands before `seq`. */
@@ -26,14 +35,24 @@ export class Progress {
     if (this.turnBegan === undefined) this.turnBegan = this.seenBefore = seq;
   }
 
-  end(before, words) {
+  end(before, name, at) {
     this.seenBefore = before;
-    this.ends.push({ before, words });
+    this.add({ before, name, tookMs: at - this.since });
   }
 
-  /** Say in a word how far a stored message has come. */
+  /** The end of a turn may be heard after the stop that has led to it. */
+  add(end) {
+    this.ends = [...this.ends, end].sort((one, other) => one.before - other.before);
+  }
+
+  /** Whoever stopped the agent has given up on what stands up to `through`. */
+  giveUp(through) {
+    this.add({ before: through + 1, name: "dropped" });
+  }
+
+  /** How far a stored message has come: its `name` is sent, delivered, answered, failed, stopped, or dropped before a turn took it up. */
   of(seq) {
     const end = this.ends.find(({ before }) => seq < before);
-    return end?.words ?? (seq < this.seenBefore ? "Seen" : "Stored");
+    return end ?? { name: seq < this.seenBefore ? "delivered" : "sent" };
   }
 }

@@ -1,9 +1,7 @@
 // Rows of the list: each in its place, and none torn from under a hand.
 
-const rowOf = (id) => document.getElementById(`row-${id}`);
+export const rowOf = (id) => document.getElementById(`row-${id}`);
 const list = () => document.getElementById("list");
-
-let acted; // the id of the row whose button was pressed, for the focus to come back to
 
 export const rows = {
   /** Take the server's rows for these ids; those that it does not send are not shown any more. */
@@ -33,34 +31,9 @@ export const rows = {
     if (hadFocus) next?.focus();
     tidy();
   },
-
-  /** A row was swapped in by a button of its own. */
-  came(row) {
-    markHere(row);
-    place(row);
-    tidy(); // a group that was hidden takes no focus
-    if (row.dataset.id === acted) row.querySelector(".open").focus({ preventScroll: true });
-    acted = undefined;
-  },
-
-  /** A button of a row asks for something: note where the focus is to go if the row goes. */
-  leaves(element) {
-    const row = element.closest?.(".row");
-    if (!row || !element.closest(".deeds")) return;
-    acted = row.dataset.id;
-    const next = neighbour(row);
-    const isGone = new MutationObserver(() => {
-      if (row.isConnected) return;
-      isGone.disconnect();
-      if (!rowOf(acted) && document.activeElement === document.body) next?.focus({ preventScroll: true });
-      tidy();
-    });
-    isGone.observe(list(), { childList: true, subtree: true });
-    setTimeout(() => isGone.disconnect(), 10_000);
-  },
 };
 
-function neighbour(row) {
+export function neighbour(row) {
   return (row.nextElementSibling ?? row.previousElementSibling)?.querySelector("a");
 }
 
@@ -86,7 +59,7 @@ function renewFamily(shown, fresh) {
 }
 
 /** Put a row where it belongs; say whether it has a place. */
-function place(row) {
+export function place(row) {
   const group = groupOf(row);
   if (!group) return false;
   const after = [...group.children].find((other) => other !== row && !isBefore(other, row));
@@ -110,7 +83,7 @@ function isBefore(other, row) {
   return other.matches(".row") && other.dataset.createdAt > row.dataset.createdAt;
 }
 
-function tidy() {
+export function tidy() {
   const [pinned, rest] = ["pinned", "rows"].map((id) => document.getElementById(id));
   if (!pinned || !rest) return;
   pinned.closest(".group").hidden = !pinned.children.length;
@@ -118,20 +91,8 @@ function tidy() {
   if (nothing) nothing.hidden = Boolean(pinned.children.length || rest.children.length);
 }
 
-function markHere(row) {
+export function markHere(row) {
   const link = row.querySelector(".open");
   if (link.pathname === location.pathname) link.setAttribute("aria-current", "page");
   else link.removeAttribute("aria-current");
 }
-
-document.addEventListener("toggle", ({ target }) => {
-  if (!target.matches?.(".deeds[open]")) return;
-  for (const other of document.querySelectorAll(".deeds[open]")) if (other !== target) other.open = false;
-}, true);
-document.addEventListener("keydown", (event) => {
-  const deeds = event.key === "Escape" && event.target.closest?.(".deeds[open]");
-  if (!deeds) return;
-  event.preventDefault();
-  deeds.open = false;
-  deeds.querySelector("summary").focus();
-});

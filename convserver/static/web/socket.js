@@ -6,15 +6,16 @@ const LONGEST_WAIT_MS = 15_000;
 const CHECK_MS = 5_000;
 
 const FINAL = {
-  4400: "the address is wrong",
-  4401: "you are not logged in any more",
-  4404: "it is not there any more",
+  4400: "this page's address is wrong",
+  4401: "you are logged out",
+  4404: "this conversation is gone",
 };
 const WHY = {
-  1006: "the server cannot be reached",
+  1006: "the server can't be reached",
   1009: "a message was too long",
-  1012: "the server restarts",
-  4408: "this page could not keep up",
+  1012: "the server is restarting",
+  1013: "the server can't reach its data",
+  4408: "this page couldn't keep up",
 };
 
 /**
@@ -30,7 +31,7 @@ export class LiveSocket {
     this.wait = FIRST_WAIT_MS;
     this.heardAt = 0;
     addEventListener("online", () => this.hurry());
-    addEventListener("offline", () => this.lose("the network is gone"));
+    addEventListener("offline", () => this.lose("you're offline"));
     addEventListener("pageshow", () => this.hurry());
     document.addEventListener("visibilitychange", () => document.visibilityState === "visible" && this.hurry());
     setInterval(() => this.check(), CHECK_MS);
@@ -87,7 +88,7 @@ export class LiveSocket {
     const wait = this.wait * (0.75 + Math.random() / 2);
     this.wait = Math.min(this.wait * 2, LONGEST_WAIT_MS);
     const name = navigator.onLine ? "waiting" : "offline";
-    this.become(name, { code, why: why || "the connection broke", nextTry: Date.now() + wait });
+    this.become(name, { code, why: why || "the connection was lost", nextTry: Date.now() + wait });
     this.timer = setTimeout(() => this.connect(), wait);
   }
 
@@ -111,7 +112,7 @@ export class LiveSocket {
   check() {
     const { name } = this.state;
     const isStale = Date.now() - this.heardAt > QUIET_MS;
-    if (isStale && (name === "open" || name === "connecting")) this.lose("nothing was heard for a while");
+    if (isStale && (name === "open" || name === "connecting")) this.lose("the server stopped responding");
   }
 
   drop() {

@@ -10,5 +10,5 @@ export async function chooseTheme(name, { address }) {
     headers: { Accept: "application/json", "X-CSRFToken": csrf() },
     body: new URLSearchParams({ theme: name }),
   }).catch(() => undefined);
-  if (!answer?.ok || answer.redirected) document.dispatchEvent(new CustomEvent("toast", { detail: "The theme holds for this page only: the server could not keep it." }));
+  if (!answer?.ok || answer.redirected) document.dispatchEvent(new CustomEvent("toast", { detail: "The theme could not be saved, so it applies to this page only." }));
 }

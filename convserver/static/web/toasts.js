@@ -2,6 +2,10 @@
 
 const SHOWN_MS = 10_000;
 
+// Above where one writes and decides, however high that is.
+const foot = document.querySelector("#conversation .foot");
+if (foot) new ResizeObserver(() => document.getElementById("toasts").style.setProperty("--foot", `${foot.offsetHeight}px`)).observe(foot);
+
 export function toast(words) {
   const box = document.createElement("div");
   box.className = "toast";

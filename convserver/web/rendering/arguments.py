@@ -10,18 +10,19 @@ from convserver.web.rendering.cards import Task
 from convserver.web.rendering.tools import Tool, first_line
 
 TASKS_MAX = 200
-_CODE = {
+CODE = {
     "terminal": ("command", "bash"),
     "python": ("code", "python"),
     "browser": ("browser_actions", "python"),
 }
+"""By a tool's icon: which of its arguments is code, and in which language."""
 _EDITED = frozenset({"old_str", "new_str", "file_text", "content", "path", "command", "start", "end"})
 """Arguments of an edit that its diff and its card's first line show."""
 
 
 def code_of(tool: Tool, arguments: Mapping[str, object]) -> tuple[str, str]:
     """Return the arguments as text, and in which language: a command as itself, others as JSON."""
-    name, language = _CODE.get(tool.icon, ("", ""))
+    name, language = CODE.get(tool.icon, ("", ""))
     if code := columns.first_text(arguments.get(name)):
         return code, language
     if tool.icon == "think":
@@ -67,3 +68,9 @@ def tasks_of(fields: Mapping[str, object]) -> tuple[Task, ...]:
         )
         for each in read
     )
+
+
+def plan(tasks: tuple[Task, ...]) -> str:
+    """Return in a few words how far a list of tasks is; nothing where there is none."""
+    done = sum(task.status == "done" for task in tasks)
+    return f"{done} of {len(tasks)} {'task' if len(tasks) == 1 else 'tasks'} done" if tasks else ""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from convserver.web.rendering.diffs import Diff
@@ -68,6 +69,8 @@ class CallCard:
     tasks: tuple[Task, ...] = ()
     risk: str = ""
     outcome: Outcome = Outcome.RUNNING
+    given: Mapping[str, object] | None = field(default_factory=dict)
+    """All that it was called with; None where that cannot be read."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

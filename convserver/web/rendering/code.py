@@ -36,7 +36,7 @@ def block(code: str, language: str) -> SafeString:
     return mark_safe(  # noqa: S308 - both parts are escaped below
         '<figure class="code"><figcaption>'
         f'<span class="language">{escape(label or "text")}</span>'
-        '<button type="button" class="copy">Copy</button></figcaption>'
+        '<button type="button" class="copy" aria-label="Copy code" title="Copy code"></button></figcaption>'
         f'<pre tabindex="0"><code>{coloured(code, language)}</code></pre></figure>'
     )
 
@@ -51,14 +51,17 @@ def coloured(code: str, language: str) -> SafeString:
 
 
 def _tokens(text: str, lexer: Lexer) -> list[tuple[_TokenType, str]] | None:
-    """Take code apart; None when that takes too long, as some lexers do on what looks like their language."""
+    """Take code apart; None when that takes too long, or changes what it says.
+
+    Some lexers take seconds on what looks like their language.
+    """
     tokens: list[tuple[_TokenType, str]] = []
     until = perf_counter() + COLOURING_MAX_S
     for token in lexer.get_tokens(text):
         tokens.append(token)
         if perf_counter() > until:
             return None
-    return tokens
+    return tokens if "".join(part for _, part in tokens) == text else None
 
 
 def _written(tokens: list[tuple[_TokenType, str]]) -> str:

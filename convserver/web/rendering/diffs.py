@@ -81,6 +81,7 @@ def _diff(lines: Iterator[Line]) -> Diff | None:
         if len(shown) < LINES_MAX and room > 0:
             shown.append(line._replace(text=line.text[:LINE_MAX_CHARS]))
             room -= len(shown[-1].text)
+            is_cut = is_cut or len(line.text) > LINE_MAX_CHARS
         else:
             is_cut = True
     return Diff(tuple(shown), added, removed, is_cut) if shown else None

@@ -14,7 +14,7 @@ from conversations.events import EventEnvelope
 from convserver.web.rendering import visible
 from convserver.web.rendering.page import render_events
 
-_STYLES = ("web/document.css", "web/events.css", "web/code.css")
+_STYLES = ("web/document.css", "web/events.css", "web/calls.css", "web/code.css")
 
 
 def beginning(*, title: str, facts: Mapping[str, object]) -> str:

@@ -24,6 +24,8 @@ LINKS_MAX = 300
 """So many addresses are looked for in text; more are left as they are."""
 TABLE_COLUMNS_MAX = 60
 _MARKS = "[]*_~`|<>!#-+=\n"
+HIGHEST = "highest"
+"""Where an `env` has the highest heading so far, 1 to 6."""
 _HIGHEST_HEADING = 3
 """The page has headings of its own above those of a message."""
 
@@ -38,7 +40,7 @@ _ATTRIBUTES = {
     "a": {"href", "title"},
     "img": {"src", "alt", "title"},
     "ol": {"start"},
-    "button": {"type"},
+    "button": {"type", "aria-label", "title"},
     "pre": {"tabindex"},
     "div": {"tabindex", "role", "aria-label"},
     "span": {"role", "aria-label"},
@@ -56,18 +58,31 @@ _CLASSES = {
 _RENDERED_WITH_NEW_TAB = {"a": {"target": "_blank"}}
 
 
-def markdown(text: str, *, breaks: bool = False) -> SafeString | None:
+def markdown(text: str, *, breaks: bool = False, env: dict[str, Any] | None = None) -> SafeString | None:
     """Return Markdown as HTML; None for text that is too long or too dense.
 
-    `breaks` keeps the ends of lines.
+    `breaks` keeps the ends of lines. Parts of one text share an `env`, which holds what links mean and
+    the highest heading.
     """
-    if len(text) > MAX_CHARS or sum(map(text.count, _MARKS)) > MAX_MARKS:
+    if is_long(text):
         return None
     links = text.count("://") + text.count("@") <= LINKS_MAX
     tables = max(line.count("|") for line in text.split("\n")) <= TABLE_COLUMNS_MAX
-    html = _parser(breaks=breaks, links=links, tables=tables).render(visible.prose(text))
+    html = _parser(breaks=breaks, links=links, tables=tables).render(
+        visible.prose(text), {} if env is None else env
+    )
     # The parser has read entities, and percents in what links show: an override can be in the text only now.
     return mark_safe(visible.prose(_cleaner.clean(html)))  # noqa: S308 - that is what the cleaner is for
+
+
+def is_long(text: str) -> bool:
+    """Say whether Markdown is too long or too dense to be rendered in one piece."""
+    return len(text) > MAX_CHARS or marks_in(text) > MAX_MARKS
+
+
+def marks_in(text: str) -> int:
+    """Return how many signs that can mean something are in a text."""
+    return sum(map(text.count, _MARKS))
 
 
 class _Renderer(RendererHTML):
@@ -126,7 +141,10 @@ def _tick_tasks(state: StateCore) -> None:
 def _lower_headings(state: StateCore) -> None:
     """Let the highest heading of a text be _HIGHEST_HEADING, and the others stand below it."""
     headings = [token for token in state.tokens if token.type.startswith("heading_")]
-    highest = min((int(token.tag[1]) for token in headings), default=0)
+    if not headings:
+        return
+    highest = min([state.env.get(HIGHEST, 6), *(int(token.tag[1]) for token in headings)])
+    state.env[HIGHEST] = highest
     for token in headings:
         token.tag = f"h{min(6, int(token.tag[1]) - highest + _HIGHEST_HEADING)}"
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import assert_never
+from typing import NamedTuple, assert_never
 
 from django.template.loader import get_template
 from django.utils.safestring import SafeString, mark_safe
@@ -24,6 +24,7 @@ from convserver.web.rendering.cards import (
     ResultCard,
 )
 from convserver.web.rendering.parts import Parts
+from convserver.web.rendering.subjects import subject_of
 
 RESULTS = (Kind.TOOL_RESULT, Kind.ERROR)
 OPEN = frozenset({Outcome.RUNNING, Outcome.WAITING})
@@ -44,6 +45,21 @@ class Entry:
         return datetime.fromisoformat(self.event["timestamp"])
 
 
+class Asked(NamedTuple):
+    """The newest call of a page that waits for approval."""
+
+    seq: int
+    is_whole: bool
+    """Whether the page shows all of it."""
+
+
+class Page(NamedTuple):
+    """One page of events."""
+
+    html: SafeString
+    asked: Asked | None
+
+
 def render_events(
     envelopes: Sequence[EventEnvelope],
     *,
@@ -52,6 +68,20 @@ def render_events(
     still: Set[Outcome] = OPEN,
     whole: bool = False,
 ) -> SafeString:
+    """Return the events of one page as HTML; see `render_page`."""
+    return render_page(
+        envelopes, conversation_id=conversation_id, beyond=beyond, still=still, whole=whole
+    ).html
+
+
+def render_page(
+    envelopes: Sequence[EventEnvelope],
+    *,
+    conversation_id: str,
+    beyond: Sequence[EventEnvelope] = (),
+    still: Set[Outcome] = OPEN,
+    whole: bool = False,
+) -> Page:
     """Return the events of one page that people are shown, in order, as articles.
 
     A result stands inside its call where both are on the page, else as an article that names its call.
@@ -62,8 +92,19 @@ def render_events(
     parts = Parts(conversation_id, whole=whole)
     shown = entries(envelopes, beyond)
     _leave_behind(shown, OPEN - still)
-    html = [_article(entry, parts) for entry in shown]
-    return mark_safe("\n".join(html))  # noqa: S308 - made by templates
+    html = mark_safe("\n".join(_article(entry, parts) for entry in shown))  # noqa: S308 - made by templates
+    waiting = [entry for entry in shown if _waits(entry)]
+    return Page(html, _asked(waiting[-1]) if waiting else None)
+
+
+def _waits(entry: Entry) -> bool:
+    """Say whether this is a call that waits for approval, which no answered one does."""
+    return isinstance(entry.card, CallCard) and entry.card.outcome is Outcome.WAITING and not entry.results
+
+
+def _asked(entry: Entry) -> Asked:
+    assert isinstance(entry.card, CallCard)  # noqa: S101 - asked before
+    return Asked(entry.event["seq"], subject_of(entry.card).is_whole)
 
 
 def entries(envelopes: Iterable[EventEnvelope], beyond: Iterable[EventEnvelope] = ()) -> list[Entry]:
@@ -138,17 +179,23 @@ def _tell(entries: Iterable[Entry], outcomes: Set[Outcome], outcome: Outcome) ->
             entry.card = replace(card, outcome=outcome) if card.tool.icon != "think" else card
 
 
+def _beside(call: CallCard, result: ResultCard) -> ResultCard:
+    """Return a result without the plan that its call shows already."""
+    return replace(result, tasks=()) if call.tasks and call.outcome is not Outcome.WAITING else result
+
+
 def _article(entry: Entry, parts: Parts) -> str:
     match entry.card:
         case MessageCard():
             name, context = "message", parts.message(entry.event, entry.card)
         case CallCard():
             results = [
-                parts.result(each.event, each.card)
+                parts.result(each.event, _beside(entry.card, each.card))
                 for each in entry.results
                 if isinstance(each.card, ResultCard)
             ]
-            name, context = "call", {**parts.call(entry.event, entry.card), "results": results}
+            card = entry.card if not entry.results else replace(entry.card, outcome=Outcome.UNKNOWN)
+            name, context = "call", {**parts.call(entry.event, card), "results": results}
         case ResultCard():
             name, context = "result_alone", {"result": parts.result(entry.event, entry.card)}
         case QuietLine():

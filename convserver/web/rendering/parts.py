@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from django.urls import reverse
@@ -18,10 +20,13 @@ from convserver.web.rendering.cards import (
     ResultCard,
     Task,
 )
+from convserver.web.rendering.diffs import Diff
 from convserver.web.rendering.icons import icon
 from convserver.web.rendering.images import IMAGES_MAX, Image, image
-from convserver.web.rendering.markdown import markdown
+from convserver.web.rendering.markdown import is_long, markdown
 from convserver.web.rendering.output import Output, output
+from convserver.web.rendering.pieces import LongTexts
+from convserver.web.rendering.subjects import Subject, subject_of
 
 MARKDOWN_MAX_CHARS = 200_000
 """So much Markdown is rendered on one page; what comes after is shown as it is."""
@@ -30,7 +35,7 @@ NAME_MAX_CHARS = 200
 
 _OUTCOMES = {
     Outcome.RUNNING: "Running…",
-    Outcome.WAITING: "Waits for approval",
+    Outcome.WAITING: "Needs your approval",
     Outcome.UNKNOWN: "No result",
     Outcome.DONE: "Done",
     Outcome.FAILED: "Failed",
@@ -48,6 +53,7 @@ class Parts:
         self._whole = whole
         self.time_format = "j M Y, H:i" if whole else "j M, H:i"
         self._markdown_left = MARKDOWN_MAX_CHARS
+        self._long_texts = LongTexts()
 
     def message(self, event: EventEnvelope, card: MessageCard) -> dict[str, Any]:
         """Return what `message.html` shows."""
@@ -64,21 +70,27 @@ class Parts:
         }
 
     def call(self, event: EventEnvelope, card: CallCard) -> dict[str, Any]:
-        """Return what `call.html` shows, but for its results."""
+        """Return what `call.html` shows, but for its results.
+
+        Of a call that waits for approval that is all it would do.
+        """
         label, summary = name(card.tool.label), name(card.summary)
+        if waits := card.outcome is Outcome.WAITING:
+            card = replace(card, arguments="", diff=None, tasks=())
         return {
             "icon": icon(card.tool.icon),
             "tool": card.tool.icon,
             "tool_label": label,
             "tool_name": name(card.tool.name),
             "label": f"{label}: {summary}" if summary else label,
-            "summary": summary,
+            "summary": "" if waits else summary,
+            "subject": self._subject(event, card) if waits else {},
             "thought": self._body(event, card.thought),
             "reasoning": self._text(event, card.reasoning),
             "arguments": self._arguments(event, card),
-            "diff": card.diff and _diff(card),
+            "diff": card.diff and _diff(card.diff),
             "tasks": _tasks(card.tasks),
-            "risk": card.risk if card.risk in ("medium", "high") else "",
+            "risk": _risk(card.risk, is_asked=waits),
             "outcome": card.outcome.value,
             "state": "" if card.tool.icon == "think" else _OUTCOMES[card.outcome],
         }
@@ -95,7 +107,7 @@ class Parts:
             "outcome": card.outcome.value,
             "state": "Timed out" if timed_out else _OUTCOMES[card.outcome],
             "exit_code": failed_code,
-            "diff": card.diff and _diff(card),
+            "diff": card.diff and _diff(card.diff),
             "images": _images(card.images),
             "tasks": _tasks(card.tasks),
             "download": self.download(event),
@@ -122,15 +134,45 @@ class Parts:
             return ""
         return reverse("event-output", args=[self.conversation_id, event["seq"]])
 
+    def _subject(self, event: EventEnvelope, card: CallCard) -> dict[str, Any]:
+        subject = subject_of(card)
+        return {
+            "sections": [
+                {"name": each.name, "is_line": each.is_line, "code": code.coloured(each.text, each.language)}
+                for each in subject.sections
+            ],
+            "diff": subject.diff and _diff(subject.diff, visible.exact),
+            "size": _measure(subject),
+            "is_whole": subject.is_whole,
+            "shown": subject.shown,
+            "raw": "" if self._whole else self._raw(event),
+        }
+
+    def _raw(self, event: EventEnvelope) -> str:
+        """Return where the event can be read as it was received."""
+        return f"{reverse('native-events', args=[self.conversation_id])}?after={event['seq'] - 1}&limit=1"
+
     def _body(self, event: EventEnvelope, text: str, *, breaks: bool = False) -> dict[str, Any]:
         """Return Markdown as HTML, or text that is too long for that as it is."""
         html: SafeString | None = None
         if len(text) <= self._markdown_left:
             html = markdown(text, breaks=breaks)
         if html is None:
-            return {"html": "", **self._text(event, text)}
+            parts = self._long_body(event, text, breaks=breaks) if is_long(text) else []
+            return {"parts": parts} if parts else {"html": "", **self._text(event, text)}
         self._markdown_left -= len(text)
         return {"html": html, "output": None, "download": ""}
+
+    def _long_body(self, event: EventEnvelope, text: str, *, breaks: bool) -> list[dict[str, Any]]:
+        """Return long Markdown in parts, as far as the page's bound goes; nothing when that is nowhere."""
+        pieces, rest = self._long_texts.rendered(text, breaks=breaks)
+        parts = [
+            {"html": each.html} if each.html is not None else {"html": "", **self._text(event, each.text)}
+            for each in pieces
+        ]
+        if not any(part["html"] for part in parts):
+            return []
+        return [*parts, {"html": "", **self._text(event, rest)}] if rest.strip() else parts
 
     def _text(self, event: EventEnvelope, text: str) -> dict[str, Any]:
         shown: Output | None = output(text, visible.prose, whole=self._whole) if text else None
@@ -154,15 +196,25 @@ def _images(urls: tuple[str, ...]) -> list[Image]:
     return [image(url) for url in urls[:IMAGES_MAX]]
 
 
-def _diff(card: CallCard | ResultCard) -> dict[str, Any]:
-    assert card.diff is not None  # noqa: S101 - asked before
-    lines = [line._replace(text=visible.name(line.text)) for line in card.diff.lines]
+def _risk(risk: str, *, is_asked: bool) -> str:
+    """Return a risk that is worth a word: any where the user is asked, else none that is low."""
+    known = risk if risk in ("low", "medium", "high") else "unknown"
+    return known if is_asked or known in ("medium", "high") else ""
+
+
+def _measure(subject: Subject) -> str:
+    counts = ((subject.lines, "line"), (subject.characters, "character"))
+    return ", ".join(f"{count:,} {noun}{'' if count == 1 else 's'}" for count, noun in counts)
+
+
+def _diff(diff: Diff, clean: Callable[[str], str] = visible.name) -> dict[str, Any]:
+    lines = [line._replace(text=clean(line.text)) for line in diff.lines]
     return {
         "lines": lines,
-        "added": card.diff.added,
-        "removed": card.diff.removed,
-        "is_numbered": card.diff.is_numbered,
-        "is_cut": card.diff.is_cut,
+        "added": diff.added,
+        "removed": diff.removed,
+        "is_numbered": diff.is_numbered,
+        "is_cut": diff.is_cut,
         "is_open": len(lines) <= OPEN_DIFF_LINES,
     }
 

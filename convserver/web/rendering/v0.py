@@ -8,7 +8,7 @@ from conversations.dialects import columns, v0_reading
 from conversations.dialects.v0_older import todays_args, todays_extras
 from conversations.events import EventEnvelope, Kind
 from convserver.web.rendering import diffs, words
-from convserver.web.rendering.arguments import code_of, is_edit, tasks_of
+from convserver.web.rendering.arguments import code_of, is_edit, plan, tasks_of
 from convserver.web.rendering.cards import (
     CallCard,
     Card,
@@ -29,6 +29,18 @@ _THOUGHT_LOGGED = "Your thought has been logged."
 _NOT_ARGUMENTS = frozenset(
     {"thought", "security_risk", "confirmation_state", "hidden", "impl_source", "blocking", "is_static"}
 )
+_BESIDE_ARGUMENTS = frozenset({"thought", "security_risk", "confirmation_state", "is_confirmed"})
+_DEFAULTS = (
+    *(("is_input", False), ("is_static", False), ("blocking", False), ("hidden", False)),
+    *(
+        ("include_extra", True),
+        ("kernel_init_code", ""),
+        ("impl_source", "default"),
+        ("impl_source", "oh_aci"),
+    ),
+    *(("browsergym_send_msg_to_user", ""), ("return_axtree", False)),
+)
+"""What the wire writes into calls by itself."""
 _WHOLE_FILE = (("start", 0), ("start", 1), ("end", -1))
 _RISKS = {0: "low", 1: "medium", 2: "high"}
 _FAILED_EDIT = "ERROR:"
@@ -97,7 +109,7 @@ def _call(event: EventEnvelope, payload: Payload, args: Payload) -> CallCard:
     waits = args.get("confirmation_state") == "awaiting_confirmation"
     return CallCard(
         tool=called,
-        summary=_summary(event, args, arguments, text),
+        summary=plan(tasks_of(args)) or _summary(event, args, arguments, text),
         thought="" if event["type"] == "think" else thought,
         arguments=text,
         language=language,
@@ -105,7 +117,25 @@ def _call(event: EventEnvelope, payload: Payload, args: Payload) -> CallCard:
         tasks=tasks_of(args),
         risk=_RISKS.get(risk, "") if isinstance(risk, int) else "",
         outcome=Outcome.WAITING if waits else Outcome.RUNNING,
+        given=_given(event, columns.fields(payload.get("args"))) if payload else None,
     )
+
+
+def _given(event: EventEnvelope, args: Payload) -> Payload:
+    """Return all that decides what a call does."""
+    given = {
+        name: value
+        for name, value in args.items()
+        if name not in _BESIDE_ARGUMENTS
+        and value is not None
+        and (name, value) not in (*_DEFAULTS, *_WHOLE_FILE)
+        and not (name == "content" and value == "" and event["type"] == "edit")
+    }
+    inner = given.get("arguments")
+    if event["type"] != "call_tool_mcp" or not isinstance(inner, Mapping):
+        return given
+    beside = {name: value for name, value in given.items() if name != "arguments"}
+    return given if beside.keys() & inner.keys() else {**beside, **inner}
 
 
 def _summary(event: EventEnvelope, args: Payload, arguments: Payload, text: str) -> str:
@@ -127,14 +157,15 @@ def _result(event: EventEnvelope, payload: Payload, extras: Payload) -> ResultCa
         return None
     exit_code = _exit_code(extras)
     screenshot = columns.first_text(extras.get("screenshot"))
+    tasks = tasks_of(extras)
     return ResultCard(
         tool=_tool(event, payload, extras),
-        output=output,
+        output="" if tasks else output,
         outcome=_outcome(event, extras, exit_code, output),
         exit_code=exit_code,
         diff=_change(extras),
         images=(*_images(extras), *([screenshot] if screenshot else ())),
-        tasks=tasks_of(extras),
+        tasks=tasks,
     )
 
 
@@ -180,7 +211,7 @@ def _state(event: EventEnvelope, payload: Payload, args: Payload, extras: Payloa
 
 def _other(event: EventEnvelope, payload: Payload) -> QuietLine:
     if event["type"] == "condensation_request":
-        return QuietLine(words="A summary of earlier events was asked for")
+        return QuietLine(words="A summary of earlier events was requested")
     text = whole_text(payload) or event["text"]
     line = first_line(text)
     named = f"{event['type']}: {line}" if line else event["type"]

@@ -8,7 +8,7 @@ from conversations.dialects import columns, v1_reading
 from conversations.dialects.v1_kinds import kind_of
 from conversations.events import EventEnvelope, Kind
 from convserver.web.rendering import diffs, words
-from convserver.web.rendering.arguments import code_of, is_edit, tasks_of, written
+from convserver.web.rendering.arguments import code_of, is_edit, plan, tasks_of, written
 from convserver.web.rendering.cards import (
     CallCard,
     Card,
@@ -28,13 +28,15 @@ _BOOKKEEPING = frozenset({"LLMCompletionLogEvent", "TokenEvent", "StreamingDelta
 _BOOKKEEPING_STATES = frozenset({"stats", "full_state", "last_user_message_id"})
 _BESIDE_ARGUMENTS = frozenset({"summary", "security_risk"})
 """What models are asked to give beside a tool's own arguments."""
+_DEFAULTS = (("is_input", False), ("reset", False))
+"""What the wire writes into calls by itself."""
 _NO_NEWS = frozenset({"FinishObservation"})
 """Results that say again what their call said."""
 _THOUGHT_LOGGED = "Your thought has been logged."
 _POLICIES = {
     "NeverConfirm": "The agent no longer asks for approval",
-    "AlwaysConfirm": "The agent asks for approval of every call",
-    "ConfirmRisky": "The agent asks for approval of risky calls",
+    "AlwaysConfirm": "The agent asks for approval before every call",
+    "ConfirmRisky": "The agent asks for approval before risky calls",
 }
 _ACTIONS = {
     "TerminalAction": "run",
@@ -99,7 +101,9 @@ def _action(event: EventEnvelope, payload: Payload) -> CallCard:
     thought = columns.content_text(payload.get("thought"))
     return CallCard(
         tool=called,
-        summary=summary(arguments, otherwise=payload.get("summary")) or first_line(text),
+        summary=plan(tasks_of(arguments))
+        or summary(arguments, otherwise=payload.get("summary"))
+        or first_line(text),
         thought=thought,
         reasoning=_reasoning(payload),
         arguments=text,
@@ -107,7 +111,31 @@ def _action(event: EventEnvelope, payload: Payload) -> CallCard:
         diff=_edit(arguments) if is_edit(called) else None,
         tasks=tasks_of(arguments),
         risk=columns.first_text(payload.get("security_risk")).lower(),
+        given=_given(payload, action) if payload else None,
     )
+
+
+def _given(payload: Payload, action: Payload) -> Payload:
+    """Return all that decides what a call does: the action, and what the model gave where that says more."""
+    data = columns.fields(action.get("data"))
+    beside = {
+        name: value
+        for name, value in action.items()
+        if name != "kind"
+        and value is not None
+        and (name, value) not in _DEFAULTS
+        and not (name == "data" and value == data)
+    }
+    given = {**beside, **data} if not beside.keys() & data.keys() else {**beside, "data": data}
+    text = columns.first_text(columns.fields(payload.get("tool_call")).get("arguments"))
+    _, called = v1_reading.called_tool(payload)
+    says_more = any(
+        given.get(name) != value
+        for name, value in called.items()
+        if name not in _BESIDE_ARGUMENTS and (name, value) not in _DEFAULTS
+    )
+    is_unread = not called and text.strip() not in ("", "{}")
+    return {**given, "tool_call.arguments": text} if says_more or is_unread else given
 
 
 def _edit(arguments: Payload) -> Diff | None:
@@ -126,15 +154,16 @@ def _observation(event: EventEnvelope, payload: Payload) -> ResultCard | None:
     exit_code = _exit_code(seen)
     failed = seen.get("is_error") is True or exit_code not in (None, 0)
     screenshot = columns.first_text(seen.get("screenshot_data"))
+    tasks = tasks_of(seen)
     return ResultCard(
         tool=_tool(payload),
-        output=output,
+        output="" if tasks and not failed else output,
         outcome=Outcome.FAILED if failed else Outcome.DONE,
         exit_code=exit_code,
         timed_out=seen.get("timeout") is True,
         diff=_change(seen),
         images=(*_images(seen.get("content")), *([_as_data(screenshot)] if screenshot else ())),
-        tasks=tasks_of(seen),
+        tasks=tasks,
     )
 
 
@@ -177,6 +206,7 @@ def _acp_call(event: EventEnvelope, payload: Payload) -> CallCard:
         tool=tool(columns.first_text(payload.get("tool_kind"))),
         summary=first_line(title),
         arguments="\n\n".join(filter(None, parts)),
+        given={name: payload[name] for name in ("title", "raw_input", "content") if payload.get(name)},
         outcome=outcome,
     )
 
@@ -234,7 +264,7 @@ def _condensation(event: EventEnvelope, payload: Payload) -> QuietLine:
 
 
 def _condensation_request(event: EventEnvelope, payload: Payload) -> QuietLine:
-    return QuietLine(words="A summary of earlier events was asked for")
+    return QuietLine(words="A summary of earlier events was requested")
 
 
 def _unknown(event: EventEnvelope, payload: Payload) -> QuietLine:

@@ -12,6 +12,12 @@ _ESCAPES = re.compile(
     r"|\x1b[ -/]*[0-~]?"
 )
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
+_HIDDEN = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\xa0\xad\u034f\u061c\u115f\u1160\u1680\u17b4\u17b5\u180b-\u180f\u2000-\u200f"
+    "\u2028-\u202f\u205f-\u206f\u2800\u3000\u3164\ud800-\uf8ff\ufe00-\ufe0f\ufeff\uffa0\ufff0-\uffff"
+    "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U0010ffff]"
+)
+"""What a reader does not see, or takes for a space, and what no font has a sign for."""
 _OVERWRITTEN = re.compile(r"^[^\n]*\r(?=[^\n])", re.MULTILINE)
 
 
@@ -31,6 +37,14 @@ def output(text: str) -> str:
     if "\r" in plain:
         plain = _OVERWRITTEN.sub("", plain.replace("\r\n", "\n"))
     return name(plain)
+
+
+def exact(text: str) -> str:
+    """Return text of which all can be seen: what has no sign of its own is shown as its number.
+
+    Spaces, tabs and ends of lines stay.
+    """
+    return _HIDDEN.sub(_number, text)
 
 
 def _clean(text: str) -> str:

@@ -6,15 +6,15 @@ from typing import NamedTuple
 
 STATES = {
     "paused": "Paused",
-    "awaiting_user_confirmation": "The agent waits for approval",
-    "waiting_for_confirmation": "The agent waits for approval",
+    "awaiting_user_confirmation": "The agent needs your approval",
+    "waiting_for_confirmation": "The agent needs your approval",
     "user_confirmed": "Approved",
     "user_rejected": "Rejected",
     "stopped": "The agent was stopped",
-    "rejected": "The agent turned the task down",
-    "rate_limited": "The model's rate limit is reached; the agent waits",
-    "error": "The agent ended with an error",
-    "stuck": "The agent is stuck: it repeats itself without getting on",
+    "rejected": "The agent declined the task",
+    "rate_limited": "The model's rate limit was reached; the agent is waiting",
+    "error": "The agent stopped with an error",
+    "stuck": "The agent is stuck: it keeps repeating itself",
 }
 ROUTINE_STATES = frozenset(
     {"running", "idle", "finished", "init", "loading", "starting", "awaiting_user_input"}
@@ -29,35 +29,35 @@ class Trouble(NamedTuple):
     next_step: str
 
 
-_KEY = Trouble("The model refused the key.", "Check the model's API key in the settings, then send again.")
+_KEY = Trouble(
+    "The model rejected the API key.", "Check the API key in Settings, then send your message again."
+)
 _CREDITS = Trouble(
-    "The model's account has no credits left.", "Add credits at the provider, or choose another model."
+    "The model's account is out of credits.", "Add credits with the provider, or choose another model."
 )
 _LIMIT = Trouble(
-    "The model's rate limit is reached.", "Wait a moment and send again, or choose another model."
+    "The model's rate limit was reached.", "Wait a moment and send again, or choose another model."
 )
-_DOWN = Trouble("The model cannot be reached.", "Try again soon; the provider may be down.")
+_DOWN = Trouble("The model can't be reached.", "Try again in a moment. The provider may be down.")
 _POLICY = Trouble(
-    "The model refused the request by its content policy.", "Say it in other words, or choose another model."
+    "The model declined the request under its content policy.", "Rephrase it, or choose another model."
 )
 _TOO_LONG = Trouble(
-    "The conversation is longer than the model can read.",
-    "Have the earlier events summarised, choose a model with a larger window, or begin a new conversation.",
+    "The conversation is too long for the model.",
+    "Condense the earlier events, choose a model with a larger context window, or start a new conversation.",
 )
-_BAD_REQUEST = Trouble(
-    "The model did not accept the request.", "Check the model's name and options in the settings."
-)
-_BUDGET = Trouble("The budget of this conversation is used up.", "Raise the budget, then send “continue”.")
-_STEPS = Trouble("The agent reached its limit of steps.", "Send “continue” to let it go on.")
+_BAD_REQUEST = Trouble("The model rejected the request.", "Check the model's name and options in Settings.")
+_BUDGET = Trouble("This conversation's budget is used up.", "Raise the budget, then send “continue”.")
+_STEPS = Trouble("The agent reached its step limit.", "Send “continue” to let it carry on.")
 _STUCK = Trouble(
-    "The agent repeats itself without getting on.", "Tell it what to do differently, or what it misses."
+    "The agent keeps repeating itself.", "Tell it what to do differently, or what it is missing."
 )
 _GIT = Trouble(
-    "The Git provider refused the credentials.", "Check the provider's token in the settings, then try again."
+    "The Git provider rejected the credentials.", "Check the provider's token in Settings, then try again."
 )
-_SANDBOX = Trouble("The place where the agent works is gone.", "Send a message to start it again.")
-_STOPPED = Trouble("The agent stopped before its end.", "Send a message to let it go on.")
-_OTHER = Trouble("Something went wrong.", "Send a message to try again; the details are below.")
+_SANDBOX = Trouble("The agent's workspace is gone.", "Send a message to start it again.")
+_STOPPED = Trouble("The agent stopped before it was done.", "Send a message to continue.")
+_OTHER = Trouble("Something went wrong.", "Send a message to try again. The details are below.")
 
 _TROUBLES = {
     "STATUS$ERROR_LLM_AUTHENTICATION": _KEY,
@@ -70,12 +70,12 @@ _TROUBLES = {
     "STATUS$ERROR_MEMORY": _SANDBOX,
     "STATUS$ERROR": _OTHER,
     "STATUS$STOPPED": _STOPPED,
-    "STATUS$LLM_RETRY": Trouble("The model did not answer; it is asked again.", "There is nothing to do."),
+    "STATUS$LLM_RETRY": Trouble("The model did not answer. Trying again.", "You don't have to do anything."),
     "CHAT_INTERFACE$AGENT_RATE_LIMITED_STOPPED_MESSAGE": _LIMIT,
     "LLMAuthenticationError": _KEY,
     "AuthenticationError": _KEY,
-    "model_key_missing": Trouble("No key is set for the model.", "Set the model's API key in the settings."),
-    "ModelKeyMissing": Trouble("No key is set for the model.", "Set the model's API key in the settings."),
+    "model_key_missing": Trouble("No API key is set for the model.", "Add the model's API key in Settings."),
+    "ModelKeyMissing": Trouble("No API key is set for the model.", "Add the model's API key in Settings."),
     "LLMRateLimitError": _LIMIT,
     "RateLimitError": _LIMIT,
     "LLMServiceUnavailableError": _DOWN,
@@ -102,9 +102,10 @@ _TROUBLES = {
     "LoopUnavailable": Trouble(
         "The agent could not be started.", "Check the agent's settings, then send a message to try again."
     ),
-    "AgentError": Trouble("The agent failed.", "Send a message to let it try again; the details are below."),
+    "AgentError": Trouble("The agent failed.", "Send a message to try again. The details are below."),
     "ValidationError": Trouble(
-        "The server did not understand a frame.", "Reload the page; if it comes again, report the details."
+        "The server did not understand a request.",
+        "Reload the page. If it happens again, report the details.",
     ),
 }
 

@@ -65,14 +65,14 @@ class ModelForm(Form):
         required=False,
         max_length=TEXT_MAX,
         label="Model",
-        help_text="As its server calls it, with the provider in front, such as openai/gpt-5.",
+        help_text="Provider and model name, for example openai/gpt-5.",
         widget=forms.TextInput(attrs={**OFF, "list": "model-names"}),
     )
     base_url = forms.CharField(
         required=False,
         max_length=TEXT_MAX,
         label="Base URL",
-        help_text="Only for a server of your own or a proxy, such as http://localhost:11434/v1.",
+        help_text="Only for your own server or a proxy, for example http://localhost:11434/v1.",
         widget=forms.URLInput(attrs=OFF),
     )
     key = forms.CharField(
@@ -81,7 +81,7 @@ class ModelForm(Form):
         label="API key",
         widget=forms.PasswordInput(attrs=SECRET),
     )
-    forgets_key = forms.BooleanField(required=False, label="Forget the key that is stored")
+    forgets_key = forms.BooleanField(required=False, label="Remove saved key")
 
     names = MODEL_NAMES
 
@@ -101,7 +101,7 @@ class ServerForm(Form):
     url = forms.CharField(
         max_length=TEXT_MAX,
         label="URL",
-        error_messages={"required": "Give the address of the server."},
+        error_messages={"required": "Enter the server's URL."},
         widget=forms.URLInput(attrs={**OFF, "placeholder": "https://tools.example.org/mcp"}),
     )
     kind = forms.ChoiceField(
@@ -131,27 +131,27 @@ class CommandForm(Form):
     label = forms.CharField(
         max_length=200,
         label="Name",
-        error_messages={"required": "Give it a name."},
+        error_messages={"required": "Enter a name."},
         widget=forms.TextInput(attrs={**OFF, "placeholder": "files"}),
     )
     command = forms.CharField(
         max_length=TEXT_MAX,
         label="Command",
-        error_messages={"required": "Give the command that starts it."},
+        error_messages={"required": "Enter the command that starts the server."},
         widget=forms.TextInput(attrs={**OFF, "placeholder": "npx"}),
     )
     args = forms.CharField(
         required=False,
         max_length=TEXT_MAX,
         label="Arguments (optional)",
-        help_text="Quoted as in a shell.",
+        help_text="Quote arguments as in a shell.",
         widget=forms.TextInput(attrs={**OFF, "placeholder": "-y @modelcontextprotocol/server-memory"}),
     )
     env = forms.CharField(
         required=False,
         max_length=KEY_MAX,
         label="Environment (optional)",
-        help_text="NAME=value, one on a line. Values are not shown again.",
+        help_text="One NAME=value per line. Values are never shown again.",
         widget=UnshownText(attrs={**OFF, "rows": 2}),
     )
 
@@ -162,7 +162,7 @@ class CommandForm(Form):
         """Return the variables by name."""
         pairs = [line.partition("=") for line in self.cleaned_data["env"].splitlines() if line.strip()]
         if any(not equals or not name.strip() for name, equals, _ in pairs):
-            raise ValidationError("Write NAME=value, one on a line.")
+            raise ValidationError("Write one NAME=value per line.")
         return {name.strip(): value for name, _, value in pairs}
 
     def clean(self) -> dict[str, Any]:
@@ -193,19 +193,19 @@ class SecretForm(Form):
     label = forms.CharField(
         max_length=SECRET_NAME_MAX_LENGTH,
         label="Name",
-        error_messages={"required": "Give it a name."},
+        error_messages={"required": "Enter a name."},
         widget=forms.TextInput(attrs={**OFF, "placeholder": "DEPLOY_KEY"}),
     )
     value = PastedText(
         max_length=KEY_MAX,
         label="Value",
-        error_messages={"required": "Give its value."},
+        error_messages={"required": "Enter a value."},
         widget=UnshownText(attrs={**OFF, "rows": 2}),
     )
     description = forms.CharField(
         required=False,
         max_length=TEXT_MAX,
-        label="What it is for (optional)",
+        label="Description (optional)",
         widget=forms.TextInput(attrs={"autocomplete": "off"}),
     )
 
@@ -216,7 +216,7 @@ class TokenForm(Form):
     name = "token"
     label = forms.CharField(
         max_length=TOKEN_NAME_MAX_LENGTH,
-        label="Name of a new token",
-        error_messages={"required": "Give it a name."},
+        label="Name",
+        error_messages={"required": "Enter a name."},
         widget=forms.TextInput(attrs={"autocomplete": "off", "placeholder": "laptop"}),
     )

@@ -60,7 +60,7 @@ def _finding(user_id: int) -> Finding:
     try:
         key = user_settings.secret_value(user_id, SecretKind.SETTING, name=SettingSecret.LLM_API_KEY)
     except SecretUnreadable:
-        return Finding(is_fault=True, text="The key that is stored cannot be read any more: type it again.")
+        return Finding(is_fault=True, text="The saved key can't be read any more. Enter it again.")
     setup = ModelSetup(
         model=(stored and stored.llm_model) or "",
         base_url=(stored and stored.llm_base_url) or "",

@@ -10,7 +10,7 @@ from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.urls import reverse
-from django.views.decorators.http import require_GET
+from django.views.decorators.http import require_safe
 
 from conversations import access
 from convserver.web.pages import page, person, takes_form
@@ -22,6 +22,7 @@ from convserver.web.settings_pages.forms import (
     ServerForm,
     TokenForm,
 )
+from convserver.web.settings_pages.password import PasswordForm, has_password
 from convserver.web.settings_pages.stored_servers import servers_of
 from sessions_app import user_settings
 from sessions_app.agents.chosen import needs_model
@@ -33,19 +34,20 @@ TOKENS_SHOWN = 200
 FormView = Callable[[HttpRequest], HttpResponse]
 
 
-@require_GET
+@require_safe
 @person
 def settings(request: HttpRequest) -> HttpResponse:
     """Show what can be set."""
     return show(request)
 
 
-def show(request: HttpRequest, *refused: Form, **more: Any) -> HttpResponse:
+def show(request: HttpRequest, *refused: Form | PasswordForm, **more: Any) -> HttpResponse:
     """Show all sections; with forms that were refused, what is wrong beside their fields, with 400."""
     user_id = access.pk_of(request.user)
-    forms = {
+    forms: dict[str, Form | PasswordForm] = {
         "model": _model_form(user_id),
         **{shape.name: shape() for shape in (ServerForm, CommandForm, SecretForm, TokenForm)},
+        **({"password": PasswordForm(request)} if has_password(request) else {}),
         **{form.name: form for form in refused},
     }
     context = {

@@ -26,12 +26,14 @@ def add(request: HttpRequest) -> HttpResponse:
             access.pk_of(request.user), given["label"], given["value"], description=given["description"]
         )
     except SecretExists:
-        form.add_error("label", "There is a secret of this name: change that one, or take another name.")
+        form.add_error(
+            "label", "You already have a secret with this name. Change that one, or choose another name."
+        )
         return show(request, form)
     except ConversationError as error:
         form.add_error("value", str(error))
         return show(request, form)
-    return saved(request, "secrets", f"{given['label']} is stored.")
+    return saved(request, "secrets", f"{given['label']} saved.")
 
 
 @sensitive_post_parameters("value")
@@ -43,10 +45,10 @@ def change(request: HttpRequest) -> HttpResponse:
     try:
         if request.POST.get("do") == "delete":
             user_settings.remove_custom_secret(user_id, name)
-            return saved(request, "secrets", f"{name} is deleted.")
+            return saved(request, "secrets", f"{name} deleted.")
         if not value or len(value) > KEY_MAX or "\0" in value:
-            return not_saved(request, "secrets", f"{name} stays as it was: type a new value of up to 16 kB.")
+            return not_saved(request, "secrets", f"{name} was not changed. Enter a new value of up to 16 kB.")
         user_settings.replace_custom_secret(user_id, name, value)
     except ConversationError as error:
         return not_saved(request, "secrets", str(error))
-    return saved(request, "secrets", f"{name} has a new value.")
+    return saved(request, "secrets", f"{name} updated.")

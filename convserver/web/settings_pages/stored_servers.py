@@ -50,7 +50,9 @@ def add(user_id: int, server: Server) -> None:
         config = _config(text)
         others = getattr(config, kind)
         if len(others) >= SERVERS_MAX:
-            raise TooManySecrets(f"There may be {SERVERS_MAX} tool servers of a kind: remove one first.")
+            raise TooManySecrets(
+                f"You can have at most {SERVERS_MAX} tool servers of a kind. Remove one first."
+            )
         return config.model_copy(update={kind: [*others, server]}).model_dump_json()
 
     user_settings.change_tool_servers(user_id, with_it)
@@ -100,7 +102,7 @@ def _shown(kind: str, server: Server) -> ShownServer:
         return ShownServer(
             _reference(kind, server), server.name, TRANSPORTS[kind], f"{' '.join(words)[:200]}{names[:200]}"
         )
-    detail = "with a key" if server.api_key else "without a key"
+    detail = "Key set" if server.api_key else "No key"
     return ShownServer(_reference(kind, server), server.url, TRANSPORTS[kind], detail)
 
 

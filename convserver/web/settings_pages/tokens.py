@@ -12,7 +12,7 @@ from convserver.web.settings_pages.page import form_of, not_saved, saved, show
 from sessions_app.models import ApiToken
 
 MADE_BEFORE = (
-    "This token was made before, and its text is shown only once: revoke it if you have not kept it."
+    "This token was already created, and a token is shown only once. If you didn't copy it, revoke it."
 )
 COOKIE = "tokens-made"
 FORMS_KEPT = 8
@@ -21,7 +21,7 @@ HOUR_S = 3600
 
 @form_of("tokens")
 def create(request: HttpRequest) -> HttpResponse:
-    """Make a token; this answer alone brings its text, so it is no redirect.
+    """Create a token; this answer alone brings its text, so it is no redirect.
 
     Loading it again sends the form again, and that makes no second one.
     """
@@ -44,9 +44,9 @@ def revoke(request: HttpRequest) -> HttpResponse:
     rows = ApiToken.objects.valid().filter(user_id=access.pk_of(request.user))
     row = rows.filter(pk=asked).first() if asked.isdecimal() and len(asked) < 19 else None
     if row is None:
-        return not_saved(request, "tokens", "There is no such token any more.")
+        return not_saved(request, "tokens", "This token no longer exists.")
     row.revoke()
-    return saved(request, "tokens", f"{row.name} opens nothing any more.")
+    return saved(request, "tokens", f"{row.name} is revoked.")
 
 
 def _made(request: HttpRequest) -> list[str]:

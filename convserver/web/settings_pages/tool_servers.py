@@ -24,7 +24,7 @@ def add(request: HttpRequest) -> HttpResponse:
     except ConversationError as error:
         form.add_error(None, str(error))
         return show(request, form)
-    return saved(request, "tools", "Added.")
+    return saved(request, "tools", "Tool server added.")
 
 
 @form_of("tools")
@@ -33,9 +33,9 @@ def remove(request: HttpRequest) -> HttpResponse:
     user_id = access.pk_of(request.user)
     if request.POST.get("do") == "all":
         stored_servers.remove_all(user_id)
-        return saved(request, "tools", "All are removed.")
+        return saved(request, "tools", "All tool servers removed.")
     try:
         stored_servers.remove(user_id, request.POST.get("server", ""))
     except ConversationError as error:
         return not_saved(request, "tools", str(error))
-    return saved(request, "tools", "Removed.")
+    return saved(request, "tools", "Tool server removed.")

@@ -1,0 +1,16 @@
+// The menus of conversations and events: one is open at a time, and Escape closes it.
+
+document.addEventListener("toggle", ({ target }) => {
+  if (!target.matches?.(".deeds[open]")) return;
+  for (const other of document.querySelectorAll(".deeds[open]")) if (other !== target) other.open = false;
+}, true);
+document.addEventListener("keydown", (event) => {
+  const menu = event.key === "Escape" && event.target.closest?.(":is(.deeds, .event-menu)[open]");
+  if (!menu) return;
+  event.preventDefault();
+  menu.open = false;
+  menu.querySelector("summary").focus();
+});
+document.addEventListener("click", ({ target }) => {
+  for (const menu of document.querySelectorAll(".event-menu[open]")) if (!menu.contains(target)) menu.open = false;
+});

@@ -1,0 +1,90 @@
+"""Where Markdown can be cut so that each piece alone means what it means in the whole."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+
+UNDECIDED_CHARS = 12
+"""A last line that is shorter may still become an item of the list before it."""
+FENCE = re.compile(r"( {0,3})(`{3,}(?=[^`]*$)|~{3,})(.*)")
+_HEADING = re.compile(r"#{1,6}(?:\s|$)")
+_ITEM = re.compile(r" {0,3}(?:[-+*]|\d{1,9}[.)])(?:\s|$)")
+
+
+@dataclass(frozen=True, slots=True)
+class _Fence:
+    """A block of code that is open."""
+
+    sign: str
+    is_inner: bool
+    """Whether it stands in a list's item, which ends it."""
+
+    def is_closed_by(self, line: str) -> bool:
+        found = FENCE.match(line)
+        return found is not None and found[2].startswith(self.sign) and not found[3].strip()
+
+    def is_left_by(self, line: str) -> bool:
+        return self.is_inner and bool(line.strip()) and not line.startswith((" ", "\t"))
+
+
+def blocks(text: str, *, is_all: bool = True) -> list[str]:
+    """Return Markdown in pieces that can be rendered one by one; together they are the text.
+
+    A piece is a paragraph, a list with all its items, a block of code and the like, with the blank lines
+    after it. `is_all`: nothing follows. Otherwise what follows can change the last piece only. The time that
+    this takes grows with the length of the text.
+    """
+    starts = [0, *_boundaries(text, is_all=is_all), len(text)]
+    return [text[start:end] for start, end in pairwise(starts) if end > start]
+
+
+def _boundaries(text: str, *, is_all: bool) -> Iterator[int]:
+    """Yield where pieces begin, but for the first."""
+    fence: _Fence | None = None
+    has_items = is_after_blank = is_complete = False
+    at = start = 0
+    for full in _lines(text):
+        line, here = full.rstrip("\r\n"), at
+        at += len(full)
+        if fence is not None and not fence.is_left_by(line):
+            if fence.is_closed_by(line):
+                is_complete, fence = not fence.is_inner, None
+            continue
+        fence = None
+        if not line.strip():
+            is_after_blank = True
+            continue
+        if not (is_all or full.endswith("\n")) and _may_be_an_item(line):
+            return
+        opened, is_item = FENCE.match(line), _ITEM.match(line) is not None
+        is_flush, is_heading = line[0] not in " \t", _HEADING.match(line) is not None
+        continues_list = is_item and has_items
+        if here > start and (
+            is_complete
+            or is_heading
+            or (opened is not None and is_flush)
+            or (is_after_blank and is_flush and not continues_list)
+        ):
+            yield here
+            start, has_items = here, False
+        is_after_blank, is_complete = False, is_heading
+        has_items = has_items or is_item
+        if opened is not None:
+            fence = _Fence(opened[2], is_inner=has_items and not is_flush)
+
+
+def _may_be_an_item(line: str) -> bool:
+    """Say whether the beginning of a line may become an item of a list."""
+    return len(line) < UNDECIDED_CHARS and line[0] in "-+*0123456789"
+
+
+def _lines(text: str) -> Iterator[str]:
+    """Yield the lines of a text with their ends; only `\\n` ends one."""
+    at = 0
+    while at < len(text):
+        end = text.find("\n", at) + 1 or len(text)
+        yield text[at:end]
+        at = end

@@ -1,0 +1,26 @@
+"""What is done in the section of the account."""
+
+from __future__ import annotations
+
+from django.http import HttpRequest, HttpResponse
+from django.views.decorators.debug import sensitive_post_parameters
+
+from convserver.web.login import was_guessed_too_often
+from convserver.web.settings_pages.page import back, form_of, saved, show
+from convserver.web.settings_pages.password import PasswordForm, has_password
+
+
+@sensitive_post_parameters()
+@form_of("account")
+def change_password(request: HttpRequest) -> HttpResponse:
+    """Change the user's password; where there is none to change, lead back to the settings."""
+    if not has_password(request):
+        return back("account")
+    form = PasswordForm(request, request.POST)
+    if not form.is_valid():
+        answer = show(request, form)
+        if was_guessed_too_often(form):
+            answer.status_code = 429
+        return answer
+    form.change()
+    return saved(request, "account", "Password changed. You were logged out everywhere else.")

@@ -1,0 +1,66 @@
+"""The section of the account: another password for those who log in with one."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from django.conf import settings
+from django.contrib.auth import BACKEND_SESSION_KEY, update_session_auth_hash
+from django.contrib.auth.forms import PasswordChangeForm
+from django.contrib.auth.models import User
+from django.core.exceptions import ValidationError
+from django.http import HttpRequest
+
+from convserver.configuration import AuthMode
+from convserver.web.guesses import TOO_MANY, Guesses
+from convserver.web.login import GUESSED_TOO_OFTEN
+
+BY_PASSWORD = "django.contrib.auth.backends.ModelBackend"  # noqa: S105 - a class
+
+
+class PasswordForm(PasswordChangeForm):
+    """The current password, and twice the new one; attempts count as those at the login do."""
+
+    name = "password"
+    error_messages = {
+        **PasswordChangeForm.error_messages,
+        "password_incorrect": "The current password is wrong.",
+        "password_mismatch": "The two new passwords don't match.",
+    }
+
+    def __init__(self, request: HttpRequest, data: Any = None) -> None:
+        super().__init__(cast(User, request.user), data, auto_id=f"{self.name}-%s")
+        self._request = request
+        labels = {
+            "old_password": "Current password",
+            "new_password1": "New password",
+            "new_password2": "New password again",
+        }
+        for name, label in labels.items():
+            self.fields[name].label = label
+            self.fields[name].help_text = ""
+            self.fields[name].widget.attrs.pop("autofocus", None)  # it is one section of many
+        self.fields["new_password1"].help_text = "At least 8 characters, and not a common one."
+
+    def clean_old_password(self) -> str:
+        """Judge it, unless there were too many wrong ones."""
+        guesses = Guesses(self._request, f"password {self.user.get_username().lower()}")
+        if not guesses.may_go_on():
+            raise ValidationError(TOO_MANY, code=GUESSED_TOO_OFTEN)
+        password: str = super().clean_old_password()
+        guesses.forget()
+        return password
+
+    def change(self) -> None:
+        """Store the new one; other sessions of the user end, and this one goes on."""
+        self.save()
+        update_session_auth_hash(self._request, self.user)
+
+
+def has_password(request: HttpRequest) -> bool:
+    """Say whether the user has logged in with a password, so that there is one to change."""
+    return (
+        settings.CONFIGURATION.auth is AuthMode.ACCOUNTS
+        and request.session.get(BACKEND_SESSION_KEY) == BY_PASSWORD
+        and cast(User, request.user).has_usable_password()
+    )

@@ -1,0 +1,98 @@
+"""The trash: what was deleted, whose it is, and the way back."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.test import Client as Browser
+
+from conversations.models import Conversation
+from conversations.store import ConversationStore
+from convserver.web import trash
+from tests.conftest import once
+from tests.events import event
+
+pytestmark = once
+
+
+@pytest.fixture
+def browser(alice: User) -> Browser:
+    """Alice's, in local mode, without scripts."""
+    return Browser(headers={"host": "localhost", "referer": "http://localhost/deleted"})
+
+
+def delete(store: ConversationStore, owner: User, *titles: str) -> None:
+    """Make a conversation of two events for each title and delete it."""
+    for title in titles:
+        made = store.create(owner, conversation_id=title.replace(" ", "-"), title=title)
+        store.append(made, [event("Good morning"), event("Good night")])
+        store.hide(made)
+
+
+def titles(answer: Any) -> list[str]:
+    """Return the titles that the trash shows, in order."""
+    return re.findall(r'<div class="thing"><bdi>(.*?)</bdi>', answer.content.decode())
+
+
+def test_what_was_deleted_last_comes_first_with_its_size(
+    store: ConversationStore, alice: User, browser: Browser
+) -> None:
+    delete(store, alice, "one", "two")
+    store.create(alice, conversation_id="standing")
+    answer = browser.get("/deleted")
+    assert titles(answer) == ["two", "one"]
+    assert answer.content.decode().count("2 events") == 2
+
+
+def test_a_restored_conversation_stands_again_and_can_be_deleted_again(
+    live: None, store: ConversationStore, alice: User, browser: Browser
+) -> None:
+    delete(store, alice, "one", "two")
+    answer = browser.post("/c/one/restore", follow=True)
+    assert titles(answer) == ["two"]
+    assert Conversation.objects.standing().get().public_id == "one"
+    assert 'action="/c/one/delete"' in answer.content.decode()
+
+
+def test_an_empty_trash_says_what_it_is_for(browser: Browser) -> None:
+    assert "Conversations you delete are listed here" in browser.get("/deleted").content.decode()
+
+
+def test_pages_bring_each_once_though_some_are_restored_meanwhile(
+    store: ConversationStore, alice: User, browser: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trash, "PAGE_ROWS", 2)
+    delete(store, alice, "one", "two", "three", "four", "five")
+    first = browser.get("/deleted")
+    store.restore(Conversation.objects.get(public_id="five").ref)
+    second = browser.get("/deleted" + next_page(first))
+    assert (titles(first), titles(second)) == (["five", "four"], ["three", "two"])
+    assert titles(browser.get("/deleted" + next_page(second))) == ["one"]
+
+
+def test_a_place_that_is_none_shows_the_newest(
+    store: ConversationStore, alice: User, browser: Browser
+) -> None:
+    delete(store, alice, "one")
+    assert titles(browser.get("/deleted?page_id=nowhere")) == ["one"]
+
+
+def test_the_trash_of_others_is_not_shown_nor_what_they_restored(
+    accounts: None, store: ConversationStore, alice: User, bob: User
+) -> None:
+    delete(store, alice, "one")
+    store.create(alice, conversation_id="standing", title="A secret plan")
+    stranger = Browser(headers={"host": "localhost"})
+    stranger.force_login(bob)
+    answer = stranger.get("/deleted?restored=standing")
+    assert titles(answer) == []
+    assert "A secret plan" not in answer.content.decode()
+
+
+def next_page(answer: Any) -> str:
+    """Return the query of the link to the next page."""
+    found = re.search(r'href="(\?page_id=[^"]*)"', answer.content.decode())
+    return found[1] if found else ""
