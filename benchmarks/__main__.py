@@ -6,76 +6,95 @@ Exit status: 0 when everything was measured, whatever the table says of the targ
 from __future__ import annotations
 
 import argparse
-import json
-import os
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import psycopg
-
-from benchmarks import machine, rows, server, table
-from benchmarks.databases import Database, PostgreSQL, SQLite
-from benchmarks.job import ClientFailed
-from benchmarks.limits import LimitFailed
+from benchmarks import measurements, rows, table
+from benchmarks.databases import DATABASE_URL, Database, PostgreSQL, SQLite
 from benchmarks.lists import FEW, MANY, Lists
-from benchmarks.rounds import FULL, QUICK, Plan, Rounds
+from benchmarks.report import Report
+from benchmarks.rounds import FAILURES, Rounds
+from benchmarks.workbench import FULL, QUICK, Plan, Workbench
 
-RESULTS = Path(__file__).resolve().parent / "results"
-DATABASE_URL = os.environ.get("TEST_DATABASE_URL") or "postgresql://postgres@127.0.0.1:5432/postgres"
+ROOT = Path(__file__).resolve().parent
 ENGINES = {"postgresql": ("postgresql",), "sqlite": ("sqlite",), "both": ("postgresql", "sqlite")}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command and return its exit status."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--engine", choices=ENGINES, default="both")
-    parser.add_argument(
-        "--quick", action="store_true", help="fewer and shorter rounds, for trying; writes no file"
-    )
-    parser.add_argument("--rounds", type=int, help="how many rounds an engine (5, with --quick 2)")
-    chosen = parser.parse_args(arguments)
+    asked = _parser().parse_args(arguments)
+    chosen = rows.chosen(asked.only)
+    if asked.list or not chosen:
+        print("\n".join(row.title for row in chosen or rows.ROWS))
+        return 0 if chosen else _refuse(f"No row is called {' or '.join(map(repr, asked.only))}.")
     # Whoever ends this ends its servers too, and leaves no database behind.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-    plan = QUICK if chosen.quick else FULL
-    count = chosen.rounds or plan.rounds
+    plan = QUICK if asked.quick else FULL
+    plan = replace(plan, rounds=asked.rounds or plan.rounds)
     started_at = datetime.now(UTC)
-    try:
-        measured = {name: _measured(name, plan, count) for name in ENGINES[chosen.engine]}
-    except (ClientFailed, LimitFailed, server.NotServing, psycopg.Error, subprocess.SubprocessError) as error:
-        notes = "\n".join(getattr(error, "__notes__", []))
-        sys.stderr.write(f"benchmarks: a measurement failed: {error}\n{notes}\n")
-        return 1
-    findings = [
-        finding for facts, rounds in measured.values() for finding in rows.findings(facts["engine"], rounds)
-    ]
-    print(table.markdown(findings))
-    if not chosen.quick:
-        _write(started_at, findings, measured)
-    return 0
+    report = Report(asked.output or _place(asked, started_at), started_at, chosen)
+    for name in ENGINES[asked.engine]:
+        try:
+            _measure(name, plan, chosen, report)
+        except FAILURES as error:
+            report.fail(name, str(error))
+            _say(f"{name}: nothing could be measured: {error}")
+    print(table.markdown(report.findings()))
+    _say(f"raw rounds in {report.path}")
+    return int(report.failed())
 
 
-def _measured(name: str, plan: Plan, count: int) -> tuple[dict[str, str], dict[str, list[float]]]:
-    """Return the facts of the engine and the samples of its rounds."""
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--engine", choices=ENGINES, default="both")
+    parser.add_argument("--quick", action="store_true", help="fewer and shorter rounds, for trying")
+    parser.add_argument("--rounds", type=int, help="at most this many rounds an engine (5, with --quick 2)")
+    parser.add_argument(
+        "--only",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="rows with this in their title; may be repeated",
+    )
+    parser.add_argument("--list", action="store_true", help="print the titles of the rows and end")
+    parser.add_argument("--output", type=Path, metavar="FILE", help="where the raw rounds are written")
+    return parser
+
+
+def _place(asked: argparse.Namespace, started_at: datetime) -> Path:
+    """Return where the rounds are kept: only full runs of all rows are results of the project."""
+    if asked.quick or asked.only or asked.engine != "both":
+        return ROOT.parent / "build" / "benchmarks" / f"{started_at:%Y-%m-%dT%H%M%S}.json"
+    return ROOT / "results" / f"{started_at:%Y-%m-%d}.json"
+
+
+def _measure(name: str, plan: Plan, chosen: Sequence[rows.Row], report: Report) -> None:
+    """Measure the rows on one engine, and write each round as it ends. Raise one of FAILURES."""
     with ExitStack() as stack:
         directory = Path(stack.enter_context(TemporaryDirectory(prefix="convserver-benchmark-")))
         database = stack.enter_context(_database(name, directory))
         listed = {count: stack.enter_context(_database(name, directory)) for count in (FEW, MANY)}
-        rounds = Rounds(database, Lists(listed, directory), plan, directory)
+        bench = Workbench(database, Lists(listed, directory), plan, directory)
+        wanted = measurements.wanted([key for row in chosen for key in row.keys])
+        rounds = Rounds(bench, wanted, _say)
+        report.begin(name, database, rounds.samples)
         _say(f"{database.engine}: filling conversations")
+        bench.make_template()
         rounds.prepare()
-        for number in range(count):
+        for number in range(plan.rounds):
             began = time.monotonic()
-            rounds.run(number)
-            _say(f"{database.engine}: round {number + 1} of {count}, {time.monotonic() - began:.0f} s")
-        return {"engine": database.engine, **database.facts()}, dict(rounds.samples)
+            if not rounds.run(number):
+                _say(f"{database.engine}: no time for round {number + 1} of {plan.rounds}")
+                break
+            report.write()
+            _say(f"{database.engine}: round {number + 1} of {plan.rounds}, {time.monotonic() - began:.0f} s")
 
 
 @contextmanager
@@ -87,22 +106,9 @@ def _database(name: str, directory: Path) -> Iterator[Database]:
         database.remove()
 
 
-def _write(
-    started_at: datetime,
-    findings: Sequence[rows.Finding],
-    measured: dict[str, tuple[dict[str, str], dict[str, list[float]]]],
-) -> None:
-    document = {
-        "started_at": started_at.isoformat(timespec="seconds"),
-        "machine": machine.facts(),
-        "engines": [facts for facts, _ in measured.values()],
-        "findings": [asdict(finding) for finding in findings],
-        "rounds": {facts["engine"]: samples for facts, samples in measured.values()},
-    }
-    RESULTS.mkdir(exist_ok=True)
-    path = RESULTS / f"{started_at:%Y-%m-%d}.json"
-    path.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n")
-    _say(f"raw rounds in {path}")
+def _refuse(sentence: str) -> int:
+    _say(sentence)
+    return 2
 
 
 def _say(text: str) -> None:

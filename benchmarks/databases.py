@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 import sqlite3
 from abc import ABC, abstractmethod
@@ -15,6 +16,8 @@ from psycopg import sql
 
 from benchmarks import event
 
+DATABASE_URL = os.environ.get("TEST_DATABASE_URL") or "postgresql://postgres@127.0.0.1:5432/postgres"
+"""The PostgreSQL in which databases are made."""
 TEMPLATE_ID = "benchmark-template"
 """The public id of a conversation that the server made; the others are copies of its row."""
 REPOSITORIES = 10

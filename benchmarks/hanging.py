@@ -16,19 +16,23 @@ from benchmarks.job import ClientFailed, Job, Question, carry_out
 if TYPE_CHECKING:  # the server has Django set up, the measurement has not
     from sessions_app.agents.base import Turn
 
-HANG_S = 6.0
-TIMES_MAX = 100
-"""So often each question can be asked before the step ends, on a slow machine too."""
 START_WAIT_S = 30
+QUESTIONS = {
+    "search": ("{}/events/search?limit=100", '"items":['),
+    "get": ("{}", '"execution_status":'),
+    "health": ("/health", "OK"),
+    "list": ("/api/conversations?limit=20", '"results":['),
+}
+"""By name, an address, in which the conversation's own may stand, and what stands in each answer."""
 _STATUS = '"execution_status":"running"'
 
 
 class HangingAgent:
-    """Plays one long step and says nothing."""
+    """Plays one step that does not end before its server does, and says nothing."""
 
     async def play(self, turn: Turn) -> None:
         """Hang."""
-        await asyncio.sleep(HANG_S)
+        await asyncio.Event().wait()
 
     async def complete(self, messages: Sequence[Mapping[str, str]]) -> str:
         """Answer nothing."""
@@ -38,7 +42,7 @@ class HangingAgent:
 def latencies_ms(database: Database, directory: Path, times: int) -> dict[str, list[float]]:
     """Return how many ms each answer took, by question, as `search idle` and `search beside a hanging step`.
 
-    Raise ClientFailed if the step had ended before the last answer.
+    Raise ClientFailed if the step was over before the last answer.
     """
     found: dict[str, list[float]] = {}
     agent = f"{__name__}.{HangingAgent.__name__}"
@@ -46,20 +50,17 @@ def latencies_ms(database: Database, directory: Path, times: int) -> dict[str, l
         body = {"agent": {"llm": {"model": "none"}}, "workspace": {"working_dir": "."}}
         public_id = json.loads(_post(running, "/agent/api/conversations", body))["id"]
         path = f"/agent/api/conversations/{public_id}"
-        questions = {
-            "search": Question(running.port, f"{path}/events/search?limit=100", '"items":['),
-            "get": Question(running.port, path, '"execution_status":'),
-            "health": Question(running.port, "/health", "OK"),
-            "list": Question(running.port, "/api/conversations?limit=20", '"results":['),
-        }
-        job = Job(sort="ask", questions=list(questions.values()), times=min(times, TIMES_MAX))
+        questions = [
+            Question(running.port, address.format(path), expected) for address, expected in QUESTIONS.values()
+        ]
+        job = Job(sort="ask", questions=questions, times=times)
         idle = carry_out(job)["latencies_ms"]
         said = {"role": "user", "content": [{"type": "text", "text": "Hang"}], "run": True}
         _post(running, f"{path}/events", said)
         beside = carry_out(job)["latencies_ms"]
         if _STATUS not in _get(running, path).replace(" ", ""):
-            raise ClientFailed("The step had ended before all questions were answered.")
-    for name, before, during in zip(questions, idle, beside, strict=True):
+            raise ClientFailed("The step was over before all questions were answered.")
+    for name, before, during in zip(QUESTIONS, idle, beside, strict=True):
         found[f"{name} idle"], found[f"{name} beside a hanging step"] = before, during
     return found
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
 from benchmarks.appends import DOORS
-from benchmarks.rounds import Samples
+from benchmarks.samples import Samples
 
 MB, MS = "MB", "ms"
 
@@ -27,6 +28,15 @@ class Row:
     on_sqlite: bool = False
     """The target holds for SQLite as well."""
 
+    @property
+    def keys(self) -> list[str]:
+        """The measurements that it compares."""
+        return [self.key, self.limit] if self.limit else [self.key]
+
+    def is_called(self, names: Sequence[str]) -> bool:
+        """Say whether any of these stands in its title, in any case; no name means every row."""
+        return not names or any(name.casefold() in self.title.casefold() for name in names)
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Finding:
@@ -34,14 +44,19 @@ class Finding:
 
     engine: str
     title: str
-    value: float
     unit: str
     limit_title: str
-    limit: float | None
-    ratio: float | None
     target: str
-    is_met: bool | None
+    value: float | None = None
+    """None where nothing was measured."""
+    limit: float | None = None
+    ratio: float | None = None
+    is_met: bool | None = None
     """None where nothing is asked."""
+    load: float | None = None
+    """The percent of the machine that others used just before: the median of the rounds."""
+    failures: Sequence[str] = ()
+    """Why it could not be measured, in some rounds or in all."""
 
 
 ROWS = [
@@ -193,7 +208,9 @@ ROWS = [
         key="audience",
         unit="deliveries/s",
     ),
-    Row(title="the same, p99 from sent to shown", key="audience, p99 ms", unit=MS),
+    Row(
+        title="1,000 V1 sockets on one conversation, p99 from sent to shown", key="audience, p99 ms", unit=MS
+    ),
     Row(title="HTML of 50 recorded events", key="shown page, ms", unit=MS),
     Row(
         title="HTML of one event, the costliest of all hostile texts in all places",
@@ -209,28 +226,36 @@ ROWS = [
 _ENGINE_LIMITS = {"PostgreSQL": "pgbench", "SQLite": "bare loop, 1 connection"}
 
 
-def findings(engine: str, samples: Samples) -> list[Finding]:
+def chosen(names: Sequence[str]) -> list[Row]:
+    """Return the rows in whose title one of these stands; all if there is none."""
+    return [row for row in ROWS if row.is_called(names)]
+
+
+def findings(engine: str, rows: Sequence[Row], samples: Samples) -> list[Finding]:
     """Return what the samples say about each row; most targets hold for PostgreSQL only."""
-    return [_finding(engine, row, samples) for row in ROWS]
+    return [_finding(engine, row, samples) for row in rows]
 
 
 def _finding(engine: str, row: Row, samples: Samples) -> Finding:
-    values = samples[row.key]
-    beside = samples[row.limit] if row.limit else []
-    # Rounds are compared within themselves: what slows a round down slows both of its sides.
-    ratio = median(value / limit for value, limit in zip(values, beside, strict=True)) if beside else None
-    value = max(values) if row.unit == MB else median(values)
     asked = row.on_sqlite or engine == "PostgreSQL"
+    values, limits = samples.of(row.key), samples.of(row.limit) if row.limit else []
+    # Rounds are compared within themselves: what slows a round down slows both of its sides.
+    pairs = list(samples.paired(row.key, row.limit)) if row.limit else []
+    value = (max if row.unit == MB else median)(values) if values else None
+    ratio = median(value / limit for value, limit in pairs) if pairs else None
+    is_measured = value is not None and (ratio is not None or not row.limit)
     return Finding(
         engine=engine,
         title=row.title,
-        value=value,
         unit=row.unit,
         limit_title=_limit_title(engine, row),
-        limit=median(beside) if beside else None,
-        ratio=ratio,
         target=_target(row) if asked else "",
-        is_met=_is_met(row, value, ratio) if asked else None,
+        value=value,
+        limit=median(limits) if limits else None,
+        ratio=ratio,
+        is_met=_is_met(row, value, ratio) if asked and is_measured else None,
+        load=samples.load(*row.keys),
+        failures=samples.failures(*row.keys),
     )
 
 
@@ -250,11 +275,11 @@ def _target(row: Row) -> str:
     return f"< {row.below:,.0f} {row.unit}" if row.below is not None else ""
 
 
-def _is_met(row: Row, value: float, ratio: float | None) -> bool | None:
+def _is_met(row: Row, value: float | None, ratio: float | None) -> bool | None:
     if row.ratio_at_least is not None:
         return ratio is not None and ratio >= row.ratio_at_least
     if row.ratio_at_most is not None:
         return ratio is not None and ratio <= row.ratio_at_most
     if row.at_least is not None:
-        return value >= row.at_least
-    return value < row.below if row.below is not None else None
+        return value is not None and value >= row.at_least
+    return value is not None and value < row.below if row.below is not None else None

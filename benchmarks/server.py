@@ -8,8 +8,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -56,6 +56,10 @@ def bare(data_dir: Path) -> Iterator[Server]:
     port = _free_port()
     with _running(["benchmarks.bare", str(port)], port, {}, data_dir / "bare.log") as server:
         yield server
+
+
+Start = Callable[[], AbstractContextManager[Server]]
+"""Starts a process when it is entered, and stops it when it is left."""
 
 
 class Memory:

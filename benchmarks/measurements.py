@@ -1,0 +1,197 @@
+"""What is measured in a round, in its order: each limit next to what is compared with it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from functools import partial
+from statistics import median
+from uuid import uuid4
+
+from benchmarks import appends, hanging, lists, pages, server
+from benchmarks.job import Job, Question, carry_out
+from benchmarks.workbench import LENGTH_CLIENTS, LONG, OPENED, REPLAYS, SHORT, Values, Workbench, percentile
+
+BATCH = 50
+BESIDE = 16
+"""Clients that append while another one asks."""
+OPENERS = 8
+"""Clients that open a conversation at once while another one asks."""
+AUDIENCE, SHOWN = 1_000, 200
+"""V1 sockets on one conversation, and the events that each is shown."""
+_JOIN = "/socket.io/?EIO=4&transport=websocket&latest_event_id=-1&conversation_id=opened-0"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Measurement:
+    """A piece of a round that is measured, and that can fail, by itself."""
+
+    keys: Collection[str]
+    """The names of the values that it brings."""
+    measure: Callable[[Workbench], Values]
+    prepare: Callable[[Workbench], None] | None = None
+    """What it needs once an engine, before the rounds."""
+    is_steady: bool = False
+    """It comes to the same in every round, and is costly: it is measured in the first one only."""
+
+
+def wanted(keys: Collection[str]) -> list[Measurement]:
+    """Return the measurements that bring any of these values, in the order of a round."""
+    return [measurement for measurement in MEASUREMENTS if not set(keys).isdisjoint(measurement.keys)]
+
+
+def _replay(events: int, bench: Workbench) -> Values:
+    """Replay to one reader, memory against that of a fresh server after its first small join."""
+
+    def replay(target: server.Server, path: str, events: int) -> float:
+        job = Job(sort="replay", port=target.port, paths=[path], after=[-1], events=events)
+        return carry_out(job)["rate"]
+
+    (small,) = bench.fresh(f"small-{events}", conversations=1)
+    yield f"bare replay/{events}", replay(bench.bare(), f"/send/{events}", events)
+    with server.convserver(bench.database.url, bench.directory) as running:
+        replay(running, f"/ws/conversations/{small}?after=-1", SHORT)
+        memory = server.Memory(running.pid)
+        before_mb = memory.now_mb()
+        with memory.watched():
+            rate = replay(running, f"/ws/conversations/replay-{events}-0?after=-1", events)
+        yield f"replay/{events}", rate
+        yield f"replay memory MB/{events}", memory.peak_mb - before_mb
+
+
+def _append(key: str, clients: int, bench: Workbench, *, batch: int = 1, follows: bool = True) -> Values:
+    ids = bench.fresh(key, conversations=clients)
+    return bench.append(key, ids, batch=batch, follows=follows)
+
+
+def _lengths(name: str, batch: int, bench: Workbench) -> Values:
+    """Compare short and long conversations, in turns the one and the other first."""
+    for events in (SHORT, LONG) if bench.number % 2 else (LONG, SHORT):
+        key = f"{name} at {events}"
+        ids = bench.long if events == LONG else bench.fresh(key, conversations=LENGTH_CLIENTS)
+        yield from bench.append(key, ids, batch=batch)
+
+
+def _asked(beside: str, bench: Workbench) -> Values:
+    """Ask for one conversation while it and others are appended to, or opened, or nothing goes on."""
+    ids = bench.fresh(f"asked {beside}", conversations=BESIDE)
+    running = bench.convserver()
+    question = Question(running.port, f"/api/conversations/{ids[0]}", f'"conversation_id":"{ids[0]}"')
+    key = f"asked {beside}"
+    match beside:
+        case "idle":
+            yield from bench.ask(key, question, Job(sort="ask"))
+        case "beside openings":
+            opening = Job(sort="open", port=running.port, paths=[_JOIN] * OPENERS, events=OPENED)
+            yield from bench.ask(key, question, opening)
+        case "beside sockets":
+            job = appends.by_socket(bench.database, running, ids, seconds=0.0)
+            yield from bench.ask(key, question, job, appended_to=ids)
+        case _:
+            job = appends.by_rest(bench.database, running, ids, door="v0", seconds=0.0)
+            yield from bench.ask(key, question, job, appended_to=ids)
+
+
+def _audience(bench: Workbench) -> Values:
+    """Append to a new conversation that many follow."""
+    public_id = uuid4().hex
+    speaker = f"/ws/conversations/{public_id}?version=V1&follow=false"
+    listeners = [f"/sockets/events/{public_id}"] * AUDIENCE
+    job = Job(sort="audience", port=bench.convserver().port, paths=[speaker, *listeners], events=SHOWN)
+    result = carry_out(job)
+    yield "audience", result["rate"]
+    yield "audience, p99 ms", percentile(result["latencies_ms"][0], 99)
+
+
+def _hanging(bench: Workbench) -> Values:
+    for key, latencies_ms in hanging.latencies_ms(bench.database, bench.directory, bench.plan.asks).items():
+        yield f"{key}, median ms", median(latencies_ms)
+
+
+def _pages(bench: Workbench) -> Values:
+    for key, cost_ms in pages.costs_ms().items():
+        yield f"shown {key}, ms", cost_ms
+
+
+def _lists(bench: Workbench) -> Values:
+    for key, latencies_ms in bench.lists.run(bench.plan.asks).items():
+        yield f"{key} ms", median(latencies_ms)
+
+
+def _limit(key: str, clients: int) -> Measurement:
+    return Measurement(keys=[key], measure=lambda bench: bench.limit(key, clients=clients))
+
+
+def _appended(key: str, clients: int, *, batch: int = 1, follows: bool = True) -> Measurement:
+    return Measurement(keys=[key], measure=partial(_append, key, clients, batch=batch, follows=follows))
+
+
+def _posted(clients: int) -> Sequence[Measurement]:
+    """Append by REST, at one door and at the other."""
+
+    def at(door: str, key: str) -> Measurement:
+        return Measurement(keys=[key], measure=lambda bench: bench.post(key, door=door, clients=clients))
+
+    return [at(door, f"post {door}/{clients}") for door in appends.DOORS]
+
+
+def _to_bare(key: str, sort: str, clients: int) -> Measurement:
+    return Measurement(keys=[key], measure=lambda bench: bench.to_bare(key, sort, clients=clients))
+
+
+MEASUREMENTS: Sequence[Measurement] = [
+    *(
+        Measurement(
+            keys=[f"bare replay/{events}", f"replay/{events}", f"replay memory MB/{events}"],
+            measure=partial(_replay, events),
+            prepare=Workbench.fill_replays,
+        )
+        for events in REPLAYS
+    ),
+    _limit("limit/1", 1),
+    _appended("append/1", 1),
+    *_posted(1),
+    _limit("limit/16", 16),
+    _appended("append/16", 16),
+    *_posted(16),
+    _appended("append/64", 64),
+    _to_bare("echo/64", "echo", 64),
+    _appended("append write-only/64", 64, follows=False),
+    *_posted(64),
+    _to_bare("post bare/64", "post bare", 64),
+    _limit("limit beside batches", 16),
+    _appended("batch/1", 1, batch=BATCH),
+    _appended("batch/4", 4, batch=BATCH),
+    _appended("batch write-only/4", 4, batch=BATCH, follows=False),
+    *(
+        Measurement(
+            keys=[f"{name} at {SHORT}", f"{name} at {LONG}"],
+            measure=partial(_lengths, name, batch),
+            prepare=Workbench.fill_long,
+        )
+        for name, batch in (("append", 1), ("batch", BATCH))
+    ),
+    *(
+        Measurement(
+            keys=[f"asked {beside}, {name} ms" for name in ("median", "p95", "p99")],
+            measure=partial(_asked, beside),
+            prepare=Workbench.fill_opened if beside == "beside openings" else None,
+        )
+        for beside in ("idle", "beside openings", "beside sockets", "beside REST")
+    ),
+    Measurement(keys=["audience", "audience, p99 ms"], measure=_audience),
+    Measurement(
+        keys=[
+            f"{name} {when}, median ms"
+            for name in hanging.QUESTIONS
+            for when in ("idle", "beside a hanging step")
+        ],
+        measure=_hanging,
+    ),
+    Measurement(keys=["shown page, ms", "shown costliest, ms"], measure=_pages, is_steady=True),
+    Measurement(
+        keys=[f"{name} at {count} ms" for name in lists.PAGES for count in (lists.FEW, lists.MANY)],
+        measure=_lists,
+        prepare=lambda bench: bench.lists.prepare(),
+    ),
+]

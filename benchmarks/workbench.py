@@ -1,0 +1,173 @@
+"""What the measurements on one engine share: its databases, the servers, and the jobs that they carry out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, replace
+from math import ceil
+from pathlib import Path
+from statistics import median
+
+import psutil
+
+from benchmarks import appends, limits, server
+from benchmarks.databases import TEMPLATE_ID, Database, PostgreSQL, SQLite
+from benchmarks.job import Job, Question, carry_out
+from benchmarks.lists import Lists
+
+SHORT, LONG = 100, 100_000
+"""Events in a conversation before it is appended to."""
+LENGTH_CLIENTS = 4
+OPENED = 2_200
+"""Events of a conversation that is opened while another one is asked for."""
+REPLAYS = (10_000, 100_000)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Plan:
+    """How much to measure."""
+
+    rounds: int
+    budget_s: float
+    """How long one engine may take; what does not fit is left out."""
+    patience_s: float
+    """How long one engine may wait for a quiet machine."""
+    append_s: float
+    limit_s: int
+    echo_s: float
+    asks: int
+    """How often a question is asked."""
+
+
+FULL = Plan(rounds=5, budget_s=870, patience_s=90, append_s=2.0, limit_s=3, echo_s=1.5, asks=200)
+QUICK = Plan(rounds=2, budget_s=230, patience_s=15, append_s=1.0, limit_s=1, echo_s=0.7, asks=60)
+
+Values = Iterator[tuple[str, float]]
+"""Pairs of the name of a measurement and what it came to."""
+
+
+class Workbench:
+    """Servers are started when they are first asked for, and again if they have ended."""
+
+    def __init__(self, database: Database, lists: Lists, plan: Plan, directory: Path) -> None:
+        self.database, self.lists, self.plan, self.directory = database, lists, plan, directory
+        self.number = 0
+        """Which round it is, from 0."""
+        self.long: list[str] = []
+        """Public ids of the long conversations."""
+        self._servers = ExitStack()
+        self._running: dict[str, server.Server] = {}
+
+    @contextmanager
+    def round(self, number: int) -> Iterator[None]:
+        """Begin a round, and stop its servers at its end."""
+        self.number = number
+        try:
+            yield
+        finally:
+            self._running.clear()
+            # A server that ended by itself was told of by the measurement that found it so.
+            with suppress(server.NotServing):
+                self._servers.close()
+
+    def convserver(self) -> server.Server:
+        """Return the server of this round."""
+        return self._server("convserver", lambda: server.convserver(self.database.url, self.directory))
+
+    def bare(self) -> server.Server:
+        """Return the bare application of this round."""
+        return self._server("bare", lambda: server.bare(self.directory))
+
+    def _server(self, name: str, start: server.Start) -> server.Server:
+        known = self._running.get(name)
+        if known is None or not _is_alive(known):
+            known = self._running[name] = self._servers.enter_context(start())
+        return known
+
+    # Preparations
+
+    def make_template(self) -> None:
+        """Let the server make the tables and a first conversation; the others are copies of its row."""
+        with server.convserver(self.database.url, self.directory) as running:
+            job = appends.by_socket(self.database, running, [TEMPLATE_ID], seconds=0.1)
+            appends.carry_out_on(self.database, [TEMPLATE_ID], job)
+
+    def fill_replays(self) -> None:
+        """Make the conversations that are replayed."""
+        for events in REPLAYS:
+            self.database.fill(f"replay-{events}", conversations=1, events=events)
+
+    def fill_opened(self) -> None:
+        """Make the conversation that is opened again and again."""
+        self.database.fill("opened", conversations=1, events=OPENED)
+
+    def fill_long(self) -> None:
+        """Make the long conversations."""
+        self.long = self.database.fill("long", conversations=LENGTH_CLIENTS, events=LONG)
+
+    def fresh(self, key: str, *, conversations: int) -> list[str]:
+        """Make short conversations for one measurement and return their public ids."""
+        name = f"{key.replace('/', '-').replace(' ', '-')}-{self.number}"
+        return self.database.fill(name, conversations=conversations, events=SHORT)
+
+    # Jobs
+
+    def limit(self, key: str, *, clients: int) -> Values:
+        """Let the engine append by itself."""
+        ids = self.fresh(key, conversations=clients)
+        first_pk, seconds = self.database.pk_of(ids[0]), self.plan.limit_s
+        if isinstance(self.database, PostgreSQL):
+            yield key, limits.pgbench(self.database, clients=clients, first_pk=first_pk, seconds=seconds)
+        else:
+            assert isinstance(self.database, SQLite)
+            yield key, limits.sqlite_loop(self.database, pk=first_pk, seconds=seconds)
+
+    def append(self, key: str, ids: Sequence[str], *, batch: int = 1, follows: bool = True) -> Values:
+        """Append by a socket for each of these conversations."""
+        seconds = self.plan.append_s
+        job = appends.by_socket(
+            self.database, self.convserver(), ids, seconds=seconds, batch=batch, follows=follows
+        )
+        yield key, appends.carry_out_on(self.database, ids, job)["rate"]
+
+    def post(self, key: str, *, door: str, clients: int) -> Values:
+        """Append by REST, each client to a conversation of its own."""
+        ids = self.fresh(key, conversations=clients)
+        seconds = self.plan.append_s
+        job = appends.by_rest(self.database, self.convserver(), ids, door=door, seconds=seconds)
+        yield key, appends.carry_out_on(self.database, ids, job)["rate"]
+
+    def to_bare(self, key: str, sort: str, *, clients: int) -> Values:
+        """Send to what only answers."""
+        paths, after = ["/echo"] * clients, [-1] * clients
+        job = Job(
+            sort=sort,
+            port=self.bare().port,
+            paths=paths,
+            after=after,
+            follows=False,
+            seconds=self.plan.echo_s,
+        )
+        yield key, carry_out(job)["rate"]
+
+    def ask(self, key: str, question: Question, beside: Job, *, appended_to: Sequence[str] = ()) -> Values:
+        """Ask while something goes on beside it."""
+        job = replace(beside, questions=[question], times=self.plan.asks)
+        result = appends.carry_out_on(self.database, appended_to, job) if appended_to else carry_out(job)
+        (latencies_ms,) = result["latencies_ms"]
+        yield f"{key}, median ms", median(latencies_ms)
+        yield f"{key}, p95 ms", percentile(latencies_ms, 95)
+        yield f"{key}, p99 ms", percentile(latencies_ms, 99)
+
+
+def percentile(values: Sequence[float], percent: int) -> float:
+    """Return the smallest of the values that this percentage of them does not exceed."""
+    return sorted(values)[ceil(len(values) * percent / 100) - 1]
+
+
+def _is_alive(running: server.Server) -> bool:
+    try:
+        return psutil.Process(running.pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
