@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from signal import SIGKILL, SIGTERM, Signals
@@ -129,8 +129,10 @@ class Client:
 class Server:
     """`convserver serve` as a process: started, killed and started again on one database and port."""
 
-    def __init__(self, directory: Path) -> None:
-        self.port = _free_port()
+    def __init__(self, directory: Path, *, run_by: Sequence[str] = ()) -> None:
+        """`run_by` is a program that becomes the server, and its arguments."""
+        self.run_by = list(run_by)
+        self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.ws_url = f"ws://127.0.0.1:{self.port}"
         self.log = directory / "server.log"
@@ -155,7 +157,7 @@ class Server:
             command = ["tests.serve_with", *(f"{name}={value}" for name, value in constants.items())]
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", *command],
+                [*self.run_by, sys.executable, "-m", *command],
                 env={**self.environment, **environment},
                 stdout=log,
                 stderr=log,
@@ -213,7 +215,7 @@ def database_url() -> str:
     return urlunsplit(urlsplit(settings.CONFIGURATION.database_url)._replace(path=f"/{name}"))
 
 
-def _free_port() -> int:
+def free_port() -> int:
     """Return a port below those of outgoing connections, so that none takes it while the server is down."""
     while True:
         port = PORTS.start + secrets.randbelow(len(PORTS))

@@ -25,6 +25,7 @@ from conversations.store import ConversationStore
 from conversations.store import store as the_store
 from convserver.asgi import application
 from convserver.configuration import AuthMode
+from convserver.health import health
 from sessions_app import socketio_v0
 from sessions_app.authentication import local_user
 from sessions_app.manager import close_manager
@@ -64,7 +65,7 @@ PURGE_ALL = f"""
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave what needs no database to the run on SQLite: the same would be run twice."""
+    """Leave what needs no engine of its own to the run on SQLite: the same would be run twice."""
     if connection.vendor == "sqlite":
         return
     left = config.stash[LEFT] = [item for item in items if not _needs_engine(item)]
@@ -80,6 +81,9 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
 
 
 def _needs_engine(item: pytest.Item) -> bool:
+    """Say whether the other engine could change what the test finds."""
+    if any(item.iter_markers("one_engine")):
+        return False
     names = getattr(item, "fixturenames", ())
     return bool(DATABASES.intersection(names)) or any(item.iter_markers("needs_engine"))
 
@@ -107,6 +111,7 @@ def database(django_db_setup: None, django_db_blocker: Any) -> Iterator[None]:
         yield
         empty_database()
         connections.close_all()
+        health.forget()  # its connection would keep the database from being removed
 
 
 def empty_database() -> None:

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
+from django.db import OperationalError
+
 from conversations.exceptions import ConversationBusy
 from conversations.store import DatabaseConversationStore
+from sessions_app.agents.base import Turn
 from sessions_app.agents.demo import DemoAgent
 from sessions_app.manager import StandaloneConversationManager
 
@@ -27,6 +30,13 @@ class FailingStore(DatabaseConversationStore):
         raise RuntimeError("The database is gone.")
 
 
+class UnreadableStore(DatabaseConversationStore):
+    """A store of which the log cannot be read: the database fails."""
+
+    def read_after(self, *args: Any, **kwargs: Any) -> NoReturn:
+        raise OperationalError("server closed the connection to 10.0.0.5")
+
+
 class ForgetfulStore(DatabaseConversationStore):
     """A store that cannot append."""
 
@@ -45,7 +55,7 @@ class BusyStore(DatabaseConversationStore):
     """A store in which somebody else has locked every conversation."""
 
     def append_many(self, requests: Sequence[Any], *, wait: bool = False) -> list[Any]:
-        words = "Somebody else has locked the conversation for too long: try again."
+        words = "The conversation is locked by another process. Try again."
         return [ConversationBusy(words) for _ in requests]
 
 
@@ -60,6 +70,13 @@ class ModelAgent(DemoAgent):
     """An agent that asks a model, so that its user needs a key."""
 
     needs_model = True
+
+
+class UnstoredAgent(DemoAgent):
+    """An agent of which something could not be stored."""
+
+    async def play(self, turn: Turn) -> NoReturn:
+        raise RuntimeError("It failed.") from OperationalError("canceling statement on host 10.0.0.5")
 
 
 class BrokenAgent(DemoAgent):

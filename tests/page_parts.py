@@ -35,13 +35,18 @@ _ATTRIBUTES = {
     "time": {"datetime"},
     "pre": {"class", "dir", "tabindex"},
     "details": {"class", "open"},
-    "button": {"type", "class"},
+    "button": {"type", "class", "aria-label", "title"},
+    "summary": {"class", "aria-label", "title"},
     "img": {"src", "alt", "title", "loading"},
     "svg": {"class", "viewbox", "aria-hidden", "focusable"},
     "path": {"d"},
     "ol": {"start"},
 }
-_HREF = re.compile(r"#e\d+|/(ui/)?c/[^/]+/events/\d+/output|https?://.+|mailto:.+", re.IGNORECASE | re.DOTALL)
+_HREF = re.compile(
+    r"#e\d+|/(ui/)?c/[^/]+/events/\d+/output|/api/native/conversations/[^/]+/events\?after=-?\d+&limit=1"
+    r"|https?://.+|mailto:.+",
+    re.IGNORECASE | re.DOTALL,
+)
 _SRC = re.compile(r"data:image/(png|jpeg|gif|webp);base64,[A-Za-z0-9+/=]+")
 _CLASS = re.compile(r"[a-z0-9_ -]*")
 

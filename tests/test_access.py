@@ -30,6 +30,8 @@ from tests import app_face, v1
 from tests.conftest import Dial
 from tests.web_pages import PAGES
 
+pytestmark = pytest.mark.one_engine
+
 CSRF = "c" * 32
 V0 = "/api/conversations"
 V0_EVENT = {"action": "run", "args": {"command": "ls"}}
@@ -553,7 +555,7 @@ async def test_a_socket_closes_at_once_on_a_key_that_opens_nothing(
 ) -> None:
     assert await refusal(dial, path, token=useless_keys[key]) == (
         4401,
-        "This key opens nothing: it is unknown or revoked.",
+        "This key is unknown or was revoked.",
     )
 
 
@@ -568,7 +570,7 @@ async def test_a_stranger_joins_neither_a_standing_nor_a_deleted_conversation(
         await refusal(dial, f"/ws/conversations/{conversation_id}", token=tokens["stranger"])
         for conversation_id in ("talk", "gone")
     ]
-    assert refusals == [(4404, "There is no such conversation.")] * 2
+    assert refusals == [(4404, "Conversation not found.")] * 2
 
 
 async def test_a_join_of_a_new_id_makes_it_the_joiners_own(

@@ -23,6 +23,7 @@ from django.test import Client as Browser
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
+from conversations import server_log
 from conversations.events import Dialect, Kind
 from conversations.models import Conversation, ConversationRef, Event, Version
 from conversations.store import ConversationStore
@@ -45,6 +46,8 @@ from sessions_app.tool_servers import sealed_parameter
 from sessions_app.user_settings import secret_value, store_secret
 from tests.events import event
 from tests.events import payload as event_payload
+
+pytestmark = pytest.mark.one_engine
 
 LIST = "/admin/conversations/conversation/"
 LOOPS = "/admin/sessions_app/agentloop/"
@@ -252,7 +255,7 @@ def test_nothing_counts_conversations_or_events(
         LIST,
         f"{LIST}{older}",
         f"{LIST}?q=title",
-        f"{LIST}?owner=local&loop=stopped&deleted=no&since=2020-01-01",
+        f"{LIST}?owner=local&loop=not_started&deleted=no&since=2020-01-01",
         f"{LIST}?_facets=True",
         of(conversation),
         of(conversation, "history/"),
@@ -350,7 +353,7 @@ def various(alice: User, bob: User, store: ConversationStore) -> None:
         ("repository=acme/shop", ["other"]),
         ("repository=acme", []),
         ("loop=error", ["other"]),
-        ("loop=stopped", ["plain"]),
+        ("loop=not_started", ["plain"]),
         ("deleted=yes", ["other"]),
         ("deleted=no", ["plain"]),
         ("since=2024-03-01", ["other"]),
@@ -437,7 +440,7 @@ def test_a_conversations_page_says_what_is_known_of_it(
     for fact in ("Title Conversation talk", "Id talk", "Owner local", row.head_digest, "Forks the fork"):
         assert fact in page
     assert "Events 3 " in page
-    assert "Present 1 " in page
+    assert "Connected 1 " in page
     assert "Fork of Conversation talk up to event 1" in text_of(boss.get(of(fork)))
 
 
@@ -534,7 +537,7 @@ def test_of_a_long_payload_the_beginning_is_shown(
 ) -> None:
     store.append(conversation, [event("x" * 15_000_000)])
     answer = boss.get(of(conversation, "events/0/"))
-    assert "download the whole" in text_of(answer)
+    assert "Download everything" in text_of(answer)
     assert len(answer.content) < 1_000_000
     assert len(boss.get(of(conversation, "events/")).content) < 1_000_000
 
@@ -571,13 +574,64 @@ def test_reading_events_is_entered_in_both_logs(
     boss: Browser, talk: ConversationRef, caplog: pytest.LogCaptureFixture, rest: str, entry: str
 ) -> None:
     reader = User.objects.get(username="boss")
-    with caplog.at_level(logging.INFO, logger="convserver.admin.audit"):
+    with caplog.at_level(logging.INFO, logger=server_log.ACTS):
         boss.get(of(talk, rest))
     entries = LogEntry.objects.filter(object_id=str(talk.pk)).values_list("user", "change_message")
     assert list(entries) == [(reader.pk, entry)]
-    assert caplog.messages == [f"Admin: user {reader.pk}: {entry.lower()}: conversation talk"]
+    (line,) = (record.msg for record in caplog.records if record.name == server_log.ACTS)
+    assert isinstance(line, dict)
+    assert (line["event"], line["by_user"], line["conversation"]) == (f"Admin: {entry}", reader.pk, "talk")
     assert entry in text_of(boss.get(of(talk, "history/")))
     assert entry in text_of(boss.get(LOG))
+
+
+def test_a_history_says_how_many_entries_it_shows_and_when_they_were_made(
+    boss: Browser, talk: ConversationRef
+) -> None:
+    boss.get(of(talk, "events/1/"))
+    entry = LogEntry.objects.get()
+    words = text_of(boss.get(of(talk, "history/")))
+    assert f"{entry.action_time:%Y-%m-%d %H:%M:%S} boss Read event 1 1 shown" in words
+
+
+@pytest.mark.parametrize("path", [LOOPS, CONNECTIONS, REPAIRS, LOG])
+def test_an_empty_list_offers_to_add_nothing_where_nothing_can_be_added(boss: Browser, path: str) -> None:
+    words = text_of(boss.get(path))
+    assert re.search(r"No [a-z ]+ yet", words)
+    assert "Add " not in words
+    assert "new item" not in words
+
+
+def test_an_empty_list_of_a_search_offers_to_clear_it(boss: Browser) -> None:
+    assert "Clear search and filters" in text_of(boss.get(f"{LIST}?q=nothing"))
+
+
+@pytest.mark.parametrize(
+    ("path", "place"), [(LOOPS, "Agent loops"), (LOG, "Log entries"), (LIST, "Conversations")]
+)
+def test_a_page_says_where_it_stands_without_naming_an_application(
+    boss: Browser, path: str, place: str
+) -> None:
+    links = re.findall(r'truncate tracking-tight">\s*(.*?)\s*</a>', boss.get(path).content.decode())
+    assert links == [place]
+
+
+def test_ids_that_begin_alike_can_be_told_apart_and_copied_whole(
+    boss: Browser, store: ConversationStore, alice: User
+) -> None:
+    names = [f"nightly-build-of-the-{name}" for name in ("site", "docs")]
+    for name in names:
+        store.create(alice, conversation_id=name)
+    codes = re.findall(r'<code class="admin-id"[^>]*>(.*?)</code>', boss.get(LIST).content.decode())
+    seen = {re.sub(r'<span class="admin-id-middle">.*?</span>', "…", code) for code in codes}
+    assert seen == {"nigh…site", "nigh…docs"}
+    assert {re.sub("<[^>]+>", "", code) for code in codes} == set(names)
+
+
+def test_every_time_is_written_in_one_way(boss: Browser) -> None:
+    user = User.objects.get(username="boss")
+    for path in (USERS, f"{USERS}{user.pk}/change/"):
+        assert f"{user.date_joined:%Y-%m-%d %H:%M:%S}" in text_of(boss.get(path))
 
 
 def test_looking_at_a_conversations_facts_is_not_reading_it(boss: Browser, talk: ConversationRef) -> None:
@@ -712,7 +766,7 @@ def test_the_sidebar_shows_what_may_be_seen(staff: Staff) -> None:
 
 
 def test_staff_without_any_permission_are_told_so(staff: Staff) -> None:
-    assert "see nothing" in text_of(staff().get("/admin/"))
+    assert "no permissions yet" in text_of(staff().get("/admin/"))
 
 
 def test_in_local_mode_the_local_user_needs_no_login(talk: ConversationRef) -> None:
@@ -779,11 +833,11 @@ async def test_the_buttons_of_a_conversation_start_stop_hide_and_restore(
     assert await status_of(conversation) == LoopStatus.RUNNING
     assert "Stopped the agent: " in text_of(await page.post(do, deed="stop"))
     assert await status_of(conversation) == LoopStatus.STOPPED
-    assert "Hidden: " in text_of(await page.post(do, deed="hide"))
+    assert "Deleted: " in text_of(await page.post(do, deed="hide"))
     assert await deleted(conversation)
     assert "Restored: " in text_of(await page.post(do, deed="restore"))
     assert not await deleted(conversation)
-    assert await entries(conversation) == ["Started the agent", "Stopped the agent", "Hidden", "Restored"]
+    assert await entries(conversation) == ["Started the agent", "Stopped the agent", "Deleted", "Restored"]
 
 
 async def test_hiding_stops_the_agent(page: Page, conversation: ConversationRef) -> None:
@@ -794,7 +848,7 @@ async def test_hiding_stops_the_agent(page: Page, conversation: ConversationRef)
 
 @pytest.mark.parametrize(
     ("deed", "problem"),
-    [("start", "It is deleted: restore it first."), ("hide", "It is hidden already."), ("restore", None)],
+    [("start", "It is deleted. Restore it first."), ("hide", "It is already deleted."), ("restore", None)],
 )
 async def test_what_cannot_be_done_with_one_is_done_with_the_others(
     page: Page, alice: User, store: ConversationStore, deed: str, problem: str | None
@@ -806,7 +860,7 @@ async def test_what_cannot_be_done_with_one_is_done_with_the_others(
     done, left = (gone, standing) if deed == "restore" else (standing, gone)
     assert len(await entries(done)) == 1
     assert await entries(left) == []
-    assert f"({left.public_id}): {problem or 'It is not hidden.'}" in said
+    assert f"({left.public_id}): {problem or 'It is not deleted.'}" in said
 
 
 async def test_a_failure_of_the_server_is_told_and_is_no_500(
@@ -815,15 +869,15 @@ async def test_a_failure_of_the_server_is_told_and_is_no_500(
     configured(agent="tests.nowhere.Agent")
     answer = await page.choose(LIST, "start", conversation.pk)
     assert answer.status_code == 200
-    assert "(talk): The agent could not be made: the server's log says why." in text_of(answer)
+    assert "(talk): The agent couldn't start. The server's log has the reason." in text_of(answer)
     assert await entries(conversation) == []
 
 
 async def test_an_action_takes_a_hundred_rows_and_no_more(page: Page, alice: User) -> None:
     rows = await astore.call(make_conversations, 101, alice)
     pks = [row.pk for row in rows]
-    assert "Nothing was done: choose 100" in text_of(await page.choose(LIST, "hide", *pks))
-    assert "Hidden: 100 conversations." in text_of(await page.choose(LIST, "hide", *pks[:100]))
+    assert "Nothing was done. Select 100" in text_of(await page.choose(LIST, "hide", *pks))
+    assert "Deleted: 100 conversations." in text_of(await page.choose(LIST, "hide", *pks[:100]))
     body = {"action": "restore", "index": "0", "_selected_action": [str(pks[0])], "select_across": "1"}
     assert "Nothing was done" in text_of(await page.post(LIST, **body))
 
@@ -1017,11 +1071,11 @@ def test_a_secret_is_replaced_by_a_new_value_and_kept_without_one(boss: Browser,
         ({"name": ""}, "This field is required."),
         ({"name": " "}, "This field is required."),
         ({"name": "a\0b"}, "Null characters are not allowed."),
-        ({"kind": "setting"}, "A secret of this kind is called llm_api_key"),
-        ({"kind": "provider_token"}, "A secret of this kind is called"),
+        ({"kind": "setting"}, "A secret of this kind must be named llm_api_key"),
+        ({"kind": "provider_token"}, "A secret of this kind must be named"),
         ({"kind": "magic"}, "Select a valid choice."),
         ({"user": 10**9}, "Select a valid choice."),
-        ({"host": "git.example"}, "Only a provider's token has a host."),
+        ({"host": "git.example"}, "Only provider tokens have a host."),
     ],
 )
 def test_a_secret_that_cannot_be_kept_is_refused(
@@ -1047,6 +1101,22 @@ def test_settings_are_edited_and_what_is_left_empty_is_not_set(boss: Browser, bo
     row = UserSettings.objects.get()
     shown = (row.llm_model, row.language, row.max_iterations, row.git_user_name)
     assert shown == ("new", None, 7, None)
+
+
+def test_a_form_that_was_open_for_long_writes_only_what_was_edited_in_it(boss: Browser, bob: User) -> None:
+    UserSettings.objects.create(user=bob, llm_model="old")
+    path = f"{SETTINGS}{bob.pk}/change/"
+    page = boss.get(path)
+    form = page.context["adminform"].form
+    values = {name: form[name].value() for name in form.fields if form[name].value() not in (None, False)}
+    carried = dict(
+        re.findall(r'<input type="hidden" name="(initial-\w+)"(?: value="([^"]*)")?', page.content.decode())
+    )
+    UserSettings.objects.update(git_user_name="Bob", enable_sound_notifications=True, max_iterations=5)
+    assert boss.post(path, {**values, **carried, "llm_model": "new"}).status_code == 302
+    row = UserSettings.objects.get()
+    assert (row.llm_model, row.git_user_name, row.max_iterations) == ("new", "Bob", 5)
+    assert row.enable_sound_notifications
 
 
 def test_settings_are_made_for_a_user_who_has_none(boss: Browser, bob: User) -> None:
@@ -1137,14 +1207,6 @@ def test_of_many_repaired_turns_some_are_linked(boss: Browser, talk: Conversatio
 def test_who_may_see_no_conversation_is_told_of_none(staff: Staff, talk: ConversationRef) -> None:
     repair(talk, "one")
     assert "interrupted" not in text_of(staff("sessions_app.view_agentloop").get("/admin/"))
-
-
-def test_the_first_page_has_a_few_facts(boss: Browser, alice: User, talk: ConversationRef) -> None:
-    AgentLoop.objects.create(conversation_id=talk.pk, status=LoopStatus.RUNNING)
-    Connection.objects.create(conversation_id=talk.pk, user=alice, door="native")
-    page = text_of(boss.get("/admin/"))
-    assert "Loops: running 1" in page
-    assert "Connections present 1" in page
 
 
 # The content security policy

@@ -11,11 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.conf import settings
 from django.contrib.auth.models import User
 
 from conversations.models import ConversationRef, Version
 from conversations.store import ConversationStore
-from sessions_app import turn_events
+from sessions_app import astore, turn_events
+from sessions_app.agents.demo import COMMANDS, INTRODUCTION, SLOW_ANSWER
 from tests.clients import Client
 from tests.conftest import Join
 from tests.stage import Stage, manager, stage
@@ -71,7 +73,7 @@ def _status(frame: Frame) -> str | None:
 
 async def ask_for_approval(client: Client) -> list[Frame]:
     """Make the agent wait for approval, and return the frames until it does."""
-    await client.send({"type": "message", "text": "approve"})
+    await client.send({"type": "message", "text": "/approve"})
     return await until_status(client, "waiting_for_confirmation")
 
 
@@ -95,6 +97,13 @@ def kinds(frames: list[Frame]) -> list[str]:
 def the_one(frames: list[Frame], kind: str) -> Frame:
     (event,) = [event for event in events(frames) if event["kind"] == kind]
     return event
+
+
+def the_answer(frames: list[Frame]) -> str:
+    (said,) = [
+        each["text"] for each in events(frames) if each["kind"] == "message" and each["source"] == "agent"
+    ]
+    return str(said)
 
 
 def tool_call_id(event: Frame) -> str:
@@ -160,7 +169,7 @@ async def test_a_turn_ends_once_though_a_client_takes_the_ids_of_its_answer_and_
 
 
 async def test_a_tool_call_is_followed_by_its_result(talk: ConversationRef, join: Join) -> None:
-    frames = await ask(await join(talk), "use a tool")
+    frames = await ask(await join(talk), "/tool")
     assert kinds(frames) == ["message", "state", "tool_call", "tool_result", "message", "turn"]
     call, result = the_one(frames, "tool_call"), the_one(frames, "tool_result")
     assert result["cause"] == call["seq"]
@@ -176,7 +185,7 @@ async def test_a_call_that_needs_approval_waits(talk: ConversationRef, join: Joi
 
 async def test_a_decision_is_taken_as_soon_as_its_call_is_shown(talk: ConversationRef, join: Join) -> None:
     client = await join(talk)
-    await client.send({"type": "message", "text": "approve"})
+    await client.send({"type": "message", "text": "/approve"})
     await client.until("event", kind="tool_call")
     await client.send({"type": "confirm", "id": 1, "accept": True})
     assert await client.until("ack", id=1)
@@ -189,7 +198,9 @@ async def test_an_accepted_call_is_carried_out_in_the_same_turn(talk: Conversati
     frames = await through_the_turn(client)
     result = the_one(frames, "tool_result")
     assert (result["cause"], tool_call_id(result)) == (call["seq"], tool_call_id(call))
-    assert [event["text"] for event in events(frames) if event["kind"] == "message"] == ["Done."]
+    assert [event["text"] for event in events(frames) if event["kind"] == "message"] == [
+        f"Done.\n\n{INTRODUCTION}"
+    ]
 
 
 async def test_the_result_of_an_accepted_call_names_the_tool_that_was_called(
@@ -217,14 +228,14 @@ async def test_a_rejected_call_is_refused_with_the_reason_and_then_answered(
     result = the_one(frames, "tool_result")
     assert (result["cause"], result["text"]) == (call["seq"], "I need it")
     assert [event["text"] for event in events(frames) if event["kind"] == "message"] == [
-        "All right, I leave it."
+        f"OK, I won't.\n\n{INTRODUCTION}"
     ]
 
 
 async def test_a_message_is_never_an_approval(talk: ConversationRef, join: Join) -> None:
     client = await join(talk)
     await ask_for_approval(client)
-    await client.send({"type": "message", "id": 1, "text": "yes, approve it"})
+    await client.send({"type": "message", "id": 1, "text": "/approve"})
     await client.until("ack", id=1)
     await client.send({"type": "confirm", "id": 2, "accept": False, "reason": "no"})
     frames = await through_the_turn(client)
@@ -240,7 +251,10 @@ async def test_a_message_sent_while_waiting_is_stored_and_answered_by_the_next_t
     await client.until("event", kind="message", text="and hurry")
     await client.send({"type": "confirm", "accept": True})
     frames = [await through_the_turn(client) for _ in range(2)]
-    assert [the_one(turn, "message")["text"] for turn in frames] == ["Done.", "You said: and hurry"]
+    assert [the_one(turn, "message")["text"] for turn in frames] == [
+        f"Done.\n\n{INTRODUCTION}",
+        "You said: and hurry",
+    ]
 
 
 async def test_a_second_decision_is_refused(talk: ConversationRef, join: Join) -> None:
@@ -297,22 +311,66 @@ async def test_a_decision_that_nothing_waits_for_is_refused(talk: ConversationRe
 
 async def test_an_agent_that_fails_ends_its_turn_with_the_error(talk: ConversationRef, join: Join) -> None:
     client = await join(talk)
-    await client.send({"type": "message", "text": "fail"})
+    await client.send({"type": "message", "text": "/fail"})
     frames = await until_status(client, "error")
     ending = ["error", "turn"] if talk.version == Version.V0 else ["turn", "error"]
     assert kinds(frames) == ["message", "state", *ending]
-    assert the_one(frames, "error")["text"] == "The demo agent was told to fail."
+    assert the_one(frames, "error")["text"] == "The demo agent failed because you asked it to."
+
+
+async def test_what_a_failing_database_says_stands_in_no_event(
+    talk: ConversationRef, join: Join, configured: Callable[..., None]
+) -> None:
+    configured(agent="tests.faulty.UnstoredAgent")
+    client = await join(talk)
+    await client.send({"type": "message", "text": "Hello"})
+    frames = await until_status(client, "error")
+    assert the_one(frames, "error")["text"] == "The server failed. See its log for the cause."
+    assert "10.0.0.5" not in json.dumps(client.frames)
+
+
+async def test_the_demo_agent_introduces_itself_once(talk: ConversationRef, join: Join) -> None:
+    client = await join(talk)
+    answers = [the_answer(await ask(client, text)) for text in ("Good morning", "Good evening")]
+    assert answers == [f"You said: Good morning\n\n{INTRODUCTION}", "You said: Good evening"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["Why does the test fail?", "Approve nothing", "Which tool is slow?", "try /fail", "/usr/bin is full"],
+)
+async def test_words_that_are_commands_elsewhere_are_answered_like_any_others(
+    talk: ConversationRef, join: Join, text: str
+) -> None:
+    frames = await ask(await join(talk), text)
+    assert kinds(frames) == ["message", "state", "message", "turn"]
+    assert the_answer(frames).startswith(f"You said: {text}\n")
+
+
+async def test_a_command_counts_in_any_case_and_with_spaces_around(talk: ConversationRef, join: Join) -> None:
+    client = await join(talk)
+    await ask(client, "hello")
+    assert the_answer(await ask(client, "  /Slow\n")) == SLOW_ANSWER
+
+
+async def test_an_unknown_command_is_answered_with_those_that_there_are(
+    talk: ConversationRef, join: Join
+) -> None:
+    client = await join(talk)
+    await ask(client, "hello")
+    answer = the_answer(await ask(client, "/dance"))
+    assert answer == f"There is no command `/dance`. The commands are:\n\n{COMMANDS}"
 
 
 async def test_the_demo_agent_finishes_on_cue(talk: ConversationRef, join: Join) -> None:
-    frames = await ask(await join(talk), "finish")
+    frames = await ask(await join(talk), "/finish")
     last_words = [each["text"] for each in events(frames) if each["source"] == "agent"]
     assert last_words[0] == "The task is done."
 
 
 async def test_the_message_after_a_failure_is_answered(talk: ConversationRef, join: Join) -> None:
     client = await join(talk)
-    await client.send({"type": "message", "text": "fail"})
+    await client.send({"type": "message", "text": "/fail"})
     await until_status(client, "error")
     frames = await ask(client, "hello")
     assert kinds(frames) == ["message", "state", "message", "turn"]
@@ -320,7 +378,7 @@ async def test_the_message_after_a_failure_is_answered(talk: ConversationRef, jo
 
 async def test_each_event_of_the_v1_wire_bears_a_later_time_than_the_one_before(join: Join) -> None:
     client = await join("talk", version="V1")
-    for text in ("hello", "tool", "fail"):
+    for text in ("hello", "/tool", "/fail"):
         await ask(client, text)
     await ask_for_approval(client)
     await client.send({"type": "confirm", "accept": True})
@@ -368,3 +426,26 @@ async def test_the_documented_agent_takes_a_refusal(talk: ConversationRef, join:
     await client.send({"type": "confirm", "accept": False, "reason": "too many"})
     frames = await through_the_turn(client)
     assert the_one(frames, "tool_result")["text"] == "too many"
+
+
+async def test_the_demo_agent_pauses_between_two_words_and_then_says_the_rest(
+    talk: ConversationRef, join: Join, store: ConversationStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(settings, "DEMO_AGENT_WORD_S", 0.01)
+    client = await following(join, talk)
+    greeted = events(await ask(client, "hello"))[-1]["seq"]
+    await client.send({"type": "message", "text": "/slow"})
+    await client.until("delta")
+    await client.send({"type": "pause"})
+    await until_status(client, "paused")
+    begun = await said_by_agent(store, talk, greeted)
+    assert SLOW_ANSWER.startswith(begun)
+    assert begun != SLOW_ANSWER
+    await client.send({"type": "run"})
+    await through_the_turn(client)
+    assert await said_by_agent(store, talk, greeted) == SLOW_ANSWER
+
+
+async def said_by_agent(store: ConversationStore, talk: ConversationRef, after: int) -> str:
+    log = await astore.call(store.read_after, talk, after)
+    return " ".join(each["text"] for each in log if (each["kind"], each["source"]) == ("message", "agent"))

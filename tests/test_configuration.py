@@ -19,9 +19,18 @@ import httpx
 import pytest
 
 from convserver import configuration
-from convserver.configuration import AuthMode, Configuration, ConfigurationError, ManagerKind
+from convserver.configuration import (
+    AuthMode,
+    Configuration,
+    ConfigurationError,
+    LogFormat,
+    LogLevel,
+    ManagerKind,
+)
 from convserver.web.guesses import GUESSES_MAX
-from tests.clients import Server
+from tests.clients import WAIT_S, Server
+
+pytestmark = pytest.mark.one_engine
 
 ACCOUNTS = {
     "CONVSERVER_AUTH": "accounts",
@@ -56,6 +65,8 @@ def read(data_dir: Path, variables: Mapping[str, str] | None = None) -> Configur
         ("max_concurrent", 3),
         ("max_age_days", None),
         ("allow_set_conversation_id", False),
+        ("log_format", LogFormat.TEXT),
+        ("log_level", LogLevel.INFO),
     ],
 )
 def test_every_variable_has_a_default(data_dir: Path, attribute: str, value: object) -> None:
@@ -86,12 +97,18 @@ def test_an_empty_variable_is_one_that_is_not_set(data_dir: Path) -> None:
         ("PORT", "0", "port", 0),
         ("PORT", "65535", "port", 65535),
         ("DATABASE_URL", "sqlite:///data.sqlite3", "database_url", "sqlite:///data.sqlite3"),
+        ("DATABASE_STATEMENT_TIMEOUT_S", "5", "statement_timeout_s", 5),
+        ("DATABASE_IDLE_IN_TRANSACTION_TIMEOUT_S", "0", "idle_in_transaction_timeout_s", 0),
+        ("DATABASE_KEEPALIVE_S", "7", "keepalive_s", 7),
+        ("DATABASE_TCP_USER_TIMEOUT_S", "9", "tcp_user_timeout_s", 9),
         ("DATABASE_URL", "postgres:///talks", "database_url", "postgres:///talks"),
         ("DATABASE_URL", "postgresql://u:p@[::1]:5/t", "database_url", "postgresql://u:p@[::1]:5/t"),
         ("REDIS_URL", "redis://127.0.0.1:6379/0", "redis_url", "redis://127.0.0.1:6379/0"),
         ("REDIS_URL", "unix:///run/redis.sock", "redis_url", "unix:///run/redis.sock"),
         ("CONVSERVER_MANAGER", "standalone", "manager", ManagerKind.STANDALONE),
         ("CONVSERVER_AUTH", "local", "auth", AuthMode.LOCAL),
+        ("CONVSERVER_LOG_FORMAT", "json", "log_format", LogFormat.JSON),
+        ("CONVSERVER_LOG_LEVEL", "warning", "log_level", LogLevel.WARNING),
         ("CONVSERVER_AGENT", "demo", "agent", "sessions_app.agents.demo.DemoAgent"),
         ("CONVSERVER_AGENT", "tests.stage.StagedAgent", "agent", "tests.stage.StagedAgent"),
         ("SESSION_API_KEY", "s3cret!", "session_api_key", "s3cret!"),
@@ -166,6 +183,8 @@ WRONG = [
     ("REDIS_URL", "redis://127.0.0.1:port/0"),
     ("CONVSERVER_MANAGER", "distributed"),
     ("CONVSERVER_AUTH", "none"),
+    ("CONVSERVER_LOG_FORMAT", "xml"),
+    ("CONVSERVER_LOG_LEVEL", "loud"),
     ("CONVSERVER_AGENT", "nobody"),
     ("CONVSERVER_AGENT", "no.such.module.Agent"),
     ("CONVSERVER_AGENT", "..Agent"),
@@ -190,6 +209,8 @@ WRONG = [
     ("ALLOW_SET_CONVERSATION_ID", "yes"),
     ("CONVSERVER_HOOKS", "tests.hooks.Deaf,nowhere"),
     ("CONVSERVER_HOOKS", "no.such.module.Hook"),
+    ("CONVSERVER_ALLOWED_HOSTS", "http://x/"),
+    ("CONVSERVER_ALLOWED_HOSTS", "a.example, b.example:443"),
 ]
 
 
@@ -249,7 +270,8 @@ def test_earlier_keys_are_not_shown_with_the_configuration(data_dir: Path) -> No
 
 def guess(server: Server, *, client: str, proxy: str) -> int:
     """Log in with a wrong password by a proxy that says for whom it asks; return the status."""
-    with httpx.Client(transport=httpx.HTTPTransport(local_address=proxy), base_url=server.url) as http:
+    transport = httpx.HTTPTransport(local_address=proxy, verify=False)
+    with httpx.Client(transport=transport, base_url=server.url, timeout=WAIT_S) as http:
         answer = http.post(
             "/ui/login",
             data={"username": "bob", "password": "another", "csrfmiddlewaretoken": "c" * 32},
@@ -342,8 +364,28 @@ def test_a_kept_key_that_was_cut_off_is_refused_and_not_replaced(data_dir: Path)
 
 def test_a_data_directory_that_is_a_file_is_refused(data_dir: Path) -> None:
     data_dir.touch()
-    with pytest.raises(ConfigurationError, match="CONVSERVER_DATA_DIR"):
+    with pytest.raises(ConfigurationError, match=r"CONVSERVER_DATA_DIR .* is a file, not a directory\.$"):
         read(data_dir)
+
+
+def test_a_kept_key_that_cannot_be_read_is_named(data_dir: Path) -> None:
+    path = data_dir / "secret_key"
+    path.mkdir(parents=True)
+    with pytest.raises(ConfigurationError, match=f"^The file {path} cannot be read: Is a directory"):
+        read(data_dir)
+
+
+@pytest.mark.parametrize(
+    ("variable", "allowed"), [("CONVSERVER_MANAGER", "standalone"), ("ALLOW_SET_CONVERSATION_ID", "0 or 1")]
+)
+def test_a_refusal_lists_the_few_values_in_plain_words(data_dir: Path, variable: str, allowed: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"but it must be {allowed}\\.$"):
+        read(data_dir, {variable: "wrong"})
+
+
+@pytest.mark.parametrize("name", ["*", ".example.org", "a-b.example", "10.0.0.2", "[::1]"])
+def test_a_name_an_address_and_a_pattern_are_names_of_the_server(data_dir: Path, name: str) -> None:
+    assert name in read(data_dir, {"CONVSERVER_ALLOWED_HOSTS": name}).allowed_hosts
 
 
 # The command
@@ -373,7 +415,7 @@ def taken_port() -> Any:
 def refusal(server: Server, **environment: str) -> str:
     """Run `serve`, which must fail with status 2, and return what it prints."""
     ended = subprocess.run(
-        [sys.executable, "-m", "convserver", "serve"],
+        [*server.run_by, sys.executable, "-m", "convserver", "serve"],
         env={**server.environment, **environment},
         capture_output=True,
         text=True,
@@ -412,3 +454,26 @@ def test_the_server_does_not_start_on_a_file_that_is_no_database(server: Server,
     path = tmp_path / "letter.txt"
     path.write_text("Dear Alice,\n" * 100)
     assert "file is not a database" in refusal(server, DATABASE_URL=f"sqlite:///{path}")
+
+
+@pytest.mark.parametrize(
+    ("command", "status", "said"),
+    [
+        (["create_token", "boss", "--name", "t1"], 1, "There is no database at {}/"),
+        (["migrate", "-v0"], 0, ""),
+    ],
+)
+def test_a_management_command_may_be_the_first_to_use_a_data_directory(
+    tmp_path: Path, command: list[str], status: int, said: str
+) -> None:
+    data_dir = tmp_path / "new"
+    kept = {name: value for name, value in os.environ.items() if name not in ("DATABASE_URL", "REDIS_URL")}
+    ended = subprocess.run(
+        [sys.executable, "-m", "convserver", "manage", *command],
+        env={**kept, **ACCOUNTS, "CONVSERVER_DATA_DIR": str(data_dir)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (ended.returncode, "Traceback" in ended.stderr) == (status, False)
+    assert said.format(data_dir) in ended.stderr

@@ -5,6 +5,7 @@ from __future__ import annotations
 from django.db import connection
 
 from conversations.durability import check_durability, weaknesses
+from tests.conftest import on_postgresql
 
 
 def test_the_settings_of_this_project_are_durable(database: None) -> None:
@@ -18,3 +19,13 @@ def test_a_weaker_setting_is_warned_about(database: None) -> None:
     (warning,) = check_durability(databases=["default"])
     connection.close()
     assert warning.id == "conversations.W001"
+
+
+@on_postgresql
+def test_no_statement_and_no_idle_transaction_keeps_a_connection_for_ever(database: None) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("SHOW statement_timeout")
+        (statement,) = cursor.fetchone()
+        cursor.execute("SHOW idle_in_transaction_session_timeout")
+        (idle,) = cursor.fetchone()
+    assert (statement, idle) == ("1min", "1min")

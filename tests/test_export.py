@@ -25,6 +25,8 @@ from tests.page_parts import PageParts
 from tests.test_access import login_cookie
 from tests.v0_wire import RECORDINGS, stored
 
+pytestmark = pytest.mark.one_engine
+
 SPACED = '{ "action":"message",\n "source":"user","args":{"content":"é","n":1.10}}'
 ODD = '{"action":"message","source":"user","args":{"content":"lone \\ud800 half","n":1E5}}'
 CALL = '{"action":"run","source":"agent","args":{"command":"echo ```"},"id":7}'

@@ -32,6 +32,9 @@ def start_loop(
     """Start a loop in another process, with a lease of so many seconds, and return once it plays a turn."""
     processes: list[LoopProcess] = []
 
+    # Chosen, so that no title is made beside the turn: a process stopped in that transaction holds its lock.
+    store.retitle(conversation, "A title")
+
     def start(lease_s: float) -> LoopProcess:
         store.append(conversation, [event("say something", is_input=True)])
         process = subprocess.Popen(

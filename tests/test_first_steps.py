@@ -66,7 +66,7 @@ def test_the_address_is_printed_when_it_is_served_and_not_before(server: Server)
         first_line = process.stdout.readline()
         status = HTTP.get(f"{server.url}/health").status_code
         process.terminate()
-    assert first_line == f"convserver listens on {server.url} (Ctrl-C ends it).\n"
+    assert first_line == f"convserver is running at {server.url} (press Ctrl-C to stop it).\n"
     assert status == 200
 
 

@@ -18,6 +18,8 @@ from convserver.configuration import ConfigurationError
 from tests.clients import HTTP, WAIT_S, Server
 from tests.conftest import Dial
 
+pytestmark = pytest.mark.one_engine
+
 NO_CACHE = "no-cache, no-store, must-revalidate, max-age=0"
 INDEX = "<!doctype html><script src=/assets/app-1a2b.js></script>"
 SCRIPT = "console.log('hello')"

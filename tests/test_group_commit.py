@@ -169,7 +169,7 @@ async def test_a_conversation_that_stays_locked_is_reported_busy(
     conversation: ConversationRef, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(conversations.log, "LOCK_TIMEOUT_S", 1)
-    with locked_elsewhere(conversation), pytest.raises(ConversationBusy, match="try again"):
+    with locked_elsewhere(conversation), pytest.raises(ConversationBusy, match="Try again"):
         await astore.append(conversation, [event()])
     assert await seqs_of(astore.append_soon(conversation, [event()])) == [0]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import shutil
 import sqlite3
@@ -11,6 +12,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any, LiteralString
 
+import httpx
 import psycopg
 import pytest
 from django.contrib.auth.models import User
@@ -22,10 +24,12 @@ from django.utils import timezone
 from psycopg import sql
 
 from conversations import guards
-from conversations.models import Conversation, ConversationRef, Event, Purge
+from conversations.models import Conversation, ConversationRef, Event, GuardRepair, Purge
+from conversations.readiness import readiness
 from conversations.store import ConversationStore
 from convserver.asgi import lifespan
-from sessions_app import astore
+from sessions_app import astore, manager
+from sessions_app.manager import get_manager
 from tests.clients import database_url
 from tests.conftest import on_postgresql, on_sqlite
 from tests.events import event, payload
@@ -239,6 +243,12 @@ def test_a_dropped_guard_is_reported_until_it_is_put_back(guards_put_back: None,
     assert guards.missing(connection) == set()
 
 
+def test_migrate_itself_complains_of_no_guard_that_it_puts_back(guards_put_back: None) -> None:
+    drop("event_refuse_update")
+    call_command("migrate", verbosity=0, skip_checks=False)  # as on the command line
+    assert guards.missing(connection) == set()
+
+
 @on_postgresql
 def test_a_guard_that_is_switched_off_counts_as_missing(guards_put_back: None) -> None:
     with connection.cursor() as cursor:
@@ -246,9 +256,107 @@ def test_a_guard_that_is_switched_off_counts_as_missing(guards_put_back: None) -
     assert guards.missing(connection) == {"event_refuse_delete"}
 
 
+async def test_a_running_server_appends_nothing_while_a_guard_is_missing(
+    rest: httpx.AsyncClient,
+    conversation: ConversationRef,
+    guards_put_back: None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(manager, "SWEEP_S", 0.02)
+    await get_manager().ensure_started()
+    await astore.call(drop, "event_refuse_delete")
+    await until(lambda: readiness.refusal is not None)
+    answer = await rest.post("/api/native/conversations/talk/events", json={"type": "message", "text": "hi"})
+    assert (answer.status_code, "event_refuse_delete" in answer.json()["detail"]) == (503, True)
+    await astore.call(guards.install, connection)
+    await until(lambda: readiness.refusal is None)
+    await astore.append(conversation, [event()])
+
+
+async def test_health_says_that_a_guard_is_missing(rest: httpx.AsyncClient, guards_put_back: None) -> None:
+    await astore.call(drop, "event_refuse_update")
+    answer = await rest.get("/health")
+    await astore.call(guards.install, connection)
+    assert (answer.status_code, "event_refuse_update" in answer.json()["detail"]) == (503, True)
+    assert (await rest.get("/health")).status_code == 200
+
+
+@on_sqlite
+async def test_health_says_that_a_guard_is_missing_while_somebody_writes(
+    rest: httpx.AsyncClient, guards_put_back: None
+) -> None:
+    await astore.call(drop, "event_refuse_update")
+    with closing(sqlite3.connect(connection.settings_dict["NAME"], isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        answer = await rest.get("/health")
+    await astore.call(guards.install, connection)
+    assert (answer.status_code, "event_refuse_update" in answer.json()["detail"]) == (503, True)
+    assert (await rest.get("/health")).status_code == 200
+
+
+async def until(is_so: Callable[[], bool]) -> None:
+    async with asyncio.timeout(20):
+        while not is_so():  # noqa: ASYNC110 - a sweep sets it, in a thread
+            await asyncio.sleep(0.01)
+
+
 def test_with_all_guards_in_place_nothing_is_reported(database: None) -> None:
     guards.require(connection)
     assert guards.check_guards(databases=["default"]) == []
+
+
+def standing() -> list[tuple[Any, ...]]:
+    """Return which guards stand, each as it was made: one that is made anew is another one."""
+    with connection.cursor() as cursor:
+        if connection.vendor == "sqlite":
+            cursor.execute("PRAGMA schema_version")  # changes with every trigger
+        else:
+            cursor.execute("SELECT tgname, oid, xmin::text FROM pg_trigger WHERE NOT tgisinternal ORDER BY 1")
+        return list(cursor.fetchall())
+
+
+def test_guards_that_stand_are_not_touched_by_a_start(database: None) -> None:
+    before = standing()
+    call_command("migrate", verbosity=0)
+    assert standing() == before
+
+
+def test_a_guard_that_does_not_guard_is_made_anew(log: ConversationRef, guards_put_back: None) -> None:
+    drop("event_refuse_delete")
+    with connection.cursor() as cursor:
+        if connection.vendor == "sqlite":
+            cursor.execute(
+                "CREATE TRIGGER event_refuse_delete BEFORE DELETE ON conversations_event BEGIN SELECT 1; END"
+            )
+        else:
+            cursor.execute(
+                "CREATE OR REPLACE FUNCTION event_refuse_delete() RETURNS trigger LANGUAGE plpgsql "
+                "AS $$ BEGIN RETURN OLD; END $$; CREATE TRIGGER event_refuse_delete BEFORE DELETE "
+                "ON conversations_event FOR EACH ROW EXECUTE FUNCTION event_refuse_delete()"
+            )
+    call_command("migrate", verbosity=0)
+    assert guards.NO_DELETE in by_driver("DELETE FROM conversations_event")
+
+
+def test_a_repair_of_guards_is_recorded(guards_put_back: None) -> None:
+    drop("event_refuse_delete")
+    drop("event_refuse_update")
+    call_command("migrate", verbosity=0)
+    call_command("migrate", verbosity=0)
+    assert [row.guards for row in GuardRepair.objects.all()] == ["event_refuse_delete, event_refuse_update"]
+
+
+@on_postgresql
+def test_while_a_guard_is_put_back_nobody_writes(guards_put_back: None) -> None:
+    drop("event_refuse_delete")
+    with psycopg.connect(database_url()) as writing:
+        writing.execute("LOCK TABLE conversations_event IN ROW EXCLUSIVE MODE")  # as every INSERT does
+        with connection.cursor() as cursor:
+            cursor.execute("SET lock_timeout = '50ms'")
+        with pytest.raises(DatabaseError, match="lock timeout"):
+            guards.install(connection)
+    connection.close()
+    assert guards.missing(connection) == {"event_refuse_delete"}
 
 
 async def test_no_server_starts_without_its_guards(live: None, guards_put_back: None) -> None:

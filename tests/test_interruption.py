@@ -75,7 +75,7 @@ def test_an_answer_cut_off_in_the_middle_is_kept_as_late_readers_saw_it_and_mark
 ) -> None:
     server.start(CONVSERVER_AGENT=AGENT, PGAPPNAME=TO_BE_KILLED)
     with NetworkClient(server, "talk") as client:
-        ask(client, "slow help")
+        ask(client, "/slow")
         for _ in range(chance.randint(1, 8)):
             client.until("delta")
         with NetworkClient(server, "talk") as late_reader:
@@ -94,7 +94,7 @@ def test_an_answer_cut_off_in_the_middle_is_kept_as_late_readers_saw_it_and_mark
 
 MOMENTS = {
     "before the first word": "hang at once",
-    "in the middle of an answer": "slow help",
+    "in the middle of an answer": "/slow",
     "during a tool call": "hang in a tool",
 }
 
@@ -154,7 +154,7 @@ def test_an_approval_asked_for_before_the_kill_is_given_after_it(
 ) -> None:
     server.start(CONVSERVER_AGENT=AGENT)
     with NetworkClient(server, "talk") as client:
-        ask(client, "approve")
+        ask(client, "/approve")
         until_loop(client, execution_status="waiting_for_confirmation")
         restart_after_kill(server)
     with NetworkClient(server, "talk") as client:
@@ -246,7 +246,7 @@ def test_a_run_that_was_accepted_and_had_not_begun_is_played_after_the_kill(
 def test_a_call_that_was_approved_over_the_v1_wire_before_the_kill_is_carried_out_after_it(
     server: Server, run: Callable[[str], ConversationRef]
 ) -> None:
-    talk = run("approve")
+    talk = run("/approve")
     server.start(CONVSERVER_AGENT=AGENT)
     wait_for_status(talk, "waiting_for_confirmation")
     server.kill()

@@ -30,7 +30,7 @@ from sessions_app.agents.base import Turn
 from sessions_app.git_providers.base import ProviderType
 from sessions_app.manager import get_manager
 from sessions_app.models import Secret, SecretKind, UnfinishedAnswer
-from sessions_app.titles import entitle
+from sessions_app.titles import set_generated_title
 from sessions_app.user_settings import SettingSecret, store_secret
 from tests.conftest import Join
 from tests.dictation import Dictate, SilentAgent, dictate, end_answer, silence
@@ -795,7 +795,7 @@ async def test_a_title_is_made_of_the_masked_message(
     conversation: ConversationRef, store: ConversationStore, secret: str
 ) -> None:
     await astore.call(store.append, conversation, [event(f"use {secret}")])
-    await entitle(conversation, SilentAgent())
+    await set_generated_title(conversation, SilentAgent())
     row = await astore.call(lambda: Conversation.objects.get(pk=conversation.pk))
     assert (row.title, row.last_message) == (f"use {MASK}", f"use {MASK}")
 

@@ -55,7 +55,7 @@ def listener(says: bytes) -> Iterator[str]:
 async def test_a_model_that_answers_is_asked_for_its_list_and_for_one_token() -> None:
     with model_server(answers()) as (base_url, asked):
         finding = await ask(base_url)
-    assert finding == Finding(is_fault=False, text="The model answers.")
+    assert finding == Finding(is_fault=False, text="The model works.")
     assert [(each.method, each.path, each.key) for each in asked] == [
         ("GET", "/v1/models", f"Bearer {KEY}"),
         ("POST", "/v1/chat/completions", f"Bearer {KEY}"),
@@ -76,7 +76,7 @@ async def test_a_model_that_is_listed_but_refuses_so_short_an_answer_is_no_fault
 async def test_without_a_model_the_server_alone_is_tried() -> None:
     with model_server(answers()) as (base_url, asked):
         finding = await ask(base_url, model="")
-    assert (finding.is_fault, len(asked), "Name a model" in finding.text) == (False, 1, True)
+    assert (finding.is_fault, len(asked), "Enter a model" in finding.text) == (False, 1, True)
 
 
 async def test_without_a_key_none_is_sent() -> None:
@@ -88,24 +88,24 @@ async def test_without_a_key_none_is_sent() -> None:
 @pytest.mark.parametrize(
     ("models", "completion", "words"),
     [
-        (Answer(401), REPLY, "does not take the key (401)"),
-        (LIST, Answer(401), "does not take the key (401)"),  # the list is for everybody
-        (LIST, Answer(402), "paid first (402)"),
-        (Answer(403), REPLY, "may not use this (403)"),
-        (Answer(404), Answer(404), "the path of the base URL is wrong (most end with /v1)"),
-        (Answer(404), Answer(400), "how it spells the model's name"),
-        (Answer(body={"data": []}), Answer(404), "no model of this name"),
-        (LIST, Answer(429), "no more questions for now (429)"),
-        (Answer(500), REPLY, "a fault of its own (500)"),
+        (Answer(401), REPLY, "rejected the key (401)"),
+        (LIST, Answer(401), "rejected the key (401)"),  # the list is for everybody
+        (LIST, Answer(402), "out of credits (402)"),
+        (Answer(403), REPLY, "isn't allowed to use this (403)"),
+        (Answer(404), Answer(404), "The path of the base URL is wrong (most end with /v1)"),
+        (Answer(404), Answer(400), "the spelling of the model's name"),
+        (Answer(body={"data": []}), Answer(404), "no model with this name"),
+        (LIST, Answer(429), "rate limit was reached (429)"),
+        (Answer(500), REPLY, "The server failed (500)"),
         (
             Answer(307, headers={"location": "http://127.0.0.1:1/v1"}),
             REPLY,
-            "redirects, which is not followed",
+            "redirects to another address",
         ),
         (Answer(418), REPLY, "status 418"),
-        (Answer(body="<!doctype html>"), REPLY, "leads to a page, not to an API"),
-        (Answer(body="[" * 2000), REPLY, "leads to a page, not to an API"),
-        (Answer(body="x" * (model_trial.ANSWER_MAX_BYTES + 1)), REPLY, "has no end"),
+        (Answer(body="<!doctype html>"), REPLY, "leads to a web page, not to an API"),
+        (Answer(body="[" * 2000), REPLY, "leads to a web page, not to an API"),
+        (Answer(body="x" * (model_trial.ANSWER_MAX_BYTES + 1)), REPLY, "response is too long"),
     ],
 )
 async def test_what_a_server_refuses_is_named(models: Answer, completion: Answer, words: str) -> None:
@@ -124,43 +124,43 @@ async def test_a_server_where_nothing_listens_is_told() -> None:
     with socket.create_server(("127.0.0.1", 0)) as closed:
         port = closed.getsockname()[1]
     finding = await ask(f"http://127.0.0.1:{port}/v1")
-    assert (finding.is_fault, "Nothing listens there" in finding.text) == (True, True)
+    assert (finding.is_fault, "Connection refused" in finding.text) == (True, True)
 
 
 async def test_a_name_that_leads_nowhere_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"):
         monkeypatch.delenv(name, raising=False)
     finding = await ask("https://nowhere.invalid/v1")
-    assert (finding.is_fault, "no server of this name" in finding.text) == (True, True), finding
+    assert (finding.is_fault, "name wasn't found" in finding.text) == (True, True), finding
 
 
 async def test_a_server_that_speaks_no_tls_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     with listener(b"HTTP/1.1 400 Bad Request\r\n\r\n") as place:
         finding = await ask(f"https://{place}/v1")
-    assert (finding.is_fault, "does not speak TLS" in finding.text) == (True, True), finding
+    assert (finding.is_fault, "doesn't use TLS" in finding.text) == (True, True), finding
 
 
 async def test_a_server_that_speaks_no_http_is_told() -> None:
     with listener(b"220 mail.example.org ESMTP\r\n") as place:
         finding = await ask(f"http://{place}/v1")
-    assert (finding.is_fault, "does not speak HTTP" in finding.text) == (True, True), finding
+    assert (finding.is_fault, "no HTTP server" in finding.text) == (True, True), finding
 
 
 async def test_a_server_that_does_not_answer_in_time_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(model_trial, "TOTAL_S", 0.1)
     with socket.create_server(("127.0.0.1", 0)) as silent:  # who connects is not even accepted
         finding = await ask(f"http://127.0.0.1:{silent.getsockname()[1]}/v1")
-    assert (finding.is_fault, "did not answer in time" in finding.text) == (True, True)
+    assert (finding.is_fault, "didn't respond in time" in finding.text) == (True, True)
 
 
 @pytest.mark.parametrize(
     ("setup", "words"),
     [
-        ({"model": "", "base_url": ""}, "name a model"),
-        ({"model": "mine/large", "base_url": ""}, "give the base URL"),
-        ({"model": "m", "base_url": "nowhere"}, "begins with https://"),
-        ({"model": "m", "base_url": "http://127.0.0.1:1", "key": "sk\n1"}, "characters that no key has"),
-        ({"model": "m", "base_url": "http://127.0.0.1:1", "key": "schlüssel"}, "characters that no key has"),
+        ({"model": "", "base_url": ""}, "Enter a model"),
+        ({"model": "mine/large", "base_url": ""}, "Enter the base URL"),
+        ({"model": "m", "base_url": "nowhere"}, "starts with https://"),
+        ({"model": "m", "base_url": "http://127.0.0.1:1", "key": "sk\n1"}, "contains invalid characters"),
+        ({"model": "m", "base_url": "http://127.0.0.1:1", "key": "schlüssel"}, "contains invalid characters"),
     ],
 )
 async def test_what_cannot_be_asked_is_told(setup: dict[str, str], words: str) -> None:
@@ -183,7 +183,7 @@ async def test_an_address_that_cannot_be_one_is_told(
 ) -> None:
     configured(auth=auth)
     finding = await ask(base_url)
-    assert (finding.is_fault, "names a server" in finding.text) == (True, True), finding
+    assert (finding.is_fault, "starts with https://" in finding.text) == (True, True), finding
 
 
 async def test_a_redirect_to_what_cannot_be_an_address_is_a_fault() -> None:
@@ -270,7 +270,7 @@ async def test_with_accounts_the_first_address_that_can_be_reached_is_asked(
         places = ["127.0.0.2", "127.0.0.1"]
         looked_up(monkeypatch, places, places)
         finding = await ask(f"http://models.example.org:{port}")
-    assert (finding.text, len(asked)) == ("The model answers.", 2)
+    assert (finding.text, len(asked)) == ("The model works.", 2)
 
 
 async def test_with_accounts_a_name_that_leads_nowhere_is_told(
@@ -278,7 +278,7 @@ async def test_with_accounts_a_name_that_leads_nowhere_is_told(
 ) -> None:
     looked_up(monkeypatch)
     finding = await ask("https://models.example.org/v1")
-    assert ("no server of this name" in finding.text, sent) == (True, [])
+    assert ("name wasn't found" in finding.text, sent) == (True, [])
 
 
 async def test_with_accounts_a_proxy_may_know_names_that_lead_nowhere_here(
@@ -310,7 +310,7 @@ async def test_a_proxy_that_cannot_be_used_is_told(
     configured(auth=auth)
     monkeypatch.setenv("ALL_PROXY", proxy)
     finding = await ask("https://models.example.org/v1")
-    assert finding == Finding(is_fault=True, text="The proxy that is set for this server cannot be used.")
+    assert finding == Finding(is_fault=True, text="The proxy configured for this server can't be used.")
 
 
 async def test_what_is_excepted_from_a_proxy_is_asked_without_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -318,7 +318,7 @@ async def test_what_is_excepted_from_a_proxy_is_asked_without_it(monkeypatch: py
     monkeypatch.setenv("NO_PROXY", "example.com,127.0.0.1")
     with listener(b"HTTP/1.1 400 Bad Request\r\n\r\n") as place:
         finding = await ask(f"https://{place}/v1")
-    assert "does not speak TLS" in finding.text
+    assert "doesn't use TLS" in finding.text
 
 
 # How many at a time
@@ -359,10 +359,10 @@ async def test_a_user_has_one_trial_at_a_time_and_what_was_to_be_saved_is(
         held.release()
         assert (await first).status_code == 302
         third = await visitor.send("/settings/model", {**form, "base_url": base_url})
-    assert (second.status_code, "Saved. Another test is under way" in words(second)) == (429, True)
+    assert (second.status_code, "Saved. Another test is running" in words(second)) == (429, True)
     assert 'value="openai/other"' in second.text
     assert third.status_code == 302
-    assert "Saved. The model answers." in words(await visitor.get("/settings"))
+    assert "Saved. The model works." in words(await visitor.get("/settings"))
 
 
 async def test_few_trials_are_under_way_at_a_time_whoever_wants_them() -> None:
@@ -377,7 +377,7 @@ async def test_few_trials_are_under_way_at_a_time_whoever_wants_them() -> None:
             await try_model(model_trial.TRIALS_MAX, setup)
         held.release()
         findings = [*await asyncio.gather(*tried), await try_model(model_trial.TRIALS_MAX, setup)]
-    assert {finding.text for finding in findings} == {"The model answers."}
+    assert {finding.text for finding in findings} == {"The model works."}
 
 
 async def test_no_finding_repeats_the_key() -> None:

@@ -25,6 +25,7 @@ from conversations.models import Conversation, ConversationRef
 from conversations.store import ConversationStore, DatabaseConversationStore
 from convserver.api.native import events
 from sessions_app import astore, manager, native
+from sessions_app.agents.demo import INTRODUCTION
 from sessions_app.models import ApiToken
 from tests.clients import WAIT_S
 from tests.conftest import on_postgresql
@@ -245,17 +246,17 @@ async def test_a_paused_agent_answers_once_it_is_run(
     assert answer.startswith("You said: wait for me")
 
 
-@pytest.mark.parametrize(("accept", "answer"), [(True, "Done."), (False, "All right, I leave it.")])
+@pytest.mark.parametrize(("accept", "answer"), [(True, "Done."), (False, "OK, I won't.")])
 async def test_a_call_that_waits_is_decided_once(
     conversation: ConversationRef, rest: httpx.AsyncClient, accept: bool, answer: str
 ) -> None:
-    await rest.post(EVENTS, json=message("approve"))
+    await rest.post(EVENTS, json=message("/approve"))
     await until(rest, TALK, loop_is("waiting_for_confirmation"))
     decision = {"accept": accept, "reason": "because"}
     other = await rest.post(f"{TALK}/confirm", json={**decision, "seq": 0})
     assert (other.status_code, other.json()["code"]) == (409, "conflict")
     assert (await rest.post(f"{TALK}/confirm", json=decision)).status_code == 200
-    assert await until(rest, EVENTS, said_by_agent) == [answer]
+    assert await until(rest, EVENTS, said_by_agent) == [f"{answer}\n\n{INTRODUCTION}"]
     again = await rest.post(f"{TALK}/confirm", json=decision)
     assert (again.status_code, again.json()["code"]) == (409, "loop_unavailable")
 

@@ -12,9 +12,11 @@ from uuid import uuid4
 import pytest
 
 from conversations import live as hints
+from conversations.hints import EVENTS_MAX_CHARACTERS
 from conversations.models import Conversation, ConversationRef, Event
 from conversations.store import ConversationStore, DatabaseConversationStore
 from sessions_app import astore, hub, manager, marks, status, turns
+from sessions_app.agents.demo import INTRODUCTION
 from sessions_app.consumers import native as native_socket
 from tests.clients import WAIT_S, Client
 from tests.conftest import Join
@@ -206,7 +208,7 @@ async def test_an_event_too_large_for_a_hint_arrives_from_the_log(
 ) -> None:
     client = await join(conversation)
     await client.until("replay_complete")
-    await astore.append(conversation, [event("x" * hints.HINT_MAX_BYTES)])
+    await astore.append(conversation, [event("x" * EVENTS_MAX_CHARACTERS)])
     assert seqs(await client.events(1)) == [0]
 
 
@@ -621,11 +623,13 @@ async def test_stop_ends_the_loop(conversation: ConversationRef, join: Join) -> 
 
 async def test_a_call_that_waits_is_rejected_for_a_reason(conversation: ConversationRef, join: Join) -> None:
     client = await join(conversation)
-    await client.send(message("approve"))
+    await client.send(message("/approve"))
     await until_loop_is(client, "waiting_for_confirmation")
     await client.send({"type": "confirm", "id": 1, "accept": False, "reason": "too\0risky"})
     await client.until("ack", id=1)
-    assert (await client.until("event", kind="message", source="agent"))["text"] == "All right, I leave it."
+    assert (await client.until("event", kind="message", source="agent"))["text"] == (
+        f"OK, I won't.\n\n{INTRODUCTION}"
+    )
 
 
 # What has been seen

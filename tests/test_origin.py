@@ -13,6 +13,8 @@ from convserver.asgi import application
 from tests.clients import SocketClosed
 from tests.conftest import Dial
 
+pytestmark = pytest.mark.one_engine
+
 LIST = "/api/native/conversations"
 PERMITTED = "https://pages.example"
 

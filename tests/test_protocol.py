@@ -19,11 +19,12 @@ from conversations.models import ConversationRef
 from conversations.store import ConversationStore
 from convserver.api import pagination
 from convserver.api.errors import NATIVE_STATUS
-from sessions_app import astore, drafts, guests, hub, native, turns
+from sessions_app import astore, command_channel, drafts, guests, hub, leases, native, turns
 from sessions_app.consumers import arrival, native_list, socket
 from sessions_app.consumers import native as native_socket
 from sessions_app.drafts import Edit
 from sessions_app.leases import LoopHeld
+from sessions_app.processes import this_process
 from tests.conftest import Dial, Join
 from tests.dictation import Dictate, dictate, end_answer
 from tests.events import event
@@ -55,6 +56,7 @@ LIMITS = {
     "seconds until a revoked credential ends an open socket, and a heartbeat": guests.CHECK_S,
     "seconds that a client may leave frames unread": socket.SLOW_READER_S,
     "seconds that a lost hint may cost": hub.POLL_S,
+    "seconds that a `stop`, `pause` or `run` is waited for": command_channel.WAIT_S,
 }
 
 RUN_IN_ORDER = [201, *(200 for _ in range(10)), 409, 204, 200, 200, 200, 201, 204]
@@ -107,6 +109,7 @@ def documented(title: str) -> dict[str, set[Any]]:
 
 
 async def test_every_frame_that_a_conversations_socket_sends_stands_here_with_its_keys(
+    alice: User,
     conversation: ConversationRef,
     store: ConversationStore,
     join: Join,
@@ -133,7 +136,18 @@ async def test_every_frame_that_a_conversations_socket_sends_stands_here_with_it
     await astore.call(store.retitle, conversation, "A new title")
     await client.until("conversation")
     await client.until("heartbeat")
-    assert shapes(client.frames + late.frames) == documented("### From the server")
+    busy = await join(await astore.call(_held_elsewhere, alice))
+    monkeypatch.setattr(command_channel, "WAIT_S", 0.05)
+    await busy.send({"type": "stop", "id": "stop-1"})
+    await busy.until("ack", id="stop-1")
+    assert shapes(client.frames + late.frames + busy.frames) == documented("### From the server")
+
+
+def _held_elsewhere(owner: User) -> ConversationRef:
+    """Return a conversation whose loop runs in a process that does not answer."""
+    conversation = store.store().create(owner, conversation_id="held")
+    leases.claim(conversation, this_process()._replace(host="elsewhere"), agent="")
+    return conversation
 
 
 async def test_every_frame_that_the_lists_socket_sends_stands_here_with_its_keys(
@@ -185,7 +199,7 @@ async def test_the_example_of_a_clients_frame_is_accepted(
 ) -> None:
     client = await join(conversation)
     if name == "confirm":
-        await client.send({"type": "message", "text": "approve"})
+        await client.send({"type": "message", "text": "/approve"})
         await client.until("event", kind="tool_call")
         while "loop" not in (changes := (await client.until("conversation"))["changes"]) or (
             changes["loop"]["execution_status"] != "waiting_for_confirmation"

@@ -83,6 +83,8 @@ def test_every_event_of_a_recording_shows_its_text(log: list[EventEnvelope]) -> 
         shown = set(words(page(each).spaced))
         if not shown or each["kind"] == "state":
             continue  # bookkeeping is below; a state is said in the page's own words
+        if each["kind"] == "tool_result" and '"task_list"' in each["payload"]:
+            continue  # a plan is shown as a list, not as its text
         said = words(each["text"])
         # Before what it was called with, a call of V0 has a phrase of the wire's own.
         is_there = set(said) & shown if each["kind"] == "tool_call" else set(said[:5]) <= shown
@@ -162,13 +164,13 @@ def test_a_call_that_waits_is_left_behind_by_the_agent_and_not_by_its_user(sourc
 
 def test_a_call_waits_also_where_the_state_that_says_so_follows_the_page() -> None:
     html = render_events([run()], conversation_id=CONVERSATION, beyond=[event(WAITING, seq=2)])
-    assert "Waits for approval" in PageParts(html).text
+    assert "Needs your approval" in PageParts(html).text
 
 
 def test_a_call_before_the_agent_waits_for_approval_waits() -> None:
     parts = page(run(), event(WAITING, seq=2))
-    assert "Waits for approval" in parts.text
-    assert "The agent waits for approval" in parts.text
+    assert "Needs your approval" in parts.text
+    assert "The agent needs your approval" in parts.text
 
 
 def test_an_exit_code_is_shown_when_it_is_not_0() -> None:
@@ -200,7 +202,7 @@ def test_long_output_is_folded_with_its_size_and_a_download() -> None:
 
 def test_short_output_is_not_folded() -> None:
     parts = page(ran("a line\n" * 20))
-    assert parts.named("details") == []
+    assert parts.of_class("long") == []
 
 
 def test_an_edit_is_shown_as_lines_that_went_and_came() -> None:
@@ -290,9 +292,75 @@ def test_an_image_whose_address_nobody_can_send_is_named_and_no_link() -> None:
 
 
 def test_a_message_too_long_for_markdown_is_shown_folded_with_a_download() -> None:
-    parts = page(said("# word\n" * 20_000))
+    parts = page(said("*word*\n" * 20_000))
     assert "140 kB" in parts.text
     assert parts.of_class("download")
+
+
+def test_a_long_message_is_rendered_to_its_end() -> None:
+    parts = page(said("Some **bold** words among others, and not much `code`.\n\n" * 2_000 + "1. The *end*."))
+    assert len(parts.named("strong")) == 2_000
+    assert len(parts.named("em")) == 1
+    assert parts.of_class("output") == []
+
+
+def test_what_is_too_long_even_in_pieces_has_its_rest_folded_with_a_download() -> None:
+    parts = page(said("# word\n" * 40_000))
+    assert len(parts.named("h3")) > 1_000
+    assert parts.of_class("more")
+    assert parts.of_class("download")
+
+
+def test_a_long_part_of_a_message_that_is_no_prose_leaves_the_rest_rendered() -> None:
+    parts = page(said("**Before**\n\n" + "*word*\n" * 6_000 + "\n**After**"))
+    assert len(parts.named("strong")) == 2
+    assert "42 kB" in parts.text
+
+
+TASKS = [{"title": "Read it", "status": "done"}, {"title": "Write it", "status": "todo"}]
+PLANS = {
+    "v0": [
+        {"action": "task_tracking", "args": {"command": "plan", "task_list": TASKS}},
+        {"observation": "task_tracking", "content": "# Task List raw", "extras": {"task_list": TASKS}},
+    ],
+    "v1": [
+        {
+            "kind": "ActionEvent",
+            "source": "agent",
+            "tool_name": "task_tracker",
+            "tool_call_id": "c",
+            "action": {"kind": "TaskTrackerAction", "command": "plan", "task_list": TASKS},
+        },
+        {
+            "kind": "ObservationEvent",
+            "source": "environment",
+            "tool_name": "task_tracker",
+            "tool_call_id": "c",
+            "observation": {
+                "kind": "TaskTrackerObservation",
+                "content": [{"type": "text", "text": "# Task List raw"}],
+                "command": "plan",
+                "task_list": TASKS,
+            },
+        },
+    ],
+}
+
+
+@pytest.mark.parametrize("wire", PLANS)
+def test_a_plan_is_shown_once_and_without_raw_text(wire: str) -> None:
+    call, result = PLANS[wire]
+    parts = page(event(call, seq=1), event(result, seq=2, cause=1))
+    assert parts.text.count("Write it") == 1
+    assert "raw" not in parts.text
+    assert "1 of 2 tasks done" in parts.text
+
+
+@pytest.mark.parametrize("wire", PLANS)
+def test_a_plan_whose_call_is_elsewhere_is_shown_by_its_result(wire: str) -> None:
+    parts = page(event(PLANS[wire][1], seq=2, cause=1))
+    assert parts.text.count("Write it") == 1
+    assert "raw" not in parts.text
 
 
 def test_many_long_messages_share_what_one_page_may_cost() -> None:
@@ -326,7 +394,7 @@ def test_an_answer_that_was_interrupted_says_so() -> None:
         ),
         (
             {"kind": "ConversationStateUpdateEvent", "key": "execution_status", "value": "stuck"},
-            "The agent is stuck: it repeats itself without getting on",
+            "The agent is stuck: it keeps repeating itself",
         ),
         (
             {
@@ -334,7 +402,7 @@ def test_an_answer_that_was_interrupted_says_so() -> None:
                 "key": "confirmation_policy",
                 "value": {"kind": "AlwaysConfirm"},
             },
-            "The agent asks for approval of every call",
+            "The agent asks for approval before every call",
         ),
         ({"kind": "Condensation", "summary": "S"}, "Earlier events were summarised for the model"),
         ({"action": "system", "args": {"content": "P"}}, "System prompt"),
@@ -350,11 +418,11 @@ def test_what_happened_is_said_in_words(payload: dict[str, Any], shown: str) -> 
 @pytest.mark.parametrize(
     ("code", "shown"),
     [
-        ("STATUS$ERROR_LLM_AUTHENTICATION", "The model refused the key."),
-        ("LLMAuthenticationError", "The model refused the key."),
+        ("STATUS$ERROR_LLM_AUTHENTICATION", "The model rejected the API key."),
+        ("LLMAuthenticationError", "The model rejected the API key."),
         ("litellm.exceptions.RateLimitError", "rate limit"),
         ("MaxBudgetReached", "budget"),
-        ("MaxIterationsReached", "limit of steps"),
+        ("MaxIterationsReached", "step limit"),
         ("LoopUnavailable", "could not be started"),
         ("OfTomorrow", "Something went wrong."),
     ],

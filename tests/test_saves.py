@@ -9,12 +9,15 @@ from typing import Any
 
 import httpx
 import pytest
+from django.contrib.auth.models import User
 from django.db import IntegrityError
 from django.db.backends.utils import CursorWrapper
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from conversations.events import Metrics
 from conversations.log import chain
-from conversations.metadata import ConversationMetadata
+from conversations.metadata import COLUMN_OF, NEVER_FALLING, ConversationMetadata
 from conversations.models import OWNED_BY_APPEND, Conversation, ConversationRef, Event, WholeRowSaveRefused
 from conversations.store import ConversationStore
 from sessions_app import astore
@@ -131,6 +134,75 @@ def test_a_stale_metadata_save_lowers_no_total(
     assert saved.title == "Late"
     assert (saved.accumulated_cost, saved.prompt_tokens, saved.completion_tokens) == (0.5, 70, 30)
     assert saved.total_tokens == 100
+
+
+FACTS: dict[str, Any] = {
+    "selected_repository": "acme/widgets",
+    "selected_branch": "main",
+    "git_provider": "github",
+    "title": "Widgets",
+    "trigger": "gui",
+    "pr_number": [3, 5],
+    "tags": {"team": "blue"},
+    "llm_model": "a-model",
+    "accumulated_cost": 0.25,
+    "prompt_tokens": 10,
+    "completion_tokens": 5,
+    "total_tokens": 15,
+}
+
+
+def test_a_stub_that_is_saved_a_thousand_times_takes_nothing_away(
+    store: ConversationStore, talk: ConversationRef, statements: list[str]
+) -> None:
+    store.save_metadata(ConversationMetadata(conversation_id=talk.public_id, **FACTS))
+    stored, user_id = store.get_metadata(talk.public_id), str(talk.owner_id)
+    statements.clear()
+    for _ in range(1_000):
+        store.save_metadata(ConversationMetadata(conversation_id=talk.public_id, user_id=user_id))
+    assert store.get_metadata(talk.public_id) == stored
+    assert [sql for sql in writes(statements) if sql.startswith(("UPDATE", "INSERT", "DELETE"))] == []
+    assert is_whole(talk)
+
+
+def test_the_fields_that_are_named_overwrite_with_empty_values_too(
+    store: ConversationStore, conversation: ConversationRef
+) -> None:
+    store.save_metadata(ConversationMetadata(conversation_id="talk", **FACTS))
+    store.save_metadata(ConversationMetadata(conversation_id="talk"), fields=list(FACTS))
+    empty = ConversationMetadata(conversation_id="talk")
+    assert facts_of(store, "talk") == {
+        name: FACTS[name] if name in NEVER_FALLING else getattr(empty, name) for name in FACTS
+    }
+
+
+words = st.none() | st.text("ab", max_size=2)
+totals = st.integers(0, 3)
+facts_of_any_row = st.fixed_dictionaries(
+    {
+        **dict.fromkeys(FACTS, words),
+        **dict.fromkeys(NEVER_FALLING, totals),
+        "pr_number": st.lists(totals, max_size=2),
+        "tags": st.dictionaries(st.text("ab", max_size=1), st.text("ab", max_size=1), max_size=2),
+    }
+)
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(stored=facts_of_any_row, saved=facts_of_any_row)
+def test_metadata_alone_fills_what_is_empty_raises_totals_and_leaves_the_rest(
+    store: ConversationStore, alice: User, stored: dict[str, Any], saved: dict[str, Any]
+) -> None:
+    conversation_id = store.create(alice, **{COLUMN_OF[name]: stored[name] for name in FACTS}).public_id
+    store.save_metadata(ConversationMetadata(conversation_id=conversation_id, **saved))
+    filled = {name: stored[name] or saved[name] or stored[name] for name in FACTS}
+    raised = {name: max(stored[name], saved[name]) for name in NEVER_FALLING}
+    assert facts_of(store, conversation_id) == filled | raised
+
+
+def facts_of(store: ConversationStore, conversation_id: str) -> dict[str, Any]:
+    metadata = store.get_metadata(conversation_id)
+    return {name: getattr(metadata, name) for name in FACTS}
 
 
 def test_a_thousand_looks_at_the_state_write_nothing(talk: ConversationRef, statements: list[str]) -> None:

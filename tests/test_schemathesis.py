@@ -29,6 +29,8 @@ from sessions_app.authentication import local_user
 from tests.clients import Server
 from tests.conftest import empty_database
 
+pytestmark = pytest.mark.one_engine
+
 SEED = int(os.environ.get("TEST_SEED") or 20261120)
 KEY = {"X-Session-API-Key": "the-servers-key"}
 NATIVE = "/api/native/conversations"

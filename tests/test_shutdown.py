@@ -67,12 +67,12 @@ def test_sigterm_keeps_what_the_agent_had_said_and_ends_its_turn(
 ) -> None:
     server.start()
     with NetworkClient(server, "talk") as client:
-        client.send({"type": "message", "id": 1, "text": "slow help"})
+        client.send({"type": "message", "id": 1, "text": "/slow"})
         client.until("delta")
         server.stop()
     *_, partial, end = Event.objects.of(conversation).oldest_first()
     assert dialects.is_interrupted(json.loads(partial.payload), conversation.dialect)
-    assert (partial.text.split()[0], end.kind) == ("I", Kind.TURN)
+    assert (partial.text.split()[0], end.kind) == ("This", Kind.TURN)
     assert AgentLoop.objects.get(conversation_id=conversation.pk).status == LoopStatus.STOPPED
 
 

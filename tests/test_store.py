@@ -173,7 +173,7 @@ def test_a_users_store_knows_nothing_of_a_strangers_conversation(
 ) -> None:
     assert not of(bob).exists("talk")
     assert of(bob).search().results == []
-    with pytest.raises(ConversationNotFound, match=r"There is no such conversation"):
+    with pytest.raises(ConversationNotFound, match=r"Conversation not found"):
         getattr(of(bob), refused)("talk")
 
 

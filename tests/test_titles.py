@@ -8,13 +8,15 @@ from collections.abc import Callable
 import httpx
 import pytest
 
+from conversations.metadata import ConversationMetadata
 from conversations.models import Conversation, ConversationRef
 from conversations.store import ConversationStore
-from sessions_app import astore, endings
+from sessions_app import astore, endings, titles
 from sessions_app.agents.demo import DemoAgent
 from sessions_app.manager import ConversationManager
-from sessions_app.titles import entitle
+from sessions_app.titles import set_generated_title
 from tests.clients import WAIT_S
+from tests.conftest import Connect
 from tests.events import event
 from tests.faulty import SilentAgent
 from tests.stage import Stage, ask, manager, stage, until
@@ -72,7 +74,7 @@ async def test_the_agents_answer_is_the_title_cut_where_it_is_long(
     conversation: ConversationRef, store: ConversationStore, answer: str, shown: str
 ) -> None:
     await say(store, conversation, " ", "hello", "more")
-    await entitle(conversation, AnsweringAgent(answer))
+    await set_generated_title(conversation, AnsweringAgent(answer))
     assert await title(conversation) == shown
 
 
@@ -81,16 +83,16 @@ async def test_where_the_agent_fails_the_beginning_of_the_message_serves(
     conversation: ConversationRef, store: ConversationStore, message: str, shown: str
 ) -> None:
     await say(store, conversation, message)
-    await entitle(conversation, SilentAgent())
+    await set_generated_title(conversation, SilentAgent())
     assert await title(conversation) == shown
 
 
 async def test_a_title_is_made_once(conversation: ConversationRef, store: ConversationStore) -> None:
     await say(store, conversation, "hello")
     agent = AnsweringAgent("A title")
-    await entitle(conversation, agent)
+    await set_generated_title(conversation, agent)
     await astore.call(store.retitle, conversation, None)
-    await entitle(conversation, agent)
+    await set_generated_title(conversation, agent)
     assert (agent.asked, await title(conversation)) == (1, None)
 
 
@@ -103,7 +105,7 @@ async def test_a_title_that_somebody_gave_stays_also_while_one_is_made(
             return await super().complete(messages)
 
     await say(store, conversation, "hello")
-    await entitle(conversation, Renaming("A title"))
+    await set_generated_title(conversation, Renaming("A title"))
     assert await title(conversation) == "Mine"
 
 
@@ -113,7 +115,7 @@ async def test_a_default_looking_title_that_somebody_gave_is_kept(
     await say(store, conversation, "hello")
     await astore.call(store.retitle, conversation, "Conversation talk")
     agent = AnsweringAgent("A title")
-    await entitle(conversation, agent)
+    await set_generated_title(conversation, agent)
     assert (agent.asked, await title(conversation)) == (0, "Conversation talk")
 
 
@@ -121,9 +123,9 @@ async def test_without_a_message_nothing_is_tried(
     conversation: ConversationRef, store: ConversationStore
 ) -> None:
     agent = AnsweringAgent("A title")
-    await entitle(conversation, agent)
+    await set_generated_title(conversation, agent)
     await say(store, conversation, "hello")
-    await entitle(conversation, agent)
+    await set_generated_title(conversation, agent)
     assert (agent.asked, await title(conversation)) == (1, "A title")
 
 
@@ -139,7 +141,7 @@ async def test_a_conversation_whose_first_answer_is_stopped_has_a_title(
     await ask(conversation, "hold on")
     await stage.holding()
     await manager.close_session("talk")
-    assert await title(conversation) == (given or "hold on")
+    assert await title(conversation) in ([given] if given else ["hold on", "HOLD ON"])
 
 
 async def test_a_conversation_that_is_stopped_while_its_title_is_made_has_one(
@@ -160,7 +162,7 @@ async def test_a_conversation_whose_first_answer_is_cut_off_with_its_process_has
     await stage.holding()
     epoch = await astore.call(lambda: Conversation.objects.get(pk=conversation.pk).loop_epoch)
     await astore.call(endings.repair, conversation, epoch)
-    assert await title(conversation) == "hold on"
+    assert await title(conversation) in ("hold on", "HOLD ON")
 
 
 async def test_a_conversation_whose_first_turn_fails_has_a_title(
@@ -168,6 +170,78 @@ async def test_a_conversation_whose_first_turn_fails_has_a_title(
 ) -> None:
     await ask(conversation, "fail please")
     await until(lambda: Conversation.objects.filter(pk=conversation.pk, title="FAIL PLEASE").exists())
+
+
+async def test_a_conversation_has_a_title_while_its_first_turn_hangs(
+    manager: ConversationManager, conversation: ConversationRef, stage: Stage
+) -> None:
+    await ask(conversation, "hold on")
+    await stage.holding()
+    await until(lambda: Conversation.objects.filter(pk=conversation.pk, title="HOLD ON").exists())
+    stage.go.set()
+
+
+async def test_a_conversation_has_a_title_while_its_title_is_made(
+    manager: ConversationManager, conversation: ConversationRef, configured: Callable[..., None]
+) -> None:
+    ThinkingAgent.asked = asyncio.Event()
+    configured(agent="tests.test_titles.ThinkingAgent")
+    await ask(conversation, "hello")
+    await asyncio.wait_for(ThinkingAgent.asked.wait(), WAIT_S)
+    assert await title(conversation) == "hello"
+
+
+async def test_a_conversation_of_which_no_agent_can_be_made_has_a_title(
+    manager: ConversationManager, conversation: ConversationRef, configured: Callable[..., None]
+) -> None:
+    configured(agent="tests.faulty.BrokenAgent")
+    await ask(conversation, "hello")
+    await until(lambda: Conversation.objects.filter(pk=conversation.pk, title="hello").exists())
+
+
+async def test_what_is_said_first_to_a_paused_agent_is_the_title(
+    manager: ConversationManager, conversation: ConversationRef
+) -> None:
+    await manager.maybe_start_agent_loop(conversation)
+    await manager.pause(conversation)
+    await ask(conversation, "hello")
+    await until(lambda: Conversation.objects.filter(pk=conversation.pk, title="hello").exists())
+
+
+@pytest.mark.parametrize("chosen", ["hello", "Mine", None])
+async def test_a_title_that_somebody_chose_while_one_is_made_stays_whatever_it_is(
+    conversation: ConversationRef, store: ConversationStore, chosen: str | None
+) -> None:
+    class Renaming(AnsweringAgent):
+        async def complete(self, messages: object) -> str:
+            await astore.call(store.retitle, conversation, chosen)
+            return await super().complete(messages)
+
+    await say(store, conversation, "hello")
+    await set_generated_title(conversation, Renaming("A title"))
+    assert await title(conversation) == chosen
+
+
+async def test_metadata_that_names_a_title_chooses_it(
+    conversation: ConversationRef, store: ConversationStore
+) -> None:
+    await say(store, conversation, "hello")
+    await astore.call(titles.set_provisional_title, conversation)
+    same = ConversationMetadata(conversation_id="talk", title="hello")
+    await astore.call(store.save_metadata, same, fields=["title"])
+    await set_generated_title(conversation, AnsweringAgent("A title"))
+    assert await title(conversation) == "hello"
+
+
+async def test_the_title_is_told_to_v0_clients_while_the_first_turn_hangs(
+    manager: ConversationManager, conversation: ConversationRef, connect: Connect, stage: Stage
+) -> None:
+    client = await connect("talk")
+    await ask(conversation, "hold on")
+    await stage.holding()
+    frame = await client.until(conversation_title="HOLD ON")
+    assert frame["message"] == "talk"
+    stage.go.set()
 
 
 async def test_a_conversation_has_a_title_soon_after_its_first_answer(

@@ -226,7 +226,7 @@ async def test_a_stop_a_deletion_and_a_restart_disconnect_each_in_its_way(
     assert stopped.frames[-1]["extras"] == {"agent_state": "stopped", "reason": ""}
     await rest.delete("/api/conversations/deleted")
     assert await deleted.ended() is End.BY_SERVER
-    assert await refusal(join, "deleted") == {"message": "There is no such conversation."}
+    assert await refusal(join, "deleted") == {"message": "Conversation not found."}
     await asyncio.to_thread(server.stop)
     assert await other.ended() is End.BY_NETWORK
 
@@ -299,7 +299,7 @@ async def test_somebody_elses_conversation_is_refused_as_a_deleted_one_is(
     await (await join("gone", headers=his)).until(is_ready)
     await rest.delete("/api/conversations/gone", headers=his)
     foreign, deleted = [await refusal(join, name, headers=his) for name in (conversation.public_id, "gone")]
-    assert foreign == deleted == {"message": "There is no such conversation."}
+    assert foreign == deleted == {"message": "Conversation not found."}
     assert await refusal(join, "talk") == {"message": "invalid_session_api_key"}
 
 

@@ -19,6 +19,8 @@ from sessions_app.models import ApiToken, UserSettings
 from tests.events import event
 from tests.v0 import CONVERSATIONS, EVENT_TIME, NEW_ID, Matching, Problem, info, said
 
+pytestmark = pytest.mark.one_engine
+
 TALK = f"{CONVERSATIONS}/talk"
 BOBS = f"{CONVERSATIONS}/bobs"
 UNKNOWN = f"{CONVERSATIONS}/nowhere"
@@ -466,7 +468,7 @@ CASES = [
             "status": "error",
             "conversation_id": "talk",
             "message": "Failed to start conversation: "
-            "The agent could not be made: the server's log says why.",
+            "The agent couldn't start. The server's log has the reason.",
         },
     ),
     Case(
@@ -661,7 +663,7 @@ CASES = [
         given=("talk",),
         body={"action": "change_agent_state", "args": {"agent_state": "user_confirmed"}},
         status=409,
-        answer=detail("Nothing waits for approval."),
+        answer=detail("No call is waiting for approval."),
     ),
     Case(
         endpoint=MESSAGE,
@@ -720,7 +722,7 @@ CASES = [
         given=("talk", "a busy store"),
         body={"message": "hello"},
         status=503,
-        answer=detail("Somebody else has locked the conversation for too long: try again."),
+        answer=detail("The conversation is locked by another process. Try again."),
     ),
     Case(
         endpoint=MESSAGE,
@@ -878,7 +880,7 @@ CASES = [
             query={"event_id": 0},
             given=("talk", given),
             status=502,
-            answer=detail(Matching(".*try again.")),
+            answer=detail(Matching(".*Try again.")),
         )
         for given in ("an agent beside the point", "an agent that cannot answer")
     ),

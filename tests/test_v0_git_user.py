@@ -22,6 +22,8 @@ from sessions_app.user_settings import SettingSecret
 from tests.git_server import DATE, GitServer
 from tests.v0 import Problem
 
+pytestmark = pytest.mark.one_engine
+
 ADD = "/api/add-git-providers"
 UNSET = "/api/unset-provider-tokens"
 SETTINGS = "/api/settings"

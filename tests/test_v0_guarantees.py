@@ -459,7 +459,7 @@ async def test_a_key_cannot_be_used_again_for_another_event(
 async def test_states_that_a_client_sends_steer_the_agent(
     conversation: ConversationRef, rest: httpx.AsyncClient
 ) -> None:
-    await rest.post(f"{TALK}/message", json={"message": "approve this"})
+    await rest.post(f"{TALK}/message", json={"message": "/approve"})
 
     async def asked() -> bool:
         events = await stored()

@@ -7,6 +7,8 @@ from collections.abc import Callable
 import httpx
 import pytest
 
+pytestmark = pytest.mark.one_engine
+
 OPTIONS = "/api/options"
 LISTS = ["models", "agents", "security-analyzers"]
 

@@ -18,6 +18,8 @@ from sessions_app.models import SecretKind
 from tests.git_server import CLOSED, MERGED, OPEN, GitServer
 from tests.v0 import CONVERSATIONS, NEW_ID
 
+pytestmark = pytest.mark.one_engine
+
 LIST = "/api/microagent-management/conversations"
 
 

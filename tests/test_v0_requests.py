@@ -18,6 +18,8 @@ from sessions_app.models import ApiToken
 from tests.events import event
 from tests.v0 import CONVERSATIONS, EVENT_TIME, NEW_ID, Problem, info
 
+pytestmark = pytest.mark.one_engine
+
 TALK = f"{CONVERSATIONS}/talk"
 EVENTS = f"{TALK}/events"
 ANSWER_MAX_BYTES = 100_000
@@ -313,7 +315,7 @@ async def test_too_many_parameters_are_refused_in_a_sentence(
     path: str, conversation: ConversationRef, rest: httpx.AsyncClient
 ) -> None:
     response = await rest.get(f"{path}?{'&'.join(f'p{number}=' for number in range(1_001))}")
-    refusal = {"detail": "A request may have 1000 parameters at the most."}
+    refusal = {"detail": "A request may have 1000 parameters at most."}
     assert (response.status_code, response.json()) == (400, refusal)
     assert cache_headers(response) == CACHE_HEADERS
 

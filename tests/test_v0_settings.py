@@ -21,6 +21,8 @@ from sessions_app.models import ApiToken, Secret, SecretKind
 from sessions_app.user_settings import SettingSecret
 from tests.v0 import Problem
 
+pytestmark = pytest.mark.one_engine
+
 SETTINGS = "/api/settings"
 SECRETS = "/api/secrets"
 UNSET: dict[str, Any] = {
@@ -534,7 +536,7 @@ async def test_a_user_keeps_a_bounded_number_of_secrets(
     first = await rest.post(SECRETS, json={"name": "A", "value": "x"})
     second = await rest.post(SECRETS, json={"name": "B", "value": "y"})
     assert (first.status_code, second.status_code) == (201, 400)
-    assert second.json() == {"message": "A user may keep 1 secrets: delete one first."}
+    assert second.json() == {"message": "You can have at most 1 secrets. Delete one first."}
     assert [each["name"] for each in (await rest.get(SECRETS)).json()["custom_secrets"]] == ["A"]
 
 

@@ -11,6 +11,7 @@ import pytest
 from django.conf import settings
 from django.contrib.auth.models import User
 
+from conversations.engines import failures
 from conversations.models import Conversation, ConversationRef
 from conversations.store import ConversationStore
 from convserver.asgi import application
@@ -133,7 +134,7 @@ async def test_a_connection_is_counted_while_it_lasts(connect: Connect) -> None:
 async def test_a_client_that_leaves_while_it_is_being_counted_is_not_counted(
     connect: Connect, hooked: Hooked
 ) -> None:
-    counting = hooked(presence, "arrive")
+    counting = hooked(presence, "record")
     held = counting.hold()
     client = await connect("talk")
     await held.reached()
@@ -252,7 +253,7 @@ async def test_only_action_and_args_of_an_event_are_taken(connect: Connect) -> N
 
 async def test_the_stop_button_ends_the_turn_and_the_connection_stays(connect: Connect) -> None:
     client = await connect("talk")
-    await client.say("approve this")
+    await client.say("/approve")
     await client.state("awaiting_user_confirmation")
     await client.send({"action": "change_agent_state", "args": {"agent_state": "stopped"}})
     await client.state("stopped")
@@ -262,14 +263,14 @@ async def test_the_stop_button_ends_the_turn_and_the_connection_stays(connect: C
 
 async def test_approval_is_asked_for_and_given(connect: Connect) -> None:
     client = await connect("talk")
-    await client.say("approve this")
+    await client.say("/approve")
     await client.state("awaiting_user_confirmation")
     call = await client.until(action="run")
     assert call["args"]["confirmation_state"] == "awaiting_confirmation"
     await client.send({"action": "change_agent_state", "args": {"agent_state": "user_confirmed"}})
     result = await client.until(observation="run")
     assert result["cause"] == call["id"]
-    assert (await client.said())["message"] == "Done."
+    assert (await client.said())["message"].startswith("Done.")
 
 
 # Titles and ends
@@ -424,6 +425,17 @@ async def test_a_join_that_fails_is_refused_in_words(
 ) -> None:
     monkeypatch.setattr(settings, "CONVERSATION_STORE", "tests.faulty.ClosedStore")
     assert await refusal(connect, "talk") == {"message": "The server could not do this now: try again."}
+
+
+async def test_a_client_whose_log_cannot_be_read_is_told_why_before_it_ends(
+    connect: Connect, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(settings, "CONVERSATION_STORE", "tests.faulty.UnreadableStore")
+    client = await connect("talk")
+    ended = await client.disconnected()
+    told = [frame["message"] for frame in client.frames if frame.get("id") == "STATUS$ERROR"]
+    assert (told[-1:], ended.by_packet) == ([failures.UNREACHABLE], False)
+    assert [record.exc_info for record in caplog.records if "V0 socket failed" in record.message] == [None]
 
 
 async def test_a_revoked_token_ends_the_connection(

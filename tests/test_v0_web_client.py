@@ -246,7 +246,7 @@ async def test_a_command_is_shown_until_what_it_printed_takes_its_place(
     page: httpx.AsyncClient, connect: Connect
 ) -> None:
     _, client = await opened(page, connect)
-    await client.say("use the tool")
+    await client.say("/tool")
     command = await client.until(action="run")
     result = await client.until(observation="run")
     assert (command["args"]["command"], bool(command["args"]["thought"])) == ("date", True)
@@ -259,9 +259,9 @@ async def test_every_event_of_a_talk_has_what_the_page_needs_to_show_it_live_and
     page: httpx.AsyncClient, connect: Connect, decision: str
 ) -> None:
     conversation_id, client = await opened(page, connect)
-    await client.say("use the tool")
+    await client.say("/tool")
     await client.state("awaiting_user_input")
-    await client.say("approve this")
+    await client.say("/approve")
     await client.state("awaiting_user_confirmation")
     await client.until(action="run")
     await change_state(client, decision)
@@ -282,7 +282,7 @@ async def test_the_page_knows_that_an_approval_is_awaited_before_it_shows_what_f
     page: httpx.AsyncClient, connect: Connect, opening: str
 ) -> None:
     conversation_id, client = await opened(page, connect)
-    await client.say("approve this")
+    await client.say("/approve")
     await client.state("awaiting_user_confirmation")
     action = await client.until(action="run")
     if opening == "replayed":
@@ -294,13 +294,13 @@ async def test_the_page_knows_that_an_approval_is_awaited_before_it_shows_what_f
 
 @pytest.mark.parametrize(
     ("decision", "observation", "answer"),
-    [("user_confirmed", "run", "Done."), ("user_rejected", "user_rejected", "All right, I leave it.")],
+    [("user_confirmed", "run", "Done."), ("user_rejected", "user_rejected", "OK, I won't.")],
 )
 async def test_each_button_of_an_approval_is_obeyed(
     page: httpx.AsyncClient, connect: Connect, decision: str, observation: str, answer: str
 ) -> None:
     _, client = await opened(page, connect)
-    await client.say("approve this")
+    await client.say("/approve")
     await client.state("awaiting_user_confirmation")
     action = await client.until(action="run")
     await change_state(client, decision)
@@ -313,7 +313,7 @@ async def test_the_stop_button_stops_the_agent_and_the_play_button_says_continue
     page: httpx.AsyncClient, connect: Connect
 ) -> None:
     conversation_id, client = await opened(page, connect)
-    await client.say("approve this")
+    await client.say("/approve")
     await client.state("awaiting_user_confirmation")
     await change_state(client, "stopped")
     await client.state("stopped")
@@ -390,7 +390,7 @@ async def test_a_page_load_opens_two_sockets_and_the_one_that_goes_takes_nothing
 ) -> None:
     conversation_id, abandoned = await opened(page, connect)
     kept = await connect(conversation_id)
-    await kept.say("approve this")
+    await kept.say("/approve")
     for client in (abandoned, kept):
         await client.state("awaiting_user_confirmation")
     await abandoned.leave()

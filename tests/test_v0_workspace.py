@@ -20,6 +20,8 @@ from sessions_app.models import ApiToken, Attachment, Feedback
 from tests.test_access import CSRF, login_cookie
 from tests.v0 import CONVERSATIONS, NEW_ID, Problem
 
+pytestmark = pytest.mark.one_engine
+
 TALK = f"{CONVERSATIONS}/talk"
 BINARY = bytes(range(256)) + b"\r\n--\xff\xfe\0"
 NO_RUNTIME = {"error": "Runtime not yet initialized"}
@@ -278,7 +280,7 @@ async def test_what_is_too_large_is_skipped_and_harms_no_other_file(
 ) -> None:
     monkeypatch.setattr(attachments, "FILE_MAX_BYTES", 10)
     answer = await upload(rest, ("../large.txt", b"x" * 11), ("fits.txt", b"x" * 10))
-    reason = "The file has 11 bytes, but it may have 10 at the most."
+    reason = "The file has 11 bytes; the limit is 10."
     assert answer == {
         "uploaded_files": ["/workspace/fits.txt"],
         "skipped_files": [{"name": "large.txt", "reason": reason}],

@@ -25,6 +25,8 @@ from tests.stage import Stage, manager, stage, until_said, until_status
 from tests.test_access import bearer
 from tests.v1 import AGENT, HEX, ID, NONE, ROUTES, SHARED, START, Route, known, said, started
 
+pytestmark = pytest.mark.one_engine
+
 __all__ = ["manager", "stage"]
 
 MASK = "**********"

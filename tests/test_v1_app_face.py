@@ -17,6 +17,8 @@ from tests import app_face
 from tests.app_face import APP, CONVERSATIONS, EVENTS, HEX, ID, ROUTES, SANDBOXES, STARTS, Route, create
 from tests.v0 import Problem
 
+pytestmark = pytest.mark.one_engine
+
 MAKING = (CONVERSATIONS, f"{CONVERSATIONS}/stream-start")
 """Where something new is made each time."""
 

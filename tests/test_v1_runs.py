@@ -23,6 +23,7 @@ from sessions_app import (
     agent_setups,
     astore,
     begun_turns,
+    command_channel,
     decisions,
     endings,
     leases,
@@ -35,6 +36,7 @@ from sessions_app import (
 )
 from sessions_app import manager as manager_module
 from sessions_app.agent_setups import NewSetup
+from sessions_app.commands import CommandPending
 from sessions_app.confirmation import wants_approval
 from sessions_app.manager import ConversationManager, close_manager, get_manager
 from sessions_app.models import AgentLoop, ExecutionStatus
@@ -488,7 +490,7 @@ async def test_after_a_rejection_the_next_message_is_answered(
 async def test_nothing_can_be_rejected_where_nothing_waits(
     talk: ConversationRef, manager: ConversationManager
 ) -> None:
-    with pytest.raises(LoopUnavailable, match="Nothing waits"):
+    with pytest.raises(LoopUnavailable, match="No call is waiting"):
         await manager.reject(talk)
 
 
@@ -551,7 +553,7 @@ async def test_the_demo_agent_asks_as_the_policy_says(
 ) -> None:
     configured(agent="sessions_app.agents.demo.DemoAgent")
     talk = await astore.call(made, alice, confirmation_policy={"kind": kind})
-    await say(talk, "tool", run=True)
+    await say(talk, "/tool", run=True)
     await until_status(talk, ends)
     assert "ActionEvent" in await wire(talk)
 
@@ -715,11 +717,13 @@ async def test_a_pause_ends_what_a_dead_loop_has_left(
 
 
 async def test_a_run_of_another_process_cannot_be_paused_behind_its_back(
-    talk: ConversationRef, manager: ConversationManager
+    talk: ConversationRef, manager: ConversationManager, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(command_channel, "WAIT_S", 0.1)
     await astore.call(playing, talk, HERE._replace(host="elsewhere"))
-    with pytest.raises(leases.LoopHeld):
+    with pytest.raises(CommandPending):
         await manager.pause(talk)
+    assert await status_of(talk) == "running"
 
 
 def playing(conversation: ConversationRef, process: Process) -> None:
@@ -865,12 +869,13 @@ async def test_a_run_that_no_loop_plays_is_interrupted(
 
 
 async def test_a_run_of_another_process_is_not_interrupted_behind_its_back(
-    talk: ConversationRef, manager: ConversationManager
+    talk: ConversationRef, manager: ConversationManager, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    elsewhere = HERE._replace(host="elsewhere")
-    await astore.call(leases.claim, talk, elsewhere, agent="", lease_s=600.0)
-    with pytest.raises(leases.LoopHeld):
+    monkeypatch.setattr(command_channel, "WAIT_S", 0.1)
+    await astore.call(playing, talk, HERE._replace(host="elsewhere"))
+    with pytest.raises(CommandPending):
         await manager.interrupt(talk)
+    assert await status_of(talk) == "running"
 
 
 async def test_an_interruption_after_the_end_of_a_run_writes_nothing(

@@ -18,6 +18,8 @@ from sessions_app.models import AgentSetup, ApiToken
 from tests.test_access import bearer, login_cookie
 from tests.v1 import AGENT, HEX, ID, NONE, SHARED, START, known, said
 
+pytestmark = pytest.mark.one_engine
+
 V0_ONLY = "conversation_id"
 """What V0 calls an id."""
 

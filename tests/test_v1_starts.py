@@ -135,7 +135,7 @@ async def test_each_step_leaves_as_a_piece_of_its_own() -> None:
     step = AppConversationStartTask.model_validate(
         task(id=HEX, created_at=datetime.now(UTC), updated_at=datetime.now(UTC))
     )
-    pieces = [piece async for piece in start_tasks._streamed([step, step])]
+    pieces = [piece async for piece in start_tasks._streamed([step.model_dump(mode="json")] * 2)]
     text = step.model_dump_json().encode()
     assert pieces == [b"[\n", text, b",\n" + text, b"]"]
 
@@ -284,7 +284,7 @@ async def test_an_agent_that_lacks_a_model_is_an_error_in_words(
     found = await started(rest, conversation_id=ID)
     assert found == task(
         status="ERROR",
-        detail="Nothing is set yet: choose a model first.",
+        detail="No settings yet. Choose a model first.",
         request=REQUEST | {"conversation_id": HEX},
     )
     assert await answered(rest, CONVERSATIONS, ids=ID) == [None]

@@ -35,6 +35,8 @@ from tests.app_face import (
 )
 from tests.stage import Hooked, hooked, manager, stage
 
+pytestmark = pytest.mark.one_engine
+
 __all__ = ["hooked", "manager", "stage"]
 
 HOOKS = f"{APP}/webhooks"
@@ -260,7 +262,7 @@ async def test_a_strangers_token_reports_nothing_and_learns_nothing(
         for conversation_id in (HEX, NONE)
     ]
     assert [(each.status_code, each.json()) for each in answers] == [
-        (404, {"detail": "There is no such conversation."})
+        (404, {"detail": "Conversation not found."})
     ] * 2
 
 

@@ -16,6 +16,8 @@ from tests.events import event
 from tests.web_browser import Browser, words
 from tests.web_pages import PAGES, Page
 
+pytestmark = pytest.mark.one_engine
+
 KEY = "the server's key"
 LOGIN = "/ui/login?next="
 SHOWN = [page for page in PAGES if page.method == "GET"]
@@ -141,3 +143,11 @@ async def test_the_address_of_a_form_leads_to_the_page_that_it_stands_on(
     talk: ConversationRef, visitor: Browser, address: str, page: str
 ) -> None:
     assert (await visitor.get(address)).headers["location"] == page
+
+
+@pytest.mark.parametrize("page", SHOWN, ids=str)
+async def test_a_page_answers_to_head_as_to_get_without_a_body(
+    alice: User, talk: ConversationRef, visitor: Browser, page: Page
+) -> None:
+    answer = await visitor.http.head(page.path)
+    assert (answer.status_code, answer.content) == ((await visitor.get(page.path)).status_code, b"")

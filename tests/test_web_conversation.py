@@ -18,6 +18,8 @@ from sessions_app import astore
 from tests.events import event
 from tests.web_browser import Browser, words
 
+pytestmark = pytest.mark.one_engine
+
 EVENTS = 60
 END = EVENTS - 1
 BEYOND = 10**15
@@ -89,7 +91,7 @@ async def test_what_is_edited_after_it_was_sent_stands_in_the_box_to_be_sent_aga
     answer = await visitor.send("/c/talk/messages", {"id": SAID, "text": EDITED}, page="/c/talk")
     action, form = composer(answer)
     assert (answer.status_code, form["text"], form["id"] != SAID) == (409, EDITED, True)
-    assert "was sent before with other words" in words(answer)
+    assert "was already sent with a different text" in words(answer)
     assert (await visitor.send(action, form, page="/c/talk")).status_code == 302
     assert await texts_of(rest, "talk") == ["first", EDITED]
 
@@ -101,7 +103,7 @@ async def test_what_is_edited_after_it_began_a_conversation_can_be_said_in_it(
     answer = await visitor.send("/begin", {"id": SAID, "text": EDITED}, page="/")
     action, form = composer(answer)
     assert (answer.status_code, action) == (409, f"{begun.headers['location']}/messages")
-    assert "was sent before with other words" in words(answer)
+    assert "was already sent with a different text" in words(answer)
     await visitor.send(action, form, page="/")
     assert await texts_of(rest, begun.headers["location"].removeprefix("/c/")) == ["first", EDITED]
 
@@ -115,7 +117,7 @@ async def test_what_cannot_be_stored_now_stands_in_the_box_with_the_reason(
         answer = await visitor.send(path, {"id": SAID, "text": EDITED}, page="/")
     action, form = composer(answer)
     assert (answer.status_code, form["text"]) == (503, EDITED)
-    assert "locked the conversation for too long: try again" in words(answer)
+    assert "The conversation is locked by another process. Try again" in words(answer)
     assert (await visitor.send(action, form, page="/")).status_code == 302
 
 

@@ -17,13 +17,15 @@ from sessions_app.consumers import native, native_list
 from tests.conftest import Dial
 from tests.web_browser import Browser, words
 
+pytestmark = pytest.mark.one_engine
+
 KEY = "the server's key"
 PASSWORD = "bob's password"
 LOGIN = "/ui/login"
 ADMIN_LOGIN = "/admin/login/"
 NATIVE = "/api/native/conversations"
-WRONG_PASSWORD = "do not belong together"
-WRONG_KEY = "This is not the server's key."
+WRONG_PASSWORD = "Wrong username or password."
+WRONG_KEY = "Wrong key."
 
 
 @pytest.fixture
@@ -365,7 +367,7 @@ async def test_a_wrong_key_is_told_and_not_shown_again(server_key: None, visitor
 
 
 @pytest.mark.parametrize(
-    ("key", "reason"), [("", "Type the key."), ("k" * 1001, "at most 1000"), ("a\0b", "ull")]
+    ("key", "reason"), [("", "Enter the key."), ("k" * 1001, "at most 1000"), ("a\0b", "ull")]
 )
 async def test_what_is_no_key_is_told(server_key: None, visitor: Browser, key: str, reason: str) -> None:
     status, said = await give_key(visitor, key=key)
@@ -391,3 +393,70 @@ async def test_who_guesses_keys_too_often_has_to_wait_though_the_next_is_right(
 
 async def test_a_key_needs_the_token_of_its_form(server_key: None, visitor: Browser) -> None:
     assert (await visitor.http.post("/ui/key", data={"key": KEY})).status_code == 403
+
+
+# Another password
+
+
+CHANGED = {
+    "old_password": PASSWORD,
+    "new_password1": "a better password",
+    "new_password2": "a better password",
+}
+
+
+async def change_password(visitor: Browser, **form: str) -> tuple[int, str]:
+    """Send the form of another password; return the status, and where it leads or what it says."""
+    answer = await visitor.send("/settings/password", {**CHANGED, **form}, page="/settings")
+    return answer.status_code, answer.headers.get("location") or words(answer)
+
+
+@pytest.fixture
+async def logged_in(accounts: None, bob: User, visitor: Browser) -> Browser:
+    """A browser that bob, who is no staff, has logged in with his password."""
+    await astore.call(set_password, bob)
+    await log_in(visitor)
+    return visitor
+
+
+async def test_a_changed_password_is_the_one_that_lets_in(logged_in: Browser) -> None:
+    assert await change_password(logged_in) == (302, "/settings#account")
+    assert "Password changed." in words(await logged_in.get("/settings"))
+    assert WRONG_PASSWORD in (await log_in(Browser()))[1]
+    assert (await log_in(Browser(), password="a better password"))[0] == 302
+
+
+async def test_a_changed_password_ends_the_users_other_sessions(logged_in: Browser) -> None:
+    other = Browser()
+    await log_in(other)
+    await change_password(logged_in)
+    statuses = [(await each.get("/settings")).status_code for each in (logged_in, other)]
+    assert statuses == [200, 302]
+
+
+@pytest.mark.parametrize(
+    ("form", "said"),
+    [
+        ({"old_password": "another"}, "The current password is wrong."),
+        ({"new_password2": "a better passwort"}, "The two new passwords don't match."),
+        ({"new_password1": "short", "new_password2": "short"}, "This password is too short."),
+    ],
+)
+async def test_a_password_that_cannot_be_changed_stays_and_says_why(
+    logged_in: Browser, form: dict[str, str], said: str
+) -> None:
+    status, page = await change_password(logged_in, **form)
+    assert (status, said in page) == (400, True)
+    assert (await log_in(Browser()))[0] == 302
+
+
+async def test_guesses_at_the_current_password_count_as_those_at_the_login(logged_in: Browser) -> None:
+    for _ in range(guesses.GUESSES_MAX):
+        await change_password(logged_in, old_password="another")
+    status, said = await change_password(logged_in)
+    assert (status, guesses.TOO_MANY in said) == (429, True)
+
+
+async def test_who_has_logged_in_without_a_password_is_offered_none(alice: User, visitor: Browser) -> None:
+    assert "Change password" not in words(await visitor.get("/settings"))
+    assert await change_password(visitor) == (302, "/settings#account")

@@ -23,6 +23,8 @@ from sessions_app import marks
 from sessions_app.models import AgentLoop, ExecutionStatus
 from tests.events import event
 
+pytestmark = pytest.mark.one_engine
+
 T = TypeVar("T")
 
 DEEDS = ("rename", "pin", "archive", "delete", "restore")
@@ -140,7 +142,7 @@ def test_a_part_leads_to_what_has_started_it_while_that_stands_and_is_the_same_p
 
 @pytest.mark.parametrize(
     ("status", "words"),
-    [("running", "Working"), ("waiting_for_confirmation", "Waits for you"), ("error", "Failed")],
+    [("running", "Running"), ("waiting_for_confirmation", "Needs your approval"), ("error", "Failed")],
 )
 def test_a_status_is_said_in_words(
     conversation: ConversationRef, browser: Browser, status: str, words: str
@@ -207,7 +209,7 @@ def test_a_row_leads_to_its_conversation_whatever_it_is_called(
 
 
 def test_an_empty_list_leads_to_a_beginning(browser: Browser) -> None:
-    assert "Begin the first one" in body(browser.get("/"))
+    assert "Start a conversation" in body(browser.get("/"))
 
 
 # Pages

@@ -60,4 +60,4 @@ def test_an_error_page_needs_nothing_and_says_what_to_do(status: str) -> None:
 
 async def test_a_form_without_its_token_is_answered_by_a_page_that_says_so(visitor: Browser) -> None:
     answer = await visitor.http.post("/begin", data={"text": "hello"})
-    assert (answer.status_code, "Nothing was done" in words(answer)) == (403, True)
+    assert (answer.status_code, "Nothing was changed" in words(answer)) == (403, True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 from datetime import timedelta
 
 import httpx
@@ -16,6 +17,8 @@ from conversations.store import ConversationStore
 from sessions_app import astore
 from tests.events import event
 from tests.hostile import HOSTILE, Hostile
+
+pytestmark = pytest.mark.one_engine
 
 
 @pytest.fixture
@@ -113,3 +116,31 @@ async def test_a_day_at_the_end_of_time_or_beyond_is_answered(
 ) -> None:
     answer = await rest.get("/search", params={"q": "needle", name: day})
     assert answer.status_code == (200 if day[5:] in ("01-01", "12-31") else 400)
+
+
+async def test_a_hit_says_in_words_what_it_is(
+    talk: ConversationRef, store: ConversationStore, rest: httpx.AsyncClient
+) -> None:
+    result = json.dumps({"observation": "run", "content": "pincushion", "extras": {"command": "sew"}})
+    await astore.call(store.append, talk, [event(raw=result)])
+    assert "You · Message" in (await rest.get("/search?q=needle")).text
+    text = (await rest.get("/search?q=pincushion")).text
+    assert "Tool result" in text
+    assert "tool_result" not in text.partition('id="hits"')[2]
+
+
+@pytest.mark.parametrize(
+    ("markdown", "shown"),
+    [
+        ("the **needle** is `here`", "the <mark>needle</mark> is here"),
+        ("## A needle\n\nand _thread_", "A <mark>needle</mark> and thread"),
+        ("a [needle](https://example.org/needle) again", "a <mark>needle</mark> again"),
+        ("needle_in_hay 2 * 3", "needle_in_hay 2 * 3"),
+    ],
+)
+async def test_what_is_found_is_shown_without_the_signs_of_markdown(
+    alice: User, store: ConversationStore, rest: httpx.AsyncClient, markdown: str, shown: str
+) -> None:
+    other = await astore.call(store.create, alice, conversation_id="other")
+    await astore.call(store.append, other, [event(markdown)])
+    assert shown in (await rest.get("/search?q=needle*")).text

@@ -90,7 +90,7 @@ async def test_where_no_agent_asks_a_model_the_page_says_so(
     configured: Callable[..., None], visitor: Browser, agent: str, asks: bool
 ) -> None:
     configured(agent=f"tests.{agent}")
-    assert ("The agent installed here asks no model." in words(await visitor.get(PAGE))) != asks
+    assert ("The agent on this server needs no model." in words(await visitor.get(PAGE))) != asks
 
 
 async def test_a_key_is_shown_only_as_set(visitor: Browser, alice: User) -> None:
@@ -125,13 +125,13 @@ async def test_a_model_wipes_nothing_else(visitor: Browser, alice: User) -> None
 @pytest.mark.parametrize(
     ("base_url", "reason"),
     [
-        ("api.example.org", "begins with https://"),
-        ("ftp://api.example.org", "begins with https://"),
-        ("https://", "begins with https://"),
+        ("api.example.org", "starts with https://"),
+        ("ftp://api.example.org", "starts with https://"),
+        ("https://", "starts with https://"),
         ("https://[", "https://"),
-        ("https://a:b@api.example.org/v1", "no password"),
-        ("https://api.example.org/v1?key=1", "no password"),
-        ("https://api.example.org/v1/chat/completions", "Leave out"),
+        ("https://a:b@api.example.org/v1", "Remove the password"),
+        ("https://api.example.org/v1?key=1", "Remove the password"),
+        ("https://api.example.org/v1/chat/completions", "Remove the path"),
         ("https://a\0b", "Null"),
     ],
 )
@@ -165,7 +165,7 @@ async def test_with_accounts_a_model_must_be_at_a_public_address(
 
 async def test_what_came_of_a_trial_is_said_after_saving(visitor: Browser, alice: User) -> None:
     words_said = await said(visitor, "model", base_url="http://127.0.0.1:1/v1", model="m", do="test")
-    assert words_said.startswith("alert: Saved. Nothing listens there")
+    assert words_said.startswith("alert: Saved. Connection refused")
     assert (await settings_of(alice)).llm_model == "m"
 
 
@@ -173,10 +173,13 @@ async def test_what_came_of_a_trial_is_said_after_saving(visitor: Browser, alice
 
 
 async def test_a_tool_server_is_added_by_its_address(visitor: Browser, alice: User) -> None:
-    assert await said(visitor, "tools", url=SERVER, kind="shttp_servers", api_key=KEY) == "status: Added."
+    assert (
+        await said(visitor, "tools", url=SERVER, kind="shttp_servers", api_key=KEY)
+        == "status: Tool server added."
+    )
     assert (await servers_of(alice))["shttp_servers"] == [{"url": SERVER, "api_key": KEY, "timeout": 60}]
     page = await visitor.get(PAGE)
-    assert (SERVER in page.text, "with a key" in page.text, KEY in page.text) == (True, True, False)
+    assert (SERVER in page.text, "Key set" in page.text, KEY in page.text) == (True, True, False)
 
 
 async def test_a_program_is_added_with_its_environment(visitor: Browser, alice: User) -> None:
@@ -198,7 +201,7 @@ async def test_adding_and_removing_leaves_the_others(visitor: Browser, alice: Us
         await said(visitor, "tools", url=url, kind="sse_servers")
     listed = await astore.call(stored_servers.servers_of, alice.pk)
     assert listed is not None
-    assert await said(visitor, "tools/remove", server=listed[1].reference) == "status: Removed."
+    assert await said(visitor, "tools/remove", server=listed[1].reference) == "status: Tool server removed."
     assert [each["url"] for each in (await servers_of(alice))["sse_servers"]] == [SERVER, f"{SERVER}/3"]
 
 
@@ -238,10 +241,10 @@ async def test_tool_servers_that_cannot_be_read_are_kept_until_all_are_removed(
     visitor: Browser, alice: User
 ) -> None:
     await astore.call(user_settings.set_secret, alice.pk, SettingSecret.MCP_CONFIG, "[broken")
-    assert "cannot be read" in words(await visitor.get(PAGE))
+    assert "can't be read" in words(await visitor.get(PAGE))
     refused = await send(visitor, "tools", url=SERVER, kind="sse_servers")
     assert (refused.status_code, await stored(alice, SettingSecret.MCP_CONFIG)) == (400, "[broken")
-    assert await said(visitor, "tools/remove", do="all") == "status: All are removed."
+    assert await said(visitor, "tools/remove", do="all") == "status: All tool servers removed."
 
 
 @on_postgresql
@@ -273,16 +276,14 @@ async def test_a_secret_is_added_and_listed_without_its_value(visitor: Browser, 
 
 async def test_a_secret_is_replaced_and_keeps_its_description(visitor: Browser, alice: User) -> None:
     await send(visitor, "secrets", label="KEY", value=VALUE, description="Opens staging")
-    assert (
-        await said(visitor, "secrets/change", name="KEY", value="another") == "status: KEY has a new value."
-    )
+    assert await said(visitor, "secrets/change", name="KEY", value="another") == "status: KEY updated."
     assert await secret(alice, "KEY") == "another"
     assert await astore.call(user_settings.custom_secrets, alice.pk) == [("KEY", "Opens staging")]
 
 
 async def test_a_secret_is_deleted(visitor: Browser, alice: User) -> None:
     await send(visitor, "secrets", label="KEY", value=VALUE)
-    assert await said(visitor, "secrets/change", name="KEY", do="delete") == "status: KEY is deleted."
+    assert await said(visitor, "secrets/change", name="KEY", do="delete") == "status: KEY deleted."
     assert await astore.call(user_settings.custom_secrets, alice.pk) == []
 
 
@@ -350,7 +351,9 @@ async def test_a_key_that_was_pasted_is_hidden_in_events(
 
 async def test_a_blank_value_leaves_a_secret_as_it_is(visitor: Browser, alice: User) -> None:
     await send(visitor, "secrets", label="KEY", value=VALUE)
-    assert (await said(visitor, "secrets/change", name="KEY", value=" ")).startswith("alert: KEY stays")
+    assert (await said(visitor, "secrets/change", name="KEY", value=" ")).startswith(
+        "alert: KEY was not changed"
+    )
     assert await secret(alice, "KEY") == VALUE
 
 
@@ -374,7 +377,7 @@ async def test_a_form_that_is_sent_again_makes_no_second_token(visitor: Browser,
     [form_id] = re.findall(r'name="id" value="([^"]+)"', (await visitor.get(PAGE)).text)
     first = await send(visitor, "tokens", label="laptop", id=form_id)
     assert (await said(visitor, "tokens", label="laptop", id=form_id)).startswith(
-        "alert: This token was made"
+        "alert: This token was already created"
     )
     [next_id] = re.findall(r'name="id" value="([^"]+)"', first.text)
     await send(visitor, "tokens", label="desktop", id=next_id)
@@ -391,7 +394,7 @@ async def test_what_a_browser_keeps_of_a_new_token_says_nothing_of_it(visitor: B
 
 async def test_a_token_is_revoked_and_leaves_the_list(visitor: Browser, alice: User) -> None:
     row, _ = await astore.call(ApiToken.issue, alice.pk, "laptop")
-    assert await said(visitor, "tokens/revoke", token=str(row.pk)) == "status: laptop opens nothing any more."
+    assert await said(visitor, "tokens/revoke", token=str(row.pk)) == "status: laptop is revoked."
     assert row.prefix not in (await visitor.get(PAGE)).text
     assert not await astore.call(ApiToken.objects.valid().exists)
 

@@ -153,14 +153,22 @@ async def test_the_conversation_is_posted_when_it_is_made_retitled_and_before_it
 
 
 async def test_the_conversation_is_posted_when_a_run_ends_after_the_events_of_the_run(
-    dispatching: None, receiver: WebhookServer, conversation: ConversationRef
+    dispatching: None, receiver: WebhookServer, store: ConversationStore, conversation: ConversationRef
 ) -> None:
+    await astore.call(store.retitle, conversation, "Given")  # so that none is made, and posted, meanwhile
     await astore.call(webhook, receiver, flush_delay_s=3600.0, event_buffer_size=100)
     await ask(conversation, "hello")
-    await until_here(lambda: len(receiver.infos) == 2)  # and once more when it is given a title
-    assert [call.path.split("/")[1] for call in receiver.taken] == ["events", *["conversations"] * 2]
+    await until_here(lambda: receiver.infos)
+    assert [call.path.split("/")[1] for call in receiver.taken] == ["events", "conversations"]
     assert receiver.infos[0]["execution_status"] in ("idle", "finished")
-    assert receiver.infos[1]["title"]
+
+
+async def test_the_conversation_is_posted_when_it_is_given_a_title(
+    dispatching: None, receiver: WebhookServer, conversation: ConversationRef
+) -> None:
+    await astore.call(webhook, receiver, flush_delay_s=0.0)
+    await ask(conversation, "hello")
+    await until_here(lambda: any(info["title"] for info in receiver.infos))
 
 
 async def test_the_conversation_is_posted_when_it_is_paused(
@@ -238,7 +246,7 @@ async def test_a_receiver_that_hangs_is_tried_again_after_its_time(
     error = await astore.call(lambda: Delivery.objects.values_list("last_error", flat=True).get())
     receiver.let_go()
     await until(lambda: Delivery.objects.filter(through=0, due_at=None).exists())
-    assert error == "It did not answer in time."
+    assert error == "No response in time."
 
 
 async def test_a_dead_receiver_delays_no_other(

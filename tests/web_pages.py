@@ -34,13 +34,23 @@ def _address(route: str, path: str, *, stranger: int = 302) -> Page:
     return Page(route=route, path=path, owner=302, stranger=stranger)
 
 
-SETTINGS = ("model", "tools", "tools-remove", "secrets", "secrets-change", "tokens", "tokens-revoke")
+SETTINGS = (
+    "model",
+    "tools",
+    "tools-remove",
+    "secrets",
+    "secrets-change",
+    "tokens",
+    "tokens-revoke",
+    "password",
+)
 PAGES = [
     Page(route="home", path="/"),
     Page(route="new", path="/new"),
     _form("begin", "/begin", text="hello"),
     Page(route="conversation", path="/c/talk", stranger=404),
     Page(route="conversation-events", path="/c/talk/events", stranger=404),
+    Page(route="conversation-answer", path="/c/talk/answer", owner=204, stranger=404),
     Page(route="event-output", path="/c/talk/events/0/output", stranger=404),
     *(Page(route="export", path=f"/c/talk/export.{name}", stranger=404) for name in ("jsonl", "md", "html")),
     Page(
@@ -49,6 +59,14 @@ PAGES = [
         path="/c/talk/messages",
         form={"text": "hello"},
         owner=302,
+        stranger=404,
+    ),
+    Page(
+        route="conversation-decision",
+        method="POST",
+        path="/c/talk/decision",
+        form={"decision": "approve", "seq": "0"},
+        owner=409,
         stranger=404,
     ),
     *(
@@ -64,6 +82,7 @@ PAGES = [
     ),
     Page(route="rows", path="/rows"),
     Page(route="search", path="/search?q=hello"),
+    Page(route="deleted", path="/deleted"),
     Page(route="settings", path="/settings"),
     _form("theme", "/settings/theme", theme="dark"),
     _form("settings-model", "/settings/model", model="openai/gpt-5"),
@@ -73,9 +92,11 @@ PAGES = [
     _form("settings-secrets-change", "/settings/secrets/change"),
     _form("settings-tokens", "/settings/tokens", status=400),
     _form("settings-tokens-revoke", "/settings/tokens/revoke"),
+    Page(route="settings-password", method="POST", path="/settings/password", owner=302, stranger=400),
     *(_address("settings-" + name, f"/settings/{name.replace('-', '/')}") for name in SETTINGS),
     _address("theme", "/settings/theme"),
     _address("begin", "/begin"),
     _address("conversation-messages", "/c/talk/messages", stranger=404),
+    _address("conversation-decision", "/c/talk/decision", stranger=404),
 ]
 """A 400 is a form that was looked at: something is missing in it."""
