@@ -26,9 +26,10 @@ DATA = ROOT / "tests" / "data"
 SIZES = {390: 844, 1440: 900}
 THEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
 
-SLOWLY = "slow: tell me what you see, word by word, while you look around in this repository"
-LONGER = f"{SLOWLY}. {'Then look once more, and say what has changed. ' * 6}"
-"""For answers that are paused or stopped, in time on a busy machine, too."""
+SLOW = "/slow"
+"""Is answered for ten seconds: enough to be paused or stopped on a busy machine, too."""
+SLOW_WORDS = "so that you can try"
+"""Of that answer, soon after its beginning."""
 
 
 class Studio(Site):
@@ -182,8 +183,8 @@ def _menu(page: Page, studio: Studio) -> None:
 def _streaming(page: Page, studio: Studio) -> None:
     talk = Talk(page, studio, studio.create(title="What is in this repository?")).open()
     studio.record(talk.id, [message("Good morning. What would you like to look at?", source="agent")])
-    _say(talk, SLOWLY)
-    expect(talk.streaming).to_contain_text("by word")
+    _say(talk, SLOW)
+    expect(talk.streaming).to_contain_text(SLOW_WORDS)
 
 
 @_scene("approval")
@@ -193,21 +194,12 @@ def _approval(page: Page, studio: Studio) -> None:
     expect(talk.approval).to_be_visible()
 
 
-@_scene("pausing")
-def _pausing(page: Page, studio: Studio) -> None:
-    talk = Talk(page, studio, studio.create(title="What is in this repository?")).open()
-    _say(talk, LONGER)
-    expect(talk.streaming).to_contain_text("by word")
-    page.get_by_role("button", name="Pause").click()
-    expect(page.locator("#agent-state")).to_contain_text("Pausing")
-
-
 @_scene("queued")
 def _queued(page: Page, studio: Studio) -> None:
     talk = Talk(page, studio, studio.create(title="What is in this repository?")).open()
     _say(talk, "Good morning")
     expect(talk.delivery("Good morning")).to_contain_text("Answered")
-    _say(talk, LONGER)
+    _say(talk, SLOW)
     page.get_by_role("button", name="Pause").click()
     expect(page.locator("#agent-state")).to_have_text("Paused", timeout=30_000)
     _say(talk, "And then write the release notes.")
@@ -217,10 +209,10 @@ def _queued(page: Page, studio: Studio) -> None:
 @_scene("stopped")
 def _stopped(page: Page, studio: Studio) -> None:
     talk = Talk(page, studio, studio.create(title="What is in this repository?")).open()
-    _say(talk, LONGER)
-    expect(talk.streaming).to_contain_text("by word")
+    _say(talk, SLOW)
+    expect(talk.streaming).to_contain_text(SLOW_WORDS)
     page.get_by_role("button", name="Stop").click()
-    expect(talk.delivery("word by word")).to_contain_text("Unfinished")
+    expect(talk.delivery(SLOW)).to_contain_text("Unfinished")
 
 
 @_scene("deleted-elsewhere")
