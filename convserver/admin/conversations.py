@@ -227,12 +227,12 @@ class ConversationAdmin(ReadOnlyAdmin[Conversation]):
         """What it is called."""
         return row.shown_title
 
-    @admin.display(description="Id")
+    @admin.display(description="ID")
     def id_shown(self, row: Conversation) -> SafeString:
         """The beginning of its id."""
         return cells.shortened(row.public_id)
 
-    @admin.display(description="Id")
+    @admin.display(description="ID")
     def id_whole(self, row: Conversation) -> SafeString:
         """Its id."""
         return cells.code(row.public_id)
