@@ -38,7 +38,7 @@ OPAQUE = {"event", "changes"}
 """Members whose keys are not the protocol's."""
 
 LIMITS = {
-    "bytes of a frame, or of a body": native.FRAME_MAX_BYTES,
+    "bytes of a frame or a body": native.FRAME_MAX_BYTES,
     "events of an `events` frame": native.EVENTS_MAX,
     "frames of a list by REST": native.EVENTS_MAX,
     "characters of a frame's `id`": native.FRAME_ID_MAX_LENGTH,
@@ -53,13 +53,13 @@ LIMITS = {
     "characters of a first `auth` frame": arrival.AUTH_FRAME_MAX_CHARACTERS,
     "seconds between heartbeats": native_socket.HEARTBEAT_S,
     "seconds that a socket waits for `auth`": arrival.AUTH_WAIT_S,
-    "seconds until a revoked credential ends an open socket, and a heartbeat": guests.CHECK_S,
+    "seconds until a revoked credential closes an open socket, plus one heartbeat": guests.CHECK_S,
     "seconds that a client may leave frames unread": socket.SLOW_READER_S,
-    "seconds that a lost hint may cost": hub.POLL_S,
-    "seconds that a `stop`, `pause` or `run` is waited for": command_channel.WAIT_S,
+    "seconds by which a lost hint may delay an event": hub.POLL_S,
+    "seconds that the server waits for a `stop`, `pause` or `run`": command_channel.WAIT_S,
 }
 
-RUN_IN_ORDER = [201, *(200 for _ in range(10)), 409, 204, 200, 200, 200, 201, 204]
+RUN_IN_ORDER = [201, *(200 for _ in range(10)), 409, 204, 200, 200, 200, 201, 204, 200]
 """What the page's commands are answered with; nothing waits for approval just then."""
 
 
@@ -239,7 +239,7 @@ def test_every_address_of_the_rest_door_stands_here() -> None:
 
 async def test_every_command_here_can_be_run(alice: User, rest: httpx.AsyncClient) -> None:
     statuses, token = [], "1"
-    for line in re.findall(r"^\$ curl (.+)$", PAGE, re.MULTILINE):
+    for line in re.findall(r"^curl (.+)$", PAGE, re.MULTILINE):
         words = shlex.split(line)
         options = {
             words[at]: words[at + 1] for at in range(len(words) - 1) if words[at] in ("-X", "-H", "-d")
