@@ -724,7 +724,18 @@ async def test_a_key_that_opens_nothing_is_answered_with_401(
     accounts: None, useless_keys: dict[str, str], rest: httpx.AsyncClient, key: str
 ) -> None:
     answer = await rest.get(NATIVE, headers=bearer(useless_keys[key]))
-    assert (answer.status_code, answer.json()["code"]) == (401, "authentication_failed")
+    detail = "This key is unknown or was revoked. Log in, or send a token."
+    assert (answer.status_code, answer.json()) == (401, {"code": "authentication_failed", "detail": detail})
+    assert answer.headers["www-authenticate"] == "Bearer"
+
+
+@pytest.mark.parametrize("path", [NATIVE, f"{NATIVE}/talk/events", "/api/native/tokens", "/api/schema/"])
+async def test_whoever_brings_no_credentials_is_told_what_to_bring(
+    accounts: None, conversation: ConversationRef, rest: httpx.AsyncClient, path: str
+) -> None:
+    answer = await rest.get(path)
+    body = {"code": "not_authenticated", "detail": "Log in, or send a token."}
+    assert (answer.status_code, answer.json()) == (401, body)
     assert answer.headers["www-authenticate"] == "Bearer"
 
 

@@ -102,6 +102,7 @@ async def test_a_conversation_with_another_etag_is_not_changed_and_answered_as_i
     answer = await rest.patch(TALK, json={"title": "New", "pinned": True}, headers=headers)
     current = await rest.get(TALK)
     assert (answer.status_code, answer.json()["code"]) == (412, "precondition_failed")
+    assert answer.json()["detail"].startswith("Nothing was changed, because")
     assert (answer.json()["conversation"], answer.headers["etag"]) == (
         current.json(),
         current.headers["etag"],

@@ -688,6 +688,32 @@ async def test_wrong_input_is_answered_with_what_is_wrong(
     assert isinstance(answer.json()["detail"], str)
 
 
+SENTENCES: list[tuple[str, str, Any, str]] = [
+    ("PATCH", TALK, [], "The body must be a JSON object."),
+    ("PATCH", TALK, "text", "The body must be a JSON object."),
+    ("PATCH", TALK, None, "The body must be a JSON object."),
+    *(("POST", path, [], "The body must be a JSON object.") for path in (LIST, TOKENS, f"{TALK}/confirm")),
+    ("POST", TOKENS, None, "The body must be a JSON object."),
+    ("PATCH", TALK, {"title": 5}, "title: This must be a string."),
+    ("PATCH", TALK, {"tags": []}, "tags: This must be an object of names and strings."),
+    ("PATCH", TALK, {"tags": {"a": 1}}, "tags.a: This must be a string."),
+    ("POST", LIST, {"tags": {"a": 1.5}}, "tags.a: This must be a string."),
+    ("POST", LIST, {"id": 7}, "id: This must be a string."),
+    ("POST", TOKENS, {"name": 7}, "name: This must be a string."),
+    ("PUT", f"{TALK}/draft", {"text": 7, "version": 0}, "text: This must be a string."),
+]
+
+
+@pytest.mark.parametrize(("method", "path", "body", "detail"), SENTENCES, ids=short)
+async def test_a_wrong_body_is_answered_with_a_sentence_and_changes_nothing(
+    conversation: ConversationRef, rest: httpx.AsyncClient, method: str, path: str, body: Any, detail: str
+) -> None:
+    before = (await rest.get(TALK)).json()
+    answer = await rest.request(method, path, content=json.dumps(body), headers={"content-type": JSON})
+    assert (answer.status_code, answer.json()) == (400, {"code": "invalid", "detail": detail})
+    assert (await rest.get(TALK)).json() == before
+
+
 @pytest.mark.parametrize("path", [LIST, EVENTS])
 @pytest.mark.parametrize(
     "content_type", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data", "nonsense", ""]

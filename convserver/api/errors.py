@@ -68,6 +68,9 @@ UNAVAILABLE = (*failures.FAILURES, StoreUnavailable)
 RETRY_AFTER_S = 5
 """When a client may try again where the database has failed."""
 
+LOG_IN = "Log in, or send a token."
+"""What the native door says to whoever brings nothing that opens it."""
+
 WIRES = ("/api/", "/agent/")
 """Below these programs ask, who take JSON."""
 
@@ -105,6 +108,18 @@ def _known(error: Exception) -> Any:
             return exceptions.NotFound()
         case PermissionDenied():
             return exceptions.PermissionDenied()
+        case exceptions.NotAuthenticated():
+            return _worded(error, LOG_IN)
+        case exceptions.AuthenticationFailed():
+            return _worded(error, f"{error.detail} {LOG_IN}")
+        case exceptions.NotAcceptable():
+            return _worded(error, "Answers are JSON: accept application/json.")
+    return error
+
+
+def _worded(error: exceptions.APIException, detail: str) -> exceptions.APIException:
+    """Return the exception, which keeps its code and its challenge, with these words."""
+    error.detail = exceptions.ErrorDetail(detail, _code(error))
     return error
 
 
@@ -119,7 +134,8 @@ def sentences(detail: Any, field: str = "") -> Iterator[str]:
     match detail:
         case dict():
             for name, inner in detail.items():
-                yield from sentences(inner, "" if name == "non_field_errors" else str(name))
+                path = f"{field}.{name}" if field else str(name)
+                yield from sentences(inner, field if name == "non_field_errors" else path)
         case list():
             for inner in detail:
                 yield from sentences(inner, field)

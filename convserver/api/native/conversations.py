@@ -23,6 +23,7 @@ from conversations.store import store
 from convserver.api.event_loop import in_loop
 from convserver.api.idempotency import IDEMPOTENCY_KEY, answer_once
 from convserver.api.native import etags
+from convserver.api.native.bodies import Body, Text
 from convserver.api.native.shapes import (
     NATIVE,
     NativeConversation,
@@ -43,7 +44,7 @@ TAG_NAME_MAX_LENGTH = 100
 TAG_MAX_LENGTH = 500
 
 
-_TAG_NAME = serializers.CharField(max_length=TAG_NAME_MAX_LENGTH, trim_whitespace=False)
+_TAG_NAME = Text(max_length=TAG_NAME_MAX_LENGTH, trim_whitespace=False)
 
 
 STEERED = {
@@ -79,7 +80,8 @@ class PageSerializer(serializers.Serializer[Any]):
 class TagsField(serializers.DictField):
     """Names and values of the user's own choice."""
 
-    child = serializers.CharField(allow_blank=True, max_length=TAG_MAX_LENGTH)
+    default_error_messages = {"not_a_dict": "This must be an object of names and strings."}
+    child = Text(allow_blank=True, max_length=TAG_MAX_LENGTH)
 
     def to_internal_value(self, data: Any) -> dict[str, str]:
         """Return the tags. Raise ValidationError for too many, or for a name that is none."""
@@ -92,22 +94,22 @@ class TagsField(serializers.DictField):
 
 
 @extend_schema_serializer(component_name="NewNativeConversation")
-class NewConversationSerializer(serializers.Serializer[Any]):
+class NewConversationSerializer(Body):
     """The body that creates a conversation; all of it may be left out, and what is not here is ignored."""
 
-    id = serializers.CharField(default=None, allow_null=True, max_length=100, trim_whitespace=False)
+    id = Text(default=None, allow_null=True, max_length=100, trim_whitespace=False)
     version = serializers.ChoiceField(Version.choices, default=Version.V0)
-    title = serializers.CharField(default=None, allow_null=True, max_length=200)
-    repository = serializers.CharField(default=None, allow_null=True, max_length=500)
-    branch = serializers.CharField(default=None, allow_null=True, max_length=500)
+    title = Text(default=None, allow_null=True, max_length=200)
+    repository = Text(default=None, allow_null=True, max_length=500)
+    branch = Text(default=None, allow_null=True, max_length=500)
     tags = TagsField(default=dict)
 
 
 @extend_schema_serializer(component_name="ChangedNativeConversation")
-class ChangeSerializer(serializers.Serializer[Any]):
+class ChangeSerializer(Body):
     """The body that renames, null standing for the default title, sets all tags, or marks for the user."""
 
-    title = serializers.CharField(max_length=200, allow_null=True, required=False)
+    title = Text(max_length=200, allow_null=True, required=False)
     tags = TagsField(required=False)
     pinned = serializers.BooleanField(required=False)
     archived = serializers.BooleanField(required=False)
@@ -119,11 +121,11 @@ class ChangeSerializer(serializers.Serializer[Any]):
         return attrs
 
 
-class DecisionSerializer(serializers.Serializer[Any]):
+class DecisionSerializer(Body):
     """The body that decides about a call that waits."""
 
     accept = serializers.BooleanField()
-    reason = serializers.CharField(default="", allow_blank=True)
+    reason = Text(default="", allow_blank=True)
     seq = serializers.IntegerField(
         default=None, allow_null=True, help_text="The seq of the call; 409 if another one is pending."
     )
@@ -277,7 +279,10 @@ def _tagged(user: access.Visitor, conversation: ConversationRef) -> Response:
 
 
 def _changed_meanwhile(current: Response) -> Response:
-    detail = "The conversation was changed in the meantime. Read it again, and repeat with its ETag."
+    detail = (
+        "Nothing was changed, because the conversation has been changed since you read it. "
+        "Look at `conversation`, and send your change again with the ETag of this answer."
+    )
     body = {"code": "precondition_failed", "detail": detail, "conversation": current.data}
     return Response(body, status=412, headers={"ETag": current["ETag"]})
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from drf_spectacular.utils import extend_schema, extend_schema_serializer
 from rest_framework import serializers
 from rest_framework.request import Request
@@ -12,6 +10,7 @@ from rest_framework.views import APIView
 
 from conversations import access
 from conversations.models import ConversationRef
+from convserver.api.native.bodies import Body, Text
 from convserver.api.native.shapes import NATIVE, NativeDraft, NativeDraftConflict, refusals
 from sessions_app import drafts
 from sessions_app.drafts import IMAGES_MAX_BYTES, TEXT_MAX_BYTES, DraftConflict, Edit
@@ -22,10 +21,10 @@ VERSION_MAX = 2**63 - 2
 
 
 @extend_schema_serializer(component_name="WrittenNativeDraft")
-class DraftSerializer(serializers.Serializer[Any]):
-    """The body that writes a draft: `version` is that of the draft which was edited, 0 for none."""
+class DraftSerializer(Body):
+    """The body that writes a draft: `version` is the version that was edited, 0 for none."""
 
-    text = serializers.CharField(allow_blank=True, trim_whitespace=False)
+    text = Text(allow_blank=True, trim_whitespace=False)
     images = serializers.ListField(
         child=serializers.RegexField(IMAGE, error_messages={"invalid": "An image is a data URL in base64."}),
         default=list,

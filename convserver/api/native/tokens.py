@@ -12,12 +12,15 @@ from rest_framework.viewsets import ViewSet
 
 from conversations.access import pk_of
 from conversations.exceptions import ConversationNotFound
+from convserver.api.native.bodies import Body, Text
 from convserver.api.native.shapes import NATIVE, NativeTokens, NewNativeToken, TokenName, refusals
-from sessions_app.models import ApiToken
+from sessions_app.models import TOKEN_NAME_MAX_LENGTH, ApiToken
 
 
-class TokenSerializer(serializers.ModelSerializer[ApiToken]):
+class TokenSerializer(Body, serializers.ModelSerializer[ApiToken]):
     """A token as its user sees it."""
+
+    name = Text(max_length=TOKEN_NAME_MAX_LENGTH)
 
     class Meta:
         model = ApiToken

@@ -1,0 +1,35 @@
+"""What a JSON body of the native door is made of: an object, and texts that nobody makes of numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rest_framework import serializers
+
+
+class Text(serializers.CharField):
+    """A JSON string; the framework's own field also takes a number and stores its digits."""
+
+    default_error_messages = {"invalid": "This must be a string."}
+
+    def to_internal_value(self, data: Any) -> str:
+        """Return the text. Raise ValidationError for anything but a string."""
+        if not isinstance(data, str):
+            self.fail("invalid")
+        text: str = super().to_internal_value(data)
+        return text
+
+
+NO_OBJECT = "The body must be a JSON object."
+
+
+class Body(serializers.Serializer[Any]):
+    """A JSON object."""
+
+    default_error_messages = {"invalid": NO_OBJECT}
+
+    def run_validation(self, data: Any = serializers.empty) -> Any:
+        """Return what the fields make of the object. Raise ValidationError for anything else."""
+        if data is None:  # the framework has a sentence of its own for this, in another place
+            raise serializers.ValidationError({"non_field_errors": [NO_OBJECT]})
+        return super().run_validation(data)
