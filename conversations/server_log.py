@@ -5,6 +5,7 @@ A line has a sentence of few words and facts by name; how it is written is the p
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -69,17 +70,28 @@ class Allowance:
         return left_out
 
 
-_allowance = Allowance(REFUSALS_A_SECOND)
+_allowances = {level: Allowance(REFUSALS_A_SECOND) for level in (logging.INFO, logging.WARNING)}
+"""Each level has its own: whoever asks for what is not there must not silence the warnings."""
 
 
 def log_refusal(refusal: str, **facts: object) -> None:
     """Write that something was refused; facts that are None are left out.
 
-    At most REFUSALS_A_SECOND lines are written in a second; the next one says how many are missing.
+    At most REFUSALS_A_SECOND lines of a level are written in a second; the next one says how many are
+    missing.
     """
-    left_out = _allowance.take()
+    _log_bounded(logging.WARNING, refusal, facts)
+
+
+def log_minor_refusal(refusal: str, **facts: object) -> None:
+    """Write, as `log_refusal` does, what harms nobody."""
+    _log_bounded(logging.INFO, refusal, facts)
+
+
+def _log_bounded(level: int, refusal: str, facts: dict[str, object]) -> None:
+    left_out = _allowances[level].take()
     if left_out is not None:
-        _refusals.warning(refusal, **_known(facts), **({"left_out_before": left_out} if left_out else {}))
+        _refusals.log(level, refusal, **_known({**facts, "left_out_before": left_out or None}))
 
 
 def _known(facts: dict[str, object]) -> dict[str, object]:

@@ -1,4 +1,4 @@
-"""What the server's log says of HTTP requests: an id on each line, and a line for each refused write."""
+"""What the server's log says of HTTP requests: an id on each line, and a line for each that was refused."""
 
 from __future__ import annotations
 
@@ -13,9 +13,11 @@ from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 from django.utils.functional import LazyObject, empty
 
-from conversations.server_log import log_refusal, printable
+from conversations.server_log import log_minor_refusal, log_refusal, printable
 
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
+RIGHTS_MISSING = frozenset({401, 403, 429})
+"""Statuses that are worth a warning whatever was asked: who comes may not, or comes too often."""
 CODE_SHOWN = 50
 PROBES = frozenset({"/health", "/ready"})
 """They come all the time; what changes in the health of the server has a line of its own."""
@@ -50,8 +52,8 @@ def present() -> Iterator[None]:
         _present.request_id = None
 
 
-class RefusedWritesMiddleware:
-    """Write a line for each request that was to change something and was refused, and for each wrong key."""
+class RefusalsMiddleware:
+    """Write a line for each request that was refused: a 4xx of whatever door."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
         self.get_response = get_response
@@ -59,10 +61,11 @@ class RefusedWritesMiddleware:
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
         """Answer the request."""
         response = self.get_response(request)
-        if is_told(request, response.status_code):
+        if is_refusal(response.status_code):
             match = request.resolver_match
             kwargs = match.kwargs if match is not None else {}
-            log_refusal(
+            log = log_minor_refusal if _is_minor(request, response.status_code) else log_refusal
+            log(
                 "Request refused",
                 status=response.status_code,
                 code=_code(response),
@@ -75,9 +78,14 @@ class RefusedWritesMiddleware:
         return response
 
 
-def is_told(request: HttpRequest, status: int) -> bool:
+def is_refusal(status: int) -> bool:
     """Say whether the middleware writes a line about an answer with this status."""
-    return status == 401 or (400 <= status < 500 and request.method not in SAFE_METHODS)
+    return 400 <= status < 500
+
+
+def _is_minor(request: HttpRequest, status: int) -> bool:
+    """Say whether nobody wants to look into it: an icon that is not there is asked for every day."""
+    return request.method in SAFE_METHODS and status not in RIGHTS_MISSING
 
 
 class ToldOnce(logging.Filter):
@@ -89,7 +97,7 @@ class ToldOnce(logging.Filter):
         status = getattr(record, "status_code", None)
         if not (isinstance(request, HttpRequest) and isinstance(status, int)):
             return True
-        return not (is_told(request, status) or (status == 503 and request.path in PROBES))
+        return not (is_refusal(status) or (status == 503 and request.path in PROBES))
 
 
 def _named(conversation_id: object) -> str | None:

@@ -44,7 +44,7 @@ INSTALLED_APPS = [
 ]
 
 MIDDLEWARE = [
-    "convserver.request_log.RefusedWritesMiddleware",
+    "convserver.request_log.RefusalsMiddleware",
     "corsheaders.middleware.CorsMiddleware",
     "django.middleware.security.SecurityMiddleware",
     "convserver.static_files.StaticFilesMiddleware",

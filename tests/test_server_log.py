@@ -16,6 +16,7 @@ from django.contrib.auth.models import User
 from django.db import transaction
 from django.http import HttpRequest, HttpResponse
 
+from conversations import server_log
 from conversations.models import ConversationRef
 from conversations.server_log import Allowance, log_act, log_on_commit
 from conversations.store import ConversationStore
@@ -226,16 +227,58 @@ async def test_a_wrong_key_has_a_line_with_the_address(
 ) -> None:
     await rest.get(NATIVE, headers={"X-Session-API-Key": SECRET})
     (line,) = lines.of("Request refused")
+    assert json.loads(lines.texts[0])["level"] == "warning"
     assert (line["status"], line["address"]) == (401, "127.0.0.1")
     assert not any(SECRET in text for text in lines.texts)
 
 
 @once
-async def test_what_only_was_not_found_has_the_frameworks_line(rest: httpx.AsyncClient, lines: Lines) -> None:
-    await rest.get("/nix?secret=1")
-    (line,) = lines.of("Not Found: /nix")
-    assert len(lines.texts) == 1
-    assert line.keys() == {"request"}
+@pytest.mark.parametrize(
+    ("path", "status", "code", "conversation"),
+    [
+        (f"{NATIVE}/nix", 404, "not_found", "nix"),
+        (f"{NATIVE}/talk/run", 405, "method_not_allowed", "talk"),
+        (f"{NATIVE}?limit=0", 400, "invalid", None),
+        ("/api/v1/app-conversations?ids=", 422, None, None),
+    ],
+)
+async def test_a_question_without_an_answer_has_one_line_of_the_lowest_level(
+    rest: httpx.AsyncClient,
+    alice: User,
+    lines: Lines,
+    path: str,
+    status: int,
+    code: str | None,
+    conversation: str | None,
+) -> None:
+    answer = await rest.get(f"{path}{'&' if '?' in path else '?'}key={SECRET}")
+    assert [json.loads(text)["level"] for text in lines.texts] == ["info"]
+    (line,) = lines.of("Request refused")
+    facts = {"status": status, "code": code, "method": "GET", "path": path.partition("?")[0]}
+    facts |= {"conversation": conversation, "user": alice.pk, "address": "127.0.0.1"}
+    assert answer.status_code == status
+    assert line.pop("request")
+    assert line == {name: fact for name, fact in facts.items() if fact is not None}
+
+
+@once
+async def test_a_page_that_is_not_there_has_one_line_of_the_lowest_level(
+    rest: httpx.AsyncClient, lines: Lines
+) -> None:
+    await rest.get(f"/nix?key={SECRET}")
+    assert [json.loads(text)["level"] for text in lines.texts] == ["info"]
+    (line,) = lines.of("Request refused")
+    assert (line["status"], line["path"], line["address"]) == (404, "/nix", "127.0.0.1")
+
+
+@once
+async def test_questions_beyond_the_bound_silence_no_warning(
+    rest: httpx.AsyncClient, lines: Lines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(server_log._allowances, logging.INFO, Allowance(0))
+    await rest.get("/nix")
+    await rest.post("/nix")
+    assert [line["method"] for line in lines.of("Request refused")] == ["POST"]
 
 
 @once
@@ -343,7 +386,7 @@ def test_the_programs_lines_are_all_written_in_the_chosen_format(server: Server,
     written = server.log.read_text().partition('"Hello over the socket"}\n')[2].strip().splitlines()
     assert len(written) == 4
     if format == "json":
-        assert [json.loads(line)["level"] for line in written] == ["info", "warning", "warning", "info"]
+        assert [json.loads(line)["level"] for line in written] == ["info", "info", "warning", "info"]
     else:
         assert "[info] Conversation created" in written[0]
         assert "\x1b" not in "".join(written)
