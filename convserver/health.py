@@ -78,6 +78,8 @@ class Health:
             look.set_result(failures.sentence(error))
 
     def _found(self) -> str | None:
+        if self._connection is not None and (refused := _refused()):
+            return refused
         connection = self._connection = self._connection or _own_connection()
         try:
             readiness.look(connection)
@@ -110,6 +112,21 @@ def _write_and_take_back(connection: BaseDatabaseWrapper) -> None:
         cursor.execute(begin)
         cursor.execute(_WRITE, ["x" * FILLER_CHARACTERS])
         cursor.execute("ROLLBACK")  # after an error the connection is closed
+
+
+def _refused() -> str | None:
+    """Say so if nobody else gets a connection, while the probe goes on with the one that it has."""
+    pool = getattr(connections["default"], "pool", None)  # PostgreSQL
+    if pool is None or pool.refusal is None:
+        return None
+    another = _own_connection()
+    try:
+        another.ensure_connection()
+    except failures.FAILURES as error:
+        return failures.sentence(error)
+    another.close()
+    pool.refusal = None
+    return None
 
 
 def _own_connection() -> BaseDatabaseWrapper:

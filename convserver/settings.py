@@ -80,6 +80,10 @@ TEMPLATES = [
 ]
 
 
+CONNECT_TIMEOUT_S = 10
+"""A PostgreSQL that takes a connection and says nothing is given up after this long."""
+
+
 def _bounds(options: str) -> dict[str, Any]:
     """Return what ends a connection to PostgreSQL that hangs; no server waits for it for ever."""
     statement_ms = CONFIGURATION.statement_timeout_s * 1000
@@ -111,7 +115,8 @@ def _database() -> dict[str, Any]:
         database["CONN_MAX_AGE"] = None  # threads stay; opening the file costs as much as a small request
     else:
         database["ENGINE"] = "conversations.engines.postgresql"
-        options["pool"] = {"min_size": 1, "max_size": 40, "timeout": 30}
+        options["pool"] = {"min_size": 1, "max_size": 40}
+        options.setdefault("connect_timeout", CONNECT_TIMEOUT_S)
         options |= _bounds(options.get("options", ""))
         database["TEST"] = {"NAME": f"test_convserver_{TEST_RUN}"}
     return database

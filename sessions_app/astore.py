@@ -197,7 +197,7 @@ def _append_many(requests: list[AppendRequest]) -> list[Outcome | Exception]:
     except OutcomeUnknown as error:  # of the commit that they shared
         return [error] * len(requests)
     except Exception as error:  # any failure of one must not be the failure of all
-        if len(requests) == 1 or failures.is_locked(error):
+        if len(requests) == 1 or failures.is_locked(error) or failures.is_unconnected(error):
             return [error] * len(requests)
         _unshared.failed(error)
     return _append_one_by_one(requests)

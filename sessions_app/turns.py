@@ -64,7 +64,8 @@ async def persistently(attempt: Callable[[], Awaitable[T]]) -> T:
         except (OperationalError, InterfaceError) as error:
             if not left:
                 raise
-            left -= not failures.is_locked(error)  # somebody else writes for long: nothing broke
+            # Somebody else writes for long, or there is no connection to be had: nothing broke.
+            left -= not (failures.is_locked(error) or failures.is_unconnected(error))
             _trying.failed(error)
         else:
             _trying.worked()

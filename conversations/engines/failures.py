@@ -10,6 +10,7 @@ from django.db import InterfaceError, InternalError, OperationalError
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from conversations.engines.lost_commits import LostCommit
+from conversations.engines.postgresql.pool import ALL_USED, NoConnection
 from conversations.engines.sqlite3 import files
 from conversations.engines.sqlite3.files import FileGone
 
@@ -52,6 +53,12 @@ _POSTGRESQL = {
     "55P03": LOCKED,
     "57014": TOO_SLOW,
 }
+_NO_FREE_CONNECTION = (
+    "too many connections",  # for the role, or for the database
+    "too many clients",
+    "remaining connection slots",
+    ALL_USED,
+)
 
 
 def sentence(error: BaseException, connection: BaseDatabaseWrapper | None = None) -> str:
@@ -70,7 +77,7 @@ def known(error: BaseException, connection: BaseDatabaseWrapper | None = None) -
         return str(cause)
     if isinstance(cause, sqlite3.Error):
         return _of_sqlite(getattr(cause, "sqlite_errorcode", 0), connection)
-    return _POSTGRESQL.get(getattr(cause, "sqlstate", None) or "")
+    return _POSTGRESQL.get(getattr(cause, "sqlstate", None) or "") or _of_a_refused_connection(cause)
 
 
 def is_locked(error: BaseException) -> bool:
@@ -80,11 +87,21 @@ def is_locked(error: BaseException) -> bool:
     return code == sqlite3.SQLITE_BUSY or getattr(cause, "sqlstate", None) == "55P03"
 
 
+def is_unconnected(error: BaseException) -> bool:
+    """Say whether there was no connection to begin with: nothing broke, and nothing was asked."""
+    return isinstance(error.__cause__ or error, NoConnection)
+
+
 def has_no_room(path: Path) -> bool:
     """Say whether the disk of a file, which need not be there, is full."""
     there = next(each for each in (path, *path.parents) if each.exists())
     found = os.statvfs(there)
     return found.f_bavail * found.f_frsize < NO_ROOM_BYTES
+
+
+def _of_a_refused_connection(cause: BaseException) -> str | None:
+    """Read the text: who is refused at the door is given no code."""
+    return EXHAUSTED if any(words in str(cause) for words in _NO_FREE_CONNECTION) else None
 
 
 def _of_sqlite(code: int, connection: BaseDatabaseWrapper | None) -> str | None:

@@ -13,6 +13,7 @@ from django.db import Error
 from django.db.backends.postgresql import base
 
 from conversations.engines.lost_commits import LostCommit
+from conversations.engines.postgresql.pool import WAIT_S, Pool
 
 KEPT_S = 1.0
 """So young a connection that cannot write is used all the same, to read: another one would be no better."""
@@ -20,6 +21,23 @@ KEPT_S = 1.0
 
 class DatabaseWrapper(base.DatabaseWrapper):
     """Django's, that never gives a read-only session back to the pool."""
+
+    _connection_pools: dict[str, Any]
+
+    @property
+    def pool(self) -> Any:
+        """The pool that all connections under this alias share; None where the settings ask for none."""
+        options = self.settings_dict["OPTIONS"].get("pool")
+        if options and self.alias not in self._connection_pools:
+            parameters = {**self.get_connection_params(), "autocommit": True}  # as Django does
+            pool = Pool(
+                kwargs=parameters,
+                open=False,
+                configure=self._configure_connection,
+                **{"timeout": WAIT_S, **options},
+            )
+            self._connection_pools.setdefault(self.alias, pool)
+        return super().pool
 
     def get_new_connection(self, conn_params: dict[str, Any]) -> Any:
         """Return a connection of the pool; instead of an older one that cannot write, another."""
