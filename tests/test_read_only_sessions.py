@@ -12,6 +12,7 @@ from django.contrib.auth.models import User
 from django.db import connection
 from psycopg import sql
 
+from conversations.engines import failures
 from conversations.models import ConversationRef
 from conversations.store import ConversationStore
 from tests.clients import HTTP, Server, database_url
@@ -70,9 +71,12 @@ def test_the_server_goes_on_by_itself_after_sessions_were_read_only(
                 assert not is_taken(f"meanwhile {number}")
             for _ in range(5):
                 assert not is_created()
+            wait_until(lambda: failures.READ_ONLY in HTTP.get(f"{server.url}/health").text)
+            assert HTTP.get(f"{server.url}/health").status_code == 503
         wait_until(lambda: is_taken("afterwards"))
         # One thread after the other: none may have kept what could not write.
         wait_until(is_created)
+        assert HTTP.get(f"{server.url}/health").status_code == 200
         assert [is_created() for _ in range(5)] == [True] * 5
     log = server.log.read_text()
     assert [log.count(words) < 10 for words in ("takes no writes", "discarding")] == [True, True]
