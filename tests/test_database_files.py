@@ -179,12 +179,15 @@ def test_once_the_right_file_is_back_it_goes_on_by_itself(
 
 
 @pytest.mark.parametrize(("method", "path"), DOORS)
-def test_every_door_says_so_and_when_to_come_again(
+def test_every_door_says_so_and_when_to_come_again_and_the_log_has_a_line(
     running: Server, files: Files, method: str, path: str
 ) -> None:
+    line = f"The database failed on {method} {path}: {GONE}"
+    before = running.log.read_text().count(line)
     files.remove()
     answer = HTTP.request(method, f"{running.url}{path}", json={} if method == "POST" else None)
     assert (answer.status_code, "retry-after" in answer.headers, GONE in answer.text) == (503, True, True)
+    assert running.log.read_text().count(line) == before + 1
 
 
 SOCKETS = [
