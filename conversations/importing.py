@@ -56,11 +56,11 @@ def standing(user: Visitor, conversation_id: str, version: Version) -> Conversat
     if row is None:
         return None
     if row.owner_id != user.pk:
-        raise ImportRefused(f"The conversation {row.public_id} is here and belongs to somebody else.")
+        raise ImportRefused(f"The conversation {row.public_id} exists here and belongs to another user.")
     if row.deleted_at is not None:
-        raise ImportRefused(f"The conversation {row.public_id} was deleted here: restore it first.")
+        raise ImportRefused(f"The conversation {row.public_id} was deleted here. Restore it first.")
     if row.version != version:
-        raise ImportRefused(f"The conversation {row.public_id} is here, but is one of {row.version}.")
+        raise ImportRefused(f"The conversation {row.public_id} exists here as a {row.version} conversation.")
     return row.ref
 
 

@@ -39,12 +39,13 @@ SHUTDOWN_WAIT_S = 15
 CONNECT_WAIT_S = 5
 UNREAD_WAIT_S = 30.0
 PING_S = 20.0
-"""An idle socket is kept open: proxies see a ping this often, and the client answers it by itself."""
+"""Pings keep an idle socket open through proxies; client libraries answer them by themselves."""
 PONG_WAIT_S = 60.0
-"""A pong comes behind all that a slow client still has to read."""
+"""A slow client sends its pong only after reading everything that was sent before the ping."""
 
 IMPORTS = {"openhands-v1": "import_openhands_v1"}
 """The management command of each format."""
+IMPORTS_HELP = {"openhands-v1": "the directories of OpenHands V1 agent servers and their SDK"}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -54,17 +55,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         prog="convserver", description="A durable conversation server for AI agents."
     )
     commands = parser.add_subparsers(dest="command", required=True)
-    commands.add_parser("serve", help="migrate the database and start the server")
+    commands.add_parser("serve", help="migrate the database, and start the server")
     manage = commands.add_parser(
-        "manage", help="run a management command: createsuperuser, create_token, …", add_help=False
+        "manage", help="run a management command: migrate, createsuperuser, create_token, …", add_help=False
     )
     manage.add_argument("rest", nargs=argparse.REMAINDER)
     bring = commands.add_parser("import", help="import conversations from another program's files")
     formats = bring.add_subparsers(dest="format", required=True)
     for name in IMPORTS:
-        formats.add_parser(name, add_help=False)
+        formats.add_parser(name, add_help=False, help=IMPORTS_HELP[name])
     chosen, others = parser.parse_known_args(arguments)
-    if others and chosen.command != "import":
+    if others and chosen.command == "serve":
         parser.error(f"unrecognized arguments: {' '.join(others)}")
     try:
         match chosen.command:
@@ -73,7 +74,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             case "import":
                 return import_conversations(chosen.format, others)
             case _:
-                return manage_django(chosen.rest)
+                return manage_django([*others, *chosen.rest])
     except ConfigurationError as error:
         sys.stderr.write(f"convserver: {error}\n")
         return 2
@@ -89,7 +90,7 @@ def manage_django(arguments: Sequence[str]) -> int:
         if not _has_no_tables():
             raise
         name = connection.settings_dict["NAME"]
-        sys.stderr.write(f"There is no database at {name} yet: run `convserver manage migrate` first.\n")
+        sys.stderr.write(f"There is no database at {name} yet. Run `convserver manage migrate` first.\n")
         return 1
     return 0
 
@@ -103,14 +104,14 @@ def _has_no_tables() -> bool:
 
 
 def _let_statements_take_their_time() -> None:
-    """Lift the bound that is meant for requests: a command may rebuild an index or read a whole table."""
+    """Lift the time limit of statements, which is meant for requests: a command may read a whole table."""
     options = settings.DATABASES["default"]["OPTIONS"]
     if "pool" in options:
         options["options"] += " -c statement_timeout=0"
 
 
 def import_conversations(format: str, arguments: Sequence[str]) -> int:
-    """Run the command that imports a format; it ends the process itself when it fails."""
+    """Run the command that imports a format; if it fails, it ends the process itself."""
     _let_statements_take_their_time()
     django.setup()
     with _naming_the_database():
@@ -121,9 +122,9 @@ def import_conversations(format: str, arguments: Sequence[str]) -> int:
 
 
 def serve() -> int:
-    """Migrate, check, serve until told to stop, and say how to begin once it listens."""
+    """Migrate and check the database, serve until a signal, and print first examples once it listens."""
     configuration: Configuration = settings.CONFIGURATION
-    gc.disable()  # all that is loaded stays: to look for garbage in it makes the start slower
+    gc.disable()  # everything that is loaded stays: collecting garbage would only make the start slower
     django.setup()
     with ExitStack() as until_the_end:
         return _serve_on(_bound_sockets(configuration, until_the_end), configuration)
@@ -154,7 +155,7 @@ def _serve_on(sockets: list[socket.socket], configuration: Configuration) -> int
 
 
 class _Server(uvicorn.Server):
-    """Says how to begin once it really listens."""
+    """Prints first examples once it really listens."""
 
     def __init__(self, configuration: Configuration, config: uvicorn.Config) -> None:
         super().__init__(config)
@@ -162,7 +163,7 @@ class _Server(uvicorn.Server):
         self._signal: str | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Start to listen, and to look for garbage in all but what was loaded until now."""
+        """Start listening, and collect garbage from now on, except in what is already loaded."""
         gc.freeze()
         gc.enable()
         await super().startup(sockets)
@@ -172,18 +173,18 @@ class _Server(uvicorn.Server):
             print(first_steps.text(self._configuration, port), flush=True)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Stop, and keep the signal for the log."""
+        """Stop, and remember the signal for the log."""
         self._signal = signal.Signals(sig).name
         super().handle_exit(sig, frame)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Stop to listen, and end what is under way."""
+        """Stop listening, end the requests under way, and log the signal."""
         await super().shutdown(sockets)
         log_act("Server stopped", signal=self._signal)
 
 
 def _facts_of(configuration: Configuration, port: int) -> dict[str, object]:
-    """Return what the log says of a server that listens; nothing of it is secret."""
+    """Return the facts that the log has about a listening server; none is secret."""
     return {
         "version": __version__,
         "host": configuration.host,
@@ -196,7 +197,7 @@ def _facts_of(configuration: Configuration, port: int) -> dict[str, object]:
 
 
 def _bound_sockets(configuration: Configuration, until_the_end: ExitStack) -> list[socket.socket]:
-    """Return sockets bound to HOST and PORT. Raise ConfigurationError if they cannot be had."""
+    """Return sockets bound to HOST and PORT. Raise ConfigurationError if that fails."""
     host, port = configuration.host, configuration.port
     try:
         places = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
@@ -213,15 +214,15 @@ def _bound_socket(family: socket.AddressFamily, address: Any, until_the_end: Exi
     if family == socket.AF_INET6:
         bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
     if hasattr(socket, "TCP_USER_TIMEOUT"):
-        # The server's own close waits until the client has read what was sent before; one that
-        # never reads would so be kept for ever. Connections inherit this.
+        # The server's own close waits until the client has read all sent data, so a client that
+        # never reads would be kept for ever. Connections inherit this.
         bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(UNREAD_WAIT_S * 1000))
     bound.bind(address)
     return bound
 
 
 def _require_agent(configuration: Configuration) -> None:
-    """Raise ConfigurationError if the agent's class cannot be had."""
+    """Raise ConfigurationError if the agent's class cannot be imported."""
     try:
         import_string(configuration.agent)
     except ImportError as error:
@@ -231,7 +232,7 @@ def _require_agent(configuration: Configuration) -> None:
 
 
 def _prepare_database() -> None:
-    """Reach the database, bring it up to date and check it. Raise ConfigurationError in one sentence."""
+    """Connect to the database, upgrade it and check it. Raise ConfigurationError with one sentence."""
     with _naming_the_database():
         _reach_database()
     try:
@@ -246,7 +247,7 @@ def _prepare_database() -> None:
 
 @contextmanager
 def _naming_the_database() -> Iterator[None]:
-    """Raise ConfigurationError in one sentence for what is wrong with the database."""
+    """Raise ConfigurationError with one sentence for every failure of the database."""
     try:
         yield
     except DatabaseProblem as error:
@@ -257,15 +258,15 @@ def _naming_the_database() -> Iterator[None]:
 
 
 def _make_data_dir() -> None:
-    """Make the directory of SQLite's file if it is the server's own."""
+    """Create the directory of SQLite's file if it is the data directory."""
     database, data_dir = settings.DATABASES["default"], settings.CONFIGURATION.data_dir
     if "sqlite" in database["ENGINE"] and Path(database["NAME"]).parent == data_dir:
-        with suppress(OSError):  # told in a sentence when the file is opened
+        with suppress(OSError):  # opening the file reports it in a sentence
             data_dir.mkdir(parents=True, exist_ok=True)
 
 
 def _reach_database() -> None:
-    """Connect once without the pool, which would try for half a minute."""
+    """Connect once without the pool, which would retry for half a minute."""
     _make_data_dir()
     if connection.vendor == "sqlite":
         if not files.can_be_written(str(connection.settings_dict["NAME"])):

@@ -50,8 +50,8 @@ def opened() -> tuple[Any, Any]:
 
 def test_a_rotation_seals_agent_and_secrets_anew(talk: ConversationRef) -> None:
     with override_settings(SECRET_KEY=SECOND_KEY, SECRET_KEY_FALLBACKS=[FIRST_KEY]):
-        assert rotated() == "Re-encrypted: 1. Could not be opened: 0.\n"
-        assert rotated() == "Re-encrypted: 0. Could not be opened: 0.\n"
+        assert rotated() == "Re-encrypted: 1. Could not be decrypted: 0.\n"
+        assert rotated() == "Re-encrypted: 0. Could not be decrypted: 0.\n"
     with override_settings(SECRET_KEY=SECOND_KEY):
         assert opened() == (AGENT, {"A": STATIC})
 
@@ -71,7 +71,7 @@ def test_every_setup_is_rotated_however_many_there_are(
         for _ in range(4):
             agent_setups.create(alice, NewSetup())
     with override_settings(SECRET_KEY=SECOND_KEY, SECRET_KEY_FALLBACKS=[FIRST_KEY]):
-        assert rotated() == "Re-encrypted: 5. Could not be opened: 0.\n"
+        assert rotated() == "Re-encrypted: 5. Could not be decrypted: 0.\n"
 
 
 def test_secrets_that_are_added_during_a_rotation_are_kept(talk: ConversationRef, hooked: Hooked) -> None:

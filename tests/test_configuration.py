@@ -18,7 +18,7 @@ from typing import Any
 import httpx
 import pytest
 
-from convserver import configuration
+from convserver import cli, configuration
 from convserver.configuration import (
     AuthMode,
     Configuration,
@@ -454,6 +454,11 @@ def test_the_server_does_not_start_on_a_file_that_is_no_database(server: Server,
     path = tmp_path / "letter.txt"
     path.write_text("Dear Alice,\n" * 100)
     assert "file is not a database" in refusal(server, DATABASE_URL=f"sqlite:///{path}")
+
+
+def test_the_help_of_the_management_commands_names_them(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["manage", "--help"]) == 0
+    assert "create_token" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -223,7 +223,7 @@ def test_an_event_without_an_id_has_that_of_its_file(kept: Kept, alice: User) ->
         (b'{"kind": "Messa', "character"),
         (b"[]", "expected"),
         (b'{"kind": "MessageEvent"} {}', "more text"),
-        (b'{"id": "x"}', "names no kind"),
+        (b'{"id": "x"}', "has no kind"),
         (b"\xff\xfe{}", "not UTF-8"),
         (b'{"kind": "ConversationStateUpdateEvent", "key": "full_state"}', "whole state"),
         (b"[" * 100_000, "expected"),
@@ -245,7 +245,7 @@ def test_what_is_no_plain_file_is_not_followed(kept: Kept, alice: User, tmp_path
     (kept.path / "events" / "event-00003-feedfeed.json").symlink_to(tmp_path / "elsewhere.json")
     os.mkfifo(kept.path / "events" / "event-00004-feedfeed.json")
     (kept.path / "events" / "event-00005-feedfeed.json").mkdir()
-    assert imported(kept).count("it is no plain file") == 3
+    assert imported(kept).count("it is not a regular file") == 3
     assert len(ids()) == 3
 
 
@@ -253,7 +253,7 @@ def test_locks_are_passed_over_and_strange_names_are_told(kept: Kept, alice: Use
     kept.write("events/.eventlog.lock", "")
     kept.write("events/notes\n.json", "")
     printed = imported(kept)
-    assert r"skipped 'notes\n.json': its name is not that of an event" in printed
+    assert r"skipped 'notes\n.json': its name is not the name of an event file" in printed
     assert "eventlog" not in printed
 
 
@@ -266,7 +266,7 @@ def test_an_unknown_kind_is_stored_as_it_is(kept: Kept, alice: User) -> None:
 def test_a_failed_start_is_imported_empty_or_passed_over(kept: Kept, alice: User) -> None:
     shutil.rmtree(kept.path / "events")
     (kept.path / "meta.json").unlink()
-    assert "passed over" in imported(kept, "--skip-empty")
+    assert "skipped, it has no events" in imported(kept, "--skip-empty")
     assert not Conversation.objects.exists()
     imported(kept)
     assert Conversation.objects.get().next_seq == 0
@@ -379,7 +379,7 @@ async def test_an_imported_conversation_can_be_continued(
 
 
 def test_an_unknown_zone_is_refused(kept: Kept, alice: User) -> None:
-    with pytest.raises(CommandError, match="no time zone"):
+    with pytest.raises(CommandError, match="not a time zone"):
         imported(kept, "--timezone", "Mars/Olympus")
 
 
@@ -662,4 +662,4 @@ def test_the_console_command_fails_when_something_was_refused(
     with pytest.raises(SystemExit) as ended:
         cli.main(["import", "openhands-v1", str(kept.path)])
     assert ended.value.code == 1
-    assert "A server is at work on it" in capsys.readouterr().out
+    assert "Another server holds this conversation" in capsys.readouterr().out

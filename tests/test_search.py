@@ -827,11 +827,11 @@ def test_the_index_is_rebuilt_by_a_command(store: ConversationStore, conversatio
         cursor.execute(f"DELETE FROM {index.TABLE}")
     assert seqs("needle") == []
     call_command("rebuild_search", stdout=(said := StringIO()))
-    assert said.getvalue() == "The index is complete. Events looked at: 5.\n"
+    assert said.getvalue() == "The index is complete. Events read: 5.\n"
     assert seqs("needle") == [4, 3, 2, 1, 0]
     say(store, conversation, "needle")
     call_command("rebuild_search", "--resume", stdout=(said := StringIO()))
-    assert said.getvalue() == "The index is complete. Events looked at: 1.\n"
+    assert said.getvalue() == "The index is complete. Events read: 1.\n"
     assert SearchProgress.through_now() >= Event.objects.order_by("-pk")[0].pk
 
 

@@ -174,7 +174,7 @@ def test_a_fallback_still_opens_what_was_stored_under_it(secret: Secret, keys: K
 
 def test_after_a_rotation_the_fallback_can_go(secret: Secret, keys: Keys) -> None:
     keys(SECOND_KEY, FIRST_KEY)
-    assert rotated() == "Re-encrypted: 1. Could not be opened: 0.\n"
+    assert rotated() == "Re-encrypted: 1. Could not be decrypted: 0.\n"
     keys(SECOND_KEY)
     assert again(secret).value.open() == CLEAR
     assert again(secret).updated_at == secret.updated_at
@@ -184,7 +184,7 @@ def test_a_second_rotation_changes_nothing(secret: Secret, keys: Keys) -> None:
     keys(SECOND_KEY, FIRST_KEY)
     rotated()
     stands = raw_values()
-    assert rotated() == "Re-encrypted: 0. Could not be opened: 0.\n"
+    assert rotated() == "Re-encrypted: 0. Could not be decrypted: 0.\n"
     assert raw_values() == stands
 
 
@@ -194,7 +194,7 @@ def test_a_rotation_goes_through_more_secrets_than_one_batch(
     monkeypatch.setattr("sessions_app.management.commands.rotate_secrets.BATCH", 2)
     secrets = [stored(user, f"KEY_{n}", f"{user} {n}") for n in range(4) for user in (alice, bob)]
     keys(SECOND_KEY, FIRST_KEY)
-    assert rotated() == "Re-encrypted: 8. Could not be opened: 0.\n"
+    assert rotated() == "Re-encrypted: 8. Could not be decrypted: 0.\n"
     keys(SECOND_KEY)
     assert {again(each).value.open() for each in secrets} == {
         f"{user} {n}" for n in range(4) for user in (alice, bob)
@@ -212,8 +212,8 @@ def test_a_rotation_names_what_it_cannot_open_rotates_the_rest_and_fails(
         call_command("rotate_secrets", stdout=printed, stderr=printed)
     assert refused.value.returncode == 1
     assert printed.getvalue() == (
-        f"Cannot be opened: custom 'DEPLOY_KEY' of 'local' (user {secret.user_id})\n"
-        "Re-encrypted: 1. Could not be opened: 1.\n"
+        f"No key decrypts: custom 'DEPLOY_KEY' of 'local' (user {secret.user_id})\n"
+        "Re-encrypted: 1. Could not be decrypted: 1.\n"
     )
     assert again(secret).value == secret.value
     assert again(readable).value.is_newest
@@ -231,7 +231,7 @@ def test_what_is_stored_during_a_rotation_is_kept_and_rotated_too(
 ) -> None:
     keys(SECOND_KEY, FIRST_KEY)
     hooked(Sealed, "resealed").after(partial(store_meanwhile, secret, keys, "newer"))
-    assert rotated() == "Re-encrypted: 1. Could not be opened: 0.\n"
+    assert rotated() == "Re-encrypted: 1. Could not be decrypted: 0.\n"
     keys(SECOND_KEY)
     assert again(secret).value.open() == "newer"
 
@@ -239,7 +239,7 @@ def test_what_is_stored_during_a_rotation_is_kept_and_rotated_too(
 def test_what_is_deleted_during_a_rotation_stays_deleted(secret: Secret, keys: Keys, hooked: Hooked) -> None:
     keys(SECOND_KEY, FIRST_KEY)
     hooked(Sealed, "resealed").after(Secret.objects.all().delete)
-    assert rotated() == "Re-encrypted: 0. Could not be opened: 0.\n"
+    assert rotated() == "Re-encrypted: 0. Could not be decrypted: 0.\n"
     assert raw_values() == []
 
 

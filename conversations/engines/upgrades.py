@@ -17,10 +17,10 @@ from conversations.engines.failures import is_locked
 
 WAIT_S = 300
 """How long one process waits for another that brings the database up to date."""
-WAITS = "Another process is bringing the database up to date; waiting for it, 5 minutes at most."
+WAITS = "Another process is upgrading the database. Waiting for it, at most 5 minutes."
 BUSY = (
-    "Another process has been bringing the database up to date for 5 minutes, or holds it locked: "
-    "let it finish, or end it, and start again."
+    "Another process has been upgrading the database for 5 minutes, or keeps it locked. "
+    "Wait until it has finished, or end it, and then try again."
 )
 
 LOCK = 7_266_328_811

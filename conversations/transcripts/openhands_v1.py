@@ -145,7 +145,7 @@ def event_files(directory: Path, skip: Skip | None = None) -> list[EventFile]:
         if match := _EVENT_FILE.fullmatch(name):
             found.append(EventFile(int(match[1]), name, match[2]))
         elif skip is not None and not name.startswith("."):  # locks and markers are hidden
-            skip(refusals.quoted(name), "its name is not that of an event")
+            skip(refusals.quoted(name), "its name is not the name of an event file")
     return sorted(found)
 
 
@@ -187,9 +187,9 @@ def _event(path: Path, file: EventFile, zone: tzinfo) -> NewEvent:
     members = jsontext.members(text)
     payload = {name: member.value for name, member in members.items()}
     if not columns.first_text(payload.get("kind")):
-        raise Unreadable("it names no kind of event")
+        raise Unreadable("it has no kind of event")
     if payload.get("key") == _FULL_STATE:
-        raise Unreadable("it is a copy of the whole state, which no log keeps")
+        raise Unreadable("it is a copy of the whole state, which logs do not contain")
     reading = v1.read(payload)
     return NewEvent(
         event_id=reading.event_id or file.event_id,
@@ -215,7 +215,7 @@ def _text(path: Path) -> str:
     """Return the text of a plain file. Raise Unreadable."""
     try:
         if path.is_symlink() or not path.is_file():
-            raise Unreadable("it is no plain file")
+            raise Unreadable("it is not a regular file")
         with path.open("rb") as file:
             content = file.read(FILE_MAX_BYTES + 1)
         text = content.decode()
@@ -246,11 +246,11 @@ def _facts(path: Path, skip: Skip) -> Mapping[str, Any]:
         value = json.loads(_text(path), parse_constant=lambda _: None)
         if isinstance(value, dict):
             return columns.fields(_storable(value))
-        skip(path.name, "it is no JSON object")
+        skip(path.name, "it is not a JSON object")
     except Unreadable as error:
         skip(path.name, str(error))
     except (ValueError, RecursionError):
-        skip(path.name, "it is no JSON that can be read")
+        skip(path.name, "it is not valid JSON")
     return {}
 
 
@@ -275,7 +275,7 @@ def _conversation_id(names: tuple[object, ...]) -> UUID:
             return UUID(columns.first_text(name))
         except ValueError:
             continue
-    raise Unreadable("neither its files nor its own name say which conversation it is")
+    raise Unreadable("neither its files nor its name contain the id of the conversation")
 
 
 def _created_at(

@@ -1,4 +1,4 @@
-"""Django's `migrate`, whole or not at all, and by one process at a time."""
+"""Django's `migrate` in one transaction, and in one process at a time."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from conversations.engines.upgrades import UpgradeBusy
 
 
 class Command(migrate.Command):
-    """Brings the tables, the record of what was applied and the guards up to date in one transaction."""
+    """Upgrades the tables, the record of applied migrations and the guards in one transaction."""
 
     _applying: Migration | None = None
     _checks: dict[str, Any] | None = None
 
     def check(self, *args: Any, **kwargs: Any) -> None:
-        """Put the checks off: some ask the database, and have to wait for their turn like all else."""
+        """Defer the checks: some query the database, so they too must wait for the lock."""
         self._checks = kwargs
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Migrate when nobody else does. Raise CommandError with one sentence for what is wrong."""
+        """Migrate while no other process does. Raise CommandError with one sentence for a failure."""
         self._connection = connections[options["database"]]
         try:
             if options["plan"] or options["check_unapplied"]:
@@ -40,23 +40,25 @@ class Command(migrate.Command):
     def _migrate_alone(self, *args: Any, **options: Any) -> None:
         with upgrades.alone(self._connection, self._say):
             if recorded := unrecorded.record(self._connection):
-                self._say(f"The migration {recorded} had been applied without a record: it has one now.")
+                self._say(f"The migration {recorded} was applied without a record. It is recorded now.")
             self._handle(*args, **options)
 
     def _handle(self, *args: Any, **options: Any) -> None:
         super().handle(*args, **options)
-        # Not before: it is this command that puts lost guards back. What a check refuses is rolled back.
+        # Only now: this command restores missing guards. If a check fails, everything is rolled back.
         if self._checks is not None:
             super().check(**self._checks)
 
     def migration_progress_callback(
         self, action: str, migration: Migration | None = None, fake: bool = False
     ) -> None:
-        """Refuse what cannot be part of a transaction; let no check of a migration wait for the next one."""
+        """Refuse a migration that is not atomic; run deferred constraint checks before the next migration."""
         if action == "apply_start" and migration is not None:
             self._applying = migration
             if not (migration.atomic or fake):
-                raise CommandError(f"The migration {migration} is not atomic: a kill could leave half of it.")
+                raise CommandError(
+                    f"The migration {migration} is not atomic, so a killed process could leave half of it."
+                )
         if action == "apply_success":
             self._applying = None
             if self._connection.vendor == "postgresql":
@@ -64,12 +66,12 @@ class Command(migrate.Command):
         super().migration_progress_callback(action, migration, fake)
 
     def _explained(self, error: Error) -> str:
-        """Say what is wrong: the database itself, or what a migration found in it."""
+        """Return a sentence: what is wrong with the database itself, or which migration failed."""
         if isinstance(error, failures.FAILURES) and (known := failures.known(error, self._connection)):
             return known
         what = f"the migration {self._applying} failed: " if self._applying else ""
         reason = str(error).strip().partition("\n")[0].rstrip(".")
-        return f"The database cannot be brought up to date: {what}{reason}."
+        return f"The database cannot be upgraded: {what}{reason}."
 
     def _say(self, sentence: str) -> None:
         self.stderr.write(sentence)

@@ -1,4 +1,4 @@
-"""`rebuild_search`: write the search indexes anew from the log and the titles, or go on writing them."""
+"""`rebuild_search`: rebuild the search indexes from the log and the titles, or continue a rebuild."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from conversations.fulltext.indexing import Horizon
 from conversations.models import SearchProgress
 
 REST_S = 0.01
-"""Between two steps, for whoever waits to write."""
+"""The pause between two steps, in which waiting writers get their turn."""
 
 
 class Command(BaseCommand):
-    """Write the search index anew."""
+    """Rebuild the search index."""
 
     help = (
-        "Empty the search index and write it anew from the log. May run beside the server, and be "
-        "interrupted: what is not in the index is found all the same, only slower, and the server, or this "
-        "with --resume, goes on where it ended."
+        "Empty the search index and rebuild it from the log. The server may run meanwhile; until the index "
+        "is complete, searches find everything but take longer. After an interruption, the server, or this "
+        "command with --resume, continues the rebuild."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
-        """Take --resume."""
-        parser.add_argument("--resume", action="store_true", help="go on, without emptying the index first")
+        """Add --resume."""
+        parser.add_argument("--resume", action="store_true", help="continue without emptying the index first")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Index what was there at the beginning, and say how many events were looked at."""
+        """Index all events that exist at the beginning, and print how many were read."""
         horizon = Horizon()
         horizon.look()
         newest = horizon.newest
@@ -43,4 +43,4 @@ class Command(BaseCommand):
             horizon.look()
             events += indexing.step(horizon).events
             time.sleep(REST_S)
-        self.stdout.write(f"The index is complete. Events looked at: {events}.")
+        self.stdout.write(f"The index is complete. Events read: {events}.")

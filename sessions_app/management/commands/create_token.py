@@ -1,4 +1,4 @@
-"""`create_token`: a key for a program, from the command line."""
+"""`create_token`: create an API token from the command line."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from sessions_app.models import TOKEN_NAME_MAX_LENGTH, ApiToken
 
 
 class Command(BaseCommand):
-    """Make an API token."""
+    """Create an API token."""
 
     help = "Create an API token for a user and print it once. Only its digest is stored."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """Take whose token it is and what it is for."""
-        parser.add_argument("username", help="the user the token signs in as")
-        parser.add_argument("--name", required=True, help="a name for the token")
+        """Add the user and the name of the token."""
+        parser.add_argument("username", help="the user that the token belongs to")
+        parser.add_argument("--name", required=True, help="a name by which to recognise the token later")
 
     def handle(self, *args: Any, username: str, name: str, **options: Any) -> None:
-        """Print the token alone, so that a script can take it."""
+        """Print only the token, so that a script can read it."""
         user = User.objects.filter(username=username, is_active=True).first()
         if user is None:
             raise CommandError(f"There is no active user {username!r}. Create one with createsuperuser.")

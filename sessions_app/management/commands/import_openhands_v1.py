@@ -1,4 +1,4 @@
-"""`import_openhands_v1`: conversations from the directories of a V1 agent server, as often as one likes."""
+"""`import_openhands_v1`: import the conversations in a V1 agent server's directories; may be repeated."""
 
 from __future__ import annotations
 
@@ -28,28 +28,30 @@ class Command(BaseCommand):
     """Import conversations."""
 
     help = (
-        "Import the conversation in a directory, or those in a directory of many, as a V1 agent server or "
-        "its SDK keeps them. What was imported before is passed over; nothing is written there."
+        "Import the conversations that an OpenHands V1 agent server or its SDK has stored in files. Events "
+        "that were imported before are skipped. The files are never changed."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """Take where the conversations are and whose they become."""
-        parser.add_argument("path", type=Path, help="a conversation's directory, or one of many")
+        """Add the path, the owner and the options."""
         parser.add_argument(
-            "--owner", help="the owner of the imported conversations; required in accounts mode"
+            "path", type=Path, help="the directory of one conversation, or a directory of many"
+        )
+        parser.add_argument(
+            "--owner", metavar="USERNAME", help="the owner of the conversations; required in accounts mode"
         )
         parser.add_argument(
             "--timezone",
             type=_zone,
             default=ZoneInfo("UTC"),
             dest="zone",
-            help="of the machine that wrote them, whose clock events tell: Europe/Berlin (default: UTC)",
+            help="the time zone of times without one, such as Europe/Berlin (default: UTC)",
         )
         parser.add_argument(
             "--dry-run", action="store_true", help="show what would be imported, without importing it"
         )
         parser.add_argument(
-            "--force", action="store_true", help="also import conversations that another server holds"
+            "--force", action="store_true", help="import even conversations that another server still holds"
         )
         parser.add_argument(
             "--skip-empty", action="store_true", help="skip conversations without events (failed starts)"
@@ -66,7 +68,7 @@ class Command(BaseCommand):
         skip_empty: bool,
         **options: Any,
     ) -> None:
-        """Say what became of each conversation and each file; fail if a conversation was refused."""
+        """Print the outcome of each conversation and skipped file; fail if a conversation was refused."""
         _prepare_database(dry_run=dry_run)
         user = _owner(owner, dry_run=dry_run)
         directories = _directories(path)
@@ -86,7 +88,7 @@ class Command(BaseCommand):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Wanted:
-    """How conversations are to be imported."""
+    """The options of an import."""
 
     user: User
     zone: ZoneInfo
@@ -97,7 +99,7 @@ class Wanted:
 
 @dataclass(slots=True)
 class Totals:
-    """What became of all of them."""
+    """The sums over all conversations."""
 
     added: int = 0
     repeated: int = 0
@@ -106,21 +108,21 @@ class Totals:
 
 
 def _outcome(directory: Path, wanted: Wanted, totals: Totals, problems: list[str]) -> str:
-    """Import a conversation and say what became of it; add each file that was passed over to `problems`."""
+    """Import a conversation and return its outcome; add each skipped file to `problems`."""
     try:
         imported = _imported(directory, wanted, problems)
     except (Unreadable, ConversationError) as error:
         totals.refused += 1
         return f"refused. {error}"
     if imported is None:
-        return "passed over, it has no events."
+        return "skipped, it has no events."
     totals.added += imported.added
     totals.repeated += imported.repeated
     return _counts(imported.added, imported.repeated, len(problems), dry_run=wanted.dry_run)
 
 
 def _imported(directory: Path, wanted: Wanted, problems: list[str]) -> Imported | None:
-    """Import a conversation; None for an empty one that is not wanted. Raise Unreadable or ImportRefused."""
+    """Import a conversation; None if it is empty and skipped. Raise Unreadable or ImportRefused."""
 
     def skip(name: str, reason: str) -> None:
         problems.append(f"{name}: {reason}")
@@ -146,23 +148,23 @@ def _zone(name: str) -> ZoneInfo:
     try:
         return ZoneInfo(name)
     except (ValueError, OSError, LookupError) as error:
-        raise ArgumentTypeError(f"{name!r} is no time zone: write it as Europe/Berlin") from error
+        raise ArgumentTypeError(f"{name!r} is not a time zone; write it like Europe/Berlin") from error
 
 
 def _prepare_database(*, dry_run: bool) -> None:
-    """Bring the database up to date. Raise CommandError if that is needed and nothing may be written."""
+    """Upgrade the database. Raise CommandError if an upgrade is needed in a dry run."""
     executor = MigrationExecutor(connection)
     if not executor.migration_plan(executor.loader.graph.leaf_nodes()):
         return
     if dry_run:
-        raise CommandError("The database is not up to date: run `convserver manage migrate` first.")
+        raise CommandError("The database is not up to date. Run `convserver manage migrate` first.")
     call_command("migrate", verbosity=0, interactive=False)
 
 
 def _owner(name: str | None, *, dry_run: bool) -> User:
-    """Return whose the conversations become. Raise CommandError."""
+    """Return the owner of the conversations. Raise CommandError."""
     if name is None and settings.CONFIGURATION.auth != "local":
-        raise CommandError("Name the owner of the conversations: --owner USERNAME.")
+        raise CommandError("Accounts mode needs the owner of the conversations: --owner USERNAME.")
     if name is None:
         if not dry_run:
             return local_user()
@@ -185,9 +187,9 @@ def _directories(path: Path) -> list[Path]:
 
 
 def _require_idle(persisted: Persisted) -> None:
-    """Raise ImportRefused if a server says that the conversation is its own."""
+    """Raise ImportRefused if another server holds the conversation."""
     expires_at = persisted.lease_expires_at
     if expires_at is not None and expires_at > timezone.now():
         raise ImportRefused(
-            f"A server is at work on it, by {openhands_v1.LEASE}: stop the server, or use --force."
+            f"Another server holds this conversation ({openhands_v1.LEASE}). Stop it, or use --force."
         )

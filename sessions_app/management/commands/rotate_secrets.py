@@ -1,4 +1,4 @@
-"""`rotate_secrets`: encrypt every stored secret with the newest key, so that older keys can go."""
+"""`rotate_secrets`: encrypt every stored secret with the newest key, so that older keys can be removed."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ BATCH = 500
 
 
 class Command(BaseCommand):
-    """Encrypt the secrets of all users anew."""
+    """Re-encrypt the secrets of all users."""
 
     help = (
-        "Encrypt every stored secret with SECRET_KEY, opening it with that or one of SECRET_KEY_FALLBACKS. "
-        "May run beside the server, and be repeated."
+        "Re-encrypt every stored secret with SECRET_KEY. Secrets are decrypted with SECRET_KEY or one of "
+        "SECRET_KEY_FALLBACKS. The server may run meanwhile, and the command may be repeated."
     )
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Say how many were encrypted anew; fail, and name them, if there are some that no key opens."""
+        """Print how many were re-encrypted; name those that no key decrypts, and fail if there are any."""
         rotated, unreadable = 0, 0
         for what, owner in (("tool servers", tool_servers), ("agent and secrets", agent_setups)):
             done, failed = self._rotate_of_conversations(what, owner)
@@ -35,29 +35,29 @@ class Command(BaseCommand):
                 rotated += receiver.rotate()
             except SecretUnreadable:
                 unreadable += 1
-                self.stderr.write(f"Cannot be opened: the headers of {receiver}")
+                self.stderr.write(f"No key decrypts: the headers of {receiver}")
         for answer in RecordedAnswer.objects.order_by("pk").iterator(BATCH):
             try:
                 rotated += answer.rotate()
             except SecretUnreadable:
                 unreadable += 1
-                self.stderr.write(f"Cannot be opened: the {answer}")
+                self.stderr.write(f"No key decrypts: the {answer}")
         for secret in _all_secrets():
             try:
                 rotated += secret.rotate()
             except SecretUnreadable:
                 unreadable += 1
                 whose = f"{secret.user.get_username()!r} (user {secret.user_id})"
-                self.stderr.write(f"Cannot be opened: {secret.kind} {secret.name!r} of {whose}")
-        self.stdout.write(f"Re-encrypted: {rotated}. Could not be opened: {unreadable}.")
+                self.stderr.write(f"No key decrypts: {secret.kind} {secret.name!r} of {whose}")
+        self.stdout.write(f"Re-encrypted: {rotated}. Could not be decrypted: {unreadable}.")
         if unreadable:
             raise CommandError(
-                "Put the keys that these secrets were stored under into SECRET_KEY_FALLBACKS and run this "
-                "again, or have them stored again."
+                "Add the keys that encrypted these secrets to SECRET_KEY_FALLBACKS and run the command "
+                "again, or store the secrets again."
             )
 
     def _rotate_of_conversations(self, what: str, owner: ModuleType) -> tuple[int, int]:
-        """Rotate what one module keeps sealed of conversations; return how many were, and could not be."""
+        """Rotate the sealed values of one module; return how many were rotated, and how many unreadable."""
         rotated, unreadable = 0, 0
         for conversation_pk in owner.sealed_conversations():
             try:
@@ -65,7 +65,7 @@ class Command(BaseCommand):
             except SecretUnreadable:
                 unreadable += 1
                 public_id = Conversation.objects.values_list("public_id", flat=True).get(pk=conversation_pk)
-                self.stderr.write(f"Cannot be opened: the {what} of conversation {public_id}")
+                self.stderr.write(f"No key decrypts: the {what} of conversation {public_id}")
         return rotated, unreadable
 
 
