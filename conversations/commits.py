@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Sequence
 
@@ -15,8 +14,6 @@ from conversations.log import LOCK_TIMEOUT_S, AppendOutcome, AppendRequest, appe
 from conversations.models import Conversation
 from conversations.outages import Outage
 
-logger = logging.getLogger(__name__)
-
 LOOK_UP_S = 10.0
 """How long a commit whose outcome was lost is looked for, at least."""
 AGAIN_S = 0.2
@@ -26,7 +23,11 @@ UNKNOWN = (
     "repeat it with the same id, and it is stored once."
 )
 
-_lost = Outage(logger, "The connection broke during a commit, and what became of it is looked up")
+_lost = Outage(
+    __name__,
+    "The connection broke during a commit, and what became of it is looked up",
+    "What became of the commit is known",
+)
 
 
 def committed(requests: Sequence[AppendRequest], *, wait: bool) -> list[AppendOutcome | ConversationError]:

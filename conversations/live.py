@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import atexit
-import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -22,8 +21,6 @@ from conversations.models import ConversationRef
 from conversations.outages import Outage
 from conversations.redis_hints import RedisAway
 
-logger = logging.getLogger(__name__)
-
 UNSENT_MAX = 10_000
 """So many groups may wait for a slow hint channel; hints of more are dropped, as hints may be."""
 
@@ -32,7 +29,7 @@ UNSENT_IN_GROUP_MAX = 1_000
 
 SEND_WAIT_S = 5
 
-_lost = Outage(logger, "A hint was lost")
+_lost = Outage(__name__, "A hint was lost", "Hints are sent again")
 _unsent: set[asyncio.Task[None]] = set()
 _waiting: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, deque[Hint]]] = WeakKeyDictionary()
 _carrier: asyncio.AbstractEventLoop | None = None

@@ -8,7 +8,9 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import TypeVar
 
+import structlog
 from django.db import Error as DatabaseProblem
 from redis.exceptions import RedisError
 
@@ -23,6 +25,9 @@ EXPLAINED = (DatabaseProblem, RedisError, ConversationError, OSError, TimeoutErr
 """Failures whose text says all there is to know; of any other the log shows where it was raised."""
 
 
+E = TypeVar("E", bound=BaseException)
+
+
 @dataclass(slots=True)
 class _Kind:
     """One kind of failure while it lasts."""
@@ -34,22 +39,26 @@ class _Kind:
 class Outage:
     """One thing that can fail again and again; thread-safe.
 
-    `what` is the beginning of a sentence that the error ends: "The states could not be read".
+    `failing` and `working` are what the log says when it fails, and when it works again: "Appends failed",
+    "Appends work again". Without `working` its end is not logged.
     """
 
-    def __init__(self, logger: logging.Logger, what: str) -> None:
-        self._logger = logger
-        self._what = what
+    def __init__(self, logger_name: str, failing: str, working: str = "") -> None:
+        self._logger = structlog.stdlib.get_logger(logger_name)
+        self._failing = failing
+        self._working = working
         self._lock = threading.Lock()
         self._kinds: dict[str, _Kind] = {}
         self._began_at = 0.0
         self._count = 0
 
-    def failed(self, error: BaseException, *, of: str = "") -> None:
+    def failed(self, error: BaseException, **facts: object) -> None:
         """Count a failure; log it if its kind is new or was last logged SUMMARY_S ago.
 
-        `of` says what failed this time: "conversation 5d1e…".
+        `facts` say what failed this time, such as `conversation="5d1e…"`. Of failures that come together
+        the first is logged.
         """
+        error = first_of(error)
         now = time.monotonic()
         with self._lock:
             if self._count == 0:
@@ -58,21 +67,20 @@ class Outage:
             repeated = self._repeated(_kind_of(error), now)
         if repeated is None:
             return
-        what = f"{self._what} ({of})" if of else self._what
-        text = str(error).strip() or type(error).__name__
-        trace = None if isinstance(error, EXPLAINED) else error
+        facts["error"] = str(error).strip() or type(error).__name__
         if repeated:
-            self._logger.warning("%s, and %d times before that: %s", what, repeated, text)
-        else:
-            self._logger.warning("%s: %s", what, text, exc_info=trace)
+            facts["unlogged_before"] = repeated
+        elif not isinstance(error, EXPLAINED):
+            facts["exc_info"] = error
+        self._logger.warning(self._failing, **facts)
 
     @contextmanager
-    def counted(self, *, of: str = "") -> Iterator[None]:
+    def counted(self, **facts: object) -> Iterator[None]:
         """Count what fails inside and end it; what works ends the outage."""
         try:
             yield
         except Exception as error:
-            self.failed(error, of=of)
+            self.failed(error, **facts)
         else:
             self.worked()
 
@@ -84,8 +92,8 @@ class Outage:
             count, seconds = self._count, time.monotonic() - self._began_at
             self._count = 0
             self._kinds.clear()
-        if count:
-            self._logger.warning("%s: over after %.1f s and %d failures", self._what, seconds, count)
+        if count and self._working:
+            self._logger.info(self._working, seconds=round(seconds, 1), failures=count)
 
     def _repeated(self, kind: str, now: float) -> int | None:
         """Return how often this kind was not logged since it last was; None if it is not to be logged now."""
@@ -117,11 +125,12 @@ class Seldom(logging.Filter):
         return True
 
 
-def first_of(error: Exception) -> Exception:
+def first_of(error: E) -> E | Exception:
     """Return what failed first of what failed together."""
-    while isinstance(error, ExceptionGroup):
-        error = error.exceptions[0]
-    return error
+    first: E | Exception = error
+    while isinstance(first, ExceptionGroup):
+        first = first.exceptions[0]
+    return first
 
 
 def _kind_of(error: BaseException) -> str:

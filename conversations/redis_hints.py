@@ -7,13 +7,13 @@ and never joins again what was joined meanwhile. Messages and names on the wire 
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 from uuid import uuid4
 from weakref import WeakKeyDictionary
 
+import structlog
 from channels.layers import BaseChannelLayer
 from channels_redis.serializers import registry
 from redis.asyncio import Redis
@@ -22,7 +22,7 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 
-logger = logging.getLogger(__name__)
+logger = structlog.stdlib.get_logger(__name__)
 
 WAIT_S = 0.4
 """The longest that anybody waits for Redis: for a connection, for an answer, for a group to be joined."""
@@ -284,15 +284,15 @@ class _Link:
         if self.away_since is None:
             self.away_since = datetime.now(UTC)
             logger.warning(
-                "Redis cannot be reached, so readers get new events by a slow poll until it is back: %s",
-                error or type(error).__name__,
+                "Redis cannot be reached, so readers get new events by a slow poll until it is back",
+                error=str(error) or type(error).__name__,
             )
 
     def _note_back(self) -> None:
         if self.away_since is None:
             return
         seconds = (datetime.now(UTC) - self.away_since).total_seconds()
-        logger.warning("Redis is back after %.1f s; other processes missed %d hints.", seconds, self._lost)
+        logger.info("Redis is back", seconds=round(seconds, 1), hints_lost=self._lost)
         self.away_since, self._lost = None, 0
         for queue in self._queues.values():
             queue.put_nowait(BACK)

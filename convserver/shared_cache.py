@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections.abc import Callable
@@ -15,8 +14,6 @@ from redis.exceptions import RedisError
 from redis.retry import Retry
 
 from conversations.outages import Outage
-
-logger = logging.getLogger(__name__)
 
 WAIT_S = 0.2
 """How long a request waits for Redis to be connected, and for an answer."""
@@ -92,7 +89,11 @@ class _Redis:
         self._lock = threading.Lock()
         self._is_away = False
         self._tried_at = 0.0
-        self._outage = Outage(logger, "The shared cache cannot be reached, so each process uses its own")
+        self._outage = Outage(
+            __name__,
+            "The shared cache cannot be reached, so each process uses its own",
+            "The shared cache works again",
+        )
 
     def may_be_asked(self) -> bool:
         """Say whether the caller may ask; while Redis is away, one caller each RETRY_S."""

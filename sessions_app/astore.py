@@ -7,7 +7,6 @@ Everything else runs a whole store function in a thread.
 from __future__ import annotations
 
 import asyncio
-import logging
 import threading
 import time
 from collections import deque
@@ -29,8 +28,6 @@ from conversations.models import ConversationRef
 from conversations.outages import Outage
 from conversations.store import PAGE_MAX_EVENTS, store
 
-logger = logging.getLogger(__name__)
-
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -42,9 +39,13 @@ LAGGARDS = 4
 TRIES = 3
 """A commit of unknown outcome is repeated: the event ids were fixed before the first try."""
 
-_reconnecting = Outage(logger, "The database connection failed and is made anew")
-_unshared = Outage(logger, "Appends that failed together are tried one by one")
-_failing = Outage(logger, "Appends failed")
+_reconnecting = Outage(
+    __name__, "The database connection failed and is made anew", "The database connection works again"
+)
+_unshared = Outage(
+    __name__, "Appends that failed together are tried one by one", "Appends are made together again"
+)
+_failing = Outage(__name__, "Appends failed", "Appends work again")
 
 Outcome = AppendOutcome | ConversationError
 
@@ -178,7 +179,7 @@ def _answer(waiting: _Waiting, outcome: Outcome | Exception) -> None:
     future = waiting.future
     if isinstance(outcome, Exception):
         if not isinstance(outcome, ConversationError):
-            _failing.failed(outcome, of=f"conversation {waiting.request.conversation.public_id}")
+            _failing.failed(outcome, conversation=waiting.request.conversation.public_id)
         if not future.done():
             future.set_exception(outcome)
         return

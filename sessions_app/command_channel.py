@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -17,9 +16,7 @@ from sessions_app.hub import hub
 from sessions_app.models import CommandOutcome, Verb
 from sessions_app.processes import Process
 
-logger = logging.getLogger(__name__)
-
-_deaf = Outage(logger, "Hints about commands cannot be received")
+_deaf = Outage(__name__, "Hints about commands cannot be received", "Hints about commands are received again")
 
 WAIT_S = 8.0
 """Whoever gives a command waits this long for its outcome."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 
 from conversations import access
 from conversations.access import Visitor, pk_of
@@ -14,9 +13,7 @@ from sessions_app import astore
 from sessions_app.authentication import Credentials, lets_in_still
 from sessions_app.conversation_keys import opened_by
 
-logger = logging.getLogger(__name__)
-
-_unchecked = Outage(logger, "The credentials of a socket could not be checked")
+_unchecked = Outage(__name__, "The credentials of a socket could not be checked")
 
 CHECK_S = 60.0
 """So often, and with a heartbeat, an open socket asks whether its credentials still let it in."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections import Counter, defaultdict, deque
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager, suppress
@@ -17,8 +16,6 @@ from conversations.redis_hints import BACK
 from sessions_app import astore
 from sessions_app.recent import RecentEvents
 from sessions_app.status import states_of
-
-logger = logging.getLogger(__name__)
 
 POLL_S = 10.0
 """A hint that was lost, with nothing after it, costs at most this."""
@@ -75,9 +72,13 @@ class Hub:
         self._offering = asyncio.Lock()
         self._joined: set[str] = set()
         self._settling: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        self._channel_failing = Outage(logger, "The hint channel failed")
-        self._malformed = Outage(logger, "A message in the hint channel is no hint and was passed over")
-        self._unread = Outage(logger, "The states of conversations could not be read")
+        self._channel_failing = Outage(__name__, "The hint channel failed", "The hint channel works again")
+        self._malformed = Outage(__name__, "A message in the hint channel is no hint and was passed over")
+        self._unread = Outage(
+            __name__,
+            "The states of conversations could not be read",
+            "The states of conversations are read again",
+        )
 
     @asynccontextmanager
     async def subscribe(self, group: str) -> AsyncIterator[Subscription]:

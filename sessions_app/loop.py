@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
 from typing import ParamSpec, TypeVar
 
 import psycopg
+import structlog
 from django.db import Error as DatabaseProblem
 from redis.exceptions import RedisError
 
@@ -18,6 +18,7 @@ from conversations.events import Dialect, Metrics, NewEvent
 from conversations.exceptions import ConversationError, ConversationNotFound, Fenced
 from conversations.models import ConversationRef
 from conversations.outages import Outage
+from conversations.server_log import ids_of
 from sessions_app import astore, begun_turns, endings, leases, pauses, runs, titles, unanswered
 from sessions_app.agents.base import Agent
 from sessions_app.begun_turns import PendingTurn, TurnStart
@@ -26,10 +27,10 @@ from sessions_app.processes import Process
 from sessions_app.runs import Asked, Said
 from sessions_app.turns import PlayedTurn, TurnSuspended, persistently
 
-logger = logging.getLogger(__name__)
+logger = structlog.stdlib.get_logger(__name__)
 
-_failing = Outage(logger, "A loop failed")
-_untitled = Outage(logger, "A conversation gets no title")
+_failing = Outage(__name__, "A loop failed")
+_untitled = Outage(__name__, "A conversation gets no title")
 
 INTERNAL = "The server failed. See its log for the cause."
 
@@ -197,14 +198,14 @@ class Loop:
             await self._play_turns()
             await self._persist(partial(leases.release, ended_by=LoopEnd.IDLE))
         except Fenced as error:
-            logger.warning("Conversation %s: %s", self.conversation.public_id, error)
+            logger.warning("The agent was refused a write", **ids_of(self.conversation), error=str(error))
             await astore.call(leases.count_refused_write, self.conversation)
         except ConversationNotFound:
-            logger.info("Conversation %s was deleted; its loop ends.", self.conversation.public_id)
+            logger.info("The agent ends: its conversation was deleted", **ids_of(self.conversation))
             with suppress(Fenced):
                 await self._persist(partial(leases.release, ended_by=LoopEnd.STOPPED))
         except Exception as error:
-            _failing.failed(error, of=f"conversation {self.conversation.public_id}")
+            _failing.failed(error, **ids_of(self.conversation))
             with suppress(ConversationError):
                 end = partial(leases.release, ended_by=LoopEnd.FAILED, error=_sentence(error))
                 await astore.call(end, self.conversation, self.epoch)
@@ -249,7 +250,7 @@ class Loop:
         try:
             await giving
         except Exception as error:
-            _untitled.failed(error, of=f"conversation {self.conversation.public_id}")
+            _untitled.failed(error, **ids_of(self.conversation))
 
     async def _pause_if_wanted(self) -> None:
         """Let a pause that came during a turn's last step, or before a repair, hold for what follows."""
@@ -284,7 +285,7 @@ class Loop:
         except (Fenced, ConversationNotFound):
             raise
         except Exception as error:
-            logger.exception("The agent failed in conversation %s", self.conversation.public_id)
+            logger.exception("The agent raised an error", **ids_of(self.conversation))
             return partial(self._end_in_error, turn.start, error)
         return partial(self._end, turn.start)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -13,6 +12,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar, assert_never, cast
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
+import structlog
 from django.conf import settings
 from django.db import connection, connections
 from django.utils.module_loading import import_string
@@ -26,8 +26,9 @@ from conversations.exceptions import (
     StoreUnavailable,
 )
 from conversations.models import Conversation, ConversationRef, normal_id
-from conversations.outages import Outage
+from conversations.outages import Outage, first_of
 from conversations.readiness import readiness
+from conversations.server_log import ids_of
 from sessions_app import (
     astore,
     command_channel,
@@ -57,9 +58,9 @@ from sessions_app.runs import Asked, Said
 from sessions_app.search_indexer import Indexer
 from sessions_app.stops import Stops
 
-logger = logging.getLogger(__name__)
+logger = structlog.stdlib.get_logger(__name__)
 
-_unresumed = Outage(logger, "A pause could not be taken back")
+_unresumed = Outage(__name__, "A pause could not be taken back", "Pauses are taken back again")
 
 T = TypeVar("T")
 
@@ -70,6 +71,7 @@ HOUSEKEEPING_S = 20.0
 STOP_WAIT_S = 10.0
 STOPS_AT_ONCE = 8
 """At most this many conversations of a family are stopped at the same time."""
+A_START = "The start of an agent"
 NO_AGENT = "The agent couldn't start. The server's log has the reason."
 
 
@@ -128,7 +130,7 @@ class StandaloneConversationManager(ConversationManager):
         if ending:
             await asyncio.wait(ending, timeout=STOP_WAIT_S)
         for loop in self._loops.values():
-            logger.error("The agent of conversation %s does not let go.", loop.conversation.public_id)
+            logger.error("The agent does not let go", **ids_of(loop.conversation))
         await asyncio.to_thread(self._renewer.shutdown)
         await hub.close()
 
@@ -151,14 +153,15 @@ class StandaloneConversationManager(ConversationManager):
             self._own(self._start_unless_refused(conversation, self._stops.now))
 
     async def _start_unless_refused(self, conversation: ConversationRef, stops: int) -> None:
-        with _logged("title", of=f"conversation {conversation.public_id}"):  # whatever becomes of the start
+        with _logged("Setting a title", **ids_of(conversation)):  # whatever becomes of the start
             await astore.call(titles.set_provisional_title, conversation)
-        with suppress(ConversationError):  # said in the log already; the sweep tries again
-            await self._start(conversation, stops=stops)
+        with _logged(A_START, **ids_of(conversation)), suppress(ConversationError):
+            await self._start(conversation, stops=stops)  # what refuses it has been said in the log
 
     async def _start_if_asked(self, conversation: ConversationRef, stops: int) -> None:
-        if await astore.call(unanswered.is_asked, conversation):
-            await self._start_unless_refused(conversation, stops)
+        with _logged(A_START, **ids_of(conversation)):
+            if await astore.call(unanswered.is_asked, conversation):
+                await self._start_unless_refused(conversation, stops)
 
     async def maybe_start_agent_loop(
         self,
@@ -236,14 +239,14 @@ class StandaloneConversationManager(ConversationManager):
         """Let everybody see that the loop is not coming; the sweep goes on trying, and says so once."""
         if conversation.pk not in self._unmakeable:
             self._unmakeable.add(conversation.pk)
-            logger.error("No agent for conversation %s", conversation.public_id, exc_info=error)
+            logger.error("No agent could be made", **ids_of(conversation), exc_info=error)
         await astore.call(endings.fail, conversation, NO_AGENT)
 
     def _ended(self, loop: Loop, task: asyncio.Task[None]) -> None:
         conversation = loop.conversation
         del self._loops[conversation.pk], self._running[conversation.pk]
         if not task.cancelled() and (error := task.exception()) is not None:
-            logger.warning("The loop of conversation %s could not start: %s", conversation.public_id, error)
+            logger.warning("The agent could not start", **ids_of(conversation), error=str(first_of(error)))
         elif loop.ended_by is LoopEnd.CROWDED_OUT:
             pass  # it must not do the same to whom it has made room for: the sweep starts it, patiently
         elif loop.is_ending or loop.is_leaving:
@@ -259,7 +262,7 @@ class StandaloneConversationManager(ConversationManager):
         if patiently and await astore.call(_is_any_wanted, surplus):
             raise LoopUnavailable(f"All {limit} loops of the user are working.")
         for row in surplus:
-            logger.info("Conversation %s makes room for another.", row.conversation.public_id)
+            logger.info("The agent makes room for another", **ids_of(row.conversation.ref))
             until = time.monotonic() + command_channel.WAIT_S
             with suppress(CommandPending, ConversationNotFound):  # it ends when its agent lets go
                 evict = partial(self._evict_here, row.pk)
@@ -323,8 +326,8 @@ class StandaloneConversationManager(ConversationManager):
             outcome = await self._obey_in(loop, command)
         except ConversationError as error:
             await self._commands.settle(command, CommandOutcome.REFUSED, str(error))
-        except Exception:
-            logger.exception("Conversation %s could not be steered", loop.conversation.public_id)
+        except Exception as error:
+            _failing_commands.failed(error, verb=str(command.verb), **ids_of(loop.conversation))
             self._commands.let_go(command)
         else:
             if outcome is not CommandOutcome.PENDING:
@@ -453,7 +456,7 @@ class StandaloneConversationManager(ConversationManager):
             return await loop.take(message, run=run)
         said = await astore.call_settled(runs.take, conversation, message, run=run)
         if run:  # a pause that the turn's holder has not come to yet is taken back
-            with _unresumed.counted(of=f"conversation {conversation.public_id}"):  # stored is stored
+            with _unresumed.counted(**ids_of(conversation)):  # stored is stored
                 await astore.call(self._resume_turn, conversation)
         if said.asks or run:  # a repeat asks nothing, but the first time may have been cut off
             self.wake(conversation)
@@ -517,12 +520,12 @@ class StandaloneConversationManager(ConversationManager):
     async def _sweep(self) -> None:
         """Repair what dead loops left, and start those that are waited for; also when a wake-up was lost."""
         while True:
-            with _logged("sweep"):
+            with _logged("The search for agents to start"):
                 await self._require_ready()
                 here = list(self._loops)
                 for conversation in await astore.call(unanswered.abandoned, SWEEP_LIMIT, besides=here):
                     if conversation.pk not in self._loops:
-                        with _logged("recovery", of=f"conversation {conversation.public_id}"):
+                        with _logged("The repair of an interrupted turn", **ids_of(conversation)):
                             await astore.call(endings.recover, conversation, self._process)
                 here = list(self._loops)
                 for pk in await astore.call(unanswered.asked_among, here):
@@ -548,7 +551,7 @@ class StandaloneConversationManager(ConversationManager):
     async def _renew(self) -> None:
         while True:
             await asyncio.sleep(RENEW_S)
-            with _logged("renewal of leases"):
+            with _logged("The renewal of leases"):
                 held = {pk: loop.epoch for pk, loop in self._loops.items() if loop.started.is_set()}
                 lost = asyncio.get_running_loop().run_in_executor(
                     self._renewer, _renew_leases, held, self._process
@@ -556,19 +559,19 @@ class StandaloneConversationManager(ConversationManager):
                 for pk in await lost:
                     loop = self._loops.get(pk)
                     if loop is not None and loop.epoch == held[pk]:
-                        logger.warning("The lease of conversation %s was lost.", loop.conversation.public_id)
+                        logger.warning("The lease was lost", **ids_of(loop.conversation))
                         self._end(loop)
 
     async def _look_for_commands(self) -> None:
         while True:
             await asyncio.sleep(command_channel.LOOK_S)
-            with _logged("look for commands"):
+            with _logged("The look for commands"):
                 await self._commands.look()
 
     async def _keep_house(self) -> None:
         while True:
             await asyncio.sleep(HOUSEKEEPING_S)
-            with _logged("housekeeping"):
+            with _logged("Housekeeping"):
                 await astore.call(presence.touch, presence.here())
                 await astore.call(idempotency.prune)
                 await astore.call(commands.forget_settled)
@@ -661,16 +664,17 @@ class StandaloneConversationManager(ConversationManager):
         return (await loop.agent.complete(messages)).strip()
 
 
-_failing_tasks = Outage(logger, "A task of the manager failed")
+_failing_tasks = Outage(__name__, "A task of the manager failed")
+_failing_commands = Outage(__name__, "A command to an agent failed and is tried again")
 
 
 class _logged(suppress):  # noqa: N801 - reads as a statement, like suppress itself
     """Log what goes wrong in one round of a task that must go on."""
 
-    def __init__(self, what: str, *, of: str = "") -> None:
+    def __init__(self, what: str, **facts: object) -> None:
         super().__init__(Exception)
         self._outage = _outage_of(what)
-        self._of = of
+        self._facts = facts
 
     def __exit__(
         self,
@@ -681,7 +685,7 @@ class _logged(suppress):  # noqa: N801 - reads as a statement, like suppress its
         if isinstance(exc_value, StoreUnavailable):
             pass  # in the log already
         elif isinstance(exc_value, Exception):
-            self._outage.failed(exc_value, of=self._of)
+            self._outage.failed(exc_value, **self._facts)
         elif exc_value is None:
             self._outage.worked()
         return super().__exit__(exc_type, exc_value, traceback)
@@ -689,7 +693,7 @@ class _logged(suppress):  # noqa: N801 - reads as a statement, like suppress its
 
 @cache
 def _outage_of(what: str) -> Outage:
-    return Outage(logger, f"A {what} failed and is tried again")
+    return Outage(__name__, f"{what} failed and is tried again", f"{what} works again")
 
 
 _OUTCOMES = {

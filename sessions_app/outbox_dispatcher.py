@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Collection, Mapping
 from typing import Any
 
@@ -20,10 +19,8 @@ from sessions_app.outbox_parcels import NotTaken, Taker
 from sessions_app.processes import Process
 from sessions_app.webhooks import Webhook
 
-logger = logging.getLogger(__name__)
-
-_failing = Outage(logger, "A round of the outbox failed and is tried again")
-_failing_deliveries = Outage(logger, "A delivery failed and is tried again")
+_failing = Outage(__name__, "A round of the outbox failed and is tried again", "The outbox works again")
+_failing_deliveries = Outage(__name__, "A delivery failed and is tried again")
 
 POLL_S = 5.0
 """What is written by processes that do not tell this one waits for so long at most."""
@@ -173,7 +170,7 @@ class Dispatcher:
     def _ended(self, lane: _Lane, claim: Claim, task: asyncio.Task[None]) -> None:
         del lane.tasks[claim]
         if not task.cancelled() and (error := task.exception()) is not None:
-            _failing_deliveries.failed(error, of=str(lane.receiver))
+            _failing_deliveries.failed(error, receiver=str(lane.receiver))
             self._broken[claim] = f"The server failed: {type(error).__name__}."
         self._news.set()  # there is room for another
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import AsyncIterator, Collection, Iterable
 from contextlib import asynccontextmanager
 from weakref import WeakKeyDictionary
@@ -15,8 +14,6 @@ from conversations.models import ConversationRef
 from conversations.outages import Outage
 from sessions_app import astore
 from sessions_app.models import Connection
-
-logger = logging.getLogger(__name__)
 
 AGAIN_S = 1.0
 """What could not be written is tried again after this long."""
@@ -65,7 +62,9 @@ class _Notebook:
         self._tried: asyncio.Future[None] | None = None
         """Done once what waits now was tried."""
         self._writing: asyncio.Task[None] | None = None
-        self._failing = Outage(logger, "Who is connected could not be noted")
+        self._failing = Outage(
+            __name__, "Who is connected could not be noted", "Who is connected is noted again"
+        )
 
     def note(self, connection_id: str, row: Connection | None) -> asyncio.Future[None]:
         """Write this soon; return what is done once that was tried."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 
 from conversations import live, titles
 from conversations.fulltext import indexing
@@ -12,9 +11,9 @@ from conversations.hints import Hint
 from conversations.outages import Outage
 from sessions_app import astore
 
-logger = logging.getLogger(__name__)
-
-_failing = Outage(logger, "A step of the search index failed and is tried again")
+_failing = Outage(
+    __name__, "A step of the search index failed and is tried again", "The search index works again"
+)
 
 POLL_S = 10.0
 """What other processes append waits for so long at most, if they do not index it themselves."""

@@ -30,7 +30,9 @@ from sessions_app.v0_connection import V0Connection
 
 logger = logging.getLogger(__name__)
 
-_failing_arrivals = Outage(logger, "A Socket.IO client could not be let in")
+_failing_arrivals = Outage(
+    __name__, "A Socket.IO client could not be let in", "Socket.IO clients are let in again"
+)
 
 PATH = "/socket.io"
 PING_INTERVAL_S = 25

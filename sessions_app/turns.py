@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -12,6 +11,7 @@ from math import inf
 from typing import Any, TypeVar
 from uuid import uuid4
 
+import structlog
 from django.db import InterfaceError, OperationalError, transaction
 
 from conversations import dialects, live, secrecy
@@ -23,6 +23,7 @@ from conversations.exceptions import ConversationBusy, ConversationError, EventC
 from conversations.masking import MASK, Masks
 from conversations.models import ConversationRef
 from conversations.outages import Outage
+from conversations.server_log import ids_of
 from conversations.store import store
 from conversations.tool_facts import PULL_REQUEST_TOOLS, branch_after, pull_request_in
 from sessions_app import astore, begun_turns, decisions, leases, turn_events
@@ -32,9 +33,11 @@ from sessions_app.client_tools import has_terminal
 from sessions_app.confirmation import policy_of, wants_approval
 from sessions_app.models import AgentLoop, ExecutionStatus, UnfinishedAnswer
 
-logger = logging.getLogger(__name__)
+logger = structlog.stdlib.get_logger(__name__)
 
-_trying = Outage(logger, "An agent's turn could not be stored and is tried again")
+_trying = Outage(
+    __name__, "An agent's turn could not be stored and is tried again", "Agents' turns are stored again"
+)
 
 T = TypeVar("T")
 PLAIN_COMMAND_TOOL = "bash"
@@ -388,9 +391,7 @@ class StreamedAnswer:
             )
         except (ConversationBusy, OperationalError, InterfaceError) as error:
             logger.warning(
-                "A snapshot of an answer in conversation %s is left out: %s",
-                self._conversation.public_id,
-                error,
+                "A snapshot of an answer is left out", **ids_of(self._conversation), error=str(error)
             )
             return
         self._snapshot_through = through

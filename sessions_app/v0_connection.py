@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -28,10 +27,8 @@ from sessions_app.models import LoopEnd, LoopStatus, new_connection_id
 from sessions_app.refusals import log_frame_refused
 from sessions_app.status import ConversationState
 
-logger = logging.getLogger(__name__)
-
-_failing_events = Outage(logger, "A V0 event failed")
-_failing_sockets = Outage(logger, "A V0 socket failed")
+_failing_events = Outage(__name__, "A V0 event failed")
+_failing_sockets = Outage(__name__, "A V0 socket failed")
 
 SLOW_READER_S = 15.0
 """A client that takes nothing for so long is closed rather than remembered."""
@@ -102,7 +99,7 @@ class V0Connection:
             log_frame_refused("v0", self._conversation, error, user=pk_of(self._guest.user))
             return await self.refuse(str(error))
         except Exception as error:
-            _failing_events.failed(error, of=f"conversation {self._conversation.public_id}")
+            _failing_events.failed(error, conversation=self._conversation.public_id)
             return await self.refuse("The server could not do this now. Send it again.")
         return {"success": True, "id": seq}
 
@@ -130,7 +127,7 @@ class V0Connection:
 
     async def _give_up(self, error: Exception) -> None:
         """Tell the client what failed; it comes back by itself, as it would not if it were disconnected."""
-        _failing_sockets.failed(error, of=f"conversation {self._conversation.public_id}")
+        _failing_sockets.failed(error, conversation=self._conversation.public_id)
         is_told = isinstance(error, failures.FAILURES)
         words = failures.sentence(error) if is_told else "The server could not go on: connect again."
         with suppress(TimeoutError):

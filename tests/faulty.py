@@ -66,6 +66,13 @@ class UnstoppableManager(StandaloneConversationManager):
         raise RuntimeError("The loop does not let go.")
 
 
+class UnstartableManager(StandaloneConversationManager):
+    """A manager that starts no loop, as the database fails on what it does together."""
+
+    async def _start(self, *args: Any, **kwargs: Any) -> NoReturn:
+        raise ExceptionGroup("unhandled errors in a TaskGroup", [OperationalError("no room")])
+
+
 class ModelAgent(DemoAgent):
     """An agent that asks a model, so that its user needs a key."""
 

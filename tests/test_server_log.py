@@ -12,12 +12,14 @@ from typing import Any
 
 import httpx
 import pytest
+from django.conf import settings
 from django.contrib.auth.models import User
-from django.db import transaction
+from django.db import DatabaseError, transaction
 from django.http import HttpRequest, HttpResponse
 
 from conversations import server_log
 from conversations.models import ConversationRef
+from conversations.outages import Outage
 from conversations.server_log import Allowance, log_act, log_on_commit
 from conversations.store import ConversationStore
 from convserver import http, log_format, request_log
@@ -27,6 +29,7 @@ from sessions_app.models import ApiToken, SecretKind
 from sessions_app.user_settings import SettingSecret
 from tests.clients import HTTP, Server
 from tests.conftest import Connect, Dial, Join, once
+from tests.stage import until_here
 from tests.web_browser import Browser
 
 NATIVE = "/api/native/conversations"
@@ -325,6 +328,54 @@ def test_refusals_beyond_the_bound_are_counted_and_the_next_line_says_how_many()
     assert [allowance.take() for _ in range(4)] == [0, 0, None, None]
     now = 1.0
     assert [allowance.take(), allowance.take()] == [2, 0]
+
+
+# What fails again and again
+
+
+def failures_of(lines: Lines) -> list[dict[str, Any]]:
+    """Return the lines of a test's outage with their level, without what every line has."""
+    found = [line for line in map(json.loads, lines.texts) if line["logger"] == __name__]
+    return [
+        {name: fact for name, fact in line.items() if name not in {"timestamp", "logger"}} for line in found
+    ]
+
+
+@once
+def test_an_outage_has_a_line_when_it_begins_and_an_info_line_when_it_is_over(lines: Lines) -> None:
+    outage = Outage(__name__, "Appends failed", "Appends work again")
+    outage.worked()
+    outage.failed(DatabaseError("no room"), conversation="talk")
+    outage.failed(DatabaseError("no room"), conversation="other")
+    outage.worked()
+    outage.worked()
+    assert failures_of(lines) == [
+        {"event": "Appends failed", "level": "warning", "conversation": "talk", "error": "no room"},
+        {"event": "Appends work again", "level": "info", "seconds": 0.0, "failures": 2},
+    ]
+
+
+@once
+@pytest.mark.parametrize(("error", "has_trace"), [(DatabaseError("gone"), False), (ValueError("gone"), True)])
+def test_of_failures_that_come_together_the_first_is_told_and_traced_only_if_it_explains_nothing(
+    lines: Lines, error: Exception, has_trace: bool
+) -> None:
+    together = ExceptionGroup("both", [ExceptionGroup("inner", [error]), ValueError("second")])
+    Outage(__name__, "It failed").failed(together)
+    (line,) = failures_of(lines)
+    assert (line["error"], "exception" in line) == ("gone", has_trace)
+
+
+async def test_an_agent_whose_start_fails_on_the_database_has_one_line_with_the_conversation(
+    join: Join, alice: User, lines: Lines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(settings, "CONVERSATION_MANAGER", "tests.faulty.UnstartableManager")
+    client = await join("talk")
+    await client.send({"type": "message", "id": 1, "text": "Hello"})
+    failed = "The start of an agent failed and is tried again"
+    (line,) = await until_here(lambda: lines.of(failed))
+    assert line == {"conversation": "talk", "owner": alice.pk, "error": "no room"}
+    assert "Traceback" not in "".join(lines.texts)
 
 
 # Whose line it is

@@ -35,7 +35,7 @@ TRY_AGAIN_LATER = 1013
 
 logger = logging.getLogger(__name__)
 
-_failing_frames = Outage(logger, "A frame failed")
+_failing_frames = Outage(__name__, "A frame failed")
 
 HEARTBEAT_S = 20.0
 UNANSWERED_MAX = 512
@@ -285,7 +285,7 @@ class ConversationSocket:
             except (Closed, TimeoutError):
                 raise
             except Exception as error:
-                _failing_frames.failed(error, of=f"conversation {self._conversation.public_id}")
+                _failing_frames.failed(error, conversation=self._conversation.public_id)
                 await self._send(**native.unavailable_frame(error, frame_id))
 
     def _handler(self, frame: Frame) -> Callable[[Frame], Awaitable[None]]:

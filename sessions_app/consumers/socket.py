@@ -7,7 +7,6 @@ way (two tasks and a thread hop a frame), and the hints come through the hub any
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -16,8 +15,6 @@ from asgiref.typing import ASGIReceiveCallable, ASGISendCallable, WebSocketScope
 
 from conversations.outages import Outage, first_of
 from sessions_app.refusals import log_socket_refused
-
-logger = logging.getLogger(__name__)
 
 FAILED = 1011
 """The close code for a failure of the server itself: the client may come back at once."""
@@ -34,7 +31,7 @@ REFUSALS = frozenset({4400, 4401, 4403, 4404, 4001, 4004})
 """The close codes of the native and the V1 sockets that say that a client may not go on."""
 
 
-_failures = Outage(logger, "A socket was closed because the server could not go on")
+_failures = Outage(__name__, "A socket was closed because the server could not go on")
 
 
 class Closed(Exception):

@@ -43,7 +43,7 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-_failing_frames = Outage(logger, "A frame failed")
+_failing_frames = Outage(__name__, "A frame failed")
 
 CHECK_S = 20.0
 """So often an open socket asks whether its guest may stay (`Guest.check`)."""
@@ -160,7 +160,7 @@ class V1Socket(Unshown, ABC):
                 code = "ValidationError" if isinstance(error, InvalidEvent) else type(error).__name__
                 refusal = (code, str(error))
             except Exception as error:
-                _failing_frames.failed(error, of=f"conversation {self._conversation.public_id}")
+                _failing_frames.failed(error, conversation=self._conversation.public_id)
                 refusal = ("InternalServerError", "The server could not do this now. Send it again.")
             else:
                 continue
