@@ -9,7 +9,7 @@ from playwright.sync_api import Page, Response, expect
 
 from tests.browser.conftest import Browse
 from tests.browser.site import Site, message
-from tests.browser.talk import Talk
+from tests.browser.talk import Held, Talk
 from tests.conftest import once
 
 pytestmark = once
@@ -68,6 +68,17 @@ def test_a_command_of_the_demo_agent_is_tried_by_one_action(
         button.press("Enter")
     expect(page.locator("#events article.message.user")).to_contain_text("/tool")
     expect(page.locator("#events article.message.agent")).to_contain_text("It is noon on Friday")
+
+
+def test_a_command_that_is_tried_before_the_stored_draft_has_come_is_sent(page: Page) -> None:
+    draft = Held(page, "**/api/native/draft", times=1)
+    creation = Held(page, "**/api/native/conversations", times=1)
+    page.goto("/")
+    page.get_by_role("button", name="/tool calls a pretend tool").click()
+    creating = creation.first()
+    draft.first().fulfill(json={"text": "", "images": [], "version": 1_000_000})
+    creating.continue_()
+    expect(page.locator("#events article.message.user")).to_contain_text("/tool")
 
 
 def test_a_command_is_not_offered_while_one_writes(page: Page) -> None:

@@ -143,6 +143,18 @@ def test_an_end_that_is_looked_at_is_followed_however_fast_it_grows(talk: Talk) 
     assert seqs == list(range(seqs[0], 70))
 
 
+def test_an_end_that_is_looked_at_is_followed_though_the_foot_grows_just_when_it_is_scrolled_to(
+    talk: Talk,
+) -> None:
+    talk.site.record(talk.id, [_event(number) for number in range(30)])
+    expect(talk.articles.last).to_contain_text("Message number 29")
+    talk.page.evaluate(_GROW_THE_FOOT, 200)
+    talk.site.record(talk.id, [message("the newest")], key="newest")
+    expect(talk.articles.last).to_contain_text("the newest")
+    expect(talk.articles.last).to_be_in_viewport()
+    expect(talk.to_end).to_be_hidden()
+
+
 def test_an_end_that_could_not_be_fetched_is_fetched_again_though_nothing_else_comes(talk: Talk) -> None:
     address = re.compile(r"/events\?after=")
     talk.page.route(address, lambda route: route.abort(), times=1)
@@ -187,6 +199,16 @@ def _event(number: int) -> dict[str, object]:
         f"Message number {number}{' ' + NEEDLE if number == 9000 else ''}\n\n{lines}", source=source
     )
 
+
+# Of the scrolling the page hears with the next frame, when there is less room for the log already.
+_GROW_THE_FOOT = """
+(pixels) => {
+  const log = document.querySelector("#log");
+  log.scrollTop = 0;
+  log.scrollTop = log.scrollHeight;
+  document.querySelector("#conversation .foot").style.paddingTop = `${pixels}px`;
+}
+"""
 
 # How far the event that is at the edge of the window moves when a stretch of the log comes in: in time,
 # since a promise that is awaited from outside has no limit of its own.

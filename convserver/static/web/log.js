@@ -23,6 +23,7 @@ export class Log {
     this.last = Number(root.dataset.last);
     this.end = Number(root.dataset.lastSeq);
     this.isFollowing = true;
+    this.top = 0; // scrolled so far, as last seen
     this.busy = Promise.resolve();
     this.retryMs = FIRST_RETRY_MS;
     if (this.events.querySelector(CALLS)) this.showCalls().catch(console.warn);
@@ -243,9 +244,12 @@ export class Log {
   }
 
   scrolled() {
-    // What comes while the end is looked at does not end the following: it is being fetched.
-    this.isFollowing = this.isNearEnd(END_PX) && (this.isWhole || this.isFollowing);
-    if (this.scroller.scrollTop < NEAR_PX && this.first > 0) this.growUp();
+    const { scrollTop } = this.scroller;
+    // Only going up ends the following: not what comes, nor what grows meanwhile.
+    if (this.isNearEnd(END_PX)) this.isFollowing ||= this.isWhole;
+    else if (scrollTop < this.top) this.isFollowing = false;
+    this.top = scrollTop;
+    if (scrollTop < NEAR_PX && this.first > 0) this.growUp();
     if (this.isNearEnd(NEAR_PX) && !this.isWhole) this.growDown();
     this.mark();
   }
@@ -257,6 +261,7 @@ export class Log {
 
   scrollToEnd() {
     this.scroller.scrollTop = this.scroller.scrollHeight;
+    this.top = this.scroller.scrollTop;
   }
 
   /** Say what is not in the page. */
