@@ -52,10 +52,12 @@ class Talk:
         """Return the stored messages of one side, `user` or `agent`."""
         return self.page.locator(f"#events article.message.{side}")
 
-    def asked(self) -> None:
-        """Wait until the agent asks for an approval, and the call that it is about is shown."""
+    def asked(self, *, is_read: bool = True) -> None:
+        """Wait until the agent asks for an approval; it can be given, unless there is more to read before."""
         expect(self.waiting).to_have_count(1)
         expect(self.approval).to_be_visible()
+        if is_read:
+            expect(self.approval.get_by_role("button", name="Approve")).to_be_enabled()
 
     def answered(self, text: str) -> None:
         """Wait until the agent's stored answer with this text is shown, and nothing is on its way."""

@@ -89,7 +89,7 @@ LONG = (
 
 def test_a_command_of_many_lines_is_shown_whole_and_approved_once_its_end_was_seen(talk: Talk) -> None:
     talk.say(LONG)
-    talk.asked()
+    talk.asked(is_read=False)
     reading = talk.waiting.locator(".reading")
     expect(reading).to_contain_text("curl -X DELETE https://example.org")
     expect(talk.waiting).to_contain_text("83 lines")
@@ -105,7 +105,7 @@ def test_a_command_of_many_lines_is_shown_whole_and_approved_once_its_end_was_se
 
 def test_the_key_leads_into_what_is_to_be_read_and_the_keys_there_to_its_end(talk: Talk) -> None:
     talk.say(LONG)
-    talk.asked()
+    talk.asked(is_read=False)
     talk.page.keyboard.press("Escape")
     talk.page.keyboard.press("a")
     expect(talk.page.locator("#toasts")).to_contain_text("Scroll to the end of the call")
@@ -119,14 +119,14 @@ def test_the_key_leads_into_what_is_to_be_read_and_the_keys_there_to_its_end(tal
 def test_nothing_of_a_long_line_is_off_to_the_right(talk: Talk) -> None:
     talk.page.set_viewport_size({"width": 390, "height": 800})
     talk.say("run this: echo " + "a" * 400 + " " * 400 + "; rm -r /")
-    talk.asked()
+    talk.asked(is_read=False)
     reading = talk.waiting.locator(".reading")
     assert reading.evaluate("(all) => all.scrollWidth - all.clientWidth") <= 0
 
 
 def test_a_call_too_long_to_be_shown_can_only_be_rejected(talk: Talk) -> None:
     talk.say("run this often: echo")
-    talk.asked()
+    talk.asked(is_read=False)
     reading = talk.waiting.locator(".reading")
     reading.evaluate("(all) => { all.scrollTop = all.scrollHeight; }")
     expect(talk.approval).to_contain_text("cannot be approved here")

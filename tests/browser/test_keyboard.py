@@ -20,6 +20,7 @@ def test_a_conversation_is_begun_steered_and_left_by_keys(page: Page) -> None:
     expect(page.get_by_role("group", name="The agent asks for your approval")).to_be_visible()
     expect(page.locator("#events article.tool_call .state.waiting")).to_be_visible()
     expect(page.locator("#connection .words")).to_have_text("Connected")
+    expect(page.get_by_role("button", name="Approve")).to_be_enabled()  # the call was seen to its end
     keys.press("Escape")
     keys.press("a")
     expect(page.locator("#events article.message.agent")).to_contain_text("Done.")
