@@ -94,7 +94,18 @@ def django_db_setup(django_test_environment: None, django_db_blocker: Any) -> It
     with django_db_blocker.unblock():
         databases = setup_databases(verbosity=0, interactive=False)
         yield
+        _end_other_sessions()
         teardown_databases(databases, verbosity=0)
+
+
+def _end_other_sessions() -> None:
+    """End what servers that were killed in the middle of a query have left: it would keep the database."""
+    if connection.vendor == "postgresql":
+        with connection.cursor() as cursor:
+            cursor.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+                " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+            )
 
 
 @pytest.fixture(scope="session", autouse=True)

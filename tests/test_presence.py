@@ -12,6 +12,8 @@ from conversations.models import ConversationRef
 from sessions_app import astore, presence
 from sessions_app.models import Connection
 
+pytestmark = pytest.mark.usefixtures("live")  # closes the connections of the threads that write
+
 
 @pytest.fixture
 async def gone(conversation: ConversationRef) -> AsyncIterator[ConversationRef]:
