@@ -13,8 +13,9 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -27,7 +28,7 @@ import redis
 from psycopg import sql
 
 from tests import chromium
-from tests.suite_run import SuiteRun, ended_together, started
+from tests.suite_run import LOOK_S, SuiteRun, ended_together, started
 
 DATABASE_URL = os.environ.get("TEST_DATABASE_URL") or "postgresql://postgres@127.0.0.1:5432/postgres"
 REDIS_URL = os.environ.get("TEST_REDIS_URL") or "redis://127.0.0.1:6379/0"
@@ -42,6 +43,10 @@ MEMORY_MIN_BYTES = 1024 * 1024 * 1024
 WAITS = "tests/test_idle.py"
 """Does nothing but wait, for longer than all else: in a whole run it waits beside the others."""
 BESIDE = f"{SERVERS}, beside that"
+
+LATER = [str(file) for file in sorted((Path(__file__).parent / "browser").glob("test_*.py"))[::2]]
+"""Half of what drives a browser: in a whole run it begins when the first of the others has ended."""
+AFTER = f"{SQLITE}, after that"
 
 NODE_CLIENT = Path(__file__).parent / "socket_io_client"
 NODE_OLDEST = 18
@@ -122,20 +127,39 @@ def beside(arguments: Sequence[str]) -> bool:
 
 def _run(arguments: Sequence[str]) -> list[Result]:
     """Run the suite on all engines at the same time; the first one's output is shown as it comes."""
+    problem = postgresql_problem() or redis_problem()
+    if problem or not beside(arguments):
+        return _run_as_told(arguments, problem)
+    _head(SQLITE)
+    with ExitStack() as until_shown:
+        on_sqlite = until_shown.enter_context(_on_sqlite([*arguments, *_without(LATER)]))
+        on_servers = until_shown.enter_context(_on_servers([*arguments, *_without([WAITS])]))
+        waiting = until_shown.enter_context(_on_servers([*arguments, WAITS]))
+        with ended_together(on_sqlite, on_servers, waiting):
+            _wait_for_one_of(on_sqlite, on_servers)
+            after = until_shown.enter_context(_on_sqlite([*arguments, *LATER], is_shown=False))
+            with ended_together(after):
+                results = [_finish(SQLITE, on_sqlite), _shown(SERVERS, on_servers)]
+                return [*results, _shown(BESIDE, waiting), _shown(AFTER, after)]
+
+
+def _run_as_told(arguments: Sequence[str], problem: str | None) -> list[Result]:
+    """Run the chosen tests, or all of them, in one run on each set of engines that can be reached."""
     _head(SQLITE)
     with _on_sqlite(arguments) as on_sqlite:
-        if problem := postgresql_problem() or redis_problem():
+        if problem:
             return [_finish(SQLITE, on_sqlite), _missing(SERVERS, problem)]
-        if not beside(arguments):
-            with _on_servers(arguments) as on_servers, ended_together(on_sqlite, on_servers):
-                return [_finish(SQLITE, on_sqlite), _shown(SERVERS, on_servers)]
-        with (
-            _on_servers([*arguments, WAITS]) as waiting,
-            _on_servers([*arguments, "--ignore", WAITS]) as on_servers,
-            ended_together(on_sqlite, on_servers, waiting),
-        ):
-            results = [_finish(SQLITE, on_sqlite), _shown(SERVERS, on_servers)]
-            return [*results, _shown(BESIDE, waiting)]
+        with _on_servers(arguments) as on_servers, ended_together(on_sqlite, on_servers):
+            return [_finish(SQLITE, on_sqlite), _shown(SERVERS, on_servers)]
+
+
+def _without(files: Sequence[str]) -> list[str]:
+    return [f"--ignore={file}" for file in files]
+
+
+def _wait_for_one_of(*runs: SuiteRun) -> None:
+    while all(run.process.poll() is None for run in runs):
+        time.sleep(LOOK_S)
 
 
 def _shown(engines: str, run: SuiteRun) -> Result:
@@ -144,14 +168,14 @@ def _shown(engines: str, run: SuiteRun) -> Result:
 
 
 @contextmanager
-def _on_sqlite(arguments: Sequence[str]) -> Iterator[SuiteRun]:
+def _on_sqlite(arguments: Sequence[str], *, is_shown: bool = True) -> Iterator[SuiteRun]:
     with TemporaryDirectory(prefix="convserver-tests-", dir=_quick_directory()) as directory:
         variables = {
             "DATABASE_URL": f"sqlite:///{directory}/convserver.sqlite3",
             "CONVSERVER_TEST_RUN": secrets.token_hex(4),
         }
-        cache = "cache_dir=.pytest_cache/sqlite"
-        with started(["-o", cache, *arguments], variables, directory, is_shown=True) as run:
+        cache = f"cache_dir=.pytest_cache/{'sqlite' if is_shown else 'sqlite-after'}"
+        with started(["-o", cache, *arguments], variables, directory, is_shown=is_shown) as run:
             yield run
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from tests.clients import WAIT_S
 from tests.conftest import on_postgresql
-from tests.engines import DATABASE_URL, WAITS, beside
+from tests.engines import DATABASE_URL, LATER, WAITS, beside
 from tests.network import wait_until
 
 ROOT = Path(__file__).parent.parent
@@ -136,6 +136,12 @@ def test_what_waits_waits_beside_the_others_unless_tests_are_named(
     monkeypatch.chdir(ROOT)
     assert Path(WAITS).exists()
     assert beside(arguments) == is_beside
+
+
+def test_about_half_of_what_drives_a_browser_is_left_for_later() -> None:
+    files = {str(file) for file in (ROOT / "tests" / "browser").glob("test_*.py")}
+    assert set(LATER) <= files
+    assert 0 <= len(LATER) - len(files - set(LATER)) <= 1
 
 
 @pytest.mark.parametrize("told", [signal.SIGTERM, signal.SIGINT])
