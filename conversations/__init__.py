@@ -1,1 +1,1 @@
-"""The durable half of convserver: conversations, their logs, and who may touch them."""
+"""The durable half of convserver: conversations, their logs, and access to them."""

@@ -1,6 +1,6 @@
-"""May this user reach this conversation: the only way to a row from outside.
+"""Access to conversations: doors get a row only from here.
 
-What is deleted, what belongs to somebody else and what never existed look the same.
+A deleted conversation, another user's and one that never existed look the same.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def restorable(user: Visitor, conversation_id: str) -> ConversationRef:
 
 
 def belongs_to_another(user: Visitor, conversation_id: str) -> bool:
-    """Say whether it stands and is not this user's: for the one wire that tells so (spec V0 §1.3)."""
+    """Say whether it exists and is another user's, for the one wire that reports this (spec V0 §1.3)."""
     rows = Conversation.objects.standing().with_public_ids([normal_id(conversation_id)])
     return rows.exclude(owner_id=user.pk).exists()
 
@@ -55,21 +55,21 @@ def _found(row: Conversation | None) -> Conversation:
 
 
 def pk_of(user: Visitor) -> int:
-    """Return the key of a user who has come in. Raise ConversationNotFound for nobody."""
+    """Return the key of an authenticated user. Raise ConversationNotFound for an anonymous one."""
     if user.pk is None:
         raise ConversationNotFound("Conversation not found.")
     return int(user.pk)
 
 
 class ConversationValidator:
-    """Who may join, and that what is joined exists: a seam, chosen by CONVERSATION_VALIDATOR."""
+    """Decides who may join, and creates what is joined: a seam, chosen by CONVERSATION_VALIDATOR."""
 
     def validate(
         self, user: Visitor, conversation_id: str, *, version: Version = Version.V0
     ) -> tuple[ConversationRef, bool]:
-        """Return the conversation to join, and whether it was made for this join.
+        """Return the conversation to join, and whether this join created it.
 
-        An existing row is never changed. Raise ConversationNotFound if it is deleted or another's.
+        An existing row is never changed. Raise ConversationNotFound if it is deleted or another user's.
         """
         public_id = normal_id(conversation_id)
         row, is_new = Conversation.objects.with_public_ids([public_id]).first(), False

@@ -1,4 +1,4 @@
-"""The app's start: guards after every `migrate`, and the check that they stand."""
+"""The app's start: guards after every `migrate`, and the check that they are in place."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ logger = logging.getLogger(__name__)
 
 
 def make_way(*, using: str, plan: Sequence[tuple[Migration, bool]], **kwargs: Any) -> None:
-    """Take the guards away that would stop a migration of these tables; it ends with all in place."""
+    """Remove the guards that would block a migration of these tables; at its end all are restored."""
     if any(migration.app_label == ConversationsConfig.name for migration, _ in plan):
         guards.make_way(connections[using])
 
 
 def install_guards(*, using: str, apps: Apps, plan: Sequence[tuple[Migration, bool]], **kwargs: Any) -> None:
-    """Put the guards in place once the tables exist; a repair is recorded."""
+    """Install the guards once the tables exist; record a repair."""
     connection = connections[using]
     tables = connection.introspection.table_names()
     if not {guards.EVENT, guards.CONVERSATION, guards.PURGE} <= set(tables):
         return
     lost = guards.install(connection)
-    # A migration takes guards away itself, and an earlier release did not have all of them.
+    # Migrations remove guards themselves, and earlier releases did not have all of them.
     if lost and not plan and guards.REPAIR in tables:
         names = ", ".join(sorted(lost))
         logger.warning("The database had lost its guards (%s); they were put back.", names)
@@ -48,7 +48,7 @@ class ConversationsConfig(AppConfig):
     name = "conversations"
 
     def ready(self) -> None:
-        """Connect the guards to `migrate` and to the checks, and teach SQLite all letters."""
+        """Connect the guards to `migrate` and to the checks, and register SQLite's upper-case function."""
         connection_created.connect(any_case.teach)
         pre_migrate.connect(make_way, sender=self)
         post_migrate.connect(install_guards, sender=self)

@@ -1,4 +1,4 @@
-"""Appends and their commits: what became of a commit is known before anybody is answered."""
+"""Appends and their commits: the outcome of a commit is known before any caller is answered."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from conversations.models import Conversation
 from conversations.outages import Outage
 
 LOOK_UP_S = 10.0
-"""How long a commit whose outcome was lost is looked for, at least."""
+"""How long a lost commit is looked up, at least."""
 AGAIN_S = 0.2
-"""It is looked for again after this long."""
+"""The pause before it is looked up again."""
 UNKNOWN = (
     "The connection to the database broke while this was being stored, so it may be stored or not: "
     "repeat it with the same id, and it is stored once."
@@ -45,10 +45,10 @@ def committed(requests: Sequence[AppendRequest], *, wait: bool) -> list[AppendOu
     except (OperationalError, InterfaceError) as error:
         new = _new_events(requests, outcomes) if outcomes else []
         if is_inner or not new or connection.vendor != "postgresql":
-            raise  # SQLite is no connection that could be lost: what it calls failed is not stored
+            raise  # SQLite has no connection that could be lost: if it reports a failure, nothing was stored
         _lost.failed(error)
         if not _are_stored(new):
-            if isinstance(error, LostCommit):  # it is known now
+            if isinstance(error, LostCommit):  # the outcome is known now
                 raise OperationalError(str(error)) from error.__cause__
             raise
         _lost.worked()
@@ -58,7 +58,7 @@ def committed(requests: Sequence[AppendRequest], *, wait: bool) -> list[AppendOu
 def _new_events(
     requests: Sequence[AppendRequest], outcomes: Sequence[AppendOutcome | ConversationError]
 ) -> list[tuple[int, str]]:
-    """Return the conversations and ids of what a commit would have stored."""
+    """Return the conversations and event ids that a commit would have stored."""
     return [
         (request.conversation.pk, envelope["id"])
         for request, outcome in zip(requests, outcomes, strict=True)
@@ -68,7 +68,8 @@ def _new_events(
 
 
 def _are_stored(events: list[tuple[int, str]]) -> bool:
-    """Say whether these are in the log, all of which one transaction was to store. Raise OutcomeUnknown."""
+    """Say whether these events are in the log; one transaction was to store all of them. Raise
+    OutcomeUnknown."""
     until = time.monotonic() + LOOK_UP_S
     while True:
         try:
@@ -82,7 +83,7 @@ def _are_stored(events: list[tuple[int, str]]) -> bool:
 
 
 def _are_stored_now(events: list[tuple[int, str]]) -> bool:
-    """Look under the conversations' locks: who is still committing holds them."""
+    """Look under the conversations' locks: an unfinished commit still holds them."""
     with transaction.atomic():
         if connection.vendor == "postgresql":
             sql.limit_lock_wait(LOCK_TIMEOUT_S)
@@ -93,9 +94,9 @@ def _are_stored_now(events: list[tuple[int, str]]) -> bool:
 
 
 def drop_broken_connections() -> None:
-    """Drop this thread's connection if it broke or cannot write, and with it those that broke in the pool."""
+    """Drop this thread's connection if it broke or cannot write, and the broken connections of the pool."""
     for each in connections.all(initialized_only=True):
         each.close_if_unusable_or_obsolete()
         pool = getattr(each, "pool", None)  # PostgreSQL
         if pool is not None and each.connection is None:
-            pool.check()  # a restart of the database broke them all; more than there are tries
+            pool.check()  # a restart of the database broke all connections, more than the number of tries

@@ -1,4 +1,4 @@
-"""Opaque places in a list: where the last page ended, whatever was created or deleted since."""
+"""Opaque positions in a list: where the last page ended, whatever was created or deleted since."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from conversations.exceptions import ConversationError
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _KEY_END = 2**63
-# Python refuses to read a number of thousands of digits, so none that long is given to it.
+# Python refuses to read a number of thousands of digits, so longer ones are rejected first.
 _KEY = re.compile(r"[0-9]{1,19}")
 _PLACE = re.compile(r"(-?[0-9]{1,19})\.([0-9]{1,19})")
 
 
 class InvalidCursor(ConversationError):
-    """The text is no cursor that this server gave out."""
+    """The text is not a cursor that this server has returned."""
 
     code = "invalid_cursor"
 
@@ -28,7 +28,7 @@ _REFUSAL = "This is not a cursor of this list: use next_page_id of the page befo
 
 
 class KeyCursor(NamedTuple):
-    """A place in a list that is ordered by one key alone."""
+    """A position in a list that is ordered by one key only."""
 
     key: int
 
@@ -38,7 +38,7 @@ class KeyCursor(NamedTuple):
 
     @classmethod
     def decode(cls, text: str) -> Self:
-        """Return the place that `encode` wrote. Raise InvalidCursor for any other text."""
+        """Return the position that `encode` wrote. Raise InvalidCursor for any other text."""
         cursor = _decoded(text)
         if not _KEY.fullmatch(cursor):
             raise InvalidCursor(_REFUSAL)
@@ -46,7 +46,7 @@ class KeyCursor(NamedTuple):
 
 
 class ListCursor(NamedTuple):
-    """The place of one conversation in the list that shows the newest first."""
+    """The position of a conversation in a list that shows the newest first."""
 
     created_at: datetime
     pk: int
@@ -58,7 +58,7 @@ class ListCursor(NamedTuple):
 
     @classmethod
     def decode(cls, text: str) -> Self:
-        """Return the place that `encode` wrote. Raise InvalidCursor for any other text."""
+        """Return the position that `encode` wrote. Raise InvalidCursor for any other text."""
         place = _PLACE.fullmatch(_decoded(text))
         if place is None:
             raise InvalidCursor(_REFUSAL)

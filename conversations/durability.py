@@ -1,4 +1,4 @@
-"""Whether a commit is on the disk when it returns, as the database is set up right now."""
+"""Whether the database's present settings put a commit on the disk before it returns."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SQLITE_FULL = 2
 
 
 def weaknesses(connection: BaseDatabaseWrapper) -> list[str]:
-    """Return each setting under which an acknowledged event could be lost by a power cut, as a sentence."""
+    """Return one sentence for each setting under which a power cut could lose an acknowledged event."""
     with connection.cursor() as cursor:
         if connection.vendor == "sqlite":
             cursor.execute("PRAGMA synchronous")
@@ -29,7 +29,7 @@ def weaknesses(connection: BaseDatabaseWrapper) -> list[str]:
 
 
 def check_durability(*, databases: Sequence[str] | None = None, **kwargs: Any) -> list[CheckMessage]:
-    """Warn of such settings in Django's checks, which `serve` runs."""
+    """Warn about such settings in Django's checks, which `serve` runs."""
     return [
         Warning(
             f"{sentence} A power cut may lose what was acknowledged.",

@@ -1,4 +1,4 @@
-"""The shapes of one event: what enters the log, what its columns say, what leaves it."""
+"""The shapes of one event: as it enters the log, its columns, and as it leaves."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from conversations.exceptions import InvalidEvent
 
 EVENT_ID_MAX_LENGTH = 200
 TEXT_MAX_BYTES = 100_000
-"""The most that the `text` column keeps of what a person would read, in UTF-8 bytes."""
+"""The longest `text` column (what a person would read), in UTF-8 bytes."""
 
 
 class Dialect(StrEnum):
@@ -22,7 +22,7 @@ class Dialect(StrEnum):
 
 
 class Kind(StrEnum):
-    """What an event is to any reader, whatever its wire calls it."""
+    """What an event means to any reader, whatever its wire calls it."""
 
     MESSAGE = "message"
     TOOL_CALL = "tool_call"
@@ -37,7 +37,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Metrics:
-    """Totals of a conversation so far; the stored ones never fall."""
+    """Totals of a conversation so far; the stored ones never decrease."""
 
     accumulated_cost: float = 0.0
     prompt_tokens: int = 0
@@ -46,7 +46,7 @@ class Metrics:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Reading:
-    """The columns that a dialect reads off one payload."""
+    """The columns that a dialect derives from one payload."""
 
     dialect: Dialect
     type: str
@@ -56,21 +56,21 @@ class Reading:
     text: str
     """What a person would read; at most TEXT_MAX_BYTES, NUL and lone surrogates replaced by U+FFFD."""
     timestamp: datetime | None
-    """Aware, UTC; None when the payload brings none that can be read."""
+    """Aware, UTC; None if the payload has none that can be read."""
     event_id: str | None = None
     """V1: the id inside the payload."""
     wire_id: int | None = None
-    """V0: the number that the payload's sender gave it. V1: its index where it was imported from."""
+    """V0: the number that the payload's sender assigned. V1: its index in the imported files."""
     cause_wire_id: int | None = None
     """V0: the `cause`, in the sender's numbering."""
     cause_event_id: str | None = None
     """V1: the `action_id` that an observation answers."""
     parent_event_id: str | None = None
-    """V1: the `parent_id`, where the history is a tree."""
+    """V1: the `parent_id`, if the history is a tree."""
     tool_call_id: str | None = None
     hidden: bool = False
     brings_envelope: bool = False
-    """V0: the payload holds `id`, `timestamp` or `cause` itself, so a reader's copy cannot be spliced."""
+    """V0: the payload has its own `id`, `timestamp` or `cause`, so a reader's copy cannot be spliced."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -83,22 +83,22 @@ class NewEvent:
     """JSON text of one object, kept byte for byte."""
     reading: Reading
     kind: Kind | None = None
-    """What its author knows it to be, where the payload alone cannot say (`turn`)."""
+    """Set by the author if the payload alone cannot show it (`turn`)."""
     turn_id: str | None = None
     cause_seq: int | None = None
-    """The seq that this event answers, when its author knows it; otherwise resolved at append."""
+    """The seq that this event answers, if its author knows it; otherwise resolved at append."""
     sender_id: int | None = None
-    """The user who sent it; None for what the server or an agent wrote."""
+    """The user who sent it; None for events of the server or an agent."""
     is_input: bool = False
     """True when it speaks to the agent and asks for an answer."""
     asks: bool = True
-    """False for an input that waits until somebody asks for a run."""
+    """False for an input that waits until a client requests a run."""
     metrics: Metrics | None = None
     stamp_offset: int | None = None
-    """Where the payload holds a 26-character naive timestamp that append sets to the server's clock."""
+    """The place of a 26-character naive timestamp in the payload, which append sets to the server's clock."""
 
     def __post_init__(self) -> None:
-        """Refuse what no database could keep. Raise InvalidEvent."""
+        """Refuse events that no database could store. Raise InvalidEvent."""
         if not 0 < len(self.event_id) <= EVENT_ID_MAX_LENGTH or "\0" in self.event_id:
             raise InvalidEvent(f"An event's id has 1 to {EVENT_ID_MAX_LENGTH} characters, none of them NUL.")
         try:
@@ -117,11 +117,11 @@ class Appended:
     event_id: str
     seq: int
     is_new: bool
-    """False when the same event had been stored before and nothing was added."""
+    """False if the same event was stored before and nothing was added."""
 
 
 class EventEnvelope(TypedDict):
-    """The columns of a stored event that its readers see, beside its payload as text."""
+    """The columns of a stored event for its readers, with its payload as text."""
 
     seq: int
     id: str
@@ -135,7 +135,7 @@ class EventEnvelope(TypedDict):
     turn: str | None
     tool_call_id: str | None
     hidden: bool
-    """V0: what its author did not mean to be shown; it may hold tokens."""
+    """V0: its author did not mean to show it; it may contain tokens."""
     brings_envelope: bool
     text: str
     payload: str
@@ -143,7 +143,7 @@ class EventEnvelope(TypedDict):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EventMatch:
-    """Facts that the columns of an event have together; what is empty or None holds for all."""
+    """Conditions on the columns of an event, all of which must hold; empty or None matches everything."""
 
     dialect: Dialect
     types: frozenset[str] = frozenset()
@@ -158,16 +158,16 @@ class EventMatch:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EventFilter:
-    """Which events of a log are wanted: those for which all that is set holds."""
+    """Which events of a log to return: those that meet every condition that is set."""
 
     exclude_hidden: bool = False
     types: frozenset[str] = frozenset()
     """The wires' own names; empty for all."""
     any_of: frozenset[EventMatch] = frozenset()
-    """At least one of these holds; empty for all."""
+    """At least one of these must hold; empty for all."""
     exclude_types: frozenset[str] = frozenset()
     text: str | None = None
-    """Occurs in what a person would read, in any case."""
+    """The event's text contains this, in any case."""
     source: str | None = None
     since: datetime | None = None
     """Aware; this moment or later."""
@@ -176,14 +176,14 @@ class EventFilter:
 
 
 class EventPage(NamedTuple):
-    """Some events of a log, and whether more of those that were asked for follow."""
+    """A page of events, and whether more matching ones follow."""
 
     events: list[EventEnvelope]
     has_more: bool
 
 
 class FarEvent(NamedTuple):
-    """Where an event stands that was not read because those before it were long."""
+    """The place of an event that was not read because the ones before it were long."""
 
     seq: int
     id: str
@@ -191,7 +191,7 @@ class FarEvent(NamedTuple):
 
 
 class SomeEvents(NamedTuple):
-    """Events that were asked for one by one: those that were read, and the others of them."""
+    """Events that were requested by id: those that were read, and the places of the others."""
 
     events: list[EventEnvelope]
     far: list[FarEvent]
@@ -199,7 +199,7 @@ class SomeEvents(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Authored:
-    """A payload that the server wrote itself, read back into columns."""
+    """A payload that the server itself wrote, read back into columns."""
 
     payload: str
     reading: Reading

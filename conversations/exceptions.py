@@ -1,4 +1,4 @@
-"""What can go wrong with a conversation; each class is something a caller would handle differently."""
+"""The errors of a conversation; each class is something that a caller would handle differently."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from typing import ClassVar
 
 
 class ConversationError(Exception):
-    """The base of all; `code` is wire contract, the text is for people."""
+    """The base of all; `code` is part of the wires, the text is for people."""
 
     code: ClassVar[str] = "conversation_error"
 
 
 class InvalidConversationId(ConversationError):
-    """The id cannot name a conversation, whoever asks."""
+    """The id cannot name a conversation, for any user."""
 
     code = "invalid_conversation_id"
 
 
 class ConversationNotFound(ConversationError):
-    """There is no such conversation, or it is deleted, or it is somebody else's."""
+    """The conversation does not exist, is deleted, or belongs to another user."""
 
     code = "not_found"
 
@@ -36,13 +36,13 @@ class EventNotFound(ConversationError):
 
 
 class UnknownKind(ConversationError):
-    """A filter asks for a kind of event that no release of the wire has."""
+    """A filter names a kind of event that no release of the wire has."""
 
     code = "unknown_kind"
 
 
 class EventConflict(ConversationError):
-    """The event id is already taken by other bytes; nothing was stored."""
+    """The event id is already used for other bytes; nothing was stored."""
 
     code = "conflict"
 
@@ -54,7 +54,7 @@ class Fenced(ConversationError):
 
 
 class ConversationBusy(ConversationError):
-    """The conversation stayed locked by someone else for too long; nothing was stored, try again."""
+    """Another transaction kept the conversation locked for too long; nothing was stored, try again."""
 
     code = "busy"
 
@@ -66,12 +66,12 @@ class OutcomeUnknown(ConversationError):
 
 
 class LoopUnavailable(ConversationError):
-    """The conversation's agent loop cannot do what was asked in its present state."""
+    """The conversation's agent loop cannot do this in its present state."""
 
     code = "loop_unavailable"
 
 
 class StoreUnavailable(ConversationError):
-    """Nothing may be stored just now, whatever it is; the text says why."""
+    """Nothing can be stored at the moment; the text says why."""
 
     code = "unavailable"

@@ -1,4 +1,4 @@
-"""Facts about a conversation that its log does not tell: noted in the transaction that makes them true."""
+"""Changes of a conversation beside its log: recorded in the transaction that makes them."""
 
 from __future__ import annotations
 
@@ -12,23 +12,24 @@ from django.utils.module_loading import import_string
 
 
 class Fact(StrEnum):
-    """What happened to a conversation beside its log."""
+    """A change of a conversation beside its log."""
 
     CREATED = "created"
     RETITLED = "retitled"
     DELETED = "deleted"
     RESTORED = "restored"
     LOOP = "loop"
-    """Its agent loop came, went or began a turn."""
+    """Its agent loop started, ended or began a turn."""
 
 
 Note = Callable[[int, Fact], None]
 
 
 def note(conversation_pk: int, fact: Fact) -> None:
-    """Keep a fact for those who are told of facts: a seam, chosen by CONVERSATION_FACTS.
+    """Record a change for its receivers: a seam, chosen by CONVERSATION_FACTS.
 
-    Must be called in the transaction that makes it true, after the conversation's row is written or locked.
+    Must be called in the transaction that makes the change, after the conversation's row is written or
+    locked.
     """
     _noting(settings.CONVERSATION_FACTS)(conversation_pk, fact)
 

@@ -1,6 +1,6 @@
-"""Which V1 conversations belong together: one that nobody has started, and all below it (spec V1 §6.4).
+"""Families of V1 conversations: one that no other has started, and all below it (spec V1 §6.4).
 
-A family ends where a conversation is deleted, somebody else's or of the other wire.
+A family ends at a conversation that is deleted, belongs to another user, or is of the other wire.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from django.db import connection
 from conversations.models import Conversation, ConversationRef, Version
 
 DEPTH_MAX = 100
-"""So many steps are followed at the most."""
+"""At most this many generations are followed."""
 
 _ABOVE = """
     WITH RECURSIVE line (start, id, public_id, parent_id, owner_id, depth) AS (
@@ -49,7 +49,7 @@ def lines_of(pks: Sequence[int]) -> dict[int, list[str]]:
 
 
 def families_of(pks: Sequence[int]) -> dict[int, list[int]]:
-    """Return for each conversation its own key and those below it, each before what it started; one query."""
+    """Return for each conversation its own key and those below it, parents before children; one query."""
     found: dict[int, list[int]] = {}
     for start, pk in _asked(_BELOW, pks):
         found.setdefault(start, []).append(pk)
@@ -57,7 +57,7 @@ def families_of(pks: Sequence[int]) -> dict[int, list[int]]:
 
 
 def family_of(conversation: ConversationRef) -> list[ConversationRef]:
-    """Return a conversation and all below it, each before those that it has started."""
+    """Return a conversation and all below it, parents before children."""
     pks = families_of([conversation.pk]).get(conversation.pk, [])
     rows = Conversation.objects.in_bulk(pks)
     return [rows[pk].ref for pk in pks if pk in rows]

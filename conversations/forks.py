@@ -16,10 +16,10 @@ _COUNTED = ("accumulated_cost", "prompt_tokens", "completion_tokens", "total_tok
 
 
 def beginning(source: Conversation, *, through: int | None, keep_metrics: bool) -> dict[str, Any]:
-    """Return the columns with which a fork begins whose log is the source's up to and with `through`.
+    """Return the columns of a new fork whose log is the source's up to and including `through`.
 
-    Nothing asks for an answer. What no turn has answered waits for a run, and the last event always may.
-    Raise EventNotFound if there is no such place.
+    No event of the fork asks for an answer. Inputs that no turn has answered wait for a run, and so may the
+    last event always. Raise EventNotFound if there is no event at `through`.
     """
     last = source.next_seq - 1 if through is None else through
     if not -1 <= last < source.next_seq:
@@ -50,9 +50,9 @@ def _end_of_log(source: Conversation, last: int) -> dict[str, Any]:
 
 
 def copy(source: ConversationRef, fork: ConversationRef, *, through: int) -> None:
-    """Copy the events; a digest is about what stands before an event, so each stays as it is.
+    """Copy the events unchanged, since a digest covers only what comes before an event.
 
-    Raise EventNotFound if they are not all there any more.
+    Raise EventNotFound if not all of them exist any more.
     """
     if sql.copy_events(source.pk, fork.pk, through=through) != through + 1:
         raise EventNotFound("The events of the conversation were removed meanwhile.")

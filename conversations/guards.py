@@ -49,11 +49,11 @@ TABLE_OF = {
     "title_note_first": CONVERSATION,
     "title_forget": CONVERSATION,
 }
-"""Every guard's name and table; only PostgreSQL has a TRUNCATE to refuse, only SQLite a REPLACE."""
+"""The name and table of every guard; only PostgreSQL has a TRUNCATE to refuse, only SQLite a REPLACE."""
 
 
 class GuardsMissing(RuntimeError):
-    """The database has lost its guards; nothing should be served from it until they are back."""
+    """The database has lost its guards; the server must not serve it until they are restored."""
 
 
 _RUNNING_PURGE = (
@@ -76,7 +76,7 @@ _SQLITE = {
     "event_refuse_update": f"BEFORE UPDATE ON {EVENT} BEGIN SELECT RAISE(ABORT, '{NO_UPDATE}'); END",
     "event_refuse_delete": f"BEFORE DELETE ON {EVENT} WHEN NOT EXISTS ({_RUNNING_PURGE}) "
     f"BEGIN SELECT RAISE(ABORT, '{NO_DELETE}'); END",
-    # REPLACE removes the rows in its way without telling the triggers that refuse DELETE.
+    # REPLACE deletes conflicting rows without running the triggers that refuse DELETE.
     "event_refuse_replace": f"BEFORE INSERT ON {EVENT} WHEN {_taken(EVENT, 'id')} "
     f"OR {_taken(EVENT, 'conversation_id', 'seq')} OR {_taken(EVENT, 'conversation_id', 'event_id')} "
     f"BEGIN SELECT RAISE(ABORT, '{NO_REPLACE}'); END",
@@ -116,13 +116,13 @@ _POSTGRESQL = {
         f"BEFORE TRUNCATE ON {EVENT} FOR EACH STATEMENT",
         f"RAISE EXCEPTION '{NO_DELETE}';",
     ),
-    # Who is just adding words is waited for; who comes later sees that the event is gone.
+    # A transaction that is adding words is waited for; a later one sees that the event is gone.
     "event_forget_words": (
         f"AFTER DELETE ON {EVENT} FOR EACH ROW",
         f"PERFORM 1 FROM {SEARCH_PROGRESS} FOR SHARE; "
         f"DELETE FROM {SEARCH_TEXT} WHERE event_id = OLD.id; RETURN NULL;",
     ),
-    # One that is noted already is locked: who is just indexing it may have read the title before.
+    # A row that exists is locked: the indexer may have read the title before this change.
     "title_note": (
         f"AFTER UPDATE OF title ON {CONVERSATION} FOR EACH ROW WHEN (NEW.title IS DISTINCT FROM OLD.title)",
         _NOTE_TITLE_LOCKED,
@@ -143,10 +143,10 @@ _POSTGRESQL = {
 
 
 def install(connection: BaseDatabaseWrapper) -> set[str]:
-    """Put every guard in place that does not stand as it should; return the names of those that were missing.
+    """Install every guard that is missing or differs; return the names of those that were missing.
 
-    The guards of a table change in one transaction that keeps writers out of it: there is no moment at which
-    one is missing. Those that stand are not touched, and then nothing is locked.
+    The guards of a table change in one transaction that keeps writers out, so none is missing at any
+    moment. If all are in place, nothing is changed or locked.
     """
     absent = missing(connection)
     for table in sorted({TABLE_OF[name] for name in _different(connection)}):
@@ -161,7 +161,7 @@ def install(connection: BaseDatabaseWrapper) -> set[str]:
 
 
 def make_way(connection: BaseDatabaseWrapper) -> None:
-    """Remove the guards that look into another table, for SQLite will not rename that one below them."""
+    """Remove the guards that refer to another table, because SQLite will not rename that table otherwise."""
     if connection.vendor == "sqlite":
         with connection.cursor() as cursor:
             for name in filter(_looks_elsewhere, _SQLITE):
@@ -169,12 +169,12 @@ def make_way(connection: BaseDatabaseWrapper) -> None:
 
 
 def missing(connection: BaseDatabaseWrapper) -> set[str]:
-    """Return the names of the guards that do not stand or are switched off."""
+    """Return the names of the guards that are absent or disabled."""
     return set(_expected(connection)) - set(_standing(connection))
 
 
 def require(connection: BaseDatabaseWrapper) -> None:
-    """Raise GuardsMissing unless every guard stands."""
+    """Raise GuardsMissing unless every guard is in place."""
     if names := missing(connection):
         raise GuardsMissing(lost(names))
 
@@ -205,14 +205,14 @@ def _looks_elsewhere(name: str) -> bool:
 
 
 def _expected(connection: BaseDatabaseWrapper) -> dict[str, str]:
-    """Return every guard of this engine and what tells its newest form from any other."""
+    """Return every guard of this engine with the text that identifies its newest form."""
     if connection.vendor == "sqlite":
         return {name: f"CREATE TRIGGER {name} {body}" for name, body in _SQLITE.items()}
     return {name: f"{_mark(event)} BEGIN {body} END " for name, (event, body) in _POSTGRESQL.items()}
 
 
 def _standing(connection: BaseDatabaseWrapper) -> dict[str, str]:
-    """Return the same of the guards that stand."""
+    """Return the same for the guards that are installed."""
     with connection.cursor() as cursor:
         cursor.execute(_STANDING[connection.vendor])
         return {name: form for name, table, form in cursor.fetchall() if TABLE_OF.get(name) == table}
@@ -234,7 +234,7 @@ def _different(connection: BaseDatabaseWrapper) -> set[str]:
 
 
 def _mark(event: str) -> str:
-    """Return what is noted beside a trigger: PostgreSQL itself writes down the condition in its own way."""
+    """Return the comment of a trigger: PostgreSQL rewrites the condition itself in its own form."""
     return sha256(event.encode()).hexdigest()
 
 

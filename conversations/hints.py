@@ -1,4 +1,4 @@
-"""What a hint from another process may look like: nothing else reaches a reader."""
+"""The valid forms of a hint from another process: no other message reaches a reader."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ Hint = dict[str, Any]
 _Check = Callable[[Any], bool]
 
 EVENTS_MAX_CHARACTERS = 128 * 1024
-"""Larger appends are announced by number only, and readers fetch them from the log."""
+"""Larger appends are announced without payloads, and readers fetch them from the log."""
 
 
 def checked(message: object) -> Hint | None:
-    """Return the message if it is a hint that readers understand, None otherwise.
+    """Return the message if it is a hint that readers understand, otherwise None.
 
-    What comes through a shared channel may be another release's, or anybody's. Events that a reader could not
-    show are left out, so that it reads the log.
+    A message on a shared channel may come from another release or from anybody. Events that a reader could
+    not show are removed, so that the reader fetches them from the log.
     """
     if not isinstance(message, dict) or not _is_text(message.get("group")):
         return None
@@ -38,12 +38,12 @@ def checked(message: object) -> Hint | None:
 
 
 def size_of(events: Sequence[EventEnvelope]) -> int:
-    """Return how many characters the events have, beside those that each of them has."""
+    """Return the number of characters of the events, including a fixed number for each event."""
     return sum(len(event["payload"]) + len(event["text"]) for event in events)
 
 
 def _can_be_shown(events: Sequence[EventEnvelope]) -> bool:
-    """Say whether the payloads are JSON objects, as every wire needs them: about 3 µs for 1 kB."""
+    """Say whether the payloads are JSON objects, which every wire requires: about 3 µs for 1 kB."""
     return size_of(events) <= EVENTS_MAX_CHARACTERS and all(_is_object(event["payload"]) for event in events)
 
 
@@ -59,7 +59,7 @@ def _has(given: Mapping[Any, Any], members: Mapping[str, _Check]) -> bool:
 
 
 def _ends_at(events: list[EventEnvelope], last_seq: int) -> bool:
-    """Say whether these are a stretch of a log, without a hole, up to `last_seq`."""
+    """Say whether these events are a stretch of a log without gaps, up to `last_seq`."""
     first = last_seq - len(events) + 1
     return all(event["seq"] == seq for seq, event in enumerate(events, start=first))
 
@@ -69,7 +69,7 @@ def _is_text(value: object) -> bool:
 
 
 def _is_count(value: object) -> bool:
-    """Say whether this is a number that a seq or a key could be."""
+    """Say whether this is a number that can be a seq or a key."""
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63
 
 
@@ -109,4 +109,4 @@ _MEMBERS: Mapping[str, Mapping[str, _Check]] = {
     "wake": {"conversation": _is_count},
     "settled": {"command": _is_count},
 }
-"""The members of each kind that one process tells another; the hub makes further kinds for its readers."""
+"""The members of each kind of hint between processes; the hub creates further kinds for its readers."""

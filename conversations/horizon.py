@@ -1,6 +1,6 @@
-"""How far the keys of some tables are settled: who reads behind them by key passes over nothing.
+"""Watermarks: up to which key some tables are complete, so that a reader by key skips no row.
 
-PostgreSQL gives keys before a transaction commits, so a lower one may show later than a higher one.
+PostgreSQL assigns keys before a transaction commits, so a lower key may become visible after a higher one.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ Place = TypeVar("Place")
 
 
 class KeyHorizon(Generic[Place]):
-    """Where some tables end, and up to where all is settled: what is not there by then never will be.
+    """The end of some tables, and their watermark: a row up to it that does not exist now never will.
 
-    `place` makes one value of the tables' keys, in their order.
+    `place` combines the tables' keys, in their order, into one value.
     """
 
     def __init__(self, place: Callable[..., Place], *tables: str) -> None:
@@ -30,15 +30,15 @@ class KeyHorizon(Generic[Place]):
         self._place = place
         self.settled = self.newest = self._marked = place(*[0] * len(tables))
         self._over_at = -1
-        """Once no transaction older than this runs, all up to the mark is settled."""
+        """When no transaction older than this is running, everything up to the mark is complete."""
 
     def look(self) -> None:
-        """See where everything stands now, by one statement."""
+        """Read the present end and watermark, by one statement."""
         is_postgresql = connection.vendor == "postgresql"
         with connection.cursor() as cursor:
             cursor.execute(self._question + (_SNAPSHOT if is_postgresql else ""))
             row = cursor.fetchone()
-        if not is_postgresql:  # one writer at a time: keys show in their order
+        if not is_postgresql:  # one writer at a time: keys become visible in their order
             self.newest = self.settled = self._place(*row)
             return
         *newest, oldest, following = row

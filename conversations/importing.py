@@ -1,4 +1,4 @@
-"""Bringing conversations in from elsewhere: which may be, and what of them is not stored yet."""
+"""Importing conversations: which ids may be imported, and which of their events are not stored yet."""
 
 from __future__ import annotations
 
@@ -14,44 +14,44 @@ from conversations.models import Conversation, ConversationRef, Event, Version, 
 
 BATCH_MAX_EVENTS = 500
 BATCH_MAX_BYTES = 4 * 1024 * 1024
-"""A batch ends after the event that reaches this, so that long events do not fill the memory."""
+"""A batch ends after the event that reaches this size, so that long events do not fill the memory."""
 
 
 class ImportRefused(ConversationError):
-    """What is there under this id does not go together with what is brought."""
+    """The conversation under this id cannot take the imported events."""
 
     code: ClassVar[str] = "import_refused"
 
 
 @dataclass(kw_only=True, slots=True)
 class Imported:
-    """What became of one import."""
+    """The outcome of one import."""
 
     conversation: ConversationRef | None = None
-    """None where nothing was made of it."""
+    """None if no conversation was created."""
     added: int = 0
     repeated: int = 0
-    """Events that were stored already; the first bytes under an id stay."""
+    """Events that were stored before; the first bytes under an id stay."""
     refused: list[tuple[NewEvent, str]] = field(default_factory=list)
-    """Events that cannot be stored, and why."""
+    """Events that cannot be stored, with the reasons."""
 
 
 @dataclass(slots=True)
 class Times:
-    """When the last event, and the last message, of what is imported was made; None for just now."""
+    """The times of the last event and the last message of an import; None for now."""
 
     event: datetime | None = None
     message: datetime | None = None
 
     def note(self, event: NewEvent) -> None:
-        """Take the next event of the log."""
+        """Take the next event of the log into account."""
         self.event = None if event.stamp_offset is not None else event.reading.timestamp
         if event.reading.kind is Kind.MESSAGE and not event.reading.hidden:
             self.message = self.event
 
 
 def standing(user: Visitor, conversation_id: str, version: Version) -> ConversationRef | None:
-    """Return the user's conversation with this id, None if there is no such at all. Raise ImportRefused."""
+    """Return the user's conversation with this id, None if the id is free. Raise ImportRefused."""
     row = Conversation.objects.with_public_ids([normal_id(conversation_id)]).first()
     if row is None:
         return None
@@ -65,7 +65,7 @@ def standing(user: Visitor, conversation_id: str, version: Version) -> Conversat
 
 
 def batches(events: Iterable[NewEvent]) -> Iterator[list[NewEvent]]:
-    """Yield the events in their order, so many at a time as go into one transaction."""
+    """Yield the events in their order, in batches of one transaction each."""
     batch: list[NewEvent] = []
     size = 0
     for event in events:
@@ -79,7 +79,7 @@ def batches(events: Iterable[NewEvent]) -> Iterator[list[NewEvent]]:
 
 
 def missing(conversation: ConversationRef, events: Sequence[NewEvent]) -> list[NewEvent]:
-    """Return those whose ids the log does not have; of one id the first. No payload is read."""
+    """Return the events whose ids the log does not have; of one id the first. No payload is read."""
     first = {event.event_id: event for event in reversed(events)}
     stored = Event.objects.of(conversation).known_as(first, ()).values_list("event_id", flat=True)
     for event_id in stored:
@@ -88,7 +88,7 @@ def missing(conversation: ConversationRef, events: Sequence[NewEvent]) -> list[N
 
 
 def preview(user: Visitor, events: Iterable[NewEvent], *, conversation_id: str, version: Version) -> Imported:
-    """Return what an import would do, as far as can be seen without it. Raise ImportRefused."""
+    """Return what an import would do, as far as that can be known. Raise ImportRefused."""
     found = Imported(conversation=standing(user, conversation_id, version))
     for batch in batches(events):
         new = missing(found.conversation, batch) if found.conversation else batch

@@ -1,4 +1,4 @@
-"""JSON text taken apart without changing a byte of its parts."""
+"""Splitting JSON text without changing a byte of its parts."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from typing import Any, NamedTuple, NoReturn, TypeVar
 T = TypeVar("T")
 
 INTEGER_MAX_DIGITS = 640
-"""The longest integer that Python makes whatever its own limit is set to."""
+"""The longest integer that Python converts, whatever its own limit is."""
 
 _SPACE = re.compile(r"[ \t\n\r]*")
 
 
 class Member(NamedTuple):
-    """One value: decoded for a look at it, and its slice of the text as received."""
+    """One value: decoded, and its slice of the text as received."""
 
     value: Any
     text: str
 
 
 class InvalidJson(ValueError):
-    """The text is not the JSON that was expected; the message says why."""
+    """The text is not the expected JSON; the message says why."""
 
 
 def members(text: str) -> dict[str, Member]:
-    """Return the members of the one object that `text` is; of a repeated name the last one counts.
+    """Return the members of the object that `text` is; of a repeated name the last one counts.
 
-    Raise InvalidJson when it is anything else.
+    Raise InvalidJson if it is anything else.
     """
     found, at = _object(text, 0)
     _end(text, at)
@@ -37,15 +37,12 @@ def members(text: str) -> dict[str, Member]:
 
 
 def items(text: str) -> list[Member]:
-    """Return the items of the one array that `text` is. Raise InvalidJson when it is anything else."""
+    """Return the items of the array that `text` is. Raise InvalidJson if it is anything else."""
     return _array(text, _member)
 
 
 def objects(text: str) -> list[dict[str, Member]]:
-    """Return the members of each object in the array that `text` is.
-
-    Raise InvalidJson when it is anything else.
-    """
+    """Return the members of each object in the array that `text` is. Raise InvalidJson otherwise."""
     return _array(text, _object)
 
 
@@ -79,7 +76,7 @@ def _object(text: str, at: int) -> tuple[dict[str, Member], int]:
 
 
 def is_sendable(text: str) -> bool:
-    """Say whether the text can be sent as it is: half of a surrogate pair has no UTF-8."""
+    """Say whether the text can be encoded: half of a surrogate pair has no UTF-8."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -124,13 +121,13 @@ def _end(text: str, at: int) -> None:
 
 
 def refuse_constant(name: str) -> NoReturn:
-    """Refuse NaN and Infinity, which Python's decoder would take. Raise InvalidJson."""
+    """Refuse NaN and Infinity, which Python's decoder would accept. Raise InvalidJson."""
     raise InvalidJson(f"{name} is not JSON")
 
 
 _decoder = json.JSONDecoder(parse_constant=refuse_constant)
-# Python refuses to make an int of more than some 4,300 digits; as a look at the value needs no
-# such number, this decoder keeps its digits.
+# Python refuses to create an int of more than about 4,300 digits. Looking at a value needs no such
+# number, so this decoder keeps its digits.
 _patient_decoder = json.JSONDecoder(
     parse_constant=refuse_constant,
     parse_int=lambda digits: digits if len(digits) > INTEGER_MAX_DIGITS else int(digits),

@@ -1,4 +1,4 @@
-"""Hints: what was committed, told to whoever follows; any of them may be lost."""
+"""Hints: announcements of commits to all followers; any hint may be lost."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from conversations.outages import Outage
 from conversations.redis_hints import RedisAway
 
 UNSENT_MAX = 10_000
-"""So many groups may wait for a slow hint channel; hints of more are dropped, as hints may be."""
+"""At most this many groups wait for a slow hint channel; hints of further groups are dropped."""
 
 UNSENT_IN_GROUP_MAX = 1_000
-"""So many hints of one group may wait; then the oldest are dropped."""
+"""At most this many hints of one group wait; then the oldest are dropped."""
 
 SEND_WAIT_S = 5
 
@@ -36,17 +36,17 @@ _carrier: asyncio.AbstractEventLoop | None = None
 
 
 def conversation_group(pk: int) -> str:
-    """Return the group of all who follow one conversation."""
+    """Return the group of all readers of one conversation."""
     return f"conversation.{pk}"
 
 
 def user_group(pk: int) -> str:
-    """Return the group of all who follow a user's list of conversations."""
+    """Return the group of all readers of a user's list of conversations."""
     return f"user.{pk}"
 
 
 def carry_by(loop: asyncio.AbstractEventLoop) -> None:
-    """Send the announcements of this process's threads from `loop` as long as it runs."""
+    """Send the announcements of this process's threads from `loop` while it runs."""
     global _carrier
     _carrier = loop
 
@@ -61,30 +61,30 @@ def appended(events: Sequence[EventEnvelope]) -> Hint:
 
 
 def announce_appended(conversation: ConversationRef, events: Sequence[EventEnvelope]) -> None:
-    """Tell the conversation's readers what was appended, and list readers of a new last message."""
+    """Announce an append to the conversation's readers, and a new last message to lists."""
     announce(conversation_group(conversation.pk), appended(events))
     if any(event["kind"] == "message" for event in events):
         announce_listed(conversation)
 
 
 def announce_listed(conversation: ConversationRef) -> None:
-    """Tell the owner's lists that something which they show of this conversation changed."""
+    """Announce to the owner's lists that this conversation changed in something that they show."""
     announce_listed_to(conversation.owner_id, conversation)
 
 
 def announce_listed_to(user_pk: int, conversation: ConversationRef) -> None:
-    """Tell one user's lists that something which they show of this conversation changed for that user."""
+    """Announce to one user's lists that this conversation changed in something that they show that user."""
     announce(user_group(user_pk), {"kind": "listed", "conversation": conversation.pk})
 
 
 def announce_draft(user_pk: int, conversation: ConversationRef | None, *, version: int) -> None:
-    """Tell one user's lists that a draft was written: of this conversation, or of one to be."""
+    """Announce to one user's lists that a draft changed: of this conversation, or of a new one."""
     name = None if conversation is None else conversation.public_id
     announce(user_group(user_pk), {"kind": "draft", "conversation": name, "version": version})
 
 
 def announce_changed(conversation: ConversationRef) -> None:
-    """Tell readers and lists that something beside the log changed; they read what, so none is stale."""
+    """Announce that something beside the log changed; readers read it then, so none is stale."""
     announce(conversation_group(conversation.pk), {"kind": "changed"})
     announce_listed(conversation)
 
@@ -93,9 +93,9 @@ _overhearing: tuple[Callable[[Hint], None], ...] = ()
 
 
 def overhear(listen: Callable[[Hint], None]) -> Callable[[], None]:
-    """Call `listen` with every hint that this process gives, in any thread; return how to end that.
+    """Call `listen` with every hint of this process, in any thread; return a function that ends this.
 
-    It must be quick and must not fail.
+    `listen` must be quick and must not fail.
     """
     global _overhearing
     _overhearing = (*_overhearing, listen)
@@ -108,12 +108,12 @@ def overhear(listen: Callable[[Hint], None]) -> Callable[[], None]:
 
 
 def announce_run(conversation: ConversationRef) -> None:
-    """Tell the conversation's readers that a run was accepted, also where there was nothing to do."""
+    """Announce to the conversation's readers that a run was accepted, even if there was nothing to do."""
     announce(conversation_group(conversation.pk), {"kind": "run"})
 
 
 def announce(group: str, hint: Hint) -> None:
-    """Send a hint, from any thread; never wait for it to arrive, and never fail because of it."""
+    """Send a hint from any thread, without waiting for it to arrive and without failing because of it."""
     message = {**hint, "type": "hint", "group": group}
     for overhear in _overhearing:
         overhear(hint)
@@ -132,7 +132,7 @@ def _announce_from_thread(group: str, message: Hint) -> None:
 
 @cache
 def _own_carrier() -> asyncio.AbstractEventLoop:
-    """Start a loop that carries the announcements of a process without one: a command, a shell."""
+    """Start an event loop for the announcements of a process without one: a command, a shell."""
     carrier = asyncio.new_event_loop()
     threading.Thread(target=carrier.run_forever, name="hints", daemon=True).start()
     atexit.register(_let_go, carrier)
@@ -140,7 +140,7 @@ def _own_carrier() -> asyncio.AbstractEventLoop:
 
 
 def _let_go(carrier: asyncio.AbstractEventLoop) -> None:
-    """Give the last hints of an ending process a moment to leave."""
+    """Give the last hints of an ending process a moment to be sent."""
 
     async def sent() -> None:
         if _unsent:
@@ -152,14 +152,15 @@ def _let_go(carrier: asyncio.AbstractEventLoop) -> None:
 
 _receivers: WeakKeyDictionary[asyncio.AbstractEventLoop, Callable[[str, Hint], None]] = WeakKeyDictionary()
 _readers: WeakKeyDictionary[asyncio.AbstractEventLoop, Callable[[str, Hint], None]] = WeakKeyDictionary()
-"""Who takes hints in each event loop; those of `_receivers` take them at once, the others by the channel."""
+"""The functions that receive hints in each event loop: those of `_receivers` directly, others by the channel.
+"""
 
 
 def receive_here(loop: asyncio.AbstractEventLoop, receive: Callable[[str, Hint], None]) -> None:
-    """Hand `loop`'s hints over at once when no other process could read them.
+    """Pass `loop`'s hints directly to its readers if no other process could read them.
 
-    The in-memory layer copies each hint deeply, makes two tasks of it and looks through all groups.
-    What cannot be sent to other processes is handed over as well.
+    The in-memory layer copies each hint deeply, creates two tasks for it and searches all groups. Hints
+    that cannot be sent to other processes are passed directly too.
     """
     _readers[loop] = receive
     if isinstance(hint_channel(), InMemoryChannelLayer):
@@ -172,7 +173,7 @@ def _start(loop: asyncio.AbstractEventLoop, group: str, message: Hint) -> None:
         return
     groups = _waiting.setdefault(loop, {})
     if group in groups:
-        groups[group].append(message)  # behind those of its group, so that they arrive in order
+        groups[group].append(message)  # after the waiting ones of its group, so that they arrive in order
     elif len(_unsent) < UNSENT_MAX:
         groups[group] = deque([message], maxlen=UNSENT_IN_GROUP_MAX)
         task = loop.create_task(_send_in_order(groups, group))
@@ -189,7 +190,7 @@ async def _send_in_order(groups: dict[str, deque[Hint]], group: str) -> None:
 
 
 def hint_channel() -> Any:
-    """Return the channel layer that hints travel by."""
+    """Return the channel layer that carries hints."""
     layer = get_channel_layer()
     if layer is None:
         raise RuntimeError("The settings name no channel layer.")
@@ -197,13 +198,13 @@ def hint_channel() -> Any:
 
 
 def hints_away_since() -> datetime | None:
-    """Return since when other processes' hints do not arrive; None if they do, or if there is one process."""
+    """Return since when hints of other processes fail to arrive; None if they arrive, or there are none."""
     since: datetime | None = getattr(hint_channel(), "away_since", None)
     return since
 
 
 async def close_hint_channel() -> None:
-    """Give back what the hint channel holds for the running event loop."""
+    """Release what the hint channel holds for the running event loop."""
     if (close := getattr(hint_channel(), "close", None)) is not None:
         await close()
 
@@ -213,7 +214,7 @@ async def _send(group: str, message: Hint) -> None:
         async with asyncio.timeout(SEND_WAIT_S):
             await hint_channel().group_send(group, message)
     except RedisAway:
-        _hand_over(group, message)  # the channel has said so itself
+        _hand_over(group, message)  # the channel has logged that itself
     except Exception as error:  # whatever the hint channel raises, the log has the event
         _lost.failed(error)
         _hand_over(group, message)
@@ -222,6 +223,6 @@ async def _send(group: str, message: Hint) -> None:
 
 
 def _hand_over(group: str, message: Hint) -> None:
-    """Let at least this process's readers have a hint that cannot be sent."""
+    """Pass a hint that cannot be sent to the readers of this process at least."""
     if receive := _readers.get(asyncio.get_running_loop()):
         receive(group, message)

@@ -1,4 +1,4 @@
-"""Locking conversations, and giving up when somebody else keeps one for too long."""
+"""Locking conversations, with a limit on the time to wait for another transaction."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from conversations.models import Conversation, ConversationQuerySet, Conversatio
 def lock(
     rows: ConversationQuerySet, conversation: ConversationRef, *, wait_s: float | None = None
 ) -> Conversation | None:
-    """Return the conversation locked until the transaction ends; None if it is not one of `rows`.
+    """Return the conversation, locked until the transaction ends; None if it is not one of `rows`.
 
     Raise ConversationBusy after `wait_s` seconds, by default LOCK_TIMEOUT_S.
     """
@@ -24,10 +24,10 @@ def lock(
 
 
 def lock_all(conversations: Sequence[ConversationRef]) -> None:
-    """Lock several until the transaction ends, standing or not; call it before any of them is written.
+    """Lock several, deleted or not, until the transaction ends; call it before writing any of them.
 
-    All who lock several do so in the order of their keys, so that none wait for each other in a ring.
-    Raise ConversationBusy after LOCK_TIMEOUT_S.
+    All callers that lock several do so in the order of their keys, so that they cannot deadlock. Raise
+    ConversationBusy after LOCK_TIMEOUT_S.
     """
     pks = [conversation.pk for conversation in conversations]
     _locked(Conversation.objects.with_pks(pks))

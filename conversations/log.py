@@ -1,4 +1,4 @@
-"""The log's one way in: many appends in one transaction, with set-based statements, on both engines."""
+"""The only way to write to the log: many appends in one transaction, set-based, on both engines."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from conversations.models import LAST_MESSAGE_MAX_LENGTH, Conversation, Conversa
 from conversations.readiness import readiness
 
 LOCK_TIMEOUT_S = 10
-"""How long an append waits for a conversation that somebody else has locked (PostgreSQL)."""
+"""How long an append waits for a conversation that another transaction has locked (PostgreSQL)."""
 
 STAMP_LENGTH = 26
 _MICROSECOND = timedelta(microseconds=1)
@@ -35,19 +35,19 @@ _MICROSECOND = timedelta(microseconds=1)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AppendRequest:
-    """What one caller wants stored: all of its events or none."""
+    """The events that one caller wants stored: all or none."""
 
     conversation: ConversationRef
     events: Sequence[NewEvent]
     epoch: int | None = None
-    """The epoch of the loop that writes; None for everybody else."""
+    """The epoch of the writing loop; None for all other callers."""
     also: Callable[[Sequence[Appended]], None] | None = None
     """Run in the same transaction after the events are stored, under the conversation's lock."""
 
 
 @dataclass(frozen=True, slots=True)
 class AppendOutcome:
-    """What became of one request: where its events stand, and the envelopes of the new ones."""
+    """The outcome of one request: where its events stand, and the envelopes of the new ones."""
 
     appended: list[Appended]
     envelopes: list[EventEnvelope]
@@ -60,7 +60,7 @@ class _Stored(NamedTuple):
 
 @dataclass(slots=True)
 class _Head:
-    """The end of one locked log, as it moves while a transaction appends."""
+    """The end of one locked log, which moves while a transaction appends."""
 
     pk: int
     next_seq: int
@@ -77,9 +77,9 @@ class _Head:
     listed_at: datetime
     deleted_at: datetime | None
     masks: Masks = NO_MASKS
-    """What of the owner's and of the conversation's is to be hidden."""
+    """The values to mask: the owner's secrets and the conversation's."""
     stored: dict[str, _Stored] = field(default_factory=dict)
-    """By event id: what these requests repeat or refer to, and what they have added so far."""
+    """By event id: stored events that these requests repeat or refer to, and events added so far."""
     wire_ids: dict[int, int] = field(default_factory=dict)
     """By the number that a V0 sender gave an event: its newest seq."""
 
@@ -105,7 +105,7 @@ _HEAD_COLUMNS = (
 def chain(head_digest: str, *, seq: int, event_id: str, payload: str) -> str:
     """Return the digest of the event that follows `head_digest`: SHA-256 in hex.
 
-    The id's length stands before it, so that no two different logs read alike.
+    The id is preceded by its length, so that two different logs never hash the same text.
     """
     name = event_id.encode()
     head = b"%s %d %d " % (head_digest.encode(), seq, len(name))
@@ -113,11 +113,12 @@ def chain(head_digest: str, *, seq: int, event_id: str, payload: str) -> str:
 
 
 def append_many(requests: Sequence[AppendRequest], *, wait: bool) -> list[AppendOutcome | ConversationError]:
-    """Store all requests in the running transaction; answer each in its place.
+    """Store all requests in the running transaction; return each outcome in its place.
 
-    A refused request stores nothing and harms no other. Without `wait`, a conversation that is
-    locked elsewhere is answered with ConversationBusy at once; with it, after LOCK_TIMEOUT_S.
-    The transaction must be rolled back if this raises. Raise StoreUnavailable if nothing may be stored.
+    A refused request stores nothing and affects no other. Without `wait`, a conversation that another
+    transaction has locked is answered with ConversationBusy at once; with it, after LOCK_TIMEOUT_S. If this
+    raises, the transaction must be rolled back. Raise StoreUnavailable if nothing can be stored at the
+    moment.
     """
     readiness.require()
     heads = _locked_heads(requests, wait=wait)
@@ -136,17 +137,17 @@ def append_many(requests: Sequence[AppendRequest], *, wait: bool) -> list[Append
 def _locked_heads(requests: Sequence[AppendRequest], *, wait: bool) -> dict[int, _Head]:
     """Lock the requests' conversations, and find the stored events that they repeat or refer to.
 
-    What their owners' secrets hide, and their own, is found with them, in the same transaction: a secret
-    that was stored before is never written in clear, whichever process stored it.
+    The secrets of their owners and their own are found in the same transaction. So a secret that was stored
+    before is never written in clear, whichever process stored it.
     """
-    # One lock per conversation makes seq order and commit order the same: whoever has seen seq n
-    # can never be missing an n - 1. Always in the same order, so that no writers wait in a ring.
-    # SQLite has no row locks: its transactions are IMMEDIATE, one at a time.
+    # One lock per conversation makes the order of seqs the order of commits: a reader that has seen seq
+    # n cannot have missed an n - 1. Locks are taken in the same order everywhere, so that writers
+    # cannot deadlock. SQLite has no row locks: its transactions are IMMEDIATE, one at a time.
     pks = sorted({request.conversation.pk for request in requests})
     owners = sorted({request.conversation.owner_id for request in requests})
     ids, wire_ids = _references(requests)
     try:
-        with sql.together():  # a later statement sees what was committed before the lock was had
+        with sql.together():  # a later statement sees what was committed before this one got the lock
             rows = _heads_found(pks, wait=wait)
             stored, numbered = sql.events_with_ids(ids), sql.events_with_wire_ids(wire_ids)
             secrets = secrecy.found(owners, pks)
@@ -179,7 +180,7 @@ def _heads_found(pks: Sequence[int], *, wait: bool) -> sql.Found:
 
 
 def _references(requests: Sequence[AppendRequest]) -> tuple[set[tuple[int, str]], set[tuple[int, int]]]:
-    """Return the event ids and the senders' numbers, each with its conversation, to look for."""
+    """Return the event ids and the senders' numbers to look up, each with its conversation."""
     ids: set[tuple[int, str]] = set()
     wire_ids: set[tuple[int, int]] = set()
     for request in requests:
@@ -196,7 +197,7 @@ def _references(requests: Sequence[AppendRequest]) -> tuple[set[tuple[int, str]]
 def _take(
     heads: dict[int, _Head], request: AppendRequest, rows: list[sql.EventRow], *, wait: bool
 ) -> AppendOutcome | ConversationError:
-    """Number the request's events at the end of their log, or say why not."""
+    """Number the request's events at the end of their log, or return the reason why not."""
     head = heads.get(request.conversation.pk)
     if head is None and not wait:
         return ConversationBusy("The conversation is locked by another process.")
@@ -231,7 +232,7 @@ def _conflict(head: _Head, sent: Sequence[NewEvent], masked: Sequence[NewEvent])
 
 
 def _same(sent: NewEvent, masked: NewEvent, stored: str) -> bool:
-    """Say whether an event was stored before, whatever was a secret then and is one now."""
+    """Say whether an event was stored before, whichever values were secrets then and are now."""
     if masked.stamp_offset is not None:
         start, end = masked.stamp_offset, masked.stamp_offset + STAMP_LENGTH
         stored = stored[:start] + masked.payload[start:end] + stored[end:]
@@ -293,7 +294,7 @@ def _stamped(payload: str, offset: int, now: datetime) -> str:
 
 
 def _cause(head: _Head, event: NewEvent, seq: int) -> int | None:
-    """Return the seq of the event that this one answers, whichever way its wire names it."""
+    """Return the seq of the event that this one answers, in whichever way its wire names it."""
     reading = event.reading
     if event.cause_seq is not None:
         return event.cause_seq
@@ -304,7 +305,7 @@ def _cause(head: _Head, event: NewEvent, seq: int) -> int | None:
         return None
     if reading.cause_wire_id in head.wire_ids:
         return head.wire_ids[reading.cause_wire_id]
-    # A sender that numbers nothing itself refers to what it was shown: the seq.
+    # A sender that does not number events refers to what it was shown: the seq.
     return reading.cause_wire_id if reading.wire_id is None and reading.cause_wire_id < seq else None
 
 
