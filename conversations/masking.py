@@ -1,4 +1,4 @@
-"""Hiding secret values in JSON text and in plain text, without changing a byte beside them."""
+"""Masking secret values in JSON text and in plain text, without changing any other byte."""
 
 from __future__ import annotations
 
@@ -19,25 +19,27 @@ LEFT_ALONE = frozenset(
         *("kind", "parent_id", "action_id", "tool_call_id", "tool_name", "llm_response_id", "key"),
     }
 )
-"""Members of an event that say which one it is and of what type: a value that occurs there hides nothing."""
+"""Members of an event that identify it or name its type: a value that occurs there is not masked."""
 
 SPANS_MAX = 10_000
-"""A string with more values than this is hidden whole, as is every one that may hold a value after so many in
-one event: a value of one letter must not take seconds."""
+"""A string with more values than this is masked whole: a value of one letter must not take seconds.
+
+So is every further string that may contain a value, once one event has had this many.
+"""
 STRINGS_MAX = 50_000
-"""An event with more strings that may hold values is refused."""
+"""An event with more strings that may contain values is refused."""
 ESCAPES_MAX = 300_000
-"""What follows so many backslashes is hidden whole if there is a value in it, for the way back is long."""
+"""What follows this many backslashes is masked whole if it contains a value, because mapping it back is slow.
+"""
 BEGINNINGS_MAX = 1000
-"""A text whose end may be the beginning of a value in more ways waits as a whole."""
+"""If the end of a text may be the beginning of a value in more ways than this, the whole text waits."""
 
 _PLAIN = re.compile(r"[ !#-.0-\[\]-~]+")
 """What JSON writes as it is: not the quote, the slash or the backslash."""
 _RUN_MIN_CHARS = 8
 _CODE_ESCAPE = r"\u00"
 _UNUSUAL_ESCAPE = re.compile(r"\\u00(?:[2-7]|0[89aAcCdD])")
-"""Hardly any writer spells so what needs no escape or has a short one; all strings of one who does are
-read."""
+"""An escape that needs none or has a short form: hardly any writer uses it, and then all strings are read."""
 _LOWER = bytes(range(128)).lower() + bytes(range(128, 256))
 _STRING = r'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
 _ANY_STRING = re.compile(_STRING, re.DOTALL)
@@ -45,7 +47,7 @@ _PARTS = [
     *(re.compile(rf'({_STRING}(?:[^"]*+{_STRING}){{0,{others}}}[^"]*+)', re.DOTALL) for others in (255, 15)),
     re.compile(rf'(?=")(?:{_STRING}[ \t\n\r]*+:[^"]*+)*+({_STRING})?', re.DOTALL),
 ]
-"""From many strings at once, which most often have no trace of a value, to a single one that is no name."""
+"""The sizes of groups of strings to test: from many, which usually contain no trace, down to a single one."""
 _BEFORE_MAX_CHARS = 200
 _NAMES = tuple(f'"{name}"' for name in LEFT_ALONE)
 _ENDS_OF_NAMES = tuple(f"\\{name}" for name in _NAMES)
@@ -55,36 +57,36 @@ _UNFINISHED_ESCAPE = re.compile(
 
 
 class Span(NamedTuple):
-    """A piece of a text."""
+    """A slice of a text."""
 
     start: int
     end: int
 
 
 class _Sought(NamedTuple):
-    """A value, and its trace: what is found in every text that holds it, however often written as JSON."""
+    """A value, and its trace: a text in every text with the value, however often written as JSON."""
 
     value: str
     run: str
-    """A trace in the text itself, if there is one of some length."""
+    """A trace in the text itself, if there is one that is long enough."""
     folded: bytes
     """A trace in what `_folded` makes of the text."""
 
 
 class Masks:
-    """The values that nobody may be shown; printing this shows none."""
+    """The values that nobody may see; printing this object shows none."""
 
     __slots__ = ("_sought",)
 
     def __init__(self, values: Iterable[str]) -> None:
-        """Take any texts; blank ones, which would be found everywhere, are none."""
+        """Accept any texts; blank ones, which would be found everywhere, are ignored."""
         self._sought = [_sought(value) for value in sorted(set(values)) if value.strip()]
 
     def in_event(self, payload: str) -> list[Span]:
-        """Return where the strings of an event (JSON text of one object) hold values, in any spelling.
+        """Return where the strings of an event (JSON text of one object) contain values, in any spelling.
 
-        Names of members, numbers, and the members LEFT_ALONE are passed over. A text without a trace
-        of a value is not taken apart. Raise InvalidEvent for more than STRINGS_MAX strings with one.
+        Names of members, numbers and the members LEFT_ALONE are skipped. A text without a trace of a value
+        is not parsed. Raise InvalidEvent for more than STRINGS_MAX strings with one.
         """
         found: list[Span] = []
         escapes_left = ESCAPES_MAX
@@ -98,11 +100,11 @@ class Masks:
         return found
 
     def hide(self, text: str) -> str:
-        """Return a plain text without the values, also without those in JSON that it quotes."""
+        """Return a plain text without the values, including those in JSON that it quotes."""
         return replaced(text, self._in_text(text))
 
     def settled(self, text: str) -> int:
-        """Return how much of a text that goes on can be shown: beyond it a value may have begun."""
+        """Return how much of a streamed text can be shown: after that, a value may have begun."""
         if not self._sought:
             return len(text)
         if text.count("\\") > ESCAPES_MAX:
@@ -118,14 +120,14 @@ class Masks:
         return _spans(sought, text, Reading(text), ESCAPES_MAX) if sought else []
 
     def _begun(self, reading: Reading) -> int:
-        """Return where the first value may begin that the end of the text cuts."""
+        """Return the start of the first value that the end of the text may cut off."""
         unfinished = _UNFINISHED_ESCAPE.search(reading.text)
         text = reading.text[: unfinished.start()] if unfinished else reading.text
         return reading.place(min((_beginning(each.value, text) for each in self._sought), default=len(text)))
 
 
 def replaced(text: str, spans: Sequence[Span]) -> str:
-    """Return the text with the mask in the place of each span."""
+    """Return the text with the mask in place of each span."""
     if not spans:
         return text
     kept = [text[before.end : after.start] for before, after in pairwise(spans)]
@@ -133,15 +135,15 @@ def replaced(text: str, spans: Sequence[Span]) -> str:
 
 
 def moved(place: int, spans: Iterable[Span]) -> int:
-    """Return where a place of a text is, which is in none of the spans, once these are replaced."""
+    """Return where a position outside the spans is after these have been replaced."""
     return place + sum(len(MASK) - (span.end - span.start) for span in spans if span.end <= place)
 
 
 def may_hide(masked: str, clear: str) -> bool:
-    """Say whether masked JSON text can have been made of the clear one, whatever the values were.
+    """Say whether masked JSON text can have been made from the clear one, whatever the values were.
 
-    A mask stands for a piece of one string, so it never hides where a string ends. Where the clear text has
-    a mask itself, that is all it stands for.
+    A mask replaces a piece of one string, so it never hides where a string ends. If the clear text itself
+    has a mask, that mask replaces only itself.
     """
     first, *others = masked.split(MASK)
     if not clear.startswith(first):
@@ -171,15 +173,16 @@ def _sought(value: str) -> _Sought:
 
 
 def _folded(text: str) -> bytes:
-    """Return the text, in quotes, in a form that is the same however often it was written as JSON.
+    """Return the quoted text in a form that is the same however often it was written as JSON.
 
-    It is made character by character, so what is in the text is in this too. _UNUSUAL_ESCAPE is left out.
+    The form is made character by character, so the form of a text contains those of its parts.
+    _UNUSUAL_ESCAPE is left out.
     """
     return encode_basestring_ascii(text).encode().translate(_LOWER, b"\\")
 
 
 def _traced(sought: Sequence[_Sought], text: str) -> Sequence[_Sought]:
-    """Return those that the text may hold."""
+    """Return the values that the text may contain."""
     if not sought or (_CODE_ESCAPE in text and _UNUSUAL_ESCAPE.search(text) is not None):
         return sought
     if any(each.folded for each in sought):
@@ -189,7 +192,10 @@ def _traced(sought: Sequence[_Sought], text: str) -> Sequence[_Sought]:
 
 
 def _strings(payload: str, sought: Sequence[_Sought]) -> Iterator[tuple[int, int, Sequence[_Sought]]]:
-    """Yield the places, without quotes, of strings that may hold values, and these. Raise InvalidEvent."""
+    """Yield the places, without quotes, of strings that may contain values, with these values.
+
+    Raise InvalidEvent for too many.
+    """
     if not sought:
         return
     parts: Iterator[tuple[int, int, Sequence[_Sought]]] = iter([(0, len(payload), sought)])
@@ -224,19 +230,19 @@ def _is_named_like_one_left_alone(payload: str, start: int) -> bool:
 
 
 def _depth(piece: str) -> int:
-    """Return by how much what follows a piece stands deeper than what precedes it."""
+    """Return how many levels deeper the text after a piece is than the text before it."""
     outside = _ANY_STRING.sub("", piece)
     return outside.count("{") + outside.count("[") - outside.count("}") - outside.count("]")
 
 
 def _unescaped(string: str) -> Reading:
-    """Read what stands between the quotes of a JSON string."""
+    """Decode the text between the quotes of a JSON string."""
     first = Reading(string)
     return first.again() if "\\" in string else first
 
 
 def _spans(sought: Sequence[_Sought], text: str, first: Reading, escapes_max: int) -> list[Span]:
-    """Return where the text, of which `first` is the first reading to look at, holds values."""
+    """Return where the text contains values; `first` is the first decoding to search."""
     whole = [Span(0, len(text))]
     is_far = text.count("\\") > escapes_max
     found: list[Span] = []
@@ -255,7 +261,7 @@ def _spans(sought: Sequence[_Sought], text: str, first: Reading, escapes_max: in
 
 
 def _occurrences(sought: Sequence[_Sought], text: str) -> Iterator[Span]:
-    """Yield where the values stand; one that is part of the mask's own text hides nothing in a mask."""
+    """Yield where the values are; a value that is part of the mask's own text is ignored in a mask."""
     beside_masks = (
         text.replace(MASK, "\0" * len(MASK)) if any(each.value in MASK for each in sought) else text
     )
@@ -271,7 +277,7 @@ def _found(value: str, text: str) -> Iterator[Span]:
 
 
 def _beginning(value: str, text: str) -> int:
-    """Return where the value may begin that the end of the text cuts."""
+    """Return where a value may begin that the end of the text cuts off."""
     start = max(0, len(text) - len(value) + 1)
     at = text.find(value[0], start)
     for _ in range(BEGINNINGS_MAX):
@@ -284,7 +290,7 @@ def _beginning(value: str, text: str) -> int:
 
 
 def _joined(spans: Iterable[Span]) -> list[Span]:
-    """Return the spans in order, those that overlap as one."""
+    """Return the spans in order, with overlapping ones joined."""
     joined: list[Span] = []
     for span in sorted(spans):
         if joined and span.start < joined[-1].end:
@@ -295,4 +301,4 @@ def _joined(spans: Iterable[Span]) -> list[Span]:
 
 
 NO_MASKS = Masks(())
-"""Of an owner without secrets."""
+"""The masks of an owner without secrets."""

@@ -1,4 +1,4 @@
-"""What is known of a conversation beside its events, as one value (spec V0 §4.1)."""
+"""The metadata of a conversation, all except its events, as one value (spec V0 §4.1)."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ NEVER_FALLING = frozenset({"accumulated_cost", "prompt_tokens", "completion_toke
 
 
 def metadata_of(row: Conversation) -> ConversationMetadata:
-    """Return the metadata that a row holds."""
+    """Return the metadata in a row."""
     values = {name: getattr(row, column) for name, column in COLUMN_OF.items()}
     return ConversationMetadata(
         conversation_id=row.public_id,
@@ -78,7 +78,7 @@ def changed_columns(
 ) -> dict[str, Any]:
     """Return the columns of a row that saving the metadata changes, with their new values.
 
-    Named `fields` overwrite; without any, only columns that are empty are filled. Totals only rise.
+    The named `fields` overwrite. Without any, only empty columns are filled. Totals only increase.
     """
     given = {COLUMN_OF[name]: getattr(metadata, name) for name in (COLUMN_OF if fields is None else fields)}
     return {

@@ -1,4 +1,4 @@
-"""The durable tables, their constraints, and the questions that are asked of them."""
+"""The durable tables, their constraints, and the queries on them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ RESERVED_IDS = frozenset({"search", "count"})
 _HEX_UUID = "^[0-9a-f]{32}$"
 LAST_MESSAGE_MAX_LENGTH = 200
 CHILDREN_MAX = 100
-"""So many of those that one conversation has started are named with it."""
+"""At most this many of the conversations that one has started are named with it."""
 
 OWNED_BY_APPEND = frozenset(
     {"next_seq", "head_digest", "loop_epoch", "asked_through", "answered_through", "last_message"}
@@ -45,7 +45,7 @@ OWNED_BY_APPEND = frozenset(
 
 
 Moment = Literal["created_at", "updated_at", "deleted_at"]
-"""By what lists of conversations are ordered."""
+"""The orders of lists of conversations."""
 
 
 class Version(models.TextChoices):
@@ -60,7 +60,7 @@ class WholeRowSaveRefused(RuntimeError):
 
 
 class ConversationRef(NamedTuple):
-    """A conversation that somebody was allowed to reach: enough to act on it, nothing that goes stale."""
+    """A conversation that a caller may access: enough to act on it, and nothing that goes stale."""
 
     pk: int
     public_id: str
@@ -69,14 +69,14 @@ class ConversationRef(NamedTuple):
 
     @property
     def dialect(self) -> Dialect:
-        """The wire that the server's own events of this conversation are written for."""
+        """The wire of the events that the server itself writes in this conversation."""
         return Dialect(self.version.lower())
 
 
 def normal_id(text: str) -> str:
-    """Return the one form in which an id is stored: a UUID of any spelling as 32 hex digits.
+    """Return the form in which an id is stored: a UUID of any spelling as 32 hex digits.
 
-    Raise InvalidConversationId, in the words and the order of spec V0 §0.2.
+    Raise InvalidConversationId, with the texts and in the order of spec V0 §0.2.
     """
     if len(text) > PUBLIC_ID_MAX_LENGTH:
         raise InvalidConversationId("Conversation ID is too long")
@@ -113,31 +113,31 @@ def shown_title(title: str | None, public_id: str) -> str:
 
 
 def new_public_id() -> str:
-    """Return an id that nobody has."""
+    """Return a new, unused id."""
     return uuid4().hex
 
 
 class ConversationQuerySet(models.QuerySet["Conversation"]):
-    """The questions about many conversations."""
+    """Queries for many conversations."""
 
     def standing(self) -> Self:
         """Return those that are not deleted."""
         return self.filter(deleted_at__isnull=True)
 
     def deleted(self) -> Self:
-        """Return the tombstones."""
+        """Return the deleted ones."""
         return self.filter(deleted_at__isnull=False)
 
     def visible_to(self, user: AbstractBaseUser | AnonymousUser) -> Self:
-        """Return those that the user may see; none for nobody."""
+        """Return those that the user may see; none for an anonymous visitor."""
         return self.standing().filter(of_many("owner_id", user.pk))
 
     def owned_by(self, user_pk: int) -> Self:
-        """Return those of the user, deleted ones too."""
+        """Return those of the user, including deleted ones."""
         return self.filter(of_many("owner_id", user_pk))
 
     def with_public_ids(self, public_ids: Iterable[str]) -> Self:
-        """Return those with one of these normal ids."""
+        """Return those with one of these ids, in stored form."""
         return self.filter(public_id__in=list(public_ids))
 
     def with_pks(self, pks: Iterable[int]) -> Self:
@@ -145,9 +145,9 @@ class ConversationQuerySet(models.QuerySet["Conversation"]):
         return self.filter(pk__in=list(pks))
 
     def children_of(self, pks: Iterable[int]) -> dict[int, list[str]]:
-        """Return the ids of those that each of these conversations has started, the oldest first.
+        """Return the ids of the conversations that each of these has started, the oldest first.
 
-        Only those of the same owner, and of each conversation the CHILDREN_MAX newest.
+        Only those of the same owner, and at most the CHILDREN_MAX newest of each conversation.
         """
         place = Window(RowNumber(), partition_by="parent_id", order_by=["-created_at", "-pk"])
         own = of_many("owner_id", F("parent__owner_id"))
@@ -159,23 +159,23 @@ class ConversationQuerySet(models.QuerySet["Conversation"]):
         return found
 
     def newest_first(self) -> Self:
-        """Order by creation, the newest first; the order never changes for a row that stands."""
+        """Order by creation, the newest first; a row never changes its place."""
         return self.order_by("-created_at", "-pk")
 
     def in_order(self, column: Moment, *, newest_first: bool) -> Self:
-        """Order by creation, by the last change or by the deletion."""
+        """Order by creation, by the last change, or by the deletion."""
         return self.order_by(f"-{column}", "-pk") if newest_first else self.order_by(column, "pk")
 
     def beyond(self, column: Moment, moment: datetime, pk: int, *, newest_first: bool) -> Self:
-        """Return those that follow this place in that order."""
+        """Return those that come after this position in that order."""
         side = "lt" if newest_first else "gt"
         further = Q(**{f"{column}__{side}": moment}) | Q(**{column: moment, f"pk__{side}": pk})
-        return self.filter(further, **{f"{column}__{side}e": moment})  # said twice, for the index
+        return self.filter(further, **{f"{column}__{side}e": moment})  # redundant, for the index
 
     def older_than(self, created_at: datetime, pk: int) -> Self:
-        """Return those that follow this place when the newest comes first."""
+        """Return those that come after this position when the newest is first."""
         further = self.filter(Q(created_at__lt=created_at) | Q(created_at=created_at, pk__lt=pk))
-        return further.filter(created_at__lte=created_at)  # said twice, for the index
+        return further.filter(created_at__lte=created_at)  # redundant, for the index
 
     def matching(
         self,
@@ -185,9 +185,9 @@ class ConversationQuerySet(models.QuerySet["Conversation"]):
         trigger: str | None = None,
         version: str | None = None,
     ) -> Self:
-        """Return those with all of the given facts; the title may hold the text anywhere.
+        """Return those that meet all conditions; the title may contain the text anywhere.
 
-        A title is looked up in its index at once.
+        The index of titles is queried at once.
         """
         wanted: dict[str, Any] = {}
         rows = self if title is None else self.filter(titles.holding(title))
@@ -208,19 +208,19 @@ class ConversationQuerySet(models.QuerySet["Conversation"]):
         return self.filter(of_many("parent__owner_id", F("owner_id")), parent__public_id=public_id)
 
     def of_version(self, version: str) -> Self:
-        """Return those that were opened for this wire."""
+        """Return those of this wire."""
         return self.filter(version=version)
 
     def heads(self) -> Self:
-        """Return those on top of their family: started by none of the same owner that stands."""
+        """Return the roots of families: no existing conversation of the same owner has started them."""
         return self.exclude(parent__isnull=False, parent__deleted_at=None, parent__owner_id=F("owner_id"))
 
     def begun_from(self, pk: int, *, newest_first: bool) -> Self:
-        """Return this one and those that follow it where they stand as they were begun."""
+        """Return this one and those that come after it in the order of their creation."""
         return self.filter(**{"pk__lte" if newest_first else "pk__gte": pk})
 
     def known_to_v1(self) -> Self:
-        """Return those that the V1 wire can name: opened for it, under an id that is a UUID."""
+        """Return those that the V1 wire can name: V1 conversations whose id is a UUID."""
         return self.filter(version=Version.V1, public_id__regex=_HEX_UUID)
 
     def within(
@@ -231,7 +231,7 @@ class ConversationQuerySet(models.QuerySet["Conversation"]):
         updated_from: datetime | None = None,
         updated_before: datetime | None = None,
     ) -> Self:
-        """Return those that were created, and last added to, in these times; a None bounds nothing."""
+        """Return those that were created, and last changed, in these periods; None means no limit."""
         bounds = {
             "created_at__gte": created_from,
             "created_at__lt": created_before,
@@ -241,24 +241,24 @@ class ConversationQuerySet(models.QuerySet["Conversation"]):
         return self.filter(**{name: moment for name, moment in bounds.items() if moment is not None})
 
     def changed_since(self, moment: datetime) -> Self:
-        """Return those that something was added to since then."""
+        """Return those to which something was added since then."""
         return self.filter(updated_at__gte=moment)
 
     def listed_from(self, moment: datetime, pk: int) -> Self:
-        """Return those of which a list shows something that changed after this place, in that order."""
+        """Return those that changed, in something that a list shows, after this position, in that order."""
         further = self.filter(Q(listed_at__gt=moment) | Q(listed_at=moment, pk__gt=pk))
-        return further.filter(listed_at__gte=moment).last_changed_last()  # said twice, for the index
+        return further.filter(listed_at__gte=moment).last_changed_last()  # redundant, for the index
 
     def last_changed_last(self) -> Self:
-        """Order by when something that a list shows last changed."""
+        """Order by the time of the last change in something that a list shows."""
         return self.order_by("listed_at", "pk")
 
     def unanswered(self) -> Self:
-        """Return those whose newest input the agent has not answered."""
+        """Return those whose newest input has no answer yet."""
         return self.standing().filter(asked_through__gt=F("answered_through"))
 
     def locked(self) -> Self:
-        """Return the rows locked until the transaction ends (SQLite: the whole database already is)."""
+        """Return the rows, locked until the transaction ends (on SQLite the whole database already is)."""
         return self.select_for_update(no_key=True)
 
 
@@ -266,7 +266,7 @@ ConversationManager = models.Manager.from_queryset(ConversationQuerySet)
 
 
 class Conversation(models.Model):
-    """One log of events and its owner: a narrow row, always changed by named columns."""
+    """One log of events and its owner: a narrow row, which is changed by named columns only."""
 
     public_id = models.CharField(max_length=PUBLIC_ID_MAX_LENGTH, unique=True)
     # PROTECT: removing an account must never take histories with it.
@@ -298,22 +298,22 @@ class Conversation(models.Model):
     asked_through = models.BigIntegerField(default=-1)
     """The seq of the newest event that asks the agent for an answer."""
     answered_through = models.BigIntegerField(default=-1)
-    """The agent has answered, or given up on, every input up to this seq."""
+    """The agent has answered or given up every input up to this seq."""
 
     last_message = models.CharField(max_length=LAST_MESSAGE_MAX_LENGTH, default="", blank=True)
     last_message_at = models.DateTimeField(null=True, blank=True)
     created_at = models.DateTimeField(default=timezone.now)
     updated_at = models.DateTimeField(default=timezone.now)
-    """The conversation's clock: every event is later than the one before."""
+    """The conversation's clock: every event has a later time than the one before."""
     listed_at = models.DateTimeField(default=timezone.now)
-    """When something that a list of conversations shows last changed."""
+    """The time of the last change in something that a list of conversations shows."""
     deleted_at = models.DateTimeField(null=True, blank=True)
 
     objects = ConversationManager()
 
     class Meta:
-        # An append changes no indexed column unless it brings a message or an input, so that
-        # PostgreSQL can update the row in place.
+        # An append changes no indexed column unless it adds a message or an input, so PostgreSQL can update
+        # the row in place.
         indexes: ClassVar = [
             models.Index(
                 fields=["owner", "-created_at", "-id"], name="conversation_list", condition=Q(deleted_at=None)
@@ -360,8 +360,8 @@ class Conversation(models.Model):
     def save(self, *args: Any, **kwargs: Any) -> None:
         """Store a new row, or the named columns of an existing one.
 
-        Raise WholeRowSaveRefused for anything wider: an object that is stale, a stub or only
-        partly loaded would undo what others wrote since.
+        Raise WholeRowSaveRefused for anything more: a stale, partial or stub object would undo the changes
+        of others.
         """
         columns = kwargs.get("update_fields")
         if columns is None:
@@ -383,7 +383,7 @@ class Conversation(models.Model):
 
     @property
     def ref(self) -> ConversationRef:
-        """Return what doors pass on once access is settled."""
+        """Return the value that doors pass on once access is granted."""
         return ConversationRef(self.pk, self.public_id, self.owner_id, self.version)
 
     @property
@@ -393,9 +393,9 @@ class Conversation(models.Model):
 
 
 class CreationParameters(models.Model):
-    """What a conversation was created with: instructions, mcp_config, replay, experiment config."""
+    """The parameters of a conversation's creation: instructions, mcp_config, replay, experiment config."""
 
-    # Apart from the conversation, because SQLite writes a whole row anew for every change of it.
+    # A table of its own, because SQLite rewrites a whole row for every change of it.
     conversation = models.OneToOneField(
         Conversation, models.PROTECT, primary_key=True, related_name="creation_parameters"
     )
@@ -418,30 +418,30 @@ _PAGE_START = _PAGE_BOUND.format(bound="MIN", order="DESC", side="<")
 
 
 class EventQuerySet(models.QuerySet["Event"]):
-    """The questions about many events."""
+    """Queries for many events."""
 
     def of(self, conversation: ConversationRef | Conversation) -> Self:
         """Return the log of one conversation."""
         return self.filter(conversation_id=conversation.pk)
 
     def after(self, seq: int) -> Self:
-        """Return those that a reader with this cursor has not seen."""
+        """Return those after this cursor."""
         return self.filter(seq__gt=seq)
 
     def before(self, seq: int) -> Self:
-        """Return those that come earlier."""
+        """Return those before it."""
         return self.filter(seq__lt=seq)
 
     def through(self, seq: int) -> Self:
-        """Return those up to and with this one."""
+        """Return those up to and including it."""
         return self.filter(seq__lte=seq)
 
     def oldest_first(self) -> Self:
-        """Order as they were appended."""
+        """Order as appended."""
         return self.order_by("seq")
 
     def newest_first(self) -> Self:
-        """Order from the end of the log."""
+        """Order by seq, the newest first."""
         return self.order_by("-seq")
 
     def page(self, conversation: ConversationRef, *, after: int, limit: int, max_bytes: int) -> Self:
@@ -450,21 +450,21 @@ class EventQuerySet(models.QuerySet["Event"]):
         return self.of(conversation).after(after).filter(seq__lte=end).oldest_first()
 
     def page_before(self, conversation: ConversationRef, *, before: int, limit: int, max_bytes: int) -> Self:
-        """Return the events just before `before`, oldest first, bounded like `page`."""
+        """Return the events just before `before`, oldest first, limited like `page`."""
         start = RawSQL(_PAGE_START, [conversation.pk, before, limit, max_bytes])
         return self.of(conversation).before(before).filter(seq__gte=start).oldest_first()
 
     def between(self, first: int, last: int | None) -> Self:
-        """Return those from `first` through `last`; through the end when that is None."""
+        """Return those from `first` through `last`; if `last` is None, to the end."""
         rows = self.filter(seq__gte=first)
         return rows if last is None else rows.filter(seq__lte=last)
 
     def since(self, moment: datetime) -> Self:
-        """Return those of this moment or later, wherever they stand: not every log is in their order."""
+        """Return those of this time or later, wherever they are: not every log is in the order of time."""
         return self.filter(timestamp__gte=moment)
 
     def matching(self, wanted: EventFilter) -> Self:
-        """Return those with all of the wanted facts."""
+        """Return those that meet all conditions."""
         rows = self
         if wanted.exclude_hidden:
             rows = rows.filter(hidden=False)
@@ -489,21 +489,21 @@ class EventQuerySet(models.QuerySet["Event"]):
         return self.filter(conversation__in=conversations)
 
     def beyond(self, conversation_pk: int, seq: int, *, newest_first: bool) -> Self:
-        """Return those that follow this place where logs stand one behind the other, as they were begun."""
+        """Return those after this position, where logs follow one another by their creation."""
         side = "lt" if newest_first else "gt"
         further = Q(**{f"conversation_id__{side}": conversation_pk})
         return self.filter(further | Q(conversation_id=conversation_pk, **{f"seq__{side}": seq}))
 
     def log_by_log(self, *, newest_first: bool) -> Self:
-        """Order by conversation, as they were begun, and within one as its events were appended."""
+        """Order by the creation of the conversations, and within one as appended."""
         return self.order_by(*(["-conversation_id", "-seq"] if newest_first else ["conversation_id", "seq"]))
 
     def with_event_ids(self, event_ids: Iterable[str], *, dialect: Dialect) -> Self:
-        """Return those of a wire that are stored under one of these ids."""
+        """Return those of a wire with one of these ids."""
         return self.filter(event_id__in=list(event_ids), dialect=dialect)
 
     def oldest_copies(self) -> Self:
-        """Return of those with the same id, which forks share, the one that was stored first."""
+        """Of events with the same id, which forks share, return the one that was stored first."""
         oldest = self.order_by().values("event_id").annotate(oldest=Min("pk")).values("oldest")
         return self.filter(pk__in=oldest)
 
@@ -512,15 +512,15 @@ class EventQuerySet(models.QuerySet["Event"]):
         return self.filter(pk__in=list(pks))
 
     def with_seqs(self, seqs: Iterable[int]) -> Self:
-        """Return those that stand at these places."""
+        """Return those at these places."""
         return self.filter(seq__in=list(seqs))
 
     def known_as(self, event_ids: Iterable[str], seqs: Iterable[int]) -> Self:
-        """Return those that are stored under one of these ids or stand at one of these places."""
+        """Return those with one of these ids or at one of these places."""
         return self.filter(Q(event_id__in=list(event_ids)) | Q(seq__in=list(seqs)))
 
     def of_turn(self, turn_id: str) -> Self:
-        """Return what belongs to one turn."""
+        """Return the events of one turn."""
         return self.filter(turn_id=turn_id)
 
     def inputs(self) -> Self:
@@ -528,7 +528,7 @@ class EventQuerySet(models.QuerySet["Event"]):
         return self.filter(is_input=True)
 
     def open_calls(self) -> Self:
-        """Return the tool calls that nothing of the same turn answers, as its cause or by the call's id."""
+        """Return the tool calls that no event of the same turn answers, by its cause or the call's id."""
         answers = Event.objects.filter(
             Q(cause_seq=OuterRef("seq")) | Q(tool_call_id=OuterRef("tool_call_id")),
             conversation_id=OuterRef("conversation_id"),
@@ -538,12 +538,12 @@ class EventQuerySet(models.QuerySet["Event"]):
         return self.filter(~Exists(answers), kind=Kind.TOOL_CALL)
 
     def envelopes(self) -> list[EventEnvelope]:
-        """Read the rows as what readers are shown, payloads untouched."""
+        """Read the rows as their readers see them, payloads untouched."""
         read = _reader()
         return [read(*row) for row in self._shown_columns()]
 
     def portion(self, *, max_bytes: int) -> SomeEvents:
-        """Read the rows by one query, payloads only until `max_bytes` are reached; one at least."""
+        """Read the rows with one query, payloads only until `max_bytes` are reached; at least one."""
         before = Window(Sum("size"), order_by="seq") - F("size")
         near = self.annotate(bytes_before=before).filter(bytes_before__lt=max_bytes)
         end = Subquery(near.newest_first().values("seq")[:1])
@@ -555,20 +555,20 @@ class EventQuerySet(models.QuerySet["Event"]):
         )
 
     def _shown_columns(self, others: Mapping[str, Case] = MappingProxyType({})) -> Iterable[tuple[Any, ...]]:
-        """Return ENVELOPE_COLUMNS of the rows, some of them as `others` say."""
+        """Return ENVELOPE_COLUMNS of the rows, some replaced by `others`."""
         columns: dict[str, Any] = {name: name for name in ENVELOPE_COLUMNS} | dict(others)
-        if connection.vendor == "postgresql":  # it writes the time as readers see it; no datetime is made
+        if connection.vendor == "postgresql":  # the database formats the time for readers
             columns["timestamp"] = _SHOWN_TIMESTAMP
         return self.values_list(*columns.values())
 
 
 def _reader() -> Callable[..., EventEnvelope]:
-    """Return what makes an envelope of ENVELOPE_COLUMNS; one database writes the time by itself."""
+    """Return what makes an envelope from ENVELOPE_COLUMNS; one engine formats the time itself."""
     return _shown if connection.vendor == "postgresql" else envelope
 
 
 def _having(match: EventMatch) -> Q:
-    """Return the condition that an event has all the facts of a match."""
+    """Return the condition that an event meets all conditions of a match."""
     facts = Q(dialect=match.dialect) & ~Q(type__in=match.exclude_types) & ~Q(source__in=match.exclude_sources)
     if match.types:
         facts &= Q(type__in=match.types)
@@ -591,7 +591,7 @@ _SHOWN_TIMESTAMP = RawSQL(
 
 
 class Event(models.Model):
-    """One entry of a log; written once, never changed, removed by a purge only (`guards`)."""
+    """One entry of a log; written once, never changed, and removed only by a purge (`guards`)."""
 
     conversation = models.ForeignKey(Conversation, models.PROTECT, db_index=False)
     seq = models.BigIntegerField()
@@ -606,20 +606,22 @@ class Event(models.Model):
     epoch = models.BigIntegerField(null=True)
     tool_call_id = models.TextField(null=True)
     parent_event_id = models.TextField(null=True)
-    """V1: the event that this one follows, where a history branches."""
+    """V1: the event that this one follows, if the history branches."""
     sender_id = models.BigIntegerField(null=True)
-    """The user who sent it: a number and no reference, for it outlives the account."""
+    """The user who sent it: a number instead of a reference, because it outlives the account."""
     wire_id = models.BigIntegerField(null=True)
-    """V0: the number that the payload itself brings; `cause` refers to it.
-    V1: its index where it was imported from, which may have gaps."""
+    """V0: the number in the payload itself, to which `cause` refers. V1: its index in the imported files.
+
+    There may be gaps.
+    """
     brings_envelope = models.BooleanField(default=False)
     hidden = models.BooleanField(default=False)
     is_input = models.BooleanField(default=False)
     size = models.IntegerField()
-    """Bytes of the payload, so that a page can be bounded before it is read."""
+    """Bytes of the payload, so that a page can be limited before it is read."""
     digest = models.CharField(max_length=64)
     received_at = models.DateTimeField()
-    # Last, because SQLite reads a row from its beginning: whoever wants only a size is spared the rest.
+    # Last, because SQLite reads a row from its beginning: reading only the size then skips the payload.
     text = models.TextField(default="")
     payload = models.TextField()
 
@@ -680,7 +682,7 @@ def envelope(
     text: str,
     payload: str,
 ) -> EventEnvelope:
-    """Return one event as its readers see it; the arguments stand in the order of ENVELOPE_COLUMNS."""
+    """Return one event for its readers; the arguments are in the order of ENVELOPE_COLUMNS."""
     shown = timestamp.isoformat(timespec="microseconds").replace("+00:00", "Z")
     return _shown(
         seq,
@@ -735,10 +737,10 @@ def _shown(
 
 
 class SearchProgress(models.Model):
-    """How far the search index has come: one row, the same for all processes."""
+    """How far the search index has come: one row, shared by all processes."""
 
     through = models.BigIntegerField(default=0)
-    """Every event with a key up to this is in the index; those above are searched without it."""
+    """Every event with a key up to this is in the index; search reads later ones directly."""
 
     def __str__(self) -> str:
         return f"indexed through {self.through}"
@@ -751,12 +753,12 @@ class SearchProgress(models.Model):
 
     @classmethod
     def move(cls, through: int, further: int) -> bool:
-        """Move on from a place, in the transaction that fills the index; say whether it still was there."""
+        """Move on from a place, in the transaction that fills the index; say whether it was still there."""
         return bool(cls.objects.filter(through=through).update(through=further))
 
 
 class TitleChange(models.Model):
-    """A conversation whose title has changed since it was indexed; a trigger notes it."""
+    """A conversation whose title has changed since it was indexed; a trigger inserts the row."""
 
     conversation_id = models.BigIntegerField(primary_key=True)
 
@@ -765,12 +767,12 @@ class TitleChange(models.Model):
 
 
 class GuardRepair(models.Model):
-    """Guards that were missing though nothing had to be migrated, and were put back."""
+    """Guards that were missing without a pending migration, and were restored."""
 
     guards = models.TextField()
     """Their names, separated by commas."""
     host = models.TextField()
-    """Together with `pid` the process that put them back."""
+    """Together with `pid` the process that restored them."""
     pid = models.BigIntegerField()
     repaired_at = models.DateTimeField(default=timezone.now)
 
@@ -779,7 +781,7 @@ class GuardRepair(models.Model):
 
 
 class WriteProbe(models.Model):
-    """Holds nothing, ever: the health probe writes here and takes it back."""
+    """Always empty: the health probe inserts a row here and rolls it back."""
 
     filler = models.TextField()
 
@@ -788,7 +790,7 @@ class WriteProbe(models.Model):
 
 
 class Purge(models.Model):
-    """A decision to remove the events of a deleted conversation; while it runs, the guards let it."""
+    """A decision to remove the events of a deleted conversation; while it runs, the guards allow that."""
 
     conversation = models.ForeignKey(Conversation, models.PROTECT, related_name="purges")
     requested_by = models.TextField()

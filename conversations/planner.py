@@ -1,4 +1,4 @@
-"""What SQLite's planner is told: it takes any value of a column for one that a few rows have."""
+"""Hints for SQLite's planner, which assumes that few rows share a value of a column."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from django.db.models.lookups import Exact
 
 
 class _OfMany(Func):
-    """A condition that many rows meet, so that a narrower way to them is taken where there is one."""
+    """A condition that many rows meet, so that the planner prefers a narrower index if there is one."""
 
     output_field = BooleanField()
     template = "%(expressions)s"
 
     def as_sqlite(self, compiler: Any, connection: Any, **context: Any) -> Any:
-        """Return it as that engine has it; PostgreSQL counts for itself."""
+        """Return it in the engine's SQL; PostgreSQL has statistics of its own."""
         return self.as_sql(compiler, connection, template="likelihood(%(expressions)s, 0.5)", **context)
 
 

@@ -1,4 +1,4 @@
-"""Titles that stand until a better one is made: a creation parameter remembers that nobody chose this one."""
+"""Provisional titles: a creation parameter records that no user has chosen this one."""
 
 from __future__ import annotations
 
@@ -7,33 +7,33 @@ from django.db.models import QuerySet
 from conversations.models import CreationParameters
 
 PARAMETER = "title_was_made"
-"""The creation parameter that remembers that a title was made, whatever became of it."""
+"""The creation parameter that records that a title was generated, whatever the outcome."""
 PROVISIONAL = "provisional"
 """Its value as long as the title may be replaced."""
 MADE = "made"
-"""Its value once a title that was made stands for good; True once somebody has chosen another."""
+"""Its value once a generated title is final; True once a user has chosen another."""
 
 
 def is_provisional(conversation_pk: int) -> bool:
-    """Say whether the title may still be replaced by one that is made."""
+    """Say whether a generated title may still replace this one."""
     return _rows(conversation_pk, PROVISIONAL).exists()
 
 
 def is_made(conversation_pk: int) -> bool:
-    """Say whether the title is one that was made, provisional or not: nobody chose it."""
+    """Say whether the title was generated, provisional or not: no user chose it."""
     return _rows(conversation_pk, PROVISIONAL, MADE).exists()
 
 
 def settle(conversation_pk: int) -> bool:
-    """Let the title that was made stand for good; return False if one does already.
+    """Make the generated title final; return False if one already is.
 
-    Must be called with the conversation's row locked, as every write to its parameters.
+    Must be called with the conversation's row locked, like every write to its parameters.
     """
     return _note(_rows(conversation_pk, PROVISIONAL), MADE)
 
 
 def note_chosen(conversation_pk: int) -> None:
-    """Note that somebody has chosen a title, so none that is made takes its place; locked as `settle`."""
+    """Record that a user has chosen a title, so no generated one replaces it; locked as for `settle`."""
     _note(_rows(conversation_pk, PROVISIONAL, MADE), True)
 
 

@@ -21,14 +21,14 @@ logger = logging.getLogger(__name__)
 
 
 class Readiness:
-    """What was found, and what is said of it."""
+    """What the last look has found."""
 
     def __init__(self) -> None:
         self.refusal: str | None = None
-        """Why nothing may be stored, as a sentence; None while all is well."""
+        """Why nothing can be stored, as a sentence; None while everything is in order."""
 
     def look(self, connection: BaseDatabaseWrapper) -> None:
-        """Look at the guards and the files; log what has changed. Raise what else the database raises."""
+        """Check the guards and the files; log changes. Raise any other error of the database."""
         found = _found(connection)
         if found and found != self.refusal:
             logger.error("Nothing more is stored: %s", found)
@@ -37,7 +37,7 @@ class Readiness:
         self.refusal = found
 
     def require(self) -> None:
-        """Raise StoreUnavailable for what was found; what became of the file each commit finds by itself."""
+        """Raise StoreUnavailable for the last finding; each commit checks the file by itself."""
         if self.refusal and self.refusal not in (GONE, EMPTIED):
             raise StoreUnavailable(self.refusal)
 
@@ -52,9 +52,9 @@ def _found(connection: BaseDatabaseWrapper) -> str | None:
     if absent:
         return guards.lost(absent)
     if connection.vendor == "sqlite" and not files.can_be_written(str(connection.settings_dict["NAME"])):
-        return files.READ_ONLY  # connections that are open might go on; those to come could not
+        return files.READ_ONLY  # open connections could continue; new ones could not
     return None
 
 
 readiness = Readiness()
-"""That of this process."""
+"""The readiness of this process."""

@@ -1,4 +1,4 @@
-"""Text with its JSON escapes read, and the way back to what was read."""
+"""Decodings of text: JSON escapes resolved, with the way back to the original positions."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 READINGS = 3
-"""A string is looked at as it stands, as JSON text that it may be, and as JSON text inside that."""
+"""A string is examined as it stands, as JSON text that it may be, and as JSON text inside that."""
 
 _PAIR = r"u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
 ESCAPE = re.compile(rf'\\(?:{_PAIR}|u[0-9a-fA-F]{{4}}|["\\/bfnrt])')
 
 
 class Reading:
-    """A text, and where each character of it stands in the text that was read first."""
+    """A text, and for each character its position in the original text."""
 
     __slots__ = ("_back", "_places", "text")
 
     def __init__(self, text: str, back: Reading | None = None) -> None:
-        """Take a text as it stands, or what was read from `back`."""
+        """Take a text as it stands, or a text decoded from `back`."""
         self.text = text
         self._back = back
         self._places: tuple[list[int], list[int]] | None = None
 
     def place(self, at: int) -> int:
-        """Return where a character stands in the text that was read first."""
+        """Return the position of a character in the original text."""
         if self._back is None:
             return at
         if self._places is None:
@@ -37,16 +37,16 @@ class Reading:
         return self._back.place(stands_at[last] + at - reads_at[last])
 
     def again(self) -> Reading:
-        """Return the text with its escapes read once more."""
+        """Return the text with its escapes decoded once more."""
         try:
             text = str(json.loads(f'"{self.text}"', strict=False))
-        except ValueError:  # it only looks like JSON here and there
+        except ValueError:  # only parts of it look like JSON
             text = ESCAPE.sub(lambda escape: _character(escape[0]), self.text)
         return Reading(text, self)
 
 
 def readings(first: Reading) -> Iterator[Reading]:
-    """Yield a reading and those of what it may quote; each is made when it is asked for."""
+    """Yield a decoding and those of what it may quote; each is made on request."""
     reading = first
     yield reading
     for _ in range(READINGS - 1):
@@ -57,7 +57,7 @@ def readings(first: Reading) -> Iterator[Reading]:
 
 
 def _ends_of_escapes(text: str) -> tuple[list[int], list[int]]:
-    """Return where each escape ends: in what is read, and in the text."""
+    """Return where each escape ends, in the decoded text and in the original."""
     reads_at, stands_at = [0], [0]
     length = end = 0
     for escape in ESCAPE.finditer(text):

@@ -1,4 +1,4 @@
-"""Looking through the logs of many conversations at once, one behind the other as they were begun."""
+"""Reading the logs of many conversations at once, in the order of the conversations' creation."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from conversations.store import within_bytes
 
 
 class Place(NamedTuple):
-    """Where an event stands."""
+    """The place of an event."""
 
     conversation_pk: int
     seq: int
 
 
 class Found(NamedTuple):
-    """An event, where it stands and whose log that is."""
+    """An event, its place and its conversation."""
 
     place: Place
     public_id: str
@@ -27,7 +27,7 @@ class Found(NamedTuple):
 
 
 class FoundById(NamedTuple):
-    """Events that were asked for by their ids; of those that are too long to be read now the keys by id."""
+    """Events that were requested by id; for those that are too long to read now, the keys by id."""
 
     near: list[Found]
     far: dict[str, int]
@@ -41,16 +41,16 @@ class FoundPage(NamedTuple):
 
 
 def _logs(user: Visitor) -> ConversationQuerySet:
-    """Return the conversations that are looked through: those that V1 clients know, sub-conversations too."""
+    """Return the conversations to read: those that V1 clients can name, including sub-conversations."""
     return Conversation.objects.visible_to(user).known_to_v1()
 
 
 def search(
     user: Visitor, wanted: EventFilter, *, after: Place | None, newest_first: bool, limit: int
 ) -> FoundPage:
-    """Return what follows a place: at most `limit`, fewer when long."""
+    """Return the events after a position: at most `limit`, fewer if they are long."""
     logs = _logs(user)
-    if after is not None:  # else each page would walk through the logs of all those before it
+    if after is not None:  # otherwise each page would read the logs of all conversations before it
         logs = logs.begun_from(after.conversation_pk, newest_first=newest_first)
     rows = Event.objects.of_any(logs).matching(wanted)
     if after is not None:
@@ -61,12 +61,12 @@ def search(
 
 
 def count(user: Visitor, wanted: EventFilter) -> int:
-    """Return how many a search would find."""
+    """Return the number of events that a search would find."""
     return Event.objects.of_any(_logs(user)).matching(wanted).count()
 
 
 def with_ids(user: Visitor, event_ids: Collection[str]) -> FoundById:
-    """Return the user's events of the V1 wire that are stored under these ids, of copies the oldest."""
+    """Return the user's events of the V1 wire with these ids; of copies, the oldest."""
     rows = Event.objects.of_any(_logs(user)).with_event_ids(event_ids, dialect=Dialect.V1)
     places = list(rows.oldest_copies().order_by("pk").values_list("pk", "size", "event_id"))
     near = within_bytes((pk, size) for pk, size, _ in places)

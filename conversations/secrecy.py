@@ -1,5 +1,4 @@
-"""What no event may show, of its owner's and of its conversation's: where the values come from, and events
-without them."""
+"""Redaction: where the secret values of owners and conversations come from, and how events lose them."""
 
 from __future__ import annotations
 
@@ -22,23 +21,22 @@ from conversations.sql import Found
 class SecretValues(ABC):
     """The secret values of users and of conversations: a seam, chosen by CONVERSATION_SECRETS.
 
-    What is found is what is committed at that moment: no secret is known here that is not in the database.
+    Its methods return what is committed at that moment: only secrets in the database are known.
     """
 
     @abstractmethod
     def find(self, owners: Sequence[int], conversations: Sequence[int]) -> Found:
-        """Find the secrets of these users and of these conversations, by their keys and one statement.
+        """Find the secrets of these users and of these conversations, by their keys and with one statement.
 
-        Each row begins with the key of the user and that of the conversation; that of whose it is not is 0.
-
+        Each row begins with the keys of the user and of the conversation; the key that does not apply is 0.
         The rows may be read later, after the end of a block of `sql.together`.
         """
 
     @abstractmethod
     def masks(self, secrets: Iterable[tuple[Any, ...]]) -> Masks:
-        """Return what hides the values of such rows; one that cannot be read is none.
+        """Return the masks for such rows; an unreadable secret is skipped.
 
-        They are all of one owner, or of one and one conversation of the same owner's.
+        All rows belong to one owner, or to one owner and one of their conversations.
         """
 
 
@@ -59,7 +57,7 @@ def found(owners: Sequence[int], conversations: Sequence[int]) -> Found:
 def masks_for(
     conversations: Iterable[tuple[int, int]], secrets: Iterable[tuple[Any, ...]]
 ) -> dict[int, Masks]:
-    """Return what is to be hidden in conversations, given with their owners, by the conversation's key."""
+    """Return the masks of conversations, given with their owners, by the conversation's key."""
     rows: dict[tuple[int, int], list[tuple[Any, ...]]] = {}
     for secret in secrets:
         rows.setdefault((secret[0], secret[1]), []).append(secret)
@@ -70,7 +68,7 @@ def masks_for(
 
 
 def masks_of(owner: int, conversation: int | None = None) -> Masks:
-    """Return what of a user's is to be hidden, and of a conversation's, as of now."""
+    """Return the present masks of a user and a conversation."""
     return _masks(found([owner], [] if conversation is None else [conversation]).rows())
 
 
@@ -79,7 +77,7 @@ def _masks(secrets: Sequence[tuple[Any, ...]]) -> Masks:
 
 
 def masked(event: NewEvent, masks: Masks) -> NewEvent:
-    """Return the event without the values; itself where none occurs."""
+    """Return the event without the values; the same object if it contains none."""
     spans = masks.in_event(event.payload)
     if not spans:
         return event
@@ -94,9 +92,9 @@ def masked(event: NewEvent, masks: Masks) -> NewEvent:
 
 
 def _text(payload: str) -> str:
-    """Read the text anew: the one at hand may be cut in the middle of a value."""
+    """Derive the text again: the present one may be cut in the middle of a value."""
     try:
         members = jsontext.members(payload)
-    except InvalidJson:  # deeper than this thread can follow
+    except InvalidJson:  # nested too deeply for this thread's stack
         return ""
     return dialects.read({name: member.value for name, member in members.items()}).text

@@ -1,6 +1,6 @@
-"""The server's log of what was done: one line for each act, with ids and without anything that was said.
+"""The server's log of actions: one line for each, with ids and without anything that was said.
 
-A line has a sentence of few words and facts by name; how it is written is the project's choice.
+A line has a short sentence and named facts; the project chooses the format.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ if TYPE_CHECKING:  # the settings import this, before there are models
 ACTS = "convserver.acts"
 REFUSALS = "convserver.refusals"
 REFUSALS_A_SECOND = 50
-"""A client that is refused in a loop must not fill the disk; how many lines were left out is said."""
+"""A client that is refused in a loop must not fill the disk; a later line says how many were left out."""
 
 _acts = structlog.stdlib.get_logger(ACTS)
 _refusals = structlog.stdlib.get_logger(REFUSALS)
 
 
 def log_act(act: str, **facts: object) -> None:
-    """Write that something was done; facts that are None are left out."""
+    """Log an action; facts that are None are left out."""
     _acts.info(act, **_known(facts))
 
 
 def log_on_commit(act: str, **facts: object) -> None:
-    """Write that something was done once it is committed, and nothing if it is not."""
+    """Log an action once it is committed; if it is not, log nothing."""
     transaction.on_commit(lambda: log_act(act, **facts), robust=True)
 
 
 def printable(text: str, *, limit: int = 200) -> str:
-    """Return a text that somebody else has written on one line, cut at `limit` characters."""
+    """Return a text from outside on one line, cut at `limit` characters."""
     return text[:limit].encode("unicode_escape").decode()
 
 
@@ -46,9 +46,9 @@ def ids_of(conversation: ConversationRef) -> dict[str, object]:
 
 
 class Allowance:
-    """How many lines may still be written in this second, and how many had to be left out.
+    """How many lines may still be written in this second, and how many were left out.
 
-    Threads may count at the same time: then a line more or less is written, which does no harm.
+    Threads may count at the same time; then a line more or less is written, which does no harm.
     """
 
     def __init__(self, a_second: int, clock: Callable[[], float] = time.monotonic) -> None:
@@ -58,7 +58,7 @@ class Allowance:
         self._written = self._left_out = 0
 
     def take(self) -> int | None:
-        """Return how many lines were left out before this one; None if this one is left out, too."""
+        """Return how many lines were left out before this one; None if this one is left out too."""
         second = int(self._clock())
         if second != self._second:
             self._second, self._written = second, 0

@@ -1,4 +1,4 @@
-"""The few statements of the hot path that the ORM cannot say as one: each for both engines."""
+"""The statements of the hot path that the ORM cannot express as one, for both engines."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class EventRow(NamedTuple):
 
 
 class HeadRow(NamedTuple):
-    """What an append changes of one row of conversations_conversation."""
+    """The changes that an append makes to one row of conversations_conversation."""
 
     id: int
     next_seq: int
@@ -110,9 +110,9 @@ Row = TypeVar("Row", bound=tuple[Any, ...])
 
 @contextmanager
 def together() -> Iterator[None]:
-    """Send the block's statements without waiting for one answer after the other (PostgreSQL).
+    """Send the block's statements without waiting for each answer (PostgreSQL).
 
-    A failure of any of them is raised at the block's end.
+    If any of them fails, the error is raised at the end of the block.
     """
     if connection.vendor != "postgresql":
         yield
@@ -123,8 +123,8 @@ def together() -> Iterator[None]:
 
 
 def limit_lock_wait(seconds: float) -> None:
-    """Let the running transaction wait this long for a lock, rounded up to whole seconds (PostgreSQL)."""
-    whole = max(1, math.ceil(seconds))  # each text is prepared once, and 0 would be for ever
+    """Set how long the running transaction waits for a lock, rounded up to whole seconds (PostgreSQL)."""
+    whole = max(1, math.ceil(seconds))  # each text is prepared once, and 0 would mean for ever
     _prepared(f"SET LOCAL lock_timeout = '{whole:d}s'", [])
 
 
@@ -140,7 +140,7 @@ def insert_events(rows: Sequence[EventRow]) -> None:
 
 
 def copy_events(source_pk: int, target_pk: int, *, through: int) -> int:
-    """Copy a log's events up to and with `through` into another that is empty; return how many there were."""
+    """Copy a log's events up to and including `through` into an empty one; return their number."""
     columns = ", ".join(EventRow._fields[1:])
     statement = (
         f"INSERT INTO conversations_event (conversation_id, {columns}) SELECT %s, {columns} "
@@ -152,7 +152,7 @@ def copy_events(source_pk: int, target_pk: int, *, through: int) -> int:
 
 
 def move_heads(rows: Sequence[HeadRow]) -> None:
-    """Update each named conversation; its lock is held."""
+    """Update each named conversation; the caller holds its lock."""
     if not rows:
         return
     if connection.vendor == "postgresql":
@@ -163,7 +163,7 @@ def move_heads(rows: Sequence[HeadRow]) -> None:
 
 
 def locked_heads(columns: Sequence[str], pks: Sequence[int], *, wait: bool) -> Found:
-    """Lock the conversations, in the order of `pks`, and find these columns of each (PostgreSQL)."""
+    """Lock the conversations, in the order of `pks`, and return these columns of each (PostgreSQL)."""
     return Found(
         _prepared(
             f"SELECT {', '.join(columns)} FROM conversations_conversation WHERE id = ANY(%b::bigint[]) "
@@ -179,12 +179,12 @@ def events_with_ids(wanted: Iterable[tuple[int, str]]) -> Found:
 
 
 def events_with_wire_ids(wanted: Iterable[tuple[int, int]]) -> Found:
-    """Find (conversation, wire_id, seq, dialect) of the events that were numbered so where they come from."""
+    """Find (conversation, wire_id, seq, dialect) of the events with these numbers of their senders."""
     return _matching("e.wire_id", "bigint", sorted(wanted), "e.seq, e.dialect")
 
 
 def rows_with_keys(*selects: tuple[str, Sequence[int]]) -> Found:
-    """Find what all of these select, by one statement: each text ends with the column that holds the keys."""
+    """Find the rows of all these queries with one statement; each text ends with the column of the keys."""
     if connection.vendor == "postgresql":
         parts = [f"{select} = ANY(%b::bigint[])" for select, _ in selects]
         return Found(_prepared(" UNION ALL ".join(parts), [list(keys) for _, keys in selects]))
@@ -208,7 +208,7 @@ class Found:
 def _matching(column: str, column_type: str, wanted: Sequence[tuple[int, Any]], more: str) -> Found:
     if not wanted:
         return Found()
-    # Both engines walk the wanted pairs and look each up in the index.
+    # Both engines go through the wanted pairs and look each up in the index.
     select = f"SELECT e.conversation_id, {column}, {more} FROM wanted CROSS JOIN conversations_event AS e "
     where = f"WHERE e.conversation_id = wanted.pk AND {column} = wanted.name"
     if connection.vendor == "postgresql":
@@ -223,11 +223,11 @@ def _matching(column: str, column_type: str, wanted: Sequence[tuple[int, Any]], 
 
 
 def _prepared(statement: str, parameters: Sequence[Any]) -> psycopg.Cursor[Any]:
-    """Run a statement that is planned once per connection, its values sent beside it (PostgreSQL).
+    """Run a statement that is planned once per connection, with its values sent separately (PostgreSQL).
 
     Django's own cursor writes each value into the text of the statement, which costs more than the insert.
     """
-    if connection.queries_logged:  # as Django's cursor would, for whoever counts statements
+    if connection.queries_logged:  # like Django's cursor, for code that counts statements
         connection.queries_log.append({"sql": statement, "time": "unknown"})
     with connection.wrap_database_errors:
         connection.ensure_connection()

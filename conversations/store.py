@@ -1,4 +1,4 @@
-"""ConversationStore, the seam, and the database store: every write of a conversation begins here."""
+"""ConversationStore, the seam, and the database store: every write to a conversation begins here."""
 
 from __future__ import annotations
 
@@ -58,14 +58,14 @@ from conversations.server_log import ids_of, log_on_commit
 
 PAGE_MAX_EVENTS = 500
 PAGE_MAX_BYTES = 4 * 1024 * 1024
-"""A page ends after the event that reaches this, so that long events do not fill the memory."""
+"""A page ends after the event that reaches this size, so that long events do not fill the memory."""
 
 
 class ConversationStore(ABC):
-    """Where conversations are kept: a seam, chosen by CONVERSATION_STORE.
+    """Where conversations are stored: a seam, chosen by CONVERSATION_STORE.
 
-    An instance acts for one user, named by the id; None stands for the server itself, which sees
-    all. Ids are accepted in every spelling.
+    An instance acts for one user, named by the id; None means the server itself, which sees all. Ids are
+    accepted in every spelling.
     """
 
     @classmethod
@@ -75,12 +75,12 @@ class ConversationStore(ABC):
 
     @abstractmethod
     def save_metadata(self, metadata: ConversationMetadata, fields: Collection[str] | None = None) -> None:
-        """Store the metadata; create the conversation if need be.
+        """Store the metadata; create the conversation if necessary.
 
-        The metadata alone fills columns that are empty and overwrites none, so that a stub or an old copy
-        takes nothing away. The named `fields` overwrite, empty values too. Totals only rise, and no event can
-        be touched from here. Raise ValueError for a field that cannot be saved, ConversationExists for an id
-        that is another user's or deleted, and ConversationNotFound where nobody is named to own a new one.
+        The metadata alone fills empty columns and overwrites none, so a stub or an old copy removes
+        nothing. The named `fields` overwrite, even with empty values. Totals only increase, and no event
+        can be changed from here. Raise ValueError for a field that cannot be saved, ConversationExists for
+        an id that is another user's or deleted, and ConversationNotFound if a new one would have no owner.
         """
 
     @abstractmethod
@@ -89,7 +89,7 @@ class ConversationStore(ABC):
 
     @abstractmethod
     def validate_metadata(self, conversation_id: str, user_id: str) -> bool:
-        """Say whether the conversation stands and is this user's."""
+        """Say whether the conversation exists and is this user's."""
 
     @abstractmethod
     def delete_metadata(self, conversation_id: str) -> None:
@@ -97,7 +97,7 @@ class ConversationStore(ABC):
 
     @abstractmethod
     def exists(self, conversation_id: str) -> bool:
-        """Say whether the conversation stands."""
+        """Say whether the conversation exists and is not deleted."""
 
     @abstractmethod
     def search(self, page_id: str | None = None, limit: int = 20) -> ConversationMetadataResultSet:
@@ -118,9 +118,9 @@ class ConversationStore(ABC):
         events: Sequence[NewEvent] = (),
         **facts: Any,
     ) -> ConversationRef:
-        """Make a conversation of the user that begins with `events`; `facts` are columns.
+        """Create a conversation of the user that begins with `events`; `facts` are columns.
 
-        Raise ConversationExists for a taken id; then, and when it fails, nothing was stored.
+        Raise ConversationExists for a taken id; then, and if it fails, nothing was stored.
         """
 
     @abstractmethod
@@ -135,11 +135,11 @@ class ConversationStore(ABC):
         tags: Mapping[str, str] | None = None,
         keep_metrics: bool = False,
     ) -> ConversationRef:
-        """Make a conversation of the user that begins with a copy of another's log, up to and with `through`.
+        """Create a conversation of the user with a copy of another's log, up to and including `through`.
 
-        The events keep their ids, places and digests; nothing in the copy asks for an answer, and it
-        counts anew unless `keep_metrics`. Raise ConversationExists for a taken id, EventNotFound if
-        there is no event at `through`.
+        The events keep their ids, places and digests. Nothing in the copy asks for an answer, and its
+        totals start at zero unless `keep_metrics`. Raise ConversationExists for a taken id, EventNotFound
+        if there is no event at `through`.
         """
 
     @abstractmethod
@@ -153,19 +153,19 @@ class ConversationStore(ABC):
         begin: Callable[[ConversationRef], None] | None = None,
         **facts: Any,
     ) -> Imported:
-        """Store a conversation from elsewhere as the user's, a page of its events at a time.
+        """Import a conversation as the user's, one page of its events at a time.
 
-        What is stored already, by the event's id, is passed over, so that an import can be repeated, and
-        goes on where it was interrupted. No event asks for an answer. `facts` are columns, and `begin` runs
-        in the transaction that makes the conversation. Raise ImportRefused if the id is that of a
-        conversation which is somebody else's, deleted, or of another version.
+        Events that are already stored, by their ids, are skipped, so an import can be repeated and
+        continues where it was interrupted. No event asks for an answer. `facts` are columns, and `begin`
+        runs in the transaction that creates the conversation. Raise ImportRefused if the id is that of a
+        conversation that is another user's, deleted, or of another version.
         """
 
     @abstractmethod
     def join(self, user: Visitor, conversation_id: str, *, version: Version = Version.V0) -> ConversationRef:
-        """Return the conversation, made now if it does not exist; an existing one is not changed.
+        """Return the conversation, created now if it does not exist; an existing one is not changed.
 
-        Raise ConversationNotFound if it is deleted or somebody else's.
+        Raise ConversationNotFound if it is deleted or another user's.
         """
 
     @abstractmethod
@@ -177,35 +177,35 @@ class ConversationStore(ABC):
         epoch: int | None = None,
         also: Callable[[Sequence[Appended]], None] | None = None,
     ) -> list[Appended]:
-        """Add events at the end of the log, all or none, and return where each stands.
+        """Add events at the end of the log, all or none, and return the place of each.
 
-        Repeating an event with the same bytes returns its first place and adds nothing. `epoch` is
-        that of the loop that writes. `also` runs in the same transaction after the events are
-        stored. When this returns, it is committed; when it raises, nothing was stored.
-        Raise EventConflict, Fenced, ConversationNotFound or ConversationBusy.
+        Repeating an event with the same bytes returns its first place and adds nothing. `epoch` is that of
+        the writing loop. `also` runs in the same transaction after the events are stored. When this
+        returns, they are committed; when it raises, nothing was stored. Raise EventConflict, Fenced,
+        ConversationNotFound or ConversationBusy.
         """
 
     @abstractmethod
     def append_many(
         self, requests: Sequence[AppendRequest], *, wait: bool = False
     ) -> list[AppendOutcome | ConversationError]:
-        """Store independent requests together and answer each in its place; nothing is announced.
+        """Store independent requests together and return each outcome in its place; nothing is announced.
 
-        ConversationBusy without `wait` means: locked elsewhere just now, append it alone. When this
-        raises, nothing was stored.
+        Without `wait`, ConversationBusy means that another transaction holds the lock: append it alone.
+        When this raises, nothing was stored.
         """
 
     @abstractmethod
     def read_after(
         self, conversation: ConversationRef, seq: int, *, limit: int = PAGE_MAX_EVENTS
     ) -> list[EventEnvelope]:
-        """Return events after `seq`, oldest first: at most `limit`, fewer when long; none at the end."""
+        """Return the events after `seq`, oldest first: at most `limit`, fewer if long; none at the end."""
 
     @abstractmethod
     def read_before(
         self, conversation: ConversationRef, seq: int, *, limit: int = PAGE_MAX_EVENTS
     ) -> list[EventEnvelope]:
-        """Return the events just before `seq`, oldest first: at most `limit`, fewer when long."""
+        """Return the events just before `seq`, oldest first: at most `limit`, fewer if they are long."""
 
     @abstractmethod
     def search_events(
@@ -218,41 +218,42 @@ class ConversationStore(ABC):
         newest_first: bool = False,
         limit: int,
     ) -> EventPage:
-        """Return the wanted events with seq from `first` through `last`: at most `limit`, fewer when long."""
+        """Return matching events with seq from `first` through `last`: at most `limit`, fewer if they are
+        long."""
 
     @abstractmethod
     def count_events(self, conversation: ConversationRef, wanted: EventFilter) -> int:
-        """Return how many events of the log are wanted."""
+        """Return the number of matching events in the log."""
 
     @abstractmethod
     def read_some(
         self, conversation: ConversationRef, *, event_ids: Collection[str] = (), seqs: Collection[int] = ()
     ) -> list[EventEnvelope]:
-        """Return the events that are stored under one of these ids or stand at one of these places.
+        """Return the events with one of these ids or at one of these places.
 
-        However long they are: ask for few.
+        However long they are, so ask for few.
         """
 
     @abstractmethod
     def read_portion(
         self, conversation: ConversationRef, *, event_ids: Collection[str] = (), seqs: Collection[int] = ()
     ) -> SomeEvents:
-        """Return the events that are stored under one of these ids or stand at one of these places.
+        """Return the events with one of these ids or at one of these places.
 
-        Where they are long only the first are read; it is told of the others where they stand.
+        If they are long, only the first are read; of the others the places are returned.
         """
 
     @abstractmethod
     def read_turn(self, conversation: ConversationRef, turn_id: str, *, limit: int) -> list[EventEnvelope]:
-        """Return the newest of what belongs to one turn but its states, oldest first: a page at most."""
+        """Return the newest events of one turn except states, oldest first: at most one page."""
 
     @abstractmethod
     def newest_state(self, conversation: ConversationRef, turn_id: str) -> str | None:
-        """Return the text of the last state that was stored in a turn; None before the first."""
+        """Return the text of the last state of a turn; None before the first."""
 
     @abstractmethod
     def read_inputs(self, conversation: ConversationRef, *, after: int, through: int) -> list[EventEnvelope]:
-        """Return what asked the agent for an answer in this range, oldest first."""
+        """Return the events in this range that asked the agent for an answer, oldest first."""
 
     @abstractmethod
     def newest_input(self, conversation: ConversationRef, *, after: int) -> int | None:
@@ -260,21 +261,21 @@ class ConversationStore(ABC):
 
     @abstractmethod
     def seq_of_event(self, conversation: ConversationRef, event_id: str) -> int | None:
-        """Return where the event with this id stands, None if there is none."""
+        """Return the place of the event with this id, None if there is none."""
 
     @abstractmethod
     def first_since(self, conversation: ConversationRef, moment: datetime) -> int | None:
-        """Return the lowest seq of an event of this moment or later, None if there is none."""
+        """Return the lowest seq of an event of this time or later, None if there is none."""
 
     @abstractmethod
     def open_calls(self, conversation: ConversationRef, turn_id: str) -> list[EventEnvelope]:
-        """Return the tool calls of a turn that nothing has answered, oldest first."""
+        """Return the tool calls of a turn that have no result, oldest first."""
 
     @abstractmethod
     def event_ids(
         self, conversation: ConversationRef, wanted: EventFilter, *, first: int = 0, last: int | None = None
     ) -> list[str]:
-        """Return the ids of all wanted events with seq from `first` through `last`, oldest first."""
+        """Return the ids of all matching events with seq from `first` through `last`, oldest first."""
 
     @abstractmethod
     def last_seq(self, conversation: ConversationRef) -> int:
@@ -282,44 +283,44 @@ class ConversationStore(ABC):
 
     @abstractmethod
     def retitle(self, conversation: ConversationRef, title: str | None, **only_if: str | None) -> bool:
-        """Set the title; with `title_is=…` only while it still is that. Say whether it was set.
+        """Set the title; with `title_is=…` only if that is still the title. Say whether it was set.
 
-        One that is set without a condition was chosen by somebody: none that is made takes its place.
+        A title that is set without a condition is a user's choice: no generated one replaces it.
         """
 
     @abstractmethod
     def retag(self, conversation: ConversationRef, tags: Mapping[str, str]) -> None:
-        """Set all tags."""
+        """Replace all tags."""
 
     @abstractmethod
     def note_branch(self, conversation: ConversationRef, branch: str) -> None:
-        """Set the branch that is checked out; nothing for a conversation without a repository."""
+        """Set the branch that is checked out; does nothing for a conversation without a repository."""
 
     @abstractmethod
     def note_pull_request(self, conversation: ConversationRef, number: int) -> None:
-        """Add a pull request that was opened, behind the others; one that is known changes nothing."""
+        """Add a pull request that was opened after the others; a known one changes nothing."""
 
     @abstractmethod
     def set_parameter_once(self, conversation: ConversationRef, name: str, value: Any) -> bool:
-        """Add a creation parameter (JSON) unless there is one of that name; say whether it was added."""
+        """Add a creation parameter (JSON) unless its name exists; say whether it was added."""
 
     @abstractmethod
     def hide(self, conversation: ConversationRef) -> None:
-        """Delete for all who look; every event stays. Deleting twice changes nothing."""
+        """Hide it from all users; every event stays. Deleting twice changes nothing."""
 
     @abstractmethod
     def restore(self, conversation: ConversationRef) -> None:
-        """Bring a deleted conversation back whole."""
+        """Restore a deleted conversation with its whole log."""
 
 
 class ConversationExists(ConversationError):
-    """The id is taken already, by this user or another, standing or deleted."""
+    """The id is taken, by this user or another, even if deleted."""
 
     code: ClassVar[str] = "conversation_exists"
 
 
 class DatabaseConversationStore(ConversationStore):
-    """Conversations in the database that Django is set up with."""
+    """Conversations in Django's default database."""
 
     def __init__(self, user_id: str | None) -> None:
         self.user_id = user_id
@@ -339,14 +340,14 @@ class DatabaseConversationStore(ConversationStore):
                 return
             try:
                 self._insert_metadata(public_id, metadata, COLUMN_OF if fields is None else fields)
-            except ConversationExists:  # somebody else's, deleted, or inserted by another save just now
+            except ConversationExists:  # another user's, deleted, or inserted by another save just now
                 if not self._save_standing(public_id, metadata, fields):
                     raise
 
     def _save_standing(
         self, public_id: str, metadata: ConversationMetadata, fields: Collection[str] | None
     ) -> bool:
-        """Save into the conversation that stands; return False if there is none."""
+        """Save into the existing conversation; return False if there is none."""
         row = self._standing([public_id]).locked().first()
         if row is None:
             return False
@@ -380,7 +381,7 @@ class DatabaseConversationStore(ConversationStore):
         return self.get_all_metadata([conversation_id])[0]
 
     def validate_metadata(self, conversation_id: str, user_id: str) -> bool:
-        """Say whether the conversation stands and is this user's."""
+        """Say whether the conversation exists and is this user's."""
         if not (user_id.isascii() and user_id.isdigit()):
             return False
         return self._standing([normal_id(conversation_id)]).owned_by(int(user_id)).exists()
@@ -393,7 +394,7 @@ class DatabaseConversationStore(ConversationStore):
         self.hide(row.ref)
 
     def exists(self, conversation_id: str) -> bool:
-        """Say whether the conversation stands."""
+        """Say whether the conversation exists and is not deleted."""
         return self._standing([normal_id(conversation_id)]).exists()
 
     def search(self, page_id: str | None = None, limit: int = 20) -> ConversationMetadataResultSet:
@@ -412,7 +413,7 @@ class DatabaseConversationStore(ConversationStore):
         )
 
     def get_all_metadata(self, conversation_ids: Iterable[str]) -> list[ConversationMetadata]:
-        """Return all of them by one query; see the seam."""
+        """Return all of them with one query; see the seam."""
         public_ids = [normal_id(conversation_id) for conversation_id in conversation_ids]
         rows = {row.public_id: row for row in self._standing(public_ids)}
         if absent := [public_id for public_id in public_ids if public_id not in rows]:
@@ -450,7 +451,7 @@ class DatabaseConversationStore(ConversationStore):
         tags: Mapping[str, str] | None = None,
         keep_metrics: bool = False,
     ) -> ConversationRef:
-        """Copy the events by one statement; see the seam."""
+        """Copy the events with one statement; see the seam."""
         public_id = normal_id(conversation_id) if conversation_id else new_public_id()
         with transaction.atomic():
             original = Conversation.objects.standing().filter(pk=source.pk).first()
@@ -476,7 +477,7 @@ class DatabaseConversationStore(ConversationStore):
         begin: Callable[[ConversationRef], None] | None = None,
         **facts: Any,
     ) -> Imported:
-        """Append what is missing, a transaction for each batch; see the seam."""
+        """Append the missing events, one transaction for each batch; see the seam."""
         conversation = importing.standing(user, conversation_id, version)
         if conversation is None:
             conversation = self._imported(user, conversation_id, version, begin, facts)
@@ -502,7 +503,7 @@ class DatabaseConversationStore(ConversationStore):
                 made = self.create(user, conversation_id=conversation_id, version=version, **facts)
                 if begin is not None:
                     begin(made)
-        except ConversationExists:  # made just now by somebody else
+        except ConversationExists:  # created by another transaction just now
             found = importing.standing(user, conversation_id, version)
             if found is None:
                 raise
@@ -512,7 +513,7 @@ class DatabaseConversationStore(ConversationStore):
     def _import_batch(
         self, imported: Imported, conversation: ConversationRef, batch: Sequence[NewEvent]
     ) -> None:
-        """Append what is missing of a batch, each by itself if one of them cannot be stored."""
+        """Append the missing events of a batch, each alone if one of them cannot be stored."""
         new = importing.missing(conversation, batch)
         imported.repeated += len(batch) - len(new)
         try:
@@ -582,7 +583,7 @@ class DatabaseConversationStore(ConversationStore):
         newest_first: bool = False,
         limit: int,
     ) -> EventPage:
-        """Find the places first, so that long payloads are read only as far as a page goes; see the seam."""
+        """Find the places first, so that only the page's long payloads are read; see the seam."""
         rows = Event.objects.of(conversation).between(first, last).matching(wanted)
         ordered = rows.newest_first() if newest_first else rows.oldest_first()
         found = list(ordered.values_list("seq", "size")[: limit + 1])
@@ -592,7 +593,7 @@ class DatabaseConversationStore(ConversationStore):
         return EventPage(events, has_more=len(found) > len(shown))
 
     def count_events(self, conversation: ConversationRef, wanted: EventFilter) -> int:
-        """Count rows; the whole log is as long as its next place says."""
+        """Count rows; the length of the whole log is its next seq."""
         if wanted == EventFilter():
             return self.last_seq(conversation) + 1
         return Event.objects.of(conversation).matching(wanted).count()
@@ -600,31 +601,31 @@ class DatabaseConversationStore(ConversationStore):
     def read_some(
         self, conversation: ConversationRef, *, event_ids: Collection[str] = (), seqs: Collection[int] = ()
     ) -> list[EventEnvelope]:
-        """Return them by one query, the oldest first."""
+        """Return them with one query, oldest first."""
         return Event.objects.of(conversation).known_as(event_ids, seqs).oldest_first().envelopes()
 
     def read_portion(
         self, conversation: ConversationRef, *, event_ids: Collection[str] = (), seqs: Collection[int] = ()
     ) -> SomeEvents:
-        """Return them by one query, the oldest first; see the seam."""
+        """Return them with one query, oldest first; see the seam."""
         if not event_ids and not seqs:
             return SomeEvents([], [])
         rows = Event.objects.of(conversation).known_as(event_ids, seqs)
         return rows.oldest_first().portion(max_bytes=PAGE_MAX_BYTES)
 
     def read_turn(self, conversation: ConversationRef, turn_id: str, *, limit: int) -> list[EventEnvelope]:
-        """Find the places first, so that no more payloads are read than are shown; see the seam."""
+        """Find the places first, so that only payloads that are shown are read; see the seam."""
         rows = Event.objects.of(conversation).of_turn(turn_id).exclude(kind=Kind.STATE).newest_first()
         shown = within_bytes(list(rows.values_list("seq", "size")[:limit]))
         return Event.objects.of(conversation).with_seqs(shown).oldest_first().envelopes() if shown else []
 
     def newest_state(self, conversation: ConversationRef, turn_id: str) -> str | None:
-        """Return the text of the last state that was stored in a turn; None before the first."""
+        """Return the text of the last state of a turn; None before the first."""
         rows = Event.objects.of(conversation).of_turn(turn_id).filter(kind=Kind.STATE).newest_first()
         return rows.values_list("text", flat=True).first()
 
     def read_inputs(self, conversation: ConversationRef, *, after: int, through: int) -> list[EventEnvelope]:
-        """Return what asked the agent for an answer in this range, oldest first."""
+        """Return the events in this range that asked the agent for an answer, oldest first."""
         rows = Event.objects.of(conversation).after(after).through(through)
         return rows.inputs().oldest_first().envelopes()
 
@@ -634,25 +635,25 @@ class DatabaseConversationStore(ConversationStore):
         return rows.values_list("seq", flat=True).first()
 
     def seq_of_event(self, conversation: ConversationRef, event_id: str) -> int | None:
-        """Return where the event with this id stands, None if there is none."""
+        """Return the place of the event with this id, None if there is none."""
         rows = Event.objects.of(conversation).filter(event_id=event_id)
         return rows.values_list("seq", flat=True).first()
 
     def first_since(self, conversation: ConversationRef, moment: datetime) -> int | None:
-        """Look at the events since then alone, in an index that needs no row; see the seam."""
-        # Not the seq as it is: whoever plans this could walk the log from its beginning for the lowest.
+        """Read only the events since then, in an index that needs no row; see the seam."""
+        # Not the plain seq: the planner could then read the log from its beginning to find the lowest.
         rows = Event.objects.of(conversation).since(moment)
         found: int | None = rows.aggregate(first=Min(F("seq") + 0))["first"]
         return found
 
     def open_calls(self, conversation: ConversationRef, turn_id: str) -> list[EventEnvelope]:
-        """Return the tool calls of a turn that nothing has answered, oldest first."""
+        """Return the tool calls of a turn that have no result, oldest first."""
         return Event.objects.of(conversation).of_turn(turn_id).open_calls().oldest_first().envelopes()
 
     def event_ids(
         self, conversation: ConversationRef, wanted: EventFilter, *, first: int = 0, last: int | None = None
     ) -> list[str]:
-        """Return the ids of all wanted events with seq from `first` through `last`, oldest first."""
+        """Return the ids of all matching events with seq from `first` through `last`, oldest first."""
         rows = Event.objects.of(conversation).between(first, last).matching(wanted)
         return list(rows.oldest_first().values_list("event_id", flat=True))
 
@@ -661,7 +662,7 @@ class DatabaseConversationStore(ConversationStore):
         return Conversation.objects.values_list("next_seq", flat=True).get(pk=conversation.pk) - 1
 
     def retitle(self, conversation: ConversationRef, title: str | None, **only_if: str | None) -> bool:
-        """Update the title where the condition holds; see the seam."""
+        """Update the title if the condition holds; see the seam."""
         rows = Conversation.objects.standing().filter(pk=conversation.pk)
         if "title_is" in only_if:
             rows = rows.filter(title=only_if["title_is"])
@@ -682,7 +683,7 @@ class DatabaseConversationStore(ConversationStore):
         )
 
     def note_branch(self, conversation: ConversationRef, branch: str) -> None:
-        """Update the branch where it is another; see the seam."""
+        """Update the branch if it is another one; see the seam."""
         rows = Conversation.objects.standing().filter(pk=conversation.pk, repository__isnull=False)
         self._change(rows.exclude(branch=branch), conversation, branch=branch)
 
@@ -720,7 +721,7 @@ class DatabaseConversationStore(ConversationStore):
                 transaction.on_commit(lambda: live.announce_changed(conversation), robust=True)
 
     def restore(self, conversation: ConversationRef) -> None:
-        """Take the time of deletion back; see the seam."""
+        """Clear the time of deletion; see the seam."""
         rows = Conversation.objects.deleted().filter(pk=conversation.pk)
         with transaction.atomic():
             if rows.update(deleted_at=None, listed_at=timezone.now()):
@@ -736,7 +737,7 @@ class DatabaseConversationStore(ConversationStore):
 
 
 def within_bytes(places: Iterable[tuple[int, int]]) -> list[int]:
-    """Return the keys of (key, size) until PAGE_MAX_BYTES are reached; one at least."""
+    """Return the keys of (key, size) until PAGE_MAX_BYTES are reached; at least one."""
     shown: list[int] = []
     size_so_far = 0
     for key, size in places:
@@ -748,13 +749,13 @@ def within_bytes(places: Iterable[tuple[int, int]]) -> list[int]:
 
 
 def _set_times(conversation: ConversationRef, times: Times, *, event_count: int) -> None:
-    """Let a log that holds nothing but what was imported be as old as its last event says."""
+    """Set the times of a log that contains only imported events to those of its last event."""
     moments = {"updated_at": times.event, "last_message_at": times.message}
     now = timezone.now()
     changes = {name: min(moment, now) for name, moment in moments.items() if moment is not None}
     rows = Conversation.objects.standing().with_pks([conversation.pk])
     with transaction.atomic():
-        # An append that is committed meanwhile moves next_seq, and this waits for it.
+        # A simultaneous append moves next_seq, and this waits for it.
         if changes and rows.filter(next_seq=event_count).update(**changes, listed_at=now):
             transaction.on_commit(lambda: live.announce_changed(conversation), robust=True)
 

@@ -1,7 +1,8 @@
-"""The index of titles: pieces of three characters, so that what stands anywhere in one is soon found.
+"""The index of titles: trigrams, so that any part of a title is found quickly.
 
-It is written behind. A trigger notes whose title has changed (`conversations.guards`), in whatever way; a
-question looks through those as well. An append changes no title and pays nothing for all this.
+It is written after the change. A trigger records whose title has changed in any way
+(`conversations.guards`), and a search reads those as well. An append changes no title and pays nothing for
+this.
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ from conversations import any_case, guards
 TABLE = guards.TITLE_TEXT
 CHANGED = guards.TITLE_CHANGE
 PIECE = 3
-"""Characters; less than that is looked for in the conversations themselves."""
+"""Characters; shorter texts are searched in the conversations themselves."""
 ASKED_MAX = 100
-"""Characters: who has all of a longer text in the title has so many of it, and few others have those."""
+"""Characters: a longer text is looked up by this many, which few other titles contain."""
 CANDIDATES_MAX = 1_000
-"""What more titles than this have is soon met by whoever reads the newest."""
+"""A text that more titles than this contain is soon found by reading the newest."""
 STEP_TITLES = 500
 
 _CREATION = {
@@ -42,7 +43,7 @@ _TAKING = f"""
     (SELECT conversation_id FROM {CHANGED} ORDER BY conversation_id LIMIT {STEP_TITLES})
     RETURNING conversation_id
 """
-# Who deletes one of them meanwhile is waited for, and whoever comes later sees what was added.
+# A transaction that is deleting one of them is waited for; a later one sees the new rows.
 _READING = {
     "sqlite": f"SELECT id, {any_case.IN_CAPITALS['sqlite']} FROM {guards.CONVERSATION} "
     "WHERE title IS NOT NULL AND id IN ({keys})",
@@ -62,7 +63,7 @@ logger = logging.getLogger(__name__)
 
 
 def create(connection: BaseDatabaseWrapper) -> None:
-    """Make the table, empty, and note that every title is to come into it."""
+    """Create the table, empty, and mark every title for indexing."""
     with connection.cursor() as cursor:
         cursor.execute(_CREATION[connection.vendor])
     _begin(connection)
@@ -75,22 +76,22 @@ def drop(connection: BaseDatabaseWrapper) -> None:
 
 
 def begin_anew() -> None:
-    """Remove all that is in the index, whatever is wrong with it, and note every title as not in it."""
+    """Empty the index, whatever its state, and mark every title for indexing."""
     with transaction.atomic():
         if connection.vendor == "sqlite":
             drop(connection)
             create(connection)
         else:
             with connection.cursor() as cursor:
-                # A step takes notes first and writes the index then: so it is waited for, holding nothing
-                # that it needs. A title that changes from here on waits, and is noted afterwards.
+                # A step takes marks first and then writes the index. So this waits for it while holding
+                # nothing that it needs. A title that changes from here on waits, and is marked afterwards.
                 cursor.execute(f"LOCK TABLE {CHANGED} IN SHARE ROW EXCLUSIVE MODE")
                 cursor.execute(f"TRUNCATE {TABLE}")
             _begin(connection)
 
 
 def step() -> int:
-    """Index the titles that have changed, so many at a time; return how many those were."""
+    """Index the titles that have changed, a limited number at a time; return that number."""
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute(_TAKING)
         keys = sorted(key for (key,) in cursor.fetchall())
@@ -100,9 +101,9 @@ def step() -> int:
 
 
 def holding(*texts: str) -> Q:
-    """Return the condition that a conversation's title has each text somewhere, in any case.
+    """Return the condition that a conversation's title contains each text, in any case.
 
-    The index is asked at once, and not when the condition is used: once for each text that differs.
+    The index is queried at once, and not when the condition is used: once for each different text.
     """
     wanted = dict.fromkeys(text.upper() for text in texts)
     holds = reduce(and_, (Q(any_case.holds("title", text)) for text in wanted))
@@ -111,11 +112,11 @@ def holding(*texts: str) -> Q:
 
 
 def _candidates(wanted: str) -> set[int] | None:
-    """Return the keys of those that had it when they were indexed, and of those that have changed since.
+    """Return the keys of those that contained it when indexed, and of those that have changed since.
 
-    Return None when these are many.
+    Return None if these are many.
     """
-    if len(wanted) < PIECE or "\0" in wanted:  # where FTS5 would take a question to end
+    if len(wanted) < PIECE or "\0" in wanted:  # where FTS5 would end a query
         return None
     beginning = wanted[:ASKED_MAX]
     asked = _phrase(beginning) if connection.vendor == "sqlite" else _pattern(beginning)
@@ -136,7 +137,7 @@ def _begin(connection: BaseDatabaseWrapper) -> None:
 
 
 def _index(connection: BaseDatabaseWrapper) -> None:
-    """Make the index itself, where the server has the extension and its user may load it."""
+    """Create the index, if the server has the extension and its user may create it."""
     try:
         with transaction.atomic(using=connection.alias), connection.cursor() as cursor:
             for statement in _INDEX:

@@ -1,4 +1,4 @@
-"""What a tool's result says about its conversation: the branch that is checked out, a pull request opened."""
+"""Facts about a conversation in a tool's result: the branch that is checked out, a pull request opened."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import shlex
 from collections.abc import Iterator, Sequence
 
 PULL_REQUEST_TOOLS = frozenset({"create_pr", "create_mr", "create_bitbucket_pr", "create_azure_devops_pr"})
-"""The tools that open one (spec V0 §1.12); what they return holds its address."""
+"""The tools that open a pull request (spec V0 §1.12); their results contain its address."""
 
 _PULL_REQUEST = re.compile(r"/(?:pull|merge_requests|pull-requests|pullrequest)/(\d{1,18})(?!\d)")
 _ADDRESS = re.compile(r"https?://[^\s\"'<>\\]+")
 
 _MOVING = frozenset({"checkout", "switch", "merge", "rebase", "reset", "branch"})
-"""The git commands after which another branch may be checked out (spec V0 §4.7)."""
+"""The git commands that may change the branch (spec V0 §4.7)."""
 _SAID = re.compile(
     r"^(?:Switched to (?:a new branch|and reset branch|branch)|Already on|Reset branch) '([^'\n]+)'"
     r"|^Successfully rebased and updated refs/heads/(\S+?)\.?$"
@@ -22,24 +22,24 @@ _SAID = re.compile(
 )
 BRANCH_MAX_LENGTH = 250
 _VALUED = frozenset({"-C", "-c", "--git-dir", "--work-tree", "--namespace"})
-"""Options of git itself that a value follows."""
+"""Options of git itself that are followed by a value."""
 _ENDS = frozenset({";", "&", "&&", "|", "||", "(", ")", "\n"})
 
 
 def pull_request_in(text: str) -> int | None:
-    """Return the number of the first pull request whose address stands in the text; None for none.
+    """Return the number of the first pull request whose address is in the text, None if there is none.
 
-    Addresses are those of GitHub, GitLab, Bitbucket and Azure DevOps.
+    Recognises the addresses of GitHub, GitLab, Bitbucket and Azure DevOps.
     """
     found = (_PULL_REQUEST.search(address) for address in _ADDRESS.findall(text))
     return next((int(match[1]) for match in found if match), None)
 
 
 def branch_after(command: str, output: str) -> str | None:
-    """Return the branch that is checked out after a command that succeeded; None where it does not say.
+    """Return the branch that is checked out after a successful command; None if it does not say.
 
-    Only commands of git that can change it are looked at, and then what git has said of it; a branch
-    renamed in silence is read off the command.
+    Only git commands that can change it count, and for these what git printed. Renaming a branch prints
+    nothing, so its name is read from the command.
     """
     moves = [words for words in _git_commands(command) if words[0] in _MOVING]
     if not moves:
@@ -54,7 +54,7 @@ def _can_be_a_branch(name: str) -> bool:
 
 
 def _git_commands(command: str) -> Iterator[list[str]]:
-    """Yield the words after `git` and its own options, for each call of it in a command line."""
+    """Yield the words after `git` and its own options, for each call of git in a command line."""
     for words in _simple_commands(command):
         while words and re.fullmatch(r"\w+=.*", words[0]):  # VARIABLE=value
             words = words[1:]
@@ -79,7 +79,7 @@ def _simple_commands(command: str) -> Iterator[list[str]]:
                     words = []
                 else:
                     words.append(word)
-        except ValueError:  # a quotation that goes on in the next line
+        except ValueError:  # a quotation that continues on the next line
             pass
         yield words
 
