@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 from time import monotonic
@@ -94,6 +95,9 @@ BAD: list[Any] = [
     {"kind": "draft", "conversation": 3, "version": None},
 ]
 LIST = "/ws/conversations"
+LOGINS = 40
+REDIS_WAIT_S = 1.0
+"""No request waits for Redis longer than half a second; a machine that tests keep busy has as much again."""
 
 
 @pytest.mark.parametrize("hint", GOOD)
@@ -248,16 +252,21 @@ async def test_a_group_that_is_left_before_it_was_joined_is_left_at_redis_as_wel
 
 @once
 def test_a_server_that_starts_without_redis_serves_and_gets_hints_once_it_is_there(
-    served: Callable[[], Server], own_redis: RedisServer, talk: Talk
+    served: Callable[[], Server], own_redis: RedisServer, store: ConversationStore
 ) -> None:
-    server = served()
-    with NetworkClient(server, "talk") as client, NetworkClient(server, LIST) as listed:
-        client.until("replay_complete")
+    server, talk = served(), Talk(store, own_redis, "0123456789abcdef0123456789abcdef")
+    with ExitStack() as stack:
+        native = stack.enter_context(NetworkClient(server, talk.ref.public_id))
+        v1 = stack.enter_context(NetworkClient(server, f"/sockets/events/{talk.ref.public_id}"))
+        listed = stack.enter_context(NetworkClient(server, LIST))
+        native.until("replay_complete")
         listed.until("hello")
+        v1.receive()
         wait_until(lambda: hints_of(server).startswith("away since 20"))
         own_redis.start()
         talk.tell()
-        assert client.until("event")["seq"] == 0
+        assert native.until("event")["seq"] == 0
+        assert "id" in v1.receive()
     assert is_told_once(server, times=1)
     assert hints_of(server) == "ok"
 
@@ -332,6 +341,44 @@ def test_a_login_waits_for_a_frozen_redis_no_longer_than_a_moment(
         browser.get("/ui/key")
         form = {"key": "a wrong key", "csrfmiddlewaretoken": browser.cookies["csrftoken"]}
         assert browser.post("/ui/key", data=form).status_code == 200
+
+
+@once
+def test_of_many_logins_with_redis_frozen_none_waits_for_it_and_no_probe_waits_for_them(
+    served: Callable[..., Server], own_redis: RedisServer, alice: User
+) -> None:
+    own_redis.start()
+    server = served(SESSION_API_KEY="the-key-of-this-server")
+    usual = slowest_login_and_probe(server)
+    with own_redis.frozen():
+        found = slowest_login_and_probe(server)
+    waited = [frozen_s - usual_s for frozen_s, usual_s in zip(found, usual, strict=True)]
+    assert max(waited) < REDIS_WAIT_S
+
+
+def slowest_login_and_probe(server: Server) -> tuple[float, float]:
+    """Give many wrong keys at once and probe meanwhile; return the seconds that the slowest of each took."""
+    page = HTTP.get(f"{server.url}/ui/key")
+    token = page.cookies["csrftoken"]
+    form = {"key": "a wrong key", "csrfmiddlewaretoken": token}
+    headers = {"Cookie": f"csrftoken={token}", "Referer": server.url}
+
+    def log_in() -> float:
+        began = monotonic()
+        assert HTTP.post(f"{server.url}/ui/key", data=form, headers=headers).status_code in (200, 429)
+        return monotonic() - began
+
+    def probe() -> float:
+        began = monotonic()
+        assert HTTP.get(f"{server.url}/alive").status_code == 200
+        return monotonic() - began
+
+    with ThreadPoolExecutor(LOGINS) as threads:
+        logins = [threads.submit(log_in) for _ in range(LOGINS)]
+        probes = [probe()]
+        while not all(login.done() for login in logins):
+            probes.append(probe())
+        return max(login.result() for login in logins), max(probes)
 
 
 def hints_of(server: Server) -> str:
