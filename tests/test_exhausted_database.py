@@ -20,7 +20,7 @@ from conversations.models import ConversationRef
 from tests.clients import HTTP, Server, database_url
 from tests.conftest import on_postgresql
 from tests.events import event
-from tests.network import wait_until
+from tests.network import NetworkClient, wait_until
 
 pytestmark = on_postgresql
 
@@ -34,6 +34,27 @@ ASKED = {
 WAIT_S = {"conversations.engines.postgresql.base.WAIT_S": 3.5}
 """Not as long as usual; long enough for pauses that double to be longer than BACK_WITHIN_S."""
 BACK_WITHIN_S = 2.0
+
+OFTEN = {
+    "conversations.engines.postgresql.base.WAIT_S": 0.5,
+    "sessions_app.manager.SWEEP_S": 0.3,
+    "sessions_app.manager.RENEW_S": 0.3,
+    "sessions_app.manager.HOUSEKEEPING_S": 0.3,
+    "sessions_app.command_channel.LOOK_S": 0.3,
+    "sessions_app.outbox_dispatcher.POLL_S": 0.3,
+    "sessions_app.search_indexer.POLL_S": 0.3,
+    "sessions_app.hub.POLL_S": 0.3,
+}
+BACKGROUND = (
+    "A sweep failed",
+    "A renewal of leases failed",
+    "A housekeeping failed",
+    "A look for commands failed",
+    "A round of the outbox failed",
+    "A step of the search index failed",
+    "The states of conversations could not be read",
+)
+"""How the log begins to tell of each round that a server makes."""
 
 SESSIONS = "FROM pg_stat_activity WHERE usename = %s AND application_name <> 'others'"
 
@@ -76,6 +97,17 @@ class Limited:
 
             wait_until(take)
             yield
+
+    @contextmanager
+    def refused(self) -> Iterator[None]:
+        """Let the server in no more, as while PostgreSQL starts anew, and end the sessions that it has."""
+        role = sql.Identifier(self.name)
+        self._administration.execute(sql.SQL("ALTER ROLE {} NOLOGIN").format(role))
+        try:
+            self.end_sessions()
+            yield
+        finally:
+            self._administration.execute(sql.SQL("ALTER ROLE {} LOGIN").format(role))
 
     def end_sessions(self, *, besides: int = 0) -> None:
         """End the server's sessions."""
@@ -125,3 +157,23 @@ def test_without_connections_all_are_told_and_served_again_soon_after_one_is_fre
     free_at = time.monotonic()
     wait_until(lambda: is_served(server))
     assert time.monotonic() - free_at < BACK_WITHIN_S
+
+
+def lines_of(server: Server, *words: str) -> list[str]:
+    return [line for line in server.log.read_text().splitlines() if all(each in line for each in words)]
+
+
+def test_no_background_work_has_ended_after_the_database_was_away(
+    conversation: ConversationRef, limited: Limited, server: Server
+) -> None:
+    server.start(constants=OFTEN, DATABASE_URL=limited.url, REDIS_URL="")
+    with NetworkClient(server, "talk") as client:
+        client.send({"type": "message", "text": "before"})
+        client.until("event", kind="turn")
+        with limited.refused():
+            wait_until(lambda: all(lines_of(server, each) for each in BACKGROUND))
+        wait_until(lambda: all(lines_of(server, each, "over after") for each in BACKGROUND))
+        client.send({"type": "message", "text": "afterwards"})
+        client.until("event", kind="turn")
+    found = f"{server.url}/api/native/search?q=afterwards"
+    wait_until(lambda: "talk" in HTTP.get(found).text)
