@@ -132,7 +132,7 @@ def serve() -> int:
 
 def _serve_on(sockets: list[socket.socket], configuration: Configuration) -> int:
     _require_agent(configuration)
-    _prepare_database()
+    prepare_database()
     server = _Server(
         configuration,
         uvicorn.Config(
@@ -231,7 +231,7 @@ def _require_agent(configuration: Configuration) -> None:
         ) from error
 
 
-def _prepare_database() -> None:
+def prepare_database() -> None:
     """Connect to the database, upgrade it and check it. Raise ConfigurationError with one sentence."""
     with _naming_the_database():
         _reach_database()

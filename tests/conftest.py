@@ -63,6 +63,13 @@ PURGE_ALL = f"""
 """
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Let tests of chance be run at length."""
+    parser.addoption(
+        "--full", action="store_true", help="try what chance may find a hundred times, not a few"
+    )
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave what needs no engine of its own to the run on SQLite: the same would be run twice."""
