@@ -1,1 +1,1 @@
-"""What the two databases need from us, each in its own way: files, upgrades, failures in words."""
+"""What is specific to SQLite and PostgreSQL: files, connections, upgrades, failures in words."""

@@ -1,4 +1,4 @@
-"""What a failure of the database means, in words that name no host, user or file."""
+"""What a failure of the database means, in sentences that name no host, user or file."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from conversations.engines.sqlite3 import files
 from conversations.engines.sqlite3.files import FileGone
 
 FAILURES = (OperationalError, InterfaceError, InternalError)
-"""The database failed, and not what it was asked."""
+"""The database itself failed; the statement was not at fault."""
 
 FULL = "The database's disk is full, so nothing can be stored. Free some space."
 READ_ONLY = "The database can only be read, so nothing can be stored."
@@ -32,7 +32,7 @@ NO_DATABASE = "The file is not a database."
 FAILED = "The database failed. See the server's log for the cause."
 
 NO_ROOM_BYTES = 64 * 1024
-"""With less than that, even what is beside the file (`-wal`, `-shm`) cannot be made."""
+"""With less space than this, not even the files beside the database (`-wal`, `-shm`) can be created."""
 
 _SQLITE = {
     sqlite3.SQLITE_FULL: FULL,
@@ -62,14 +62,14 @@ _NO_FREE_CONNECTION = (
 
 
 def sentence(error: BaseException, connection: BaseDatabaseWrapper | None = None) -> str:
-    """Say what is wrong; with the `connection`, a disk without room is told whatever it made fail."""
+    """Return what is wrong; with the `connection`, a full disk is reported whatever it made fail."""
     if found := known(error, connection):
         return found
     return UNREACHABLE if isinstance(error, OperationalError | InterfaceError) else FAILED
 
 
 def known(error: BaseException, connection: BaseDatabaseWrapper | None = None) -> str | None:
-    """Say what is wrong if the error itself says it; None if it does not."""
+    """Return what is wrong if the error itself shows it; otherwise None."""
     if isinstance(error, LostCommit):
         return UNKNOWN
     cause = error.__cause__ or error
@@ -81,7 +81,7 @@ def known(error: BaseException, connection: BaseDatabaseWrapper | None = None) -
 
 
 def is_locked(error: BaseException) -> bool:
-    """Say whether somebody else had what was asked for."""
+    """Say whether the failure was a lock that another transaction held."""
     cause = error.__cause__ or error
     code = getattr(cause, "sqlite_errorcode", 0) & 0xFF
     return code == sqlite3.SQLITE_BUSY or getattr(cause, "sqlstate", None) == "55P03"
@@ -93,7 +93,7 @@ def is_unconnected(error: BaseException) -> bool:
 
 
 def has_no_room(path: Path) -> bool:
-    """Say whether the disk of a file, which need not be there, is full."""
+    """Say whether the disk of a file, which need not exist, is full."""
     there = next(each for each in (path, *path.parents) if each.exists())
     found = os.statvfs(there)
     return found.f_bavail * found.f_frsize < NO_ROOM_BYTES

@@ -1,4 +1,4 @@
-"""The failure of a commit that may have been done all the same."""
+"""The failure of a commit that may have succeeded nevertheless."""
 
 from __future__ import annotations
 
@@ -6,4 +6,4 @@ from django.db import OperationalError
 
 
 class LostCommit(OperationalError):
-    """The connection broke during a commit: the database may have done it or not."""
+    """The connection broke during a commit, which the database may or may not have carried out."""

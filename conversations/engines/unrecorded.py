@@ -1,7 +1,7 @@
-"""Migrations that an earlier release applied and was killed before it could record.
+"""Migrations that an earlier release applied but was killed before recording.
 
-Each was one transaction of its own, so if one of the tables, columns or indexes that it makes is there, all
-that it did is. That is checked piece by piece before it is believed.
+Each was a transaction of its own. So if one of its tables, columns or indexes exists, all of them should;
+this is checked piece by piece.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from django.db.models import Model
 
 
 class HalfMigrated(Exception):
-    """The database has a part of what a migration makes, and no record of it; the text says what to do."""
+    """The database has a part of a migration, and no record of it; the text says what to do."""
 
 
 def record(connection: BaseDatabaseWrapper) -> str | None:
-    """Record the migration that is applied and not recorded; return its name, None if there is none.
+    """Record the migration that is applied but not recorded; return its name, None if there is none.
 
-    Raise HalfMigrated if there is only a part of what it makes, or if there are several: then it was not a
-    server that was killed.
+    Raise HalfMigrated if only a part of it exists, or if there are several: then a killed server is not the
+    cause.
     """
     executor = MigrationExecutor(connection)
     plan = executor.migration_plan(executor.loader.graph.leaf_nodes())
@@ -42,7 +42,7 @@ def record(connection: BaseDatabaseWrapper) -> str | None:
 
 
 def _is_next(migration: Migration, executor: MigrationExecutor) -> bool:
-    """Say whether all is recorded that comes before it, so that it could have been applied."""
+    """Say whether all migrations before it are recorded, so that it could have been applied."""
     key = (migration.app_label, migration.name)
     applied = executor.loader.applied_migrations
     return migration.atomic and all(
@@ -53,7 +53,7 @@ def _is_next(migration: Migration, executor: MigrationExecutor) -> bool:
 def _pieces(
     migration: Migration, executor: MigrationExecutor, connection: BaseDatabaseWrapper
 ) -> Iterator[tuple[str, bool]]:
-    """Name each table, column and index that it makes, and say whether it is there."""
+    """Yield the name of each table, column and index of the migration, and whether it exists."""
     key = (migration.app_label, migration.name)
     apps = executor.loader.project_state(key).apps
     tables = set(connection.introspection.table_names())

@@ -1,7 +1,7 @@
-"""Bringing a database up to date: whole or not at all, and by one process at a time.
+"""Upgrading a database: completely or not at all, and by one process at a time.
 
-Everything happens in one transaction: the tables, the record of each migration, the guards. A process that
-is killed in the middle of it leaves the database as it was, and one that comes meanwhile waits.
+Everything is one transaction: the tables, the record of each migration, the guards. If the process is
+killed in the middle, the database stays as it was; a process that comes meanwhile waits.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from conversations.engines.failures import is_locked
 
 WAIT_S = 300
-"""How long one process waits for another that brings the database up to date."""
+"""How long one process waits for another that is upgrading the database."""
 WAITS = "Another process is upgrading the database. Waiting for it, at most 5 minutes."
 BUSY = (
     "Another process has been upgrading the database for 5 minutes, or keeps it locked. "
@@ -24,18 +24,19 @@ BUSY = (
 )
 
 LOCK = 7_266_328_811
-"""The key of PostgreSQL's advisory lock: a number that nobody else has."""
+"""The key of PostgreSQL's advisory lock: a number that nothing else uses."""
 
 
 class UpgradeBusy(Exception):
-    """Another process did not come to an end with the database."""
+    """Another process did not finish with the database in time."""
 
 
 @contextmanager
 def alone(connection: BaseDatabaseWrapper, say: Callable[[str], object]) -> Iterator[None]:
-    """Run the block in one transaction, after all who do the same; `say` is told once if that takes time.
+    """Run the block in one transaction, after all others that do the same.
 
-    Raise UpgradeBusy if they take longer than WAIT_S.
+    `say` is called once with a sentence if that takes time. Raise UpgradeBusy if they take longer than
+    WAIT_S.
     """
     if connection.in_atomic_block:
         yield
@@ -54,8 +55,8 @@ def alone(connection: BaseDatabaseWrapper, say: Callable[[str], object]) -> Iter
 def _enter_sqlite(
     connection: BaseDatabaseWrapper, say: Callable[[str], object], until_the_end: ExitStack
 ) -> None:
-    """Begin a transaction, of which SQLite has one at a time."""
-    # Tables are remade without foreign keys, which cannot be switched off inside of a transaction.
+    """Begin a transaction, of which SQLite has only one at a time."""
+    # Tables are rebuilt without foreign keys, which cannot be switched off inside a transaction.
     connection.disable_constraint_checking()
     until_the_end.callback(connection.enable_constraint_checking)
     before_ms = _asked(connection, "PRAGMA busy_timeout")
@@ -82,10 +83,10 @@ def _is_free(connection: BaseDatabaseWrapper) -> bool:
 def _enter_postgresql(
     connection: BaseDatabaseWrapper, say: Callable[[str], object], until_the_end: ExitStack
 ) -> None:
-    """Begin a transaction and take the lock that all take who change tables."""
+    """Begin a transaction, and take the lock of everybody who changes tables."""
     until_the_end.enter_context(transaction.atomic(using=connection.alias))
     with connection.cursor() as cursor:
-        # To copy a table or to build an index may take longer than any request.
+        # Copying a table or building an index may take longer than any request.
         cursor.execute("SET LOCAL statement_timeout = 0; SET LOCAL idle_in_transaction_session_timeout = 0")
         cursor.execute("SELECT pg_try_advisory_xact_lock(%s)", [LOCK])
         if cursor.fetchone() == (True,):

@@ -1,1 +1,1 @@
-"""Full text of events: words, questions about them, the index, and what finds in it and behind it."""
+"""Full-text search of events: words, queries, the index, and search in it and in events not indexed yet."""

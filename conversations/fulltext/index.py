@@ -1,7 +1,7 @@
-"""The index: for each event the words that are in it, so that the newest that may have some are found.
+"""The index: the words of each event, to find the newest events that may match.
 
-It holds no places of words, so what it finds is looked at again. Beside words there are facets, words that
-nobody can type: whose the event is, and what. Both engines are asked for the same words.
+It stores no positions, so each event that it finds is checked. Beside words it has facets, words that
+nobody can type: the owner of the event, its kind and source. Both engines use the same words.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ from conversations.fulltext.questions import Branch, Question, Term
 
 TABLE = guards.SEARCH_TEXT
 WORDS_MAX_BYTES = 900_000
-"""PostgreSQL keeps 1 MiB of words for one row, and no text within its bounds has more than this."""
+"""PostgreSQL stores 1 MiB of words for a row, and no text within the limits has more."""
 
 _FACET = "\ue000"
-"""Of private use: neither a letter nor anything that separates words."""
+"""Private-use characters: neither letters nor separators of words."""
 
 _BLOCKS = (13, 17, 21)
-"""Keys of events are told apart by blocks of 8,192, of 131,072 and of 2,097,152, as powers of two."""
+"""Keys of events are grouped in blocks of 8,192, of 131,072 and of 2,097,152, as powers of two."""
 
 _CREATION = {
-    # The words of a row are told apart by ASCII's blanks alone; places of words are not kept.
+    # Only ASCII spaces separate the words of a row; positions are not stored.
     "sqlite": [f"CREATE VIRTUAL TABLE {TABLE} USING fts5(words, tokenize = 'ascii', detail = 'none')"],
     "postgresql": [
         f"CREATE TABLE {TABLE} (event_id bigint PRIMARY KEY, words tsvector NOT NULL)",
-        # What is added last waits in a list that every question reads through, so that is kept short.
+        # New rows wait in a list that every query reads, so it is kept short.
         f"CREATE INDEX conversations_searchtext_words ON {TABLE} USING gin (words) "
         "WITH (gin_pending_list_limit = 512)",
     ],
 }
-# An event that was purged since it was read leaves no words.
+# An event that was purged after it was read leaves no words.
 _IS_THERE = f"EXISTS (SELECT 1 FROM {guards.EVENT} WHERE id = added.event_id)"
 _ADDING = {
     "sqlite": f"INSERT OR REPLACE INTO {TABLE} (rowid, words) "
@@ -46,9 +46,9 @@ _ADDING = {
     "ON CONFLICT (event_id) DO NOTHING",
 }
 _FINDING = {
-    # Read backwards from a place until there are enough: a word of every event costs as much as a rare one.
+    # Read backwards until there are enough: a word of every event costs as much as a rare one.
     "sqlite": f"SELECT rowid FROM {TABLE} WHERE {TABLE} MATCH %s AND rowid < %s ORDER BY rowid DESC LIMIT %s",
-    # All that the index finds is sorted; without this, the table might be read by its key instead.
+    # Sort the index's result; otherwise the engine might read the table by its key instead.
     "postgresql": f"WITH found AS MATERIALIZED "
     f"(SELECT event_id FROM {TABLE} WHERE words @@ %s::tsquery AND event_id < %s) "
     "SELECT event_id FROM found ORDER BY event_id DESC LIMIT %s",
@@ -56,14 +56,14 @@ _FINDING = {
 
 
 class Entry(NamedTuple):
-    """What is kept of one event."""
+    """The entry of one event."""
 
     event_pk: int
     words: Iterable[str]
 
 
 class Facets(NamedTuple):
-    """Facts of which each has to be one of these; none given stands for any."""
+    """Facts of which each must have one of these values; an empty list allows any."""
 
     owners: Sequence[int] = ()
     conversations: Sequence[int] = ()
@@ -71,7 +71,7 @@ class Facets(NamedTuple):
     sources: Sequence[str] = ()
 
     def words(self) -> list[list[str]]:
-        """Return the words that stand for them: one of each list is in the row of an event that has them."""
+        """Return the words for them: the row of a matching event has one word of each list."""
         facts: tuple[tuple[str, Sequence[int | str]], ...] = (
             ("o", self.owners),
             ("c", self.conversations),
@@ -82,7 +82,7 @@ class Facets(NamedTuple):
 
 
 def create(connection: BaseDatabaseWrapper) -> None:
-    """Make the table, empty."""
+    """Create the table, empty."""
     with connection.cursor() as cursor:
         for statement in _CREATION[connection.vendor]:
             cursor.execute(statement)
@@ -95,7 +95,7 @@ def drop(connection: BaseDatabaseWrapper) -> None:
 
 
 def empty() -> None:
-    """Remove all that is in the table, and whatever is wrong with it."""
+    """Empty the table, whatever its state."""
     if connection.vendor == "sqlite":
         drop(connection)
         create(connection)
@@ -105,7 +105,7 @@ def empty() -> None:
 
 
 def entry(event_pk: int, facets: Facets, words: Iterable[str]) -> Entry:
-    """Return what is kept of an event that has these facets, one of each, and words."""
+    """Return the entry of an event with these facets, one of each, and words."""
     blocks = (_block(shift, event_pk >> shift) for shift in _BLOCKS) if connection.vendor != "sqlite" else ()
     kept = [word for of_facet in facets.words() for word in of_facet] + list(blocks)
     size = sum(len(word.encode()) for word in kept)
@@ -118,7 +118,7 @@ def entry(event_pk: int, facets: Facets, words: Iterable[str]) -> Entry:
 
 
 def add(entries: Sequence[Entry]) -> None:
-    """Keep these, but what was purged meanwhile. SearchProgress must be locked."""
+    """Store these entries, except those of purged events. SearchProgress must be locked."""
     rows = [(each.event_pk, " ".join(each.words)) for each in entries]
     if not rows:
         return
@@ -130,7 +130,7 @@ def add(entries: Sequence[Entry]) -> None:
 
 
 def newest(question: Question, facets: Facets, *, below: int, limit: int) -> list[int]:
-    """Return the keys of events that may be meant, the highest first, `limit` of those that are below a key.
+    """Return the keys of events that may match, the highest first: at most `limit`, below a key.
 
     Fewer mean that there are no more.
     """
@@ -154,11 +154,11 @@ def _found(condition: str, below: int, limit: int) -> list[int]:
 
 
 def _windows(below: int) -> Iterator[tuple[int, list[str]]]:
-    """Yield the first key of each window, and the blocks that it consists of; none for all that is left.
+    """Yield the first key of each window and its blocks; no blocks for the last window, the rest.
 
-    The newest window is short and each is longer than the one before: a word of every event is soon found
-    often enough, and no more of its events are looked at; one that is nowhere takes as many questions as
-    there are windows.
+    The newest window is short, and each is longer than the one before. A frequent word is soon found often
+    enough, and no more events are read; a word that does not occur takes as many queries as there are
+    windows.
     """
     end = below
     for shift in _BLOCKS:
@@ -171,7 +171,7 @@ def _windows(below: int) -> Iterator[tuple[int, list[str]]]:
 
 
 def _covering(first: int, end: int) -> Iterator[str]:
-    """Yield the fewest blocks that hold the keys from `first` to `end`, and perhaps some beyond."""
+    """Yield the fewest blocks that cover the keys from `first` to `end`, and perhaps some beyond."""
     at = first
     while at < end:
         fitting = (shift for shift in _BLOCKS[1:] if at % (1 << shift) == 0 and at + (1 << shift) <= end)
@@ -189,7 +189,7 @@ def _block(shift: int, number: int) -> str:
 
 
 class _Syntax(NamedTuple):
-    """How an engine's own questions are written."""
+    """The syntax of an engine's queries."""
 
     both: str
     either: str
@@ -198,14 +198,14 @@ class _Syntax(NamedTuple):
     beginning: str
 
     def condition(self, question: Question, facets: Iterable[Sequence[str]]) -> str:
-        """Return the question in the engine's words: what it finds may be meant, what it does not is not."""
+        """Return the query in the engine's syntax: its results may match, all other events do not."""
         limits = [f"({self.either.join(map(self._quoted, words))})" for words in facets]
         asked = self.either.join(f"({self._branch(branch)})" for branch in question.branches)
         return self.both.join([*limits, f"({asked})"])
 
     def _branch(self, branch: Branch) -> str:
         wanted = self.both.join(self._word(*word) for term in branch.wanted for word in _words_of(term))
-        # Who has all words of a phrase may still not have the phrase.
+        # An event with all words of a phrase may still not contain the phrase.
         unwanted = [
             self._word(*word) for term in branch.unwanted if len(term.words) == 1 for word in _words_of(term)
         ]
@@ -225,7 +225,7 @@ _SYNTAX = {
 
 
 def _words_of(term: Term) -> Iterator[tuple[str, bool]]:
-    """Yield each word of a term, and whether it is only the beginning of one."""
+    """Yield each word of a term, and whether it is only a beginning."""
     last = len(term.words) - 1
     for number, word in enumerate(term.words):
         yield word, term.is_beginning and number == last

@@ -1,7 +1,7 @@
-"""Writing the index behind the log: a step at a time, by one cursor over all events.
+"""Writing the search index after the log: step by step, with one cursor over all events.
 
-The cursor moves only to where all is settled (`conversations.horizon`); what lies behind it
-is found by looking at the events themselves.
+The cursor moves only up to the watermark (`conversations.horizon`). Search reads the events above the
+cursor directly.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ from conversations.models import Event, SearchProgress
 
 STEP_EVENTS = 200
 STEP_BYTES = 512 * 1024
-"""A step ends with the event that reaches this: on SQLite nobody else writes meanwhile."""
+"""A step ends with the event that reaches this size: on SQLite nothing else can write meanwhile."""
 
 
 class Horizon(KeyHorizon[int]):
-    """How far all is settled: an event with a key up to there that is not there yet will never be."""
+    """The watermark: an event with a key up to it that does not exist now never will."""
 
     def __init__(self) -> None:
         super().__init__(int, guards.EVENT)
 
 
 class Step(NamedTuple):
-    """What one step did."""
+    """The result of one step."""
 
     events: int
     is_last: bool
-    """Nothing that is settled is left."""
+    """No event up to the watermark is left."""
 
 
 def step(horizon: Horizon) -> Step:
-    """Index the next events; of several processes one does, and the others do nothing."""
+    """Index the next events; of several processes, one does this at a time."""
     through = SearchProgress.through_now()
     if through >= horizon.settled:
         return Step(0, is_last=True)
@@ -52,7 +52,7 @@ def step(horizon: Horizon) -> Step:
 
 
 def begin_anew() -> None:
-    """Empty the indexes, all or none; what is not in them is found without them until it is written again."""
+    """Empty the indexes, all or none; until they are rebuilt, search reads the events directly."""
     with transaction.atomic():
         SearchProgress.objects.update(through=0)
         index.empty()
@@ -60,7 +60,7 @@ def begin_anew() -> None:
 
 
 def _next(through: int, settled: int) -> tuple[int, list[int]]:
-    """Return how far the next step goes, and the keys of its events."""
+    """Return where the next step ends, and the keys of its events."""
     rows = Event.objects.filter(pk__gt=through, pk__lte=settled).order_by("pk")
     pks, size_so_far = [], 0
     for pk, size in rows.values_list("pk", "size")[:STEP_EVENTS]:
@@ -72,7 +72,7 @@ def _next(through: int, settled: int) -> tuple[int, list[int]]:
 
 
 def _entries(pks: list[int]) -> Iterator[Entry]:
-    """Yield what the index keeps of these; of what its author hid, and of what has no words, nothing."""
+    """Yield the index entries of these; events that their authors hid or that have no words get none."""
     rows = Event.objects.with_pks(pks).filter(hidden=False).order_by("pk")
     for pk, owner, conversation, kind, source, text in rows.values_list(
         "pk", "conversation__owner_id", "conversation_id", "kind", "source", "text"

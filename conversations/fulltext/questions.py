@@ -1,4 +1,4 @@
-"""A question: what somebody looks for, read from what they typed."""
+"""Parsing a search query."""
 
 from __future__ import annotations
 
@@ -19,38 +19,38 @@ _QUOTES = str.maketrans("“”„«»", '"' * 5)
 
 
 class InvalidQuery(ConversationError):
-    """There is nothing in it that could be looked for."""
+    """The query has nothing to search for."""
 
     code: ClassVar[str] = "invalid_query"
 
 
 class Term(NamedTuple):
-    """Words of which one stands right before the other; of the last one perhaps only its beginning."""
+    """Words that must follow one another; of the last one perhaps only the beginning."""
 
     words: tuple[str, ...]
     is_beginning: bool
     written: str
-    """As it was typed, for titles."""
+    """As it was typed, to search titles."""
 
     def stands_in(self, among: Words) -> bool:
-        """Say whether it stands somewhere in a text."""
+        """Say whether the term occurs in a text."""
         return self._place(among) is not None
 
     def first_in(self, among: Words) -> int | None:
-        """Return the number of the word with which it begins in a text where it stands first."""
+        """Return the number of the first word of its first occurrence in a text."""
         place = self._place(among)
         return None if place is None else among.joined.count(" ", 0, place)
 
     def stands_at(self, among: Words, number: int) -> bool:
-        """Say whether it begins with the word of this number in a text."""
+        """Say whether it occurs in a text at the word with this number."""
         there = among.all[number : number + len(self.words)]
         return f" {' '.join(there)} ".startswith(self._joined)
 
     def _place(self, among: Words) -> int | None:
-        """Return where it stands first among the joined words."""
+        """Return its first position in the joined words."""
         if any(among.lacks(word) for word in self.words):
             return None
-        place = among.joined.find(self._joined)  # much sooner done than a look at word after word
+        place = among.joined.find(self._joined)  # much faster than comparing word after word
         return None if place < 0 else place
 
     @property
@@ -59,37 +59,37 @@ class Term(NamedTuple):
 
 
 class Branch(NamedTuple):
-    """What one side of an `OR` asks for: all of some terms, one at least, and none of others."""
+    """One side of an `OR`: all of some terms, at least one, and none of others."""
 
     wanted: tuple[Term, ...]
     unwanted: tuple[Term, ...]
 
     def is_met_by(self, words: Words) -> bool:
-        """Say whether a text has what is asked for."""
+        """Say whether a text matches."""
         return all(term.stands_in(words) for term in self.wanted) and not any(
             term.stands_in(words) for term in self.unwanted
         )
 
 
 class Question(NamedTuple):
-    """What somebody looks for: one of the branches."""
+    """A whole query: a text must match one of the branches."""
 
     branches: tuple[Branch, ...]
 
     def is_met_by(self, words: Words) -> bool:
-        """Say whether a text has what is asked for; the index only says where it may be."""
+        """Say whether a text matches; the index only says which may."""
         return any(branch.is_met_by(words) for branch in self.branches)
 
     @property
     def wanted(self) -> list[Term]:
-        """Every term of which an occurrence is shown."""
+        """Every term whose occurrences are highlighted."""
         return list(dict.fromkeys(term for branch in self.branches for term in branch.wanted))
 
 
 def read(text: str) -> Question:
-    """Read what was typed; whatever is at an odd place is passed over.
+    """Parse a query; misplaced operators are ignored.
 
-    Raise InvalidQuery where nothing is left to look for, and for too much.
+    Raise InvalidQuery if nothing is left to search for, or if there are too many words.
     """
     branches = [Branch(tuple(wanted), tuple(unwanted)) for wanted, unwanted in _sides(text)]
     if not branches:
@@ -104,7 +104,7 @@ def read(text: str) -> Question:
 
 
 def _sides(text: str) -> Iterator[tuple[Sequence[Term], Sequence[Term]]]:
-    """Yield what is wanted and unwanted on each side of an OR; sides without any term are none."""
+    """Yield the wanted and excluded terms of each side of an OR; sides without a term are skipped."""
     wanted: list[Term] = []
     unwanted: list[Term] = []
     is_excluded = False
@@ -128,11 +128,11 @@ def _sides(text: str) -> Iterator[tuple[Sequence[Term], Sequence[Term]]]:
 
 
 def _term(piece: re.Match[str]) -> tuple[bool, Term | None]:
-    """Return whether a piece is excluded by a minus, and its term; None where it has no word."""
+    """Return whether a piece is excluded by a minus, and its term; None if it has no word."""
     if piece["chunk"] is None:
         return bool(piece["minus"]), _made(piece["phrase"], is_beginning=False)
     chunk: str = piece["chunk"]
-    # `--flag` is a thing to look for, `-flag` is one that must not be there.
+    # `--flag` is searched for, `-flag` is excluded.
     minus = chunk.startswith("-") and not chunk.startswith("--")
     chunk = chunk[minus:]
     written = chunk.rstrip("*")

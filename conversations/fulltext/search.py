@@ -1,4 +1,4 @@
-"""Searching: what the index does not hold yet, then what it finds, the event that was stored last first."""
+"""Searching: first the events that are not indexed yet, then the index; the event stored last comes first."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ from conversations.models import ConversationQuerySet, Event, EventQuerySet, Sea
 KEY_MAX = 2**63 - 1
 EVENTS_MAX = 10_000
 BYTES_MAX = 32 * 1024 * 1024
-"""After so many events, and so much text, a page ends, and the next one goes on."""
+"""After this many events, or this much text, a page ends; the next one continues."""
 TEXTS = 200
-"""So many texts are in the memory at a time, at most."""
+"""At most this many texts are in memory at a time."""
 CANDIDATES_MAX = 4_000
 FEW = 32
-"""The index is asked for conversations by name when there are no more."""
+"""Up to this many conversations, the index is queried for them by name."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Wanted:
-    """Which events are looked through: those for which all that is set holds."""
+    """Which events to search: those that meet every condition that is set."""
 
     kinds: Collection[str] = ()
     sources: Collection[str] = ()
@@ -45,12 +45,12 @@ class Wanted:
 
     @property
     def is_anything(self) -> bool:
-        """Whether nothing is set."""
+        """Whether no condition is set."""
         return self == Wanted()
 
 
 class Hit(NamedTuple):
-    """An event that was found, and where."""
+    """A matching event and its place."""
 
     pk: int
     public_id: str
@@ -68,7 +68,7 @@ class Hit(NamedTuple):
 
 
 class HitPage(NamedTuple):
-    """Some hits, the newest first, and below which key the next page begins; None on the last one."""
+    """A page of hits, the newest first, and the key below which the next one begins; None on the last."""
 
     hits: list[Hit]
     below: int | None
@@ -92,20 +92,20 @@ _COLUMNS = (
 
 @dataclass(kw_only=True, slots=True)
 class Scope:
-    """Whose conversations are looked through, and which of them."""
+    """Whose conversations to search, and which of them."""
 
     user: Visitor
     conversations: ConversationQuerySet
     is_narrow: bool
-    """Some of the user's conversations are not among them."""
+    """Some of the user's conversations are excluded."""
 
 
 def search(
     scope: Scope, question: Question, wanted: Wanted, *, below: int | None = None, limit: int
 ) -> HitPage:
-    """Return the newest events that have what is asked for: at most `limit`, of those below a key.
+    """Return the newest matching events: at most `limit`, with keys below `below`.
 
-    A page ends early when much had to be looked through. Raise ConversationNotFound for nobody.
+    A page ends early if much had to be read. Raise ConversationNotFound for an anonymous user.
     """
     while True:
         looked_from = SearchProgress.through_now()
@@ -116,7 +116,7 @@ def search(
 
 
 def by_title(conversations: ConversationQuerySet, question: Question) -> ConversationQuerySet:
-    """Return those whose title has what is asked for, as it is written, in any case."""
+    """Return those whose title contains the words of the query as they are written, in any case."""
     return conversations.filter(reduce(or_, map(_in_title, question.branches)))
 
 
@@ -151,14 +151,14 @@ def _page(scope: Scope, question: Question, wanted: Wanted, through: int, below:
 def _candidates(
     question: Question, facets: Facets, through: int, below: int, limit: int
 ) -> Iterator[list[int]]:
-    """Yield the keys of events that may be meant, the highest first, some at a time.
+    """Yield the keys of events that may match, the highest first, in batches.
 
-    What has been indexed through a key lies up to there; of what lies above, every event may be meant.
+    Up to the key `through` the index decides; above it, every event may match.
     """
     newest = Event.objects.filter(hidden=False).order_by("-pk").values_list("pk", flat=True)
 
     def unindexed(end: int, most: int) -> list[int]:
-        # PostgreSQL reads backwards for one bound; for two it may sort all that lies between them.
+        # PostgreSQL reads backwards with one bound; with two it may sort everything between them.
         return [pk for pk in newest.filter(pk__lt=end)[:most] if pk > through]
 
     def indexed(end: int, most: int) -> list[int]:
@@ -170,7 +170,7 @@ def _candidates(
 
 
 def _by_and_by(read: Callable[[int, int], list[int]], below: int, limit: int) -> Iterator[list[int]]:
-    """Yield what is read below a key, a few first and then more at a time, until nothing is left."""
+    """Yield what is read below a key, first a few rows and then more at a time, until there are none."""
     most = limit + 1
     while pks := read(below, most):
         yield pks
@@ -180,11 +180,11 @@ def _by_and_by(read: Callable[[int, int], list[int]], below: int, limit: int) ->
 
 
 def _rows(scope: Scope, facets: Facets, wanted: Wanted, pks: Sequence[int], limit: int) -> Iterator[Any]:
-    """Yield the columns of those that are in scope and wanted, the highest key first."""
+    """Yield the columns of those that are in scope and match the conditions, the highest key first."""
     rows = _matching(Event.objects.filter(hidden=False), wanted)
     if facets.conversations:
         rows = rows.filter(conversation_id__in=facets.conversations)
-    # Among what is shown, not among the conditions: else the conversations might be gone through one by one.
+    # Not as a condition: otherwise the engine might go through the conversations one by one.
     in_scope = Exists(scope.conversations.filter(pk=OuterRef("conversation_id")).order_by())
     rows = rows.annotate(read=Case(When(in_scope, then=F("text")))).order_by("-pk")
     ends = [0, *range(limit + 1, len(pks), TEXTS), len(pks)]
@@ -207,7 +207,7 @@ def _matching(rows: EventQuerySet, wanted: Wanted) -> EventQuerySet:
 
 
 def _facets(scope: Scope, wanted: Wanted) -> Facets | None:
-    """Return what the index is asked for beside words; None if no conversation is in scope."""
+    """Return the facets to ask the index for; None if no conversation is in scope."""
     conversations: list[int] = []
     if scope.is_narrow:
         conversations = list(scope.conversations.values_list("pk", flat=True)[: FEW + 1])

@@ -1,4 +1,4 @@
-"""A piece of a text around what was looked for, and what of it that is."""
+"""An excerpt of a text around the first match, with the matches marked."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from conversations.fulltext.words import Words
 
 BEFORE = 60
 LENGTH = 240
-"""Characters before the first match, and of the whole piece."""
+"""Characters before the first match, and in the whole excerpt."""
 
 _BLANKS = re.compile(r"\s+")
 
@@ -20,14 +20,14 @@ Span = tuple[int, int]
 
 
 class SnippetPart(TypedDict):
-    """Some of a snippet's text; `match` says whether that is what was looked for."""
+    """A part of a snippet; `match` says whether it is a match."""
 
     text: str
     match: bool
 
 
 def snippet(words: Words, wanted: Sequence[Term]) -> list[SnippetPart]:
-    """Return a piece of a text around the first match, blanks drawn together, in parts."""
+    """Return an excerpt of a text around the first match, with white space collapsed, in parts."""
     text = words.text
     firsts = {term: first for term in wanted if (first := term.first_in(words)) is not None}
     if not firsts:
@@ -39,7 +39,7 @@ def snippet(words: Words, wanted: Sequence[Term]) -> list[SnippetPart]:
 
 
 def _marks(words: Words, wanted: Sequence[Term], first: int, end: int) -> list[Span]:
-    """Return where matches stand in the text from the word number `first` on, in order and apart."""
+    """Return the matches in the text from word number `first` on, in order and without overlaps."""
     places = list(takewhile(lambda place: place[0] < end, words.places(first)))
     last = len(places) - 1
     marks = [
@@ -52,7 +52,7 @@ def _marks(words: Words, wanted: Sequence[Term], first: int, end: int) -> list[S
 
 
 def _apart(marks: Sequence[Span]) -> list[Span]:
-    """Return the marks with those that meet drawn into one."""
+    """Return the marks with adjacent ones joined."""
     apart: list[Span] = []
     for begin, end in marks:
         if apart and begin < apart[-1][1]:
@@ -63,7 +63,7 @@ def _apart(marks: Sequence[Span]) -> list[Span]:
 
 
 def _bounds(text: str, place: int) -> Span:
-    """Return where the piece begins and ends: at blanks, where there are some nearby."""
+    """Return where the excerpt begins and ends: at white space, if there is some nearby."""
     first = max(0, place - BEFORE)
     if first:
         blank = re.compile(r"\s").search(text, first, place)
@@ -96,7 +96,7 @@ def _add(parts: list[SnippetPart], text: str, *, match: bool) -> None:
 
 
 def _joined(parts: Sequence[SnippetPart]) -> Iterator[SnippetPart]:
-    """Yield the parts with those of one sort that stand side by side made one."""
+    """Yield the parts, with adjacent ones of the same sort joined."""
     waiting: SnippetPart | None = None
     for part in parts:
         if waiting is not None and waiting["match"] == part["match"]:

@@ -1,1 +1,1 @@
-"""Conversations as other programs keep them in files: one format each, read and never written."""
+"""Conversations in file formats: those of other programs, which are only read, JSON lines, and Markdown."""

@@ -1,7 +1,7 @@
-"""A conversation as lines of JSON: a manifest that the other lines can be checked by, then an event a line.
+"""A conversation as lines of JSON: a manifest with the hash of the other lines, then one event per line.
 
-The payload of an event is spliced in as it was received, byte for byte. One that has line breaks between its
-tokens is brought as a string, `payload`, instead of as `event`, so that a line stays one.
+The payload of an event is spliced in as it was received, byte for byte. A payload with line breaks between
+its tokens is written as a string, `payload`, instead of as `event`, so that it stays one line.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def _payload(payload: str) -> str:
 
 
 class Manifest:
-    """Counts the lines, in the order in which they are written, and says at last what they are."""
+    """Counts the lines in the order in which they are written, and returns their manifest."""
 
     def __init__(self) -> None:
         self._kinds: Counter[str] = Counter()
@@ -59,7 +59,7 @@ class Manifest:
         self._digest.update(line(event).encode())
 
     def line(self, *, conversation: Mapping[str, object], head_digest: str) -> str:
-        """Return the first line. `sha256` is that of all bytes after it; `head_digest` that of the log."""
+        """Return the first line. `sha256` is the hash of all bytes after it; `head_digest` is the log's."""
         manifest = {
             "type": "manifest",
             "format": FORMAT,

@@ -1,6 +1,6 @@
-"""A conversation as Markdown for people: what was said is quoted, what tools did stands in fenced blocks.
+"""A conversation as Markdown for people: messages are quoted, tool calls and results are in fenced blocks.
 
-No text can end the quote or the fence that it stands in, so the page keeps its order whatever was said.
+No text can end the quote or the fence that contains it, so the page keeps its structure whatever was said.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _TITLES = {
 
 
 def head(*, title: str, facts: Mapping[str, object]) -> str:
-    """Return the beginning of the file: the title, and what is known of the conversation."""
+    """Return the beginning of the file: the title and the metadata of the conversation."""
     known = [f"- {name}: {inline(str(value))}" for name, value in facts.items() if value not in (None, "")]
     return "\n".join([f"# {inline(title)}", "", *known, ""])
 
@@ -43,12 +43,12 @@ def section(event: EventEnvelope) -> str:
 
 
 def inline(text: str) -> str:
-    """Return text on one line that means nothing to Markdown."""
+    """Return text on one line, with every sign of Markdown escaped."""
     return _UNSAFE.sub(r"\\\1", " ".join(columns.clean(text).split()))
 
 
 def quoted(text: str) -> str:
-    """Return text as a quote: whatever it opens ends with it."""
+    """Return text as a quote: everything that it opens ends with the quote."""
     return "\n".join(f"> {line}".rstrip() for line in _lines(text))
 
 
@@ -108,7 +108,7 @@ def _thought(members: Mapping[str, object]) -> str:
 
 
 def _text(event: EventEnvelope, members: Mapping[str, object]) -> str:
-    """Return all that the event says: the column is cut where it is long."""
+    """Return the whole text of an event; the column is cut if it is long."""
     wire = v0_reading if event["dialect"] == Dialect.V0 else v1_reading
     return wire.whole_text(members) or event["text"]
 

@@ -1,4 +1,4 @@
-"""The directories in which V1 agent servers keep conversations (spec V1 §7.1): read, never written."""
+"""The directories in which V1 agent servers store conversations (spec V1 §7.1): read, never written."""
 
 from __future__ import annotations
 
@@ -27,24 +27,24 @@ EVENTS = "events"
 FILE_MAX_BYTES = 64 * 1024 * 1024
 """A longer file is not read."""
 DEPTH_MAX = 100
-"""Facts of a conversation that are nested more deeply are not read."""
+"""Values that are nested more deeply are not read."""
 COUNT_LIMIT = 2**63
-"""No column holds a greater number."""
+"""No column stores a greater number."""
 
 _EVENT_FILE = re.compile(r"event-([0-9]{5,})-([0-9a-fA-F-]{8,})\.json")
 _FULL_STATE = "full_state"
 _COMMAND_OBSERVATIONS = frozenset({"TerminalObservation", "ExecuteBashObservation"})
 
 Skip = Callable[[str, str], None]
-"""Is told the name of a file that is passed over, and why."""
+"""Called with the name of a skipped file and the reason."""
 
 
 class Unreadable(ValueError):
-    """A file or a directory is not what it should be; the message says why."""
+    """A file or a directory cannot be imported; the message says why."""
 
 
 class EventFile(NamedTuple):
-    """What the name of an event's file says."""
+    """The parts of an event file's name."""
 
     place: int
     name: str
@@ -53,20 +53,20 @@ class EventFile(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Persisted:
-    """What a directory says of its conversation, but for the events."""
+    """The contents of a conversation's directory, except the events."""
 
     directory: Path
     conversation_id: UUID
     created_at: datetime
     """Aware, UTC."""
     request: Mapping[str, Any]
-    """`meta.json`; empty where there is none, as after a crash."""
+    """`meta.json`; empty if it is missing, as after a crash."""
     state: Mapping[str, Any]
     """`base_state.json`."""
     lease_expires_at: datetime | None
-    """Until when a server said that the conversation is its own."""
+    """Until when a server has claimed the conversation for itself."""
     is_empty: bool
-    """No file has the name of an event: a start that failed."""
+    """There are no event files: the start failed."""
 
     @property
     def title(self) -> str | None:
@@ -81,12 +81,12 @@ class Persisted:
 
     @property
     def execution_status(self) -> str | None:
-        """Return what the agent was doing when the state was last written."""
+        """Return the agent's state when the file was last written."""
         return columns.first_text(self.state.get("execution_status")) or None
 
     @property
     def metrics(self) -> Metrics:
-        """Return the totals over everything that models were used for."""
+        """Return the totals of all models that were used."""
         usages = columns.fields(columns.fields(self.state.get("stats")).get("usage_to_metrics"))
         each = list(usages.values()) or [self.request.get("metrics")]
         tokens = [columns.fields(columns.fields(one).get("accumulated_token_usage")) for one in each]
@@ -97,16 +97,16 @@ class Persisted:
         )
 
     def fact(self, name: str) -> Any:
-        """Return a member of the state or else of the request; None where neither has it."""
+        """Return a member of the state or else of the request; None if neither has it."""
         value = self.state.get(name)
         return self.request.get(name) if value is None else value
 
 
 def directories(path: Path) -> list[Path]:
-    """Return the conversation's directory that `path` is, or those that are in it, by name.
+    """Return `path` if it is the directory of a conversation, otherwise those inside it, by name.
 
-    What is in it and cannot be looked into is among them: to read that raises Unreadable, which costs
-    the others nothing. Raise Unreadable for `path` itself.
+    A directory inside it that cannot be read is among them: reading it raises Unreadable, which affects no
+    other. Raise Unreadable for `path` itself.
     """
     try:
         if _is_conversation(path):
@@ -117,8 +117,8 @@ def directories(path: Path) -> list[Path]:
 
 
 def read(directory: Path, *, zone: tzinfo, skip: Skip) -> Persisted:
-    """Return what the directory says; times without a zone are of `zone`. Raise Unreadable."""
-    is_empty = not event_files(directory)  # first, for it says why a directory cannot be read
+    """Return the contents of the directory; times without a zone are in `zone`. Raise Unreadable."""
+    is_empty = not event_files(directory)  # first, because it raises if a directory cannot be read
     state, request = _facts(directory / BASE_STATE, skip), _facts(directory / META, skip)
     names = (state.get("id"), request.get("id"), directory.resolve().name)
     return Persisted(
@@ -133,7 +133,7 @@ def read(directory: Path, *, zone: tzinfo, skip: Skip) -> Persisted:
 
 
 def event_files(directory: Path, skip: Skip | None = None) -> list[EventFile]:
-    """Return the names of the event files by index; those of one index by name. Raise Unreadable."""
+    """Return the event files by index; those with the same index by name. Raise Unreadable."""
     try:
         names = os.listdir(directory / EVENTS)  # noqa: PTH208 (a name each, of very many)
     except FileNotFoundError:
@@ -150,9 +150,9 @@ def event_files(directory: Path, skip: Skip | None = None) -> list[EventFile]:
 
 
 def events(directory: Path, *, zone: tzinfo, skip: Skip) -> Iterator[NewEvent]:
-    """Yield the events by index, each as the text of its file; of one id the first that can be read.
+    """Yield the events by index, each as the text of its file; of those with one id, the first readable one.
 
-    A file's index is the event's `wire_id`: there are gaps. Raise Unreadable for a directory.
+    A file's index becomes the event's `wire_id`, so there may be gaps. Raise Unreadable for a directory.
     """
     seen: set[str] = set()
     for file in event_files(directory, skip):
@@ -201,7 +201,7 @@ def _event(path: Path, file: EventFile, zone: tzinfo) -> NewEvent:
 
 
 def _complete(text: str, members: Mapping[str, Member]) -> str:
-    """Return the event's text with the one null that files leave out and clients insist on."""
+    """Return the event's text with the one null that files omit and clients require."""
     observation = members.get("observation")
     seen = columns.fields(observation.value) if observation else {}
     if observation is None or seen.get("kind") not in _COMMAND_OBSERVATIONS or "command" in seen:
@@ -212,7 +212,7 @@ def _complete(text: str, members: Mapping[str, Member]) -> str:
 
 
 def _text(path: Path) -> str:
-    """Return the text of a plain file. Raise Unreadable."""
+    """Return the text of a regular file. Raise Unreadable."""
     try:
         if path.is_symlink() or not path.is_file():
             raise Unreadable("it is not a regular file")
@@ -231,7 +231,7 @@ def _text(path: Path) -> str:
 
 
 def _is_there(path: Path) -> bool:
-    """Say whether there is a file. Raise Unreadable where nobody can tell."""
+    """Say whether there is a file. Raise Unreadable if that cannot be determined."""
     try:
         return path.exists()
     except OSError as error:
@@ -304,7 +304,7 @@ def _lease_expires_at(path: Path) -> datetime | None:
 
 
 def _moment(value: object, zone: tzinfo) -> datetime | None:
-    """Read an ISO 8601 time, naive meaning a clock in `zone`; None when it cannot be read."""
+    """Read an ISO 8601 time, in `zone` if it has none; None if it cannot be read."""
     if not isinstance(value, str):
         return None
     try:

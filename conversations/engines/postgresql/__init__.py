@@ -1,1 +1,1 @@
-"""PostgreSQL, as Django has it, but without sessions that cannot write."""
+"""Django's PostgreSQL backend, but without sessions that cannot write."""

@@ -1,7 +1,7 @@
-"""The connections to PostgreSQL: one that cannot write is thrown away rather than kept.
+"""The connections to PostgreSQL: one that cannot write is closed instead of kept.
 
 After a failover, or when somebody sets `default_transaction_read_only`, sessions may begin read-only, and
-stay so although the database could write again long since.
+stay so even after the database accepts writes again.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from conversations.engines.lost_commits import LostCommit
 from conversations.engines.postgresql.pool import WAIT_S, Pool
 
 KEPT_S = 1.0
-"""So young a connection that cannot write is used all the same, to read: another one would be no better."""
+"""A read-only connection younger than this is still used for reading: another one would be no better."""
 
 
 class DatabaseWrapper(base.DatabaseWrapper):
-    """Django's, that never gives a read-only session back to the pool."""
+    """Django's, but never returns a read-only session to the pool."""
 
     _connection_pools: dict[str, Any]
 
     @property
     def pool(self) -> Any:
-        """The pool that all connections under this alias share; None where the settings ask for none."""
+        """The pool that all connections under this alias share; None if the settings have none."""
         options = self.settings_dict["OPTIONS"].get("pool")
         if options and self.alias not in self._connection_pools:
             parameters = {**self.get_connection_params(), "autocommit": True}  # as Django does
@@ -40,7 +40,7 @@ class DatabaseWrapper(base.DatabaseWrapper):
         return super().pool
 
     def get_new_connection(self, conn_params: dict[str, Any]) -> Any:
-        """Return a connection of the pool; instead of an older one that cannot write, another."""
+        """Return a connection from the pool; an older one that cannot write is replaced."""
         connection = super().get_new_connection(conn_params)
         while self.pool and _begins_read_only(connection) and _age_s(connection) > KEPT_S:
             connection.close()
@@ -53,13 +53,13 @@ class DatabaseWrapper(base.DatabaseWrapper):
         return bool(super()._configure_connection(connection))  # type: ignore[misc]
 
     def close_if_unusable_or_obsolete(self) -> None:
-        """Close the connection also if it cannot write; nothing inside a transaction."""
+        """Close the connection if it is unusable or cannot write, but not inside a transaction."""
         if self.is_read_only and not self.in_atomic_block:
             self.close()
         super().close_if_unusable_or_obsolete()
 
     def _commit(self) -> None:
-        """Commit. Raise LostCommit if the connection breaks meanwhile; nothing says then what was done."""
+        """Commit. Raise LostCommit if the connection breaks meanwhile: the outcome is unknown then."""
         connection = self.connection
         was_open = connection is not None and not connection.closed
         try:
@@ -71,17 +71,17 @@ class DatabaseWrapper(base.DatabaseWrapper):
 
     @property
     def is_read_only(self) -> bool:
-        """Whether there is a connection and it cannot write."""
+        """Whether there is a connection that cannot write."""
         return self.connection is not None and _begins_read_only(self.connection)
 
     def _close(self) -> None:
         if self.is_read_only:
-            self.connection.close()  # a closed one is not kept by the pool
+            self.connection.close()  # the pool does not keep a closed one
         super()._close()  # type: ignore[misc]
 
 
 def _begins_read_only(connection: Any) -> bool:
-    """Say whether a session's transactions begin read-only, as far as the server tells that (from 14 on)."""
+    """Say whether a session's transactions begin read-only, if the server reports that (from 14 on)."""
     if connection.closed:
         return False
     status = connection.info.parameter_status

@@ -1,1 +1,1 @@
-"""Django's SQLite, but sure that what it commits is in the file under the path."""
+"""Django's SQLite backend, but every reported commit is in the file at the configured path."""

@@ -1,4 +1,4 @@
-"""The database backend that the settings name for SQLite; Django looks for it in a module of this name."""
+"""The SQLite backend of the settings; Django looks for it in a module of this name."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ from conversations.engines.sqlite3 import files
 
 OPEN_AGAIN_S = 0.05
 DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
-"""The driver calls these a DatabaseError, as if a statement were at fault."""
+"""The driver reports these as a DatabaseError, as if a statement were at fault."""
 SPENT = {sqlite3.SQLITE_READONLY, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN, *DAMAGED}
-"""After these a new connection may do what this one cannot."""
+"""After these errors a new connection may work where this one cannot."""
 
 
 class CheckedConnection(sqlite3.Connection):
-    """Says of nothing that it is stored unless it is in the file under the path."""
+    """Reports a commit only if it is in the file at the configured path."""
 
     opened: files.Opened | None = None
     is_spent = False
     is_read_only = False
-    """Opened while the file could only be read: that stays so, whatever becomes of the file."""
+    """Opened while the file was read-only: the connection stays so, whatever becomes of the file."""
 
     def require_file(self) -> None:
-        """Raise FileGone if it is not the one that was opened."""
+        """Raise FileGone if the file is not the one that was opened."""
         if self.opened is not None:
             self.opened.require()
 
     def commit(self) -> None:
-        """Commit, and look afterwards: a file that went away before was written in vain."""
+        """Commit, and check the file afterwards: if it had been removed, the commit is lost."""
         try:
             super().commit()
         except sqlite3.Error as error:
@@ -45,26 +45,27 @@ class CheckedConnection(sqlite3.Connection):
         self.require_file()
 
     def close(self) -> None:
-        """Close, and expect nothing of the file any more."""
+        """Close, and no longer check the file."""
         self.opened = None
         super().close()
 
     def note(self, error: sqlite3.Error) -> None:
-        """Look whether the connection has become useless. Raise FileGone if that is why."""
+        """Check whether the connection has become useless. Raise FileGone if that is why."""
         if _code(error) in SPENT:
             self.is_spent = True
             self.require_file()
 
 
 class CheckedCursor(base.SQLiteCursorWrapper):
-    """The same for statements that are transactions of their own; readers are told, too."""
+    """The same for statements that are transactions of their own; reads fail too."""
 
     connection: CheckedConnection
 
     def execute(self, query: str, params: Any = None) -> Any:
-        """Execute, and look at the file unless a transaction goes on.
+        """Execute, and check the file unless a transaction continues.
 
-        Before as well if it may write: what is refused should not be found once the file is back.
+        A statement that may write is checked before as well: if it is refused, it must not be found once
+        the file is back.
         """
         if not (self.connection.in_transaction or query.startswith("SELECT")):
             self.connection.require_file()
@@ -78,7 +79,7 @@ class CheckedCursor(base.SQLiteCursorWrapper):
         return result
 
     def executemany(self, query: str, param_list: Iterable[Any]) -> Any:
-        """Execute, and look at the file before and after unless a transaction goes on."""
+        """Execute, and check the file before and after unless a transaction continues."""
         if not self.connection.in_transaction:
             self.connection.require_file()
         try:
@@ -92,7 +93,7 @@ class CheckedCursor(base.SQLiteCursorWrapper):
 
 
 class ErrorWrapper(DatabaseErrorWrapper):
-    """Calls a damaged file what it is: a failure of the database, wherever it shows."""
+    """Reports a damaged file as a failure of the database, wherever it shows."""
 
     wrapper: Any
 
@@ -101,21 +102,21 @@ class ErrorWrapper(DatabaseErrorWrapper):
         if isinstance(error, sqlite3.DatabaseError) and _code(error) in DAMAGED:
             self.wrapper.errors_occurred = True
             if isinstance(connection := self.wrapper.connection, CheckedConnection):
-                connection.is_spent = True  # also where rows are fetched
+                connection.is_spent = True  # also when rows are fetched
             raise OperationalError(*error.args).with_traceback(traceback) from error
         super().__exit__(kind, error, traceback)
 
 
 class DatabaseWrapper(base.DatabaseWrapper):
-    """Opens the one file that the process opened first, and no other."""
+    """Opens only the file that the process opened first."""
 
     @cached_property
     def wrap_database_errors(self) -> ErrorWrapper:
-        """What every statement, fetch, commit and start of a connection goes through."""
+        """The context of every statement, fetch, commit and start of a connection."""
         return ErrorWrapper(self)
 
     def get_new_connection(self, conn_params: dict[str, Any]) -> Any:
-        """Open the file. Raise FileGone if another one stands there since."""
+        """Open the file. Raise FileGone if another one has replaced it."""
         path = str(conn_params["database"])
         if path.startswith(("file:", ":memory:")):  # tests: no file
             return super().get_new_connection(conn_params)
@@ -124,14 +125,15 @@ class DatabaseWrapper(base.DatabaseWrapper):
             files.require_opened(path)
             conn_params = {**conn_params, "database": f"file:{quote(path)}?mode=rw"}  # never a new one
         connection = self._opened(conn_params)
-        # What is beside the file is opened by the first statement that reads.
+        # The first statement that reads opens the files beside it.
         connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone()
         connection.opened = files.Opened(path)
         connection.is_read_only = not files.can_be_written(path)
         return connection
 
     def _opened(self, conn_params: dict[str, Any]) -> Any:
-        """Open the file, patiently: SQLite does not wait for others while it turns to its write-ahead log."""
+        """Open the file with retries: SQLite does not wait for others while it switches to its write-ahead
+        log."""
         until = time.monotonic() + conn_params.get("timeout", 5)
         while True:
             try:
@@ -142,24 +144,24 @@ class DatabaseWrapper(base.DatabaseWrapper):
             time.sleep(OPEN_AGAIN_S)
 
     def create_cursor(self, name: str | None = None) -> Any:
-        """Return a cursor that looks at the file."""
+        """Return a cursor that checks the file."""
         if not isinstance(self.connection, CheckedConnection):
             return super().create_cursor(name)
         return self.connection.cursor(factory=CheckedCursor)
 
     @property
     def is_read_only(self) -> bool:
-        """Whether there is a connection and it cannot write: a new one may."""
+        """Whether there is a connection that cannot write; a new one may be able to."""
         return getattr(self.connection, "is_read_only", False)
 
     def close_if_unusable_or_obsolete(self) -> None:
-        """Close the connection also if it cannot write; nothing inside a transaction."""
+        """Close the connection if it is unusable or cannot write, but not inside a transaction."""
         if self.is_read_only and not self.in_atomic_block:
             self.close()
         super().close_if_unusable_or_obsolete()
 
     def is_usable(self) -> bool:
-        """Say whether the connection is worth keeping after an error."""
+        """Say whether the connection is still usable after an error."""
         return not getattr(self.connection, "is_spent", False)
 
 

@@ -1,7 +1,7 @@
-"""The file of a SQLite database: whether the one under the path is still the one that was opened.
+"""Whether the SQLite file at the configured path is still the one that was opened.
 
-SQLite goes on with a file that was removed or replaced under it, and everything that it commits from
-then on is gone with the last process that has it open.
+SQLite continues with a file that was removed or replaced. Everything that it commits from then on is lost
+when the last process closes that file.
 """
 
 from __future__ import annotations
@@ -26,28 +26,28 @@ EMPTIED = (
     "stop the server, restore a backup, and start it again."
 )
 COMPANIONS = ("-wal", "-shm")
-"""What SQLite keeps beside the file for as long as anybody has it open."""
+"""The files that SQLite keeps beside the database while any process has it open."""
 
 
 class FileGone(sqlite3.OperationalError):
-    """The file under the path is not the one that was opened, or nothing is in it any more."""
+    """The file at the path is not the one that was opened, or it is empty now."""
 
 
 class Identity(NamedTuple):
-    """What tells a file from any other, also from its own copy."""
+    """Identifies a file, and distinguishes it from its own copies."""
 
     device: int
     inode: int
 
 
 class Opened:
-    """A file, and what is beside it, as one connection has opened them."""
+    """A database file and those beside it, as one connection has opened them."""
 
     def __init__(self, path: str) -> None:
-        """Note the files under the path. Raise FileGone if it is not there."""
+        """Record the files at the path. Raise FileGone if there is none."""
         self._expected = {path: identity(path)}
         for companion in (path + ending for ending in COMPANIONS):
-            if (found := _identity(companion)) is not None:  # a disk without them has another journal
+            if (found := _identity(companion)) is not None:  # with another journal mode they do not exist
                 self._expected[companion] = found
         _first_opened.setdefault(path, self._expected[path])
         if Path(path).stat().st_size:
@@ -56,24 +56,24 @@ class Opened:
             _opened.setdefault(path, WeakSet()).add(self)
 
     def require(self) -> None:
-        """Raise FileGone unless all of them are still what stands under the path."""
+        """Raise FileGone unless all of them are still at their paths."""
         for path, expected in self._expected.items():
             if _identity(path) != expected:
                 raise FileGone(GONE)
 
 
 _first_opened: dict[str, Identity] = {}
-"""By path: the one file that this process stores in."""
+"""By path: the only file in which this process stores anything."""
 _filled: set[str] = set()
-"""Paths of files that have held something: empty, one would be taken for a new database."""
+"""Paths of files that had content: if one is empty, SQLite would take it for a new database."""
 
 _opened: dict[str, WeakSet[Opened]] = {}
-"""By path: as what the connections that are open have it."""
+"""By path: the files of the open connections."""
 _lock = threading.Lock()
 
 
 def require_opened(path: str) -> None:
-    """Raise FileGone if a file has changed that an open connection has: another one must not be begun."""
+    """Raise FileGone if a file of an open connection has changed: no other file may be opened then."""
     with _lock:
         opened = list(_opened.get(path, ()))
     for each in opened:
@@ -86,7 +86,7 @@ def is_known(path: str) -> bool:
 
 
 def identity(path: str) -> Identity:
-    """Return which file is there. Raise FileGone if none is, or not the one that was opened first."""
+    """Return the identity of the file. Raise FileGone if there is none, or it is not the one opened first."""
     found = _identity(path)
     if found is None or found != _first_opened.get(path, found):
         raise FileGone(GONE)
@@ -94,9 +94,10 @@ def identity(path: str) -> Identity:
 
 
 def can_be_written(path: str) -> bool:
-    """Say whether this process may write the file and what is beside it, or make what is missing.
+    """Say whether this process may write to the file and those beside it, or create missing ones.
 
-    A connection that was opened earlier may write all the same. Without the directory nothing is said.
+    A connection that was opened earlier may be able to write even so. Without the directory this says
+    nothing.
     """
     if path.startswith(("file:", ":memory:")):  # tests: no file
         return True
