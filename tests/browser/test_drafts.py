@@ -134,7 +134,7 @@ def test_a_message_waits_for_the_images_of_its_draft(talk: Talk) -> None:
     write(talk, "Look at this")
     with talk.page.expect_response(lambda answer: IS_KEPT in answer.url and answer.request.method == "PUT"):
         talk.page.evaluate(_PASTE_BIG_IMAGE, 6_000_000)
-    fetching = Held(talk.page, "**/draft")
+    fetching = Held(talk.page, "**/draft", times=1)
     talk.page.reload()
     talk.is_connected()
     talk.box.press("Enter")
@@ -142,7 +142,6 @@ def test_a_message_waits_for_the_images_of_its_draft(talk: Talk) -> None:
     expect(note).to_have_text("Images are still loading. Send again in a moment.")
     expect(talk.outgoing).to_have_count(0)
     fetching.first().continue_()
-    talk.page.unroute_all()
     expect(talk.page.get_by_role("img", name="Image 1")).to_be_visible()
     expect(note).to_have_text("")
     talk.box.press("Enter")

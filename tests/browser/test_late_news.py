@@ -117,8 +117,9 @@ def test_a_log_goes_on_though_a_request_is_never_answered(page: Page, site: Site
     talk = Talk(page, site, site.create()).open()
     held = Held(page, "**/events?after=*", times=1)
     talk.say("Hello")
-    held.first()
+    unanswered = held.first()
     talk.answered("You said: Hello")
+    unanswered.abort()  # or it would be pending still when the browser ends
 
 
 def test_what_was_seen_is_said_again_where_that_was_lost(page: Page, site: Site) -> None:

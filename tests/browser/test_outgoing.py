@@ -250,7 +250,7 @@ def test_a_message_waits_for_an_image_that_is_still_being_read(talk: Talk) -> No
     note = talk.page.locator("#composer .note")
     expect(note).to_have_text("Images are still loading. Send again in a moment.")
     expect(talk.outgoing).to_have_count(0)
-    talk.page.evaluate("window.goOn()")
+    talk.page.evaluate(_GO_ON_READING)
     expect(note).to_have_text("")
     talk.box.press("Enter")
     talk.answered("You said: Look at this")
@@ -308,6 +308,14 @@ _READ_BADLY = """
     else if (file.name.startsWith("slow")) window.goOn = () => read.call(this, file);
     else read.call(this, file);
   };
+}
+"""
+
+# What reads an image may still be on its way itself.
+_GO_ON_READING = """
+async () => {
+  while (!window.goOn) await new Promise(requestAnimationFrame);
+  window.goOn();
 }
 """
 
