@@ -1,1 +1,1 @@
-"""The live half of convserver: sockets, agent loops, and who is asking."""
+"""The live half of convserver: sockets, agent loops, authentication."""

@@ -1,4 +1,5 @@
-"""How a V1 conversation's agent is set up: kept as it was sent, keys sealed, and printed with keys masked."""
+"""The setup of a V1 conversation's agent: stored as it was sent, with keys sealed, and shown with keys
+masked."""
 
 from __future__ import annotations
 
@@ -29,22 +30,22 @@ SECRETS_MAX_BYTES = 1024 * 1024
 _KEY = re.compile(
     r"(?:.*_)?(?:api_key|token|password|secret|secret_access_key|access_key_id|authorization|auth_header)"
 )
-"""Names of members, at whatever depth, that are never printed (R9): keys of models, tools and services."""
+"""Names of members, at any depth, that are never shown (R9): keys of models, tools and services."""
 _BAGS = frozenset({"env", "acp_env", "headers", "extra_headers", "secrets"})
 """Members whose own members are often keys: of tool servers, of requests, and of an agent's context."""
 _SCHEMES = frozenset({"oauth"})
-"""What `auth` of a tool server may hold that is no key."""
+"""Values of a tool server's `auth` that are not keys."""
 
 
 class TooManySecrets(ConversationError):
-    """A conversation would have more secrets, or longer ones, than are kept for it."""
+    """The conversation would have more or longer secrets than the limits allow."""
 
     code = "too_many_secrets"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NewSetup:
-    """What a client has said of the agent; sources of secrets are objects with a `kind` (spec V1 §2.2)."""
+    """What a client has set for the agent; sources of secrets are objects with a `kind` (spec V1 §2.2)."""
 
     agent: Mapping[str, Any] | None = None
     secrets: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -64,7 +65,7 @@ def create(
     events: Sequence[NewEvent] = (),
     **columns: Any,
 ) -> ConversationRef:
-    """Make a V1 conversation with its agent's setup, beginning with `events`, all or nothing.
+    """Create a V1 conversation with its agent's setup and first `events`, all or nothing.
 
     Raise ConversationExists for a taken id, and TooManySecrets.
     """
@@ -72,7 +73,7 @@ def create(
     with transaction.atomic():
         conversation = log.create(user, conversation_id=conversation_id, version=Version.V1, **columns)
         add(conversation, setup)
-        if events:  # after the setup, whose secrets they must not show
+        if events:  # after the setup, because its secrets must be masked in them
             log.append(conversation, events)
     return conversation
 
@@ -97,7 +98,7 @@ def add(conversation: ConversationRef, setup: NewSetup, *, leaf_event_id: str | 
 
 
 def fork(user: Visitor, source: ConversationRef, **options: Any) -> ConversationRef:
-    """Fork a conversation, whose agent is then set up as the source's: ConversationStore.fork."""
+    """Fork a conversation with its agent's setup: ConversationStore.fork."""
     with transaction.atomic():
         copy = store(str(user.pk)).fork(user, source, **options)
         setup = AgentSetup.objects.filter(pk=source.pk).first()
@@ -108,9 +109,9 @@ def fork(user: Visitor, source: ConversationRef, **options: Any) -> Conversation
 
 
 def add_secrets(conversation: ConversationRef, secrets: Mapping[str, Mapping[str, Any]]) -> None:
-    """Add sources of secrets; one of the same name takes the place of the other.
+    """Add sources of secrets; one of the same name replaces the other.
 
-    Raise TooManySecrets; then those before stay.
+    Raise TooManySecrets; then the earlier ones stay.
     """
     with transaction.atomic():
         Conversation.objects.locked().get(pk=conversation.pk)
@@ -137,17 +138,17 @@ def _sealed_secrets(secrets: Mapping[str, Mapping[str, Any]]) -> Sealed:
 
 
 def set_policy(conversation: ConversationRef, policy: Mapping[str, Any]) -> None:
-    """Say when the agent asks for approval, and tell every reader. Raise ConversationNotFound."""
+    """Set when the agent asks for approval, and notify every reader. Raise ConversationNotFound."""
     _set(conversation, "confirmation_policy", policy)
 
 
 def set_analyzer(conversation: ConversationRef, analyzer: Mapping[str, Any] | None) -> None:
-    """Say what judges how risky a call is, and tell every reader. Raise ConversationNotFound."""
+    """Set what judges the risk of a call, and notify every reader. Raise ConversationNotFound."""
     _set(conversation, "security_analyzer", analyzer)
 
 
 def _set(conversation: ConversationRef, field: str, value: Mapping[str, Any] | None) -> None:
-    """Store a field of the state together with the event that tells of it, keys masked in both."""
+    """Store a field of the state together with the event that reports it, keys masked in both."""
     event_id, shown = str(uuid4()), masked(value)
     authored = v1.authored(v1.state_update(field, shown), event_id=event_id)
     told = NewEvent(
@@ -175,12 +176,12 @@ def sealed_conversations() -> Iterator[int]:
 
 
 def rotate(conversation_pk: int) -> bool:
-    """Seal agent and secrets with the newest key unless they are; say whether that was done.
+    """Seal agent and secrets with the newest key unless they are; return whether that was necessary.
 
     Raise SecretUnreadable.
     """
     with transaction.atomic():
-        # The lock of every write to a setup: secrets that are added meanwhile are not lost.
+        # The lock of every write to a setup, so that secrets that are added meanwhile are not lost.
         Conversation.objects.locked().get(pk=conversation_pk)
         setup = AgentSetup.objects.get(pk=conversation_pk)
         if setup.sealed_agent.is_newest and setup.sealed_secrets.is_newest:
@@ -192,14 +193,14 @@ def rotate(conversation_pk: int) -> bool:
 
 
 def row_of(conversation: ConversationRef) -> AgentSetup:
-    """Return the setup of a conversation, made with the defaults if no V1 client has set its agent up."""
+    """Return the setup of a conversation; if no V1 client has set one, create it with the defaults."""
     defaults = {"sealed_agent": seal("null"), "sealed_secrets": seal("{}")}
     row, _ = AgentSetup.objects.get_or_create(conversation_id=conversation.pk, defaults=defaults)
     return row
 
 
 def masked(value: Any) -> Any:
-    """Return JSON without keys: those of language models, and whatever environments and headers hold."""
+    """Return JSON without keys: those of language models, and everything in environments and headers."""
     if isinstance(value, Mapping):
         return {name: _masked_member(name, member) for name, member in value.items()}
     return [masked(item) for item in value] if isinstance(value, list | tuple) else value
@@ -214,7 +215,7 @@ def _masked_member(name: str, member: Any) -> Any:
 
 
 def secret_values(opened: str) -> Iterator[str]:
-    """Yield what no event may show of a conversation's opened secrets: values, and those of headers."""
+    """Yield the values that events must not show: the conversation's decrypted secrets, and their headers."""
     for source in json.loads(opened).values():
         headers = source.get("headers")
         values = headers.values() if isinstance(headers, Mapping) else ()
@@ -222,7 +223,7 @@ def secret_values(opened: str) -> Iterator[str]:
 
 
 def shown_secrets(secrets: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the sources of secrets as they are printed: without a value, an address or a header."""
+    """Return the sources of secrets as they are shown: without values, addresses and headers."""
     return {
         name: {"kind": source.get("kind"), "description": source.get("description"), "value": MASK}
         for name, source in secrets.items()

@@ -1,6 +1,6 @@
-"""The store, awaitable: the one place where async code meets the database.
+"""The store for async code, which reaches the database only through this module.
 
-Appends of all callers are gathered: what arrives while a commit runs shares the next transaction.
+Appends of all callers are collected: those that arrive during a commit share the next transaction.
 Everything else runs a whole store function in a thread.
 """
 
@@ -35,7 +35,7 @@ BATCH_MAX_EVENTS = 1_000
 BATCH_MAX_BYTES = 8 * 1024 * 1024
 READERS = 4
 LAGGARDS = 4
-"""Conversations that are locked elsewhere wait in threads of their own, so many at a time."""
+"""At most this many appends wait for locked conversations at a time, in threads of their own."""
 TRIES = 3
 """A commit of unknown outcome is repeated: the event ids were fixed before the first try."""
 
@@ -62,7 +62,7 @@ class _Waiting:
 
 
 class Database:
-    """The threads of one event loop that talk to the database, each with its own connection."""
+    """The database threads of one event loop, each with its own connection."""
 
     def __init__(self) -> None:
         self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="store")
@@ -80,14 +80,14 @@ class Database:
         return await loop.run_in_executor(self._readers, _connected, lambda: function(*args, **kwargs))
 
     async def note(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run a function of the store that may wait for a lock for long, so that no reader waits with it."""
+        """Run a function of the store that may wait long for a lock, without delaying readers."""
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._notes, _connected, lambda: function(*args, **kwargs))
 
     def append(self, request: AppendRequest) -> asyncio.Future[list[Appended]]:
         """Queue one append at once, so that a caller's appends keep their order; await the future."""
         future: asyncio.Future[list[Appended]] = asyncio.get_running_loop().create_future()
-        # Laggards or not: a shortcut would overtake what of the same conversation is queued here.
+        # Whichever queue it is in: a shortcut would overtake queued appends of the same conversation.
         self._queue.append(_Waiting(request, future))
         if not self._writing:
             self._writing = True
@@ -95,7 +95,7 @@ class Database:
         return future
 
     async def close(self) -> None:
-        """Finish what was queued and give the connections back."""
+        """Finish all queued appends and close the connections."""
         while self._tasks:
             await asyncio.gather(*self._tasks, return_exceptions=True)
         executors = (
@@ -114,7 +114,7 @@ class Database:
         task.add_done_callback(self._tasks.discard)
 
     async def _write(self) -> None:
-        """Write batch after batch until nothing waits."""
+        """Write batch after batch until the queue is empty."""
         try:
             while self._queue:
                 batch = self._next_batch()
@@ -128,7 +128,7 @@ class Database:
             self._writing = False
 
     def _next_batch(self) -> list[_Waiting]:
-        """Take what waits, in order, bounded; what must wait for its conversation's laggards goes there."""
+        """Take waiting appends, in order and bounded; those of contended conversations go to their queue."""
         batch: list[_Waiting] = []
         events = size = 0
         while self._queue and events < BATCH_MAX_EVENTS and size < BATCH_MAX_BYTES:
@@ -142,7 +142,7 @@ class Database:
         return batch
 
     def _lag(self, waiting: _Waiting) -> None:
-        """Let an append wait for its locked conversation apart from all others."""
+        """Queue an append for its locked conversation, apart from all others."""
         pk = waiting.request.conversation.pk
         lagging = self._lagging.get(pk)
         if lagging is not None:
@@ -175,7 +175,7 @@ class Database:
 
 
 def _answer(waiting: _Waiting, outcome: Outcome | Exception) -> None:
-    """Hand the outcome to the caller first; announce after, whether or not the caller still waits."""
+    """Give the outcome to the caller first; announce afterwards, even if the caller has left."""
     future = waiting.future
     if isinstance(outcome, Exception):
         if not isinstance(outcome, ConversationError):
@@ -192,7 +192,7 @@ def _answer(waiting: _Waiting, outcome: Outcome | Exception) -> None:
 
 
 def _append_many(requests: list[AppendRequest]) -> list[Outcome | Exception]:
-    """Write a batch in one transaction; when it fails as a whole, each of it by itself."""
+    """Write a batch in one transaction; if it fails as a whole, write each append by itself."""
     try:
         return list(_repeated(lambda: store().append_many(requests)))
     except OutcomeUnknown as error:  # of the commit that they shared
@@ -205,7 +205,7 @@ def _append_many(requests: list[AppendRequest]) -> list[Outcome | Exception]:
 
 
 def _append_one_by_one(requests: list[AppendRequest]) -> list[Outcome | Exception]:
-    """Write each by itself; what follows one whose conversation was locked waits behind it, in order."""
+    """Write each by itself; later appends to a locked conversation wait behind the first, in order."""
     outcomes: list[Outcome | Exception] = []
     locked: dict[int, ConversationBusy] = {}
     for request in requests:
@@ -221,12 +221,12 @@ def _append_alone(requests: list[AppendRequest]) -> list[Outcome | Exception]:
     """Write one request, waiting for its conversation's lock."""
     try:
         return list(_repeated(lambda: store().append_many(requests, wait=True)))
-    except Exception as error:  # handed to the caller
+    except Exception as error:  # passed to the caller
         return [error]
 
 
 def _repeated(write: Callable[[], T]) -> T:
-    """Call `write`, again when the connection broke: what it stores, it stores once."""
+    """Call `write`, and repeat it if the connection broke: its ids are fixed, so it stores once."""
     for left in reversed(range(TRIES)):
         try:
             done = _connected(write)
@@ -243,7 +243,7 @@ def _repeated(write: Callable[[], T]) -> T:
 
 
 def _settled(write: Callable[[], T]) -> T:
-    """Call `write`, which stores once however often it is called, until it says what it did.
+    """Call `write`, which stores once however often it is called, until its outcome is known.
 
     Raise OutcomeUnknown if the connection breaks each time for LOOK_UP_S.
     """
@@ -264,7 +264,7 @@ def _settled(write: Callable[[], T]) -> T:
 
 
 def _connected(function: Callable[[], T]) -> T:
-    """Call `function` on this thread's connection; drop one that broke or that cannot write."""
+    """Call `function` on this thread's connection; close a connection that broke or cannot write."""
     for each in connections.all(initialized_only=True):
         if getattr(each, "is_read_only", False) and not each.in_atomic_block:
             each.close()
@@ -281,7 +281,7 @@ def _connected(function: Callable[[], T]) -> T:
 
 
 def _close_refusing_connections() -> None:
-    """Close this thread's connection for good: its session is read-only."""
+    """Close this thread's connection: its session is read-only."""
     for each in connections.all(initialized_only=True):
         if each.connection is not None:
             each.connection.close()
@@ -289,7 +289,7 @@ def _close_refusing_connections() -> None:
 
 
 async def _close_connections(executor: ThreadPoolExecutor, threads: int) -> None:
-    """Close the connection of each of the executor's threads: all meet, so that none runs twice."""
+    """Close the connection of each of the executor's threads; a barrier ensures that none runs twice."""
     meeting = threading.Barrier(threads)
 
     def close() -> None:
@@ -318,7 +318,7 @@ async def call(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T
 
 
 async def call_settled(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Run what may be repeated, since its ids are fixed, until it is known to be stored.
+    """Repeat a function with fixed ids until it is known to be stored.
 
     Raise OutcomeUnknown if the connection breaks each time.
     """
@@ -326,7 +326,7 @@ async def call_settled(function: Callable[P, T], *args: P.args, **kwargs: P.kwar
 
 
 async def note(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Run a synchronous function of the store in the thread for what nobody who comes waits for."""
+    """Run a synchronous function of the store in the thread for work that no client waits for."""
     return await database().note(function, *args, **kwargs)
 
 
@@ -345,7 +345,7 @@ def append_soon(
 
 
 def _look_at(stored: asyncio.Future[list[Appended]]) -> None:
-    """Look at a failure, which is nobody's any more when the caller has left."""
+    """Retrieve a failure that no caller receives any more."""
     if not stored.cancelled():
         stored.exception()
 
@@ -359,7 +359,7 @@ async def append(
 ) -> list[Appended]:
     """Append and return once it is committed: ConversationStore.append.
 
-    A caller that is cancelled does not undo its append.
+    Cancelling the caller does not undo its append.
     """
     return await asyncio.shield(append_soon(conversation, events, epoch=epoch, also=also))
 
@@ -367,12 +367,12 @@ async def append(
 async def read_after(
     conversation: ConversationRef, seq: int, *, limit: int = PAGE_MAX_EVENTS
 ) -> list[EventEnvelope]:
-    """Return the next page of the log: ConversationStore.read_after, again if the connection broke."""
+    """Return the next page of the log: ConversationStore.read_after, repeated if the connection broke."""
     return await call(_repeated, lambda: store().read_after(conversation, seq, limit=limit))
 
 
 async def close() -> None:
-    """Finish the appends of the running event loop and give its connections back."""
+    """Finish the appends of the running event loop and close its connections."""
     found = _databases.pop(asyncio.get_running_loop(), None)
     if found is not None:
         await found.close()

@@ -1,4 +1,4 @@
-"""What a user gave to a conversation as files: stored under safe names, and read by its agent."""
+"""Files that a user adds to a conversation: stored under safe names, and read by its agent."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from conversations.models import Conversation, ConversationRef
 from sessions_app.models import ATTACHMENT_NAME_MAX_LENGTH, Attachment
 
 WORKSPACE = "/workspace"
-"""Where a path of the V0 wire says that an attachment is."""
+"""The directory of attachments in paths of the V0 wire."""
 FILE_MAX_BYTES = 8 * 1024 * 1024
 TOTAL_MAX_BYTES = 64 * 1024 * 1024
-"""Of all attachments of one conversation."""
+"""The limit for all attachments of one conversation."""
 FILES_MAX = 500
-"""So many attachments one conversation may have."""
+"""At most this many attachments per conversation."""
 ENDING_MAX_LENGTH = 20
-"""What follows a name's last dot is kept whole if it is no longer."""
+"""An extension up to this length is kept when a name is shortened."""
 NAMELESS = "file"
 
 
@@ -40,23 +40,23 @@ class Attached:
     """A file that a conversation has."""
 
     name: str
-    """Unique in the conversation, and no path: it holds neither `/` nor `\\`."""
+    """Unique in the conversation, and not a path: it contains neither `/` nor `\`."""
     size: int
     """Bytes."""
     created_at: datetime
 
     @property
     def path(self) -> str:
-        """Where the V0 wire says that it is."""
+        """The path that the V0 wire shows."""
         return f"{WORKSPACE}/{self.name}"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Skipped:
-    """A file that was not stored, and why."""
+    """A file that was not stored, with the reason."""
 
     name: str
-    """As it would have been called."""
+    """The name that it would have had."""
     reason: str
 
 
@@ -72,13 +72,14 @@ def content_of(conversation: ConversationRef, name: str) -> bytes | None:
 
 
 def attach(conversation: ConversationRef, files: Iterable[NewFile]) -> list[Attached | Skipped]:
-    """Store the files under safe names that nothing in the conversation has yet; answer each in its place.
+    """Store the files under safe, unused names; return the outcome of each in its place.
 
-    A file that is too large, or one too many, is skipped and harms no other.
-    Raise ConversationNotFound for a deleted conversation, and ConversationBusy.
+    A file that is too large, or one too many, is skipped and affects no other. Raise ConversationNotFound
+    for a deleted conversation, and ConversationBusy.
     """
     with transaction.atomic():
-        # Names are taken and room is counted under the lock of everything that writes to a conversation.
+        # The lock of everything that writes to a conversation also covers the choice of names and the
+        # limits.
         if lock(Conversation.objects.standing(), conversation) is None:
             raise ConversationNotFound("Conversation not found.")
         space = _Space.of(conversation)
@@ -86,17 +87,17 @@ def attach(conversation: ConversationRef, files: Iterable[NewFile]) -> list[Atta
 
 
 def safe_name(text: str, taken: Collection[str] = ()) -> str:
-    """Return a file's name without directories and what cannot be seen, numbered if it is `taken`."""
+    """Return a file's name without directories and invisible characters, numbered if it is `taken`."""
     last = unicodedata.normalize("NFC", text).replace("\\", "/").rpartition("/")[2]
     name = "".join(character for character in last if character.isprintable()).strip()
     stem, ending = _parts("" if name in (".", "..") else name)
-    marks = ("", *(f"-{number}" for number in range(1, len(taken) + 1)))  # one of them is free
+    marks = ("", *(f"-{number}" for number in range(1, len(taken) + 1)))  # one of them is unused
     numbered = (f"{stem[: ATTACHMENT_NAME_MAX_LENGTH - len(mark + ending)]}{mark}{ending}" for mark in marks)
     return next(name for name in numbered if name not in taken)
 
 
 def _parts(name: str) -> tuple[str, str]:
-    """Return what stands before a name's last dot, and the rest."""
+    """Return the part of a name before its last dot, and the rest."""
     stem, dot, ending = name.rpartition(".")
     if not stem or len(ending) > ENDING_MAX_LENGTH:
         return name or NAMELESS, ""
@@ -105,7 +106,7 @@ def _parts(name: str) -> tuple[str, str]:
 
 @dataclass(slots=True)
 class _Space:
-    """What a conversation's attachments take up, as it grows while files are stored."""
+    """The space that a conversation's attachments use, which grows while files are stored."""
 
     names: set[str]
     size: int

@@ -1,6 +1,6 @@
-"""Who is asking: the server's key, a token, a login or the local user; and from which page.
+"""Authentication, by the server's key, a token, a login or as the local user; and the check of origins.
 
-Every door asks here. A visitor without valid credentials is nobody (AnonymousUser).
+Every door uses this. A visitor without valid credentials is anonymous (AnonymousUser).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ LOCAL_USERNAME = "local"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Credentials:
-    """What a request or a handshake brings to say who it is from; some sockets bring it in their address."""
+    """The credentials of a request or a handshake; some sockets have them in their address."""
 
     api_key: str | None = None
     """The header X-Session-API-Key: the server's key, or a token."""
@@ -42,18 +42,18 @@ class Credentials:
 
     @property
     def keys(self) -> list[str]:
-        """The keys given, in the order in which they count."""
+        """The keys, in the order in which they count."""
         return [key for key in (self.api_key, self.bearer) if key]
 
 
 def headers_of(scope: Scope) -> dict[str, str]:
-    """Return the headers by lower-case name; of a repeated one the last."""
+    """Return the headers by lower-case name; of a repeated header the last."""
     raw: Any = scope.get("headers", ())
     return {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in raw}
 
 
 def credentials_of(headers: dict[str, str]) -> Credentials:
-    """Read the credentials that stand in the headers (lower-case names)."""
+    """Read the credentials in the headers (lower-case names)."""
     scheme, _, token = headers.get("authorization", "").partition(" ")
     return Credentials(
         api_key=headers.get("x-session-api-key") or None,
@@ -67,14 +67,15 @@ def _cookie(header: str, name: str) -> str | None:
         morsel = SimpleCookie(header).get(name)
     except CookieError:
         return None
-    # Session keys are letters and digits; a NUL would be too much for some databases.
+    # Session keys are letters and digits; some databases refuse a NUL.
     return morsel.value if morsel and morsel.value.isalnum() else None
 
 
 def visitor(credentials: Credentials) -> Visitor:
-    """Return who comes with these credentials; in local mode without a server key, the local user.
+    """Return the user with these credentials; in local mode without a server key, the local user.
 
-    Keys that open nothing are nobody's, whatever login comes with them, except where everybody is let in.
+    If keys are sent and none is valid, the visitor is anonymous, whatever login comes with them, except
+    where no credentials are required.
     """
     if credentials.keys and not lets_everybody_in():
         return holder_of_key(credentials.keys) or AnonymousUser()
@@ -82,7 +83,7 @@ def visitor(credentials: Credentials) -> Visitor:
 
 
 def lets_in_still(credentials: Credentials, user_id: int) -> bool:
-    """Say whether these credentials, which have let this user in, do so now."""
+    """Say whether these credentials, which have authenticated this user before, still do."""
     if lets_everybody_in():
         return True
     if credentials.keys:
@@ -93,7 +94,7 @@ def lets_in_still(credentials: Credentials, user_id: int) -> bool:
 
 
 def holder_of_key(keys: list[str], *, is_used: bool = True) -> User | None:
-    """Return whom the first valid key lets in: the server's key the operator, a token its user."""
+    """Return the user of the first valid key: the operator for the server's key, its owner for a token."""
     for key in keys:
         if is_server_key(key):
             return operator()
@@ -106,23 +107,23 @@ def holder_of_key(keys: list[str], *, is_used: bool = True) -> User | None:
 
 
 def is_server_key(key: str) -> bool:
-    """Say whether this is the key that SESSION_API_KEY sets."""
+    """Say whether this is the value of SESSION_API_KEY."""
     expected = settings.CONFIGURATION.session_api_key
     return expected is not None and hmac.compare_digest(key.encode(errors="surrogatepass"), expected.encode())
 
 
 def everybody() -> Visitor:
-    """Return whom somebody without credentials is: the local user where everyone is let in, else nobody."""
+    """Return the local user if no credentials are required, otherwise the anonymous user."""
     return local_user() if lets_everybody_in() else AnonymousUser()
 
 
 def lets_everybody_in() -> bool:
-    """Say whether whoever reaches the server is the local user."""
+    """Say whether every client that reaches the server is the local user."""
     return settings.CONFIGURATION.auth == "local" and settings.CONFIGURATION.session_api_key is None
 
 
 def operator() -> User | None:
-    """Return whom the server's key stands for: the local user, or the first superuser of accounts mode."""
+    """Return the user of the server's key: the local user, or the first superuser in accounts mode."""
     if settings.CONFIGURATION.auth == "local":
         return local_user()
     return User.objects.filter(is_superuser=True, is_active=True).order_by("pk").first()
@@ -144,14 +145,14 @@ def _logged_in(session_key: str | None) -> User | None:
         return None
     request = HttpRequest()
     request.session = import_module(settings.SESSION_ENGINE).SessionStore(session_key)
-    # A login under an earlier key gets a new cookie from a page; here nobody could be given one.
+    # After a rotation of the secret key a page would renew the login's cookie; here that is impossible.
     request.session.cycle_key = lambda: None  # type: ignore[method-assign]
     user = get_user(request)
     return user if isinstance(user, User) else None
 
 
 class LocalUserMiddleware:
-    """Make a page's visitor the local user where everybody is let in; nothing is asked until needed."""
+    """Make a page's visitor the local user if no credentials are required; queries only when needed."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
         self.get_response = get_response
@@ -166,17 +167,17 @@ class LocalUserMiddleware:
 
 
 class Refusal(NamedTuple):
-    """Why a request is turned away before anybody looks at it."""
+    """Why a request is refused before it is processed."""
 
     code: str
     detail: str
 
 
 class OwnOriginOnly:
-    """The outermost application: lets in what was addressed to this server, from its own pages.
+    """The outermost application: accepts requests that are addressed to this server, from its own pages.
 
-    A name that is not the server's is DNS rebinding; a foreign Origin is somebody else's page that
-    drives the visitor's browser. Applies to HTTP, polling and WebSocket alike.
+    A foreign host name is DNS rebinding; a foreign Origin is another site's page in the visitor's browser.
+    Applies to HTTP, polling and WebSocket alike.
     """
 
     def __init__(self, application: ASGI3Application) -> None:
@@ -209,7 +210,7 @@ def _refusal(scope: Scope) -> Refusal | None:
 
 
 def _host_of(origin: str) -> str:
-    """Return host and port of an origin; nothing for `null` and for what is none."""
+    """Return the host and port of an origin; nothing for `null` or anything that is not an origin."""
     try:
         return urlsplit(origin).netloc.lower()
     except ValueError:
@@ -217,7 +218,7 @@ def _host_of(origin: str) -> str:
 
 
 def _is_navigation(scope: Scope, headers: dict[str, str]) -> bool:
-    """Say whether somebody followed a link here: that reads and shows, and changes nothing."""
+    """Say whether a visitor has followed a link to this address: that only reads."""
     return (
         scope["type"] == "http"
         and scope["method"] in ("GET", "HEAD")

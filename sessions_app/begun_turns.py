@@ -1,7 +1,4 @@
-"""Turns as rows: begun, suspended, gone on with, ended.
-
-Lock order as in `leases`: Conversation, then AgentLoop.
-"""
+"""Turns as rows: begun, suspended, continued, ended. Lock order: Conversation, then AgentLoop (`leases`)."""
 
 from __future__ import annotations
 
@@ -24,12 +21,12 @@ from sessions_app import decisions, leases, turn_events
 from sessions_app.models import AgentLoop, ExecutionStatus, UnfinishedAnswer
 
 SUSPENDED = (ExecutionStatus.PAUSED, ExecutionStatus.WAITING_FOR_CONFIRMATION)
-"""A loop that is one of these takes no turn until the user says so."""
+"""A loop in one of these states takes no turn until the user asks for it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TurnStart:
-    """A turn to play: new, or suspended earlier and going on."""
+    """A turn to play: a new one, or a suspended one that continues."""
 
     turn_id: str
     through: int
@@ -37,16 +34,16 @@ class TurnStart:
     answered_through: int
     """The newest input that earlier turns have answered."""
     decision: bool | None
-    """What the user decided about the call that waits; None when none waits."""
+    """The user's decision about the waiting call; None if no call waits."""
     decision_reason: str
     counted: Metrics
     """The conversation's totals."""
 
 
 def greet(conversation: ConversationRef, epoch: int) -> None:
-    """Let V0 readers see that the agent waits for them, unless the log's newest state says so. Raise Fenced.
+    """Show V0 readers that the agent waits for them, unless the newest state in the log does. Raise Fenced.
 
-    Their clients take no input before they have been shown a state.
+    V0 clients accept no input before they have seen a state.
     """
     if conversation.dialect is not Dialect.V0:
         return
@@ -67,11 +64,11 @@ def _waits_already(conversation: ConversationRef) -> bool:
 
 
 def begin_turn(conversation: ConversationRef, epoch: int) -> TurnStart | None:
-    """Begin the next turn, or go on with a suspended one; None when there is nothing to do.
+    """Begin the next turn, or continue a suspended one; None if there is nothing to do.
 
-    Without anything unanswered the loop is idle as of this transaction: an input that is committed
-    later finds it so. A turn that goes on answers what it began with; what was asked meanwhile is
-    for the next one. Repeating a call whose outcome is unknown returns the same turn. Raise Fenced.
+    Without an unanswered input, the loop is idle as of this transaction: an input that is committed later
+    finds it so. A continued turn answers its own inputs; later ones are for the next turn. Repeating a call
+    of unknown outcome returns the same turn. Raise Fenced.
     """
     now = timezone.now()
     with transaction.atomic():
@@ -103,7 +100,7 @@ def begin_turn(conversation: ConversationRef, epoch: int) -> TurnStart | None:
 
 
 def totals_of(row: Conversation) -> Metrics:
-    """Return what was counted of a conversation so far."""
+    """Return the totals of a conversation so far."""
     return Metrics(
         accumulated_cost=row.accumulated_cost,
         prompt_tokens=row.prompt_tokens,
@@ -122,9 +119,9 @@ def _may_play(row: Conversation, loop: AgentLoop) -> bool:
 def finish_turn(
     conversation: ConversationRef, through: int, status: ExecutionStatus
 ) -> Callable[[Sequence[Appended]], None]:
-    """Return the rest of a turn's last append: everything up to `through` is answered or given up on.
+    """Return what the turn's last append does besides: mark everything up to `through` as answered.
 
-    Repeated after the turn has ended it changes nothing.
+    Repeated after the turn has ended, it changes nothing.
     """
 
     def finish(appended: Sequence[Appended]) -> None:
@@ -144,9 +141,9 @@ def finish_turn(
 def suspend_turn(
     conversation: ConversationRef, status: ExecutionStatus
 ) -> Callable[[Sequence[Appended]], None]:
-    """Return the rest of the append that suspends a turn: it goes on later under the same id.
+    """Return what the append that suspends a turn does besides: the turn continues later under the same id.
 
-    Repeated it changes nothing: the user may have decided since.
+    Repeated, it changes nothing: the user may have decided since.
     """
 
     def suspend(appended: Sequence[Appended]) -> None:
@@ -179,9 +176,9 @@ def pending_turn(conversation: ConversationRef, epoch: int) -> PendingTurn | Non
 
 
 def is_unplayed(conversation: ConversationRef, turn_id: str, loop: AgentLoop) -> bool:
-    """Say whether nobody plays the turn: it waits for the user, or is to go on and nobody has begun yet.
+    """Say whether nothing plays the turn: it waits for the user, or has not been continued yet.
 
-    A run that goes on is `running` from the request on; the log says whether it was taken up.
+    A continued run is `running` from the request on; the log says whether a loop took it up.
     """
     if loop.execution_status != ExecutionStatus.RUNNING:
         return True

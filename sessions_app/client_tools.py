@@ -1,4 +1,4 @@
-"""Which tools a V1 client can read about: its library refuses a call whose kind it has no tool for."""
+"""The tools that a V1 client knows: its library refuses a call of a kind for which it has no tool."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from conversations.models import ConversationRef
 from sessions_app.models import AgentSetup
 
 _TERMINALS = frozenset({"terminal", "terminaltool", "execute_bash", "bashtool", "bash"})
-"""What releases have called the tool that runs commands, in lower case."""
+"""The names of the tool that runs commands in all releases, in lower case."""
 
 
 def has_terminal(conversation: ConversationRef) -> bool:
     """Say whether calls of a terminal can be shown as such.
 
-    They can where no client has set an agent up, as web frontends do not, or one that has the tool; what
-    another client brings may lack the package that knows it (spec V1 §4.6).
+    They can if no client has set up an agent, as with web frontends, or if its agent has the tool. The
+    library of another client may lack the package for it (spec V1 §4.6).
     """
     agent = AgentSetup.objects.filter(pk=conversation.pk).values_list("shown_agent", flat=True).first()
     if not isinstance(agent, dict):

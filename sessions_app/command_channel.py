@@ -1,4 +1,4 @@
-"""Commands between processes: those for loops elsewhere go out here, those for loops here come in."""
+"""Commands between processes: for loops elsewhere they go out here, for loops here they come in."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from sessions_app.processes import Process
 _deaf = Outage(__name__, "Hints about commands cannot be received", "Hints about commands are received again")
 
 WAIT_S = 8.0
-"""Whoever gives a command waits this long for its outcome."""
+"""How long the caller of a command waits for its outcome."""
 LOOK_S = 4.0
 """A command whose hint was lost is obeyed after this long at the latest."""
 OUTCOME_FIRST_S = 0.25
 OUTCOME_POLL_S = 1.0
-"""An outcome whose hint was lost is noticed after this long: sooner at first, as it may have come at once."""
+"""An outcome whose hint was lost is noticed after this long; the first look comes sooner."""
 LISTEN_AGAIN_S = 1.0
 
 
 class CommandChannel:
-    """One process's end of it: gives commands, and has those obeyed that are meant for its own loops."""
+    """One process's end of the channel: sends commands, and has those obeyed that are for its own loops."""
 
     def __init__(
         self,
@@ -39,7 +39,7 @@ class CommandChannel:
         obey: Callable[[Command], None],
         wake: Callable[[int], None],
     ) -> None:
-        """`held` returns the loops of this process (conversation → epoch); none of the three may wait."""
+        """`held` returns the loops of this process (conversation → epoch); none of the three may block."""
         self._process = process
         self._held = held
         self._obey = obey
@@ -49,11 +49,11 @@ class CommandChannel:
         self._awaited: dict[int, asyncio.Event] = {}
 
     async def send(self, conversation: ConversationRef, verb: Verb, *, until: float) -> Settled | None:
-        """Give a command to the process that holds the loop and return what became of it.
+        """Send a command to the process that holds the loop, and return its outcome.
 
-        None if no living process holds it. `until` is a moment of `time.monotonic`: raise CommandPending
-        when nothing has become of it by then; it stays, and is obeyed later. Raise ConversationBusy if
-        the conversation stayed locked until then: the command is not stored.
+        None if no living process holds it. `until` is a moment of `time.monotonic`: raise CommandPending if
+        there is no outcome by then; the command stays, and is obeyed later. Raise ConversationBusy if the
+        conversation stayed locked until then: the command is not stored.
         """
         command_id = await astore.call(commands.give, conversation, verb, self._process, until=until)
         if command_id is None:
@@ -74,15 +74,15 @@ class CommandChannel:
         raise CommandPending(verb)
 
     async def settle(self, command: Command, outcome: CommandOutcome, detail: str = "") -> None:
-        """Note what became of a command that was taken here."""
+        """Record the outcome of a command that was taken here."""
         await astore.call(commands.settle, command.id, outcome, detail)
 
     def let_go(self, command: Command) -> None:
-        """Have a command that failed taken again."""
+        """Have a failed command taken again."""
         self._taken.discard(command.id)
 
     async def listen(self) -> None:
-        """Take what other processes tell this one, for ever."""
+        """Process the hints for this process, for ever."""
         while True:
             with _deaf.counted():  # without hints, looking by itself still finds every command
                 async with hub().subscribe(commands.group_of(self._process)) as hints:
@@ -101,7 +101,7 @@ class CommandChannel:
                 self._awaited[hint["command"]].set()
 
     async def look(self) -> None:
-        """Take every command that is meant for a loop of this process, by one query for all."""
+        """Take every command for a loop of this process, with one query for all."""
         held = self._held()
         if not held:
             return

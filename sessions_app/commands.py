@@ -1,8 +1,8 @@
 """Commands for loops that other processes run, as rows: given, obeyed, settled.
 
-A command names the loop that it means by its epoch: a later loop ignores it. It is given under the
-conversation's lock, under which loops are also claimed and released, so that none is given to a loop that
-has gone. Hints only make it fast: the holder of a loop also looks for commands by itself.
+A command names its loop by the epoch: a later loop ignores it. It is stored under the conversation's lock,
+which claiming and releasing a loop also need, so none is given to a loop that has ended. Hints only make it
+fast: the holder of a loop also looks for commands by itself.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ from sessions_app.models import AgentLoop, CommandOutcome, LoopCommand, Verb
 from sessions_app.processes import Process
 
 KEPT_S = 3600.0
-"""A settled command is kept this long, so that whoever is told of it late still finds it."""
+"""A settled command is kept this long, so that its caller still finds the outcome."""
 
 _GIVE_UP = (Verb.STOP, Verb.INTERRUPT)
-"""What is asked is not answered any more after one of these."""
+"""After one of these commands, earlier inputs are not answered any more."""
 
 
 class CommandPending(ConversationError):
-    """The command is stored, but not obeyed yet; it will be."""
+    """The command is stored but not obeyed yet; it will be."""
 
     code = "pending"
 
     def __init__(self, verb: Verb) -> None:
         super().__init__(_PENDING_WORDS[verb])
         self.state = _PENDING_STATES[verb]
-        """What the loop is said to be doing meanwhile, in one word."""
+        """What the loop is doing meanwhile, in one word."""
 
 
 _PENDING_STATES = {
@@ -72,12 +72,12 @@ class Command(NamedTuple):
 
     @classmethod
     def of(cls, row: LoopCommand) -> Self:
-        """Return what a row says."""
+        """Return the command in a row."""
         return cls(row.pk, row.conversation_id, row.epoch, Verb(row.verb), row.through)
 
 
 class Settled(NamedTuple):
-    """What became of a command."""
+    """The outcome of a command."""
 
     outcome: CommandOutcome
     detail: str
@@ -97,11 +97,12 @@ def give(
     only_in_turn: bool = False,
     until: float | None = None,
 ) -> int | None:
-    """Store a command for the loop as it is now, tell its holder, and return its id.
+    """Store a command for the present loop, notify its holder, and return the command's id.
 
-    None if no living process but `process` itself, which is told of the outcome, holds the loop; with
+    None if no living process except `process`, which waits for the outcome, holds the loop; with
     `only_in_turn` also if the loop plays no turn. Raise ConversationNotFound for a deleted conversation,
-    ConversationBusy if it stays locked until the moment `until` of `time.monotonic`: nothing is stored then.
+    and ConversationBusy if it stays locked until the moment `until` of `time.monotonic`: then nothing is
+    stored.
     """
     with transaction.atomic():
         wait_s = None if until is None else until - time.monotonic()
@@ -123,7 +124,7 @@ def give(
 
 
 def wake_holder(conversation: ConversationRef, process: Process) -> AgentLoop | None:
-    """Tell another living process that its loop has something to do; None if no other one holds it."""
+    """Notify another living process that its loop has something to do; None if no other one holds it."""
     loop = _held_elsewhere(conversation, process)
     if loop is not None:
         live.announce(group_of(loop.owner), {"kind": "wake", "conversation": conversation.pk})
@@ -138,13 +139,13 @@ def _held_elsewhere(conversation: ConversationRef, process: Process) -> AgentLoo
 
 
 def pending(held: Mapping[int, int]) -> list[Command]:
-    """Return what is to be obeyed by these loops (conversation → epoch), in order; one query for all."""
+    """Return the commands for these loops (conversation → epoch), in order; one query for all."""
     rows = LoopCommand.objects.pending().filter(conversation_id__in=list(held))
     return [Command.of(row) for row in rows if held[row.conversation_id] == row.epoch]
 
 
 def settled(command_id: int) -> Settled | None:
-    """Return what became of a command; None as long as nothing has."""
+    """Return the outcome of a command; None while there is none."""
     row = LoopCommand.objects.filter(pk=command_id).first()
     if row is None:  # its conversation was purged
         return Settled(CommandOutcome.ENDED, "")
@@ -152,7 +153,7 @@ def settled(command_id: int) -> Settled | None:
 
 
 def settle(command_id: int, outcome: CommandOutcome, detail: str = "") -> None:
-    """Note what became of a command, unless that is known already, and tell whoever waits for it."""
+    """Record the outcome of a command unless it has one, and notify its caller."""
     rows = LoopCommand.objects.pending().filter(pk=command_id)
     asked_by = rows.values_list("asked_by", flat=True).first()
     if rows.order_by().update(outcome=outcome, detail=detail, settled_at=timezone.now()):
@@ -160,16 +161,16 @@ def settle(command_id: int, outcome: CommandOutcome, detail: str = "") -> None:
 
 
 class LeftBehind(NamedTuple):
-    """What a loop was told and has not obeyed before it ended."""
+    """The commands that a loop had not obeyed before it ended."""
 
     verbs: Set[Verb]
     through: int
-    """What was asked up to here is not to be answered; -1 if no command says so."""
+    """Inputs up to this one are not to be answered; -1 if no command says so."""
     rows: Collection[LoopCommand]
 
 
 def left_behind(conversation: ConversationRef, *, before: int) -> LeftBehind:
-    """Return what loops of epochs before this one were told; their conversation must be locked."""
+    """Return the commands for loops of earlier epochs; their conversation must be locked."""
     rows = list(LoopCommand.objects.pending().filter(conversation_id=conversation.pk, epoch__lt=before))
     through = max((row.through for row in rows if row.verb in _GIVE_UP), default=-1)
     return LeftBehind({Verb(row.verb) for row in rows}, through, rows)
@@ -178,11 +179,11 @@ def left_behind(conversation: ConversationRef, *, before: int) -> LeftBehind:
 def settle_left(
     conversation: ConversationRef, left: LeftBehind, *, is_stopped: bool
 ) -> list[tuple[int, str]]:
-    """Settle what an ended loop was told; return whom to tell once that is committed.
+    """Settle the commands of an ended loop; return whom to notify once that is committed.
 
-    The conversation must be locked. What was asked before a stop is not answered. A stop that finds a turn
-    left is not done: whoever waits for it ends that turn. Where the loop was stopped, nothing is left to
-    pause; otherwise whoever waits for a pause, or for a run, asks for it again.
+    The conversation must be locked. Inputs before a stop are not answered. A stop is not done while a turn
+    is left: its caller ends that turn. After a stop there is nothing to pause; otherwise the caller of a
+    pause or a run asks again.
     """
     if not left.rows:
         return []
@@ -202,11 +203,11 @@ def settle_left(
 
 
 def announce_settled(settled: Iterable[tuple[int, str]]) -> None:
-    """Tell the processes that wait for these commands (id, group) that their outcome is known."""
+    """Notify the processes that wait for these commands (id, group) of the outcome."""
     for command_id, group in settled:
         live.announce(group, {"kind": "settled", "command": command_id})
 
 
 def forget_settled() -> None:
-    """Remove what was settled long ago."""
+    """Remove commands that were settled long ago."""
     LoopCommand.objects.settled_before(timezone.now() - timedelta(seconds=KEPT_S)).delete()

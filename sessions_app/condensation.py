@@ -1,6 +1,6 @@
-"""A condensation: what the model is no longer given, and what stands in its place (spec V1 §2.3).
+"""Condensing: events that the model no longer gets, and the summary that replaces them (spec V1 §2.3).
 
-Nothing is removed from the log: readers go on seeing all of it.
+Nothing is removed from the log: readers still see all of it.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ logger = logging.getLogger(__name__)
 
 SHOWN_MAX_EVENTS = 200
 SHOWN_MAX_CHARACTERS = 1000
-"""So much of each event is shown to the agent that writes the summary."""
+"""The agent that writes the summary gets at most this much of each event."""
 
 _GIVEN = EventFilter(
     types=frozenset(
         {"MessageEvent", "ActionEvent", "ObservationEvent", "UserRejectObservation", "AgentErrorEvent"}
     )
 )
-"""What a model is given of a log."""
+"""The part of a log that a model gets."""
 _CONDENSATIONS = EventFilter(types=frozenset({"Condensation"}))
 _REQUEST = (
     "Sum up the conversation below for whoever goes on with it: what the user wants, what was done, what "
@@ -40,16 +40,16 @@ _REQUEST = (
 
 
 class _Prefix(NamedTuple):
-    """What is to be forgotten, as far as it can be shown."""
+    """The events to forget, as far as they can be shown."""
 
     event_ids: list[str]
     shown: list[EventEnvelope]
     offset: int
-    """Where the summary stands among what the model is given."""
+    """The place of the summary among the events that the model gets."""
 
 
 async def condense(conversation: ConversationRef) -> None:
-    """Store that a condensation was asked for, let the agent sum up what was said, and store that."""
+    """Store that a condensation was requested, let the agent write the summary, and store that."""
     await _append(conversation, v1.condensation_request())
     prefix = await astore.call(_prefix, conversation)
     event_id = str(uuid4())
@@ -70,7 +70,7 @@ async def _append(conversation: ConversationRef, event: V1Event, event_id: str |
 
 
 def _prefix(conversation: ConversationRef) -> _Prefix:
-    """Return what was said since the last condensation, as far as it is answered."""
+    """Return the answered part of the log since the last condensation."""
     log = store()
     earlier = log.search_events(conversation, _CONDENSATIONS, newest_first=True, limit=1).events
     since = {"first": earlier[0]["seq"] + 1 if earlier else 0, "last": _answered_through(conversation)}
@@ -84,7 +84,7 @@ def _prefix(conversation: ConversationRef) -> _Prefix:
 
 
 def _answered_through(conversation: ConversationRef) -> int:
-    """Return the end of the log, or what was answered before a turn that is on its way."""
+    """Return the end of the log, or the last event before the inputs of a turn under way."""
     row = Conversation.objects.select_related("loop").get(pk=conversation.pk)
     is_busy = row.is_unanswered or (hasattr(row, "loop") and row.loop.turn_id is not None)
     return row.answered_through if is_busy else row.next_seq - 1

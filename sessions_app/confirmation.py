@@ -1,4 +1,4 @@
-"""Which calls a V1 conversation's user wants to approve (spec V1 §2.2)."""
+"""Which calls the user of a V1 conversation wants to approve (spec V1 §2.2)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _RISKS = ("LOW", "MEDIUM", "HIGH")
 
 
 def policy_of(conversation: ConversationRef) -> Mapping[str, Any]:
-    """Return the policy: an object with a `kind`; empty for a conversation that nobody has set up."""
+    """Return the policy: an object with a `kind`; empty for a conversation without a setup."""
     rows = AgentSetup.objects.filter(conversation_id=conversation.pk)
     return rows.values_list("confirmation_policy", flat=True).first() or {}
 

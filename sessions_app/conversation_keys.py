@@ -29,7 +29,7 @@ def key(public_id: str, rotation: int) -> str:
 
 
 def opened_by(text: str) -> ConversationRef | None:
-    """Return the conversation that a key opens while its owner may come in; None for what opens none."""
+    """Return the conversation of a key, if its owner is active; None for an invalid key."""
     if not text.startswith(PREFIX):
         return None
     public_id, _, mac = text.removeprefix(PREFIX).rpartition("_")

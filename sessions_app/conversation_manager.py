@@ -1,4 +1,4 @@
-"""ConversationManager, the seam (spec V0 §5.1): what runs, finds and steers agent loops."""
+"""ConversationManager, the seam (spec V0 §5.1), which runs, finds and steers agent loops."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AgentLoopInfo:
-    """What is known of a loop (spec V0 §4.3)."""
+    """The status of a loop (spec V0 §4.3)."""
 
     conversation_id: str
     status: str
@@ -39,7 +39,7 @@ class AgentLoopInfo:
 class ConversationManager(ABC):
     """Starts, finds and stops the agent loops of conversations; used as an async context manager.
 
-    Ids are public ids. What a client sends is stored before any of these methods is called.
+    Ids are public ids. Before any of these methods is called, the client's event is stored.
     """
 
     @classmethod
@@ -58,21 +58,21 @@ class ConversationManager(ABC):
         exc_value: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Let turns end as interrupted, give all leases back, close what was opened."""
+        """End turns as interrupted, release all leases, close everything that was opened."""
 
     @abstractmethod
     async def ensure_started(self) -> None:
-        """Start the manager's own tasks, once; doors call it, as not every server knows lifespans."""
+        """Start the manager's own tasks, once; doors call it, since not every server supports lifespans."""
 
     @abstractmethod
     async def attach_to_conversation(
         self, conversation_id: str, user_id: str | None = None
     ) -> ConversationRef | None:
-        """Return the conversation without joining it; None if there is none (of this user)."""
+        """Return the conversation without joining it; None if this user has none with this id."""
 
     @abstractmethod
     async def detach_from_conversation(self, conversation: ConversationRef) -> None:
-        """Let go of an attached conversation."""
+        """Release an attached conversation."""
 
     @abstractmethod
     async def join_conversation(
@@ -86,13 +86,13 @@ class ConversationManager(ABC):
 
     @abstractmethod
     async def is_agent_loop_running(self, conversation_id: str) -> bool:
-        """Say whether the conversation's loop is there."""
+        """Say whether the conversation has a loop."""
 
     @abstractmethod
     async def get_running_agent_loops(
         self, user_id: str | None = None, filter_to_sids: Collection[str] | None = None
     ) -> set[str]:
-        """Return the ids of conversations whose loop is there; an empty filter means none."""
+        """Return the ids of conversations with a loop; an empty filter means none."""
 
     @abstractmethod
     async def get_connections(
@@ -107,7 +107,7 @@ class ConversationManager(ABC):
         settings: Mapping[str, Any] | None = None,
         initial_user_msg: NewEvent | None = None,
     ) -> AgentLoopInfo:
-        """Start the loop if there is none; the message is stored only when it starts."""
+        """Start the loop if there is none; the message is stored only if it starts."""
 
     @abstractmethod
     async def send_to_event_stream(self, connection_id: str, data: Mapping[str, Any]) -> None:
@@ -122,13 +122,13 @@ class ConversationManager(ABC):
 
     @abstractmethod
     async def disconnect_from_session(self, connection_id: str) -> None:
-        """Forget the connection; the loop goes on."""
+        """Remove the connection; the loop continues."""
 
     @abstractmethod
     async def close_session(self, conversation_id: str) -> None:
-        """Stop the loop and those of all conversations below it, keeping what they have said.
+        """Stop the loop and those of all conversations below it; what they have said stays.
 
-        Nothing where there is none. Raise CommandPending if one has not ended within 8 s; it ends later.
+        Does nothing without a loop. Raise CommandPending if one has not ended within 8 s; it ends later.
         """
 
     @abstractmethod
@@ -143,21 +143,21 @@ class ConversationManager(ABC):
     async def get_agent_loop_info(
         self, user_id: str | None = None, filter_to_sids: Collection[str] | None = None
     ) -> list[AgentLoopInfo]:
-        """Return what is known of the loops that are there; an empty filter means none."""
+        """Return the status of the existing loops; an empty filter means none."""
 
     @abstractmethod
     async def request_llm_completion(
         self, conversation_id: str, service_id: str, llm_config: Any, messages: Sequence[Mapping[str, str]]
     ) -> str:
-        """Ask the loop's agent beside the conversation. Raise LoopUnavailable without a loop."""
+        """Ask the loop's agent beside the conversation. Raise LoopUnavailable if there is no loop."""
 
     @abstractmethod
     def start_soon(self, conversation: ConversationRef) -> None:
-        """Start the loop if there is none, also when nothing waits for an answer; never waits."""
+        """Start the loop if there is none, even if nothing waits for an answer; does not wait."""
 
     @abstractmethod
     def wake(self, conversation: ConversationRef) -> None:
-        """Let the agent answer what was stored, starting its loop if need be; never waits."""
+        """Let the agent answer stored inputs, starting its loop if necessary; does not wait."""
 
     async def take(
         self,
@@ -167,11 +167,11 @@ class ConversationManager(ABC):
         sender_id: int | None = None,
         event_id: str | None = None,
     ) -> int | None:
-        """Store what a V0 client sent and do what it asks for: answer, pause, go on, stop, decide.
+        """Store a V0 client's event and do what it asks for: answer, pause, continue, stop, decide.
 
-        Return the seq of what was stored; None for a decision, which the server writes itself. A
-        repeated `event_id` stores nothing twice, and does nothing twice. Raise InvalidEvent, or
-        LoopUnavailable for a decision that nothing waits for.
+        Return its seq; None for a decision, whose event the server writes itself. A repeated `event_id`
+        stores and does nothing again. Raise InvalidEvent, or LoopUnavailable for a decision if no call
+        waits.
         """
         authored = v0.received(event)
         match _asked_state(event):
@@ -182,7 +182,7 @@ class ConversationManager(ABC):
             case state:
                 new = _new_event(conversation, authored, sender_id=sender_id, event_id=event_id)
                 stored = astore.append_soon(conversation, [new])
-                if new.is_input:  # whether or not the client stays to hear of it, it is answered
+                if new.is_input:  # it is answered even if the client leaves
                     stored.add_done_callback(lambda _: self.wake(conversation))
                 (appended,) = await asyncio.shield(stored)
                 if appended.is_new:
@@ -191,7 +191,7 @@ class ConversationManager(ABC):
         return None
 
     async def _steer(self, conversation: ConversationRef, state: str | None) -> None:
-        """Do what a stored state asks for; what cannot be done is logged, for it was stored all the same."""
+        """Do what a stored state asks for; a failure is logged, since the state is stored anyway."""
         try:
             match state:
                 case "stopped":
@@ -210,18 +210,18 @@ class ConversationManager(ABC):
 
     @abstractmethod
     async def run(self, conversation: ConversationRef) -> None:
-        """Start the loop, or let a paused one go on. Raise CommandPending as `pause` does."""
+        """Start the loop, or resume a paused one. Raise CommandPending like `pause`."""
 
     @abstractmethod
     async def ask_run(self, conversation: ConversationRef) -> bool:
-        """Let the agent answer whatever stands in the log, or approve the call that waits (spec V1 §2.6).
+        """Let the agent answer everything in the log, or approve the call that waits (spec V1 §2.6).
 
-        Once this returns the conversation is `running`, or the run is over already; False when one was on.
-        Raise CommandPending as `pause` does.
+        When this returns the conversation is `running`, or the run is already over; False if one was on.
+        Raise CommandPending like `pause`.
         """
 
     async def reject(self, conversation: ConversationRef, reason: str = "") -> None:
-        """Refuse the calls that wait for approval, which on the V1 wire ends the turn.
+        """Reject the calls that wait for approval, which on the V1 wire ends the turn.
 
         Raise LoopUnavailable if none waits.
         """
@@ -234,20 +234,20 @@ class ConversationManager(ABC):
 
     @abstractmethod
     async def take_input(self, conversation: ConversationRef, message: NewEvent, *, run: bool) -> Said:
-        """Store what a V1 client says; with `run` ask for a run unless one is on (see `runs.take`)."""
+        """Store a V1 client's message; with `run`, ask for a run unless one is on (see `runs.take`)."""
 
     @abstractmethod
     async def pause(self, conversation: ConversationRef) -> None:
-        """Pause after the current step; return once the loop, in whatever process, knows of it.
+        """Pause after the current step; return once the loop, in whichever process, knows of it.
 
         Raise CommandPending if it does not within 8 s; it pauses later.
         """
 
     @abstractmethod
     async def interrupt(self, conversation: ConversationRef) -> None:
-        """End what the agent is doing; its loop stays, and what is said next is answered.
+        """Interrupt the agent's turn; its loop stays, and later messages are answered.
 
-        Raise CommandPending as `pause` does.
+        Raise CommandPending like `pause`.
         """
 
     @abstractmethod
@@ -262,12 +262,12 @@ class ConversationManager(ABC):
     ) -> None:
         """Decide about the tool call that waits; a repeated `event_id` decides about no other.
 
-        Raise LoopUnavailable if none waits, or another one than `call_seq`, where that is given.
+        Raise LoopUnavailable if none waits, or if `call_seq` is given and another one waits.
         """
 
 
 def _asked_state(event: Mapping[str, Any]) -> str | None:
-    """Return the state that a well-formed event asks the agent to enter, if it does."""
+    """Return the state that a well-formed event asks the agent to enter, if any."""
     if event.get("action") != "change_agent_state":
         return None
     return str(event["args"]["agent_state"])
@@ -280,7 +280,7 @@ def _new_event(
     sender_id: int | None,
     event_id: str | None,
 ) -> NewEvent:
-    """Return what a client sent as an event of the conversation's own wire where it asks for an answer."""
+    """Return a client's event that asks for an answer as an event of the conversation's own wire."""
     event_id = event_id or str(uuid4())
     is_input = authored.reading.kind is Kind.MESSAGE and authored.reading.type == "message"
     if is_input and conversation.dialect is not Dialect.V0:

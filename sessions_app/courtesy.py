@@ -1,4 +1,4 @@
-"""Calls go before histories: who reads a long log waits while somebody waits for an answer."""
+"""Calls go before histories: readers of long logs pause while HTTP calls wait for an answer."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 GIVE_WAY_S = 0.02
-"""A reader whose turn it is waits no longer than this: calls that never cease do not stop histories."""
+"""A reader waits at most this long for calls, so an endless series of calls does not stop histories."""
 QUEUE_S = 0.5
-"""Nor does a crowd of other readers: whoever has waited so long for a turn goes on without."""
+"""A reader waits at most this long for other readers."""
 CALL_S = 0.05
-"""A call that takes longer than this has reasons of its own, and nobody waits for it any more."""
+"""A call that takes longer than this is not waited for any more."""
 
 
 class Courtesy:
-    """The calls that one event loop has not answered yet, and the readers that let them pass."""
+    """The unanswered calls of one event loop, and the readers that wait for them."""
 
     def __init__(self) -> None:
         self._calls: set[object] = set()
@@ -25,30 +25,30 @@ class Courtesy:
         self._turn = asyncio.Lock()
 
     def begin(self, call: object) -> None:
-        """Count a call, for CALL_S at the most."""
+        """Count a call, for at most CALL_S."""
         self._calls.add(call)
         self._none.clear()
         asyncio.get_running_loop().call_later(CALL_S, self.end, call)
 
     def end(self, call: object) -> None:
-        """Count it no longer; a second time changes nothing."""
+        """Stop counting it; a second time changes nothing."""
         self._calls.discard(call)
         if not self._calls:
             self._none.set()
 
     async def give_way(self) -> None:
-        """Return once every call has its answer, or after GIVE_WAY_S; of several readers one at a time."""
+        """Return once every call has its answer, or after GIVE_WAY_S; one reader at a time."""
         with suppress(TimeoutError):
             async with asyncio.timeout(QUEUE_S), self._turn:
-                await asyncio.sleep(0)  # a call that has come in by now is counted
+                await asyncio.sleep(0)  # a call that has arrived by now is counted
                 async with asyncio.timeout(GIVE_WAY_S):
                     await self._none.wait()
 
 
 async def counted(application: Any, scope: Any, receive: Any, send: Any) -> None:
-    """Serve a request by the application; it is a call from the end of its body until it is answered.
+    """Serve a request; it is a call from the end of its body until its answer begins.
 
-    Neither an upload nor a download is one, which comes in pieces, nor a request that never comes to its end.
+    Uploads and downloads, which come in pieces, are not calls, and neither is a request that never ends.
     """
     here, call = courtesy(), object()
 
@@ -73,5 +73,5 @@ _courtesies: WeakKeyDictionary[asyncio.AbstractEventLoop, Courtesy] = WeakKeyDic
 
 
 def courtesy() -> Courtesy:
-    """Return the courtesy of the running event loop."""
+    """Return the replay throttle of the running event loop."""
     return _courtesies.setdefault(asyncio.get_running_loop(), Courtesy())

@@ -1,4 +1,4 @@
-"""What the user decides about a tool call that waits for approval."""
+"""The user's decisions about tool calls that wait for approval."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from sessions_app.models import AgentLoop, ExecutionStatus
 
 
 class OtherCallWaits(LoopUnavailable):
-    """The decision is about another call than the one that waits; nothing was decided."""
+    """Another call waits than the decision is about; nothing was decided."""
 
     code = "conflict"
 
@@ -31,11 +31,11 @@ def decide(
     call_seq: int | None = None,
     event_id: str | None = None,
 ) -> None:
-    """Store and announce the decision about the call that waits. Raise LoopUnavailable if none does.
+    """Store and announce the decision about the waiting call. Raise LoopUnavailable if none waits.
 
-    With `call_seq` it is about that call alone: raise OtherCallWaits if another one waits. A V1
-    conversation runs from an approval on, and answers what was said while it waited. Repeated under
-    the same `event_id` it changes nothing: another call may wait by now.
+    With `call_seq` it is about that call only: raise OtherCallWaits if another one waits. An approval
+    continues the run of a V1 conversation, which also answers messages that arrived meanwhile. Repeated
+    under the same `event_id` it changes nothing: another call may wait by now.
     """
     record_decision(conversation, accepted, reason, call_seq=call_seq, event_id=event_id)
     leases.announce(conversation)
@@ -49,7 +49,7 @@ def record_decision(
     call_seq: int | None = None,
     event_id: str | None = None,
 ) -> None:
-    """Do what `decide` does in a transaction of the caller's, who announces it."""
+    """Do what `decide` does in the caller's transaction; the caller announces it."""
     event_id = event_id or str(uuid4())
     authored = dialects.author(conversation.dialect).decision(accepted=accepted, event_id=event_id)
     runs = accepted and conversation.dialect is Dialect.V1
@@ -87,7 +87,7 @@ def _ask_for_what_was_said(conversation: ConversationRef) -> None:
 
 
 def carry_out(conversation: ConversationRef) -> Callable[[Sequence[Appended]], None]:
-    """Return the rest of the append that answers a decided call; until then a pause keeps the decision."""
+    """Return what the append that answers a decided call does besides: until then a pause keeps it."""
 
     def forget(appended: Sequence[Appended]) -> None:
         if any(each.is_new for each in appended):
@@ -97,5 +97,5 @@ def carry_out(conversation: ConversationRef) -> Callable[[Sequence[Appended]], N
 
 
 def forget_decision(conversation: ConversationRef) -> None:
-    """Let no decision stand: what it was about is carried out, or another call waits."""
+    """Remove the decision: its call is carried out, or another call waits."""
     AgentLoop.objects.of(conversation).update(decision=None, decision_reason="")

@@ -1,4 +1,4 @@
-"""Messages that users are writing, kept for all their devices: the last edit by version wins."""
+"""Drafts: messages that users are writing, kept for all their devices; edits carry versions."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from sessions_app.status import iso
 
 TEXT_MAX_BYTES = 1024 * 1024
 IMAGES_MAX_BYTES = 14 * 1024 * 1024
-"""Together with the text this fits into the one frame that will bring the message."""
+"""Together with the text this fits into the one frame that will send the message."""
 
 
 class StoredDraft(TypedDict):
-    """A draft as its user's devices see it; without one, empty and of version 0."""
+    """A draft as its user's devices see it; if there is none, empty and of version 0."""
 
     text: str
     images: list[str]
@@ -32,17 +32,17 @@ class StoredDraft(TypedDict):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Edit:
-    """What a device has made of a draft."""
+    """A device's edit of a draft."""
 
     text: str
     images: Sequence[str]
     """Data URLs."""
     version: int
-    """That of the draft which was edited, 0 for none."""
+    """The version of the edited draft, 0 for none."""
 
 
 class WrittenDraft(NamedTuple):
-    """That a draft was written: its place among the user's, and what of it changed."""
+    """A write of a draft: its place among the user's writes, and what changed."""
 
     updated_at: datetime
     pk: int
@@ -51,7 +51,7 @@ class WrittenDraft(NamedTuple):
 
 
 class DraftConflict(ConversationError):
-    """The draft was written by another device since; nothing was replaced."""
+    """Another device has changed the draft since; nothing was replaced."""
 
     code = "conflict"
 
@@ -63,7 +63,7 @@ class DraftConflict(ConversationError):
 
 
 def read(user_pk: int, conversation: ConversationRef | None) -> StoredDraft:
-    """Return the user's draft in a conversation, or that of a conversation to be."""
+    """Return the user's draft in a conversation, or of a new conversation."""
     row = Draft.objects.of(user_pk, conversation).first()
     if row is None:
         return {"text": "", "images": [], "version": 0, "updated_at": None}
@@ -71,9 +71,9 @@ def read(user_pk: int, conversation: ConversationRef | None) -> StoredDraft:
 
 
 def write(user_pk: int, conversation: ConversationRef | None, edit: Edit) -> StoredDraft:
-    """Store the next version of a draft; an empty one tells other devices that it was sent.
+    """Store the next version of a draft; an empty one tells other devices that the message was sent.
 
-    Raise DraftConflict if the stored one is not that which was edited.
+    Raise DraftConflict if the stored version is not the one that was edited.
     """
     images, version, now = list(edit.images), edit.version + 1, timezone.now()
     columns = {"text": edit.text, "images": images, "version": version, "updated_at": now}
@@ -87,7 +87,7 @@ def write(user_pk: int, conversation: ConversationRef | None, edit: Edit) -> Sto
 
 
 def written_from(user_pk: int, moment: datetime, pk: int, *, limit: int) -> list[WrittenDraft]:
-    """Return which drafts of the user were written after this place, in the order of their writing."""
+    """Return the user's drafts that were written after this place, in order."""
     rows = Draft.objects.written_from(user_pk, moment, pk)
     columns = rows.values_list("updated_at", "pk", "conversation__public_id", "version")
     return [WrittenDraft(*row) for row in columns[:limit]]
@@ -96,7 +96,7 @@ def written_from(user_pk: int, moment: datetime, pk: int, *, limit: int) -> list
 def _replace(
     user_pk: int, conversation: ConversationRef | None, version: int, columns: dict[str, object]
 ) -> bool:
-    """Compare and set in one statement, so that of two devices one is told; say whether it was set."""
+    """Compare and set in one statement, so that one of two devices fails; say whether it was set."""
     if version:
         rows = Draft.objects.of(user_pk, conversation).filter(version=version)
         return bool(rows.update(**columns))

@@ -1,6 +1,6 @@
-"""Secrets at rest: what is stored is sealed, and opened only by whoever asks for the clear text.
+"""Secrets at rest: stored values are sealed, and decrypted only on request.
 
-The keys come from SECRET_KEY, which seals, and from SECRET_KEY_FALLBACKS, which still open.
+The keys are derived from SECRET_KEY, which encrypts, and from SECRET_KEY_FALLBACKS, which only decrypt.
 """
 
 from __future__ import annotations
@@ -24,30 +24,30 @@ KEY_PURPOSE = b"convserver secrets at rest"
 """Another use of SECRET_KEY derives another key. Changing this makes every stored secret unreadable."""
 
 _TOKEN = re.compile(r"gAAAAA[A-Za-z0-9_-]{90,}={0,2}")
-"""The form of a Fernet token: its version and the time stand in front."""
+"""The beginning of a Fernet token: its version and the time."""
 
 
 class SecretUnreadable(ConversationError):
-    """No key that the server has opens the stored value."""
+    """No key of the server decrypts the stored value."""
 
     code = "secret_unreadable"
 
 
 class InvalidSecret(ConversationError):
-    """Such a secret cannot be kept: it is blank, or its name or value is no text that can be stored."""
+    """The secret cannot be stored: it is blank, or its name or value is not valid text."""
 
     code = "invalid_secret"
 
 
 @dataclass(frozen=True, slots=True)
 class Sealed:
-    """An encrypted text; neither it nor the clear text is ever shown by printing this."""
+    """An encrypted text; printing this shows neither it nor the clear text."""
 
     token: str = field(repr=False)
     """What the database holds."""
 
     def open(self) -> str:
-        """Return the clear text. Raise SecretUnreadable when no key opens it."""
+        """Return the clear text. Raise SecretUnreadable if no key decrypts it."""
         try:
             return _cipher(_keys()).decrypt(self.token.encode(errors="replace")).decode()
         except InvalidToken:
@@ -62,7 +62,7 @@ class Sealed:
 
     @property
     def is_newest(self) -> bool:
-        """Whether the newest key opens it, so that it depends on no other."""
+        """Whether the newest key decrypts it, so that it depends on no other."""
         try:
             _cipher(_keys()[:1]).decrypt(self.token.encode(errors="replace"))
         except InvalidToken:
@@ -73,8 +73,8 @@ class Sealed:
 def seal(text: str) -> Sealed:
     """Encrypt with the newest key.
 
-    Raise InvalidSecret for a blank text, which as a mask would match everywhere, and for one that
-    cannot be written as UTF-8.
+    Raise InvalidSecret for a blank text, which as a mask would match everywhere, and for one that cannot be
+    encoded as UTF-8.
     """
     if not text.strip():
         raise InvalidSecret("A secret cannot be blank.")
@@ -86,7 +86,7 @@ def seal(text: str) -> Sealed:
 
 
 def _keys() -> tuple[str, ...]:
-    """Return the keys that are set, the newest first; asked each time, for settings can change."""
+    """Return the configured keys, the newest first; read each time, because settings can change."""
     return (settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS)
 
 
@@ -107,13 +107,13 @@ else:
 
 
 class EncryptedTextField(_TextField):
-    """A text column of Sealed values: clear text can be neither written to it nor looked for in it.
+    """A text column of Sealed values, to which clear text cannot be written and by which it cannot be found.
 
-    Reading a row opens nothing, so that one that no key opens can still be listed and replaced.
+    Reading a row decrypts nothing, so an unreadable value can still be listed and replaced.
     """
 
     def from_db_value(self, value: str | None, *args: Any) -> Sealed | None:
-        """Return what was read, unopened."""
+        """Return the stored value, still sealed."""
         return None if value is None else Sealed(value)
 
     def get_prep_value(self, value: Any) -> str:
@@ -123,7 +123,7 @@ class EncryptedTextField(_TextField):
         return value.token
 
     def to_python(self, value: Any) -> Sealed:
-        """Take a sealed value, or its stored text out of a fixture. Raise ValidationError for clear text."""
+        """Accept a sealed value, or its stored text from a fixture. Raise ValidationError for clear text."""
         if isinstance(value, Sealed):
             return value
         if isinstance(value, str) and _TOKEN.fullmatch(value):
