@@ -1,4 +1,4 @@
-"""The ends of turns that come to none of their own: stopped, cut off, failed, left behind by a dead loop."""
+"""Ends of turns that do not end by themselves: stopped, interrupted, failed, or left by a dead loop."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from sessions_app.processes import Process
 from sessions_app.turn_events import Naming
 
 ENDED = (ExecutionStatus.FINISHED, ExecutionStatus.ERROR, ExecutionStatus.STUCK)
-"""A run that is one of these is over."""
+"""A run in one of these states is over."""
 
 
 def recover(conversation: ConversationRef, process: Process) -> None:
-    """Take an abandoned loop over just to end its turn, and let it go.
+    """Take over an abandoned loop only to end its turn, and release it.
 
-    The turn of a deleted conversation is left for when it is restored and started again.
+    The turn of a deleted conversation stays until it is restored and started again.
     """
     try:
         epoch = leases.claim(conversation, process, agent="", only_abandoned=True)
@@ -48,7 +48,7 @@ def recover(conversation: ConversationRef, process: Process) -> None:
 
 
 def repair(conversation: ConversationRef, epoch: int) -> None:
-    """End what a dead loop left behind, once, and settle what it was told but did not obey. Raise Fenced."""
+    """End what a dead loop left, once, and settle the commands that it did not obey. Raise Fenced."""
     with transaction.atomic():
         leases.locked_by(conversation, epoch)
         left = commands.left_behind(conversation, before=epoch)
@@ -75,9 +75,9 @@ def _stop_left_turn(conversation: ConversationRef, epoch: int, left: LeftBehind)
 
 
 def _repair_turn(conversation: ConversationRef, epoch: int) -> None:
-    """End the turn that a dead loop left behind, and keep a record: its partial text kept and marked.
+    """End the turn that a dead loop left, and record that: its partial text is kept and marked.
 
-    A turn that waits for approval or is paused is not interrupted: it goes on.
+    A turn that waits for approval or is paused is not interrupted: it continues.
     """
     loop = AgentLoop.objects.of(conversation).get()
     if loop.turn_id is None or begun_turns.is_unplayed(conversation, loop.turn_id, loop):
@@ -111,10 +111,10 @@ def cut_off(
     code: str = "AgentError",
     also: Callable[[], object] | None = None,
 ) -> None:
-    """End a turn that came to no end of its own: what it had said is kept and marked, its calls have failed.
+    """End a turn that did not end by itself: its text is kept and marked, its calls have failed.
 
-    `code` is that of an error. Nothing changes if it has ended already; otherwise `also` is done in the
-    same transaction. Raise Fenced.
+    `code` is that of an error. Nothing changes if it has ended already; otherwise `also` runs in the same
+    transaction. Raise Fenced.
     """
 
     def write(naming: Naming) -> None:
@@ -122,7 +122,7 @@ def cut_off(
         said = turn_events.said_of_end(
             conversation, turn.turn_id, state, code=code, reason=reason, naming=naming
         )
-        # V1 clients look for the reason once they have seen the state, V0 clients before.
+        # V1 clients read the reason after the state, V0 clients before it.
         ending = [end, *said] if conversation.dialect is Dialect.V1 else [*said, end]
         events = [*turn_events.interrupted_turn(conversation, turn.turn_id, naming), *ending]
         finish = begun_turns.finish_turn(conversation, turn.through, status)
@@ -139,10 +139,10 @@ def cut_off(
 
 
 def stop_turn(conversation: ConversationRef, epoch: int, *, through: int) -> None:
-    """End a turn that waits for the user, if there is one, and give up on what was asked up to `through`.
+    """End a turn that waits for the user, if there is one, and give up the inputs up to `through`.
 
-    Readers are told that the agent stopped either way, unless a run of V1 is over or paused already; a
-    V1 conversation is paused from then on, or runs again if that was asked for since. Raise Fenced.
+    Readers see either way that the agent stopped, unless a V1 run is already over or paused. A V1
+    conversation is paused from then on, or runs again if that was requested since. Raise Fenced.
     """
     with transaction.atomic():
         row = leases.locked_by(conversation, epoch)
@@ -185,7 +185,7 @@ CROWDED_OUT_REASON = "The loop was closed to make room for another conversation;
 
 
 def give_up_unheld(conversation: ConversationRef, through: int) -> None:
-    """Answer nothing that was asked up to `through`, where no living process runs the loop."""
+    """Give up the inputs up to `through`, if no living process runs the loop."""
     with transaction.atomic():
         row = lock(Conversation.objects.standing(), conversation)
         loop = AgentLoop.objects.of(conversation).first()
@@ -193,10 +193,10 @@ def give_up_unheld(conversation: ConversationRef, through: int) -> None:
             return
         rows = Conversation.objects.filter(pk=row.pk)
         rows.update(answered_through=Greatest("answered_through", through), listed_at=timezone.now())
-        # A run that was asked for and never begun.
+        # A run that was requested and never begun.
         asked = AgentLoop.objects.of(conversation).filter(turn_id=None)
         asked.filter(execution_status=ExecutionStatus.RUNNING).update(execution_status=ExecutionStatus.IDLE)
-        # One that was claimed and left behind may have a turn to end: that is the sweep's.
+        # One that was claimed and left may have a turn to end, which the sweep does.
         unclaimed = Q(status=LoopStatus.STARTING, epoch=0)
         AgentLoop.objects.of(conversation).filter(Q(status=LoopStatus.ERROR) | unclaimed).update(
             status=LoopStatus.STOPPED, ended_by=LoopEnd.STOPPED, error="", updated_at=timezone.now()
@@ -205,7 +205,7 @@ def give_up_unheld(conversation: ConversationRef, through: int) -> None:
 
 
 def fail(conversation: ConversationRef, error: str) -> None:
-    """Note that no loop could be started, unless a living process runs one; a later start may do better."""
+    """Record that no loop could be started, unless a living process runs one; a later start may succeed."""
     now = timezone.now()
     with transaction.atomic():
         leases.locked(conversation)
@@ -229,7 +229,7 @@ def fail(conversation: ConversationRef, error: str) -> None:
 
 
 def _fail_run(conversation: ConversationRef, loop: AgentLoop, error: str) -> None:
-    """End a run that nobody can play, and the turn that it was to go on with."""
+    """End a run that no loop can play, and the turn that it would have continued."""
     code = "LoopUnavailable"
     if loop.turn_id is not None:
         turn = PendingTurn(loop.turn_id, loop.turn_through, is_suspended=True)
@@ -252,9 +252,9 @@ def give_up(
     through: int,
     status: ExecutionStatus = ExecutionStatus.IDLE,
 ) -> None:
-    """Answer nothing that was asked up to `through`: whoever stops an agent wants silence. Raise Fenced.
+    """Give up the inputs up to `through`: a stopped agent stays silent. Raise Fenced.
 
-    A run of V1 that is over or paused stays so: readers were told.
+    A V1 run that is over or paused stays so, because readers have seen that.
     """
     with transaction.atomic():
         row = leases.locked_by(conversation, epoch)

@@ -1,7 +1,7 @@
-"""Replay and follow for one reader: every socket door uses it.
+"""Replay and live events for one reader, used by every socket door.
 
-Subscribe first, then read from the cursor, then follow. An event arrives by hint or by reading,
-whichever is first, and goes out once, in order.
+Subscribe first, then read from the cursor, then follow. An event arrives by hint or by reading, whichever
+is first, and is sent once, in order.
 """
 
 from __future__ import annotations
@@ -22,39 +22,39 @@ from sessions_app.status import ConversationState, states_of
 
 STORED_ANSWERS_REMEMBERED = 8
 STEP_EVENTS = 100
-"""So many of a history are shown at once before others have their turn."""
+"""At most this many events of a replay are sent before other readers get their turn."""
 
 
 class Reader(Protocol):
-    """One door's way to show a conversation; each method returns when the client has taken it."""
+    """How a door sends a conversation; each method returns when the client has taken the frame."""
 
     async def show_hello(self, state: ConversationState) -> None:
-        """Show what the conversation is like before its events."""
+        """Send the state of the conversation, before its events."""
 
     async def show_events(self, events: Sequence[EventEnvelope]) -> None:
-        """Show events, in order."""
+        """Send events, in order."""
 
     async def show_replay_complete(self, through: int) -> None:
-        """Show that what follows is live."""
+        """Send that all following events are live."""
 
     async def show_delta(self, *, turn: str, answer: str, index: int, text: str) -> None:
-        """Show one more piece of an unfinished answer; `answer` is the id of the event to be."""
+        """Send one more piece of an unfinished answer; `answer` is the id that its event will have."""
 
     async def show_answer(self, *, turn: str, answer: str, through: int, text: str) -> None:
-        """Show all of an unfinished answer up to and with the piece `through`."""
+        """Send an unfinished answer up to and including the piece `through`."""
 
     async def show_state(self, state: ConversationState) -> None:
-        """Show what the conversation is like now, where it differs from before."""
+        """Send the present state of the conversation, as far as it differs from before."""
 
     async def show_run(self) -> None:
-        """Show that a run was accepted, be there anything to do or not."""
+        """Send that a run was accepted, even if there was nothing to do."""
 
     async def show_ahead(self, *, after: int, last_seq: int) -> None:
-        """Show that the reader's cursor lies beyond the end of the log."""
+        """Send that the reader's cursor is beyond the end of the log."""
 
 
 class Feed:
-    """One reader's way through one conversation."""
+    """One reader of one conversation."""
 
     def __init__(self, conversation: ConversationRef, reader: Reader, *, after: int) -> None:
         self.conversation = conversation
@@ -63,7 +63,7 @@ class Feed:
         self._answer = _AnswerCursor()
 
     async def run(self) -> None:
-        """Show everything after the cursor, then what comes, until cancelled."""
+        """Send everything after the cursor, and then live events, until cancelled."""
         async with hub().subscribe(live.conversation_group(self.conversation.pk)) as hints:
             state = (await astore.call(states_of, [self.conversation.pk]))[self.conversation.pk]
             await self._reader.show_hello(state)
@@ -96,7 +96,7 @@ class Feed:
             return
         if events and events[0]["seq"] <= self.sent_through + 1:
             await self._show([event for event in events if event["seq"] > self.sent_through])
-        else:  # a hint was lost, or it was too large to bring its events; the log was not
+        else:  # a hint was lost, or was too large to contain its events
             await self._catch_up_to(last_seq)
 
     async def _catch_up(self) -> None:
@@ -109,7 +109,7 @@ class Feed:
                 is_first_step = False
 
     async def _catch_up_to(self, last_seq: int) -> None:
-        """Show what was announced and is missing here, where many may miss the same."""
+        """Send announced events that are missing here; many readers may miss the same ones."""
         while self.sent_through < last_seq:
             events = await hub().recent.read_after(self.conversation, self.sent_through)
             if not events:
@@ -139,7 +139,7 @@ class Feed:
 
 
 class _AnswerCursor:
-    """How much of the answer that is being given a reader has: pieces go out once and in order."""
+    """How much of an unfinished answer a reader has: pieces are sent once and in order."""
 
     def __init__(self) -> None:
         self.is_behind = False
@@ -159,32 +159,32 @@ class _AnswerCursor:
         return True
 
     def fell_behind(self, answer: str, index: int) -> bool:
-        """Say whether a piece before this one was missed just now; said once until caught up."""
+        """Say whether a piece before this one was just missed; says so once until caught up."""
         if self.is_behind or answer != self._answer or index < self._next:
             return False
         self.is_behind = True
         return True
 
     def takes_all(self, answer: str, through: int) -> bool:
-        """Say whether this snapshot is news, and count what it holds."""
+        """Say whether this snapshot has something new, and count its pieces."""
         if answer in self._stored or (answer == self._answer and through < self._next):
             return False
         self._answer, self._next, self.is_behind = answer, through + 1, False
         return True
 
     def stored(self, event_id: str) -> None:
-        """Note that an answer is in the log, so that a late piece of it is passed over."""
+        """Record that an answer is in the log, so that its late pieces are ignored."""
         self._stored.append(event_id)
 
 
 def unfinished_through(conversation: ConversationRef) -> tuple[str, int] | None:
-    """Return which answer is being given, and the index of the last piece in its snapshot."""
+    """Return the id of the unfinished answer, and the index of the last piece in its snapshot."""
     rows = UnfinishedAnswer.objects.filter(conversation_id=conversation.pk)
     return rows.values_list("event_id", "through").first()
 
 
 def unfinished_answer(conversation: ConversationRef) -> dict[str, Any] | None:
-    """Return the snapshot of the answer that is being given, if there is one."""
+    """Return the snapshot of the unfinished answer, if there is one."""
     row = UnfinishedAnswer.objects.filter(conversation_id=conversation.pk).first()
     if row is None:
         return None

@@ -1,4 +1,4 @@
-"""The hints of one process: received once, handed to every reader here, backed by a slow poll."""
+"""The hints of one process: received once, passed to every reader here, backed up by a slow poll."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from sessions_app.recent import RecentEvents
 from sessions_app.status import states_of
 
 POLL_S = 10.0
-"""A hint that was lost, with nothing after it, costs at most this."""
+"""A lost hint with no later one delays an event by at most this long."""
 REJOIN_S = 3600.0
 """The in-memory layer forgets group members after a day; they are added again this often."""
 JOIN_WAIT_S = 0.5
-"""Nobody who joins waits longer for the hint channel; what could not be joined is tried again."""
+"""A joining reader waits at most this long for the hint channel; a failed join is retried."""
 RETRY_S = 1.0
-"""This often."""
+"""The pause between retries."""
 UNREAD_MAX = 1_000
-"""So many hints may wait for one reader; more are dropped, and it reads the log."""
+"""At most this many hints wait for one reader; further ones are dropped, and it reads the log."""
 SHOWN_MAX_CHARACTERS = 100
-"""Of a message that is no hint the log shows its beginning."""
+"""The log shows this much of a message that is not a hint."""
 UNREAD_WHOLE_MAX = 50
-"""So many of them may bring their events; further ones only say that the log has grown."""
+"""At most this many waiting hints contain events; further ones only say that the log has grown."""
 
 
 class Subscription:
@@ -42,7 +42,7 @@ class Subscription:
         self._something = asyncio.Event()
 
     def offer(self, hint: Hint) -> None:
-        """Add a hint; when too many wait, the oldest is dropped."""
+        """Add a hint; if too many wait, the oldest is dropped."""
         if len(self._hints) >= UNREAD_WHOLE_MAX and hint["kind"] == "appended":
             hint = {**hint, "events": []}
         self._hints.append(hint)
@@ -57,7 +57,7 @@ class Subscription:
 
 
 class Hub:
-    """All subscriptions of one event loop, over one channel of the channel layer."""
+    """All subscriptions of one event loop, with one channel of the channel layer."""
 
     def __init__(self) -> None:
         self.recent = RecentEvents()
@@ -96,14 +96,14 @@ class Hub:
                 await _to_its_end(self._settle(group))
 
     def changes(self, group: str) -> int:
-        """Return how often something beside the log changed since the group has readers here.
+        """Return how often something beside the log has changed since the group has readers here.
 
-        What was read before the last change may be stale.
+        A state that was read before the last change may be stale.
         """
         return self._changes[group]
 
     async def close(self) -> None:
-        """End the tasks; readers get nothing any more."""
+        """End the tasks; readers receive nothing more."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -111,7 +111,7 @@ class Hub:
         await live.close_hint_channel()
 
     async def start(self) -> None:
-        """Begin to receive hints, if that was not done before."""
+        """Start receiving hints, if that was not done before."""
         async with self._starting:
             if not self._tasks:
                 live.receive_here(asyncio.get_running_loop(), self._receive)
@@ -121,16 +121,16 @@ class Hub:
                 self._tasks = [create(work()) for work in works]
 
     async def _open_channel(self) -> bool:
-        """Have a channel of this process; say whether there is one."""
+        """Get a channel for this process; say whether there is one."""
         try:
             async with asyncio.timeout(JOIN_WAIT_S):
                 self._channel = self._channel or await live.hint_channel().new_channel()
-        except Exception as error:  # without hints the poll still brings everything
+        except Exception as error:  # without hints the poll still finds everything
             self._channel_failing.failed(error)
         return bool(self._channel)
 
     async def _settle(self, group: str) -> None:
-        """Join the group if it has readers here, else leave it; whoever comes meanwhile waits for that."""
+        """Join the group if it has readers here, otherwise leave it; later readers wait for that."""
         async with self._settling.setdefault(group, asyncio.Lock()):
             if group not in self._groups:
                 self._joined.discard(group)
@@ -143,14 +143,14 @@ class Hub:
         try:
             async with asyncio.timeout(JOIN_WAIT_S):
                 await layer.group_add(group, self._channel)
-        except Exception as error:  # without hints the poll still brings everything
+        except Exception as error:  # without hints the poll still finds everything
             self._channel_failing.failed(error)
             return False
         return True
 
     async def _leave(self, group: str) -> None:
         layer = live.hint_channel()
-        with suppress(Exception):  # an unwanted hint is passed over anyway
+        with suppress(Exception):  # a hint without readers is ignored anyway
             async with asyncio.timeout(JOIN_WAIT_S):
                 await layer.group_discard(group, self._channel)
 
@@ -169,7 +169,7 @@ class Hub:
             self._take(message)
 
     def _take(self, message: object) -> None:
-        """Pass a hint on; nothing that comes by the channel may end the listener or a reader."""
+        """Pass on a hint; no message on the channel may end the listener or a reader."""
         if message is BACK:
             self._poll_now.set()
         elif (hint := checked(message)) is not None:
@@ -178,7 +178,7 @@ class Hub:
             self._malformed.failed(ValueError(repr(message)[:SHOWN_MAX_CHARACTERS]))
 
     async def _retry(self) -> None:
-        """Join what could not be joined."""
+        """Retry the joins that failed."""
         while True:
             await asyncio.sleep(RETRY_S)
             for group in set(self._groups) - self._joined:
@@ -203,7 +203,7 @@ class Hub:
             subscription.offer(hint)
 
     async def _tell(self) -> None:
-        """Read what changed, once for all readers here, and tell them."""
+        """Read what changed, once for all readers here, and notify them."""
         while True:
             await self._change.wait()
             self._change.clear()
@@ -211,7 +211,7 @@ class Hub:
             await self._offer_states(changed)
 
     async def _poll(self) -> None:
-        """Tell every reader where its log and its conversation stand, whatever hints were lost."""
+        """Send each reader the end of its log and the state of its conversation, in case hints were lost."""
         while True:
             with suppress(TimeoutError):
                 async with asyncio.timeout(POLL_S):
@@ -227,10 +227,10 @@ class Hub:
         wanted = [pk for pk in pks if live.conversation_group(pk) in self._groups]
         if not wanted:
             return
-        async with self._offering:  # else an older reading could be told after a newer one
+        async with self._offering:  # otherwise an older state could be sent after a newer one
             try:
                 states = await astore.call(states_of, wanted)
-            except Exception as error:  # the next poll asks again
+            except Exception as error:  # the next poll reads again
                 self._unread.failed(error)
                 return
             self._unread.worked()
@@ -245,7 +245,7 @@ class Hub:
 
 
 async def _to_its_end(work: Coroutine[Any, Any, None]) -> None:
-    """Await what must not be cut off: half a command would break the hint connection of the whole process."""
+    """Await what must not be cancelled: half a command would break the process's hint connection."""
     task = asyncio.ensure_future(work)
     try:
         await asyncio.shield(task)
@@ -255,7 +255,7 @@ async def _to_its_end(work: Coroutine[Any, Any, None]) -> None:
 
 
 def _conversation_of(group: str) -> int:
-    """Return the conversation whose group this is, 0 for a group of another sort."""
+    """Return the conversation of this group, 0 for a group of another sort."""
     name, _, pk = group.partition(".")
     return int(pk) if name == "conversation" else 0
 

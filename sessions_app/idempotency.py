@@ -1,7 +1,7 @@
-"""Requests that may be repeated: under one key something is created once, and answered as the first time.
+"""Requests that may be repeated: one key creates once, and the answer is that of the first request.
 
-As the IETF draft "The Idempotency-Key HTTP Header Field" has it. The answer is recorded in the transaction
-that creates, so that a crash leaves both or neither.
+Follows the IETF draft "The Idempotency-Key HTTP Header Field". The answer is recorded in the transaction
+that creates, so a crash leaves both or neither.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ PRUNED_MAX = 1000
 """At most this many expired answers are removed at a time."""
 
 FORM = r'"(?:\\["\\]|[ !#-\[\]-~])+"|[!#-+\--~]+'
-"""A string in quotes, as the draft writes keys, or as most clients do, the same without quotes."""
+"""A quoted string, as in the draft, or without quotes, as most clients write it."""
 _FORM = re.compile(FORM)
 _ESCAPED = re.compile(r'\\(["\\])')
 
 
 class InvalidIdempotencyKey(ConversationError):
-    """What the header says cannot be a key."""
+    """The header's value is not a valid key."""
 
     code: ClassVar[str] = "invalid_idempotency_key"
 
@@ -47,7 +47,7 @@ class IdempotencyKeyReused(ConversationError):
 
 
 class IdempotencyKey(NamedTuple):
-    """Which request of which user is repeated."""
+    """The request that is repeated, and its user."""
 
     user_id: int
     route: str
@@ -55,12 +55,12 @@ class IdempotencyKey(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What a request is answered: a status, and a body of JSON."""
+    """The answer to a request: a status, and a body of JSON."""
 
     status: int
     body: Any
     is_recorded: bool = True
-    """False for a failure that the next request under the key may mend: nothing is recorded of it."""
+    """False for a failure that a later request with the key may not have: it is not recorded."""
 
 
 def key_in(header: str) -> str:
@@ -75,22 +75,23 @@ def key_in(header: str) -> str:
 
 
 def recorded(key: IdempotencyKey, sent: Any) -> Answer | None:
-    """Return what the request was answered when it came first; None if it was not, or too long ago.
+    """Return the answer to the first request with the key; None if there was none, or too long ago.
 
-    `sent` is the body's JSON. Raise IdempotencyKeyReused if something else was sent then; SecretUnreadable.
+    `sent` is the body's JSON. Raise IdempotencyKeyReused if the first body was another, and
+    SecretUnreadable.
     """
     row = RecordedAnswer.objects.to(*key).kept(timezone.now()).first()
     return None if row is None else _opened(row, sent)
 
 
 def answered_once(key: IdempotencyKey, sent: Any, create: Callable[[], Answer]) -> Answer:
-    """Return what `create` answers, recorded in the transaction that it runs in, or what was recorded.
+    """Return the recorded answer, or that of `create`, recorded in the transaction in which it runs.
 
-    Of several at once the others wait for the one that creates; after a failure, which records nothing, the
-    next one creates. A failure that is raised undoes what `create` has stored, one that is answered keeps it.
-    Where a commit is lost, the key tells what became of it: nothing is created twice. Raise
-    IdempotencyKeyReused, SecretUnreadable, ConversationBusy after LOCK_TIMEOUT_S, or LostCommit if the
-    database does not say for LOOK_UP_S what became of a commit.
+    Of several requests at once, one creates and the others wait. A failure records nothing, so the next one
+    creates. A failure that is raised undoes what `create` has stored; one that is answered keeps it. If a
+    commit is lost, the key shows its outcome, so nothing is created twice. Raise IdempotencyKeyReused,
+    SecretUnreadable, ConversationBusy after LOCK_TIMEOUT_S, or LostCommit if the database does not show for
+    LOOK_UP_S what became of a commit.
     """
     try:
         return _answered_once(key, sent, create)
@@ -99,7 +100,7 @@ def answered_once(key: IdempotencyKey, sent: Any, create: Callable[[], Answer]) 
 
 
 def _looked_up(key: IdempotencyKey, sent: Any, create: Callable[[], Answer], lost: LostCommit) -> Answer:
-    """Repeat what was lost in a commit until the database answers: a commit that was done left the key."""
+    """Retry after a lost commit until the database answers: a successful commit left the key."""
     until = time.monotonic() + commits.LOOK_UP_S
     while True:
         commits.drop_broken_connections()
@@ -127,14 +128,14 @@ def _answered_once(key: IdempotencyKey, sent: Any, create: Callable[[], Answer])
 
 
 def prune(now: datetime | None = None) -> int:
-    """Remove answers that count no longer; return how many, PRUNED_MAX at the most."""
+    """Remove expired answers; return how many, at most PRUNED_MAX."""
     rows = RecordedAnswer.objects.expired(now or timezone.now()).order_by("created_at")
     pks = list(rows.values_list("pk", flat=True)[:PRUNED_MAX])
     return RecordedAnswer.objects.filter(pk__in=pks).delete()[0] if pks else 0
 
 
 def _claimed(key: IdempotencyKey) -> tuple[RecordedAnswer, bool]:
-    """Insert the key's row, which makes all others with this key wait until the transaction ends."""
+    """Insert the key's row; all other requests with this key then wait for the transaction."""
     rows = RecordedAnswer.objects.to(*key)
     if connection.vendor == "postgresql":
         sql.limit_lock_wait(LOCK_TIMEOUT_S)
@@ -161,7 +162,7 @@ def _opened(row: RecordedAnswer, sent: Any) -> Answer:
 
 
 def _digest(sent: Any) -> str:
-    """Return a digest of a body's JSON, in whatever order its members stand."""
+    """Return a digest of a body's JSON that does not depend on the order of its members."""
     try:
         return sha256(json.dumps(sent, sort_keys=True).encode()).hexdigest()
     except RecursionError:

@@ -1,4 +1,4 @@
-"""What was answered to requests that create something, kept for those who repeat them."""
+"""The answers to requests that created something, kept for repeated requests."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ KEY_MAX_LENGTH = 200
 
 
 class RecordedAnswerQuerySet(models.QuerySet["RecordedAnswer"]):
-    """The questions about many answers."""
+    """Queries for many answers."""
 
     def to(self, user_id: int, route: str, key: str) -> Self:
         """Return the answer to a user's request under this key, if there is one."""
         return self.filter(user_id=user_id, route=route, key=key)
 
     def kept(self, now: datetime) -> Self:
-        """Return those that a repeated request is still given."""
+        """Return those that a repeated request still gets."""
         return self.filter(created_at__gt=now - timedelta(seconds=KEPT_S))
 
     def expired(self, now: datetime) -> Self:
-        """Return those that count no longer."""
+        """Return the expired ones."""
         return self.filter(created_at__lte=now - timedelta(seconds=KEPT_S))
 
 
 class RecordedAnswer(models.Model):
-    """The answer to one request that brought an idempotency key, stored with what the request created."""
+    """The answer to one request with an idempotency key, stored with what the request created."""
 
     user = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="+", db_index=False)
     route = models.TextField()
-    """The address; a key means nothing at another one."""
+    """The address; a key is valid for one address."""
     key = models.CharField(max_length=KEY_MAX_LENGTH)
     sealed = EncryptedTextField(editable=False)
     """JSON: the digest of the request's body, and the status and the body of the answer."""
@@ -53,10 +53,7 @@ class RecordedAnswer(models.Model):
         return f"answer at {self.route} to user {self.user_id}"
 
     def rotate(self) -> bool:
-        """Encrypt the answer with the newest key unless it is; say whether that was done.
-
-        Raise SecretUnreadable.
-        """
+        """Seal the answer with the newest key; return whether that was necessary. Raise SecretUnreadable."""
         if self.sealed.is_newest:
             return False
         rows = RecordedAnswer.objects.filter(pk=self.pk, sealed=self.sealed)

@@ -24,7 +24,7 @@ from sessions_app.v1_models import MAX_ITERATIONS, default_workspace, never_conf
 
 CUT_OFF = "This call was interrupted. Its result is unknown."
 _CANNOT_GO_ON = frozenset({ExecutionStatus.RUNNING, ExecutionStatus.WAITING_FOR_CONFIRMATION})
-"""Nothing here can carry out a call that the agent elsewhere has made."""
+"""No agent here can carry out a call of the other server's agent."""
 _FACTS = (
     "invoked_skills",
     "blocked_actions",
@@ -39,7 +39,7 @@ _ITERATIONS_LIMIT = 2**31
 
 
 def preview(user: Visitor, persisted: Persisted, *, zone: tzinfo, skip: Skip) -> Imported:
-    """Return what `bring_in` would do, and do nothing. Raise ImportRefused or Unreadable."""
+    """Return what `bring_in` would do, without doing it. Raise ImportRefused or Unreadable."""
     return importing.preview(
         user,
         _Log(persisted, zone, skip).events(),
@@ -49,7 +49,7 @@ def preview(user: Visitor, persisted: Persisted, *, zone: tzinfo, skip: Skip) ->
 
 
 def bring_in(user: Visitor, persisted: Persisted, *, zone: tzinfo, skip: Skip) -> Imported:
-    """Store the conversation as the user's, or what is missing of it. Raise ImportRefused or Unreadable."""
+    """Store the conversation as the user's, or the missing part of it. Raise ImportRefused or Unreadable."""
     log = _Log(persisted, zone, skip)
     metrics = persisted.metrics
     imported = store(str(user.pk)).import_conversation(
@@ -75,7 +75,7 @@ def bring_in(user: Visitor, persisted: Persisted, *, zone: tzinfo, skip: Skip) -
 
 
 class _Log:
-    """The events of a directory, and behind them those that end a run which was cut off."""
+    """The events of a directory, followed by those that end an interrupted run."""
 
     def __init__(self, persisted: Persisted, zone: tzinfo, skip: Skip) -> None:
         self._persisted = persisted
@@ -84,11 +84,11 @@ class _Log:
         self._told: ExecutionStatus | None = None
         self._last_id = ""
         self._open: dict[str, tuple[str, Call]] = {}
-        """By the id of a tool call that nothing has answered: the event's id, and the call."""
+        """By the id of a tool call without a result: the event's id, and the call."""
 
     @property
     def status(self) -> ExecutionStatus | None:
-        """Return what the agent is doing at the end of the log, None if nobody knows."""
+        """Return the agent's state at the end of the log, None if it is unknown."""
         told = self._last_told
         return ExecutionStatus.ERROR if told in _CANNOT_GO_ON else told
 
@@ -117,7 +117,7 @@ class _Log:
             self._open.pop(reading.tool_call_id, None)
 
     def _ending(self) -> Iterator[NewEvent]:
-        """Yield an answer to each open call, then the state; their ids are always the same."""
+        """Yield a result for each open call, then the state; their ids are always the same."""
         for event_id, call in self._open.values():
             yield self._authored(v1.agent_error(call, error=CUT_OFF), f"call {event_id}")
         yield self._authored(v1.execution_status(ExecutionStatus.ERROR.value), f"state after {self._last_id}")
@@ -134,7 +134,7 @@ class _Log:
 
 
 def _set_status(conversation: ConversationRef, status: ExecutionStatus | None, *, is_new: bool) -> None:
-    """Say what the agent was doing last; a loop that has run here says so itself."""
+    """Store the agent's last state; a loop that has run here has its own."""
     if status is None:
         return
     told = {"execution_status": status}
@@ -153,7 +153,7 @@ def _status(word: str | None) -> ExecutionStatus | None:
 
 
 def _setup(persisted: Persisted) -> NewSetup:
-    """Return how the agent was set up, without a key: those of the files are sealed for another server."""
+    """Return the agent's setup without keys: those in the files are encrypted for another server."""
     agent = persisted.fact("agent")
     iterations = columns.wire_id(persisted.fact("max_iterations"))
     detects = persisted.fact("stuck_detection")
@@ -170,7 +170,7 @@ def _setup(persisted: Persisted) -> NewSetup:
 
 
 def _secrets(persisted: Persisted) -> dict[str, dict[str, Any]]:
-    """Return the names of the secrets, and what they are for; no value."""
+    """Return the names and descriptions of the secrets, without values."""
     registry = columns.fields(persisted.state.get("secret_registry"))
     sources: Iterable[Mapping[str, Any]] = (
         columns.fields(persisted.request.get("secrets")),

@@ -1,4 +1,4 @@
-"""Logins by the server's key, for browsers: they end when the key is another one."""
+"""Logins with the server's key, for browsers: they end when the key changes."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ SALT = "convserver session of the server key"
 
 
 class ServerKeyBackend(BaseBackend):
-    """Logs in whoever has the server's key, as the one whom the key stands for."""
+    """Authenticates a client with the server's key as the user of the key."""
 
     def authenticate(  # type: ignore[override]  # a login's credentials are named by its backend
         self, request: HttpRequest | None, *, server_key: str
     ) -> User | None:
-        """Return whom the key lets in; None for any other key."""
+        """Return the user of the key; None for any other key."""
         return _bound(operator()) if is_server_key(server_key) else None
 
     def get_user(self, user_id: int) -> User | None:
-        """Return the user of a session that this backend has opened, while the key stands for them."""
+        """Return the user of a session that this backend has opened, while the key belongs to them."""
         if settings.CONFIGURATION.session_api_key is None:
             return None
         user = operator()
@@ -33,9 +33,9 @@ class ServerKeyBackend(BaseBackend):
 
 
 def _bound(user: User | None) -> User | None:
-    """Make the key part of what a session must know of its user, so that another key ends the session.
+    """Make the key part of the session's hash, so that another key ends the session.
 
-    The session holds a keyed digest of it, which the framework compares in constant time.
+    The session has a keyed digest of it, which the framework compares in constant time.
     """
     if user is None:
         return None

@@ -1,4 +1,4 @@
-"""What is known of loops, and of who is connected, as their rows say."""
+"""Queries for loops and for connections."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from sessions_app.conversation_manager import AgentLoopInfo
 from sessions_app.models import AgentLoop, Connection, ExecutionStatus, LoopStatus
 
 CLOSE_DELAY_S = 3600.0
-"""An idle loop that nobody is connected to is closed after this."""
+"""An idle loop without connections is closed after this."""
 
 
 def attached(conversation_id: str, user_id: str | None) -> ConversationRef | None:
-    """Return the conversation with this id, standing and of this user if one is named."""
+    """Return the conversation with this id, if it is not deleted, and of this user if one is named."""
     rows = Conversation.objects.standing().with_public_ids([normal_id(conversation_id)])
     if user_id:
         rows = rows.owned_by(int(user_id))
@@ -26,14 +26,14 @@ def attached(conversation_id: str, user_id: str | None) -> ConversationRef | Non
 
 
 def surplus(conversation: ConversationRef, limit: int) -> list[AgentLoop]:
-    """Return the user's loops that must go so that with one more there are at most `limit`."""
+    """Return the user's loops to close so that with one more there are at most `limit`."""
     loops = AgentLoop.objects.there().of_user(conversation.owner_id).exclude(conversation_id=conversation.pk)
     surplus = loops.count() - (limit - 1)
     return list(loops.least_wanted_first().select_related("conversation")[:surplus]) if surplus > 0 else []
 
 
 def forgotten(here: Collection[int]) -> list[int]:
-    """Return the idle loops of this process that nobody has used or watched for long."""
+    """Return the idle loops of this process that were neither used nor watched for a long time."""
     before = timezone.now() - timedelta(seconds=CLOSE_DELAY_S)
     loops = AgentLoop.objects.there().filter(conversation_id__in=here, conversation__updated_at__lt=before)
     loops = loops.exclude(execution_status=ExecutionStatus.RUNNING)
@@ -58,7 +58,7 @@ def connections(
 
 
 def infos(user_id: str | None, conversation_ids: Collection[str] | None) -> list[AgentLoopInfo]:
-    """Return what is known of the loops that are there; an empty filter means none."""
+    """Return the status of the existing loops; an empty filter means none."""
     rows = Conversation.objects.standing().filter(loop__status__in=[LoopStatus.STARTING, LoopStatus.RUNNING])
     if user_id:
         rows = rows.owned_by(int(user_id))
@@ -68,7 +68,7 @@ def infos(user_id: str | None, conversation_ids: Collection[str] | None) -> list
 
 
 def infos_of(rows: Any) -> list[AgentLoopInfo]:
-    """Return what is known of the loops of these conversations."""
+    """Return the status of these conversations' loops."""
     return [
         AgentLoopInfo(
             conversation_id=row.public_id,

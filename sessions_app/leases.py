@@ -1,7 +1,7 @@
-"""The right to run a conversation's loop, as rows: claim, renew, release.
+"""Leases, the right to run a conversation's loop, as rows: claim, renew, release.
 
-Lock order everywhere: Conversation, then AgentLoop. A claim raises `Conversation.loop_epoch`; every
-write of a loop carries its epoch and is refused once it is not the newest.
+Lock order everywhere: Conversation, then AgentLoop. A claim raises `Conversation.loop_epoch`; every write
+of a loop carries its epoch and is refused once it is not the newest.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ class LoopHeld(LoopUnavailable):
 
 
 def held(loop: AgentLoop) -> LoopHeld:
-    """Return the error that says who holds a loop."""
+    """Return the error that names the holder of a loop."""
     return LoopHeld(f"The loop runs in process {loop.owner_pid} on {loop.owner_host}.")
 
 
 def expect(conversation: ConversationRef) -> None:
-    """Let readers see a loop as starting before it is claimed, where there never was one.
+    """Show a loop as starting before it is claimed, if there never was one.
 
-    Without a lease it counts as abandoned, should nobody claim it after all: the next sweep ends it.
+    Without a lease it counts as abandoned if no process claims it: the next sweep ends it.
     """
     AgentLoop.objects.get_or_create(
         conversation_id=conversation.pk,
@@ -59,8 +59,8 @@ def claim(
 ) -> int:
     """Take the loop's lease and return its epoch.
 
-    Raise LoopHeld while another living process has it, with `only_abandoned` while any has, this one
-    too; ConversationNotFound for a deleted conversation.
+    Raise LoopHeld while another living process holds it, with `only_abandoned` while any does, including
+    this one; ConversationNotFound for a deleted conversation.
     """
     now = timezone.now()
     with transaction.atomic():
@@ -111,14 +111,14 @@ def _fenced(row: Conversation, epoch: int) -> Conversation:
 
 
 def renew(held: Mapping[int, int], process: Process, *, lease_s: float = LEASE_S) -> set[int]:
-    """Extend this process's leases (conversation → epoch); return the conversations that it lost.
+    """Extend this process's leases (conversation → epoch); return the conversations whose leases it lost.
 
-    Those that were deleted are among them; one that is locked just now is not, and waits for the next time.
+    Deleted conversations are among them; one that is locked is not, and is extended the next time.
     """
     expires_at = timezone.now() + timedelta(seconds=lease_s)
     mine = AgentLoop.objects.held_by(process).filter(conversation_id__in=list(held)).there()
     with transaction.atomic():
-        # Waiting for a row while having others would close a ring with a batch of appends.
+        # Waiting for a row while holding others could deadlock with a batch of appends.
         free = mine.select_for_update(no_key=True, skip_locked=True, of=("self",)).order_by("pk")
         AgentLoop.objects.filter(pk__in=[loop.pk for loop in free]).update(lease_expires_at=expires_at)
     still = dict(mine.values_list("conversation_id", "epoch"))
@@ -126,12 +126,12 @@ def renew(held: Mapping[int, int], process: Process, *, lease_s: float = LEASE_S
 
 
 def count_refused_write(conversation: ConversationRef) -> None:
-    """Note that a loop without the lease tried to write."""
+    """Record that a loop without the lease tried to write."""
     AgentLoop.objects.of(conversation).update(refused_writes=F("refused_writes") + 1)
 
 
 def ready(conversation: ConversationRef, epoch: int) -> None:
-    """Note that the loop takes turns from now on."""
+    """Record that the loop takes turns from now on."""
     with transaction.atomic():
         locked_by(conversation, epoch)
         AgentLoop.objects.of(conversation).update(
@@ -149,9 +149,9 @@ def release(
     ended_by: LoopEnd = LoopEnd.INTERRUPTED,
     error: str = "",
 ) -> None:
-    """Give the lease back, of a deleted conversation too, and say why the loop is gone.
+    """Release the lease, also of a deleted conversation, and record why the loop ended.
 
-    What the loop was told and has not obeyed is settled with it.
+    Commands that the loop has not obeyed are settled with it.
     """
     now = timezone.now()
     with transaction.atomic():
@@ -183,10 +183,10 @@ def release(
 
 
 def announce(conversation: ConversationRef) -> None:
-    """Tell readers and lists that the loop's status changed; they read it for themselves."""
+    """Announce to readers and lists that the loop's status changed; they read it themselves."""
     live.announce_changed(conversation)
 
 
 def require_epoch(conversation: ConversationRef, epoch: int) -> None:
-    """Lock the conversation and make sure that the loop of `epoch` still has it. Raise Fenced."""
+    """Lock the conversation and make sure that the loop of `epoch` still holds it. Raise Fenced."""
     locked_by(conversation, epoch)

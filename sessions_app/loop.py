@@ -1,4 +1,4 @@
-"""One loop: take the lease, repair what a dead one left, play turns until told to stop."""
+"""One loop: takes the lease, repairs what a dead loop left, and plays turns until it is stopped."""
 
 from __future__ import annotations
 
@@ -54,11 +54,11 @@ class Loop:
         self.agent = agent
         self.started = asyncio.Event()
         self.given_up_through: int | None = None
-        """The newest input when the user stopped it: what is unanswered up to it is given up on."""
+        """The newest input when the user stopped the loop: inputs up to it are given up."""
         self.is_ending = False
-        """True once its task was cancelled; a second time would cut off the tidying up."""
+        """True once its task was cancelled; cancelling it twice would interrupt the cleanup."""
         self.ended_by = LoopEnd.INTERRUPTED
-        """Why it ends, once it does; a turn that is being played ends for the same reason."""
+        """Why it ends, once it does; a turn under way ends for the same reason."""
         self._process = process
         self._lease_s = lease_s
         self._asked = asyncio.Event()
@@ -67,18 +67,18 @@ class Loop:
         self._is_preparing = False
         """True from the beginning of a turn until the agent plays it."""
         self._interrupted_through: int | None = None
-        """The newest input when the user interrupted the turn that is being prepared or played."""
+        """The newest input when the user interrupted the turn under way."""
         self._pause_wanted = False
         self._is_pause_taken_back = False
         """The turn that was to pause may have been about to: then it goes on at once."""
         self._is_resumed = False
         """The turn that is being interrupted pauses its conversation: then it does no longer."""
         self._steering = asyncio.Lock()
-        """Pause and run take effect in the order in which they were said."""
+        """Pause and run take effect in the order in which they were requested."""
         self.is_leaving = False
         self._titling: asyncio.Task[None] | None = None
         self._counted: Metrics | None = None
-        """The totals that V1 readers were told last."""
+        """The totals that V1 readers have seen last."""
 
     @property
     def is_wanted(self) -> bool:
@@ -87,11 +87,11 @@ class Loop:
 
     @property
     def is_working(self) -> bool:
-        """Say whether a turn is being played right now."""
+        """Say whether a turn is being played."""
         return self._turn is not None
 
     def wake(self) -> None:
-        """Look for something to do; never waits."""
+        """Look for something to do; does not wait."""
         self._asked.set()
 
     def leave(self) -> None:
@@ -100,7 +100,7 @@ class Loop:
         self._asked.set()
 
     async def pause(self) -> None:
-        """Pause: a turn that is being played after its current step, otherwise at once."""
+        """Pause: after the current step if a turn is being played, otherwise at once."""
         async with self._steering:
             self._is_pause_taken_back = self._is_resumed = False
             self._set_pause_wanted(True)
@@ -111,7 +111,7 @@ class Loop:
         return pauses.pause(self.conversation, holder=self._process)
 
     async def resume(self) -> None:
-        """Take a pause back, one that has not taken effect yet too."""
+        """Cancel a pause, even one that has not taken effect yet."""
         async with self._steering:
             self._set_pause_wanted(False)
             self._is_resumed = self._interrupted_through is not None
@@ -119,7 +119,7 @@ class Loop:
         self.wake()
 
     async def ask_run(self) -> Asked:
-        """Ask for a run; a pause that has not taken effect yet is taken back by it."""
+        """Request a run; this cancels a pause that has not taken effect yet."""
         async with self._steering:
             was_pausing = self._take_pause_back()
             asked = await astore.call(runs.ask, self.conversation, given_up=self._interrupted_through)
@@ -127,7 +127,7 @@ class Loop:
         return Asked.BEGUN if was_pausing and asked is Asked.RUNS else asked
 
     async def take(self, message: NewEvent, *, run: bool) -> Said:
-        """Store what the user says; one that asks for a run takes back a pause that has not taken effect."""
+        """Store the user's message; if it asks for a run, it cancels a pause that is still pending."""
         async with self._steering:
             was_pausing = run and self._take_pause_back()
             said = await astore.call_settled(
@@ -141,10 +141,10 @@ class Loop:
         return said
 
     async def interrupt(self, *, through: int | None = None) -> None:
-        """End the turn that is played or waits, and give up on what was asked; the loop stays.
+        """End the turn that is played or waits, and give up its inputs; the loop stays.
 
-        An agent that plays is told to let go; a run that is asked for meanwhile follows its turn.
-        `through` is the newest input to give up on, by default the newest of all.
+        A playing agent is cancelled; a run that is requested meanwhile follows its turn. `through` is the
+        newest input to give up, by default the newest of all.
         """
         if through is None:
             through = await astore.call(unanswered.asked_through, self.conversation)
@@ -158,7 +158,7 @@ class Loop:
                 await self._persist(partial(endings.stop_turn, through=through))
 
     def _take_pause_back(self) -> bool:
-        """Say whether a pause was wanted that has not taken effect, and want it no longer."""
+        """Say whether a pause has been requested and not taken effect, and cancel it."""
         self._is_pause_taken_back = self._pause_wanted
         self._set_pause_wanted(False)
         return self._is_pause_taken_back
@@ -169,9 +169,9 @@ class Loop:
             self._turn.pause_wanted = wanted
 
     async def run(self) -> None:
-        """Run until cancelled or fenced off; cancelling ends the turn and gives the lease back.
+        """Run until cancelled or fenced; cancelling ends the turn and releases the lease.
 
-        Raise LoopHeld, ConversationBusy or ConversationNotFound if the loop cannot be had.
+        Raise LoopHeld, ConversationBusy or ConversationNotFound if the lease cannot be taken.
         """
         try:
             await _to_its_end(self._claim)
@@ -228,7 +228,7 @@ class Loop:
                 await self._asked.wait()
 
     async def _begin(self) -> PlayedTurn | None:
-        """Begin a turn; whoever steers meanwhile finds either none yet or this one."""
+        """Begin a turn; commands find either none yet or this one."""
         async with self._steering:
             start = await self._persist(begun_turns.begin_turn)
             if start is None:
@@ -239,28 +239,28 @@ class Loop:
             return turn
 
     def _set_generated_title_soon(self) -> None:
-        """Have a title made beside the turns, at most once for each loop."""
+        """Generate a title beside the turns, at most once for each loop."""
         if self._titling is None:
             self._titling = asyncio.get_running_loop().create_task(
                 self._titled(titles.set_generated_title(self.conversation, self.agent))
             )
 
     async def _titled(self, giving: Awaitable[None]) -> None:
-        """Await what gives the conversation a title; nothing else fails with it."""
+        """Await the generation of the title; its failure affects nothing else."""
         try:
             await giving
         except Exception as error:
             _untitled.failed(error, **ids_of(self.conversation))
 
     async def _pause_if_wanted(self) -> None:
-        """Let a pause that came during a turn's last step, or before a repair, hold for what follows."""
+        """Apply a pause that was requested during a turn's last step, or before a repair, to what follows."""
         async with self._steering:
             wanted, self._pause_wanted = self._pause_wanted, False
             if wanted:
                 await persistently(lambda: _to_its_end(self._pause_now))
 
     async def _play(self, turn: PlayedTurn) -> None:
-        """Play a turn and end or suspend it; whoever steers meanwhile comes before its end or after it."""
+        """Play a turn and end or suspend it; commands come before its end or after it."""
         self._counted = self._counted or turn.start.counted
         try:
             end = await self._played(turn)
@@ -299,9 +299,9 @@ class Loop:
             self.wake()
 
     async def _play_to_its_end(self, turn: PlayedTurn) -> None:
-        """Let the agent play in a task of its own, which alone an interruption ends."""
+        """Let the agent play in a task of its own, which an interruption ends alone."""
         if self._interrupted_through is not None:
-            raise asyncio.CancelledError  # while the turn was prepared
+            raise asyncio.CancelledError  # while the turn was being prepared
         self._is_preparing = False
         self._playing = asyncio.ensure_future(self.agent.play(turn))
         try:
@@ -315,7 +315,7 @@ class Loop:
             self._playing = None
 
     async def _end_interrupted(self) -> None:
-        # Behind whatever the turn has on its way, so that nothing of it follows its end.
+        # After everything that the turn is still writing, so that nothing of it follows its end.
         await persistently(lambda: astore.append(self.conversation, [], epoch=self.epoch))
         through = -1 if self._interrupted_through is None else self._interrupted_through
         await self._persist(partial(endings.stop_turn, through=through))
@@ -341,13 +341,13 @@ class Loop:
         await persistently(lambda: _to_its_end(self._cut_off, turn, *ending, code=code))
 
     async def _persist(self, act: Callable[[ConversationRef, int], T]) -> T:
-        """Do what the loop does under its lease and what can be repeated."""
+        """The work of the loop under its lease that can be repeated."""
         return await persistently(lambda: _to_its_end(act, self.conversation, self.epoch))
 
     async def _give_up(self) -> None:
-        """End the turn that was cut off by a stop, keep what it had said, and release the lease."""
+        """End the turn that a stop interrupted, keep its text, and release the lease."""
         with suppress(Fenced, ConversationNotFound):
-            # Behind whatever the turn has on its way, so that nothing of it follows its end.
+            # After everything that the turn is still writing, so that nothing of it follows its end.
             await persistently(lambda: astore.append(self.conversation, [], epoch=self.epoch))
             await persistently(lambda: astore.call(self._store_stop))
         with suppress(Fenced):
@@ -358,7 +358,7 @@ class Loop:
     def _store_stop(self) -> None:
         turn = begun_turns.pending_turn(self.conversation, self.epoch)
         if turn is not None and turn.is_suspended and self.is_wanted:
-            pass  # it waits for the user, and goes on wherever the loop runs next
+            pass  # it waits for the user, and continues wherever the loop runs next
         elif turn is not None:
             is_v1 = self.conversation.dialect is Dialect.V1
             stopped = AgentState.IDLE if is_v1 else AgentState.STOPPED
@@ -383,7 +383,7 @@ class Loop:
 
 
 async def _to_its_end(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Run a function of the store; a cancellation takes effect after it, never beside it."""
+    """Run a function of the store; a cancellation takes effect after it, never meanwhile."""
     work = asyncio.ensure_future(astore.call(function, *args, **kwargs))
     try:
         return await asyncio.shield(work)
@@ -393,7 +393,7 @@ async def _to_its_end(function: Callable[P, T], *args: P.args, **kwargs: P.kwarg
 
 
 def _sentence(error: Exception) -> str:
-    """Return what readers are told of a failure: of the server's own no more than that it was one."""
+    """Return the text of a failure for readers; a failure of the server itself shows no details."""
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, (DatabaseProblem, psycopg.Error, RedisError)):

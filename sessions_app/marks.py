@@ -1,6 +1,6 @@
-"""What users have noted of conversations: how far they have seen, what they keep on top or have put away.
+"""A user's marks on conversations: how far they have seen one, and whether it is pinned or archived.
 
-A mark is of one user; whoever else sees the conversation has marks of their own.
+Each user has marks of their own.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from sessions_app.models import Mark, MarkQuerySet
 from sessions_app.status import listed
 
 PINNED_MAX = 50
-"""So many pinned conversations stand on top of a list; older pins wait behind them."""
+"""At most this many pinned conversations are on top of a list; older pins follow."""
 
 
 def mark_seen(user_pk: int, conversation: ConversationRef, through: int) -> None:
-    """Note how far the user has seen: never back, and never beyond the end of the log."""
+    """Record how far the user has seen: never backwards, and never beyond the end of the log."""
     (before,) = listed(Conversation.objects.with_pks([conversation.pk]), user_pk).values()
     through = min(through, before["last_seq"])
     if through <= before["seen_through"]:
@@ -46,9 +46,9 @@ def seen_through(user_pk: int, conversation: ConversationRef) -> int:
 def mark(
     user_pk: int, conversation: ConversationRef, *, pinned: bool | None = None, archived: bool | None = None
 ) -> None:
-    """Keep the conversation on top of the user's list or not, put it away or not; None leaves that as it is.
+    """Pin or unpin the conversation in the user's list, archive it or not; None leaves a mark unchanged.
 
-    Marking twice keeps the first time.
+    Marking twice keeps the time of the first.
     """
     now = timezone.now()
     with transaction.atomic():
@@ -60,17 +60,17 @@ def mark(
 
 
 def put_away(rows: ConversationQuerySet, user_pk: int, *, archived: bool) -> ConversationQuerySet:
-    """Return those of the rows that the user has archived, or those not."""
+    """Return those of the rows that the user has archived, or the others."""
     return _with(rows, Mark.objects.of_user(user_pk).archived(), marked=archived)
 
 
 def kept_on_top(rows: ConversationQuerySet, user_pk: int, *, pinned: bool) -> ConversationQuerySet:
-    """Return those of the rows that the user has pinned, or those not."""
+    """Return those of the rows that the user has pinned, or the others."""
     return _with(rows, Mark.objects.of_user(user_pk).pinned().order_by(), marked=pinned)
 
 
 def _with(rows: ConversationQuerySet, found: MarkQuerySet, *, marked: bool) -> ConversationQuerySet:
-    """Return those that have one of these marks, which are few and looked up, or those that have none."""
+    """Return those with one of these marks, which are few and looked up, or those without any."""
     if marked:
         return rows.filter(pk__in=found.values("conversation"))
     return rows.filter(~Exists(found.filter(conversation=OuterRef("pk"))))
@@ -89,7 +89,7 @@ def _set(row: Mark, column: str, wanted: bool | None, now: datetime) -> None:
 
 
 def _touch(conversation: ConversationRef) -> None:
-    """Let lists that come back find the change; the conversation is locked before its marks, everywhere."""
+    """Let reconnecting lists find the change; everywhere the conversation is locked before its marks."""
     Conversation.objects.with_pks([conversation.pk]).update(listed_at=timezone.now())
 
 

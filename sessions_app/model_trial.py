@@ -1,6 +1,6 @@
-"""Whether a user's model can be reached as it is set: asked once, and what is wrong in words.
+"""Testing a user's model as it is configured: one request, and a sentence about what is wrong.
 
-The server behind the base URL is asked as OpenAI's clients ask: for its list of models, then for one token.
+The server at the base URL gets the requests of OpenAI's clients: its list of models, then one token.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ CONNECT_S = 5.0
 READ_S = 10.0
 TOTAL_S = 15.0
 TRIALS_MAX = 4
-"""So many may be under way in this process, one of each user: a thread of the server waits for each."""
+"""At most this many tests run at once in this process, one for each user: each occupies a server thread."""
 ANSWER_MAX_BYTES = 4 * 1024 * 1024
 """The longest list of models that is known has a tenth of it."""
 
@@ -42,17 +42,17 @@ KNOWN_SERVERS = {
     "openrouter": "https://openrouter.ai/api/v1",
     "xai": "https://api.x.ai/v1",
 }
-"""By what stands before the slash in a model's name: where it is asked when there is no base URL."""
+"""By the part before the slash in a model's name: its address if there is no base URL."""
 
 
 class InvalidBaseUrl(ConversationError):
-    """No model can be asked at this address; the text says why."""
+    """No model can be reached at this address; the text says why."""
 
     code = "invalid_base_url"
 
 
 class TrialUnderWay(ConversationError):
-    """No model is tried now, since others are; the text says what to do."""
+    """No model is tested now, because others are; the text says what to do."""
 
     code = "trial_under_way"
 
@@ -61,7 +61,7 @@ class TrialUnderWay(ConversationError):
 
 
 class Finding(NamedTuple):
-    """What came of it, in words for whoever has set the model."""
+    """The result, in words for the user."""
 
     is_fault: bool
     text: str
@@ -69,7 +69,7 @@ class Finding(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ModelSetup:
-    """What is set about a model."""
+    """The settings of a model."""
 
     model: str
     base_url: str
@@ -81,7 +81,8 @@ class _Fault(Exception):
 
 
 def checked_base_url(text: str) -> str:
-    """Return the address without a slash at its end. Raise InvalidBaseUrl; the text is not repeated."""
+    """Return the address without a trailing slash. Raise InvalidBaseUrl; its text does not repeat the
+    address."""
     url = server_url(text)
     if url is None:
         raise InvalidBaseUrl(
@@ -106,11 +107,11 @@ def _may_be_public(host: str) -> bool:
 
 
 _under_way: set[int] = set()
-"""The users whose models are tried right now."""
+"""The users whose models are being tested."""
 
 
 async def try_model(user_id: int, setup: ModelSetup) -> Finding:
-    """Ask a user's model as `ask_model` does. Raise TrialUnderWay beyond what may be at a time."""
+    """Test a user's model like `ask_model`. Raise TrialUnderWay beyond the limit."""
     if user_id in _under_way or len(_under_way) >= TRIALS_MAX:
         raise TrialUnderWay
     _under_way.add(user_id)
@@ -121,7 +122,7 @@ async def try_model(user_id: int, setup: ModelSetup) -> Finding:
 
 
 async def ask_model(setup: ModelSetup) -> Finding:
-    """Ask the model's server, and say in words what came of it; nothing is stored, and nothing raised."""
+    """Ask the model's server, and return the result in words; stores nothing and raises nothing."""
     try:
         base_url = _base_url(setup)
         async with asyncio.timeout(TOTAL_S), _client(base_url, setup.key) as client:

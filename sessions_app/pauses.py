@@ -1,4 +1,4 @@
-"""Pausing a loop that plays no turn, and letting it go on."""
+"""Pausing a loop that plays no turn, and resuming it."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from sessions_app.processes import Process
 
 
 def pause(conversation: ConversationRef, *, holder: Process | None = None) -> bool:
-    """Pause a loop that plays no turn; False for a turn that a dead loop has left behind.
+    """Pause a loop that plays no turn; False for a turn that a dead loop has left.
 
-    A turn that waits for approval goes on waiting, and a run of V1 that has ended stays so. `holder` is
-    the process of the loop that asks, and that plays no turn. Raise LoopHeld if another's may play one.
+    A turn that waits for approval keeps waiting, and a V1 run that has ended stays so. `holder` is the
+    process of the calling loop, which plays no turn. Raise LoopHeld if another process may be playing one.
     """
     events = turn_events.steered(conversation, AgentState.PAUSED)
     with transaction.atomic():
@@ -39,14 +39,14 @@ def pause(conversation: ConversationRef, *, holder: Process | None = None) -> bo
 
 
 def resume(conversation: ConversationRef) -> None:
-    """Let a paused loop take turns again; nothing changes for one that is not paused."""
+    """Let a paused loop take turns again; does nothing to a loop that is not paused."""
     paused = AgentLoop.objects.of(conversation).filter(execution_status=ExecutionStatus.PAUSED)
     if paused.update(execution_status=ExecutionStatus.IDLE, updated_at=timezone.now()):
         leases.announce(conversation)
 
 
 def _waits_for_the_user(loop: AgentLoop) -> bool:
-    """Say whether the loop takes no turn until the user says more; a decided call is to be carried out."""
+    """Say whether the loop takes no turn until the user acts; a decided call is still carried out."""
     if loop.execution_status == ExecutionStatus.WAITING_FOR_CONFIRMATION:
         return loop.decision is None
     return loop.execution_status == ExecutionStatus.PAUSED

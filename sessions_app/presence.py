@@ -1,4 +1,4 @@
-"""Who is connected, as rows that expire: written behind, so that nobody waits to be noted."""
+"""Presence: who is connected, as rows that expire; written in the background, so that nobody waits for it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sessions_app import astore
 from sessions_app.models import Connection
 
 AGAIN_S = 1.0
-"""What could not be written is tried again after this long."""
+"""A failed write is retried after this long."""
 
 _here: set[str] = set()
 """The connections of this process, which `touch` keeps alive."""
@@ -26,7 +26,7 @@ _here: set[str] = set()
 async def connected(
     connection_id: str, conversation: ConversationRef, user_id: int, *, door: str
 ) -> AsyncIterator[None]:
-    """Be present while inside; that it is written is not waited for."""
+    """Be present while inside the block; does not wait for the write."""
     _begin(connection_id, conversation, user_id, door=door)
     try:
         yield
@@ -35,12 +35,12 @@ async def connected(
 
 
 async def come(connection_id: str, conversation: ConversationRef, user_id: int, *, door: str) -> None:
-    """Be present from now on; return once it was tried to write that."""
+    """Be present from now on; return once the write was tried."""
     await asyncio.shield(_begin(connection_id, conversation, user_id, door=door))
 
 
 async def go(connection_id: str) -> None:
-    """Be gone; return once it was tried to write that."""
+    """Be absent; return once the write was tried."""
     _here.discard(connection_id)
     await asyncio.shield(_notebook().note(connection_id, None))
 
@@ -54,13 +54,13 @@ def _begin(
 
 
 class _Notebook:
-    """What one event loop has to write: of each connection the newest, all in one transaction."""
+    """The pending writes of one event loop: the newest of each connection, all in one transaction."""
 
     def __init__(self) -> None:
         self._waiting: dict[str, Connection | None] = {}
-        """By id: a row to be stored, None for one to be removed."""
+        """By id: a row to store, None for one to remove."""
         self._tried: asyncio.Future[None] | None = None
-        """Done once what waits now was tried."""
+        """Done once the pending writes were tried."""
         self._writing: asyncio.Task[None] | None = None
         self._failing = Outage(
             __name__, "Who is connected could not be noted", "Who is connected is noted again"
@@ -84,7 +84,7 @@ class _Notebook:
                 if tried is not None and not tried.done():
                     tried.set_result(None)
                 if not is_written:
-                    # What was removed expires by itself; what has come since then is newer.
+                    # A row that was not removed expires by itself; newer writes are still pending.
                     arrived = {name: row for name, row in batch.items() if row is not None}
                     self._waiting = {**arrived, **self._waiting}
                     await asyncio.sleep(AGAIN_S)
@@ -96,7 +96,7 @@ class _Notebook:
         try:
             arrived = [row for row in batch.values() if row is not None]
             await astore.note(record, arrived, [name for name, row in batch.items() if row is None])
-        except Exception as error:  # who is present is good to know; what they came for matters
+        except Exception as error:  # presence is useful, but must not delay what clients connect for
             is_refused = not isinstance(error, (OperationalError, InterfaceError))
             if is_refused and len(batch) > 1:
                 return await self._try_each(batch)
@@ -106,7 +106,7 @@ class _Notebook:
         return True
 
     async def _try_each(self, batch: dict[str, Connection | None]) -> bool:
-        """Write one by one, since one of them is refused: its conversation or its user is gone."""
+        """Write them one by one, since one is refused: its conversation or its user is gone."""
         for name, row in batch.items():
             if not await self._try({name: row}):
                 return False
@@ -126,13 +126,13 @@ def here() -> list[str]:
 
 
 def record(arrived: Collection[Connection], gone: Collection[str]) -> None:
-    """Store who has come and remove who has gone, in one transaction."""
+    """Store new connections and remove ended ones, in one transaction."""
     with transaction.atomic():
         Connection.objects.bulk_create(arrived, ignore_conflicts=True)
         Connection.objects.with_ids(gone).delete()
 
 
 def touch(connection_ids: Iterable[str]) -> None:
-    """Note that these are still there, and remove what expired."""
+    """Record that these are still there, and remove expired ones."""
     Connection.objects.with_ids(connection_ids).update(last_seen_at=timezone.now())
     Connection.objects.expired().delete()
