@@ -76,24 +76,24 @@ NO_AGENT = "The agent couldn't start. The server's log has the reason."
 
 
 class StandaloneConversationManager(ConversationManager):
-    """All loops of this server run here, as tasks of its event loop."""
+    """Runs all loops of this server as tasks of its event loop."""
 
     def __init__(self, process: Process | None = None) -> None:
-        """`process` holds the leases; by default the running one."""
+        """`process` holds the leases; by default it is the running one."""
         self._process = process or this_process()
         self._loops: dict[int, Loop] = {}
         self._running: dict[int, asyncio.Task[None]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._renewer = ThreadPoolExecutor(1, thread_name_prefix="lease-renewer")
-        """Of its own: no lease may run out because the store's threads all wait for a lock."""
+        """A thread of its own: no lease may expire because all threads of the store wait for a lock."""
         self._starting: WeakValueDictionary[int, asyncio.Lock] = WeakValueDictionary()
-        """By conversation: its loop is started and stopped by one caller at a time."""
+        """By conversation: one caller at a time starts or stops its loop."""
         self._making_room: WeakValueDictionary[int, asyncio.Lock] = WeakValueDictionary()
-        """By user: what one user's loops wait for holds up nobody else's."""
+        """By user: starts of one user's loops do not delay another's."""
         self._stops = Stops()
-        """Of the loops here: a start that was asked for before a stop is off."""
+        """Stops of the loops here: a start that was requested before a stop is cancelled."""
         self._unmakeable: set[int] = set()
-        """Conversations for which no agent could be made, as the log says once."""
+        """Conversations for which no agent could be created, so that the log says it once."""
         self._commands = CommandChannel(
             self._process, held=self._epochs, obey=self._take_command, wake=self._wake_loop_here
         )
@@ -107,7 +107,7 @@ class StandaloneConversationManager(ConversationManager):
         return cls()
 
     async def ensure_started(self) -> None:
-        """Start the manager's rounds, the hearing of commands, the outbox and the search index."""
+        """Start the manager's own tasks: sweeps, commands, the outbox and the search index."""
         if self._is_started:
             return
         self._is_started = True
@@ -153,10 +153,10 @@ class StandaloneConversationManager(ConversationManager):
             self._own(self._start_unless_refused(conversation, self._stops.now))
 
     async def _start_unless_refused(self, conversation: ConversationRef, stops: int) -> None:
-        with _logged("Setting a title", **ids_of(conversation)):  # whatever becomes of the start
+        with _logged("Setting a title", **ids_of(conversation)):  # whatever the outcome of the start
             await astore.call(titles.set_provisional_title, conversation)
         with _logged(A_START, **ids_of(conversation)), suppress(ConversationError):
-            await self._start(conversation, stops=stops)  # what refuses it has been said in the log
+            await self._start(conversation, stops=stops)  # a refusal has been logged already
 
     async def _start_if_asked(self, conversation: ConversationRef, stops: int) -> None:
         with _logged(A_START, **ids_of(conversation)):
@@ -173,7 +173,7 @@ class StandaloneConversationManager(ConversationManager):
         if conversation.pk not in self._loops:
             if initial_user_msg is not None:
                 await astore.append(conversation, [initial_user_msg])
-            with suppress(LoopHeld):  # it is there, in another process, and was woken
+            with suppress(LoopHeld):  # it runs in another process, and was woken
                 await self._start(conversation)
         return (await self._infos(Conversation.objects.filter(pk=conversation.pk)))[0]
 
@@ -182,9 +182,9 @@ class StandaloneConversationManager(ConversationManager):
     ) -> None:
         """Start a loop and return once it takes turns; `patiently` without interrupting another's turn.
 
-        `stops` is the moment of `Stops` at which this was asked for: after a later stop it is off. Raise
-        LoopUnavailable if it cannot, LoopHeld if another process runs the loop, which is woken,
-        ConversationNotFound for a deleted conversation.
+        `stops` is the moment of `Stops` at which this was requested: a later stop cancels it. Raise
+        LoopUnavailable if the loop cannot start, LoopHeld if another process runs it (that loop is woken),
+        and ConversationNotFound for a deleted conversation.
         """
         await self.ensure_started()
         stops = self._stops.now if stops is None else stops
@@ -205,7 +205,7 @@ class StandaloneConversationManager(ConversationManager):
             raise error
 
     async def _require_unheld(self, conversation: ConversationRef) -> None:
-        """Before others are closed for it. Raise LoopHeld if another process runs the loop, and wake it."""
+        """Check before closing other loops. Raise LoopHeld if another process runs the loop, and wake it."""
         held = await astore.call(commands.wake_holder, conversation, self._process)
         if held is not None:
             raise leases.held(held)
@@ -236,7 +236,7 @@ class StandaloneConversationManager(ConversationManager):
         task.add_done_callback(lambda task: self._ended(loop, task))
 
     async def _note_no_agent(self, conversation: ConversationRef, error: Exception) -> None:
-        """Let everybody see that the loop is not coming; the sweep goes on trying, and says so once."""
+        """Record that the loop could not start; the sweep keeps trying, and logs this once."""
         if conversation.pk not in self._unmakeable:
             self._unmakeable.add(conversation.pk)
             logger.error("No agent could be made", **ids_of(conversation), exc_info=error)
@@ -253,7 +253,7 @@ class StandaloneConversationManager(ConversationManager):
             self.wake(conversation)  # something may have come while it ended
 
     async def _make_room(self, conversation: ConversationRef, *, patiently: bool) -> None:
-        """Close the loops that are wanted least until the user may have one more.
+        """Close the least wanted loops until the user may have one more.
 
         Raise LoopUnavailable if one of them works, or is about to, and the caller is patient.
         """
@@ -288,9 +288,9 @@ class StandaloneConversationManager(ConversationManager):
         *,
         until: float | None = None,
     ) -> T | CommandOutcome:
-        """Do it here if the loop is here or nowhere; otherwise have its holder do it.
+        """Act here if the loop is here or nowhere; otherwise send the command to its holder.
 
-        Return what `here` returns, or what became of the command. Raise CommandPending when `until`, a
+        Return what `here` returns, or the outcome of the command. Raise CommandPending when `until`, a
         moment of `time.monotonic`, is past; LoopUnavailable if the holder refuses.
         """
         until = time.monotonic() + command_channel.WAIT_S if until is None else until
@@ -318,7 +318,7 @@ class StandaloneConversationManager(ConversationManager):
         self._own(self._obey(command))
 
     async def _obey(self, command: Command) -> None:
-        """Do what another process was asked for; a command that ends the loop is settled by its release."""
+        """Carry out another process's command; releasing the loop settles a command that ends it."""
         loop = self._loops.get(command.conversation_pk)
         if loop is None or loop.epoch != command.epoch:
             return
@@ -392,7 +392,7 @@ class StandaloneConversationManager(ConversationManager):
     async def _close_here(self, conversation: ConversationRef, through: int, until: float) -> None:
         """Cancel the loop's task and wait for it.
 
-        A turn that waits for the user is ended as well when its loop runs nowhere.
+        If the loop runs nowhere, a turn that waits for the user is ended as well.
         """
         if conversation.pk not in self._loops:
             if not await astore.call(unanswered.is_suspended, conversation):
@@ -406,7 +406,7 @@ class StandaloneConversationManager(ConversationManager):
                 raise CommandPending(Verb.STOP)
 
     def _stop(self, loop: Loop, through: int) -> asyncio.Task[None]:
-        """End the loop because its user wants it to, and return its task."""
+        """End the loop at its user's request, and return its task."""
         loop.given_up_through = through
         return self._end(loop)
 
@@ -436,7 +436,7 @@ class StandaloneConversationManager(ConversationManager):
         await self._start(conversation)
 
     async def ask_run(self, conversation: ConversationRef) -> bool:
-        """Store that it is asked for; the loop takes it up, or one that is started."""
+        """Store the request; the loop takes it up, or one is started."""
         asked = await self._command(conversation, Verb.RUN, partial(self._ask_run_here, conversation))
         return asked not in (Asked.RUNS, CommandOutcome.RUNS)
 
@@ -444,13 +444,13 @@ class StandaloneConversationManager(ConversationManager):
         loop = self._loops.get(conversation.pk)
         asked = await (loop.ask_run() if loop is not None else astore.call(runs.ask, conversation))
         if asked is Asked.BEGUN:
-            self.start_soon(conversation)  # stored is stored, whatever becomes of the start
+            self.start_soon(conversation)  # it is stored, whatever the outcome of the start
         elif asked is Asked.NOTHING:
             live.announce_run(conversation)  # whoever waits for its end is told that it is over
         return asked
 
     async def take_input(self, conversation: ConversationRef, message: NewEvent, *, run: bool) -> Said:
-        """Store it; the loop that runs here is told, or one is started."""
+        """Store the message; notify the loop that runs here, or start one."""
         loop = self._loops.get(conversation.pk)
         if loop is not None:
             return await loop.take(message, run=run)
@@ -467,7 +467,7 @@ class StandaloneConversationManager(ConversationManager):
         commands.give(conversation, Verb.RESUME, self._process, only_in_turn=True, until=until)
 
     async def pause(self, conversation: ConversationRef) -> None:
-        """Tell the loop, or pause where none is."""
+        """Notify the loop, or pause if there is none."""
         await self._command(conversation, Verb.PAUSE, partial(self._pause_here, conversation))
 
     async def _pause_here(self, conversation: ConversationRef) -> None:
@@ -488,7 +488,7 @@ class StandaloneConversationManager(ConversationManager):
         return True
 
     async def interrupt(self, conversation: ConversationRef) -> None:
-        """Tell the loop; a turn that waits without one is ended by closing it."""
+        """Notify the loop; without one, closing it ends a turn that waits."""
         await self._command(conversation, Verb.INTERRUPT, partial(self._interrupt_here, conversation))
 
     async def _interrupt_here(self, conversation: ConversationRef) -> None:
@@ -509,16 +509,16 @@ class StandaloneConversationManager(ConversationManager):
         call_seq: int | None = None,
         event_id: str | None = None,
     ) -> None:
-        """Store the decision and let the turn go on."""
+        """Store the decision and continue the turn."""
         await astore.call(
             decisions.decide, conversation, accept, reason, call_seq=call_seq, event_id=event_id
         )
-        self.start_soon(conversation)  # stored is stored, whatever becomes of the start
+        self.start_soon(conversation)  # it is stored, whatever the outcome of the start
 
     # Tasks of the manager
 
     async def _sweep(self) -> None:
-        """Repair what dead loops left, and start those that are waited for; also when a wake-up was lost."""
+        """Repair what dead loops left, and start the loops that are needed, in case a wake-up was lost."""
         while True:
             with _logged("The search for agents to start"):
                 await self._require_ready()
@@ -536,12 +536,12 @@ class StandaloneConversationManager(ConversationManager):
                 # The next round goes on behind these: none that cannot be started hides the others.
                 self._swept_through = max(each.pk for each in found) if len(found) == SWEEP_LIMIT else 0
                 for conversation in found:
-                    with suppress(ConversationError):  # a later round tries again
+                    with suppress(ConversationError):  # a later round retries
                         await self._start(conversation, patiently=True)
             await asyncio.sleep(SWEEP_S)
 
     async def _require_ready(self) -> None:
-        """Look at the database; end all loops if nothing may be stored. Raise StoreUnavailable then."""
+        """Check the database; end all loops if nothing can be stored, and raise StoreUnavailable."""
         await astore.call(readiness.look, connection)
         if readiness.refusal:
             for loop in list(self._loops.values()):
@@ -589,12 +589,12 @@ class StandaloneConversationManager(ConversationManager):
         if not task.cancelled() and (error := task.exception()) is not None:
             _failing_tasks.failed(error)
 
-    # Questions, and what clients send
+    # Queries, and events from clients
 
     async def attach_to_conversation(
         self, conversation_id: str, user_id: str | None = None
     ) -> ConversationRef | None:
-        """Look the conversation up; the log needs nothing held open."""
+        """Look the conversation up; the log needs no open resource."""
         return await astore.call(known_loops.attached, conversation_id, user_id)
 
     async def detach_from_conversation(self, conversation: ConversationRef) -> None:
@@ -669,7 +669,7 @@ _failing_commands = Outage(__name__, "A command to an agent failed and is tried 
 
 
 class _logged(suppress):  # noqa: N801 - reads as a statement, like suppress itself
-    """Log what goes wrong in one round of a task that must go on."""
+    """Log the failures of one round of a task that must continue."""
 
     def __init__(self, what: str, **facts: object) -> None:
         super().__init__(Exception)
@@ -683,7 +683,7 @@ class _logged(suppress):  # noqa: N801 - reads as a statement, like suppress its
         traceback: TracebackType | None,
     ) -> bool:
         if isinstance(exc_value, StoreUnavailable):
-            pass  # in the log already
+            pass  # logged already
         elif isinstance(exc_value, Exception):
             self._outage.failed(exc_value, **self._facts)
         elif exc_value is None:
@@ -704,7 +704,7 @@ _OUTCOMES = {
 
 
 async def _all_of(*works: Coroutine[Any, Any, None]) -> None:
-    """Await all of them to their ends; raise the first failure, one that says `not yet` last."""
+    """Await all of them to their ends; raise the first failure, with CommandPending last."""
     outcomes = await asyncio.gather(*works, return_exceptions=True)
     failures = [each for each in outcomes if isinstance(each, BaseException)]
     for failure in sorted(failures, key=lambda each: isinstance(each, CommandPending)):
@@ -727,7 +727,7 @@ _managers: WeakKeyDictionary[asyncio.AbstractEventLoop, ConversationManager] = W
 
 
 def get_manager() -> ConversationManager:
-    """Return the manager of the running event loop, which the settings choose."""
+    """Return the manager of the running event loop, of the class that the settings name."""
     loop = asyncio.get_running_loop()
     if loop not in _managers:
         _managers[loop] = cast(
@@ -737,7 +737,7 @@ def get_manager() -> ConversationManager:
 
 
 async def close_manager() -> None:
-    """Close the manager of the running event loop, if it has one, and all that it used."""
+    """Close the manager of the running event loop, if it has one, and everything that it used."""
     manager = _managers.pop(asyncio.get_running_loop(), None)
     if manager is not None:
         await manager.__aexit__(None, None, None)

@@ -1,4 +1,4 @@
-"""Who runs which loop, who is connected, who may come in, and what each user has set."""
+"""Loops, connections, users' marks, drafts, tokens, settings and secrets."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ from sessions_app.v1_models import AgentSetup as AgentSetup
 from sessions_app.v1_models import StartTask as StartTask
 
 PRESENCE_S = 60
-"""A connection that has not been seen for so long does not exist any more."""
+"""A connection that was not seen for this long counts as closed."""
 
 
 STALLED_S = 60
-"""A turn of which nothing has come for so long may hang."""
+"""A turn without progress for this long may hang."""
 LATELY = timedelta(hours=24)
 
 
 class LoopStatus(models.TextChoices):
-    """Whether a loop is there."""
+    """Whether a loop exists."""
 
     STARTING = "starting"
     RUNNING = "running"
@@ -48,7 +48,7 @@ class LoopStatus(models.TextChoices):
 
 
 class LoopEnd(models.TextChoices):
-    """Why a loop is not there any more."""
+    """Why a loop ended."""
 
     STOPPED = "stopped", "stopped by its user"
     CROWDED_OUT = "crowded_out", "closed to make room"
@@ -70,7 +70,7 @@ class ExecutionStatus(models.TextChoices):
 
 
 class AgentLoopQuerySet(models.QuerySet["AgentLoop"]):
-    """The questions about many loops."""
+    """Queries for many loops."""
 
     def of(self, conversation: ConversationRef) -> Self:
         """Return the loop of one conversation, if it was ever started."""
@@ -83,7 +83,7 @@ class AgentLoopQuerySet(models.QuerySet["AgentLoop"]):
         )
 
     def playing(self) -> Self:
-        """Return the loops with a turn that runs."""
+        """Return the loops that are playing a turn."""
         return self.filter(status=LoopStatus.RUNNING, execution_status=ExecutionStatus.RUNNING)
 
     def asking(self) -> Self:
@@ -91,20 +91,20 @@ class AgentLoopQuerySet(models.QuerySet["AgentLoop"]):
         return self.filter(execution_status=ExecutionStatus.WAITING_FOR_CONFIRMATION)
 
     def undecided(self) -> Self:
-        """Return the loops of agents that wait for an approval, and whose user has not decided yet."""
+        """Return the loops of agents that wait for an approval that the user has not decided yet."""
         return self.asking().filter(decision=None)
 
     def with_progress(self) -> Self:
-        """Add `progress_at`: when the turn began, or something last came of it, stored or only streamed."""
+        """Add `progress_at`: when the turn began, or something of it was last stored or streamed."""
         streamed = Coalesce("conversation__unfinished_answer__updated_at", "updated_at")
         return self.annotate(progress_at=Greatest("updated_at", "conversation__updated_at", streamed))
 
     def stalled(self, now: datetime) -> Self:
-        """Return the loops with a turn that runs and of which nothing has come for STALLED_S."""
+        """Return the loops that are playing a turn without progress for STALLED_S."""
         return self.playing().with_progress().filter(progress_at__lte=self.stalled_before(now))
 
     def stalled_before(self, now: datetime) -> datetime:
-        """Return the time after which something has come of every turn that has not stalled."""
+        """Return the time since which every turn that has not stalled has made progress."""
         return now - timedelta(seconds=STALLED_S)
 
     def failed_lately(self, now: datetime) -> Self:
@@ -113,7 +113,7 @@ class AgentLoopQuerySet(models.QuerySet["AgentLoop"]):
         return self.filter(failed, updated_at__gt=now - LATELY)
 
     def stuck_lately(self, now: datetime) -> Self:
-        """Return the loops whose last turn came to no end in the last 24 hours."""
+        """Return the loops whose last turn got stuck in the last 24 hours."""
         return self.filter(execution_status=ExecutionStatus.STUCK, updated_at__gt=now - LATELY)
 
     def of_user(self, user_id: int | str) -> Self:
@@ -125,7 +125,7 @@ class AgentLoopQuerySet(models.QuerySet["AgentLoop"]):
         return self.filter(owner_host=process.host, owner_pid=process.pid, owner_started=process.started)
 
     def least_wanted_first(self) -> Self:
-        """Order idle loops before working ones, and each by when its conversation last moved."""
+        """Order idle loops before working ones, and each group by the last activity of the conversation."""
         working = Q(execution_status=ExecutionStatus.RUNNING)
         return self.order_by(models.Case(models.When(working, then=1), default=0), "conversation__updated_at")
 
@@ -135,11 +135,11 @@ class AgentLoopQuerySet(models.QuerySet["AgentLoop"]):
 
 
 class AgentLoop(models.Model):
-    """The loop of one conversation; the fence is `Conversation.loop_epoch`, this says who and how."""
+    """The loop of one conversation; the fence is `Conversation.loop_epoch`, this is its owner and state."""
 
     conversation = models.OneToOneField(Conversation, models.PROTECT, primary_key=True, related_name="loop")
     desired = models.CharField(max_length=10, default=LoopStatus.STOPPED)
-    """`running` or `stopped`: what was last asked for."""
+    """`running` or `stopped`: the last request."""
     status = models.CharField(max_length=10, choices=LoopStatus, default=LoopStatus.STOPPED)
     runtime_status = models.TextField(null=True, blank=True)
     execution_status = models.CharField(max_length=30, choices=ExecutionStatus, default=ExecutionStatus.IDLE)
@@ -154,11 +154,11 @@ class AgentLoop(models.Model):
     turn_through = models.BigIntegerField(default=-1)
     """The newest input that the turn answers."""
     decision = models.BooleanField(null=True, blank=True)
-    """What was decided about the call that waits for approval; None until then."""
+    """The decision about the call that waits for approval; None until there is one."""
     decision_reason = models.TextField(default="", blank=True)
     error = models.TextField(default="", blank=True)
     ended_by = models.CharField(max_length=20, choices=LoopEnd, default="", blank=True)
-    """Why it is not there any more; empty while it is, and before it ever was."""
+    """Why it ended; empty while it exists, and before it ever did."""
     refused_writes = models.BigIntegerField(default=0)
     """How often a loop without the lease tried to write."""
     started_at = models.DateTimeField(null=True, blank=True)
@@ -183,14 +183,14 @@ class AgentLoop(models.Model):
         return Process(self.owner_host, self.owner_pid, self.owner_started)
 
     def is_held(self, now: datetime) -> bool:
-        """Say whether another process may still write for this loop: a gone owner holds nothing."""
+        """Say whether another process may still write for this loop: a dead owner holds nothing."""
         if self.status not in (LoopStatus.STARTING, LoopStatus.RUNNING) or self.lease_expires_at is None:
             return False
         return self.lease_expires_at > now and not is_gone(self.owner)
 
 
 class Verb(models.TextChoices):
-    """What the process that runs a loop can be told to do with it."""
+    """The commands that a loop's process can be given."""
 
     STOP = "stop", "stop the loop"
     EVICT = "evict", "close the loop to make room"
@@ -201,7 +201,7 @@ class Verb(models.TextChoices):
 
 
 class CommandOutcome(models.TextChoices):
-    """What became of a command."""
+    """The outcome of a command."""
 
     PENDING = "", "not obeyed yet"
     DONE = "done", "obeyed"
@@ -212,25 +212,25 @@ class CommandOutcome(models.TextChoices):
 
 
 class LoopCommandQuerySet(models.QuerySet["LoopCommand"]):
-    """The questions about commands."""
+    """Queries for commands."""
 
     def pending(self) -> Self:
-        """Return those that nobody has obeyed or settled yet, in the order in which they were given."""
+        """Return those that are neither obeyed nor settled, in the order in which they were given."""
         return self.filter(outcome=CommandOutcome.PENDING).order_by("pk")
 
     def settled_before(self, moment: datetime) -> Self:
-        """Return those whose outcome has been known since before this moment."""
+        """Return those that were settled before this time."""
         return self.filter(settled_at__lt=moment)
 
 
 class LoopCommand(models.Model):
-    """What one process asks of the loop that another one runs; it means the loop of one epoch alone."""
+    """A request of one process to a loop that another one runs; it is for the loop of one epoch only."""
 
     conversation = models.ForeignKey(Conversation, models.CASCADE, related_name="commands", db_index=False)
     epoch = models.BigIntegerField()
     verb = models.CharField(max_length=10, choices=Verb)
     through = models.BigIntegerField(default=-1)
-    """The newest input when it was given: who stops or interrupts gives up on what was asked up to it."""
+    """The newest input when it was given: a stop or interruption gives up inputs up to it."""
     asked_by = models.TextField()
     """The hint group of the process that waits for the outcome."""
     outcome = models.CharField(
@@ -253,7 +253,7 @@ class LoopCommand(models.Model):
 
 
 class UnfinishedAnswer(models.Model):
-    """What an agent has said of an answer so far, for readers who come late; gone once it is stored."""
+    """The text of an unfinished answer, for readers who join late; removed once the answer is stored."""
 
     conversation = models.OneToOneField(
         Conversation, models.CASCADE, primary_key=True, related_name="unfinished_answer"
@@ -271,15 +271,15 @@ class UnfinishedAnswer(models.Model):
 
 
 class RepairQuerySet(models.QuerySet["Repair"]):
-    """The questions about turns that were cut off."""
+    """Queries for repaired turns."""
 
     def since(self, moment: datetime) -> Self:
-        """Return those that were ended at this moment or later."""
+        """Return those that were ended at this time or later."""
         return self.filter(repaired_at__gte=moment)
 
 
 class Repair(models.Model):
-    """A turn that a dead loop left behind and that the next one ended: people want to know of it."""
+    """A turn that a dead loop left and the next one ended, recorded for staff."""
 
     conversation = models.ForeignKey(Conversation, models.CASCADE, related_name="repairs", db_index=False)
     turn_id = models.TextField()
@@ -300,18 +300,18 @@ class Repair(models.Model):
 
 
 class ConnectionQuerySet(models.QuerySet["Connection"]):
-    """The questions about who is connected."""
+    """Queries for connections."""
 
     def present(self) -> Self:
         """Return the connections that were seen lately."""
         return self.filter(last_seen_at__gt=timezone.now() - timedelta(seconds=PRESENCE_S))
 
     def expired(self) -> Self:
-        """Return what a killed process left behind."""
+        """Return those that a killed process left."""
         return self.filter(last_seen_at__lte=timezone.now() - timedelta(seconds=PRESENCE_S))
 
     def counted(self, conversation_pks: Iterable[int]) -> dict[int, int]:
-        """Return how many each of these conversations has; those with none are left out."""
+        """Return the number for each of these conversations; those without connections are omitted."""
         rows = self.filter(conversation_id__in=list(conversation_pks)).order_by()
         return dict(rows.values_list("conversation_id").annotate(models.Count("pk")))
 
@@ -342,7 +342,7 @@ class Connection(models.Model):
 
 
 class MarkQuerySet(models.QuerySet["Mark"]):
-    """The questions about what users have noted of conversations."""
+    """Queries for users' marks on conversations."""
 
     def of(self, user_pk: int, conversation: ConversationRef) -> Self:
         """Return the mark of one user on one conversation, if there is one."""
@@ -353,23 +353,23 @@ class MarkQuerySet(models.QuerySet["Mark"]):
         return self.filter(user_id=user_pk)
 
     def pinned(self) -> Self:
-        """Return those that keep a conversation on top, the newest first."""
+        """Return the pinned ones, the newest first."""
         return self.filter(pinned_at__isnull=False).order_by("-pinned_at", "-pk")
 
     def archived(self) -> Self:
-        """Return those that have put a conversation away."""
+        """Return the archived ones."""
         return self.filter(archived_at__isnull=False)
 
 
 class Mark(models.Model):
-    """What a conversation is to one user: how far it was seen, whether it is kept on top or put away."""
+    """One user's marks on a conversation: how far it was seen, pinned, archived."""
 
     user = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="+")
     conversation = models.ForeignKey(Conversation, models.CASCADE, related_name="marks")
     through = models.BigIntegerField(default=-1)
     """The seq of the last event that the user has seen, -1 for none."""
     through_at = models.DateTimeField(null=True, blank=True)
-    """When that event was stored; null as long as the user has seen nothing."""
+    """When that event was stored; null while the user has seen nothing."""
     pinned_at = models.DateTimeField(null=True, blank=True)
     archived_at = models.DateTimeField(null=True, blank=True)
 
@@ -395,22 +395,22 @@ class Mark(models.Model):
 
 
 class DraftQuerySet(models.QuerySet["Draft"]):
-    """The questions about messages that are being written."""
+    """Queries for drafts."""
 
     def of(self, user_pk: int, conversation: ConversationRef | None) -> Self:
-        """Return the draft of a user in a conversation, or for one to be, if there is one."""
+        """Return the draft of a user in a conversation, or of a new one, if it exists."""
         pk = None if conversation is None else conversation.pk
         return self.filter(user_id=user_pk, **({"conversation_id": pk} if pk else {"conversation": None}))
 
     def written_from(self, user_pk: int, moment: datetime, pk: int) -> Self:
-        """Return those of a user that were written after this place, in that order."""
+        """Return those of a user that were written after this place, in order."""
         further = Q(updated_at__gt=moment) | Q(updated_at=moment, pk__gt=pk)
-        rows = self.filter(further, user_id=user_pk, updated_at__gte=moment)  # said twice, for the index
+        rows = self.filter(further, user_id=user_pk, updated_at__gte=moment)  # redundant, for the index
         return rows.order_by("updated_at", "pk")
 
 
 class Draft(models.Model):
-    """A message that a user is writing: in a conversation, or the first one of a conversation to be."""
+    """A message that a user is writing: in a conversation, or the first one of a new conversation."""
 
     user = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="+", db_index=False)
     conversation = models.ForeignKey(
@@ -420,7 +420,7 @@ class Draft(models.Model):
     images = models.JSONField(default=list, blank=True)
     """Their data URLs, in order."""
     version = models.BigIntegerField()
-    """How often it was written; a draft is never removed, only emptied, so that this never falls."""
+    """The number of writes; a draft is never removed, only emptied, so that this never decreases."""
     updated_at = models.DateTimeField(default=timezone.now)
 
     objects = models.Manager.from_queryset(DraftQuerySet)()
@@ -445,10 +445,10 @@ TOKEN_USE_RECORDED_S = 60
 
 
 class ApiTokenQuerySet(models.QuerySet["ApiToken"]):
-    """The questions about tokens."""
+    """Queries for tokens."""
 
     def valid(self) -> Self:
-        """Return the tokens that open something: not revoked, and their user may come in."""
+        """Return the valid tokens: not revoked, of active users."""
         return self.filter(revoked_at__isnull=True, user__is_active=True)
 
     def matching(self, text: str) -> Self:
@@ -457,17 +457,17 @@ class ApiTokenQuerySet(models.QuerySet["ApiToken"]):
 
 
 def token_digest(text: str) -> str:
-    """Return what is kept of a token: SHA-256 in hex, enough for 256 random bits."""
+    """Return the stored digest of a token: SHA-256 in hex, enough for 256 random bits."""
     return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
 
 
 class ApiToken(models.Model):
-    """A key that opens a user's conversations; only its digest is kept."""
+    """A key for a user's conversations; only its digest is stored."""
 
     user = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="api_tokens")
     name = models.CharField(max_length=TOKEN_NAME_MAX_LENGTH)
     prefix = models.CharField(max_length=12)
-    """The token's beginning, for people to tell it from others."""
+    """The token's beginning, by which people recognise it."""
     digest = models.CharField(max_length=64, unique=True)
     created_at = models.DateTimeField(default=timezone.now)
     last_used_at = models.DateTimeField(null=True, blank=True)
@@ -490,14 +490,14 @@ class ApiToken(models.Model):
         return row, text
 
     def record_use(self) -> None:
-        """Note that it was used, once a minute at the most: reading must not mean writing."""
+        """Record its use, at most once a minute: reading must not mean writing."""
         now = timezone.now()
         fresh = now - timedelta(seconds=TOKEN_USE_RECORDED_S)
         if self.last_used_at is None or self.last_used_at < fresh:
             ApiToken.objects.filter(pk=self.pk).update(last_used_at=now)
 
     def revoke(self) -> None:
-        """Let the token open nothing any more."""
+        """Revoke the token."""
         self.revoked_at = timezone.now()
         self.save(update_fields=["revoked_at"])
         log_on_commit("Token revoked", token=self.pk, user=self.user_id)
@@ -507,7 +507,7 @@ CONDENSER_SIZE_MIN = 20
 
 
 class UserSettings(models.Model):
-    """What a user has set (spec V0 §1.9), null meaning not set; keys, and what may hold some, are Secrets."""
+    """A user's settings (spec V0 §1.9), null meaning not set; keys, and what may contain some, are Secrets."""
 
     user = models.OneToOneField(
         settings.AUTH_USER_MODEL, models.CASCADE, primary_key=True, related_name="user_settings"
@@ -556,18 +556,18 @@ SECRET_NAME_MAX_LENGTH = 255
 
 
 class SecretKind(models.TextChoices):
-    """What a secret opens."""
+    """The kind of a secret."""
 
     SETTING = "setting"
     """A key among the settings; its name is the setting's."""
     PROVIDER_TOKEN = "provider_token"  # noqa: S105 - a kind, not a password
     """A git provider's token; its name is the provider's."""
     CUSTOM = "custom"
-    """Whatever the user's agents need; its name is the user's choice."""
+    """A secret for the user's agents; the user chooses its name."""
 
 
 class SecretQuerySet(models.QuerySet["Secret"]):
-    """The questions about many secrets; none opens a value."""
+    """Queries for secrets; none decrypts a value."""
 
     def of(self, user_id: int) -> Self:
         """Return one user's secrets, by name."""
@@ -578,11 +578,11 @@ class SecretQuerySet(models.QuerySet["Secret"]):
         return self.filter(kind__in=kinds)
 
     def named(self, kind: SecretKind, name: str) -> Self:
-        """Return those of this kind and name: one for each user at most."""
+        """Return those of this kind and name: at most one for each user."""
         return self.filter(kind=kind, name=name)
 
     def page(self, *, after: int, limit: int) -> Self:
-        """Return the next secrets of everybody, each with its user, in an order that never changes."""
+        """Return the next secrets of all users, each with its user, in an order that never changes."""
         return self.filter(pk__gt=after).select_related("user").order_by("pk")[:limit]
 
 
@@ -595,9 +595,9 @@ class Secret(models.Model):
     value = EncryptedTextField(editable=False)
     description = models.TextField(default="", blank=True)
     host = models.TextField(null=True, blank=True)
-    """Of a provider token: the provider's own host where it is not the public one."""
+    """Of a provider token: the provider's own host, if it is not the public one."""
     provider_user_id = models.TextField(null=True, blank=True)
-    """Of a provider token: who its holder is there."""
+    """Of a provider token: the id of its holder at the provider."""
     created_at = models.DateTimeField(default=timezone.now)
     updated_at = models.DateTimeField(auto_now=True)
 
@@ -617,9 +617,9 @@ class Secret(models.Model):
         return f"{self.kind} {self.name}"
 
     def rotate(self) -> bool:
-        """Encrypt the value with the newest key unless it is; say whether this changed the row.
+        """Encrypt the value with the newest key unless it is; return whether this changed the row.
 
-        What is stored meanwhile is never written over, only encrypted anew. Raise SecretUnreadable.
+        A value that is stored meanwhile is never overwritten, only re-encrypted. Raise SecretUnreadable.
         """
         while not self.value.is_newest:
             read, newest = self.value, self.value.resealed()
@@ -635,21 +635,21 @@ class Secret(models.Model):
 
 
 class Polarity(models.TextChoices):
-    """What a user thinks of a conversation."""
+    """A user's opinion of a conversation."""
 
     POSITIVE = "positive"
     NEGATIVE = "negative"
 
 
 class Permissions(models.TextChoices):
-    """For whom a user meant their feedback; it stays on this server either way."""
+    """The audience that a user chose for their feedback; it stays on this server either way."""
 
     PUBLIC = "public"
     PRIVATE = "private"
 
 
 class Feedback(models.Model):
-    """What a user has said about a conversation, for those who run this server (spec V0 §1.7)."""
+    """A user's feedback on a conversation, for the operators of this server (spec V0 §1.7)."""
 
     feedback_id = models.CharField(max_length=32, unique=True, default=new_public_id)
     conversation = models.ForeignKey(Conversation, models.CASCADE, related_name="feedback")
@@ -671,7 +671,7 @@ ATTACHMENT_NAME_MAX_LENGTH = 200
 
 
 class AttachmentQuerySet(models.QuerySet["Attachment"]):
-    """The questions about many attachments; only `content_of` reads what is in one."""
+    """Queries for attachments; only `content_of` reads their content."""
 
     def of(self, conversation: ConversationRef) -> Self:
         """Return those of one conversation, the oldest first."""
@@ -684,7 +684,7 @@ class AttachmentQuerySet(models.QuerySet["Attachment"]):
 
 
 class Attachment(models.Model):
-    """A file that the user gave to a conversation: its bytes as they came."""
+    """A file that the user added to the conversation, byte for byte."""
 
     conversation = models.ForeignKey(Conversation, models.CASCADE, related_name="attachments", db_index=False)
     name = models.CharField(max_length=ATTACHMENT_NAME_MAX_LENGTH)

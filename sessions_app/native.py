@@ -1,7 +1,4 @@
-"""The native wire: envelopes out, frames in; what its socket and its REST twin share.
-
-docs/protocol.md has every frame with an example.
-"""
+"""The native wire: envelopes out, frames in, for its socket and REST. docs/protocol.md has every frame."""
 
 from __future__ import annotations
 
@@ -27,22 +24,22 @@ SESSION_MAX_LENGTH = 100
 IMAGES_MAX = 100
 EVENTS_MAX = 500
 FRAME_MAX_BYTES: int = settings.MESSAGE_MAX_BYTES
-"""The most that one frame, or one body of the REST twin, may bring."""
+"""The maximum size of a frame, or of a REST body."""
 
 _MESSAGE_IDS = UUID("5b1f29a4-4c3d-4f0e-9d53-0f6f2c1d7a10")
-"""The namespace of the ids that messages get, so that no id sent with an event can equal one."""
+"""The namespace of message ids, so that no id sent with an event can equal one."""
 _DECISION_IDS = UUID("0f0c0f5e-6a86-4b0b-9f0f-2a7b6c1e4d52")
 """The same for decisions, so that no message's id can equal one either."""
 
 
 class BadFrame(ConversationError):
-    """A client's frame is not one of the protocol's."""
+    """The frame is not part of the protocol."""
 
     code = "bad_frame"
 
 
 class FrameTooLarge(BadFrame):
-    """A client's frame is longer than any may be."""
+    """The frame is longer than the limit."""
 
     code = "too_large"
 
@@ -53,19 +50,19 @@ class Frame:
 
     type: str
     id: Any
-    """A string, a number, or None when the client wants no answer."""
+    """A string, a number, or None if the client wants no answer."""
     members: Mapping[str, Member]
 
     def text(self, name: str, *, default: str | None = None) -> str:
-        """Return a string member. Raise BadFrame when it is missing or no string."""
+        """Return a string member. Raise BadFrame if it is missing or not a string."""
         return cast(str, _typed(self, name, str, "a string", default))
 
     def flag(self, name: str) -> bool:
-        """Return a boolean member. Raise BadFrame when it is missing or no boolean."""
+        """Return a boolean member. Raise BadFrame if it is missing or not a boolean."""
         return cast(bool, _typed(self, name, bool, "true or false", None))
 
     def number(self, name: str) -> int:
-        """Return a whole number, -1 or more. Raise BadFrame when it is missing or another value."""
+        """Return a whole number, -1 or more. Raise BadFrame if it is missing or another value."""
         value = cast(int, _typed(self, name, int, "a whole number", None))
         if isinstance(value, bool) or not -1 <= value < 2**63:
             raise BadFrame(f"`{name}` of the frame `{self.type}` must be a whole number, -1 or more.")
@@ -109,9 +106,10 @@ def _is_id(value: object) -> bool:
 
 
 def recorded_event(frame: Frame, *, sender_id: int) -> NewEvent:
-    """Return the event that an `event` frame records, as it was sent.
+    """Return the event of an `event` frame, as it was sent.
 
-    Its id is its own, if it is of V1 and has one, else the frame's. Raise BadFrame or InvalidEvent.
+    A V1 event keeps its own id if it has one; any other event gets the frame's. Raise BadFrame or
+    InvalidEvent.
     """
     member = frame.members.get("event")
     if member is None or not isinstance(member.value, dict):
@@ -122,7 +120,7 @@ def recorded_event(frame: Frame, *, sender_id: int) -> NewEvent:
 
 
 def recorded_events(frame: Frame, *, sender_id: int) -> list[NewEvent]:
-    """Return what an `events` frame records, all or nothing: a list of {id, event}.
+    """Return the events of an `events` frame, a list of {id, event}, all or none.
 
     Raise BadFrame or InvalidEvent.
     """
@@ -136,15 +134,15 @@ def recorded_events(frame: Frame, *, sender_id: int) -> list[NewEvent]:
 
 
 def _item_frame(members: Mapping[str, Member]) -> Frame:
-    """Read one of an `events` frame's items, which has an id and an event but needs no type."""
+    """Read one item of an `events` frame, which has an id and an event but needs no type."""
     return frame_of({**members, "type": Member("event", '"event"')})
 
 
 def message_event(frame: Frame, conversation: ConversationRef, *, user_id: int, session: str) -> NewEvent:
     """Return the user's message of a `message` frame, which asks the agent for an answer.
 
-    Repeating the frame stores nothing twice. A UUID is unique by itself; any other id counts within
-    its session, so that two tabs may both number their messages from 1. Raise BadFrame.
+    Repeating the frame stores nothing twice. A UUID is unique by itself; any other id counts within its
+    session, so that two tabs may both number their messages from 1. Raise BadFrame.
     """
     images = frame.members["images"].value if "images" in frame.members else []
     if (
@@ -167,14 +165,14 @@ def message_event(frame: Frame, conversation: ConversationRef, *, user_id: int, 
 
 
 def decided_call(frame: Frame) -> int | None:
-    """Return the seq of the call that a `confirm` frame is about; None when it names none. Raise BadFrame."""
+    """Return the seq of the call that a `confirm` frame names; None if it names none. Raise BadFrame."""
     return frame.number("seq") if "seq" in frame.members else None
 
 
 def decision_id(frame: Frame, *, user_id: int, session: str) -> str:
     """Return the event id of the decision of a `confirm` frame: repeating it decides nothing twice.
 
-    The frame's id counts as that of a message does, and for each call that is named. Raise BadFrame.
+    The frame's id counts like that of a message, and separately for each named call. Raise BadFrame.
     """
     return _event_id(_DECISION_IDS, frame.id, user_id=user_id, session=session, also=[decided_call(frame)])
 
@@ -203,7 +201,7 @@ def envelope_json(event: EventEnvelope) -> str:
 
 
 def envelope_json_without_payload(event: EventEnvelope) -> str:
-    """Return an `event` frame of the columns alone."""
+    """Return an `event` frame without the payload."""
     return f"{_columns_json(event)}}}"
 
 
@@ -218,12 +216,12 @@ def _columns_json(event: EventEnvelope) -> str:
 
 
 def frame_json(**members: Any) -> str:
-    """Return a frame other than an `event` as text: ASCII, so that half a surrogate pair passes too."""
+    """Return a frame other than an `event` as text: ASCII, so that half a surrogate pair can be sent."""
     return json.dumps(members, separators=(",", ":"))
 
 
 def error_frame(error: ConversationError, frame_id: Any = None) -> dict[str, Any]:
-    """Return the `error` frame that says what went wrong, to the frame with this id."""
+    """Return the `error` frame for the frame with this id."""
     return {"type": "error", "code": error.code, "detail": str(error), "id": frame_id}
 
 

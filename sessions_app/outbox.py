@@ -1,8 +1,8 @@
-"""The outbox as rows: facts are noted, receivers told of them in order, at least once, whatever fails.
+"""The outbox as rows: receivers are notified of everything in order, at least once, despite failures.
 
-An append writes nothing here: the log itself says what is left to be told. What it does not say is noted
-beside it. `gather` finds what is new for a receiver, `next_step` what it is told next. A conversation's
-cursor is moved by whoever holds its claim.
+An append writes nothing here: the log itself shows what is pending. Changes beside the log are recorded
+here. `gather` finds what is new for a receiver, `next_step` its next notification. Only the holder of a
+conversation's claim moves its cursor.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ RETRY_MAX_S = 600.0
 ERROR_MAX_CHARACTERS = 200
 PRUNE_MAX_FACTS = 1_000
 HELD_DAYS = 7
-"""So long are noted facts kept for receivers that are disabled."""
+"""Recorded changes are kept this long for disabled receivers."""
 CHANGED = "outbox"
 """The kind of the hint that receivers, or when they are told, were changed."""
 
 _PAUSES = frozenset({"PauseEvent", "InterruptEvent"})
 _RESTING = ("paused", "stopped", "finished", "error", "stuck")
-"""How the text of a state begins that ends a run."""
+"""The beginnings of the texts of states that end a run."""
 
 _NOTE = """
     INSERT INTO sessions_app_notedfact (conversation_id, fact, seq, noted_at)
@@ -55,14 +55,14 @@ _NOTE = """
 
 
 class InvalidReplay(ConversationError):
-    """There is nothing of this conversation that this receiver may be told."""
+    """This receiver gets no notifications of this conversation."""
 
     code = "invalid_replay"
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """The right to tell one receiver about one conversation, until somebody else takes it."""
+    """The right to notify one receiver of one conversation, until another process takes it."""
 
     delivery: int
     receiver: int
@@ -71,23 +71,23 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What a receiver is told next, and where it stands once it has taken that."""
+    """The next notification of a receiver, and its position after that."""
 
     parcel: Parcel
     moved: Mapping[str, Any]
 
 
 def note(conversation_pk: int, fact: Fact) -> None:
-    """Keep a fact if there is a receiver for it: conversations.facts.note, by one statement."""
+    """Record a change if there is a receiver for it, with one statement: conversations.facts.note."""
     now = connection.ops.adapt_datetimefield_value(timezone.now())
     with connection.cursor() as cursor:
         cursor.execute(_NOTE, [fact.value, now, conversation_pk])
 
 
 def begin(receiver: Receiver) -> Receiver:
-    """Store a new receiver: it is told what happens from now on.
+    """Store a new receiver, which is notified of everything from now on.
 
-    Raise ConversationBusy if for too long it cannot be said where that begins.
+    Raise ConversationBusy if the beginning cannot be determined for too long.
     """
     newest = outbox_gathering.settled_now()
     receiver.begins_after = receiver.event_position = newest.event
@@ -100,7 +100,7 @@ def begin(receiver: Receiver) -> Receiver:
 def claim(
     receiver: int, process: Process, *, limit: int, lease_s: float = LEASE_S, now: datetime | None = None
 ) -> list[Claim]:
-    """Take what of one receiver is due and held by nobody, at most `limit`."""
+    """Claim the due, unclaimed deliveries of one receiver, at most `limit`."""
     now = now or timezone.now()
     due = Delivery.objects.filter(receiver_id=receiver).due(now)
     if limit <= 0 or not due.exists():  # without a transaction: on SQLite that would hold up who writes
@@ -119,7 +119,7 @@ def claim(
 
 
 def renew(claims: Collection[Claim], *, lease_s: float = LEASE_S) -> None:
-    """Go on holding these, as far as they are still held."""
+    """Extend these claims, as far as they are still held."""
     until = timezone.now() + timedelta(seconds=lease_s)
     for token in {each.token for each in claims}:
         pks = [each.delivery for each in claims if each.token == token]
@@ -127,14 +127,14 @@ def renew(claims: Collection[Claim], *, lease_s: float = LEASE_S) -> None:
 
 
 def release(claims: Collection[Claim]) -> None:
-    """Let others have these at once."""
+    """Release these claims."""
     for token in {each.token for each in claims}:
         pks = [each.delivery for each in claims if each.token == token]
         Delivery.objects.filter(pk__in=pks, claim=token).update(claim="", held_until=None)
 
 
 def release_abandoned() -> None:
-    """Free what processes hold that do not run any more; those of other hosts run out by themselves."""
+    """Release the claims of dead processes; those of other hosts expire by themselves."""
     columns = ("owner_host", "owner_pid", "owner_started")
     held = Delivery.objects.filter(held_until__isnull=False)
     for owner in set(held.values_list(*columns)):
@@ -143,14 +143,14 @@ def release_abandoned() -> None:
 
 
 def next_due(receivers: Collection[int]) -> datetime | None:
-    """Return when the next delivery of one of these receivers is due that nobody is at."""
+    """Return when the next unclaimed delivery of one of these receivers is due."""
     rows = Delivery.objects.pending().free(timezone.now()).filter(receiver_id__in=receivers)
     found: datetime | None = rows.aggregate(next=Min("due_at"))["next"]
     return found
 
 
 def next_step(held: Claim) -> Step | None:
-    """Return what to tell next; None when there is nothing for now, or the claim was lost."""
+    """Return the next notification; None if there is none for now, or the claim was lost."""
     row = _held(held).select_related("receiver", "conversation").first()
     if row is None:
         return None
@@ -177,7 +177,7 @@ def next_step(held: Claim) -> Step | None:
 
 
 def delivered(held: Claim, step: Step) -> bool:
-    """Note that the receiver has taken this; say whether the claim still stands."""
+    """Record a successful delivery; say whether the claim is still held."""
     now = timezone.now()
     moved = dict(step.moved)
     if "through" in moved:
@@ -190,7 +190,7 @@ def delivered(held: Claim, step: Step) -> bool:
 
 
 def failed(held: Claim, error: str) -> None:
-    """Note why the receiver did not take it, and when to try again: later after every failure, to a bound."""
+    """Record why a delivery failed, and when to retry: later after every failure, up to a limit."""
     now = timezone.now()
     tries = _held(held).values_list("tries", flat=True).first()
     if tries is not None:
@@ -205,26 +205,26 @@ def failed(held: Claim, error: str) -> None:
 
 
 def retry_delay_s(tries: int) -> float:
-    """Return how long to wait after so many failures before: by chance, so that not all come at once."""
+    """Return how long to wait after this many failures, randomised so that retries spread out."""
     whole: float = min(RETRY_FIRST_S * 2 ** min(tries, 30), RETRY_MAX_S)
     return whole * random.uniform(0.5, 1.0)  # noqa: S311 - nothing is to be guessed here
 
 
 def announce() -> None:
-    """Let the dispatcher of this process look at once; others look when they next do."""
+    """Wake this process's dispatcher at once; others look when they next do."""
     transaction.on_commit(lambda: live.announce("outbox", {"kind": CHANGED}), robust=True)
 
 
 def try_again(deliveries: DeliveryQuerySet) -> int:
-    """Let these be tried at once; return how many have something left to be told."""
+    """Make these due at once; return how many have something pending."""
     announce()
     return deliveries.pending().update(due_at=timezone.now())
 
 
 def replay(receiver: Receiver, conversation: ConversationRef, *, first: int) -> Delivery:
-    """Tell the receiver all events from seq `first` on once more, in order. Raise InvalidReplay.
+    """Resend all events from seq `first` on to the receiver, in order. Raise InvalidReplay.
 
-    Who is telling it about the conversation just now does not go on from there.
+    A process that is delivering just now does not continue from there.
     """
     last_seq = last_replayable(receiver, conversation, first=first)
     now = timezone.now()
@@ -259,7 +259,7 @@ def last_replayable(receiver: Receiver, conversation: ConversationRef, *, first:
 
 
 def prune(*, now: datetime | None = None) -> int:
-    """Remove noted facts that every receiver has taken; return how many, a bounded number.
+    """Remove changes that every receiver has got; return how many, a bounded number.
 
     For a disabled receiver they are kept HELD_DAYS; it keeps its place in all logs, and is marked.
     """
@@ -273,8 +273,8 @@ def prune(*, now: datetime | None = None) -> int:
 
 
 def _taken_by(receivers: ReceiverQuerySet) -> NotedFactQuerySet:
-    """Return the facts that all of these receivers have taken."""
-    # Before the receivers: what is noted for one that begins meanwhile comes after it.
+    """Return the changes that all of these receivers have got."""
+    # Read before the receivers: changes for a receiver that begins meanwhile come later.
     newest = NotedFact.objects.aggregate(newest=Max("pk"))["newest"] or 0
     gathered = receivers.aggregate(least=Min("fact_position"))["least"]
     rows = NotedFact.objects.filter(pk__lte=newest if gathered is None else gathered)
@@ -292,7 +292,7 @@ def _first_keys(facts: NotedFactQuerySet) -> list[int]:
 
 
 def _mark_skipped(pks: Sequence[int]) -> None:
-    """Note until when disabled receivers, for which alone these facts were kept, may lack some."""
+    """Record until when disabled receivers, for which these changes were kept, may lack some."""
     until = NotedFact.objects.filter(pk__in=pks).aggregate(newest=Max("noted_at"))["newest"]
     if until is not None:
         left = Delivery.objects.filter(
@@ -307,7 +307,7 @@ def _held(held: Claim) -> DeliveryQuerySet:
 
 
 def _rest(row: Delivery, *, due_at: datetime | None, **moved: Any) -> None:
-    """Let go until `due_at`, unless more has become known since the row was read."""
+    """Release the claim until `due_at`, unless more has become known since the row was read."""
     mine = Delivery.objects.filter(pk=row.pk, claim=row.claim)
     as_read = mine.filter(known=row.known, known_fact=row.known_fact)
     free: dict[str, Any] = {"claim": "", "held_until": None}
@@ -318,14 +318,14 @@ def _rest(row: Delivery, *, due_at: datetime | None, **moved: Any) -> None:
 
 
 def _batch(events: Sequence[EventEnvelope], fact: NotedFact | None) -> list[EventEnvelope]:
-    """Return those that go together: up to the next fact, and up to the end of a run."""
+    """Return the events that go together: up to the next change, and up to the end of a run."""
     before = [event for event in events if fact is None or event["seq"] < fact.seq]
     ends = (place for place, event in enumerate(before, 1) if ends_a_run(event))
     return before[: next(ends, len(before))]
 
 
 def ends_a_run(event: EventEnvelope) -> bool:
-    """Say whether the agent came to rest with this event."""
+    """Say whether this event ends a run."""
     if event["kind"] == Kind.TURN:
         return True
     is_rest = event["type"] in _PAUSES or event["text"].startswith(_RESTING)
