@@ -40,7 +40,7 @@ class Attached:
     """A file that a conversation has."""
 
     name: str
-    """Unique in the conversation, and not a path: it contains neither `/` nor `\`."""
+    r"""Unique in the conversation, and not a path: it contains neither `/` nor `\`."""
     size: int
     """Bytes."""
     created_at: datetime

@@ -507,7 +507,7 @@ CONDENSER_SIZE_MIN = 20
 
 
 class UserSettings(models.Model):
-    """A user's settings (spec V0 §1.9), null meaning not set; keys, and what may contain some, are Secrets."""
+    """A user's settings (spec V0 §1.9), null meaning not set; keys, and what may hold some, are Secrets."""
 
     user = models.OneToOneField(
         settings.AUTH_USER_MODEL, models.CASCADE, primary_key=True, related_name="user_settings"
