@@ -1,4 +1,4 @@
-"""The dispatcher: tells receivers what the outbox holds for them, each at its own pace."""
+"""The dispatcher: delivers the outbox to the receivers, to each at its own pace."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ _failing = Outage(__name__, "A round of the outbox failed and is tried again", "
 _failing_deliveries = Outage(__name__, "A delivery failed and is tried again")
 
 POLL_S = 5.0
-"""What is written by processes that do not tell this one waits for so long at most."""
+"""Writes of processes that send this one no hints are found after this long at the latest."""
 ROUND_MIN_S = 0.02
-"""Appends that come closer together than this are looked for at once."""
+"""Appends that are closer together than this are processed at once."""
 PER_RECEIVER = 4
-"""So many conversations is one receiver told of at a time; one that is slow so holds up nobody else."""
+"""At most this many conversations of one receiver are delivered at a time, so a slow one delays no other."""
 STEPS_MAX = 20
-"""After so many parcels of one conversation the receiver's other ones have their turn."""
+"""After this many notifications of one conversation, the receiver's other ones get their turn."""
 HOUSEKEEPING_ROUNDS = 12
 RENEW_S = 5.0
 
@@ -39,7 +39,7 @@ _FOR_NOBODY = frozenset({outbox.CHANGED})
 
 
 class _Lane:
-    """One receiver, and what it is being told just now."""
+    """One receiver, and its deliveries under way."""
 
     def __init__(self, receiver: Receiver, taker: Taker) -> None:
         self.receiver = receiver
@@ -59,7 +59,7 @@ class Dispatcher:
         self._hooks: Mapping[str, Any] = {}
         self._lanes: dict[int, _Lane] = {}
         self._broken: dict[Claim, str] = {}
-        """What a fault has ended, and the words for it: to be given back as soon as the database is there."""
+        """Claims that a failure has ended, with its text: released as soon as the database is back."""
         self._horizon = Horizon()
         self._news = asyncio.Event()
         self._wakes = _FOR_NOBODY
@@ -68,7 +68,7 @@ class Dispatcher:
         self._renewed_at = 0.0
 
     async def run(self) -> None:
-        """Deliver until cancelled; then let go of what is under way, which is told again."""
+        """Deliver until cancelled; then release what is under way, which is delivered again."""
         loop = asyncio.get_running_loop()
 
         def hear(hint: Hint) -> None:
@@ -94,11 +94,11 @@ class Dispatcher:
         self._news.clear()
 
     async def _round(self) -> float:
-        """Find what is new, start what is due, and return in how many seconds something will be."""
-        self._is_awake = False  # before looking: what comes meanwhile is for the next round
+        """Find what is new, start what is due, and return in how many seconds something will be due."""
+        self._is_awake = False  # before looking: later hints are for the next round
         try:
             seconds = await self._look()
-        except Exception as error:  # the next round tries again
+        except Exception as error:  # the next round retries
             _failing.failed(error)
             return POLL_S
         _failing.worked()
@@ -148,7 +148,7 @@ class Dispatcher:
         return min(POLL_S, (due_at - timezone.now()).total_seconds())
 
     async def _set_lanes(self, receivers: Collection[Receiver]) -> None:
-        """Have a lane for each receiver, with a taker that knows what is set now."""
+        """Keep a lane for each receiver, with a transport that has the present settings."""
         wanted = {receiver.pk: receiver for receiver in receivers}
         for pk, lane in list(self._lanes.items()):
             if pk not in wanted or (_settings_of(wanted[pk]) != _settings_of(lane.receiver)):
@@ -190,7 +190,7 @@ class Dispatcher:
 
 
 async def _deliver(taker: Taker, claim: Claim) -> None:
-    """Tell one receiver of one conversation, a parcel at a time, until nothing is due or one fails."""
+    """Deliver a conversation to a receiver, one notification at a time, until one fails or none is due."""
     for _ in range(STEPS_MAX):
         step = await astore.call(outbox.next_step, claim)
         if step is None:
@@ -210,12 +210,12 @@ def _served(hooks: Mapping[str, Any]) -> list[Receiver]:
 
 
 def _gathered(receivers: Collection[Receiver], horizon: Horizon) -> bool:
-    """Gather for all; say whether one has more to look through."""
+    """Gather for all receivers; say whether one has more to read."""
     horizon.look()
     has_more = [outbox_gathering.gather(receiver, horizon) for receiver in receivers]
     return any(has_more)
 
 
 def _settings_of(receiver: Receiver) -> tuple[object, ...]:
-    """Return what a taker is made of."""
+    """Return what a transport is made from."""
     return (receiver.base_url, receiver.sealed.token, receiver.timeout_s, receiver.name)

@@ -1,7 +1,7 @@
-"""What is new for a receiver: found by the keys of events and noted facts, by the same few statements always.
+"""What is new for a receiver: found by the keys of events and changes, always with the same few statements.
 
-Keys are given before a transaction commits, so a lower one may show later than a higher one. A position
-moves only to where all is settled; what lies behind it is looked at again, which changes nothing.
+Keys are assigned before a transaction commits, so a lower one may become visible after a higher one. A
+position moves only up to the watermark; rows above it are read again, which changes nothing.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from sessions_app.models import NotedFact, Receiver
 SETTLES_S = 10.0
 SETTLES_POLL_S = 0.01
 WINDOW = 20_000
-"""So many events are looked through at once; more is there only after a long rest."""
+"""At most this many events are read at once; there are more only after a long pause."""
 
 _WRITERS = """
     SELECT virtualtransaction FROM pg_locks
@@ -38,7 +38,7 @@ _COLUMNS = """
 """
 _UNTRIED = "0, '', '', '', 0, 0"
 
-# A row that is there keeps its cursor. While it waits after a failure, nothing brings its next try forward.
+# An existing row keeps its cursor. While it waits after a failure, nothing makes its retry earlier.
 _EVENTS = f"""
     INSERT INTO sessions_app_delivery AS known_row {_COLUMNS}
     SELECT %(receiver)s, event.conversation_id, MIN(event.seq) - 1, MAX(event.seq),
@@ -95,23 +95,23 @@ _OF_OWNER = """
 
 
 class Keys(NamedTuple):
-    """Where the events and the noted facts end."""
+    """The ends of the events and the recorded changes."""
 
     event: int
     fact: int
 
 
 class Horizon(KeyHorizon[Keys]):
-    """How far everything is settled: what has a key up to there and is not there yet will never be."""
+    """The watermark: a row with a key up to it that does not exist now never will."""
 
     def __init__(self) -> None:
         super().__init__(Keys, guards.EVENT, NotedFact._meta.db_table)
 
 
 def settled_now() -> Keys:
-    """Return where events and noted facts end, all of them settled, a moment after they stood there.
+    """Return the ends of events and changes as a watermark, a moment after they were read.
 
-    Raise ConversationBusy if somebody writes for longer than SETTLES_S.
+    Raise ConversationBusy if another transaction writes for longer than SETTLES_S.
     """
     horizon = Horizon()
     horizon.look()
@@ -137,7 +137,7 @@ def _writers() -> set[str]:
 
 
 def gather(receiver: Receiver, horizon: Horizon) -> bool:
-    """Note in the receiver's deliveries what is new for it; say whether there is more to look through."""
+    """Record what is new in the receiver's deliveries; say whether there is more to read."""
     if horizon.newest.event <= receiver.event_position and horizon.newest.fact <= receiver.fact_position:
         return False
     with transaction.atomic():

@@ -1,8 +1,8 @@
-"""Hooks in this process: objects of other packages that are told of what happens to conversations.
+"""Hooks in this process: objects of other packages that are notified of conversations.
 
 A hook has any of the methods `created(conversation, information)`, `appended(conversation, events)`,
-`status(conversation, information)` and `deleted(conversation, information)`, plain or `async`. What one
-raises means that it was not told: it is told again, later, and nothing else of the conversation before that.
+`status(conversation, information)` and `deleted(conversation, information)`, plain or `async`. If one
+raises, the call is repeated later, and nothing newer of the conversation is delivered before that.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from sessions_app.outbox_parcels import Happening, NotTaken, Parcel
 logger = logging.getLogger(__name__)
 
 GROUP = "convserver.hooks"
-"""The group of entry points that packages name their hooks in."""
+"""The group of entry points with which packages name their hooks."""
 BATCH_EVENTS = 100
 THREADS = 4
 
 
 def found_hooks() -> dict[str, Any]:
-    """Return the hooks of this process by their names; one that cannot be made is logged and left out."""
+    """Return the hooks of this process by name; one that cannot be created is logged and left out."""
     makers: dict[str, Callable[[], Any]] = {}
     for point in entry_points(group=GROUP):
         makers[f"{GROUP}:{point.name}"] = point.load
@@ -59,7 +59,7 @@ def _made(name: str, load: Callable[[], Any]) -> Any:
 
 
 def install(hooks: Mapping[str, Any]) -> None:
-    """Make a receiver of every hook that has none; a hook that was there before goes on where it stopped."""
+    """Create a receiver for every hook that has none; a known hook continues where it stopped."""
     known = set(Receiver.objects.filter(kind=ReceiverKind.HOOK).values_list("name", flat=True))
     for name in sorted(hooks.keys() - known):
         begin(
@@ -74,7 +74,7 @@ def install(hooks: Mapping[str, Any]) -> None:
 
 
 class HookTaker:
-    """One hook, as the dispatcher tells it."""
+    """The transport of one hook."""
 
     def __init__(self, receiver: Receiver, hook: Any) -> None:
         self._receiver = receiver
@@ -82,7 +82,8 @@ class HookTaker:
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="hook")
 
     async def take(self, parcel: Parcel) -> None:
-        """Call the method for the parcel, a plain one in a thread. Raise NotTaken for whatever it raises."""
+        """Call the method for the notification, a plain one in a thread. Raise NotTaken if it raises
+        anything."""
         method = getattr(self._hook, parcel.happening, None)
         if method is None:
             return
@@ -101,7 +102,7 @@ class HookTaker:
             raise NotTaken(f"It raised {type(error).__name__}; the server's log has more.") from error
 
     async def close(self) -> None:
-        """Start nothing more in the threads."""
+        """Start no more calls in the threads."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
 
@@ -114,5 +115,5 @@ def _called(call: Callable[[], object]) -> None:
 
 @cache
 def hooks_of_this_process() -> Mapping[str, Any]:
-    """Return the hooks, made once."""
+    """Return the hooks, created once."""
     return found_hooks()

@@ -1,4 +1,4 @@
-"""The outbox: who is told of what happens to conversations, and how far each of them has been told."""
+"""The outbox: the receivers of notifications, and how far each has got with each conversation."""
 
 from __future__ import annotations
 
@@ -21,27 +21,28 @@ BATCH_MAX_EVENTS = 500
 
 
 class ReceiverKind(models.TextChoices):
-    """How a receiver is told."""
+    """The kinds of receivers."""
 
     WEBHOOK = "webhook", "webhook"
     HOOK = "hook", "hook in this server"
 
 
 class ReceiverQuerySet(models.QuerySet["Receiver"]):
-    """The questions about many receivers."""
+    """Queries for many receivers."""
 
     def served_with(self, hook_names: Iterable[str]) -> Self:
-        """Return those that a process with these hooks can tell anything."""
+        """Return those that a process with these hooks can notify."""
         is_served = Q(kind=ReceiverKind.WEBHOOK) | Q(kind=ReceiverKind.HOOK, name__in=list(hook_names))
         return self.filter(is_served, enabled=True).order_by("pk")
 
 
 class Receiver(models.Model):
-    """Whoever is told of the conversations of one owner, or of all: a webhook, or a hook of this server."""
+    """A receiver of notifications about one owner's conversations, or all: a webhook, or a hook of this
+    server."""
 
     kind = models.CharField(max_length=10, choices=ReceiverKind, default=ReceiverKind.WEBHOOK)
     name = models.CharField(max_length=NAME_MAX_LENGTH)
-    """A webhook's is for people; a hook's says where its code is."""
+    """The name of a webhook is for people; that of a hook is the place of its code."""
     base_url = models.TextField(default="", blank=True)
     sealed = EncryptedTextField(editable=False)
     """JSON: the headers by name, and the session key."""
@@ -53,23 +54,23 @@ class Receiver(models.Model):
     flush_delay_s = models.FloatField(
         default=30.0, validators=[MinValueValidator(0.0), MaxValueValidator(3600.0)]
     )
-    """So long a buffer that is not full waits for more events."""
+    """A buffer that is not full waits this long for more events."""
     timeout_s = models.FloatField(default=30.0, validators=[MinValueValidator(0.1), MaxValueValidator(300.0)])
     enabled = models.BooleanField(default=True)
     owner = models.ForeignKey(
         settings.AUTH_USER_MODEL, models.CASCADE, null=True, blank=True, related_name="receivers"
     )
-    """Whose conversations it is told of; nobody's means everybody's."""
+    """The owner of the conversations; null for all users."""
     created_at = models.DateTimeField(default=timezone.now)
 
     begins_after = models.BigIntegerField(default=0)
-    """The key of the newest event when it was made: what came later is what it is told."""
+    """The key of the newest event at its creation: it is notified of later ones."""
     event_position = models.BigIntegerField(default=0)
-    """All events with a key up to this are in its deliveries."""
+    """Its deliveries include all events with a key up to this."""
     fact_position = models.BigIntegerField(default=0)
-    """All noted facts with a key up to this are in its deliveries."""
+    """Its deliveries include all changes with a key up to this."""
     skipped_until = models.DateTimeField(null=True, blank=True, editable=False)
-    """Noted facts up to this time were removed while it was disabled, before it was told of them."""
+    """Changes up to this time were removed while it was disabled, before it got them."""
 
     objects = models.Manager.from_queryset(ReceiverQuerySet)()
 
@@ -85,13 +86,13 @@ class Receiver(models.Model):
 
     @property
     def unheard_facts(self) -> list[Fact]:
-        """The noted facts that this kind of receiver is not told."""
+        """The changes of which this kind of receiver is not notified."""
         return [Fact.LOOP] if self.kind == ReceiverKind.WEBHOOK else []
 
     def rotate(self) -> bool:
-        """Encrypt what is sealed with the newest key unless it is; say whether this changed the row.
+        """Seal the secrets with the newest key unless they are; return whether this changed the row.
 
-        What is stored meanwhile is never written over. Raise SecretUnreadable.
+        Values that are stored meanwhile are never overwritten. Raise SecretUnreadable.
         """
         if self.sealed.is_newest:
             return False
@@ -100,10 +101,10 @@ class Receiver(models.Model):
 
 
 class DeliveryQuerySet(models.QuerySet["Delivery"]):
-    """The questions about many deliveries."""
+    """Queries for many deliveries."""
 
     def pending(self) -> Self:
-        """Return those where something is left to be told."""
+        """Return those with something pending."""
         return self.filter(due_at__isnull=False)
 
     def failing(self) -> Self:
@@ -111,7 +112,7 @@ class DeliveryQuerySet(models.QuerySet["Delivery"]):
         return self.pending().filter(tries__gt=0)
 
     def free(self, now: datetime) -> Self:
-        """Return those that nobody is at."""
+        """Return those without a claim."""
         return self.filter(Q(held_until=None) | Q(held_until__lte=now))
 
     def due(self, now: datetime) -> Self:
@@ -120,31 +121,31 @@ class DeliveryQuerySet(models.QuerySet["Delivery"]):
 
 
 class Delivery(models.Model):
-    """How far one receiver has been told of one conversation: a cursor, and the right to move it."""
+    """How far one receiver has got with one conversation: a cursor, and the claim to move it."""
 
     receiver = models.ForeignKey(Receiver, models.CASCADE, related_name="deliveries", db_index=False)
     conversation = models.ForeignKey(Conversation, models.CASCADE, related_name="deliveries")
     through = models.BigIntegerField(default=-1)
-    """The seq of the newest event that the receiver has taken."""
+    """The seq of the newest event that the receiver has got."""
     known = models.BigIntegerField(default=-1)
     """The seq of the newest event that is known to be for it."""
     told = models.BigIntegerField(default=0)
-    """The key of the newest noted fact that it has taken."""
+    """The key of the newest change that it has got."""
     known_fact = models.BigIntegerField(default=0)
     owes_status = models.BooleanField(default=False)
-    """The last event that it took ended a run, and it has not been told the status since."""
+    """The last event that it got ended a run, and it has not got the status since."""
     since = models.DateTimeField(default=timezone.now)
-    """When the oldest event that it has not taken became known, or its last batch was taken."""
+    """When the oldest pending event became known, or the last batch was delivered."""
     due_at = models.DateTimeField(null=True, blank=True)
-    """When to try next; None when nothing is left to be told."""
+    """When to try next; None if nothing is pending."""
     tries = models.IntegerField(default=0)
-    """How often in a row it failed."""
+    """The number of failures in a row."""
     last_error = models.TextField(default="", blank=True)
     failed_at = models.DateTimeField(null=True, blank=True)
     delivered_at = models.DateTimeField(null=True, blank=True)
 
     claim = models.CharField(max_length=32, default="", blank=True)
-    """Who may move the cursor: nobody whose claim is another's by now."""
+    """The holder of the claim to move the cursor."""
     held_until = models.DateTimeField(null=True, blank=True)
     owner_host = models.TextField(default="", blank=True)
     owner_pid = models.BigIntegerField(default=0)
@@ -169,20 +170,20 @@ class Delivery(models.Model):
 
 
 class NotedFactQuerySet(models.QuerySet["NotedFact"]):
-    """The questions about many noted facts."""
+    """Queries for many changes."""
 
     def after(self, pk: int) -> Self:
-        """Return those that whoever was told this one has not been told, in order."""
+        """Return those that follow this one, in order."""
         return self.filter(pk__gt=pk).order_by("pk")
 
     def of(self, conversation: Conversation, receiver: Receiver) -> Self:
-        """Return those of one conversation that this receiver is told."""
+        """Return those of one conversation that are for this receiver."""
         rows = self.filter(conversation_id=conversation.pk)
         return rows.exclude(fact__in=receiver.unheard_facts)
 
 
 class NotedFact(models.Model):
-    """Something that happened to a conversation beside its log, noted in the same transaction."""
+    """A change of a conversation beside its log, recorded in the transaction that makes it."""
 
     conversation = models.ForeignKey(Conversation, models.CASCADE, related_name="noted_facts")
     fact = models.CharField(max_length=10)

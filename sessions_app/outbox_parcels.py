@@ -1,4 +1,4 @@
-"""What receivers are told, one parcel at a time, and what can take one."""
+"""Notifications, one at a time, and the transports that deliver them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from conversations.models import ConversationRef
 
 
 class Happening(StrEnum):
-    """What a parcel tells; the names are those of a hook's methods."""
+    """The kinds of notifications; the names are those of a hook's methods."""
 
     CREATED = "created"
     APPENDED = "appended"
@@ -23,27 +23,27 @@ class Happening(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Parcel:
-    """One thing to tell of one conversation."""
+    """One notification about one conversation."""
 
     happening: Happening
     conversation: ConversationRef
     events: Sequence[EventEnvelope] = ()
-    """What was appended, in order; for that happening alone."""
+    """The appended events, in order; only for that kind."""
     information: dict[str, Any] | None = None
-    """ConversationInfo as it is now (spec V1 §2.2); for the other happenings."""
+    """ConversationInfo as it is now (spec V1 §2.2); for the other kinds."""
     fact: Fact | None = None
-    """What was noted, where it was not the log that told."""
+    """The recorded change, if it was not the log that caused this."""
 
 
 class Taker(Protocol):
-    """One receiver's way to be told."""
+    """The transport of one receiver."""
 
     async def take(self, parcel: Parcel) -> None:
-        """Hand the parcel over; whatever this raises means that it was not taken."""
+        """Deliver the notification; if this raises anything, it was not delivered."""
 
     async def close(self) -> None:
-        """Give back what is held open."""
+        """Release all open resources."""
 
 
 class NotTaken(Exception):
-    """A receiver did not take a parcel; the text is for staff and names no secret."""
+    """A receiver did not accept a notification; the text is for staff and contains no secret."""

@@ -1,4 +1,4 @@
-"""The secret values that no event of their owner's, or of their conversation, may show."""
+"""The secret values to mask in events: the owner's, and the conversation's."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ from sessions_app.user_settings import SettingSecret
 logger = logging.getLogger(__name__)
 
 OWNERS_MAX = 256
-"""For so many owners, and conversations with secrets of their own, the values stay open."""
+"""The decrypted values of at most this many owners and conversations are cached."""
 OWN = "of a conversation"
-"""The kind of what a conversation keeps for itself: all of it is sealed as one."""
+"""The kind of a conversation's own secrets, which are sealed as one."""
 
 _OF_USERS = "SELECT user_id, 0, kind, name, value FROM sessions_app_secret WHERE user_id"
 _OF_CONVERSATIONS = (
     "SELECT 0, conversation_id, 'of a conversation', '', sealed_secrets FROM sessions_app_agentsetup "
     "WHERE has_secrets AND conversation_id"
 )
-# SQLite would look into the rows of conversations without secrets, too, which may be long.
+# SQLite would also read the rows of conversations without secrets, which may be long.
 _OF_CONVERSATIONS_SQLITE = _OF_CONVERSATIONS.replace("WHERE", "INDEXED BY agent_setup_secrets WHERE")
 
 
 class _Row(NamedTuple):
-    """A stored secret, as the database has it."""
+    """A stored secret, as it is in the database."""
 
     user_id: int
     conversation_id: int
@@ -46,14 +46,14 @@ class _Row(NamedTuple):
 
 
 class OwnerSecrets(SecretValues):
-    """All that is sealed, whatever it opens.
+    """All sealed values, of every kind.
 
-    Of users: custom secrets, tokens of git providers, keys among the settings, and those of tool servers; of
-    conversations: what their clients gave their agents.
+    Of users: custom secrets, tokens of git providers, keys in the settings, and those of tool servers. Of
+    conversations: the secrets that clients gave to their agents.
     """
 
     def find(self, owners: Sequence[int], conversations: Sequence[int]) -> Found:
-        """Find them by one statement; see the seam."""
+        """Find them with one statement; see the seam."""
         of_users = (_OF_USERS, owners)
         if not conversations:
             return sql.rows_with_keys(of_users)
@@ -62,24 +62,24 @@ class OwnerSecrets(SecretValues):
         return sql.rows_with_keys(of_users, (own, conversations))
 
     def masks(self, secrets: Iterable[tuple[Any, ...]]) -> Masks:
-        """Open the values, once as long as what is stored stays the same; see the seam."""
+        """Decrypt the values, once while the stored ones stay the same; see the seam."""
         rows = frozenset(_Row(*secret) for secret in secrets)
         return _opened.masks(frozenset(secret[:2] for secret in rows), rows) if rows else NO_MASKS
 
 
 _Owner = frozenset[tuple[Any, ...]]
-"""Whose secrets are taken together: a user's, a conversation's, or both."""
+"""The owner of cached secrets: a user, a conversation, or both."""
 
 
 class _Opened:
-    """The values in clear, those of one moment for each whose they are: what was replaced is not kept."""
+    """The decrypted values, as of one moment for each owner: replaced values are not kept."""
 
     def __init__(self) -> None:
         self._by_owner: OrderedDict[_Owner, tuple[frozenset[_Row], Masks]] = OrderedDict()
         self._lock = Lock()
 
     def masks(self, owner: _Owner, rows: frozenset[_Row]) -> Masks:
-        """Return what hides the values of rows; they are opened once as long as they stay."""
+        """Return the masks for rows, which are decrypted once while they stay the same."""
         with self._lock:
             stored, masks = self._by_owner.get(owner, (None, NO_MASKS))
             if stored == rows:
@@ -119,9 +119,9 @@ def _values(secret: _Row) -> Iterator[str]:
 
 
 def _spellings(value: str) -> Iterator[str]:
-    """Yield the ways in which programs show a value: with the line ends of files, and those of terminals.
+    """Yield the forms in which programs print a value: with line ends of files, and of terminals.
 
-    Blank space around it is left out, for output seldom has it.
+    Surrounding white space is removed, because output seldom has it.
     """
     shown = value.strip()
     yield shown

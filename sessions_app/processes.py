@@ -1,4 +1,4 @@
-"""Which process is which, so that a dead one is known for dead at once."""
+"""The identity of processes, so that a dead one is recognised at once."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ _BOOT_ID = _PROC / "sys/kernel/random/boot_id"
 """Linux alone has it."""
 
 _START_TIME_TOLERANCE = 0.0 if _BOOT_ID.exists() else 1.0
-"""A time moves a little with the clock that it was read from; ticks do not."""
+"""A time shifts a little with the clock that it was read from; ticks do not."""
 
 
 class Process(NamedTuple):
-    """One process of one host; the start time tells it from a later one with its number."""
+    """One process of one host; the start time distinguishes it from a later one with the same number."""
 
     host: str
-    """The host's name, on Linux with the id of its present run."""
+    """The host's name, on Linux with the id of its present boot."""
     pid: int
     started: float
-    """On Linux ticks since the host was started, which no correction of the clock moves; else the time."""
+    """On Linux ticks since the boot, which no correction of the clock changes; otherwise the time."""
 
 
 @cache
@@ -69,12 +69,12 @@ def _process(pid: int) -> Process:
 
 
 def this_process() -> Process:
-    """Return the running process; right after a fork, too."""
+    """Return the running process; correct even directly after a fork."""
     return _process(os.getpid())
 
 
 def is_gone(process: Process) -> bool:
-    """Say whether the process certainly does not run any more; of another host nothing is certain."""
+    """Say whether the process has certainly ended; of another host nothing is certain."""
     if process.host != _host():
         return False
     found = _find(process.pid)

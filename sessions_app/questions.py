@@ -1,4 +1,4 @@
-"""Questions to a conversation's agent beside its log: what is asked and answered is stored nowhere."""
+"""Questions to a conversation's agent that add nothing to its log."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from sessions_app.manager import get_manager
 
 SERVICE_ID = "ask_agent"
 MESSAGES_MAX = 50
-"""So many of the newest messages are told with a question."""
+"""At most this many of the newest messages accompany a question."""
 TOLD_MAX_CHARACTERS = 100_000
-"""Of these, so much; the newest count first."""
+"""The total length of these; the newest count first."""
 
 _SAID = EventFilter(
     exclude_hidden=True,
@@ -29,13 +29,13 @@ _SAID = EventFilter(
 
 
 async def answer_to(conversation: ConversationRef, question: str) -> str:
-    """Return what the agent says to a question about the conversation."""
+    """Return the agent's answer to a question about the conversation."""
     said = await astore.call(_said, conversation)
     return await _asked(conversation, [*said, {"role": "user", "content": question}])
 
 
 async def title_of(conversation: ConversationRef, *, max_characters: int) -> str | None:
-    """Return a title of at most so many characters; None while the user has said nothing."""
+    """Return a title with at most this many characters; None while the user has said nothing."""
     message = await astore.call(titles.first_message, conversation)
     if not message:
         return None
@@ -43,7 +43,7 @@ async def title_of(conversation: ConversationRef, *, max_characters: int) -> str
 
 
 async def _asked(conversation: ConversationRef, messages: Sequence[Mapping[str, str]]) -> str:
-    """Ask the loop's agent, or one of its kind: a question starts no loop."""
+    """Ask the loop's agent, or a new instance: a question starts no loop."""
     try:
         return await get_manager().request_llm_completion(conversation.public_id, SERVICE_ID, None, messages)
     except LoopUnavailable:

@@ -1,4 +1,4 @@
-"""What was announced last, kept once for all readers of a process: who falls behind asks no database."""
+"""The cache of announced events, shared by all readers of a process, so that late readers need no query."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from sessions_app.courtesy import courtesy
 V = TypeVar("V")
 
 RECENT_MAX_CHARACTERS = 16 * 1024 * 1024
-"""So much is kept of the events, and so much of what they were written as."""
+"""The cache keeps this much of the events, and this much of their translations."""
 RUN_MAX_EVENTS = 100
-"""So many are handed out at once."""
+"""At most this many are returned at once."""
 _BESIDE_TEXT = 500
-"""What an entry counts beside its text."""
+"""The size of an entry beside its text."""
 
 Place = tuple[int, int]
 """A conversation's key, and a seq."""
 
 
 class RecentEvents:
-    """The events of one event loop's readers, as they were announced, and as a wire shows them."""
+    """The newest announced events of one event loop, and their forms on the wires."""
 
     def __init__(self, max_characters: int = RECENT_MAX_CHARACTERS) -> None:
         self._events: _Bounded[EventEnvelope] = _Bounded(max_characters)
@@ -35,13 +35,13 @@ class RecentEvents:
         self._reading: WeakValueDictionary[int, asyncio.Lock] = WeakValueDictionary()
 
     def keep(self, pk: int, events: Sequence[EventEnvelope]) -> None:
-        """Keep events of the conversation with this key."""
+        """Add events of the conversation with this key."""
         for event in events:
             size = len(event["payload"]) + len(event["text"])
             self._events.keep((pk, event["seq"]), event, size)
 
     def after(self, pk: int, seq: int) -> list[EventEnvelope]:
-        """Return what is kept of what follows `seq`, in order and without a hole: maybe nothing."""
+        """Return cached events that follow `seq`, in order and without a gap: possibly none."""
         run: list[EventEnvelope] = []
         while len(run) < RUN_MAX_EVENTS and (event := self._events.get((pk, seq + 1))) is not None:
             run.append(event)
@@ -49,7 +49,7 @@ class RecentEvents:
         return run
 
     async def read_after(self, conversation: ConversationRef, seq: int) -> list[EventEnvelope]:
-        """Return some of what follows `seq`: of many readers who miss the same, one asks the database."""
+        """Return some events that follow `seq`; if many readers miss the same ones, one of them queries."""
         pk = conversation.pk
         if run := self.after(pk, seq):
             return run
@@ -62,7 +62,7 @@ class RecentEvents:
             return page
 
     def shown(self, conversation: ConversationRef, event: EventEnvelope, write: Callable[[], str]) -> str:
-        """Return what `write` returns for this event; it is called once for all readers."""
+        """Return the result of `write` for this event; it is called once for all readers."""
         place = (conversation.pk, event["seq"])
         text = self._texts.get(place)
         if text is None:
@@ -72,7 +72,7 @@ class RecentEvents:
 
 
 class _Bounded(Generic[V]):
-    """Values by place; of too many, those that were not used for longest are forgotten."""
+    """Values by place; if there are too many, the least recently used are removed."""
 
     def __init__(self, max_characters: int) -> None:
         self._max_characters = max_characters

@@ -1,4 +1,4 @@
-"""Events that are reported from elsewhere: again and again, in any order, and stored once (R12)."""
+"""Events that are reported from elsewhere, repeatedly and in any order, and stored once (R12)."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ logger = logging.getLogger(__name__)
 
 
 def store_once(conversation: ConversationRef, events: Sequence[NewEvent]) -> None:
-    """Append those that are not stored yet, all or none; under one id the first that came stays.
+    """Append those that are not stored yet, all or none; under one id the first stays.
 
     Raise ConversationNotFound or ConversationBusy.
     """
     _tell_of_other_content(conversation, events)
     with transaction.atomic():
-        # What is stored cannot change between the look at it and the append. Under the lock no payload is
-        # read: those that are stored may be many and long.
+        # Stored events cannot change between this query and the append. Under the lock no payload is read,
+        # because the stored ones may be many and long.
         if lock(Conversation.objects.standing(), conversation) is None:
             raise ConversationNotFound("Conversation not found.")
         if new := importing.missing(conversation, events):
@@ -33,7 +33,7 @@ def store_once(conversation: ConversationRef, events: Sequence[NewEvent]) -> Non
 
 
 def _tell_of_other_content(conversation: ConversationRef, events: Sequence[NewEvent]) -> None:
-    """Log which of the events are stored with other content, as far as a page of those can be read."""
+    """Log which of the events are stored with other content, as far as one page of those can be read."""
     first = {event.event_id: event.payload for event in reversed(events)}
     for stored in store().read_portion(conversation, event_ids=list(first)).events:
         sent = first[stored["id"]]

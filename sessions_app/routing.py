@@ -1,4 +1,4 @@
-"""Which address is which socket."""
+"""The sockets by address."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from sessions_app.consumers.v1_session import v1_session_socket
 
 
 async def no_such_socket(scope: Any, receive: Any, send: Any) -> None:
-    """Tell a client that there is no socket at this address."""
+    """Reply that there is no socket at this address."""
     socket = Socket(scope, receive, send)
     await socket.accept()
     await socket.close(4404, "There is no socket at this address.")
 
 
-# One list, no slashes added: the addresses are the wire's, to the letter.
+# One list, no slashes added: the addresses are exactly those of the wires.
 _sockets: list[tuple[str, Any]] = [
     (r"^ws/conversations$", native_list_socket),
     (r"^ws/conversations/(?P<conversation_id>[^/]+)$", native_socket),

@@ -1,7 +1,7 @@
-"""A run: what a V1 client asks for, and what becomes of it (spec V1 §2.6).
+"""Runs, which V1 clients request (spec V1 §2.6).
 
-From the request on a conversation is `running`; its loop answers whatever stands in the log, turn after
-turn, until nothing that was asked is left. Lock order as in `leases`: Conversation, then AgentLoop.
+From the request on a conversation is `running`; its loop answers everything in the log, turn after turn,
+until no requested input is left. Lock order as in `leases`: Conversation, then AgentLoop.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from sessions_app.turn_events import Naming
 from sessions_app.v1_information import DEFAULT_MODEL
 
 OVER = (ExecutionStatus.FINISHED, ExecutionStatus.STUCK)
-"""A message takes a conversation that is one of these back to `idle`."""
+"""A message changes a conversation in one of these states to `idle`."""
 REJECTED_REASON = "User rejected the action."
 
 
 class Asked(Enum):
-    """What became of the wish for a run."""
+    """The outcome of the request for a run."""
 
     BEGUN = auto()
     RUNS = auto()
@@ -43,17 +43,17 @@ class Asked(Enum):
 
 
 class Said(NamedTuple):
-    """Where a message stands, and whether the agent is to answer it now."""
+    """The place of a message, and whether the agent is to answer it now."""
 
     seq: int
     asks: bool
 
 
 def ask(conversation: ConversationRef, *, given_up: int | None = None) -> Asked:
-    """Let the agent answer whatever stands in the log; where a call waits for approval, this approves it.
+    """Let the agent answer everything in the log; if a call waits for approval, this approves it.
 
-    `given_up`: the newest input when the turn was interrupted that is still being played, if it was; a
-    run that is asked for now follows it.
+    `given_up`: the newest input when the turn that is still being played was interrupted, if it was; a run
+    that is requested now follows it.
     """
     with transaction.atomic():
         asked = _ask(conversation, given_up)
@@ -83,12 +83,12 @@ def _ask(conversation: ConversationRef, given_up: int | None) -> Asked:
 
 
 def _ask_after(conversation: ConversationRef, row: Conversation, given_up: int) -> Asked:
-    """Let a run follow the turn that was interrupted, unless one does already."""
+    """Let a run follow the interrupted turn, unless one does already."""
     if row.asked_through > given_up:
         return Asked.RUNS
     asked = store().newest_input(conversation, after=given_up)
     if asked is None:
-        # Behind what is given up on: at the least the end of the turn will stand there.
+        # After the inputs that are given up: at least the end of the turn will be there.
         asked = max(store().last_seq(conversation), given_up + 1)
     rows = Conversation.objects.filter(pk=conversation.pk)
     rows.update(listed_at=timezone.now(), **_asked_through(asked))
@@ -96,10 +96,10 @@ def _ask_after(conversation: ConversationRef, row: Conversation, given_up: int) 
 
 
 def take(conversation: ConversationRef, message: NewEvent, *, run: bool, given_up: int | None = None) -> Said:
-    """Store what the user says; with `run` ask for a run unless one is on or a call waits for approval.
+    """Store the user's message; with `run` ask for a run unless one is on or a call waits for approval.
 
-    What is said during a run is answered by it; anything else waits for the next one. `given_up` is as
-    in `ask`. A repeated event id stores and asks nothing.
+    A message during a run is answered by it; any other waits for the next run. `given_up` is as in `ask`. A
+    repeated event id stores and requests nothing.
     """
     with transaction.atomic():
         row, loop = _locked(conversation)
@@ -121,7 +121,7 @@ def take(conversation: ConversationRef, message: NewEvent, *, run: bool, given_u
 
 
 def reject(conversation: ConversationRef, reason: str) -> None:
-    """Refuse the calls that wait for approval and end their turn; the agent is not asked about it.
+    """Reject the calls that wait for approval and end their turn without asking the agent.
 
     Raise LoopUnavailable if none waits.
     """
@@ -151,10 +151,10 @@ def finish(
     *,
     given_up: int | None = None,
 ) -> Metrics:
-    """End a turn that the agent has played to its end; with more asked by now, a run of V1 goes on.
+    """End a turn that the agent has finished; if more was requested by now, a V1 run continues.
 
-    `counted` are the totals that readers were told last; return those that they know now. What was asked
-    up to `given_up` is not answered. Nothing changes if the turn has ended already. Raise Fenced.
+    `counted` are the totals that readers have seen last; return their new ones. Inputs up to `given_up` are
+    not answered. Nothing changes if the turn has ended already. Raise Fenced.
     """
     is_v1 = conversation.dialect is Dialect.V1
     through = start.through if given_up is None else max(start.through, given_up)
@@ -186,7 +186,7 @@ def _told_totals(row: Conversation, turn_id: str) -> list[NewEvent]:
 
 
 def interrupt_unheld(conversation: ConversationRef) -> None:
-    """Interrupt a run whose loop no living process holds. Raise LoopHeld where one does."""
+    """Interrupt a run whose loop no living process holds. Raise LoopHeld if one does."""
     with transaction.atomic():
         row, loop = _locked(conversation)
         if loop.is_held(timezone.now()):
@@ -202,7 +202,7 @@ def _locked(conversation: ConversationRef) -> tuple[Conversation, AgentLoop]:
 
 
 def _enter(conversation: ConversationRef, state: AgentState, status: ExecutionStatus) -> None:
-    """Store that the conversation is in this state, outside of any turn."""
+    """Store that the conversation is in this state, outside any turn."""
     event_id = str(uuid4())
     authored = dialects.author(conversation.dialect).state(state=state, event_id=event_id)
     store().append(conversation, [turn_events.new_event(authored, event_id)])
@@ -210,9 +210,9 @@ def _enter(conversation: ConversationRef, state: AgentState, status: ExecutionSt
 
 
 def _begin(conversation: ConversationRef, row: Conversation, loop: AgentLoop) -> None:
-    """Let everything in the log count as asked, and be seen to run from now on.
+    """Mark everything in the log as requested, and show the run as running from now on.
 
-    A turn that was suspended is asked for already: only what was said since is added.
+    The inputs of a suspended turn are requested already: only later ones are added.
     """
     now = timezone.now()
     asked = _newest_input(conversation, row, loop)
@@ -224,7 +224,7 @@ def _begin(conversation: ConversationRef, row: Conversation, loop: AgentLoop) ->
 
 
 def _asked_through(seq: int) -> dict[str, Greatest | Least]:
-    # What stands at the end may have been answered with the rest, as in a copy of another conversation.
+    # The last event may have been answered with the rest, as in a copy of another conversation.
     return {
         "asked_through": Greatest("asked_through", seq),
         "answered_through": Least("answered_through", seq - 1),
@@ -232,6 +232,6 @@ def _asked_through(seq: int) -> dict[str, Greatest | Least]:
 
 
 def _newest_input(conversation: ConversationRef, row: Conversation, loop: AgentLoop) -> int | None:
-    """Return the seq of the newest input that no turn has answered or is about."""
+    """Return the seq of the newest input that no turn has answered or taken up."""
     after = row.answered_through if loop.turn_id is None else loop.turn_through
     return store().newest_input(conversation, after=after)

@@ -1,7 +1,7 @@
-"""Sandboxes, which the V1 wire insists on and agents here do without: one for each family of conversations.
+"""Sandboxes, which the V1 wire requires and agents here do not have: one for each family of conversations.
 
-Nothing of them is stored. A sandbox's id holds that of the conversation at the top, and whether it runs is
-read off the loops (spec V1 §1.5).
+None is stored. A sandbox's id contains that of its root conversation, and its status is derived from the
+loops (spec V1 §1.5).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _ID_MAX_CHARS = 24
 
 
 class SandboxStatus(StrEnum):
-    """Whether the conversations in it can take messages (spec V1 §1.1)."""
+    """Whether its conversations accept messages (spec V1 §1.1)."""
 
     STARTING = "STARTING"
     RUNNING = "RUNNING"
@@ -47,7 +47,7 @@ STATUS_COLUMNS = (
     "loop__ended_by",
     "loop__execution_status",
 )
-"""What of a conversation's row decides about the status."""
+"""The columns of a conversation that decide the status."""
 
 _PARKED_BY = (LoopEnd.STOPPED, LoopEnd.CROWDED_OUT, LoopEnd.IDLE)
 _FOR_THE_USER = (ExecutionStatus.PAUSED, ExecutionStatus.WAITING_FOR_CONFIRMATION)
@@ -65,10 +65,10 @@ class Sandbox:
 
 
 def status_of(row: Mapping[str, Any]) -> SandboxStatus:
-    """Return the status that STATUS_COLUMNS of one conversation tell of.
+    """Return the status for STATUS_COLUMNS of one conversation.
 
-    A conversation takes messages from the first, also when no loop was ever started or its process ended,
-    until somebody stops it or it makes room for others.
+    A conversation accepts messages from the first, even if no loop was ever started or its process ended,
+    until it is stopped or makes room for others.
     """
     if row["deleted_at"] is not None:
         return SandboxStatus.MISSING
@@ -81,13 +81,13 @@ def status_of(row: Mapping[str, Any]) -> SandboxStatus:
 
 
 def _is_asked(row: Mapping[str, Any]) -> bool:
-    """Say whether its loop is about to be started again: something was asked, and nobody is waited for."""
+    """Say whether its loop is about to start again: it has an input, and waits for nobody."""
     is_unanswered = row["asked_through"] > row["answered_through"]
     return bool(is_unanswered and row["loop__execution_status"] not in _FOR_THE_USER)
 
 
 def id_of(public_id: str) -> str | None:
-    """Return a UUID's 16 bytes in base 62, each leading zero byte told by a prefix; None for another id."""
+    """Return a UUID's 16 bytes in base 62, with a prefix for each leading zero byte; None for another id."""
     try:
         id_bytes = UUID(public_id).bytes
     except ValueError:
@@ -101,7 +101,7 @@ def id_of(public_id: str) -> str | None:
 
 
 def public_id_in(sandbox_id: str) -> str | None:
-    """Return the id of the conversation that a sandbox's id holds; None for what is no sandbox's id."""
+    """Return the id of the conversation in a sandbox's id; None if it is not a sandbox's id."""
     if not 0 < len(sandbox_id) <= _ID_MAX_CHARS or not set(sandbox_id) <= set(_BASE62):
         return None
     digits = sandbox_id[2:] if sandbox_id.startswith("0") else sandbox_id
@@ -115,12 +115,12 @@ def public_id_in(sandbox_id: str) -> str | None:
 
 
 def ids_of(pks: Sequence[int]) -> dict[int, str | None]:
-    """Return in which sandbox each of these conversations is; None for one that has none; one query."""
+    """Return the sandbox of each of these conversations, None if it has none; one query."""
     return {pk: _id_of_line(line) for pk, line in families.lines_of(pks).items()}
 
 
 def _id_of_line(line: Sequence[str]) -> str | None:
-    """Return the sandbox of the topmost conversation that has one, and so have all below it."""
+    """Return the sandbox of the topmost conversation that has one, which all below it share."""
     found = None
     for public_id in line:
         if (sandbox_id := id_of(public_id)) is None:
@@ -130,7 +130,7 @@ def _id_of_line(line: Sequence[str]) -> str | None:
 
 
 def of_ids(user_id: int, sandbox_ids: Collection[str]) -> dict[str, Sandbox]:
-    """Return the user's sandboxes by id, also those whose conversation is deleted; four queries."""
+    """Return the user's sandboxes by id, even if their conversation is deleted; four queries."""
     public_ids = {public_id for each in sandbox_ids if (public_id := public_id_in(each)) is not None}
     rows = Conversation.objects.owned_by(user_id).known_to_v1().with_public_ids(public_ids)
     found = {sandbox.id: sandbox for sandbox in of_rows(rows)}
@@ -138,7 +138,7 @@ def of_ids(user_id: int, sandbox_ids: Collection[str]) -> dict[str, Sandbox]:
 
 
 def of_rows(rows: ConversationQuerySet) -> list[Sandbox]:
-    """Return the sandboxes of those of the conversations that stand at the top; four queries."""
+    """Return the sandboxes of the roots among the conversations; four queries."""
     columns = ("pk", "public_id", "owner_id", "created_at", "deleted_at", "agent_setup__key_rotation")
     tops = list(rows.values(*columns))
     pks = [top["pk"] for top in tops]
@@ -169,7 +169,7 @@ def _busiest(statuses: Collection[SandboxStatus], top: Mapping[str, Any]) -> San
 
 
 def top_of(user_id: int, sandbox_id: str) -> ConversationRef | None:
-    """Return the standing conversation at the top of a sandbox of the user's; None if there is none."""
+    """Return the existing root conversation of a user's sandbox; None if there is none."""
     public_id = public_id_in(sandbox_id)
     if public_id is None:
         return None
@@ -179,7 +179,7 @@ def top_of(user_id: int, sandbox_id: str) -> ConversationRef | None:
 
 
 def is_at_or_below(conversation: ConversationRef, upper: ConversationRef) -> bool:
-    """Say whether a conversation is this one, or one of the same sandbox that was started from it."""
+    """Say whether a conversation is this one, or was started from it in the same sandbox."""
     for public_id in families.lines_of([conversation.pk]).get(conversation.pk, []):
         if id_of(public_id) is None:
             return False
@@ -189,12 +189,12 @@ def is_at_or_below(conversation: ConversationRef, upper: ConversationRef) -> boo
 
 
 def sandbox_of(conversation: ConversationRef) -> str | None:
-    """Return in which sandbox a conversation is."""
+    """Return the sandbox of a conversation."""
     return ids_of([conversation.pk]).get(conversation.pk)
 
 
 def note_paused(conversations: Sequence[ConversationRef]) -> None:
-    """Note that these were stopped on purpose, also where no loop ever was or its process had ended.
+    """Record that these were stopped on purpose, even without a loop or with a dead one.
 
     A loop that was started meanwhile is left alone.
     """

@@ -1,4 +1,4 @@
-"""The indexer: keeps the search index a little behind the log, and out of the way of whoever appends."""
+"""The indexer: keeps the search index close behind the log without delaying appends."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ _failing = Outage(
 )
 
 POLL_S = 10.0
-"""What other processes append waits for so long at most, if they do not index it themselves."""
+"""Appends of other processes are indexed after this long at the latest, if those do not do it."""
 GATHER_S = 1.0
-"""What is appended within this is indexed together."""
+"""Appends within this time are indexed together."""
 BUSY_PER_S = 20.0
-"""Where there are more appends than this, others need the machine more."""
+"""If there are more appends than this, the machine is needed for them."""
 REST_CALM, REST_BUSY = 1.0, 9.0
-"""After a step it rests for so many times as long as that took."""
+"""After a step it rests this many times as long as the step took."""
 REST_MIN_S = 0.01
 REST_BUSY_MIN_S = 0.25
 
 
 class Indexer:
-    """The indexing of one process; of several processes each step is made by one."""
+    """The indexing of one process; of several processes, one makes each step."""
 
     def __init__(self) -> None:
         self._horizon = Horizon()
@@ -48,7 +48,7 @@ class Indexer:
         end = live.overhear(hear)
         try:
             while True:
-                # Before looking: what is heard from here on may come too late to be seen.
+                # Before looking: a later hint may be about something that this look does not see.
                 self._news.clear()
                 await self._catch_up()
                 await self._sleep(GATHER_S if self._horizon.settled < self._horizon.newest else POLL_S)
@@ -76,7 +76,7 @@ class Indexer:
                     _failing.worked()
                     return
                 await self._rest(began)
-        except Exception as error:  # the next round tries again
+        except Exception as error:  # the next round retries
             _failing.failed(error)
 
     async def _rest(self, began: float) -> None:

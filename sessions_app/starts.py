@@ -1,6 +1,6 @@
-"""Starting V1 conversations: one, its agent's setup, its first message and the record, all or nothing.
+"""Starting V1 conversations: conversation, agent's setup, first message and record, all or nothing.
 
-So a start is never found half done: whoever asks later finds it ready, or failed with the reason.
+So a start is never half done: later queries find it ready, or failed with the reason.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ ERROR = "ERROR"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Wanted:
-    """What is to be started; what is None is as its parent's, where there is one."""
+    """The parameters of a start; None means the parent's value, if there is a parent."""
 
     request: Mapping[str, Any]
-    """JSON: what was asked, to be shown again."""
+    """JSON: the request, to be shown again."""
     conversation_id: str | None = None
     parent: Conversation | None = None
     first_message: NewEvent | None = None
@@ -51,9 +51,9 @@ class Wanted:
 
 
 def first_message(message: Mapping[str, Any], *, sender_id: int) -> NewEvent:
-    """Return a SendMessageRequest as what a conversation begins with: it asks, whatever its `run` says.
+    """Return a SendMessageRequest as a conversation's first event. Raise InvalidEvent.
 
-    Raise InvalidEvent.
+    It asks for an answer, whatever its `run` says.
     """
     event_id = str(uuid4())
     authored = v1.received(message, event_id=event_id)
@@ -68,7 +68,7 @@ def first_message(message: Mapping[str, Any], *, sender_id: int) -> NewEvent:
 
 
 def shown_content(message: NewEvent) -> Any:
-    """Return the parts of a first message as they may be shown again, and stored by any database."""
+    """Return the parts of a first message in a form that can be shown again and stored by any database."""
     return _clean(json.loads(message.payload)["llm_message"]["content"])
 
 
@@ -84,9 +84,9 @@ def _clean(value: Any) -> Any:
 
 
 def start(user: Visitor, wanted: Wanted) -> StartTask:
-    """Make the conversation and return the record that it is ready, or that it could not be made.
+    """Create the conversation and return the record: ready, or failed.
 
-    Raise InvalidEvent if what was asked cannot be kept.
+    Raise InvalidEvent if the request cannot be stored.
     """
     try:
         with transaction.atomic():
@@ -96,14 +96,14 @@ def start(user: Visitor, wanted: Wanted) -> StartTask:
 
 
 def failed(user: Visitor, wanted: Wanted, reason: str) -> StartTask:
-    """Store that a conversation could not be started, and why. Raise InvalidEvent."""
+    """Record that a conversation could not be started, and why. Raise InvalidEvent."""
     return StartTask.objects.create(
         user_id=pk_of(user), status=ERROR, detail=reason, request=_masked(user, wanted.request)
     )
 
 
 def _masked(user: Visitor, request: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what was asked without the user's secrets. Raise InvalidEvent if it may hold too many."""
+    """Return the request without the user's secrets. Raise InvalidEvent if it may contain too many."""
     text = json.dumps(request)
     spans = secrecy.masks_of(pk_of(user)).in_event(text)
     masked: dict[str, Any] = json.loads(masking.replaced(text, spans))

@@ -1,4 +1,4 @@
-"""What the server itself writes into a log: the ends of turns, refusals, what the user led an agent to."""
+"""Events that the server itself writes: ends of turns, rejections, and the user's commands to an agent."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 def turn_event_id(turn_id: str, part: str) -> str:
-    """Return the id of a turn's one event of this part: `end`, `partial`, `failed …`."""
+    """Return the id of a turn's only event of this part: `end`, `partial`, `failed …`."""
     return str(uuid5(UUID(turn_id), part))
 
 
@@ -28,20 +28,20 @@ Naming = Callable[[str], str]
 
 
 def own_id(event_id: str) -> str:
-    """Return the id itself: whatever is repeated under it is stored once."""
+    """Return the id unchanged: a repeated event is stored once."""
     return event_id
 
 
 def fresh_id(event_id: str) -> str:
-    """Return an id that nobody can have used."""
+    """Return an id that is certainly unused."""
     return str(uuid4())
 
 
 def under_a_free_id(append: Callable[[Naming], T]) -> T:
-    """Append under the events' own ids, or under fresh ones when a client has taken one of those.
+    """Append with the events' own ids, or with fresh ones if a client has used one of those.
 
-    Readers are shown the ids of an answer and a turn before these are stored, and a client may
-    record events under any id: that must not keep a turn from ending.
+    Readers see the ids of an answer and a turn before these are stored, and a client may record events
+    under any id: that must not keep a turn from ending.
     """
     try:
         return append(own_id)
@@ -57,7 +57,7 @@ def end_of_turn(
     reason: str = "",
     naming: Naming = own_id,
 ) -> NewEvent:
-    """Return the `turn` event: its id is the turn's, so that a repetition ends it only once."""
+    """Return the `turn` event: its id is derived from the turn, so that a repetition ends it only once."""
     event_id = naming(turn_event_id(turn_id, "end"))
     authored = dialects.author(conversation.dialect).state(state=state, event_id=event_id, reason=reason)
     return new_event(authored, event_id, turn_id=turn_id, kind=Kind.TURN)
@@ -72,7 +72,7 @@ def new_event(
     cause_seq: int | None = None,
     is_input: bool = False,
 ) -> NewEvent:
-    """Return what the server wrote itself as an event on its way into the log."""
+    """Return an event of the server, ready for the log."""
     return NewEvent(
         event_id=event_id,
         payload=authored.payload,
@@ -107,7 +107,7 @@ def said_of_end(
     reason: str,
     naming: Naming = own_id,
 ) -> list[NewEvent]:
-    """Return what is said beside the state in which a turn ends, where its wire has words for it."""
+    """Return the event beside the state in which a turn ends, if its wire has one."""
     author = dialects.author(conversation.dialect)
     event_id = naming(turn_event_id(turn_id, "error" if state is AgentState.ERROR else "steering"))
     if state is AgentState.ERROR:
@@ -118,7 +118,7 @@ def said_of_end(
 
 
 def interrupted_turn(conversation: ConversationRef, turn_id: str, naming: Naming = own_id) -> list[NewEvent]:
-    """Return what completes the log of a turn that was cut off: its partial answer, its failed calls."""
+    """Return the events that complete an interrupted turn: its partial answer, its failed calls."""
     author = dialects.author(conversation.dialect)
     events: list[NewEvent] = []
     answer = UnfinishedAnswer.objects.filter(conversation_id=conversation.pk, turn_id=turn_id).first()
@@ -142,7 +142,7 @@ def interrupted_turn(conversation: ConversationRef, turn_id: str, naming: Naming
 def refused_calls(
     conversation: ConversationRef, turn_id: str, reason: str, naming: Naming = own_id
 ) -> list[NewEvent]:
-    """Return what says that the user refused the calls of a turn that nothing has answered."""
+    """Return the events that say that the user rejected a turn's open calls."""
     author = dialects.author(conversation.dialect)
     events: list[NewEvent] = []
     for call in store().open_calls(conversation, turn_id):

@@ -1,4 +1,4 @@
-"""One turn being played: what the agent says and does becomes events of the conversation's dialect."""
+"""One turn being played: what the agent says and does becomes events of the conversation's wire."""
 
 from __future__ import annotations
 
@@ -41,23 +41,23 @@ _trying = Outage(
 
 T = TypeVar("T")
 PLAIN_COMMAND_TOOL = "bash"
-"""A COMMAND_TOOL that is shown as any other tool is."""
+"""The name of a COMMAND_TOOL that is shown as an ordinary tool."""
 _COMMAND_TOOLS = (COMMAND_TOOL, PLAIN_COMMAND_TOOL)
 AppendHook = Callable[[Sequence[Appended]], None]
 
 DONE_MAX_EVENTS = 200
-"""A turn that goes on is given so much of what it has stored; a long one goes on often."""
+"""A continued turn gets at most this many of its stored events; a long one continues often."""
 
 SNAPSHOT_S = 0.25
-"""A reader who comes late lacks at most so much of an unfinished answer, until the next snapshot."""
+"""A late reader misses at most this much of an unfinished answer until the next snapshot."""
 HELD_BACK_SHOWN_MAX_CHARS = 4
-"""A longer end of a broken answer that may be the beginning of a secret is hidden."""
+"""If the end of an interrupted answer may be the beginning of a secret and is longer, it is masked."""
 
 AGAIN_S = 0.2
 
 
 async def persistently(attempt: Callable[[], Awaitable[T]]) -> T:
-    """Await what can be repeated: again while the conversation is locked, and when connections broke."""
+    """Await something repeatable: again while the conversation is locked, and after connections broke."""
     left = astore.READERS  # each thread's connection may be broken
     while True:
         try:
@@ -67,7 +67,7 @@ async def persistently(attempt: Callable[[], Awaitable[T]]) -> T:
         except (OperationalError, InterfaceError) as error:
             if not left:
                 raise
-            # Somebody else writes for long, or there is no connection to be had: nothing broke.
+            # Another transaction writes for long, or no connection is free: nothing broke.
             left -= not (failures.is_locked(error) or failures.is_unconnected(error))
             _trying.failed(error)
         else:
@@ -77,11 +77,11 @@ async def persistently(attempt: Callable[[], Awaitable[T]]) -> T:
 
 
 class TurnSuspended(Exception):
-    """The turn stops here and goes on later: it waits for the user."""
+    """The turn stops here and continues later: it waits for the user."""
 
 
 class PlayedTurn:
-    """The Turn that agents are given (`agents.base`)."""
+    """The Turn that agents get (`agents.base`)."""
 
     def __init__(self, conversation: ConversationRef, epoch: int, start: TurnStart) -> None:
         self.conversation = conversation
@@ -97,7 +97,7 @@ class PlayedTurn:
         self._author = dialects.author(conversation.dialect)
 
     async def prepare(self) -> None:
-        """Read what the turn begins with, and store that the agent works."""
+        """Read the inputs of the turn, and store that the agent works."""
         self.inputs, self.done, calls = await persistently(lambda: astore.call(self._read))
         if self.conversation.dialect is Dialect.V1:
             self._policy = await persistently(lambda: astore.call(policy_of, self.conversation))
@@ -133,7 +133,7 @@ class PlayedTurn:
 
     @asynccontextmanager
     async def answer(self) -> AsyncIterator[StreamedAnswer]:
-        """Stream an answer; store it as one message at the end, and what there is of it on an error."""
+        """Stream an answer; store it as one message at the end, and its beginning on an error."""
         await self._checkpoint()
         owner, conversation = self.conversation.owner_id, self.conversation.pk
         masks = await persistently(lambda: astore.call(secrecy.masks_of, owner, conversation))
@@ -167,14 +167,14 @@ class PlayedTurn:
         )
 
     async def ask_approval(self, name: str, arguments: Mapping[str, Any], *, thought: str = "") -> None:
-        """Store a call that waits; the turn ends here for now."""
+        """Store a call that waits; the turn is suspended."""
         await self._checkpoint()
         event, _ = self._new_call(self._shown_name(name), arguments, thought, awaiting_confirmation=True)
         state, status = AgentState.WAITING_FOR_CONFIRMATION, ExecutionStatus.WAITING_FOR_CONFIRMATION
         await self._suspend(state, status, call=event)
 
     async def tool_result(self, call: ToolCall, content: str, *, exit_code: int = 0) -> None:
-        """Store a tool's result, and what it says of the conversation's repository."""
+        """Store a tool's result, and the facts in it about the conversation's repository."""
         event_id = str(uuid4())
         authored = self._author.tool_result(
             name=call.name,
@@ -205,7 +205,7 @@ class PlayedTurn:
         return secrecy.masks_of(self.conversation.owner_id, self.conversation.pk).hide(text) != text
 
     async def tool_rejected(self, call: ToolCall, reason: str) -> None:
-        """Store a refusal."""
+        """Store a rejection."""
         event_id = str(uuid4())
         authored = self._author.tool_rejected(
             name=call.name,
@@ -217,7 +217,7 @@ class PlayedTurn:
         await self._append(authored, event_id, answered=call)
 
     async def finish(self, message: str, *, thought: str = "") -> None:
-        """Store the call that ends the task, and on the wire that has one its answer."""
+        """Store the call that ends the task, and its answer if the wire has one."""
         await self._checkpoint()
         call_id, answer_id, tool_call_id = str(uuid4()), str(uuid4()), _new_tool_call_id()
         call = self._author.finish(
@@ -232,7 +232,7 @@ class PlayedTurn:
         await astore.append(self.conversation, events, epoch=self._epoch)
 
     def _shown_name(self, name: str) -> str:
-        """Return what the log calls a tool: a plain one, where a client could not read of a terminal."""
+        """Return the log's name of a tool: a plain one, if the client cannot read calls of a terminal."""
         return PLAIN_COMMAND_TOOL if name == COMMAND_TOOL and not self._has_terminal else name
 
     def _new_call(
@@ -252,7 +252,7 @@ class PlayedTurn:
     async def _say(self, text: str, event_id: str) -> None:
         try:
             await self._store_message(text, event_id)
-        except EventConflict:  # readers were shown the id with the first piece, and one of them used it
+        except EventConflict:  # readers have seen the id with the first piece, and one of them used it
             await self._store_message(text, turn_events.fresh_id(event_id))
 
     async def _store_message(self, text: str, event_id: str) -> None:
@@ -286,14 +286,14 @@ class PlayedTurn:
         )
 
     async def _checkpoint(self) -> None:
-        """Let a pause take effect between two steps; a call and what came of it are one."""
+        """Apply a pause between two steps; a call and its result are one step."""
         if self.pause_wanted:
             await self._suspend(AgentState.PAUSED, ExecutionStatus.PAUSED)
 
     async def _suspend(
         self, state: AgentState, status: ExecutionStatus, *, call: NewEvent | None = None
     ) -> None:
-        """Store the state, and in the same append the call that waits: no decision can come too early."""
+        """Store the state, and in the same append the call that waits, so no decision comes too early."""
         events = turn_events.steered(self.conversation, state, turn_id=self.turn_id)
         if call is not None:
             # The V0 web client offers a decision only for a call that follows the state.
@@ -323,9 +323,9 @@ def _tool_call(event: EventEnvelope) -> ToolCall:
 
 
 class StreamedAnswer:
-    """An answer on its way: each piece goes to the readers, and a snapshot to those who come late.
+    """An unfinished answer: readers get each piece, and late readers a snapshot.
 
-    A secret value may stand across pieces, so an end in which one may have begun waits for the next piece.
+    A secret value may span pieces, so an end in which one may have begun waits for the next piece.
     """
 
     def __init__(self, conversation: ConversationRef, turn_id: str, epoch: int, masks: Masks) -> None:
@@ -352,9 +352,9 @@ class StreamedAnswer:
             await self.snapshot()
 
     async def break_off(self) -> None:
-        """Show and store all there is: nothing follows. Raise Fenced if another loop has taken over.
+        """Show and store everything: nothing follows. Raise Fenced if another loop has taken over.
 
-        An end that was held back may be all of a secret but its last character: only a short one is shown.
+        An end that was held back may be a secret without its last character, so only a short one is shown.
         """
         self._show(self._waiting[: self._masks.settled(self._waiting)])
         held_back, self._waiting = self._waiting, ""
@@ -362,7 +362,7 @@ class StreamedAnswer:
         await self.snapshot()
 
     def _show(self, text: str) -> None:
-        """Send the beginning of what waits to the readers."""
+        """Send the beginning of the held-back text to the readers."""
         self._waiting = self._waiting[len(text) :]
         self._announce(self._masks.hide(text))
 

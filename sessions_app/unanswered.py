@@ -1,4 +1,4 @@
-"""What waits for a loop: conversations with something to do, and loops that were left behind."""
+"""Work that waits for a loop: conversations with something to do, and abandoned loops."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ def asked_through(conversation: ConversationRef) -> int:
 
 
 def needing_a_loop(limit: int, *, besides: Collection[int] = (), after: int = 0) -> list[ConversationRef]:
-    """Return conversations with something to do, whose loop no living process runs, at most `limit`.
+    """Return conversations with something to do whose loop no living process runs, at most `limit`.
 
-    `besides`: not these, whose loops run here. Those behind the key `after` come first.
+    Those of `besides`, whose loops run here, are excluded. Those after the key `after` come first.
     """
     now = timezone.now()
     found: dict[int, ConversationRef] = {}
@@ -53,9 +53,9 @@ def needing_a_loop(limit: int, *, besides: Collection[int] = (), after: int = 0)
 
 
 def is_suspended(conversation: ConversationRef) -> bool:
-    """Say whether the conversation stands and its loop waits for the user, wherever it runs, if at all.
+    """Say whether the conversation exists and its loop waits for the user, wherever it runs, if at all.
 
-    One that is to go on and that no living process runs counts as well: it has a turn to end.
+    A loop that is to continue but runs in no living process counts too: it has a turn to end.
     """
     loop = AgentLoop.objects.of(conversation).filter(conversation__deleted_at=None).first()
     if loop is None or loop.execution_status in begun_turns.SUSPENDED:
@@ -67,9 +67,10 @@ def is_suspended(conversation: ConversationRef) -> bool:
 
 
 def abandoned(limit: int, *, besides: Collection[int] = ()) -> list[ConversationRef]:
-    """Return conversations whose loop was left behind by a process that is gone or lost its lease.
+    """Return conversations whose loop belongs to a process that is gone or lost its lease.
 
-    At most `limit`, and not those of `besides`, whose loops run here, nor one that is about to be claimed.
+    At most `limit`, without those of `besides`, whose loops run here, and without one that is about to be
+    claimed.
     """
     now = timezone.now()
     expected = Q(epoch=0, updated_at__gt=now - timedelta(seconds=leases.LEASE_S))
@@ -87,7 +88,7 @@ def _by_pk(rows: models.QuerySet[Row]) -> Iterator[Row]:
 
 
 def _asked() -> list[ConversationQuerySet]:
-    """Return the conversations where a loop would find something to do, by what that is."""
+    """Return the conversations where a loop would find something to do, by the kind of work."""
     waiting = ExecutionStatus.WAITING_FOR_CONFIRMATION
     return [
         Conversation.objects.unanswered().exclude(loop__execution_status__in=begun_turns.SUSPENDED),
