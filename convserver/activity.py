@@ -1,4 +1,4 @@
-"""Since when this process runs, and when somebody last asked it for something."""
+"""How long this process has been running, and when it was last used."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ PROBES = frozenset(f"{prefix}/{name}" for prefix in ("", "/agent") for name in _
 
 
 class Activity:
-    """Two moments by the monotonic clock: no change of the time of day moves them."""
+    """Two moments of the monotonic clock, which changes of the time of day do not affect."""
 
     def __init__(self) -> None:
         self._began_at = self.asked_at = time.monotonic()
 
     def note(self) -> None:
-        """Note that somebody asks for something now."""
+        """Record a use."""
         self.asked_at = time.monotonic()
 
     @property
@@ -27,7 +27,7 @@ class Activity:
 
     @property
     def idle_s(self) -> float:
-        """Seconds since somebody last asked for something, or since the process began."""
+        """Seconds since the last use, or since the process began."""
         return time.monotonic() - self.asked_at
 
 
@@ -35,9 +35,9 @@ activity = Activity()
 
 
 class NotedActivity:
-    """An application that notes each request but probes, each socket that opens, and each frame that comes.
+    """An application that records each request except probes, each opened socket, and each received frame.
 
-    What the server sends by itself is not noted: an agent at work and a socket's heartbeat ask for nothing.
+    The server's own work is not recorded: an agent at work and a socket's heartbeat are no uses.
     """
 
     def __init__(self, application: Callable[..., Awaitable[None]]) -> None:

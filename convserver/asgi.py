@@ -26,12 +26,12 @@ from sessions_app.routing import router
 
 http = OneThreadHandler()
 probes = OneThreadHandler("probes")
-"""Probes are answered while every thread that serves requests waits for something."""
+"""Probes are answered even while every thread for requests is busy."""
 PROBES = {"/alive", "/health", "/ready"}
 
 
 async def by_protocol(scope: Any, receive: Any, send: Any) -> None:
-    """Pass a connection to what speaks its protocol."""
+    """Pass a connection to the handler of its protocol."""
     match scope["type"]:
         case "http" | "websocket" if scope["path"].startswith(f"{socketio_v0.PATH}/"):
             await socketio_v0.socketio_v0(scope, receive, send)
@@ -46,7 +46,7 @@ async def by_protocol(scope: Any, receive: Any, send: Any) -> None:
 
 
 async def lifespan(receive: Any, send: Any) -> None:
-    """Start with guards in place and a manager at work; end with every lease given back."""
+    """Start with guards in place and a running manager; end with every lease released."""
     while True:
         message = await receive()
         if message["type"] == "lifespan.startup":

@@ -1,4 +1,4 @@
-"""What the environment says about this server, checked before anything starts."""
+"""The server's configuration from the environment, checked before anything starts."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MESSAGE_MAX_BYTES = 16 * 1024 * 1024
 
 
 class ConfigurationError(Exception):
-    """An environment variable has a value that the server cannot start with; the text names it."""
+    """An environment variable has a value with which the server cannot start; the text names the variable."""
 
 
 class ManagerKind(StrEnum):
@@ -38,14 +38,14 @@ class ManagerKind(StrEnum):
 
 
 class LogFormat(StrEnum):
-    """What a line of the server's log looks like."""
+    """The format of a line of the server's log."""
 
     TEXT = "text"
     JSON = "json"
 
 
 class LogLevel(StrEnum):
-    """The least important lines that are written."""
+    """The lowest level that is logged."""
 
     DEBUG = "debug"
     INFO = "info"
@@ -54,7 +54,7 @@ class LogLevel(StrEnum):
 
 
 class AuthMode(StrEnum):
-    """Who may come in."""
+    """How clients authenticate."""
 
     LOCAL = "local"
     ACCOUNTS = "accounts"
@@ -80,34 +80,35 @@ class Configuration:
     session_api_key: str | None
     secret_key: str
     secret_key_fallbacks: tuple[str, ...] = field(repr=False)
-    """Earlier secret keys: they still open what was stored under them, and write nothing new."""
+    """Earlier secret keys: they still decrypt what was stored under them, but encrypt nothing new."""
     allowed_hosts: tuple[str, ...]
     permitted_origins: tuple[str, ...]
     trusted_proxies: tuple[str, ...]
-    """Addresses and networks of proxies: what these say of where a request comes from is believed."""
+    """Addresses and networks of proxies that are trusted to name the client."""
     max_concurrent: int
     max_age_days: int | None
-    """The lists of the OpenHands wires leave out what nothing was added to for longer; None for no limit."""
+    """Lists of the OpenHands wires omit conversations unchanged for this many days; None for no limit."""
     allow_set_conversation_id: bool
-    """Whether a body that creates a V0 conversation may choose its id."""
+    """Whether the body that creates a V0 conversation may choose its id."""
     frontend_dir: Path | None = None
-    """Where a built single-page frontend lies that is served at `/`; None for none."""
+    """The directory of a built single-page frontend, served at `/`; None for none."""
     log_format: LogFormat = LogFormat.TEXT
     log_level: LogLevel = LogLevel.INFO
     keepalive_s: int = 30
-    """PostgreSQL is asked for a sign of life after so long without one, and given up after four more."""
+    """PostgreSQL connections are checked after this many idle seconds, and given up after four failed checks.
+    """
     tcp_user_timeout_s: int = 30
-    """A connection on which what was sent is not confirmed for so long is given up."""
+    """A connection whose sent data is not confirmed for this long is closed."""
     statement_timeout_s: int = 60
-    """The longest that one statement may take; commands are not bound by it. 0 for no limit."""
+    """The longest time of one statement; commands have no limit. 0 for no limit."""
     idle_in_transaction_timeout_s: int = 60
-    """The longest that a transaction may do nothing. 0 for no limit."""
+    """The longest time that a transaction may be idle. 0 for no limit."""
     hooks: tuple[str, ...] = ()
-    """Dotted paths of hooks that are told of what happens to conversations."""
+    """Dotted paths of hooks that are notified of conversations."""
 
     @property
     def installation(self) -> str:
-        """The same for all processes that share the secret key, and for no others; not secret itself."""
+        """An id shared by the processes with the same secret key, and by no others; not secret itself."""
         return sha256(self.secret_key.encode()).hexdigest()[:12]
 
 
@@ -215,10 +216,10 @@ def _redis_url(environment: Mapping[str, str]) -> str | None:
 
 
 def _url_parts(name: str, url: str) -> SplitResult:
-    """Take an address apart; its text is not shown, for it may hold a password."""
+    """Split a URL; error messages do not show it, because it may contain a password."""
     try:
         parts = urlsplit(url)
-        _ = parts.port  # is read, and judged, only now
+        _ = parts.port  # raises for an invalid port
     except ValueError as error:
         raise ConfigurationError(f"{name} is not a valid URL: {error}.") from error
     return parts
@@ -288,7 +289,7 @@ def _secret_key_fallbacks(environment: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def _kept_secret_key(data_dir: Path) -> str:
-    """Return the key of the data directory, making it on first use, readable by its owner only."""
+    """Return the key in the data directory; on first use create it, readable by its owner only."""
     path = data_dir / "secret_key"
     try:
         data_dir.mkdir(parents=True, exist_ok=True)
@@ -313,7 +314,7 @@ def _kept_secret_key(data_dir: Path) -> str:
 
 
 def _write_once(path: Path, text: str) -> None:
-    """Write `text` to `path` unless another process was first; nobody ever reads half of it."""
+    """Write `text` to `path` unless another process was first; no reader ever sees half of it."""
     draft = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
     draft.touch(mode=0o600)
     draft.write_text(text)
@@ -367,7 +368,7 @@ def _trusted_proxies(environment: Mapping[str, str]) -> tuple[str, ...]:
 
 def _may_be_trusted(proxy: str) -> bool:
     try:
-        # Who is trusted may claim any address, so the whole world cannot be.
+        # A trusted proxy may claim any address, so not every address can be trusted.
         return ipaddress.ip_network(proxy).prefixlen > 0
     except ValueError:
         return False

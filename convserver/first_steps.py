@@ -1,4 +1,4 @@
-"""What `serve` prints once it listens: three things to paste that work as they stand."""
+"""The text that `serve` prints once it listens: three examples that can be pasted unchanged."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ with connect("{socket}"{headers}) as socket:
 
 
 def text(configuration: Configuration, port: int) -> str:
-    """Return the server's address, and how to begin with curl, with Python and over a socket."""
+    """Return the server's address, and examples for curl, Python and a socket."""
     host = EVERYWHERE.get(configuration.host, configuration.host)
     place = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     python = _python()
@@ -69,7 +69,7 @@ def text(configuration: Configuration, port: int) -> str:
 
 
 def _key(configuration: Configuration) -> tuple[str, str]:
-    """Return how to come by the key that the server asks for, and the variable that then holds it."""
+    """Return how to get the key that the server requires, and the variable that then holds it."""
     if configuration.session_api_key is not None:
         return LET_IN, "SESSION_API_KEY"
     if configuration.auth is AuthMode.ACCOUNTS:
@@ -78,6 +78,6 @@ def _key(configuration: Configuration) -> tuple[str, str]:
 
 
 def _python() -> str:
-    """Return how this Python is called in the directory where the server was started."""
+    """Return the path of this Python, relative to the directory where the server was started."""
     program, here = Path(sys.executable), Path.cwd()
     return str(program.relative_to(here) if program.is_relative_to(here) else program)

@@ -1,4 +1,4 @@
-"""Whether the server can store something: asked of the database itself, within a bound, whatever hangs."""
+"""The health probe: whether the server can store something, asked of the database within a time limit."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from conversations.models import WriteProbe
 from conversations.readiness import readiness
 
 ANSWER_WITHIN_S = 1.7
-"""Who probes is told after this long that the database does not answer."""
+"""After this long without an answer of the database, the probe reports that."""
 LOCK_WAIT_S = 0.5
 LOCKED_FOR_S = 10.0
-"""Others may keep the database from being written this long before that counts as a failure."""
+"""A lock held by others counts as a failure after this long."""
 FILLER_CHARACTERS = 64 * 1024
-"""More than the probe's connection keeps in memory: SQLite writes it to the disk before it is taken back."""
+"""More than the connection caches, so that SQLite writes it to the disk before it is rolled back."""
 
 _WRITE = f"INSERT INTO {WriteProbe._meta.db_table} (filler) VALUES (%s)"  # noqa: S608 - a constant
 
@@ -30,9 +30,9 @@ logger = logging.getLogger(__name__)
 
 
 class Health:
-    """Looks at the database, once at a time for all who ask, over a connection of its own.
+    """Checks the database, one check at a time for all callers, over a connection of its own.
 
-    A database that hangs keeps one thread, and neither those that serve requests nor the pool.
+    A database that hangs blocks one thread, and neither those for requests nor the pool.
     """
 
     def __init__(self) -> None:
@@ -57,7 +57,7 @@ class Health:
         return found
 
     def forget(self) -> None:
-        """Close the connection; the next look opens another."""
+        """Close the connection; the next check opens another."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None
@@ -66,7 +66,7 @@ class Health:
         with self._lock:
             if self._look is None or self._look.done():
                 self._look = Future()
-                # A daemon: the process must not wait for it at its end.
+                # A daemon: the process must not wait for it when it ends.
                 threading.Thread(target=self._run, args=(self._look,), name="health", daemon=True).start()
             return self._look
 
@@ -95,9 +95,9 @@ class Health:
         return readiness.refusal
 
     def _locked_for_long(self) -> str | None:
-        """Say that the database is locked once every look since LOCKED_FOR_S has found it so.
+        """Report a lock once every check since LOCKED_FOR_S has found one.
 
-        A short lock is somebody who writes just now, so it can be written.
+        A short lock is another writer, so the database can be written.
         """
         now = time.monotonic()
         if self._locked_since is None:
@@ -106,7 +106,7 @@ class Health:
 
 
 def _write_and_take_back(connection: BaseDatabaseWrapper) -> None:
-    """Write a row, and leave no trace of it. Raise what the database raises."""
+    """Write a row and roll it back. Raise the database's errors."""
     begin = "BEGIN IMMEDIATE" if connection.vendor == "sqlite" else "BEGIN"
     with connection.cursor() as cursor:
         cursor.execute(begin)
@@ -115,7 +115,7 @@ def _write_and_take_back(connection: BaseDatabaseWrapper) -> None:
 
 
 def _refused() -> str | None:
-    """Say so if nobody else gets a connection, while the probe goes on with the one that it has."""
+    """Report it if no one else gets a connection while the probe still has its own."""
     pool = getattr(connections["default"], "pool", None)  # PostgreSQL
     if pool is None or pool.refusal is None:
         return None
@@ -130,7 +130,7 @@ def _refused() -> str | None:
 
 
 def _own_connection() -> BaseDatabaseWrapper:
-    """Return a connection outside of the pool that gives up soon."""
+    """Return a connection outside the pool, with short time limits."""
     default: Any = connections["default"]
     parameters = deepcopy({**default.settings_dict, "OPTIONS": {}})
     options = {key: value for key, value in default.settings_dict["OPTIONS"].items() if key != "pool"}
@@ -147,4 +147,4 @@ def _own_connection() -> BaseDatabaseWrapper:
 
 
 health = Health()
-"""That of this process."""
+"""The probe of this process."""

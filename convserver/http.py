@@ -1,4 +1,4 @@
-"""HTTP requests on the event loop's side: each runs from its first middleware to its view in one thread."""
+"""HTTP requests: each runs in one thread, from its first middleware to its view."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from django.utils.log import log_response
 from convserver import request_log
 
 THREADS = 32
-"""So many requests are in views at a time; the others wait for a thread, not for a connection."""
+"""At most this many requests are in views at a time; the others wait for a thread."""
 
 
 class OneThreadHandler(ASGIHandler):
-    """Django's handler, but with one hop into a thread for a request instead of one for each middleware.
+    """Django's handler, but with one switch to a thread for each request instead of one for each middleware.
 
-    The framework would also start a thread for every request, and with it a database connection; these
-    threads stay, and so do their connections.
+    The framework would also start a thread, with a database connection, for every request. These threads
+    and their connections stay.
     """
 
     def __init__(self, name: str = "http") -> None:
@@ -30,7 +30,7 @@ class OneThreadHandler(ASGIHandler):
         super().__init__()
 
     def load_middleware(self, is_async: bool = False) -> None:
-        """Make the chain a synchronous one, and run it as a whole in a thread of this handler's."""
+        """Make the middleware chain synchronous, and run it as a whole in one of this handler's threads."""
         super().load_middleware(is_async=False)
         chain: Any = self._middleware_chain  # type: ignore[has-type]
         pool = ThreadPoolExecutor(THREADS, thread_name_prefix=self._name)
@@ -39,12 +39,12 @@ class OneThreadHandler(ASGIHandler):
         )
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """Handle a request; what the framework does beside the chain needs no thread of its own."""
+        """Handle a request; the framework's other work needs no thread."""
         await self.handle(scope, receive, send)
 
 
 def _in_thread(chain: Any, request: HttpRequest) -> HttpResponseBase:
-    """Run the chain, and give the connection back if that is where it belongs or if it is broken."""
+    """Run the chain; afterwards return the connection to the pool, or close it if it is broken."""
     try:
         with request_log.present():
             response = cast(HttpResponse, chain(request))

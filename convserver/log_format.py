@@ -1,4 +1,4 @@
-"""How the server's log is written, its own lines and those of libraries alike: for people, or as JSON."""
+"""The format of the server's log, for its own lines and those of libraries: text or JSON."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ OWN_LOGGERS = ("convserver", "conversations", "sessions_app")
 
 
 class StandardError(logging.StreamHandler[TextIO]):
-    """Writes to what standard error is when a line comes, not to what it was at the start."""
+    """Writes to the standard error of the moment, not to that of the start."""
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write a line."""
@@ -29,9 +29,9 @@ class StandardError(logging.StreamHandler[TextIO]):
 
 
 def settings(format: LogFormat, level: LogLevel) -> dict[str, Any]:
-    """Return what Django's LOGGING is to be; `configure` reads it."""
+    """Return the value of Django's LOGGING, which `configure` reads."""
     number = logging.getLevelNamesMapping()[level.upper()]
-    # What libraries say when they debug themselves has frames, headers and queries in it.
+    # Debug lines of libraries contain frames, headers and queries.
     of_libraries = max(number, logging.INFO)
     return {
         "version": 1,
@@ -59,11 +59,12 @@ def settings(format: LogFormat, level: LogLevel) -> dict[str, Any]:
             "django.request": {"filters": ["told_once"]},
             "psycopg": {"filters": ["seldom"]},
             "psycopg.pool": {"filters": ["seldom"]},
-            # It writes every address that it asks, and these name private repositories.
+            # It logs every address that it requests, and these name private repositories.
             "httpx": {"level": max(number, logging.WARNING)},
-            # Addresses may bring keys (V1 sockets), and the line that accepts a socket prints whole ones.
+            # Addresses may contain keys (V1 sockets), and the line about an accepted socket has the whole
+            # address.
             "uvicorn.error": {"level": max(number, logging.WARNING)},
-            # Without a level of their own these two add handlers of their own, and write every line twice.
+            # Without a level, these two add handlers of their own, and every line is written twice.
             "engineio.server": {"level": logging.ERROR},
             "socketio.server": {"level": logging.ERROR},
         },
@@ -71,7 +72,7 @@ def settings(format: LogFormat, level: LogLevel) -> dict[str, Any]:
 
 
 def configure(logging_settings: Mapping[str, Any]) -> None:
-    """Let both structlog and Python's own logging write by these settings: Django's LOGGING_CONFIG."""
+    """Configure both structlog and Python's logging with these settings: Django's LOGGING_CONFIG."""
     structlog.configure(
         processors=[
             structlog.stdlib.filter_by_level,
@@ -86,7 +87,7 @@ def configure(logging_settings: Mapping[str, Any]) -> None:
 
 
 def _with_request(logger: WrappedLogger, method: str, event: EventDict) -> EventDict:
-    """Add the id of the request that this thread is at."""
+    """Add the id of this thread's request."""
     if (request_id := request_log.current_id()) is not None:
         event.setdefault("request", request_id)
     return event
@@ -99,7 +100,7 @@ _FACTS: list[Processor] = [
     structlog.processors.TimeStamper(fmt="iso", utc=True),
     structlog.stdlib.PositionalArgumentsFormatter(),
 ]
-"""What every line has, whoever writes it."""
+"""The parts of every line, whoever writes it."""
 
 
 def _written_as(format: LogFormat) -> list[Processor]:
@@ -109,26 +110,26 @@ def _written_as(format: LogFormat) -> list[Processor]:
         colors=sys.stderr.isatty(),
         pad_event_to=0,
         pad_level=False,
-        # The others would show the values of variables, secrets among them.
+        # The other formatters would show the values of variables, and secrets among them.
         exception_formatter=_traceback,
     )
     return [_escaped, console]
 
 
 def _escaped(logger: WrappedLogger, method: str, event: EventDict) -> EventDict:
-    """Escape what a terminal would obey, or show as another line, in the sentence and in every fact."""
+    """Escape control characters and line ends in the sentence and in every fact."""
     return {name: _visible(value) if isinstance(value, str) else value for name, value in event.items()}
 
 
 def _traceback(output: TextIO, exc_info: ExcInfo) -> None:
-    """Write a traceback, whose last line may quote what came from outside, on its own lines."""
+    """Write a traceback on lines of its own; its last line may quote text from outside."""
     plain = StringIO()
     structlog.dev.plain_traceback(plain, exc_info)
     output.write("\n".join(_visible(line) for line in plain.getvalue().split("\n")))
 
 
 def _visible(text: str) -> str:
-    """Return the text with each character that is not printable escaped: controls, bidi marks, line ends."""
+    """Return the text with every unprintable character escaped: controls, bidi marks, line ends."""
     if text.isprintable():
         return text
     return "".join(

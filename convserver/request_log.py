@@ -1,4 +1,4 @@
-"""What the server's log says of HTTP requests: an id on each line, and a line for each that was refused."""
+"""Log lines about HTTP requests: an id on each line, and a line for each refused request."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from conversations.server_log import log_minor_refusal, log_refusal, printable
 
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
 RIGHTS_MISSING = frozenset({401, 403, 429})
-"""Statuses that are worth a warning whatever was asked: who comes may not, or comes too often."""
+"""Statuses that are always warnings: the client lacks permission, or asks too often."""
 CODE_SHOWN = 50
 PROBES = frozenset({"/health", "/ready"})
-"""They come all the time; what changes in the health of the server has a line of its own."""
+"""They come all the time; a change of the server's health has a line of its own."""
 
 
 class _Present(threading.local):
-    """The request that this thread is at.
+    """The request of this thread.
 
     A request is handled in one thread from its first middleware to its view. A context variable would also
-    go with every task that the request happens to begin on the event loop, such as the writer of
-    everybody's appends, and stay with it.
+    be inherited by every task that the request starts on the event loop, such as the writer of everybody's
+    appends, and would stay with it.
     """
 
     request_id: str | None = None
@@ -38,13 +38,13 @@ _present = _Present()
 
 
 def current_id() -> str | None:
-    """Return the id of the request that this thread is at, if it is at one."""
+    """Return the id of this thread's request, if it has one."""
     return _present.request_id
 
 
 @contextmanager
 def present() -> Iterator[None]:
-    """Let the lines that this thread writes have the id of a new request."""
+    """Give the lines that this thread writes the id of a new request."""
     _present.request_id = uuid4().hex[:12]
     try:
         yield
@@ -53,7 +53,7 @@ def present() -> Iterator[None]:
 
 
 class RefusalsMiddleware:
-    """Write a line for each request that was refused: a 4xx of whatever door."""
+    """Write a line for each refused request: a 4xx of any door."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
         self.get_response = get_response
@@ -84,15 +84,15 @@ def is_refusal(status: int) -> bool:
 
 
 def _is_minor(request: HttpRequest, status: int) -> bool:
-    """Say whether nobody wants to look into it: an icon that is not there is asked for every day."""
+    """Say whether it deserves no attention: a missing icon is requested every day."""
     return request.method in SAFE_METHODS and status not in RIGHTS_MISSING
 
 
 class ToldOnce(logging.Filter):
-    """Leaves out what Django writes of an answer that the middleware or the health has told."""
+    """Drops Django's lines about answers that the middleware or the health probe has logged."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Say whether the record is to be written."""
+        """Say whether to write the record."""
         request = getattr(record, "request", None)
         status = getattr(record, "status_code", None)
         if not (isinstance(request, HttpRequest) and isinstance(status, int)):
@@ -101,19 +101,19 @@ class ToldOnce(logging.Filter):
 
 
 def _named(conversation_id: object) -> str | None:
-    """Return the id that the path names, which anybody may have made up."""
+    """Return the id in the path, which anybody may have invented."""
     return None if conversation_id is None else printable(str(conversation_id))
 
 
 def _code(response: HttpResponseBase) -> str | None:
-    """Return the word by which the native door says what was wrong."""
+    """Return the native door's code of the error."""
     body: Any = getattr(response, "data", None)
     code = body.get("code") if isinstance(body, dict) else None
     return printable(code, limit=CODE_SHOWN) if isinstance(code, str) else None
 
 
 def _known_user(request: HttpRequest) -> int | None:
-    """Return the user's key as far as somebody has asked who it is: a line must not need the database."""
+    """Return the user's key if the request has loaded its user: a log line must not need the database."""
     user = getattr(request, "user", None)
     if isinstance(user, LazyObject) and user._wrapped is empty:
         return None

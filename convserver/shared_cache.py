@@ -1,4 +1,4 @@
-"""The cache that all processes share, in Redis; while that is away, one of this process's own."""
+"""The cache that all processes share, in Redis; while that is away, a cache of this process."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from redis.retry import Retry
 from conversations.outages import Outage
 
 WAIT_S = 0.2
-"""How long a request waits for Redis to be connected, and for an answer."""
+"""How long a request waits for a connection to Redis, and for an answer."""
 RETRY_S = 1.0
 """While Redis is away, one request tries it this often; all others use the process's own cache at once."""
 
 
 def _either(name: str) -> Callable[..., Any]:
-    """Return a method that asks Redis, or the process's own cache while Redis is away."""
+    """Return a method that uses Redis, or the process's own cache while Redis is away."""
 
     def ask(self: SharedCache, *args: Any, **kwargs: Any) -> Any:
         if _redis.may_be_asked():
@@ -52,8 +52,8 @@ class SharedCache(RedisCache):
     def _cache(self) -> RedisCacheClient:
         """The connections to this address, which all of a process share.
 
-        Django makes a cache for each context that asks for one; each would connect for itself, and leave
-        its connections to the garbage collector.
+        Django creates a cache for each context that asks for one; each would open its own connections and
+        leave them to the garbage collector.
         """
         with _making:
             if self._address not in _clients:
@@ -83,7 +83,7 @@ _making = threading.Lock()
 
 
 class _Redis:
-    """Whether this process's requests may ask Redis; thread-safe."""
+    """Whether this process's requests may use Redis; thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -96,7 +96,7 @@ class _Redis:
         )
 
     def may_be_asked(self) -> bool:
-        """Say whether the caller may ask; while Redis is away, one caller each RETRY_S."""
+        """Say whether the caller may use it; while Redis is away, one caller each RETRY_S."""
         if not self._is_away:
             return True
         with self._lock:
@@ -106,12 +106,12 @@ class _Redis:
             return True
 
     def note_away(self, error: RedisError) -> None:
-        """Ask no more for RETRY_S."""
+        """Stop using it for RETRY_S."""
         self._is_away, self._tried_at = True, time.monotonic()
         self._outage.failed(error)
 
     def note_there(self) -> None:
-        """Ask as usual."""
+        """Use it as usual."""
         self._is_away = False
         self._outage.worked()
 

@@ -1,4 +1,4 @@
-"""What the server's log says of people who sign in and out, and of those who could not."""
+"""Log lines about logins, logouts and failed logins."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from conversations.server_log import log_act, log_refusal
 
 
 def follow() -> None:
-    """Write a line for each login and logout from now on, by whatever page."""
+    """Write a line for each login and logout from now on, on whichever page."""
     user_logged_in.connect(_logged_in, dispatch_uid="convserver.sign_ins")
     user_logged_out.connect(_logged_out, dispatch_uid="convserver.sign_ins")
     user_login_failed.connect(_login_failed, dispatch_uid="convserver.sign_ins")
@@ -36,7 +36,7 @@ def _login_failed(credentials: dict[str, Any], request: HttpRequest | None = Non
 
 
 def _user_named(name: object) -> int | None:
-    """Return the key of the account: the name itself is not written, for some type their password there."""
+    """Return the key of the account: the name is not logged, because some users type a password there."""
     if not isinstance(name, str) or "\0" in name:
         return None
     users = get_user_model().objects.filter(username=name)

@@ -1,4 +1,4 @@
-"""Conversations as files that are sent while they are read: never more of a log in memory than a page."""
+"""Exports: conversations as files that are sent while they are read, with one page of a log in memory."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from sessions_app.status import iso, states_of
 
 NAME_MAX_LENGTH = 80
 EVENTS_AT_ONCE = 50
-"""So many events are shown together, so that results stand in their calls."""
+"""This many events are rendered together, so that results are placed in their calls."""
 
 _NOT_IN_NAMES = re.compile(r'[\\/:*?"<>|%\s]+')
 _UNSAFE_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 
 
 class Format(StrEnum):
-    """What a conversation can be exported as."""
+    """The formats of an export."""
 
     JSONL = "jsonl"
     MARKDOWN = "md"
@@ -44,7 +44,7 @@ CONTENT_TYPES = {
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Source:
-    """A conversation when its export began, so that what is said of it and its events agree."""
+    """A conversation when its export began, so that its metadata and its events agree."""
 
     conversation: ConversationRef
     title: str
@@ -55,7 +55,7 @@ class Source:
 
 
 def source(row: Conversation) -> Source:
-    """Return what an export needs to know of a conversation."""
+    """Return the facts that an export needs of a conversation."""
     title = states_of([row.pk])[row.pk]["title"]
     facts: dict[str, object] = {
         "id": row.public_id,
@@ -76,7 +76,7 @@ def source(row: Conversation) -> Source:
 
 
 def download(row: Conversation, wanted: Format) -> StreamingHttpResponse:
-    """Return a conversation as a file with its title for a name."""
+    """Return a conversation as a file that is named after its title."""
     found = source(row)
     texts = {Format.JSONL: _jsonl, Format.MARKDOWN: _markdown, Format.HTML: _html}[wanted]
     name = f"{file_name(found.title) or 'conversation-' + safe_name(row.public_id)}.{wanted}"
@@ -97,7 +97,7 @@ def safe_name(public_id: str) -> str:
 
 
 def file_name(title: str) -> str:
-    """Return a title as a file name that every system takes, in any script; empty when nothing is left."""
+    """Return a title as a file name that every system accepts, in any script; empty if nothing is left."""
     seen = "".join(" " if unicodedata.category(each) in _UNSAFE_CATEGORIES else each for each in title)
     return _NOT_IN_NAMES.sub(" ", seen)[:NAME_MAX_LENGTH].strip(" .-~")
 
@@ -107,7 +107,7 @@ async def pages(conversation: ConversationRef, *, through: int) -> AsyncIterator
     seq = -1
     while seq < through:
         page = [event for event in await astore.read_after(conversation, seq) if event["seq"] <= through]
-        if not page:  # a purge has removed the rest
+        if not page:  # a purge has removed the others
             break
         yield page
         seq = page[-1]["seq"]
@@ -119,7 +119,7 @@ async def _encoded(texts: AsyncIterator[str]) -> AsyncIterator[bytes]:
 
 
 async def _jsonl(found: Source) -> AsyncIterator[str]:
-    """Read the log twice: the first line says what the others are."""
+    """Read the log twice: the first line describes the others."""
     manifest = jsonl.Manifest()
     async for page in pages(found.conversation, through=found.through):
         await asyncio.to_thread(_count, manifest, page)
@@ -153,6 +153,6 @@ async def _html(found: Source) -> AsyncIterator[str]:
     async for page in pages(found.conversation, through=found.through):
         for at in range(0, len(page), EVENTS_AT_ONCE):
             events = page[at : at + EVENTS_AT_ONCE]
-            # Rendering takes its time: other connections go on meanwhile.
+            # Rendering takes time, so it runs in a thread: other connections continue.
             yield await asyncio.to_thread(document.articles, events, found.conversation.public_id)
     yield document.end()

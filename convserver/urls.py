@@ -1,4 +1,4 @@
-"""Which address is which view."""
+"""Views by address."""
 
 from __future__ import annotations
 
@@ -30,6 +30,6 @@ elsewhere = [
     path("api/", include("convserver.api.v0.urls")),
     path("admin/", admin.site.urls),
 ]
-"""All but people's pages, which make room where a frontend is served."""
+"""All addresses except people's pages, which move when a frontend is served."""
 
 urlpatterns = [*elsewhere, path("", include("convserver.web.urls"))]

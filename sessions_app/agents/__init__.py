@@ -1,1 +1,1 @@
-"""Who answers: the agent protocol and the agents that come with the server."""
+"""The agent protocol, and the agents that come with the server."""

@@ -13,7 +13,7 @@ from conversations.models import ConversationRef
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ToolCall:
-    """A tool call that stands in the log."""
+    """A tool call that is stored in the log."""
 
     name: str
     arguments: Mapping[str, Any]
@@ -24,7 +24,7 @@ class ToolCall:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Decision:
-    """What the user decided about a tool call that waited for approval."""
+    """The user's decision about a tool call that waited for approval."""
 
     call: ToolCall
     accepted: bool
@@ -32,47 +32,47 @@ class Decision:
 
 
 class Answer(Protocol):
-    """An answer that is being given; readers see it grow, and the log has it once it is complete."""
+    """An unfinished answer: readers see it grow, and the log has it once it is complete."""
 
     async def write(self, text: str) -> None:
         """Add a piece."""
 
 
 class Turn(Protocol):
-    """What an agent may see and do while it plays a turn.
+    """What an agent can see and do while it plays a turn.
 
-    Whatever it does is stored before the method returns. Any method may raise: the turn is then
-    over for this agent (paused, stopped, taken over), and it must let the exception pass.
+    Everything that it does is stored before the method returns. Any method may raise: the turn is then over
+    for this agent (paused, stopped, taken over), and it must let the exception pass.
     """
 
     @property
     def conversation(self) -> ConversationRef:
-        """The conversation that the turn belongs to."""
+        """The conversation of the turn."""
 
     @property
     def turn_id(self) -> str:
-        """The turn's id: the same when it goes on after an approval or a pause."""
+        """The turn's id: the same if it continues after an approval or a pause."""
 
     @property
     def inputs(self) -> Sequence[EventEnvelope]:
-        """What the user said since the last answer, oldest first; nothing when only a run was asked for."""
+        """The user's messages since the last answer, oldest first; empty if a client only requested a run."""
 
     @property
     def done(self) -> Sequence[EventEnvelope]:
-        """What this turn has stored already, when it goes on; empty when it is new.
+        """The events that this turn has already stored if it continues; empty if it is new.
 
-        Oldest first, of a long turn the newest 200 events.
+        Oldest first; at most the newest 200 events.
         """
 
     @property
     def decision(self) -> Decision | None:
-        """What was decided about the call that the turn waited for, if it did."""
+        """The decision about the call that the turn waited for, if it did."""
 
     @property
     def is_pausing(self) -> bool:
-        """Whether the user wants the turn to pause: the next step will; an agent may end this one early.
+        """Whether the user wants the turn to pause: the next step will; an agent may end this step early.
 
-        What it has not said by then it says when the turn goes on: `done` has what was stored.
+        It says the rest when the turn continues: `done` has what was stored.
         """
 
     def confirms(self, risk: str = "UNKNOWN") -> bool:
@@ -88,33 +88,33 @@ class Turn(Protocol):
         """Store a message of the agent."""
 
     async def call_tool(self, name: str, arguments: Mapping[str, Any], *, thought: str = "") -> ToolCall:
-        """Store that the agent calls a tool."""
+        """Store a tool call."""
 
     async def ask_approval(self, name: str, arguments: Mapping[str, Any], *, thought: str = "") -> None:
         """Store a call that waits for the user, and suspend the turn: this never returns.
 
-        The turn is played again from the start once the user has decided, with `decision` set.
+        Once the user has decided, the turn is played again from the start, with `decision` set.
         """
 
     async def tool_result(self, call: ToolCall, content: str, *, exit_code: int = 0) -> None:
-        """Store what a tool gave back; `exit_code` is that of a command, and 0 where the tool has none.
+        """Store a tool's result; `exit_code` is that of a command, and 0 for tools without one.
 
-        The branch that a command of git has checked out, and the pull request that a tool has opened,
-        become the conversation's.
+        The conversation takes over a branch that a git command has checked out, and a pull request that a
+        tool has opened.
         """
 
     async def finish(self, message: str, *, thought: str = "") -> None:
         """Store that the task is done, with the agent's last words; the turn should end with it."""
 
     async def tool_rejected(self, call: ToolCall, reason: str) -> None:
-        """Store that the user did not want the call."""
+        """Store that the user rejected the call."""
 
 
 class Agent(Protocol):
     """One kind of agent; an instance plays the turns of one loop, one after the other.
 
-    One that asks a model says so by `needs_model = True` on its class: its user then needs settings with
-    a model's key before a conversation starts.
+    An agent that calls a model sets `needs_model = True` on its class: its user then needs settings with a
+    model's key before a conversation starts.
     """
 
     async def play(self, turn: Turn) -> None:

@@ -1,4 +1,4 @@
-"""Which kind of agent this server is configured with."""
+"""The agent class that the configuration names."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ def chosen_agent() -> type[Agent]:
 
 
 def needs_model() -> bool:
-    """Say whether the agent asks a model, for which a user needs settings with a key."""
+    """Say whether the agent calls a model, for which a user needs settings with a key."""
     return bool(getattr(chosen_agent(), "needs_model", False))
 
 
 def cues() -> Mapping[str, str]:
-    """Return the messages that the agent offers to be tried, and what each does; none for most agents."""
+    """Return the messages that the agent suggests, and what each does; most agents have none."""
     offered: Mapping[str, str] = getattr(chosen_agent(), "cues", {})
     return offered
 

@@ -1,4 +1,4 @@
-"""The demo agent: needs no key and no network, and does everything that an agent can do, on cue."""
+"""The demo agent: needs no key and no network, and shows on command everything that an agent can do."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CUES = {
     "/finish": "reports that the task is done",
     "/fail": "fails on purpose",
 }
-"""What a message that is one of these, and nothing else, does; in any case."""
+"""The commands, which must be the whole message, in any case, and what they do."""
 COMMANDS = "\n".join(f"- `{cue}` {what}" for cue, what in CUES.items())
 INTRODUCTION = (
     "This is the built-in demo agent: it repeats what you say and needs no model. You can enter a model in "
@@ -46,7 +46,7 @@ _COMMAND = re.compile(r"/[a-z]+")
 
 
 class DemoAgent:
-    """Repeats what it is told; on cue it calls a tool, asks for approval, types slowly, finishes or fails."""
+    """Repeats messages; on command it calls a tool, asks for approval, types slowly, finishes or fails."""
 
     cues = CUES
 
@@ -95,12 +95,12 @@ class DemoAgent:
             replies.append(INTRODUCTION)
         words = _words(replies, word_s)[_said_before(turn) :]
         while words:
-            async with turn.answer() as answer:  # where a pause takes effect
+            async with turn.answer() as answer:  # a pause takes effect here
                 await _type(answer, words, turn)
 
 
 def _replies(turn: Turn, said: Sequence[str]) -> Sequence[str]:
-    """Return what is answered, a paragraph for each message."""
+    """Return the answer, a paragraph for each message."""
     if turn.decision is not None:
         return ["Done." if turn.decision.accepted else "OK, I won't."]
     return [_reply(text) for text in said] or [NOTHING_NEW]
@@ -121,13 +121,13 @@ def _reply(text: str) -> str:
 
 
 def _is_first(turn: Turn) -> bool:
-    """Say whether this turn answers a conversation's first message; one of V1 may begin with a prompt."""
+    """Say whether this turn answers a conversation's first message; a V1 one may begin with a prompt."""
     first = 1 if turn.conversation.dialect is Dialect.V1 else 0
     return bool(turn.inputs) and turn.inputs[0]["seq"] <= first
 
 
 def _words(replies: Sequence[str], word_s: float) -> list[tuple[str, float]]:
-    """Return each word with what is before it, and how long it takes in seconds."""
+    """Return each word with the white space before it, and how long it takes in seconds."""
     words: list[tuple[str, float]] = []
     for number, reply in enumerate(replies):
         pace_s = word_s * (SLOW_FACTOR if reply == SLOW_ANSWER else 1)
@@ -143,7 +143,7 @@ def _said_before(turn: Turn) -> int:
 
 
 async def _type(answer: Answer, words: list[tuple[str, float]], turn: Turn) -> None:
-    """Take the words off one by one and write them, as far as a pause lets it; at least one."""
+    """Write the words one by one until a pause; at least one."""
     is_first = True
     while words and (is_first or turn.decision is not None or not turn.is_pausing):
         word, pace_s = words.pop(0)

@@ -1,4 +1,4 @@
-"""How a client of any native socket arrives: who it is, what its address asks, why it is refused."""
+"""Handshakes of the native sockets: authentication, parameters of the address, refusals."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ logger = logging.getLogger(__name__)
 
 AUTH_WAIT_S = 10.0
 AUTH_FRAME_MAX_CHARACTERS = 4096
-"""Nothing longer is read of somebody who has not said who they are."""
+"""The longest frame that is read from an unauthenticated client."""
 
 
 async def authenticated(socket: Socket) -> Guest:
-    """Return who connects: by cookie or header, else by a first frame `auth`.
+    """Authenticate by cookie or header, otherwise by a first frame `auth`.
 
-    Raise Refused if neither lets anybody in, Closed if the client leaves first.
+    Raise Refused if neither is valid, Closed if the client leaves first.
     """
     credentials = credentials_of(headers_of(socket.scope))
     user = await astore.call(visitor, credentials)
@@ -63,6 +63,6 @@ def query_of(scope: WebSocketScope) -> dict[str, str]:
 
 
 def cursor_of(text: str) -> int | None:
-    """Read a cursor: -1, or a seq that a log could have; None for anything else."""
+    """Read a cursor: -1, or a possible seq; None for anything else."""
     is_number = text.isascii() and text.isdigit() and len(text) < 20
     return int(text) if text == "-1" or (is_number and int(text) < 2**63) else None

@@ -39,9 +39,9 @@ _failing_frames = Outage(__name__, "A frame failed")
 
 HEARTBEAT_S = 20.0
 UNANSWERED_MAX = 512
-"""So many frames of one socket may wait for their commit; then nothing more is read from it."""
+"""At most this many frames of one socket wait for their commit; then no more are read from it."""
 UNANSWERED_MAX_CHARACTERS = 32 * 1024 * 1024
-"""The same for the text of their events: one more frame is read as long as less than this waits."""
+"""The same for the text of their events: a further frame is read while less than this waits."""
 
 SHOWN_CHANGES = (
     "title",
@@ -54,7 +54,7 @@ SHOWN_CHANGES = (
     "loop",
     "deleted",
 )
-"""What a `conversation` frame may bring; the log itself tells of the rest."""
+"""The keys of a `conversation` frame; the log itself reports everything else."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -117,7 +117,7 @@ async def _joined(user: Visitor, scope: WebSocketScope, query: Query) -> Convers
 
 
 class _Pending(NamedTuple):
-    """A frame whose sender is still to be told what became of it."""
+    """A frame whose sender still needs its answer."""
 
     frame_id: Any
     stored: asyncio.Future[list[Appended]]
@@ -157,7 +157,7 @@ class ConversationSocket:
         }
 
     async def serve(self) -> None:
-        """Show and take frames until either side ends it."""
+        """Send and receive frames until either side ends it."""
         await self._manager.ensure_started()
         try:
             async with presence.connected(
@@ -174,7 +174,7 @@ class ConversationSocket:
             pass
 
     async def _give_up(self, error: BaseException) -> None:
-        """Say that the log cannot be read any more, and close."""
+        """Send that the log cannot be read any more, and close."""
         while isinstance(error, BaseExceptionGroup):
             error = error.exceptions[0]
         detail = failures.sentence(error)
@@ -237,7 +237,7 @@ class ConversationSocket:
         await self._send(type="answer", turn=turn, answer=answer, through=through, text=text)
 
     async def show_state(self, state: ConversationState) -> None:
-        """Send `conversation` with what changed; close when it was deleted."""
+        """Send `conversation` with the changes; close if it was deleted."""
         now = {name: state[name] for name in SHOWN_CHANGES}  # type: ignore[literal-required]
         changes = {name: value for name, value in now.items() if value != self._state[name]}
         self._state = now
@@ -247,10 +247,10 @@ class ConversationSocket:
             raise Refused(NOT_FOUND, "The conversation was deleted.")
 
     async def show_run(self) -> None:
-        """Nothing: the states that follow say what became of it."""
+        """Nothing: the states that follow report the outcome."""
 
     async def show_ahead(self, *, after: int, last_seq: int) -> None:
-        """Say that the client has seen more than there is."""
+        """Send that the client has more events than the log."""
         detail = (
             f"You ask for events after {after}, but the last one here is {last_seq}: this is another history."
         )
@@ -269,8 +269,8 @@ class ConversationSocket:
     # In
 
     async def _take(self) -> None:
-        """Take frame after frame; what they append is committed while the next ones come in."""
-        await self._greeted.wait()  # `hello` is the first frame, whatever a hasty client sends
+        """Read frame after frame; their appends are committed while the next ones arrive."""
+        await self._greeted.wait()  # `hello` is the first frame, however early a client sends
         while True:
             text = await self._socket.receive_text()
             frame_id = None
@@ -297,7 +297,7 @@ class ConversationSocket:
     async def _message(self, frame: Frame) -> None:
         event = native.message_event(frame, self._conversation, user_id=self._user_pk, session=self._session)
         stored = astore.append_soon(self._conversation, [event])
-        # Whether or not this client stays to hear of it, its message is answered.
+        # The message is answered even if this client leaves.
         stored.add_done_callback(lambda _: self._manager.wake(self._conversation))
         await self._expect(frame, stored, [event])
 
@@ -321,7 +321,7 @@ class ConversationSocket:
         await self._has_room.wait()
 
     async def _answer(self) -> None:
-        """Tell the senders, in order, where their events stand."""
+        """Send the acknowledgements in the order of the frames."""
         while True:
             frame_id, stored, is_batch, characters = await self._pending.get()
             try:
@@ -329,7 +329,7 @@ class ConversationSocket:
                 appended = await asyncio.shield(stored)
             except ConversationError as error:
                 await self._refuse(error, frame_id)
-            except Exception as error:  # who appends has written it in the log
+            except Exception as error:  # the append has logged it
                 await self._send(**native.unavailable_frame(error, frame_id))
             else:
                 seqs = [each.seq for each in appended]
@@ -357,7 +357,7 @@ class ConversationSocket:
         await self._steer(frame, self._manager.close_session(self._conversation.public_id))
 
     async def _steer(self, frame: Frame, steering: Awaitable[None]) -> None:
-        """Have the agent steered; what it does later is acknowledged as well, and says so."""
+        """Steer the agent; a request that is stored but still pending is acknowledged with its status."""
         try:
             await steering
         except CommandPending as pending:
@@ -380,5 +380,5 @@ class ConversationSocket:
         await self._ack(frame.id)
 
     async def _auth(self, frame: Frame) -> None:
-        """Answer a client that authenticates although it has been let in already."""
+        """Answer an `auth` frame of a client that is already authenticated."""
         await self._ack(frame.id)

@@ -1,4 +1,4 @@
-"""The native socket of a user's list of conversations: every change that a list shows, no polling."""
+"""The native socket of a user's list of conversations: every change that a list shows, without polling."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from sessions_app.status import ListedConversation, iso, listed
 REMEMBERED_MAX = 1_000
 PAGE_MAX = 200
 OVERLAP = timedelta(seconds=3 * POLL_S)
-"""A poll looks back so far: a transaction may commit after one that began later."""
+"""A poll looks back this far: a transaction may commit after one that began later."""
 
 
 async def native_list_socket(
@@ -78,7 +78,7 @@ class ListSocket:
         self._greeted = asyncio.Event()
 
     async def serve(self) -> None:
-        """Show changes until either side ends it."""
+        """Send changes until either side ends it."""
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._show())
@@ -119,7 +119,7 @@ class ListSocket:
         await self._show_drafts_since(moment)
 
     async def _show_listed_since(self, moment: datetime) -> None:
-        """Show what changed at or after `moment`, page by page: it may be all that the user has."""
+        """Send what changed at or after `moment`, page by page: it may be all of the user's conversations."""
         place = moment, 0
         while page := await astore.call(self._listed_from, *place):
             await self._show_states(await astore.call(self._own, [pk for _, pk in page]))
@@ -131,7 +131,7 @@ class ListSocket:
         return list(rows.values_list("listed_at", "pk")[:PAGE_MAX])
 
     def _own(self, pks: list[int]) -> dict[int, ListedConversation]:
-        """Return those of these that are the user's, whoever named them."""
+        """Return those of these that belong to the user, whoever named them."""
         rows = Conversation.objects.owned_by(self._user_pk).with_pks(pks)
         return listed(rows.last_changed_last(), self._user_pk)
 
@@ -151,7 +151,7 @@ class ListSocket:
         await self._show_new(("draft", conversation), frame)
 
     async def _show_new(self, of: object, text: str) -> None:
-        """Send a frame unless the last one of the same thing said the same."""
+        """Send a frame unless it equals the last one about the same thing."""
         if self._shown.get(of) != text:
             self._remember(of, text)
             await self._socket.send_text(text)
@@ -170,7 +170,7 @@ class ListSocket:
             await self._send(type="heartbeat", now=iso(self._polled_at))
 
     async def _take(self) -> None:
-        """Answer frames: this socket only shows, but a client may authenticate twice."""
+        """Answer frames: this socket only sends, but a client may authenticate twice."""
         await self._greeted.wait()
         while True:
             text = await self._socket.receive_text()

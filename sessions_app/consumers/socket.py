@@ -1,7 +1,7 @@
-"""One WebSocket as an ASGI application: what every socket door needs, and nothing of any wire.
+"""One WebSocket as an ASGI application: what every socket door needs, independent of the wire.
 
-A door could be a Channels consumer; measured, its dispatch costs more than the rest of a frame's
-way (two tasks and a thread hop a frame), and the hints come through the hub anyway.
+A door could be a Channels consumer, but measurements show that its dispatch costs more than everything else
+for a frame (two tasks and a thread hop), and hints come through the hub anyway.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from conversations.outages import Outage, first_of
 from sessions_app.refusals import log_socket_refused
 
 FAILED = 1011
-"""The close code for a failure of the server itself: the client may come back at once."""
+"""The close code for a failure of the server itself: the client may reconnect at once."""
 WHY_FAILED = "The server had to close the connection. Connect again."
 
 SLOW_READER_S = 15.0
-"""A client that takes nothing for so long is closed rather than remembered."""
+"""A client that reads nothing for this long is closed."""
 PROGRESS_CHARACTERS = 64 * 1024
-"""A client that has taken so much more is not slow, however long the rest may be."""
+"""A client that has read this many more characters is not slow, however long the rest is."""
 GRACE_S = 5.0
-"""So long a closed client may take to read why."""
+"""How long a closed client may take to read the reason."""
 REASON_MAX_BYTES = 123
 REFUSALS = frozenset({4400, 4401, 4403, 4404, 4001, 4004})
-"""The close codes of the native and the V1 sockets that say that a client may not go on."""
+"""The close codes of the native and the V1 sockets after which a client must not reconnect."""
 
 
 _failures = Outage(__name__, "A socket was closed because the server could not go on")
@@ -39,7 +39,7 @@ class Closed(Exception):
 
 
 class Socket:
-    """One connection: accepted by `open`, fed to `receive_text`, ended by `close`."""
+    """One connection: accepted by `open`, read by `receive_text`, ended by `close`."""
 
     def __init__(self, scope: WebSocketScope, receive: ASGIReceiveCallable, send: ASGISendCallable) -> None:
         self.scope = scope
@@ -48,12 +48,12 @@ class Socket:
         self._is_closed = False
 
     async def accept(self) -> None:
-        """Let the client in; before this nothing can be told it."""
+        """Accept the client; nothing can be sent before."""
         await self._receive()
         await self._send({"type": "websocket.accept", "subprotocol": None, "headers": []})
 
     async def refuse(self) -> None:
-        """Do not let the client in: it sees a handshake that failed with HTTP 403."""
+        """Refuse the client: its handshake fails with HTTP 403."""
         await self._receive()
         self._is_closed = True
         log_socket_refused(self.scope, code=403)
@@ -86,12 +86,12 @@ class Socket:
                     if since_progress >= PROGRESS_CHARACTERS:
                         patience.reschedule(now() + SLOW_READER_S)
                         since_progress = 0
-            except OSError as error:  # how servers say that the client has left
+            except OSError as error:  # servers report in this way that the client has left
                 self._is_closed = True
                 raise Closed from error
 
     async def close(self, code: int, reason: str = "") -> None:
-        """Close with a code; a client that does not even read that is left alone."""
+        """Close with a code; do not wait for a client that does not read."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -107,7 +107,7 @@ class Socket:
 
 @asynccontextmanager
 async def closed_on_failure(socket: Socket) -> AsyncIterator[None]:
-    """Close the socket with a code whatever fails inside: no client is left to guess."""
+    """Close the socket with a code whatever fails inside, so that the client knows."""
     try:
         yield
     except Exception as error:

@@ -1,4 +1,4 @@
-"""How a client of a V1 socket arrives: which conversation it names, who it is, why it is refused."""
+"""Handshakes of the V1 sockets: the conversation, authentication, refusals."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _UUID = re.compile(r"[0-9a-f]{32}|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re
 
 
 def public_id_of(scope: WebSocketScope) -> str:
-    """Return the id that the address names. Raise Refused for what is no UUID."""
+    """Return the id in the address. Raise Refused if it is not a UUID."""
     given: str = scope["url_route"]["kwargs"]["conversation_id"]  # type: ignore[typeddict-item]
     if not _UUID.fullmatch(given):
         raise Refused(BAD_REQUEST, "The address names no UUID.")
@@ -45,9 +45,9 @@ def public_id_of(scope: WebSocketScope) -> str:
 
 
 async def guest_by_address(scope: WebSocketScope, query: Mapping[str, str], public_id: str) -> Guest | None:
-    """Return whom the address, a header or a cookie lets in; None for a client that is to say it by a frame.
+    """Authenticate by the address, a header or a cookie; None for a client that must send a first frame.
 
-    Raise Refused for keys that open nothing.
+    Raise Refused for invalid keys.
     """
     credentials = credentials_of(headers_of(scope))
     keys = [key for key in (query.get("session_api_key"), *credentials.keys) if key]
@@ -60,7 +60,7 @@ async def guest_by_address(scope: WebSocketScope, query: Mapping[str, str], publ
 
 
 async def guest_by_frame(socket: Socket, public_id: str) -> Guest:
-    """Return whom the first frame lets in. Raise Refused if it is not there in time, or lets nobody in."""
+    """Authenticate by the first frame. Raise Refused if it is late, missing or invalid."""
     with suppress(TimeoutError):
         async with asyncio.timeout(AUTH_WAIT_S):
             text = await socket.receive_text() or ""
@@ -72,7 +72,7 @@ async def guest_by_frame(socket: Socket, public_id: str) -> Guest:
 
 
 async def reached(guest: Guest, public_id: str) -> ConversationRef:
-    """Return the conversation. Raise Refused for one that is deleted, another's, or was never there."""
+    """Return the conversation. Raise Refused if it is deleted, another user's, or does not exist."""
     try:
         return await astore.call(guest.reach, public_id)
     except ConversationNotFound as error:
@@ -80,12 +80,12 @@ async def reached(guest: Guest, public_id: str) -> ConversationRef:
 
 
 def is_auth(frame: Mapping[str, Any]) -> bool:
-    """Say whether a client's frame says who it is, and nothing to the agent."""
+    """Say whether a client's frame authenticates, instead of speaking to the agent."""
     return frame.get("type") == "auth"
 
 
 class _Entry(NamedTuple):
-    """Who is let in, and by what; `key` where it is a conversation's."""
+    """An authenticated client and its credentials; `key` if that is a conversation's."""
 
     user: Visitor
     credentials: Credentials
@@ -97,10 +97,10 @@ class _Entry(NamedTuple):
 
 
 def _entry(keys: list[str], credentials: Credentials, public_id: str) -> _Entry | None:
-    """Return who comes in: of several keys the first that opens something counts.
+    """Return the client of the first valid key.
 
-    A conversation's key opens no other conversation, not even the door to it, but shuts none either where
-    everybody is let in.
+    A conversation's key opens no other conversation. Where no credentials are required, it closes none
+    either.
     """
     for key in filter(_is_text, keys):
         opened = opened_by(key)
@@ -126,7 +126,7 @@ def _is_text(key: str) -> bool:
 
 
 def _key_in(text: str) -> str:
-    """Return the key that a first frame brings, nothing where it is no such frame."""
+    """Return the key in a first frame; empty if it is not such a frame."""
     if len(text) > AUTH_FRAME_MAX_CHARACTERS:
         return ""
     try:

@@ -1,4 +1,4 @@
-"""The events socket of the V1 wire: the state, a replay if asked for, then what happens (spec V1 §3.2)."""
+"""The events socket of the V1 wire: the state, a replay on request, then live events (spec V1 §3.2)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from sessions_app.status import ConversationState, iso
 from sessions_app.v1_states import FullState, full_states, is_fresh
 
 RUN_SETTLES_S = 0.1
-"""The end of a run is told no sooner after its beginning: clients start to listen after they asked for it."""
+"""The end of a run is reported no sooner after its beginning: clients start to listen after their request."""
 
 _TRUE = frozenset({"true", "1", "yes", "on", "y", "t"})
 _FALSE = frozenset({"false", "0", "no", "off", "n", "f"})
@@ -43,7 +43,7 @@ _ENDS = (
     "stopped",
     "rejected",
 )
-"""How the texts of states begin that end a run, on either wire."""
+"""The beginnings of the texts of states that end a run, on either wire."""
 
 
 async def v1_events_socket(
@@ -54,7 +54,7 @@ async def v1_events_socket(
 
 
 class Resend(StrEnum):
-    """Which stored events a client asks for."""
+    """The stored events that a client asks for."""
 
     NONE = "none"
     ALL = "all"
@@ -68,14 +68,14 @@ class Replay:
     resend: Resend
     since: datetime | None = None
     is_by_mode: bool = False
-    """Whether it was asked by `resend_mode`, which older clients do not know."""
+    """Whether `resend_mode` was used, which older clients do not know."""
 
     @classmethod
     def read(cls, query: Mapping[str, str]) -> Self:
         """Read the parameters. Raise Refused for a wrong one."""
         resend_all, mode = query.get("resend_all", "false").lower(), query.get("resend_mode")
         after = query.get("after_timestamp")
-        # An unescaped `+` of a time zone has become a blank on its way.
+        # An unescaped `+` of a time zone arrives as a space.
         since = after and (instant(after) or instant("+".join(after.rsplit(" ", 1))))
         if resend_all not in _TRUE | _FALSE or mode not in (None, Resend.ALL, Resend.SINCE):
             raise Refused(BAD_REQUEST, "`resend_all` is true or false, `resend_mode` is all or since.")
@@ -93,7 +93,7 @@ class Replay:
 
 
 def _before(conversation: ConversationRef, since: datetime | None) -> int:
-    """Return the seq before the first event of this moment or later; that of the last one where none is."""
+    """Return the seq before the first event of this time or later; the last seq if there is none."""
     last_seq = store().last_seq(conversation)
     if since is None:
         return last_seq
@@ -124,7 +124,7 @@ class EventsSocket(V1Socket):
         self._end_is_due = asyncio.Event()
         self._end_wants_seq = inf
         self._told = ("", -1)
-        """The status that was told last, and how long the log was then: the same is told once."""
+        """The last status that was sent, and the log's length then: the same is sent only once."""
         self._answer, self._answer_characters = "", 0
 
     @classmethod
@@ -136,13 +136,13 @@ class EventsSocket(V1Socket):
     async def made(
         cls, socket: Socket, guest: Guest, conversation: ConversationRef, asked: Any, *, by_frame: bool
     ) -> Self:
-        """Return the socket; what is stored from here on is live."""
+        """Return the socket; events that are stored from here on are live."""
         after = await asked.after(conversation)
         return cls(socket, guest, conversation, asked, after=after, by_frame=by_frame)
 
     @property
     def _after(self) -> int:
-        """What was found when the client came."""
+        """The state when the client joined."""
         return self._shown_through
 
     def _works(self) -> list[Coroutine[Any, Any, None]]:
@@ -151,7 +151,7 @@ class EventsSocket(V1Socket):
     # Out
 
     async def show_hello(self, state: ConversationState) -> None:
-        """Send the whole state."""
+        """Send the full state."""
         self._replayed_through = state["last_seq"]
         while not is_fresh(self._conversation, full_state := await self._full_state()):
             pass
@@ -170,7 +170,7 @@ class EventsSocket(V1Socket):
         await self._socket.send_text(full_state.frame)
 
     async def show_events(self, events: Sequence[EventEnvelope]) -> None:
-        """Send each, of a replay only those that were asked for; note which of them end a run."""
+        """Send each event, of a replay only the requested ones; note which of them end a run."""
         await self._socket.send_texts(self._shown(event) for event in events if self._is_wanted(event))
         self._shown_through = events[-1]["seq"]
         for event in events:
@@ -206,7 +206,7 @@ class EventsSocket(V1Socket):
         )
 
     async def show_run(self) -> None:
-        """Tell soon how the run ended, should it not be on any more: there may have been nothing to do."""
+        """Report soon how the run ended, if it is already over: there may have been nothing to do."""
         self._note_status(ExecutionStatus.RUNNING)
         self._told = ("", -1)
         self._end_is_due.set()
@@ -242,7 +242,7 @@ class EventsSocket(V1Socket):
         self._end_is_due.set()
 
     async def _tell_ends(self) -> None:
-        """Send the whole state after each run, behind the run's events, and never beside a run that is on."""
+        """Send the full state after each run, after the run's events, and never while a run is on."""
         await self._greeted.wait()
         while True:
             await self._end_is_due.wait()

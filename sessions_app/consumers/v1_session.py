@@ -50,14 +50,14 @@ class SessionSocket(V1Socket):
         return self._after_seq
 
     async def show_hello(self, state: ConversationState) -> None:
-        """Say which events are replayed: none where `from_seq` is greater than `through_seq`."""
+        """Send which events are replayed: none if `from_seq` is greater than `through_seq`."""
         through = state["last_seq"]
         first = min(self._after_seq, through) + 1
         await self._socket.send_text(f'{{"kind":"Sync","from_seq":{first},"through_seq":{through}}}')
         self._greeted.set()
 
     async def show_events(self, events: Sequence[EventEnvelope]) -> None:
-        """Send each with its seq."""
+        """Send each event with its seq."""
         await self._socket.send_texts(self._frames(events))
 
     def _frames(self, events: Sequence[EventEnvelope]) -> Iterator[str]:

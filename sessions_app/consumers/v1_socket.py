@@ -1,4 +1,4 @@
-"""What both V1 sockets of a conversation share: arrival, what clients say, checks, the end (spec V1 §3)."""
+"""What both V1 sockets of a conversation share: handshake, messages, checks, the end (spec V1 §3)."""
 
 from __future__ import annotations
 
@@ -46,17 +46,17 @@ T = TypeVar("T")
 _failing_frames = Outage(__name__, "A frame failed")
 
 CHECK_S = 20.0
-"""So often an open socket asks whether its guest may stay (`Guest.check`)."""
+"""An open socket checks this often whether its credentials are still valid (`Guest.check`)."""
 CLOSE_CODES = {NOT_AUTHENTICATED: 4001, NOT_FOUND: 4004, TOO_SLOW: 1013}
-"""What this wire calls the refusals; clients never come back after 4001 and 4004."""
+"""The close codes of this wire; clients never reconnect after 4001 and 4004."""
 SLOW = "You did not read"
 
 
 class Unshown:
-    """What a reader may be shown and a V1 socket has no frame for, unless it says so itself."""
+    """The parts of a feed for which a V1 socket has no frame, unless it defines one."""
 
     async def show_replay_complete(self, through: int) -> None:
-        """Nothing: this wire does not say where the replay ends."""
+        """Nothing: this wire does not mark the end of the replay."""
 
     async def show_delta(self, *, turn: str, answer: str, index: int, text: str) -> None:
         """Nothing, unless a socket has a frame for it."""
@@ -65,10 +65,10 @@ class Unshown:
         """Nothing, unless a socket has a frame for it."""
 
     async def show_run(self) -> None:
-        """Nothing, unless a socket tells how runs end."""
+        """Nothing, unless a socket reports how runs end."""
 
     async def show_ahead(self, *, after: int, last_seq: int) -> None:
-        """Nothing: only the sequenced socket takes a cursor, and its first frame says where the log ends."""
+        """Nothing: only the sequenced socket takes a cursor, and its first frame has the end of the log."""
 
 
 class V1Socket(Unshown, ABC):
@@ -81,20 +81,20 @@ class V1Socket(Unshown, ABC):
         self._guest = guest
         self._conversation = conversation
         self._is_modern = is_modern
-        """Whether it is of a release that knows errors and pieces of answers."""
+        """Whether its release knows errors and pieces of answers."""
         self._greeted = asyncio.Event()
 
     @classmethod
     @abstractmethod
     def asked(cls, query: Mapping[str, str]) -> Any:
-        """Return what the parameters of the address ask for. Raise Refused for a wrong one."""
+        """Return the parameters of the address. Raise Refused for a wrong one."""
 
     @classmethod
     @abstractmethod
     async def made(
         cls, socket: Socket, guest: Guest, conversation: ConversationRef, asked: Any, *, by_frame: bool
     ) -> Self:
-        """Return the socket of a client that came in, by a first frame or otherwise."""
+        """Return the socket of an authenticated client."""
 
     @property
     @abstractmethod
@@ -102,7 +102,7 @@ class V1Socket(Unshown, ABC):
         """The seq after which events are sent."""
 
     async def serve(self) -> None:
-        """Show and take frames until either side ends it."""
+        """Send and receive frames until either side ends it."""
         await get_manager().ensure_started()
         try:
             async with presence.connected(
@@ -122,7 +122,7 @@ class V1Socket(Unshown, ABC):
                 tasks.create_task(work)
 
     def _works(self) -> list[Coroutine[Any, Any, None]]:
-        """Return what goes on beside each other until one of it raises."""
+        """Run these together until one of them raises."""
         return [Feed(self._conversation, self, after=self._after).run(), self._take(), self._check()]
 
     # Out
@@ -141,7 +141,7 @@ class V1Socket(Unshown, ABC):
             raise Refused(NOT_FOUND, GONE)
 
     def _shown(self, event: EventEnvelope) -> str:
-        """Return an event's V1 text, a translated one as it was written for the first reader."""
+        """Return an event's V1 text; a translated one is cached for all readers."""
         public_id = self._conversation.public_id
         if event["dialect"] == Dialect.V1:  # nothing is written then
             return v1.shown(event, public_id)
@@ -150,7 +150,7 @@ class V1Socket(Unshown, ABC):
     # In
 
     async def _take(self) -> None:
-        await self._greeted.wait()  # the first frame is the first, whatever a hasty client sends
+        await self._greeted.wait()  # the first frame is sent first, however early a client sends
         while True:
             text = await self._socket.receive_text()
             try:
@@ -168,15 +168,15 @@ class V1Socket(Unshown, ABC):
 
     async def _take_frame(self, text: str | None) -> None:
         frame = _parsed(text)
-        if is_auth(frame):  # it has been let in already; older clients know no such frame
+        if is_auth(frame):  # it is already authenticated; older clients know no such frame
             self._is_modern = True
             return
         sender_id = pk_of(self._guest.user)
-        # Whether or not this client stays to see it, its message is stored and answered.
+        # The message is stored and answered even if this client leaves.
         await _to_its_end(v1_input.say(self._conversation, frame, sender_id=sender_id, run=True))
 
     async def _tell_refused(self, code: str, detail: str) -> None:
-        """Tell a client that knows errors; what another one sent is told the log."""
+        """Send the error to a client that knows errors; for any other, log it."""
         if self._is_modern:
             error = v1.server_error(code=code, detail=detail)
             await self._socket.send_text(
@@ -228,7 +228,7 @@ async def _close(socket: Socket, refusal: Refused) -> None:
 
 
 def _parsed(text: str | None) -> Mapping[str, Any]:
-    """Return a client's frame. Raise InvalidEvent for what is none."""
+    """Return a client's frame. Raise InvalidEvent if it is not one."""
     if text is None:
         raise InvalidEvent("Frames are text, not binary.")
     try:
@@ -241,7 +241,7 @@ def _parsed(text: str | None) -> Mapping[str, Any]:
 
 
 async def _to_its_end(work: Coroutine[Any, Any, T]) -> T:
-    """Await what must not be cut off; a cancellation takes effect after it."""
+    """Await what must not be cancelled; a cancellation takes effect after it."""
     task = asyncio.ensure_future(work)
     try:
         return await asyncio.shield(task)
