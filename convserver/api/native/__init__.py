@@ -1,1 +1,1 @@
-"""The native door by REST: the twin of the native sockets."""
+"""The native door by REST, the counterpart of the native sockets."""

@@ -1,4 +1,4 @@
-"""Conversations: list, create, look at, rename, hide, restore, and steer the agent."""
+"""Conversations: list, create, read, rename, delete, restore, and steer the agent."""
 
 from __future__ import annotations
 
@@ -78,13 +78,13 @@ class PageSerializer(serializers.Serializer[Any]):
 
 
 class TagsField(serializers.DictField):
-    """Names and values of the user's own choice."""
+    """Names and values that the user chooses."""
 
     default_error_messages = {"not_a_dict": "This must be an object of names and strings."}
     child = Text(allow_blank=True, max_length=TAG_MAX_LENGTH)
 
     def to_internal_value(self, data: Any) -> dict[str, str]:
-        """Return the tags. Raise ValidationError for too many, or for a name that is none."""
+        """Return the tags. Raise ValidationError for too many, or for an invalid name."""
         tags: dict[str, str] = super().to_internal_value(data)
         if len(tags) > TAGS_MAX:
             raise serializers.ValidationError(f"A conversation has at most {TAGS_MAX} tags.")
@@ -95,7 +95,7 @@ class TagsField(serializers.DictField):
 
 @extend_schema_serializer(component_name="NewNativeConversation")
 class NewConversationSerializer(Body):
-    """The body that creates a conversation; all of it may be left out, and what is not here is ignored."""
+    """The body that creates a conversation; all members are optional, and unknown ones are ignored."""
 
     id = Text(default=None, allow_null=True, max_length=100, trim_whitespace=False)
     version = serializers.ChoiceField(Version.choices, default=Version.V0)
@@ -107,7 +107,7 @@ class NewConversationSerializer(Body):
 
 @extend_schema_serializer(component_name="ChangedNativeConversation")
 class ChangeSerializer(Body):
-    """The body that renames, null standing for the default title, sets all tags, or marks for the user."""
+    """The body of a change: the title (null for the default one), all tags, or the user's own marks."""
 
     title = Text(max_length=200, allow_null=True, required=False)
     tags = TagsField(required=False)
@@ -115,14 +115,14 @@ class ChangeSerializer(Body):
     archived = serializers.BooleanField(required=False)
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
-        """Refuse a body that changes nothing."""
+        """Refuse a body without changes."""
         if not attrs:
             raise serializers.ValidationError("Give a `title`, `tags`, `pinned` or `archived`.")
         return attrs
 
 
 class DecisionSerializer(Body):
-    """The body that decides about a call that waits."""
+    """The body that decides about a call that waits for approval."""
 
     accept = serializers.BooleanField()
     reason = Text(default="", allow_blank=True)
@@ -188,7 +188,7 @@ class ConversationViewSet(ViewSet):
         wanted = etags.wanted(request)
         with transaction.atomic():
             if wanted is not None:
-                # No change comes between this look and the write: all of them are made under this lock.
+                # All changes are made under this lock, so none comes between this check and the write.
                 if lock(Conversation.objects.standing(), conversation) is None:
                     raise ConversationNotFound("Conversation not found.")
                 current = _tagged(request.user, conversation)
@@ -293,7 +293,7 @@ def _valid(serializer: serializers.Serializer[Any]) -> dict[str, Any]:
 
 
 def _wanted(user: access.Visitor, query: dict[str, Any]) -> ConversationQuerySet:
-    """Return the rows of a list that its query asks for."""
+    """Return the rows of a list for its query."""
     user_pk = access.pk_of(user)
     rows = Conversation.objects.visible_to(user)
     if query["deleted"]:
@@ -322,7 +322,7 @@ def _state(user: access.Visitor, conversation: ConversationRef) -> ListedConvers
 def _steered(
     request: Request, act: Callable[[ConversationRef], Awaitable[None]], conversation: ConversationRef
 ) -> Response:
-    """Have the agent do this, and return the conversation as it is then, or as it is meanwhile."""
+    """Steer the agent, and return the conversation afterwards, or as it is meanwhile."""
     try:
         in_loop(act, conversation)
     except CommandPending as pending:

@@ -1,4 +1,4 @@
-"""Drafts: what the user is writing, in a conversation or for one to be, on whatever device."""
+"""Drafts: messages that the user is writing, in a conversation or for a new one, on any device."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class DraftSerializer(Body):
         return text
 
     def validate_images(self, images: list[str]) -> list[str]:
-        """Refuse images that no message could bring."""
+        """Refuse images that no message could contain."""
         if sum(map(len, images)) > IMAGES_MAX_BYTES:
             raise serializers.ValidationError(
                 f"The images of a draft can have at most {IMAGES_MAX_BYTES} bytes."
@@ -69,7 +69,7 @@ class DraftView(APIView):
 
 
 class NewDraftView(APIView):
-    """The user's draft of a conversation to be."""
+    """The user's draft for a new conversation."""
 
     door = NATIVE
 

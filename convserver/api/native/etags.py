@@ -1,4 +1,4 @@
-"""ETags of conversations, of what is set of them: so nobody changes what they have not seen."""
+"""ETags of conversations: they cover what users set, so that nobody overwrites an unseen change."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ ETAG = OpenApiParameter(
 
 
 def etag_of(state: ListedConversation, *, is_title_made: bool) -> str:
-    """Return the ETag of what is set of a conversation: nothing that the log or its agent says.
+    """Return the ETag of everything that users set on a conversation, independent of its log and its agent.
 
-    So a title that was made of the log counts as the default one.
+    So a generated title counts as the default one.
     """
     facts = {
         "title": shown_title(None, state["id"]) if is_title_made else state["title"],
@@ -51,7 +51,7 @@ def etag_of(state: ListedConversation, *, is_title_made: bool) -> str:
 
 
 def wanted(request: Request) -> Collection[str] | None:
-    """Return the ETags that `If-Match` names; None without one. Raise ValidationError for what is no list."""
+    """Return the ETags in `If-Match`; None without the header. Raise ValidationError if it is not a list."""
     header = request.headers.get("If-Match")
     if header is None:
         return None
@@ -62,5 +62,5 @@ def wanted(request: Request) -> Collection[str] | None:
 
 
 def matches(wanted: Collection[str], etag: str) -> bool:
-    """Say whether a conversation with this ETag has one of these; never a weak one (RFC 9110)."""
+    """Say whether the ETag is one of these; a weak one never is (RFC 9110)."""
     return "*" in wanted or etag in wanted

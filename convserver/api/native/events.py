@@ -1,4 +1,4 @@
-"""Events: the log by pages, and frames that append to it; payloads pass as text, untouched."""
+"""Events: the log by pages, and frames that append to it; payloads pass through as unchanged text."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class SessionSerializer(serializers.Serializer[Any]):
 
 
 class Sender(NamedTuple):
-    """Whose frames these are: ids of messages count within both."""
+    """The scope of message ids: the user and the session."""
 
     user_id: int
     session: str

@@ -33,7 +33,7 @@ class ExportView(APIView):
 
     @extend_schema(parameters=[ExportSerializer], responses={**FILES, **refusals(400, 404)})
     def get(self, request: Request, conversation_id: str) -> StreamingHttpResponse:
-        """Return the conversation as JSON lines, Markdown or one HTML file, named by its title."""
+        """Return the conversation as JSON lines, Markdown or one HTML file, named after its title."""
         row = access.readable_row(request.user, conversation_id)
         query = ExportSerializer(data=request.query_params)
         query.is_valid(raise_exception=True)

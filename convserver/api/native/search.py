@@ -26,7 +26,7 @@ from sessions_app.models import ExecutionStatus
 from sessions_app.status import ListedConversation, in_status, iso, listed
 
 TITLES = 20
-"""So many conversations are found by their titles, at most."""
+"""At most this many conversations are found by their titles."""
 SOURCES_MAX = 20
 
 
@@ -52,7 +52,7 @@ class SearchSerializer(serializers.Serializer[Any]):
 
 
 class SearchView(APIView):
-    """Full text."""
+    """Full-text search."""
 
     door = NATIVE
 
@@ -70,7 +70,7 @@ class SearchView(APIView):
 
 
 def answer(user: Visitor, asked: QueryDict) -> dict[str, Any]:
-    """Return what the user finds for a query. Raise ValidationError, InvalidQuery or ConversationNotFound."""
+    """Return the results of a query. Raise ValidationError, InvalidQuery or ConversationNotFound."""
     serializer = SearchSerializer(data=asked)
     serializer.is_valid(raise_exception=True)
     query = serializer.validated_data
@@ -87,7 +87,7 @@ def answer(user: Visitor, asked: QueryDict) -> dict[str, Any]:
 
 
 def _scope(user: Visitor, query: dict[str, Any]) -> Scope:
-    """Return what is looked through. Raise ConversationNotFound for a conversation that the user has not."""
+    """Return the scope of the search. Raise ConversationNotFound if the user does not have it."""
     facts = {name: query[name] for name in ("repository", "trigger", "version")}
     rows = Conversation.objects.visible_to(user).matching(**facts)
     if query["status"]:

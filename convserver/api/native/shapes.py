@@ -1,4 +1,4 @@
-"""What the native door takes and sends, as its OpenAPI document shows it; docs/protocol.md explains it."""
+"""The bodies of the native door for its OpenAPI document; docs/protocol.md explains them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Seq = Annotated[int, Field(ge=0)]
 
 
 def refusals(*statuses: int) -> dict[int, type[NativeRefusal]]:
-    """Return what these statuses bring, for `extend_schema(responses=…)`."""
+    """Return the bodies for these statuses, for `extend_schema(responses=…)`."""
     return dict.fromkeys(statuses, NativeRefusal)
 
 
@@ -46,7 +46,7 @@ class NativeLoop(BaseModel):
 
 
 class NativeConversation(BaseModel):
-    """A conversation as it is right now."""
+    """A conversation in its present state."""
 
     id: str
     title: str
@@ -72,13 +72,13 @@ class NativeConversation(BaseModel):
 
 
 class NativeConversationChanged(NativeRefusal):
-    """A conversation is not changed, for it has changed since it was looked at."""
+    """The conversation was not changed, because it has changed since it was read."""
 
     conversation: NativeConversation
 
 
 class NativeSteeredConversation(NativeConversation):
-    """A conversation whose agent was told to do something and has not done it yet; it will."""
+    """A conversation whose agent has not carried out a request yet; it will."""
 
     status: Literal["stopping", "pausing", "starting"]
 
@@ -94,7 +94,7 @@ class NativeConversationPage(BaseModel):
 
 
 class NativeEvent(BaseModel):
-    """An event in its envelope, which says what any reader needs, whatever wire it was written for."""
+    """An event in its envelope, which has what any reader needs, whatever wire it was written for."""
 
     type: Literal["event"]
     seq: Seq = Field(description="Its place in the log: the cursor.")
@@ -110,7 +110,7 @@ class NativeEvent(BaseModel):
 
 
 class NativeEventPage(BaseModel):
-    """A page of the log, the oldest first; there is more as long as its last seq is not `last_seq`."""
+    """A page of the log, the oldest first; there is more while its last seq is not `last_seq`."""
 
     events: list[NativeEvent]
     last_seq: int = Field(ge=-1)
@@ -130,14 +130,14 @@ class NativeFoundIn(BaseModel):
 
 
 class NativeSnippetPart(BaseModel):
-    """Some of a snippet's plain text."""
+    """A part of a snippet, as plain text."""
 
     text: str
     match: bool = Field(description="Whether this part matches the search.")
 
 
 class NativeHit(BaseModel):
-    """An event that was found."""
+    """A matching event."""
 
     conversation: NativeFoundIn
     seq: Seq = Field(description="Its place in the log of the conversation.")
@@ -150,7 +150,7 @@ class NativeHit(BaseModel):
 
 
 class NativeSearchPage(BaseModel):
-    """What was found: titles on the first page only, and events, the last stored first."""
+    """The results: titles on the first page only, and events, the last stored first."""
 
     conversations: list[NativeConversation]
     hits: list[NativeHit]
@@ -170,14 +170,15 @@ class MessageFrame(BaseModel):
 
 
 class RecordedEvent(BaseModel):
-    """An event to record: of V1 with a string `kind`, or of V0 with an `action` or an `observation`."""
+    """An event to record: a V1 event with a string `kind`, or a V0 event with an `action` or an
+    `observation`."""
 
     id: FrameId | None = None
     event: dict[str, Any]
 
 
 class EventFrame(RecordedEvent):
-    """Records an event as it is; it speaks to nobody and steers nothing."""
+    """Records an event unchanged; the agent does not answer it."""
 
     type: Literal["event"]
 
@@ -214,7 +215,7 @@ FRAME_EXAMPLES: dict[str, Any] = {
 }
 
 
-# What answers them
+# Answers to frames
 
 
 class Ack(BaseModel):
@@ -256,7 +257,7 @@ class NativeDraft(BaseModel):
 
 
 class NativeDraftConflict(NativeRefusal):
-    """Another device has written the draft since; nothing was replaced."""
+    """Another device has changed the draft since; nothing was replaced."""
 
     draft: NativeDraft = Field(description="The one that is stored.")
 
@@ -265,7 +266,7 @@ class NativeDraftConflict(NativeRefusal):
 
 
 class TokenName(BaseModel):
-    """What a new token is called."""
+    """The name of a new token."""
 
     name: str = Field(min_length=1, max_length=TOKEN_NAME_MAX_LENGTH)
 
@@ -282,12 +283,12 @@ class NativeToken(BaseModel):
 
 
 class NewNativeToken(NativeToken):
-    """A token that was made just now."""
+    """A new token."""
 
     token: str = Field(description="Its text; shown only here.")
 
 
 class NativeTokens(BaseModel):
-    """All tokens of a user, revoked ones too."""
+    """All tokens of a user, including revoked ones."""
 
     tokens: list[NativeToken]

@@ -1,4 +1,4 @@
-"""API tokens: a user's own keys; the text of one is shown once, when it is made."""
+"""API tokens: a user's own keys; the text of a token is shown once, when it is created."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class TokenViewSet(ViewSet):
 
     @extend_schema(responses={200: NativeTokens})
     def list(self, request: Request) -> Response:
-        """Return all of the user's tokens, revoked ones too."""
+        """Return all of the user's tokens, including revoked ones."""
         rows = ApiToken.objects.filter(user_id=pk_of(request.user)).order_by("pk")
         return Response({"tokens": TokenSerializer(rows, many=True).data})
 

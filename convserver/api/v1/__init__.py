@@ -1,1 +1,1 @@
-"""The V1 doors: the agent face, which clients hold conversations by, and the app face, which lists them."""
+"""The V1 doors: the agent face, with which clients hold conversations, and the app face, which lists them."""

@@ -1,6 +1,6 @@
-"""The addresses of the agent face: all of them below `/agent/`, and on the server's own those that are free.
+"""The addresses of the agent face: all below `/agent/`, and those that are free on the server's own address.
 
-An address is described once, below `/agent/`; where it stands besides, it is the same.
+Each is documented once, below `/agent/`.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def free_routes(prefix: str, **options: Any) -> Iterator[URLPattern]:
 
 
 def workspace_routes(prefix: str, **options: Any) -> Iterator[URLPattern]:
-    """Yield what clients ask of a workspace; a path may stand in the address or in the query."""
+    """Yield the routes about workspaces; a path may be in the address or in the query."""
     yield path(f"{prefix}tools/", ToolsView.as_view(**options), name="agent-tools")
     yield path(f"{prefix}vscode/url", EditorView.as_view(**options), name="agent-vscode-url")
     of_a_path: dict[str, type[APIView]] = {

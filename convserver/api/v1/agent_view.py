@@ -1,4 +1,4 @@
-"""What every view of the agent face shares, and what the API's document says of them all."""
+"""The base of the agent face's views, and their common part of the API document."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ AGENT_FACE = Door(
 
 
 class Done(BaseModel):
-    """It is done."""
+    """The request was carried out."""
 
     success: Literal[True]
 
@@ -41,14 +41,14 @@ class AgentView(APIView):
     content_negotiation_class = OneRenderer
     http_method_names = V0View.http_method_names
     not_found = "Not Found"
-    """What is answered for a conversation that is not there."""
+    """The answer for a conversation that does not exist."""
 
     def get_exception_handler(self) -> Callable[..., Any]:
         """Answer errors as this wire does."""
         return agent_response
 
     def finalize_response(self, request: Request, response: Any, *args: Any, **kwargs: Any) -> Any:
-        """Say that no answer may be kept: each is true just now."""
+        """Forbid caching: each answer is about the present."""
         final = super().finalize_response(request, response, *args, **kwargs)
         for name, value in NO_CACHE.items():
             final[name] = value
@@ -56,10 +56,10 @@ class AgentView(APIView):
 
 
 def described(*parameters: Any) -> Any:
-    """Return parameters as they stand in a view's annotation: any type that the API's document knows."""
+    """Return parameters in the form for a view's annotation, of any type that the API document knows."""
     return list(parameters)
 
 
 def done() -> Response:
-    """Answer that it is done."""
+    """Answer that the request was carried out."""
     return Response({"success": True})

@@ -1,4 +1,4 @@
-"""Conversations of the app face: find, start, change, delete, talk to, download (spec V1 §1.2, §1.7)."""
+"""Conversations of the app face: find, start, change, delete, message, download (spec V1 §1.2, §1.7)."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ from sessions_app.sandboxes import SandboxStatus
 
 
 class CountQuery(BaseModel):
-    """Which conversations."""
+    """Which conversations to return."""
 
     title__contains: StorableText | None = None
     created_at__gte: Instant | None = None
@@ -63,11 +63,11 @@ class CountQuery(BaseModel):
 
 
 class SearchQuery(CountQuery, PageQuery):
-    """Which conversations, and which page of them."""
+    """Which conversations to return, and which page of them."""
 
 
 class AppConversationChanges(BaseModel):
-    """What to change; what is absent stays, and what is not here is ignored."""
+    """The changes; absent members stay, and unknown ones are ignored."""
 
     title: (
         Annotated[
@@ -83,7 +83,7 @@ class AppConversationChanges(BaseModel):
 
 
 class NewAppMessage(BaseModel):
-    """What the user says; with `run` the agent is to answer."""
+    """A user's message; with `run` the agent is to answer."""
 
     role: Literal["user"] = "user"
     content: Annotated[list[dict[str, Any]], Field(min_length=1)]
@@ -116,7 +116,7 @@ class SearchView(AppView):
 
 
 class CountView(AppView):
-    """How many conversations there are."""
+    """The number of conversations."""
 
     @extend_schema(parameters=described(CountQuery), responses={200: int, **of_list})
     def get(self, request: Request) -> Response:
@@ -129,7 +129,7 @@ class ConversationsView(AppView):
 
     @extend_schema(parameters=[UUIDS], responses={200: list[AppConversation | None], **of_list})
     def get(self, request: Request) -> Response:
-        """Return them in the order asked, null for what is unknown."""
+        """Return them in the requested order, null for an unknown id."""
         ids = uuids_of(request, "ids")
         rows = Conversation.objects.visible_to(request.user).known_to_v1().with_public_ids(ids)
         shown = conversations_of(list(rows.values_list("pk", flat=True)), origin=origin_of(request))
@@ -165,7 +165,7 @@ class OneView(AppView):
 
 
 class MessageView(AppView):
-    """What the user says."""
+    """The user's messages."""
 
     @extend_schema(
         request=NewAppMessage,

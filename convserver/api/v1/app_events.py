@@ -1,7 +1,8 @@
-"""Events of the app face: of one conversation, or of all that the user has (spec V1 §1.3, §1.7).
+"""Events of the app face: of one conversation, or of all conversations of the user (spec V1 §1.3, §1.7).
 
-An event of this wire leaves as it was stored, byte for byte; one of the other wire as its counterpart. The
-order is that of the log; where no conversation is named, one log follows the other as they were begun.
+An event of this wire is returned as it was stored, byte for byte; one of the other wire as its counterpart.
+The order is that of the log; without a named conversation, the logs follow one another in the order of
+their creation.
 """
 
 from __future__ import annotations
@@ -38,19 +39,19 @@ from convserver.api.v1.app_pages import EventCursor
 from convserver.api.v1.app_view import IDS, AppView, PageQuery, described, of_list, texts_of
 
 NOTHING = EventFilter(types=frozenset({""}))
-"""No event has a nameless type."""
+"""No event has an empty type."""
 _TICK = timedelta(microseconds=1)
 
 
 class AppEventOrder(StrEnum):
-    """How events are listed."""
+    """The orders of events."""
 
     TIMESTAMP = "TIMESTAMP"
     TIMESTAMP_DESC = "TIMESTAMP_DESC"
 
 
 class LogQuery(BaseModel):
-    """Which events."""
+    """Which events to return."""
 
     kind__eq: StorableText | None = None
     timestamp__gte: Instant | None = None
@@ -59,21 +60,21 @@ class LogQuery(BaseModel):
 
 
 class LogPageQuery(LogQuery, PageQuery):
-    """Which events, and which page of them."""
+    """Which events to return, and which page of them."""
 
 
 class EventCountQuery(LogQuery):
-    """Which events, of which conversation; of all that the user has when none is named."""
+    """Which events to count, of one conversation or of all conversations of the user."""
 
     conversation_id__eq: UUID | None = None
 
 
 class EventSearchQuery(EventCountQuery, PageQuery):
-    """Which events, of which conversation, and which page of them."""
+    """Which events to return, of which conversation, and which page."""
 
 
 class AppEvent(BaseModel):
-    """An event as this wire has it; what else it holds is its kind's."""
+    """An event in this wire's form; its other members depend on its kind."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -95,7 +96,7 @@ class EventSearchView(AppView):
 
     @extend_schema(parameters=described(EventSearchQuery), responses={200: AppEventPage, **of_list})
     def get(self, request: Request) -> HttpResponse:
-        """Return one page, in the order of the log; no event for a conversation that is not there."""
+        """Return one page, in the order of the log; no event if the conversation does not exist."""
         query = query_of(request, EventSearchQuery)
         if query.conversation_id__eq is None:
             return _page_of_all(request, query)
@@ -104,7 +105,7 @@ class EventSearchView(AppView):
 
 
 class EventCountView(AppView):
-    """How many events there are."""
+    """The number of events."""
 
     @extend_schema(parameters=described(EventCountQuery), responses={200: int, **of_list})
     def get(self, request: Request) -> Response:
@@ -121,7 +122,7 @@ class EventBatchView(AppView):
 
     @extend_schema(parameters=[IDS], responses={200: list[AppEvent | None], **of_list})
     def get(self, request: Request) -> HttpResponseBase:
-        """Return them in the order asked, null for what is unknown; only what was stored as of this wire.
+        """Return them in the requested order, null for an unknown id; only events stored in this wire.
 
         Of the copies in forks the oldest is returned.
         """
@@ -144,7 +145,7 @@ class LogSearchView(AppView):
 
 
 class LogCountView(AppView):
-    """How many events a conversation has."""
+    """The number of a conversation's events."""
 
     @extend_schema(parameters=described(LogQuery), responses={200: int, **_of_log})
     def get(self, request: Request, conversation_id: str) -> Response:
@@ -158,7 +159,7 @@ class LogBatchView(AppView):
 
     @extend_schema(parameters=[IDS], responses={200: list[AppEvent | None], **_of_log})
     def get(self, request: Request, conversation_id: str) -> HttpResponseBase:
-        """Return them in the order asked, null for what is unknown."""
+        """Return them in the requested order, null for an unknown id."""
         ids = texts_of(request, "id")
         conversation = access.readable(request.user, UUID(conversation_id).hex)
         found = shown_events.with_ids(conversation, ids)
@@ -177,7 +178,7 @@ def _wanted(query: LogQuery) -> EventFilter:
     until: datetime | None = None
     if query.timestamp__lt is not None:
         try:
-            until = query.timestamp__lt - _TICK  # times are stored with microseconds and no more
+            until = query.timestamp__lt - _TICK  # times are stored with microseconds
         except OverflowError:
             return NOTHING
     return EventFilter(

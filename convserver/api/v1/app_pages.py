@@ -1,4 +1,4 @@
-"""Page ids of the app face: where the page before ended, whatever came or went since (R7)."""
+"""Page ids of the app face: where the previous page ended, whatever was created or deleted since (R7)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _MAX = 2**63
 
 
 class EventCursor(NamedTuple):
-    """The place of one event: which log, and where in it."""
+    """The place of one event: its log, and its place in it."""
 
     conversation_pk: int
     seq: int

@@ -1,4 +1,4 @@
-"""What the app face is sent and answers: conversations, starts, sandboxes (spec V1 §1.1, §1.5)."""
+"""Bodies of the app face: conversations, starts, sandboxes (spec V1 §1.1, §1.5)."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class AppConversationInfo(BaseModel):
 
 
 class AppConversation(AppConversationInfo):
-    """A conversation with what is known of it right now."""
+    """A conversation with its present status."""
 
     sandbox_status: SandboxStatus
     execution_status: ExecutionStatus | None
@@ -82,7 +82,7 @@ class AppConversationPage(BaseModel):
 
 
 class SendMessageRequest(BaseModel):
-    """What somebody says; its parts are looked at where it is stored."""
+    """A message; its parts are checked when it is stored."""
 
     role: Literal["user", "system", "assistant", "tool"] = "user"
     content: list[dict[str, Any]] | str = Field(default_factory=list)
@@ -90,13 +90,13 @@ class SendMessageRequest(BaseModel):
 
 
 class Processor(BaseModel):
-    """What is to happen with each event; titles are made in any case, and no more is done here."""
+    """What to do with each event; titles are always generated, and nothing else is done here."""
 
     kind: Name
 
 
 class AgentType(StrEnum):
-    """Who is to answer."""
+    """The agent that is to answer."""
 
     DEFAULT = "default"
     PLAN = "plan"
@@ -106,7 +106,7 @@ HexId = Annotated[UUID, PlainSerializer(lambda found: found.hex, return_type=str
 
 
 class StartRequest(BaseModel):
-    """The body that starts a conversation; all of it may be left out, and what is not here is ignored."""
+    """The body that starts a conversation; all members are optional, and unknown ones are ignored."""
 
     sandbox_id: Name | None = None
     conversation_id: HexId | None = None
@@ -127,7 +127,7 @@ class StartRequest(BaseModel):
 
 
 class StartStatus(StrEnum):
-    """How far a start is; what this server does at once it tells of in these steps."""
+    """The steps of a start; this server takes them all at once."""
 
     WORKING = "WORKING"
     WAITING_FOR_SANDBOX = "WAITING_FOR_SANDBOX"
@@ -137,7 +137,7 @@ class StartStatus(StrEnum):
 
 
 class AppConversationStartTask(BaseModel):
-    """One request to start a conversation, and what became of it."""
+    """One request to start a conversation, and its outcome."""
 
     id: str
     created_by_user_id: str | None
@@ -159,7 +159,7 @@ class StartTaskPage(BaseModel):
 
 
 class ExposedUrl(BaseModel):
-    """What a sandbox serves."""
+    """A service of a sandbox."""
 
     name: str
     url: str
@@ -186,7 +186,7 @@ class SandboxPage(BaseModel):
 
 
 class Done(BaseModel):
-    """It is done."""
+    """The request was carried out."""
 
     success: Literal[True]
 
@@ -214,9 +214,9 @@ _COLUMNS = (
 
 
 def conversations_of(pks: Sequence[int], *, origin: str) -> dict[int, AppConversation]:
-    """Return these conversations by key, without those that are gone meanwhile; three queries.
+    """Return these conversations by key, without those that were deleted meanwhile; three queries.
 
-    `origin` is that of the server as its client knows it.
+    `origin` is the server's origin as its client knows it.
     """
     rows = Conversation.objects.standing().known_to_v1().with_pks(pks).values(*_COLUMNS)
     children = Conversation.objects.standing().known_to_v1().children_of(pks)
@@ -265,12 +265,12 @@ def _metrics(row: dict[str, Any]) -> MetricsSnapshot | None:
 
 
 def shown_user(user_id: int) -> str | None:
-    """Return whose something is; nobody's where there is one user only."""
+    """Return the owner's id; null if the server has only one user."""
     return str(user_id) if settings.CONFIGURATION.auth == AuthMode.ACCOUNTS else None
 
 
 def started(task: StartTask, *, sandbox_id: str | None, origin: str) -> AppConversationStartTask:
-    """Return a start as it ended; the rows' conversation must be loaded."""
+    """Return the outcome of a start; the row's conversation must be loaded."""
     conversation = task.conversation
     return AppConversationStartTask(
         id=task.task_id,
@@ -299,7 +299,7 @@ SANDBOX_SPEC = "convserver"
 
 
 def sandbox_info(sandbox: Sandbox) -> SandboxInfo:
-    """Return a sandbox; its key only while somebody can use it."""
+    """Return a sandbox; its key only while it can be used."""
     is_open = sandbox.status is not SandboxStatus.MISSING and not lets_everybody_in()
     return SandboxInfo(
         id=sandbox.id,

@@ -1,4 +1,4 @@
-"""What every view of the V1 app face shares: its errors, ids in addresses, and reading queries."""
+"""The base of the V1 app face's views: errors, ids in addresses, queries."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from convserver.api.v0.text import StorableText
 from convserver.api.v0.view import V0View, problems_in
 
 BATCH_MAX = 100
-"""So many ids may be asked for at a time."""
+"""The limit for ids in one request."""
 PAGE_MAX = 100
 
 DOOR = Door(
@@ -37,21 +37,21 @@ DOOR = Door(
     key_refusals={401: Detail},
     body_refusals={413: Detail | NativeRefusal, 422: ValidationProblems},
 )
-"""What any of these routes may answer; the outermost application refuses in the native form."""
+"""The errors that any of these routes may answer; the outermost application refuses in the native form."""
 
 UNKNOWN = "unknown_app_conversation"
-"""What clients of this face know as the word for a conversation that is not there."""
+"""This face's text for a conversation that does not exist."""
 
 
 class PageQuery(BaseModel):
-    """Which page of a list."""
+    """Which page of a list to return."""
 
     page_id: str | None = None
     limit: int = Field(default=PAGE_MAX, ge=1, le=PAGE_MAX)
 
 
 class AppView(V0View):
-    """A view of the app face; a conversation's id in its address is a UUID once its handler runs."""
+    """A view of the app face; a conversation's id in its address has been checked when its handler runs."""
 
     door = DOOR
 
@@ -60,14 +60,14 @@ class AppView(V0View):
         return app_response
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
-        """Let the visitor in, then look at the id. Raise InvalidRequest."""
+        """Authenticate the visitor, then check the id. Raise InvalidRequest."""
         APIView.initial(self, request, *args, **kwargs)
         if "conversation_id" in kwargs:
             checked(UUID, kwargs["conversation_id"], "path", "conversation_id")
 
 
 def app_response(error: Exception, context: dict[str, Any]) -> Response | None:
-    """Return what this face answers: {detail}; None for what it does not know."""
+    """Return this face's answer to an error, {detail}; None for an unknown one."""
     if isinstance(error, UnknownKind):
         problem = {"type": "enum", "loc": ["query", "kind__eq"], "msg": str(error), "input": None}
         return Response({"detail": [problem]}, status=422)
@@ -77,7 +77,7 @@ def app_response(error: Exception, context: dict[str, Any]) -> Response | None:
 
 
 def checked(type_: Any, value: object, *where: str) -> Any:
-    """Return a value as this type. Raise InvalidRequest, which says where it stood."""
+    """Return a value as this type. Raise InvalidRequest with the value's place."""
     try:
         return TypeAdapter(type_).validate_python(value)
     except ValidationError as error:
@@ -86,7 +86,7 @@ def checked(type_: Any, value: object, *where: str) -> Any:
 
 
 def uuids_of(request: Request, name: str) -> list[str]:
-    """Return the ids of a repeated parameter as they are stored. Raise InvalidRequest or Refused."""
+    """Return the ids of a repeated parameter, in stored form. Raise InvalidRequest or Refused."""
     return [found.hex for found in _repeated(request, name, UUID)]
 
 
@@ -109,7 +109,7 @@ def _repeated(request: Request, name: str, type_: Any) -> list[Any]:
 
 
 def described(model: type[BaseModel]) -> Any:
-    """Return a query as it stands in a view's annotation."""
+    """Return a query in the form for a view's annotation."""
     return [model]
 
 

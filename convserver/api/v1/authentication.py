@@ -1,4 +1,4 @@
-"""Who may come in by the agent face: the key of one conversation comes before what opens every door."""
+"""Authentication on the agent face: the key of one conversation comes before all other credentials."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _HEX_DIGITS = re.compile("[0-9a-f]{32}")
 
 
 class ConversationKeyAuthentication(BaseAuthentication):
-    """The key of one conversation, in X-Session-API-Key: its owner, who is let in to that one alone."""
+    """The key of one conversation, in X-Session-API-Key: its owner, limited to that conversation."""
 
     def authenticate(self, request: Request) -> tuple[User, ConversationRef] | None:
         """Return the owner, and the conversation as `request.auth`; None without such a key."""
@@ -40,14 +40,14 @@ AUTHENTICATION = (ConversationKeyAuthentication, KeyAuthentication, LoginAuthent
 
 
 def opened_by_key(request: HttpRequest) -> ConversationRef | None:
-    """Return the conversation that the request brings the key of; None if it brings none."""
+    """Return the conversation whose key the request has; None if it has none."""
     return opened_by(request.headers.get("X-Session-API-Key", ""))
 
 
 def conversation_of(request: Request, conversation_id: str) -> ConversationRef:
-    """Return the conversation that the request may reach under an id in any spelling.
+    """Return the conversation that the request may access under an id in any spelling.
 
-    Raise ConversationNotFound; InvalidRequest for an id under which there is nothing and which is no UUID.
+    Raise ConversationNotFound; InvalidRequest if there is none and the id is not a UUID.
     """
     try:
         conversation = access.writable(request.user, conversation_id)
@@ -61,19 +61,19 @@ def conversation_of(request: Request, conversation_id: str) -> ConversationRef:
 
 
 def visible(request: Request) -> ConversationQuerySet:
-    """Return the conversations that the request may look at."""
+    """Return the conversations that the request may access."""
     rows = Conversation.objects.visible_to(request.user)
     return rows.with_pks([request.auth.pk]) if isinstance(request.auth, ConversationRef) else rows
 
 
 def require_more_than_one(request: Request) -> None:
-    """Make sure that the request may make conversations. Raise Refused for the key of one."""
+    """Make sure that the request may create conversations. Raise Refused for the key of one."""
     if isinstance(request.auth, ConversationRef):
         raise Refused(403, {"detail": "This key opens one conversation, and makes no others."})
 
 
 def own_of(request: Request, conversation_id: str) -> ConversationRef | None:
-    """Return the visitor's own conversation of this id, deleted or not; None if there is none."""
+    """Return the visitor's own conversation with this id, deleted or not; None if there is none."""
     try:
         conversation = access.restorable(request.user, conversation_id)
     except ConversationNotFound:

@@ -1,4 +1,4 @@
-"""What was asked for one by one: a list in the order asked, of which only a part is held at a time."""
+"""Batches: a list in the requested order, of which only a part is in memory at a time."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from sessions_app import astore
 NOTHING = "null"
 
 Read = Callable[[], str | None]
-"""Reads one thing as JSON; None if it is gone meanwhile."""
+"""Reads one thing as JSON; None if it was deleted meanwhile."""
 
 
 def in_order(ids: Sequence[str], near: Mapping[str, str], far: Mapping[str, Read]) -> HttpResponseBase:
-    """Return a JSON list of what has these ids, null for what is in neither.
+    """Return a JSON list of the things with these ids, null for those in neither mapping.
 
-    A list that is long is sent while it is made: each of `far` is read when its turn comes.
+    A long list is streamed: each of `far` is read when its turn comes.
     """
     size = sum(len(near.get(each, NOTHING)) for each in ids)
     if size <= PAGE_MAX_BYTES and not any(each in far for each in ids):

@@ -1,4 +1,4 @@
-"""Conversations on the agent face: start, find, look at, change and delete them (spec V1 §2.3)."""
+"""Conversations on the agent face: start, find, read, change and delete them (spec V1 §2.3)."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ IDS = OpenApiParameter("ids", {"type": "array", "items": {"type": "string"}}, re
 
 
 class AgentConversation(BaseModel):
-    """A conversation as it is right now; what else stands in it depends on how it was started."""
+    """A conversation in its present state; further members depend on how it was started."""
 
     id: str
     agent: dict[str, Any]
@@ -99,7 +99,7 @@ class ConversationViewSet(ViewSetMixin, AgentView):
         parameters=[IDS], responses={200: list[AgentConversation | None], 400: Detail, **MALFORMED}
     )
     def batch(self, request: Request) -> HttpResponseBase:
-        """Return those with these ids, in this order; null for one that is not there."""
+        """Return those with these ids, in this order; null for an unknown one."""
         asked = queried(request, "ids")
         if asked is None:
             raise missing("query", "ids")
@@ -118,8 +118,8 @@ class ConversationViewSet(ViewSetMixin, AgentView):
     def create(self, request: Request) -> Response:
         """Start a conversation; the first message is always answered, whatever its `run` says.
 
-        Under the id of a conversation of the user that one is answered, unchanged, with 200; if it was
-        deleted, it is there again, with all that was said.
+        For an id of one of the user's conversations the answer is that conversation, unchanged, with 200;
+        if it was deleted, it is restored with its whole log.
         """
         sent = json_of(request)
         body = body_in(sent, Start)
@@ -151,7 +151,7 @@ class ConversationViewSet(ViewSetMixin, AgentView):
 
 
 def information(conversation: ConversationRef) -> ConversationInformation:
-    """Return a conversation as it is right now. Raise ConversationNotFound if it is gone meanwhile."""
+    """Return a conversation in its present state. Raise ConversationNotFound if it was deleted meanwhile."""
     found = information_of([conversation.pk])
     if conversation.pk not in found:
         raise ConversationNotFound("Conversation not found.")
@@ -185,7 +185,7 @@ def _read(pk: int) -> str | None:
 
 @transaction.atomic
 def _create(request: Request, body: Start) -> Response:
-    """Start the conversation; it runs with the commit, and its loop is started after it."""
+    """Start the conversation; it is running with the commit, and its loop is started after it."""
     conversation, is_new = _started(request, body)
     if is_new and body.initial_message is not None:
         runs.ask(conversation)
@@ -194,7 +194,8 @@ def _create(request: Request, body: Start) -> Response:
 
 
 def _started(request: Request, body: Start) -> tuple[ConversationRef, bool]:
-    """Return the conversation, and whether it was made now. Raise ConversationExists for another's id."""
+    """Return the conversation, and whether it was created now. Raise ConversationExists for another user's
+    id."""
     public_id = body.conversation_id.hex if body.conversation_id else None
     if public_id and (own := _brought_back(request, public_id)):
         return own, False
@@ -211,7 +212,7 @@ def _started(request: Request, body: Start) -> tuple[ConversationRef, bool]:
             llm_model=body.model,
             tags=body.tags,
         )
-    except ConversationExists:  # somebody else's, or made by another request just now
+    except ConversationExists:  # another user's, or created by another request just now
         existing = _brought_back(request, public_id) if public_id else None
         if existing is None:
             raise
@@ -220,7 +221,7 @@ def _started(request: Request, body: Start) -> tuple[ConversationRef, bool]:
 
 
 def _brought_back(request: Request, public_id: str) -> ConversationRef | None:
-    """Return the user's own conversation of this id, standing again if it was deleted."""
+    """Return the user's own conversation with this id, restored if it was deleted."""
     conversation = own_of(request, public_id)
     if conversation is not None:
         store(str(request.user.pk)).restore(conversation)
@@ -241,7 +242,7 @@ def _setup(body: Start) -> NewSetup:
 
 
 def _first_events(saying: Saying | None, request: Request) -> list[NewEvent]:
-    """Return what is said first, as an event that asks the agent for an answer. Raise InvalidEvent."""
+    """Return the first message as an event that asks the agent for an answer. Raise InvalidEvent."""
     if saying is None:
         return []
     event_id = str(uuid4())

@@ -1,4 +1,4 @@
-"""What the agent face answers when something is wrong (spec V1 R11, §2)."""
+"""Error answers of the agent face (spec V1 R11, §2)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class ServerFailure(BaseModel):
 
 
 def agent_response(error: Exception, context: dict[str, Any]) -> Response | None:
-    """Return what the agent face answers, whatever went wrong; None for UNAVAILABLE."""
+    """Return the agent face's answer to an error; None for UNAVAILABLE."""
     match error:
         case _ if isinstance(error, UNAVAILABLE):
             return None
@@ -56,12 +56,12 @@ def _invalid(error: ConversationError, *where: str) -> Response:
 
 
 def malformed_id(text: str, *where: str | int) -> InvalidRequest:
-    """Return the refusal of what is no UUID."""
+    """Return the refusal of an id that is not a UUID."""
     problem = {"type": "uuid_parsing", "loc": list(where), "msg": "Input should be a valid UUID"}
     return InvalidRequest([{**problem, "input": text[:100]}])
 
 
 def _not_found(context: dict[str, Any]) -> str:
-    """Return the words for a conversation that is not there; those of the event routes name it."""
+    """Return the text for a conversation that does not exist; on the event routes it has the id."""
     words: str = getattr(context["view"], "not_found", "Not Found")
     return words.format(conversation_id=dashed(context["kwargs"].get("conversation_id", "")))

@@ -1,4 +1,4 @@
-"""The log on the agent face: pages, counts, events by id, and what clients say (spec V1 §2.4)."""
+"""The log on the agent face: pages, counts, events by id, and messages (spec V1 §2.4)."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ IDS = [
 
 
 class Event(BaseModel):
-    """An event, byte for byte as it was stored; one of the V0 wire as its counterpart of this one."""
+    """An event, byte for byte as it was stored; a V0 event as its V1 counterpart."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -74,9 +74,9 @@ class EventSearchView(EventsFaceView):
 
     @extend_schema(parameters=described(EventPageQuery), responses={200: EventPage, **ONE})
     def get(self, request: Request, conversation_id: str) -> HttpResponse:
-        """Return one page of the events that match, in the order of the log or from its end.
+        """Return one page of the matching events, in the order of the log or from its end.
 
-        A page is shorter than `limit` where its events are long; pages go on until `next_page_id` is null.
+        A page is shorter than `limit` if its events are long; continue until `next_page_id` is null.
         """
         conversation = conversation_of(request, conversation_id)
         query = query_of(request, EventPageQuery)
@@ -85,7 +85,7 @@ class EventSearchView(EventsFaceView):
 
 
 class EventCountView(EventsFaceView):
-    """How long the log is."""
+    """The length of the log."""
 
     @extend_schema(parameters=described(EventsQuery), responses={200: int, **ONE})
     def get(self, request: Request, conversation_id: str) -> Response:
@@ -109,13 +109,13 @@ class EventView(EventsFaceView):
 
 
 class EventsView(EventsFaceView):
-    """Events by their ids, and what the user says."""
+    """Events by their ids, and the user's messages."""
 
     @extend_schema(parameters=IDS, responses={200: list[Event | None], 400: Detail, **ONE})
     def get(self, request: Request, conversation_id: str) -> HttpResponseBase:
-        """Return the events with these ids, in this order; null for one that is not there.
+        """Return the events with these ids, in this order; null for an unknown one.
 
-        The ids stand in the query, or as a list in the body.
+        The ids are in the query, or a list in the body.
         """
         conversation = conversation_of(request, conversation_id)
         ids = queried(request, "event_ids", "id")
@@ -149,7 +149,7 @@ class DecisionView(EventsFaceView):
     def post(self, request: Request, conversation_id: str) -> Response:
         """Approve or reject all pending calls; rejecting does nothing if none is pending.
 
-        Approving resumes the agent, also if no call is pending.
+        Approving resumes the agent even if no call is pending.
         """
         conversation = conversation_of(request, conversation_id)
         body = body_of(request, ConfirmationDecision)
@@ -165,5 +165,5 @@ async def _decide(conversation: ConversationRef, decision: ConfirmationDecision)
     if decision.accept:
         await get_manager().ask_run(conversation)
         return
-    with suppress(LoopUnavailable):  # nothing waits, so there is nothing to refuse
+    with suppress(LoopUnavailable):  # no call waits, so there is nothing to reject
         await get_manager().reject(conversation, decision.reason)

@@ -1,4 +1,4 @@
-"""Pages of the agent face: which one is asked for, and cursors that only this server reads (spec V1 R7)."""
+"""Pages of the agent face: their queries, and opaque cursors (spec V1 R7)."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _MICROSECOND = timedelta(microseconds=1)
 
 
 class ListOrder(StrEnum):
-    """In which order conversations come."""
+    """The orders of conversations."""
 
     CREATED_AT = "CREATED_AT"
     CREATED_AT_DESC = "CREATED_AT_DESC"
@@ -45,23 +45,23 @@ class ListOrder(StrEnum):
 
     @property
     def column(self) -> Moment:
-        """What they are ordered by."""
+        """The column of the order."""
         return "created_at" if self in (ListOrder.CREATED_AT, ListOrder.CREATED_AT_DESC) else "updated_at"
 
     @property
     def newest_first(self) -> bool:
-        """Whether they come from the newest on."""
+        """Whether the newest come first."""
         return self in (ListOrder.CREATED_AT_DESC, ListOrder.UPDATED_AT_DESC)
 
 
 class StatusQuery(BaseModel):
-    """Which conversations."""
+    """Which conversations to return."""
 
     status: ExecutionStatus | None = None
 
 
 class ListQuery(StatusQuery):
-    """Which page of the conversations."""
+    """Which page of the conversations to return."""
 
     page_id: str | None = None
     limit: int = Field(default=PAGE_MAX, ge=1, le=PAGE_MAX)
@@ -69,7 +69,7 @@ class ListQuery(StatusQuery):
 
 
 def page_of(rows: ConversationQuerySet, query: ListQuery) -> Page:
-    """Return one page of conversations by one query. Raise InvalidCursor."""
+    """Return one page of conversations with one query. Raise InvalidCursor."""
     column, newest_first = query.sort_order.column, query.sort_order.newest_first
     if query.page_id:
         rows = rows.beyond(column, *ListCursor.decode(query.page_id), newest_first=newest_first)
@@ -78,7 +78,7 @@ def page_of(rows: ConversationQuerySet, query: ListQuery) -> Page:
 
 
 class EventCursor(NamedTuple):
-    """The place in a log where a page ended, and which way the pages go."""
+    """The place in a log where a page ended, and the direction of the pages."""
 
     seq: int
     newest_first: bool
@@ -90,7 +90,7 @@ class EventCursor(NamedTuple):
 
     @classmethod
     def decode(cls, text: str, *, newest_first: bool) -> Self:
-        """Return the place that `encode` wrote for pages that go this way. Raise InvalidCursor."""
+        """Return the place that `encode` wrote for this direction. Raise InvalidCursor."""
         try:
             padded = text.encode("ascii") + b"=" * (-len(text) % 4)
             found = _CURSOR.fullmatch(base64.b64decode(padded, altchars=b"-_", validate=True).decode("ascii"))
@@ -105,14 +105,14 @@ class EventCursor(NamedTuple):
 
 
 class EventOrder(StrEnum):
-    """From which end of the log events come; always by their place, never by their time."""
+    """The end of the log from which pages start; always by place, never by time."""
 
     TIMESTAMP = "TIMESTAMP"
     TIMESTAMP_DESC = "TIMESTAMP_DESC"
 
 
 class EventsQuery(BaseModel):
-    """Which events; a time without an offset is UTC."""
+    """Which events to return; a time without an offset is UTC."""
 
     kind: str | None = Field(default=None, description="With or without the path of its class.")
     source: Literal["agent", "user", "environment", "hook"] | None = None
@@ -121,7 +121,7 @@ class EventsQuery(BaseModel):
     timestamp__lt: Instant | None = None
 
     def wanted(self) -> EventFilter | None:
-        """Return the filter; None if no event can be wanted."""
+        """Return the filter; None if no event can match."""
         of_message = bool(self.body) and self.kind is None
         if self.body and self.kind is not None and self.kind.rpartition(".")[2] != MESSAGE:
             return None
@@ -140,7 +140,7 @@ class EventsQuery(BaseModel):
 
 
 class EventPageQuery(EventsQuery):
-    """Which page of the events."""
+    """Which page of the events to return."""
 
     page_id: str | None = None
     limit: int = Field(default=PAGE_MAX, ge=1, le=PAGE_MAX)
@@ -148,12 +148,12 @@ class EventPageQuery(EventsQuery):
 
     @property
     def newest_first(self) -> bool:
-        """Whether they come from the end of the log on."""
+        """Whether pages start at the end of the log."""
         return self.sort_order is EventOrder.TIMESTAMP_DESC
 
     @property
     def bounds(self) -> tuple[int, int | None]:
-        """Return the first and the last seq of what is left, None for no end. Raise InvalidCursor."""
+        """Return the first and the last seq that remain, None for no limit. Raise InvalidCursor."""
         if not self.page_id:
             return 0, None
         seq = EventCursor.decode(self.page_id, newest_first=self.newest_first).seq
@@ -161,14 +161,14 @@ class EventPageQuery(EventsQuery):
 
 
 class ShownPage(NamedTuple):
-    """Some events, and where the next page begins; None on the last one."""
+    """A page of events, and where the next page begins; None on the last one."""
 
     events: list[EventEnvelope]
     next_page_id: str | None
 
 
 def event_page(conversation: ConversationRef, query: EventPageQuery) -> ShownPage:
-    """Return one page of a log, by as many queries however long it is. Raise InvalidCursor."""
+    """Return one page of a log, with as many queries however long it is. Raise InvalidCursor."""
     first, last = query.bounds
     wanted = query.wanted()
     if wanted is None:
@@ -194,22 +194,22 @@ def batch(ids: list[str]) -> list[str]:
 
 
 def queried(request: Request, *names: str) -> list[str] | None:
-    """Return what stands in the query under these names, each as often as it stands; None for nothing."""
+    """Return the query's values for these names, in order; None if there are none."""
     given = [value for name in names for value in request.query_params.getlist(name)]
     return given if given or any(name in request.query_params for name in names) else None
 
 
 def missing(*where: str) -> InvalidRequest:
-    """Return the refusal of a request without what it needs."""
+    """Return the refusal of a request without a required value."""
     problem = {"type": "missing", "loc": list(where), "msg": "Field required", "input": None}
     return InvalidRequest([problem])
 
 
 def spliced(texts: Iterable[str], next_page_id: str | None) -> HttpResponse:
-    """Return a page of events as their JSON texts, which nothing decodes."""
+    """Return a page of events as their JSON texts, without decoding them."""
     return as_json(f'{{"items":[{",".join(texts)}],"next_page_id":{json.dumps(next_page_id)}}}')
 
 
 def as_json(text: str) -> HttpResponse:
-    """Return a JSON text as it is."""
+    """Return a JSON text unchanged."""
     return HttpResponse(text, content_type="application/json")

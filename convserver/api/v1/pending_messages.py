@@ -1,4 +1,4 @@
-"""What a client says before its conversation is open: ordinary stored input here (spec V1 §1.7)."""
+"""Messages to a conversation that may still be starting: ordinary stored input here (spec V1 §1.7)."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from sessions_app import v1_input
 from sessions_app.models import StartTask
 
 TASK = "task-"
-"""What the id of a start begins with where the id of a conversation is asked for."""
+"""The prefix of a start's id where a conversation's id is expected."""
 
 
 class PendingMessage(BaseModel):
-    """What the user says."""
+    """The user's message."""
 
     role: Literal["user"] = "user"
     content: list[dict[str, Any]]
 
 
 class PendingMessageTaken(BaseModel):
-    """The message is stored; nothing waits before it."""
+    """The message is stored; nothing is queued before it."""
 
     id: str
     queued: Literal[True]
@@ -39,7 +39,7 @@ class PendingMessageTaken(BaseModel):
 
 
 class PendingMessagesView(AppView):
-    """What the user says to a conversation that may only just be starting."""
+    """Messages to a conversation that may still be starting."""
 
     @extend_schema(
         request=PendingMessage,

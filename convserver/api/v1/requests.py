@@ -1,4 +1,4 @@
-"""What the agent face is asked, beside pages: bodies, of which unknown members are ignored (spec V1 R10)."""
+"""Request bodies of the agent face; unknown members are ignored (spec V1 R10)."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from convserver.api.v0.text import StorableText, storable
 from sessions_app.v1_models import MAX_ITERATIONS, never_confirm
 
 DEPTH_MAX = 100
-"""What is nested more deeply is refused: it could be read, but not looked through."""
+"""Deeper nesting is refused: it could be parsed, but not processed."""
 KEPT_MAX_BYTES = 1024 * 1024
-"""So long may the JSON of each part of a setup be: it is read again with the conversation."""
+"""The limit for the JSON of each part of a setup, which is read whenever the conversation is."""
 ITERATIONS_MAX = 2**31 - 1
 NAMES_MAX = 500
 NAME_MAX_LENGTH = 200
@@ -34,7 +34,7 @@ DEFAULT_REASON = "User rejected the action."
 
 
 def kept(value: Any, info: ValidationInfo) -> Any:
-    """Return JSON that every database can keep, and that is not too long. Raise ValueError for any other."""
+    """Return JSON that every database can store and that is not too long. Raise ValueError otherwise."""
     _look_through(value, DEPTH_MAX)
     if len(json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()) > KEPT_MAX_BYTES:
         raise ValueError(f"`{info.field_name}` may have {KEPT_MAX_BYTES} bytes as JSON at the most")
@@ -62,7 +62,7 @@ def _has_kind(value: dict[str, Any]) -> dict[str, Any]:
 
 
 def _is_policy(value: dict[str, Any]) -> dict[str, Any]:
-    """Refuse a policy that nobody here could keep to."""
+    """Refuse a policy that no agent here supports."""
     if _has_kind(value)["kind"] not in POLICIES:
         raise ValueError(f"the kinds of policies are {', '.join(sorted(POLICIES))}")
     return value
@@ -79,7 +79,7 @@ def _is_agent(value: dict[str, Any]) -> dict[str, Any]:
 
 
 def _source_of_text(value: object) -> object:
-    """Return the source of a secret whose value is given as a text; anything else as it is."""
+    """Return the source of a secret whose value is given as a text; anything else unchanged."""
     is_text = isinstance(value, str)
     return {"kind": "StaticSecret", "value": value, "description": None} if is_text else value
 
@@ -107,7 +107,7 @@ Title = Annotated[
 
 
 class Saying(BaseModel):
-    """What the user says (SendMessageRequest)."""
+    """A user's message (SendMessageRequest)."""
 
     role: str = "user"
     content: str | list[Any] | None = None
@@ -147,7 +147,7 @@ class Start(BaseModel):
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What else is printed again."""
+        """Other members that are returned again."""
         facts = ("hook_config", "client_tools", "tool_module_qualnames")
         return {name: value for name in facts if (value := getattr(self, name))}
 
@@ -166,25 +166,25 @@ class NewSecrets(BaseModel):
 
 
 class NewPolicy(BaseModel):
-    """The body that says when the agent asks for approval."""
+    """The body that sets when the agent asks for approval."""
 
     policy: Policy
 
 
 class NewAnalyzer(BaseModel):
-    """The body that says what judges how risky a call is; null for nothing."""
+    """The body that sets what judges the risk of a call; null for nothing."""
 
     security_analyzer: Kinded | None
 
 
 class TitleWish(BaseModel):
-    """The body that asks for a title; the server's own agent makes it, whatever `llm` says."""
+    """The body that requests a title; the server's own agent generates it, whatever `llm` says."""
 
     max_length: int = Field(default=50, ge=1, le=200)
 
 
 class Question(BaseModel):
-    """The body that asks the agent beside the conversation."""
+    """The body that asks the agent a question."""
 
     question: str
 

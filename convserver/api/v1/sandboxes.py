@@ -1,4 +1,4 @@
-"""Sandboxes, one for each family of conversations: look, pause, resume (spec V1 §1.5)."""
+"""Sandboxes, one for each family of conversations: read, pause, resume (spec V1 §1.5)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _STOPPED: dict[int, Any] = {**_OF_ONE, 503: Detail}
 
 
 class SandboxSpecInfo(BaseModel):
-    """What a sandbox is made by: this server's own is the only one."""
+    """The spec of sandboxes: this server's own is the only one."""
 
     id: str
     command: list[str] | None
@@ -80,7 +80,8 @@ class SandboxesView(AppView):
 
     @extend_schema(parameters=[IDS], responses={200: list[SandboxInfo | None], **of_list})
     def get(self, request: Request) -> Response:
-        """Return them in the order asked, null for what is unknown; one of what was deleted is MISSING."""
+        """Return them in the requested order, null for an unknown id; one of a deleted conversation is
+        MISSING."""
         ids = texts_of(request, "id")
         found = sandboxes.of_ids(access.pk_of(request.user), ids)
         shown = {name: sandbox_info(sandbox).model_dump(mode="json") for name, sandbox in found.items()}
@@ -93,7 +94,7 @@ class SandboxesView(AppView):
 
 
 class PauseView(AppView):
-    """The agents of a sandbox, stopped."""
+    """Stopping the agents of a sandbox."""
 
     @extend_schema(request=None, responses={200: Done, **_STOPPED})
     def post(self, request: Request, sandbox_id: str) -> Response:
@@ -103,7 +104,7 @@ class PauseView(AppView):
 
 
 class ResumeView(AppView):
-    """The agents of a sandbox, started."""
+    """Starting the agents of a sandbox."""
 
     @extend_schema(request=None, responses={200: Done, **_OF_ONE})
     def post(self, request: Request, sandbox_id: str) -> Response:
@@ -117,17 +118,17 @@ class SandboxView(AppView):
 
     @extend_schema(responses={200: Done, **_STOPPED})
     def delete(self, request: Request, sandbox_id: str) -> Response:
-        """Stop the agents of all conversations in it; these stay, and can be resumed."""
+        """Stop the agents of all conversations in it; the conversations stay, and can be resumed."""
         in_loop(steering.pause, _top_of(request, sandbox_id))
         return Response({"success": True})
 
 
 class SpecSearchView(AppView):
-    """What sandboxes are made by."""
+    """The specs of sandboxes."""
 
     @extend_schema(parameters=described(PageQuery), responses={200: SandboxSpecPage, **of_list})
     def get(self, request: Request) -> Response:
-        """Return the only one."""
+        """Return the only spec."""
         query_of(request, PageQuery)
         return Response(SandboxSpecPage(items=[SPEC], next_page_id=None).model_dump(mode="json"))
 
@@ -137,18 +138,18 @@ class SpecsView(AppView):
 
     @extend_schema(parameters=[IDS], responses={200: list[SandboxSpecInfo | None], **of_list})
     def get(self, request: Request) -> Response:
-        """Return them in the order asked, null for what is unknown."""
+        """Return them in the requested order, null for an unknown id."""
         ids = texts_of(request, "id")
         return Response([SPEC.model_dump(mode="json") if each == SPEC.id else None for each in ids])
 
 
 def _conversations_in(request: Request, sandbox_id: str) -> list[ConversationRef]:
-    """Return the standing conversations of one of the user's sandboxes. Raise Refused."""
+    """Return the existing conversations of one of the user's sandboxes. Raise Refused."""
     return families.family_of(_top_of(request, sandbox_id))
 
 
 def _top_of(request: Request, sandbox_id: str) -> ConversationRef:
-    """Return the conversation at the top of one of the user's sandboxes. Raise Refused."""
+    """Return the root conversation of one of the user's sandboxes. Raise Refused."""
     top = sandboxes.top_of(access.pk_of(request.user), sandbox_id)
     if top is None:
         raise Refused(404, {"detail": "There is no such sandbox."})

@@ -1,4 +1,4 @@
-"""What the agent face says of the server itself, open to all (spec V1 §2.5)."""
+"""The agent face's information about the server itself, open to all (spec V1 §2.5)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ DOCS = "/api/docs/"
 
 
 class AgentServerInfo(BaseModel):
-    """What runs here, and where its routes are described."""
+    """The server's name and version, and where its routes are described."""
 
     uptime: float
     idle_time: float

@@ -1,4 +1,4 @@
-"""Addresses that two wires have: who asks, and for what, says which of them is meant (spec V1 §2.8)."""
+"""Addresses that both wires have: the credentials and the content decide which is meant (spec V1 §2.8)."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from convserver.api.v1.events import EventsView
 View = Callable[..., HttpResponseBase]
 
 _TELLING_MEMBERS = frozenset({"agent", "workspace"})
-"""Of the body that starts a conversation: one of them is in every V1 client's, and no V0 client's may be."""
+"""Members of the body that starts a conversation: every V1 client sends one, and no V0 client may."""
 
 
 def either(v0_view: View, agent_view: View) -> View:
-    """Return a view that hands a request, unread, to the face that it is for; described as V0's."""
+    """Return a view that passes an unread request to the right face; documented as V0's."""
 
     def chosen(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
         view = agent_view if _is_for_agent_face(request) else v0_view
@@ -52,7 +52,7 @@ def _starts_v1(request: HttpRequest) -> bool:
     """Look at the body, which the view reads again from its beginning."""
     try:
         body = request.body
-    except RequestDataTooBig:  # nothing of it was read, and the view will say so
+    except RequestDataTooBig:  # nothing was read, and the view will report this
         return False
     if not any(name.encode() in body for name in _TELLING_MEMBERS):
         return False

@@ -1,4 +1,4 @@
-"""Events as V1 readers know them: found by the id that they are shown under, whatever wire they are of."""
+"""Events as V1 readers see them: found by the id that is shown, whatever their wire."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from convserver.api.v1.batches import Read
 
 
 class Shown(NamedTuple):
-    """Events as JSON by the ids that readers know, and how to read those that are too long to be read now."""
+    """Events as JSON by the ids that readers see, and how to read those that are too long to read now."""
 
     near: dict[str, str]
     far: dict[str, Read]
 
 
 def with_ids(conversation: ConversationRef, event_ids: Sequence[str]) -> Shown:
-    """Return the events that readers know by these ids; the number of queries never grows."""
+    """Return the events with these shown ids; the number of queries never grows."""
     known = [event_id for event_id in event_ids if _can_be_stored(event_id)]
     log = store(str(conversation.owner_id))
     near, far = _shown(conversation, log.read_portion(conversation, event_ids=known))
@@ -36,7 +36,7 @@ def with_ids(conversation: ConversationRef, event_ids: Sequence[str]) -> Shown:
 
 
 def with_id(conversation: ConversationRef, event_id: str) -> str | None:
-    """Return the event that readers know by this id; None if there is none."""
+    """Return the event with this shown id; None if there is none."""
     return with_ids(conversation, [event_id]).near.get(event_id)
 
 

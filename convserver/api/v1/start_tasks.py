@@ -1,4 +1,4 @@
-"""Starting conversations, and what became of each start (spec V1 §1.2, §1.4)."""
+"""Starting conversations, and the outcome of each start (spec V1 §1.2, §1.4)."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ SIZE = json_size("request")
 
 
 class StartOrder(StrEnum):
-    """How starts are listed; nothing of a start changes later, so both times are the same."""
+    """The orders of starts; a start never changes, so both times are the same."""
 
     CREATED_AT = "CREATED_AT"
     CREATED_AT_DESC = "CREATED_AT_DESC"
@@ -62,22 +62,22 @@ class StartOrder(StrEnum):
 
 
 class StartFilter(BaseModel):
-    """Which starts."""
+    """Which starts to return."""
 
     conversation_id__eq: UUID | None = None
     created_at__gte: Instant | None = None
 
 
 class StartQuery(StartFilter, PageQuery):
-    """Which starts, and which page of them."""
+    """Which starts to return, and which page of them."""
 
     sort_order: StartOrder = StartOrder.CREATED_AT_DESC
 
 
 def start(request: Request) -> Response:
-    """Start a conversation and answer the record of that as it is told first.
+    """Start a conversation and answer with the first state of its record.
 
-    What became of it is asked for by the record's id.
+    Clients poll the outcome with the record's id.
     """
     steps = _steps_of(request)
     return Response(steps[0])
@@ -105,7 +105,7 @@ class StreamedStartView(AppView):
 
 
 class StartSearchView(AppView):
-    """The starts that the user asked for."""
+    """The starts that the user has requested."""
 
     @extend_schema(parameters=described(StartQuery), responses={200: StartTaskPage, **of_list})
     def get(self, request: Request) -> Response:
@@ -121,7 +121,7 @@ class StartSearchView(AppView):
 
 
 class StartCountView(AppView):
-    """How many starts there are."""
+    """The number of starts."""
 
     @extend_schema(parameters=described(StartFilter), responses={200: int, **of_list})
     def get(self, request: Request) -> Response:
@@ -134,7 +134,7 @@ class StartBatchView(AppView):
 
     @extend_schema(parameters=[UUIDS], responses={200: list[AppConversationStartTask | None], **of_list})
     def get(self, request: Request) -> HttpResponseBase:
-        """Return them in the order asked, null for what is unknown."""
+        """Return them in the requested order, null for an unknown id."""
         ids, origin = uuids_of(request, "ids"), origin_of(request)
         rows = StartTask.objects.of_user(access.pk_of(request.user)).with_task_ids(ids)
         places = list(rows.values_list("pk", SIZE, "task_id"))
@@ -145,7 +145,7 @@ class StartBatchView(AppView):
 
 
 def _tasks(pks: Sequence[int], origin: str) -> list[AppConversationStartTask]:
-    """Return the starts with these keys in this order, without those that are gone meanwhile."""
+    """Return the starts with these keys in this order, without those that were deleted meanwhile."""
     tasks = StartTask.objects.select_related("conversation").in_bulk(pks)
     return started_of([tasks[pk] for pk in pks if pk in tasks], origin=origin)
 
@@ -163,7 +163,7 @@ def _matching(request: Request, query: StartFilter) -> StartTaskQuerySet:
 
 
 def _steps_of(request: Request) -> list[Any]:
-    """Start what is asked for, unless its key says that it was before, and return the steps as JSON."""
+    """Start a conversation, unless its key shows that this was done before, and return the steps as JSON."""
     sent = json_of(request)
     body = body_in(sent, StartRequest)
     response = answer_again(request, sent)
@@ -174,12 +174,12 @@ def _steps_of(request: Request) -> list[Any]:
 
 
 def _is_started(steps: list[Any]) -> bool:
-    """Say whether a start got where it was to get: a failed one may be tried again under its key."""
+    """Say whether a start succeeded: a failed one may be repeated with its key."""
     return bool(steps[-1]["status"] != StartStatus.ERROR)
 
 
 def _start_of(request: Request, body: StartRequest) -> Callable[[], Response]:
-    """Look at everything that a start needs, and return what stores it, whatever becomes of it."""
+    """Check everything that a start needs, and return what stores it, whatever the outcome."""
     parent = row_of(request, body.parent_conversation_id.hex) if body.parent_conversation_id else None
     message = _first_message(request, body)
     wanted = _wanted(body, parent, message)
@@ -202,7 +202,8 @@ def _first_message(request: Request, body: StartRequest) -> NewEvent | None:
 
 
 def _wanted(body: StartRequest, parent: Conversation | None, message: NewEvent | None) -> Wanted:
-    # The content may be deeper than a model can be dumped; what is shown of it is made of the message.
+    # The content may be nested too deeply to dump the model, so the shown part is made from the
+    # message.
     asked = body.model_dump(mode="json", exclude={"initial_message": {"content"}})
     if asked["initial_message"] is not None:
         asked["initial_message"]["content"] = [] if message is None else starts.shown_content(message)
@@ -225,7 +226,7 @@ def _wanted(body: StartRequest, parent: Conversation | None, message: NewEvent |
 
 
 def _refusal(request: Request, body: StartRequest) -> str | None:
-    """Return why no agent could work on this, in words; None if one could."""
+    """Return why no agent can work on this, in words; None if one can."""
     user_id = access.pk_of(request.user)
     try:
         if needs_model():
@@ -241,7 +242,7 @@ def _refusal(request: Request, body: StartRequest) -> str | None:
 
 
 def _steps(task: StartTask, request: Request) -> list[AppConversationStartTask]:
-    """Return the start as it is told step by step; all of it has happened already, or nothing."""
+    """Return the start step by step; everything has happened already, or nothing."""
     (end,) = started_of([task], origin=origin_of(request))
     nothing = {"detail": None, "app_conversation_id": None, "sandbox_id": None, "agent_server_url": None}
     working = end.model_copy(update={**nothing, "status": StartStatus.WORKING})

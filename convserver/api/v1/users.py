@@ -1,4 +1,4 @@
-"""Who is asking, with all that they have set (spec V1 §1.5)."""
+"""The authenticated user, with their settings (spec V1 §1.5)."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from sessions_app.models import UserSettings
 
 
 class UserInfo(KnownSettings):
-    """A user; a key that is set is shown as asterisks."""
+    """A user; stored keys are shown as asterisks."""
 
     id: str | None
 
 
 class MeView(AppView):
-    """Whoever asks."""
+    """The authenticated user."""
 
     @extend_schema(responses={200: UserInfo})
     def get(self, request: Request) -> Response:

@@ -1,7 +1,7 @@
-"""What agent servers elsewhere report: the conversations that they run and their events (spec V1 §1.6).
+"""Reports of agent servers elsewhere: their conversations and events (spec V1 §1.6).
 
-They send a batch again, and in another order, until it is answered by a success: an event is stored once, and
-a success is answered only when all of a batch is stored.
+They repeat a batch, also in another order, until it succeeds. So an event is stored once, and the answer is
+a success only if the whole batch is stored.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ from sessions_app import conversation_keys, reports, sandboxes
 logger = logging.getLogger(__name__)
 
 EVENTS_MAX = 1000
-"""So many events may be in one batch."""
+"""At most this many events per batch."""
 FULL_STATE = "full_state"
-"""What of a state is told of at any time and stored by nobody."""
+"""Parts of a state that are reported at any time and not stored."""
 
 
 class ConversationReport(BaseModel):
-    """What is told of a conversation; what is not here is ignored."""
+    """A report about a conversation; unknown members are ignored."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -49,7 +49,7 @@ class ConversationReport(BaseModel):
 
 
 class ReportedEvent(BaseModel):
-    """An event of this wire; what else it holds is its kind's."""
+    """An event of this wire; its other members depend on its kind."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -58,10 +58,10 @@ class ReportedEvent(BaseModel):
 
 
 class SandboxKeyAuthentication(BaseAuthentication):
-    """The key of a conversation, which speaks for its owner about that sandbox."""
+    """The key of a conversation, which acts for its owner in that sandbox."""
 
     def authenticate(self, request: Request) -> tuple[User, ConversationRef] | None:
-        """Return whose conversation the key opens, and that; None without such a key."""
+        """Return the owner and the conversation of the key; None without such a key."""
         conversation = conversation_keys.opened_by(request.headers.get("X-Session-API-Key", ""))
         if conversation is None:
             return None
@@ -74,15 +74,15 @@ class SandboxKeyAuthentication(BaseAuthentication):
 
 
 class ReceiverView(AppView):
-    """A view that an agent server elsewhere reports to."""
+    """A view that receives reports of agent servers elsewhere."""
 
     authentication_classes = (SandboxKeyAuthentication, KeyAuthentication, LoginAuthentication)
 
     def speaker(self, request: Request, sandbox_id: str | None) -> ConversationRef | None:
-        """Return the conversation that is spoken for, with all below it; None for any of the user's.
+        """Return the conversation that the reporter may act for, with all below it; None for any.
 
-        With a key it is the key's own, otherwise the one at the top of the sandbox that is named. Raise
-        Refused unless whoever reports may speak for it.
+        With a key it is the key's own, otherwise the root of the named sandbox; None means any of the
+        user's. Raise Refused if the reporter may not act for it.
         """
         key_of = request.auth if isinstance(request.auth, ConversationRef) else None
         if key_of is not None:
@@ -136,7 +136,7 @@ class SandboxEventReceiverView(EventReceiverView):
 
 
 class SecretReceiverView(AppView):
-    """Tokens of git providers, for those to whom one was promised."""
+    """Tokens of git providers, for reporters to whom one was issued."""
 
     authentication_classes: tuple[type[BaseAuthentication], ...] = ()
     permission_classes = (AllowAny,)
@@ -152,7 +152,7 @@ def _unauthorized() -> Refused:
 
 
 def _reported(request: Request, body: ConversationReport, speaker: ConversationRef | None) -> ConversationRef:
-    """Return the conversation that is reported; one that nobody has is made. Raise Refused."""
+    """Return the reported conversation, created if no user has it. Raise Refused."""
     user_id = access.pk_of(request.user)
     parent_id = speaker.pk if speaker is not None and speaker.public_id != body.id.hex else None
     try:
@@ -171,7 +171,7 @@ def _reported(request: Request, body: ConversationReport, speaker: ConversationR
 
 
 def _conversation_in(request: Request, public_id: str, speaker: ConversationRef | None) -> ConversationRef:
-    """Return one of the user's V1 conversations that may be spoken for. Raise ConversationNotFound."""
+    """Return one of the user's V1 conversations that the reporter may act for. Raise ConversationNotFound."""
     rows = Conversation.objects.visible_to(request.user).known_to_v1().with_public_ids([public_id])
     row = rows.first()
     if row is None or (speaker and not sandboxes.is_at_or_below(row.ref, speaker)):
@@ -180,7 +180,7 @@ def _conversation_in(request: Request, public_id: str, speaker: ConversationRef 
 
 
 def _events(text: str, *, sender_id: int) -> list[NewEvent]:
-    """Return the events of a body, each with the bytes that it came with. Raise InvalidRequest or Refused."""
+    """Return the events of a body, each with its original bytes. Raise InvalidRequest or Refused."""
     try:
         members = jsontext.items(text)
     except (ValueError, RecursionError) as error:
@@ -192,7 +192,7 @@ def _events(text: str, *, sender_id: int) -> list[NewEvent]:
 
 
 def _event(number: int, member: jsontext.Member, sender_id: int) -> NewEvent | None:
-    """Return one event; None for what is told of at any time. Raise InvalidRequest or InvalidEvent."""
+    """Return one event; None if it is not stored. Raise InvalidRequest or InvalidEvent."""
     value = member.value
     if not isinstance(value, dict) or not isinstance(value.get("kind"), str):
         raise _problem(number, "An event of this wire is an object with a `kind`.")

@@ -1,4 +1,4 @@
-"""What clients ask of a workspace, which conversations do not have yet (spec V1 §2.5, rank c)."""
+"""Requests about a workspace, which conversations do not have yet (spec V1 §2.5, rank c)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from sessions_app.attachments import Attached, NewFile
 PATH = OpenApiParameter("path", str, description="In newer clients' form.")
 FIELD = "file"
 _PAGE = re.compile(r"https?://[^/]+/conversations/([0-9a-f-]{32,36})(?:[/?#].*)?")
-"""Where a browser says that a conversation's page is."""
+"""The addresses of a conversation's page, as a browser sends them."""
 
 
 class NoDiff(BaseModel):
@@ -45,11 +45,11 @@ class UploadedFile(BaseModel):
 
 
 class ToolsView(AgentView):
-    """The tools that a client may give an agent."""
+    """The tools that a client may give to an agent."""
 
     @extend_schema(responses={200: list[str]})
     def get(self, request: Request) -> Response:
-        """Return none: an agent's tools are its own."""
+        """Return none: agents have tools of their own."""
         return Response([])
 
 
@@ -81,7 +81,7 @@ class EditorView(AgentView):
 
 
 class UploadView(AgentView):
-    """A file for the conversation whose key is given, or whose page sends it: the address names none."""
+    """A file for the conversation whose key is given, or whose page sends it: the address has no id."""
 
     parser_classes = (FormParser,)
 
@@ -91,7 +91,7 @@ class UploadView(AgentView):
         responses={200: Done, 400: Detail, 404: Detail, 503: Detail},
     )
     def post(self, request: Request, path: str = "") -> Response:
-        """Store the file under the last part of the path; where nothing tells the conversation, 404."""
+        """Store the file under the last part of the path; 404 if the conversation is unknown."""
         conversation = _meant_by(request)
         file = request.FILES.get(FIELD)
         if file is None:
@@ -104,9 +104,9 @@ class UploadView(AgentView):
 
 
 def _meant_by(request: Request) -> ConversationRef:
-    """Return the conversation that a file is for. Raise Refused where nothing tells.
+    """Return the conversation of a file. Raise Refused if it is unknown.
 
-    A web client that is let in without a key has none to send; its page's address names the conversation.
+    A web client that needs no key has none to send; its page's address names the conversation.
     """
     if isinstance(request.auth, ConversationRef):
         return request.auth
