@@ -20,10 +20,10 @@ def payload(text: str = "hello", **members: Any) -> str:
 def event(
     text: str = "hello", *, event_id: str | None = None, raw: str | None = None, **values: Any
 ) -> NewEvent:
-    """Return a new event, with an id of its own unless one is given."""
+    """Return a new event, with an id of its own unless one is given; no example of the docs has such ids."""
     body = payload(text) if raw is None else raw
     return NewEvent(
-        event_id=event_id or f"event-{next(_numbers)}",
+        event_id=event_id or f"made-{next(_numbers)}",
         payload=body,
         reading=dialects.read(json.loads(body)),
         **values,
