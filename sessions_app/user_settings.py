@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 
 CUSTOM_SECRETS_MAX = 200
 SEALED_MAX_CHARS = 400_000
-"""So much all secrets of a user may take once encrypted: every append to their conversations reads them."""
+"""The limit for all encrypted secrets of a user, which every append to their conversations reads."""
 TOOL_SERVER_SECRETS_MAX = 200
 
 MODELS_WITHOUT_A_KEY = ("bedrock/", "lemonade/")
@@ -71,7 +71,7 @@ class TooManySecrets(ConversationError):
 
 
 class NamedSecret(NamedTuple):
-    """What may be told of a custom secret."""
+    """The visible part of a custom secret."""
 
     name: str
     description: str

@@ -31,9 +31,9 @@ _failing_events = Outage(__name__, "A V0 event failed")
 _failing_sockets = Outage(__name__, "A V0 socket failed")
 
 SLOW_READER_S = 15.0
-"""A client that takes nothing for so long is closed rather than remembered."""
+"""A client that reads nothing for this long is closed."""
 DRAIN_WAIT_S = 5.0
-"""So long a client that is disconnected may take to read why."""
+"""How long a disconnected client may take to read the reason."""
 
 TOO_MANY = (
     "Too many conversations at once. If you are still using this one, try reactivating it by prompting the "

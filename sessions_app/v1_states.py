@@ -1,4 +1,4 @@
-"""The state of a conversation as its V1 sockets are told it: read once for all of them, and never stale."""
+"""The state of a conversation for its V1 sockets: read once for all of them, and never stale."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class FullState(NamedTuple):
 
 
 class FullStates:
-    """Reads states for the sockets of one event loop: who asks while others wait shares their reading."""
+    """Reads states for the sockets of one event loop: simultaneous callers share a reading."""
 
     def __init__(self) -> None:
         self._next: dict[int, asyncio.Task[FullState | None]] = {}
@@ -45,7 +45,7 @@ class FullStates:
 
     async def _read(self, conversation: ConversationRef) -> FullState | None:
         async with self._turn:
-            del self._next[conversation.pk]  # whoever asks from here on may know of something newer
+            del self._next[conversation.pk]  # later callers may know of something newer
             changes = hub().changes(live.conversation_group(conversation.pk))
             return await astore.call(_full_state, conversation, changes)
 

@@ -55,7 +55,7 @@ def opened(receiver: Receiver) -> Credentials:
 
 
 def create(base_url: str, credentials: Credentials | None = None, **columns: Any) -> Receiver:
-    """Store a webhook, which is told what happens from now on. Raise InvalidWebhook."""
+    """Store a webhook, which is notified of everything from now on. Raise InvalidWebhook."""
     receiver = Receiver(kind=ReceiverKind.WEBHOOK, base_url=checked_url(base_url), **columns)
     receiver.name = receiver.name or receiver.base_url
     seal_into(receiver, credentials or Credentials())

@@ -1,4 +1,4 @@
-"""What a provider said a moment ago: kept for so long, for the same token alone, and without that token."""
+"""Recent answers of providers: cached for a limited time, per token, and without the token itself."""
 
 from __future__ import annotations
 

@@ -79,9 +79,9 @@ def server_url(text: str) -> httpx.URL | None:
 
 
 async def require_public(url: httpx.URL) -> None:
-    """With accounts, look up where a URL leads, right before a token is sent there. Raise InvalidName.
+    """In accounts mode, look up the host of a URL right before a token is sent there. Raise InvalidName.
 
-    A name that leads nowhere passes: a proxy may know it, and whoever else asks there will hear of it.
+    A name without an address passes: a proxy may know it.
     """
     if settings.CONFIGURATION.auth != "accounts":
         return

@@ -26,7 +26,7 @@ TOTAL_S = 15.0
 """A whole question, with waiting for its turn, redirects and all of the answer."""
 ANSWER_MAX_BYTES = 8 * 1024 * 1024
 CONCURRENT_MAX = 8
-"""So many questions may be under way to one host; one that is slow so holds up nobody who asks another."""
+"""At most this many requests to one host run at once, so a slow host delays no other."""
 REDIRECTS_MAX = 3
 
 Query = Mapping[str, str | int]

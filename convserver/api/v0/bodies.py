@@ -1,4 +1,4 @@
-"""What the V0 routes take and answer, beside what creates a conversation (spec V0 §1)."""
+"""Bodies of the V0 routes, except the one that creates a conversation (spec V0 §1)."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from convserver.api.v0.text import StorableText, storable
 from sessions_app.git_providers.base import ProviderType
 
 EXPERIMENT_KEYS = frozenset({"system_prompt_filename"})
-"""What an experiment may change of an agent's configuration."""
+"""The settings of an agent that an experiment may change."""
 EXPERIMENT_MAX = 100
 
 
 class ListQuery(PageQuery):
-    """Which conversations, and which page of them."""
+    """Which conversations to return, and which page of them."""
 
     selected_repository: StorableText | None = None
     conversation_trigger: ConversationTrigger | None = None
@@ -37,7 +37,7 @@ class NewTitle(KnownMembers):
 
 
 class ProvidersSet(BaseModel):
-    """The body that starts an agent: the providers that the client takes for configured."""
+    """The body that starts an agent: the providers that the client considers configured."""
 
     providers_set: Annotated[list[ProviderType], Field(max_length=PROVIDERS_MAX, fail_fast=True)] | None = (
         None
@@ -45,7 +45,7 @@ class ProvidersSet(BaseModel):
 
 
 class ConversationResponse(BaseModel):
-    """What became of a conversation that was created, started or stopped."""
+    """The outcome of creating, starting or stopping a conversation."""
 
     status: str
     conversation_id: str
@@ -73,7 +73,7 @@ Instant = Annotated[datetime, AfterValidator(_in_utc)]
 
 
 class FilterBody(BaseModel):
-    """Which events, in the body of a GET or in its query; unknown and blank members are ignored."""
+    """Which events to return, in the body of a GET or in its query; unknown and blank members are ignored."""
 
     exclude_hidden: bool = False
     query: StorableText | None = None
@@ -88,7 +88,7 @@ class FilterBody(BaseModel):
 
 
 class EventsQuery(FilterBody):
-    """Which page of the events; ids are inclusive."""
+    """Which page of the events to return; ids are inclusive."""
 
     start_id: int = 0
     end_id: int | None = None
@@ -97,7 +97,7 @@ class EventsQuery(FilterBody):
 
 
 class MessageBody(BaseModel):
-    """What the user says; it may be empty."""
+    """A user's message; it may be empty."""
 
     message: str
 
@@ -109,7 +109,7 @@ class AnyEvent(BaseModel):
 
 
 class ExperimentBody(BaseModel):
-    """What an experiment changes for one conversation."""
+    """The changes of an experiment for one conversation."""
 
     config: (
         Annotated[
@@ -130,6 +130,6 @@ class ExperimentBody(BaseModel):
 
 
 class PromptQuery(BaseModel):
-    """Around which event to look for what is worth remembering."""
+    """The event around which to look for something to remember."""
 
     event_id: int = Field(ge=0, lt=2**63)

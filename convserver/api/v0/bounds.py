@@ -1,4 +1,4 @@
-"""How much a body may hold: bounds that cost little however far beyond them a body goes."""
+"""Limits for bodies, whose check costs little however large a body is."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from pydantic_core import PydanticKnownError
 IMAGES_MAX = 100
 PROVIDERS_MAX = 100
 UNKNOWN_MAX = 20
-"""So many members that nobody knows are looked at."""
+"""At most this many unknown members are checked."""
 
 
 class KnownMembers(BaseModel):
-    """A model that refuses members which it does not know."""
+    """A model that refuses unknown members."""
 
     model_config = ConfigDict(extra="forbid")
 
     @model_validator(mode="before")
     @classmethod
     def _with_few_others(cls, value: Any) -> Any:
-        """Leave out most of many unknown members: each would be a problem, and one refuses them all."""
+        """Drop most of many unknown members: each would be a problem of its own, and one refuses them all."""
         if not isinstance(value, dict) or len(value) <= len(cls.model_fields) + UNKNOWN_MAX:
             return value
         known = [name for name in cls.model_fields if name in value]
@@ -31,7 +31,7 @@ class KnownMembers(BaseModel):
 
 
 def members_at_most(maximum: int) -> BeforeValidator:
-    """Return what refuses a larger dict before its members are looked at, as pydantic does with lists."""
+    """Return a check that refuses a larger dict before validating its members, as pydantic does for lists."""
 
     def checked(value: Any) -> Any:
         if isinstance(value, dict) and len(value) > maximum:

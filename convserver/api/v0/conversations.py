@@ -1,4 +1,4 @@
-"""Conversations: create, list, look at, rename, delete, start and stop (spec V0 §1.1 to §1.4)."""
+"""Conversations: create, list, read, rename, delete, start and stop (spec V0 §1.1 to §1.4)."""
 
 from __future__ import annotations
 
@@ -136,14 +136,14 @@ class ConversationViewSet(ViewSetMixin, V0View):
 
 
 def listed(request: Request) -> ConversationQuerySet:
-    """Return what the lists of this wire show of the user's conversations, in their order."""
+    """Return the user's conversations in the form of this wire's lists, in order."""
     rows = Conversation.objects.visible_to(request.user).newest_first()
     days = settings.CONFIGURATION.max_age_days
     return rows.changed_since(timezone.now() - timedelta(days=days)) if days else rows
 
 
 def shown_page(request: Request, page: Page) -> dict[str, Any]:
-    """Return one page as the wire has it."""
+    """Return one page in the form of this wire."""
     infos = infos_of(page.pks, origin=origin_of(request))
     return ConversationInfoResultSet(results=infos, next_page_id=page.next_page_id).model_dump(mode="json")
 
@@ -165,7 +165,7 @@ def _require_access(request: Request, repository: str | None, provider: Provider
 
 
 def _require_model(request: Request) -> None:
-    """Make sure that an agent that asks a model can. Raise SettingsNotFound or ModelKeyMissing."""
+    """Make sure that an agent that needs a model has one. Raise SettingsNotFound or ModelKeyMissing."""
     if needs_model():
         user_settings.require_model_key(access.pk_of(request.user))
 
@@ -173,13 +173,13 @@ def _require_model(request: Request) -> None:
 @transaction.atomic
 def _create(request: Request, body: NewConversation) -> Response:
     conversation = _created(request, body)
-    leases.expect(conversation)  # whoever asks next finds it starting, as the answer says
+    leases.expect(conversation)  # later requests find it starting, as this answer says
     transaction.on_commit(partial(in_loop, _start_soon, conversation))
     return _answer(conversation.public_id, ConversationStatus.STARTING)
 
 
 def _created(request: Request, body: NewConversation) -> ConversationRef:
-    """Store the conversation with its first message, or add that to the user's own of the chosen id."""
+    """Store the conversation with its first message, or add that to the user's own with the chosen id."""
     user_id = access.pk_of(request.user)
     log = store(str(user_id))
     events = body.first_events(sender_id=user_id)
@@ -234,7 +234,7 @@ def _failed(what: str, msg_id: str) -> Refused:
 
 
 def _not_done(verb: str, conversation_id: str, error: Exception) -> Refused:
-    """Return the answer to a start or stop that failed; its own words are told only if they are ours."""
+    """Return the answer to a failed start or stop; the error's own text only if it is written for users."""
     if isinstance(error, ConversationError):
         reason = str(error)
     else:

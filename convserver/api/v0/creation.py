@@ -1,4 +1,4 @@
-"""The body that creates a conversation, and what follows from it (spec V0 §1.1)."""
+"""The body that creates a conversation, and its consequences (spec V0 §1.1)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ RepositoryName = Annotated[str, Field(max_length=500), AfterValidator(storable)]
 
 
 class CreateMicroagent(BaseModel):
-    """Where a microagent is to be made."""
+    """Where to create a microagent."""
 
     repo: RepositoryName
     git_provider: ProviderType | None = None
@@ -34,14 +34,14 @@ class CreateMicroagent(BaseModel):
 
 
 class Saying(NamedTuple):
-    """What the user says first."""
+    """The user's first message."""
 
     text: str
     image_urls: list[str]
 
 
 class NewConversation(KnownMembers):
-    """The body; all of it may be left out, and what is not here is refused."""
+    """The body; all members are optional, and unknown ones are refused."""
 
     repository: RepositoryName | None = None
     git_provider: ProviderType | None = None
@@ -69,7 +69,7 @@ class NewConversation(KnownMembers):
 
     @property
     def chosen_id(self) -> str | None:
-        """The id that the body chose; None where that is not allowed."""
+        """The id that the body chose; None if that is not allowed."""
         return None
 
     @property
@@ -79,19 +79,19 @@ class NewConversation(KnownMembers):
 
     @property
     def chosen_provider(self) -> ProviderType | None:
-        """The provider that the repository is said to be at."""
+        """The provider that the body names for the repository."""
         return self.git_provider or (self.create_microagent.git_provider if self.create_microagent else None)
 
     @property
     def first_saying(self) -> Saying | None:
-        """What the user says first, if anything, the replay aside."""
+        """The user's first message, if there is one, without the replay."""
         text = self.suggested_task.prompt() if self.suggested_task else self.initial_user_msg
         if not text and not self.image_urls:
             return None
         return Saying(text or "", self.image_urls or [])
 
     def trigger(self, *, by_bearer: bool) -> ConversationTrigger:
-        """Return where the conversation comes from."""
+        """Return the trigger of the conversation."""
         if by_bearer:
             return ConversationTrigger.OPENHANDS_API
         if self.suggested_task:
@@ -101,9 +101,9 @@ class NewConversation(KnownMembers):
         return ConversationTrigger.GUI
 
     def parameters(self) -> dict[str, Any]:
-        """Return what is kept beside the conversation for every later start of its agent.
+        """Return the parameters that are stored for every later start of its agent.
 
-        The tool servers are sealed, for their addresses and environments hold keys.
+        The tool servers are sealed, because their addresses and environments contain keys.
         """
         recorded = recorded_events(self.replay_json) if self.replay_json else None
         kept = {
@@ -116,13 +116,13 @@ class NewConversation(KnownMembers):
         return {name: value for name, value in kept.items() if value}
 
     def first_events(self, *, sender_id: int) -> list[NewEvent]:
-        """Return the first message as an event that asks the agent for an answer; none without one."""
+        """Return the first message as an event that asks the agent for an answer; None without one."""
         saying = _first_of(self.replay_json) if self.replay_json else self.first_saying
         return [said_by_user(saying, sender_id=sender_id)] if saying else []
 
 
 class NewConversationWithId(NewConversation):
-    """The same where the server allows a client to choose the id (ALLOW_SET_CONVERSATION_ID)."""
+    """The same if the server allows a client to choose the id (ALLOW_SET_CONVERSATION_ID)."""
 
     conversation_id: str | None = None
 
@@ -155,10 +155,10 @@ def said_by_user(saying: Saying, *, sender_id: int) -> NewEvent:
 
 
 def recorded_events(text: str) -> list[dict[str, Any]]:
-    """Return the events of a trajectory that a replay goes through: no environment's, without their ids.
+    """Return the events of a trajectory for a replay: without those of environments, and without ids.
 
-    What the agent was told before the first message is left out, for this server's agents are told their own.
-    Raise ValueError unless the text is a list of V0 events of which the first of the others is a message.
+    The agent's instructions before the first message are omitted, because this server's agents have their
+    own. Raise ValueError unless the text is a list of V0 events whose first remaining one is a message.
     """
     try:
         value = decoded(text)

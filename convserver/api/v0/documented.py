@@ -1,4 +1,4 @@
-"""What the API's schema says of each V0 route: parameters, bodies, and every status with its body."""
+"""The API document of each V0 route: parameters, bodies, and every status with its body."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Refusal(BaseModel):
 
 
 class NotStarted(BaseModel):
-    """A conversation that is unknown, or could not be started or stopped; only then with a message."""
+    """A conversation that is unknown, or could not be started or stopped; only the latter has a message."""
 
     status: Literal["error"]
     conversation_id: str
@@ -43,14 +43,14 @@ class NotStarted(BaseModel):
 
 
 class EventPageBody(BaseModel):
-    """One page of events, each as this wire has it."""
+    """A page of events in the form of this wire."""
 
     events: list[AnyEvent]
     has_more: bool
 
 
 class Success(BaseModel):
-    """It is stored."""
+    """The message is stored."""
 
     success: Literal[True]
 
@@ -76,7 +76,7 @@ class NoTrajectory(BaseModel):
 
 
 class RememberPrompt(BaseModel):
-    """An instruction that makes an agent remember."""
+    """An instruction for an agent to remember something."""
 
     status: Literal["success"]
     prompt: str
@@ -88,7 +88,7 @@ DOOR = Door(
     key_refusals={401: Detail},
     body_refusals={413: Detail | NativeRefusal, 422: ValidationProblems},
 )
-"""What any of these routes may answer; the outermost application refuses in the native form."""
+"""The errors that any of these routes may answer; the outermost application refuses in the native form."""
 
 _IDEMPOTENCY_KEY = OpenApiParameter(
     "Idempotency-Key",

@@ -1,4 +1,4 @@
-"""What the V0 door answers when something is wrong (spec V0 §0.1, §1)."""
+"""Error answers of the V0 door (spec V0 §0.1, §1)."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ V0_STATUS: dict[type[ConversationError], int] = {
 
 
 class InvalidRequest(Exception):
-    """The body or the query is not what the route takes; `problems` says where and why."""
+    """The body or the query does not fit the route; `problems` has the places and reasons."""
 
     def __init__(self, problems: list[dict[str, Any]]) -> None:
         super().__init__(problems)
@@ -59,7 +59,7 @@ class InvalidRequest(Exception):
 
 
 class Refused(Exception):
-    """The request is well-formed, but what it asks for is answered with this status and body."""
+    """The request is well-formed, but is answered with this status and body."""
 
     def __init__(self, status: int, body: dict[str, Any]) -> None:
         super().__init__(body)
@@ -68,7 +68,7 @@ class Refused(Exception):
 
 
 class Problem(BaseModel):
-    """One thing that is wrong with a request."""
+    """One problem of a request."""
 
     type: str
     loc: list[str | int]
@@ -77,7 +77,7 @@ class Problem(BaseModel):
 
 
 class ValidationProblems(BaseModel):
-    """422: what is wrong with a request."""
+    """422: the problems of a request."""
 
     detail: list[Problem]
 
@@ -89,7 +89,7 @@ class Detail(BaseModel):
 
 
 def v0_response(error: Exception, context: dict[str, Any]) -> Response | None:
-    """Return what the V0 door answers; None for what it does not know."""
+    """Return the V0 door's answer to an error; None for an unknown one."""
     match error:
         case _ if isinstance(error, UNAVAILABLE):
             return None

@@ -1,4 +1,4 @@
-"""The log of a conversation: pages, what clients add, the trajectory (spec V0 §1.5)."""
+"""The log of a conversation: pages, appends by clients, the trajectory (spec V0 §1.5)."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ logger = logging.getLogger(__name__)
 
 LIMIT_MAX = 100
 PIECE_BYTES = 64 * 1024
-"""A trajectory is sent in pieces of about this size, so that no piece keeps other requests waiting."""
+"""A trajectory is sent in pieces of about this size, so that no piece delays other requests."""
 SEQ_MAX = 2**63 - 1
 _IDEMPOTENT_IDS = UUID("0b0c8d0e-6a5f-4f0b-a7d7-0c2f3f6f9a52")
-"""The namespace of the ids that events get from an Idempotency-Key."""
+"""The namespace of event ids that are derived from an Idempotency-Key."""
 
 
 class TrajectoryPart(NamedTuple):
-    """Some of a trajectory as it is sent."""
+    """A part of a trajectory."""
 
     pieces: list[bytes]
-    """Each holds whole events; a comma belongs between them."""
+    """Each contains whole events; commas are added between them."""
     last: int
     """The seq up to which the log was read."""
 
@@ -57,7 +57,7 @@ class EventsView(V0View):
         conversation = access.readable(request.user, conversation_id)
         if not 0 <= query.limit <= LIMIT_MAX:
             raise Refused(400, {"detail": "Invalid limit"})
-        if not query.limit:  # a page that holds nothing promises nothing
+        if not query.limit:  # an empty page has no next one
             return Response({"events": [], "has_more": False})
         page = store(str(request.user.pk)).search_events(
             conversation,
@@ -82,7 +82,7 @@ class EventsView(V0View):
 
 
 class MessageView(V0View):
-    """What the user says, without the rest of an event."""
+    """A user's message, without the rest of an event."""
 
     @extend_schema(**documented.message)
     def post(self, request: Request, conversation_id: str) -> Response:
@@ -121,7 +121,7 @@ class TrajectoryView(V0View):
 
 
 def _wanted(query: FilterBody, body: FilterBody | None) -> EventFilter:
-    """Return the filter; what the query says, unless that is blank, counts before what the body says."""
+    """Return the filter; a value in the query, unless it is blank, takes precedence over the body."""
     in_query = query.model_dump(exclude_unset=True, exclude_none=True)
     said = (body.model_dump(exclude_unset=True) if body else {}) | in_query
     merged = FilterBody.model_validate(said)
@@ -143,7 +143,7 @@ def _json(text: str) -> HttpResponse:
 
 
 def _event_id(request: Request) -> str | None:
-    """Return the id that a repeated request gets again, if it says which one it repeats."""
+    """Return the event id for the request's Idempotency-Key, if it has one."""
     key = request.headers.get("Idempotency-Key")
     if not key:
         return None
@@ -159,7 +159,7 @@ async def _take(
 
 
 def _next_part(conversation: ConversationRef, after: int, through: int) -> TrajectoryPart:
-    """Read a page of the log and write it as the trajectory has it; both take long where pages were shown."""
+    """Read a page of the log and write it as a part of the trajectory; both take long for page contents."""
     page = store().read_after(conversation, after)
     shown = [
         v0.without_browser_fields(v0.shown(event))
@@ -186,7 +186,7 @@ def _pieces(texts: Iterable[str]) -> Iterator[bytes]:
 async def _trajectory(
     conversation: ConversationRef, part: TrajectoryPart, through: int
 ) -> AsyncIterator[bytes]:
-    """Yield the list piece by piece, up to what was the newest event when it began."""
+    """Yield the list piece by piece, up to the newest event at its beginning."""
     yield b'{"trajectory":['
     separator = b""
     while True:

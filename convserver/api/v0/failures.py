@@ -1,4 +1,4 @@
-"""What the routes about settings and secrets answer beside data (spec V0 §1.9, §1.10)."""
+"""Answers without data of the routes about settings and secrets (spec V0 §1.9, §1.10)."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ logger = logging.getLogger(__name__)
 
 
 class Message(BaseModel):
-    """What was done, or that a name is taken."""
+    """The outcome, or that a name is taken."""
 
     message: str
 
 
 class Failure(BaseModel):
-    """Why it was not done."""
+    """The reason for a failure."""
 
     error: str
 
 
 @contextmanager
 def failing_with(words: str) -> Iterator[None]:
-    """Answer what nobody foresaw with a 500 in the wire's words; the log has the rest."""
+    """Answer an unexpected error with a 500 in the wire's words; the log has the details."""
     try:
         yield
     except (ConversationError, InvalidRequest, Refused):

@@ -1,4 +1,4 @@
-"""What users think of a conversation: kept on this server, told to nobody (spec V0 §1.7)."""
+"""Feedback on conversations: stored on this server, and sent to nobody (spec V0 §1.7)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ShortText = Annotated[str, Field(max_length=320), AfterValidator(storable)]
 
 
 class NewFeedback(BaseModel):
-    """What the user says; members that are not named here, such as the trajectory, are left out."""
+    """The user's feedback; other members, such as the trajectory, are ignored."""
 
     polarity: Polarity
     permissions: Permissions = Permissions.PRIVATE
@@ -38,23 +38,23 @@ class NewFeedback(BaseModel):
 
 
 class FeedbackReceipt(BaseModel):
-    """What became of it."""
+    """The outcome."""
 
     message: str
     feedback_id: str
     password: str
-    """Empty: what nobody else is shown needs none."""
+    """Empty: nobody else sees the feedback, so it needs no password."""
 
 
 class FeedbackResponse(BaseModel):
-    """The receipt, in the wrapping of this wire."""
+    """The receipt, in the form of this wire."""
 
     statusCode: Literal[200] = 200  # noqa: N815 - the wire's name
     body: FeedbackReceipt
 
 
 class FeedbackView(V0View):
-    """Feedback to a conversation."""
+    """Feedback on a conversation."""
 
     @extend_schema(
         request=NewFeedback,

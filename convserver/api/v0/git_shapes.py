@@ -1,4 +1,4 @@
-"""What git providers say, as the schema describes it: the shapes of `git_providers.base` (spec V0 §1.11)."""
+"""The shapes of `git_providers.base` for the API document (spec V0 §1.11)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pydantic import BaseModel
 
 
 class GitUserInfo(BaseModel):
-    """Whose token it is."""
+    """The holder of a token."""
 
     id: str
     login: str
@@ -27,7 +27,7 @@ class GitRepository(BaseModel):
     is_public: bool
     stargazers_count: int | None
     link_header: str | None
-    """In the first one of a list: it has `rel="next"` while there is a next page."""
+    """In the first repository of a list: it contains `rel="next"` while there is a next page."""
     pushed_at: str | None
     owner_type: Literal["user", "organization"] | None
     main_branch: str | None
@@ -43,7 +43,7 @@ class GitBranch(BaseModel):
 
 
 class GitBranchPage(BaseModel):
-    """Some of a repository's branches; pages count from 1."""
+    """A page of a repository's branches; pages count from 1."""
 
     branches: list[GitBranch]
     has_next_page: bool
@@ -53,7 +53,7 @@ class GitBranchPage(BaseModel):
 
 
 class GitTask(BaseModel):
-    """Something that waits for the user; `issue_number` is an issue's or a pull request's."""
+    """A task that waits for the user; `issue_number` is the number of an issue or a pull request."""
 
     git_provider: str
     task_type: str
@@ -71,7 +71,7 @@ class GitMicroagent(BaseModel):
 
 
 class GitMicroagentContent(BaseModel):
-    """Such a file without its front matter, and the triggers which that names."""
+    """Such a file without its front matter, and the triggers in that."""
 
     content: str
     path: str

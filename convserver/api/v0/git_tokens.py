@@ -1,4 +1,4 @@
-"""The tokens of a user's git providers: taken once their provider knows them (spec V0 §1.10)."""
+"""The tokens of a user's git providers: stored once their provider accepts them (spec V0 §1.10)."""
 
 from __future__ import annotations
 
@@ -35,9 +35,10 @@ Short = Annotated[str, Field(max_length=8000), AfterValidator(storable)]
 
 
 class NewToken(BaseModel):
-    """A provider's token and host; without a token the stored one stays, at the host that is given.
+    """A provider's token and host; without a token the stored one stays, with the given host.
 
-    An absent host stays too, as does one that is blank beside a blank token; null means the public one.
+    An absent host stays too, and so does one that is blank beside a blank token; null means the public
+    host.
     """
 
     token: Short | None = None
@@ -45,11 +46,11 @@ class NewToken(BaseModel):
 
     @property
     def text(self) -> str:
-        """The token; blank where the stored one stays."""
+        """The token; blank if the stored one stays."""
         return (self.token or "").strip()
 
     def completed(self, stored: ProviderToken | None) -> ProviderToken | None:
-        """Return the token that is to be, with its host; None where nothing changes."""
+        """Return the new token with its host; None if nothing changes."""
         token = self.text or (stored.token if stored else "")
         completed = ProviderToken(token=token, host=self._host(stored))
         is_same = stored is not None and completed.host == stored.host
@@ -70,7 +71,7 @@ class NewProviders(BaseModel):
 
 
 class GitProvidersView(V0View):
-    """The git providers of whoever asks."""
+    """The git providers of the user."""
 
     @extend_schema(
         request=NewProviders,
@@ -95,7 +96,7 @@ class GitProvidersView(V0View):
 
 
 class UnsetProvidersView(V0View):
-    """The end of all tokens."""
+    """Removing all tokens."""
 
     @extend_schema(request=None, responses={200: Message, 500: Failure})
     def post(self, request: Request) -> Response:
@@ -114,7 +115,7 @@ def _changed(
 
 
 def _verified(tokens: Mapping[ProviderType, ProviderToken]) -> dict[ProviderType, ProviderToken]:
-    """Return the tokens with whose they are. Raise Refused, with what is wrong with each that is."""
+    """Return the tokens with their holders. Raise Refused with the fault of each wrong one."""
     answers = dict(zip(tokens, in_loop(_users, tokens), strict=True))
     errors = {
         provider: answer for provider, answer in answers.items() if isinstance(answer, GitProviderError)
@@ -140,7 +141,7 @@ def _words(provider: ProviderType, error: GitProviderError) -> str:
 
 
 def _status(errors: Sequence[GitProviderError]) -> int:
-    """Return what to answer: a wrong token first, then a wrong host, then a provider that is away."""
+    """Return the answer: first for a wrong token, then a wrong host, then a provider that does not answer."""
     if any(isinstance(error, GitAuthenticationError) for error in errors):
         return 401
     return 400 if any(isinstance(error, InvalidName) for error in errors) else 502

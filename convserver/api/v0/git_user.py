@@ -1,4 +1,4 @@
-"""What the user's git providers say, as far as their tokens open it (spec V0 §1.11)."""
+"""Data of the user's git providers, as far as their tokens allow (spec V0 §1.11)."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ WITH_INSTALLATIONS = frozenset({ProviderType.GITHUB, ProviderType.BITBUCKET, Pro
 
 Words = Annotated[str, Field(max_length=1000), AfterValidator(storable)]
 Number = Annotated[int, Field(ge=-(2**31), lt=2**31)]
-"""What is out of a provider's bounds is put right."""
+"""Numbers outside a provider's limits are corrected."""
 
 _REPOSITORY_NAME = OpenApiParameter(
     "repository_name",
@@ -54,19 +54,19 @@ _REPOSITORY_NAME = OpenApiParameter(
 
 
 def _asked(answer: Any, *parameters: Any) -> dict[str, Any]:
-    """Return what the schema says of a question with these parameters."""
+    """Return the API document of a route with these parameters."""
     refusals = {400: str, 401: Detail | str, 404: str | Detail, 422: ValidationProblems, 500: str}
     return {"parameters": list(parameters), "responses": {200: answer, **refusals}}
 
 
 class InstallationsQuery(BaseModel):
-    """Whose installations."""
+    """Which installations to return."""
 
     provider: ProviderType
 
 
 class RepositoriesQuery(BaseModel):
-    """Which repositories, and which page of them."""
+    """Which repositories to return, and which page of them."""
 
     sort: Words = "pushed"
     selected_provider: ProviderType | None = None
@@ -76,7 +76,7 @@ class RepositoriesQuery(BaseModel):
 
 
 class RepositorySearch(BaseModel):
-    """Which repositories, by a part of their names."""
+    """Which repositories to find, by a part of their names."""
 
     query: Words
     per_page: Number = 5
@@ -86,7 +86,7 @@ class RepositorySearch(BaseModel):
 
 
 class BranchesQuery(BaseModel):
-    """Which branches, and which page of them."""
+    """Which branches to return, and which page of them."""
 
     repository: Words
     page: Number = 1
@@ -94,7 +94,7 @@ class BranchesQuery(BaseModel):
 
 
 class BranchSearch(BaseModel):
-    """Which branches, by a part of their names."""
+    """Which branches to find, by a part of their names."""
 
     repository: Words
     query: Words
@@ -103,21 +103,21 @@ class BranchSearch(BaseModel):
 
 
 class ContentQuery(BaseModel):
-    """Which file."""
+    """Which file to return."""
 
     file_path: Words
 
 
 class GitView(V0View):
-    """A question to the providers of whoever asks; their errors are bare texts on this wire."""
+    """A request to the user's providers; errors are plain text on this wire."""
 
     def get_exception_handler(self) -> Callable[..., Any]:
-        """Answer what a provider did not, too."""
+        """Answer the errors of providers too."""
         return _git_response
 
 
 class GitUserView(GitView):
-    """Who the user is to a provider."""
+    """The user's profile at a provider."""
 
     @extend_schema(**_asked(GitUserInfo))
     def get(self, request: Request) -> Response:
@@ -126,7 +126,7 @@ class GitUserView(GitView):
 
 
 class InstallationsView(GitView):
-    """What repositories can be listed by."""
+    """The owners by which repositories can be listed."""
 
     @extend_schema(**_asked(list[str], InstallationsQuery))
     def get(self, request: Request) -> Response:
@@ -143,7 +143,7 @@ class RepositoriesView(GitView):
 
     @extend_schema(**_asked(list[GitRepository], RepositoriesQuery))
     def get(self, request: Request) -> Response:
-        """Return a page of them; the first one's `link_header` tells whether there is a next page."""
+        """Return a page of them; the first one's `link_header` says whether there is a next page."""
         query = query_of(request, RepositoriesQuery)
         found = in_loop(
             _providers(request).repositories,
@@ -161,7 +161,7 @@ class RepositorySearchView(GitView):
 
     @extend_schema(**_asked(list[GitRepository], RepositorySearch))
     def get(self, request: Request) -> Response:
-        """Return the repositories that fit a name or a web address."""
+        """Return the repositories that match a name or a web address."""
         query = query_of(request, RepositorySearch)
         found = in_loop(
             _providers(request).search_repositories,
@@ -179,7 +179,7 @@ class BranchSearchView(GitView):
 
     @extend_schema(**_asked(list[GitBranch], BranchSearch))
     def get(self, request: Request) -> Response:
-        """Return the branches of a repository that have a text in their names."""
+        """Return the branches of a repository whose names contain a text."""
         query = query_of(request, BranchSearch)
         found = in_loop(
             _providers(request).search_branches,
@@ -192,11 +192,11 @@ class BranchSearchView(GitView):
 
 
 class SuggestedTasksView(GitView):
-    """What waits for the user."""
+    """The tasks that wait for the user."""
 
     @extend_schema(**_asked(list[GitTask]))
     def get(self, request: Request) -> Response:
-        """Return pull requests in trouble, and open issues assigned to the user."""
+        """Return pull requests with problems, and open issues assigned to the user."""
         return Response(in_loop(_providers(request).suggested_tasks))
 
 
@@ -214,7 +214,7 @@ class BranchesView(GitView):
 
 
 class RepositoryMicroagentsView(GitView):
-    """The files of a repository that instruct agents."""
+    """The files of a repository with instructions for agents."""
 
     @extend_schema(**_asked(list[GitMicroagent], _REPOSITORY_NAME))
     def get(self, request: Request, repository_name: str) -> Response:
@@ -223,11 +223,11 @@ class RepositoryMicroagentsView(GitView):
 
 
 class RepositoryMicroagentView(GitView):
-    """One file that instructs agents."""
+    """One file with instructions for agents."""
 
     @extend_schema(**_asked(GitMicroagentContent, _REPOSITORY_NAME, ContentQuery))
     def get(self, request: Request, repository_name: str) -> Response:
-        """Return it without its front matter, and the triggers that this names."""
+        """Return it without its front matter, and the triggers in that."""
         query = query_of(request, ContentQuery)
         return Response(in_loop(_providers(request).microagent_content, repository_name, query.file_path))
 

@@ -1,4 +1,4 @@
-"""A conversation as the V0 wire shows it (spec V0 §4.2), V1 ones too (spec V1 §6.1)."""
+"""A conversation in the form of the V0 wire (spec V0 §4.2), V1 ones too (spec V1 §6.1)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from sessions_app.sandboxes import SandboxStatus
 
 
 class ConversationStatus(StrEnum):
-    """Whether somebody can talk to the agent right now (spec V0 §3.5)."""
+    """Whether the agent can be reached now (spec V0 §3.5)."""
 
     STARTING = "STARTING"
     RUNNING = "RUNNING"
@@ -28,7 +28,7 @@ class ConversationStatus(StrEnum):
 
 
 class ConversationTrigger(StrEnum):
-    """Where a conversation came from (spec V0 §3.5)."""
+    """The trigger of a conversation (spec V0 §3.5)."""
 
     RESOLVER = "resolver"
     GUI = "gui"
@@ -43,7 +43,8 @@ class ConversationTrigger(StrEnum):
 
 
 class ConversationInfo(BaseModel):
-    """One conversation; trigger and provider are texts, for old rows hold values that nobody knows now."""
+    """One conversation; trigger and provider are texts, because old rows may have values that are unknown
+    now."""
 
     conversation_id: str
     title: str
@@ -97,9 +98,9 @@ _COLUMNS = (
 
 
 def infos_of(pks: Sequence[int], *, origin: str) -> list[ConversationInfo]:
-    """Return these conversations in the order asked, without those that are gone meanwhile; three queries.
+    """Return these conversations in the requested order, without those deleted meanwhile; three queries.
 
-    `origin` is that of the server as its client knows it.
+    `origin` is the server's origin as its client knows it.
     """
     rows = {row["pk"]: row for row in Conversation.objects.standing().with_pks(pks).values(*_COLUMNS)}
     connections = Connection.objects.present().counted(pks)
@@ -131,13 +132,13 @@ def _info(row: dict[str, Any], connections: int, children: list[str], origin: st
 
 
 def _own_url(row: dict[str, Any], status: ConversationStatus) -> str | None:
-    """Return where a V0 conversation is, on its client's own origin, while somebody can talk there."""
+    """Return a V0 conversation's address on its client's own origin, while its agent can be reached."""
     is_there = status in (ConversationStatus.STARTING, ConversationStatus.RUNNING)
     return f"/api/conversations/{quote(row['public_id'], safe='')}" if is_there else None
 
 
 def status_of(row: dict[str, Any]) -> ConversationStatus:
-    """Return the status of a row: one that waits for its loop to be started is starting."""
+    """Return the status of a row: if it waits for its loop to start, it is starting."""
     if row["version"] == Version.V1:
         return _STATUS_OF_V1[sandboxes.status_of(row)]
     match row["loop__status"]:
@@ -165,7 +166,7 @@ def _runtime_status(row: dict[str, Any], status: ConversationStatus) -> str | No
 
 
 def whole_numbers(value: object) -> list[int]:
-    """Return the whole numbers of what an old row may hold."""
+    """Return the whole numbers in the value of an old row."""
     items = value if isinstance(value, list) else []
     return [item for item in items if isinstance(item, int) and not isinstance(item, bool)]
 

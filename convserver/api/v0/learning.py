@@ -1,4 +1,4 @@
-"""What an agent is set up with once, and what it should remember (spec V0 §1.6)."""
+"""An experiment's configuration, and instructions to remember (spec V0 §1.6)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 
 
 class ExperimentView(V0View):
-    """The experiment that a conversation takes part in."""
+    """The experiment of a conversation."""
 
     @extend_schema(**documented.experiment)
     def post(self, request: Request, conversation_id: str) -> Response:
@@ -39,7 +39,7 @@ class ExperimentView(V0View):
 
 
 class RememberPromptView(V0View):
-    """What is worth remembering of a conversation."""
+    """Something to remember from a conversation."""
 
     @extend_schema(**documented.remember_prompt)
     def get(self, request: Request, conversation_id: str) -> Response:
@@ -61,7 +61,7 @@ class RememberPromptView(V0View):
 
 
 async def _asked(conversation: ConversationRef, messages: list[dict[str, str]]) -> str:
-    """Ask the loop's agent, or one of its kind: to look at a conversation starts no loop."""
+    """Ask the loop's agent, or a new instance: this starts no loop."""
     try:
         return await get_manager().request_llm_completion(
             conversation.public_id, prompts.SERVICE_ID, None, messages

@@ -1,4 +1,4 @@
-"""Which tool servers an agent may use, as the V0 wire writes them (spec V0 §1.9)."""
+"""Configurations of tool servers in the form of the V0 wire (spec V0 §1.9)."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from convserver.api.v0.bounds import KnownMembers, members_at_most
 from convserver.api.v0.text import StorableText, storable
 
 SERVERS_MAX = 100
-"""Of a kind."""
+"""Of each kind."""
 ARGUMENTS_MAX = 1000
 ENVIRONMENT_MAX = 1000
 LINE_MAX = 100_000
-"""The longest text that is taken apart; a list of arguments or an object may hold more."""
+"""The longest text that is parsed; a list of arguments or an object may be longer."""
 
 _NAME = re.compile(r"[A-Za-z0-9_-]+")
 
@@ -45,7 +45,7 @@ def _command(command: str) -> str:
 
 
 def _arguments(value: Any) -> Any:
-    """Take apart what one shell-quoted text may hold."""
+    """Split a shell-quoted text."""
     if not isinstance(value, str):
         return value
     _require_line(value)
@@ -56,7 +56,7 @@ def _arguments(value: Any) -> Any:
 
 
 def _environment(value: Any) -> Any:
-    """Take apart `NAME=value,NAME=value`."""
+    """Parse `NAME=value,NAME=value`."""
     if not isinstance(value, str):
         return value
     _require_line(value)
@@ -72,7 +72,7 @@ def _require_line(text: str) -> None:
 
 
 def _server(value: Any) -> Any:
-    """Let a plain text stand for a server at that URL."""
+    """Accept a plain text as a server at that URL."""
     return {"url": value} if isinstance(value, str) else value
 
 
@@ -80,14 +80,14 @@ ServerUrl = Annotated[str, Field(max_length=8000), AfterValidator(storable), Aft
 
 
 class SseServer(KnownMembers):
-    """A tool server that is reached by server-sent events."""
+    """A tool server with server-sent events."""
 
     url: ServerUrl
     api_key: StorableText | None = None
 
 
 class StreamableServer(SseServer):
-    """A tool server that is reached by streamable HTTP."""
+    """A tool server with streamable HTTP."""
 
     timeout: int | None = Field(default=60, ge=1, le=3600)
     """Seconds."""

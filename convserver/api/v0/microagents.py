@@ -1,4 +1,4 @@
-"""The conversations in which microagents are made (spec V0 §1.6)."""
+"""The conversations in which microagents are written (spec V0 §1.6)."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ from sessions_app.git_providers.client import GitProviders
 logger = logging.getLogger(__name__)
 
 CANDIDATES_MAX = 1000
-"""One page looks at no more conversations than these, however many pull requests are closed."""
+"""A page reads at most this many conversations, however many pull requests are closed."""
 PROVIDERS_S = 10.0
-"""One page waits so long for the providers in all; what they have not said by then counts as open."""
+"""A page waits this long for all providers; pull requests without an answer by then count as open."""
 
 
 class Candidate(NamedTuple):
-    """A conversation that the list may show."""
+    """A conversation that the list may contain."""
 
     created_at: datetime
     pk: int
@@ -63,7 +63,7 @@ class MicroagentManagementView(V0View):
 def _open_page(
     rows: ConversationQuerySet, query: MicroagentQuery, tokens: Mapping[ProviderType, ProviderToken]
 ) -> Page:
-    """Return one page of those whose pull request is open, or is not known to be closed."""
+    """Return one page of those whose pull request is open, or not known to be closed."""
     page: list[Candidate] = []
     last: Candidate | None = None
     deadline = time.monotonic() + PROVIDERS_S
@@ -86,7 +86,7 @@ def _ending_with(page: Sequence[Candidate], last: Candidate | None) -> Page:
 
 
 def _batches(rows: ConversationQuerySet, query: MicroagentQuery) -> Iterator[list[Candidate]]:
-    """Yield what follows the page id, a page and one more at a time, CANDIDATES_MAX at the most."""
+    """Yield the rows after the page id, one more than a page at a time, at most CANDIDATES_MAX."""
     following = rows_from(rows, query.page_id)
     size = query.limit + 1
     for _ in range(0, CANDIDATES_MAX, size):
@@ -108,7 +108,7 @@ async def _closed(
     *,
     within_s: float,
 ) -> set[int]:
-    """Return those whose newest pull request is known to be closed; all are asked about at once."""
+    """Return those whose newest pull request is known to be closed; all are queried at once."""
     if within_s <= 0:
         return set()
     providers = GitProviders(tokens)
@@ -122,6 +122,6 @@ async def _closed(
     try:
         async with asyncio.timeout(within_s):
             await asyncio.gather(*asked.values())
-    except TimeoutError:  # gather has cancelled those that nobody answered
+    except TimeoutError:  # gather has cancelled the unanswered ones
         logger.warning("Git providers did not say in time which pull requests are open")
     return {pk for pk, answer in asked.items() if not answer.cancelled() and not answer.result()}

@@ -1,4 +1,4 @@
-"""The models that forms offer, as `provider/name`; any other name can be set too (spec V0 §1.8)."""
+"""The models that forms suggest, as `provider/name`; any other name can be set too (spec V0 §1.8)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What forms can offer, and what a web client asks before all else (spec V0 §1.8)."""
+"""The suggestions of forms, and the first questions of a web client (spec V0 §1.8)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sessions_app.agents.chosen import chosen_agent
 AGENTS = frozenset(
     {"BrowsingAgent", "CodeActAgent", "DummyAgent", "LocAgent", "ReadOnlyAgent", "VisualBrowsingAgent"}
 )
-"""The agents that clients of this wire know; whichever is chosen, the server's own one answers."""
+"""The agents that clients of this wire know; whichever they choose, the server's own one answers."""
 SECURITY_ANALYZERS = ("grayswan", "invariant", "llm")
 
 
@@ -36,7 +36,7 @@ class ServerOptions(BaseModel):
     FEATURE_FLAGS: FeatureFlags
 
 
-# An empty key keeps a web client from reporting what its user does to anybody.
+# An empty key keeps a web client from reporting its user's actions to anybody.
 OPTIONS = ServerOptions(
     APP_MODE="oss",
     GITHUB_CLIENT_ID="",
@@ -55,7 +55,7 @@ class ServerConfigView(V0View):
 
 
 class ModelsView(V0View):
-    """The models that a form offers."""
+    """The models that a form suggests."""
 
     @extend_schema(responses={200: list[str]})
     def get(self, request: Request) -> Response:
@@ -64,16 +64,16 @@ class ModelsView(V0View):
 
 
 class AgentsView(V0View):
-    """The agents that a form offers."""
+    """The agents that a form suggests."""
 
     @extend_schema(responses={200: list[str]})
     def get(self, request: Request) -> Response:
-        """Return the names of agents, sorted, the server's own one among them."""
+        """Return the names of agents, sorted, including the server's own."""
         return Response(sorted(AGENTS | {chosen_agent().__name__}))
 
 
 class SecurityAnalyzersView(V0View):
-    """The security analyzers that a form offers."""
+    """The security analyzers that a form suggests."""
 
     @extend_schema(responses={200: list[str]})
     def get(self, request: Request) -> Response:

@@ -1,4 +1,4 @@
-"""Page ids of lists: keyset cursors, and the two older forms that clients may still hold (spec V0 §4.4)."""
+"""Page ids of lists: keyset cursors, and two older forms that clients may still have (spec V0 §4.4)."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ _OFFSET_MAX = 1_000_000_000
 
 
 class PageQuery(BaseModel):
-    """Which page of a list."""
+    """Which page of a list to return."""
 
     page_id: str | None = None
     limit: int = Field(default=20, ge=1, le=PAGE_MAX)
 
 
 def page_of(rows: ConversationQuerySet, query: PageQuery) -> Page:
-    """Return one page of ordered rows by one query. Raise InvalidCursor."""
+    """Return one page of ordered rows with one query. Raise InvalidCursor."""
     return first_page(rows_from(rows, query.page_id), query.limit)
 
 
 def rows_from(rows: ConversationQuerySet, page_id: str | None) -> ConversationQuerySet:
-    """Return the rows from where the page before ended. Raise InvalidCursor."""
+    """Return the rows after the previous page. Raise InvalidCursor."""
     if not page_id:
         return rows
     offset = _old_offset(page_id)
@@ -38,7 +38,7 @@ def rows_from(rows: ConversationQuerySet, page_id: str | None) -> ConversationQu
 
 
 def _old_offset(page_id: str) -> int | None:
-    """Return how many conversations came before, if the page id is of an older form; else None.
+    """Return the number of conversations before the page if its id is of an older form; otherwise None.
 
     Those forms are base64 of a decimal number, and of {"v0": <such a page id>, "v1": <a number as text>}.
     """

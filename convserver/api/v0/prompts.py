@@ -1,4 +1,4 @@
-"""What may be worth remembering of a conversation, asked of its agent (spec V0 §1.6, remember-prompt)."""
+"""Asking a conversation's agent for something to remember (spec V0 §1.6, remember-prompt)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _ANSWER = re.compile(r"<update_prompt>(.*?)</update_prompt>", re.DOTALL)
 
 
 def events_around(conversation: ConversationRef, seq: int) -> list[EventEnvelope]:
-    """Return the events that tell what stands at `seq`: four through it, and the five after it."""
+    """Return the events around `seq`: four up to it, and the five after it."""
     wanted = EventFilter(exclude_hidden=True, exclude_types=v0.NOT_FOR_PROMPTS)
     log = store(str(conversation.owner_id))
     through = log.search_events(conversation, wanted, last=seq, newest_first=True, limit=EVENTS_THROUGH)
@@ -41,7 +41,7 @@ def events_around(conversation: ConversationRef, seq: int) -> list[EventEnvelope
 
 
 def question_about(events: Sequence[EventEnvelope]) -> list[dict[str, str]]:
-    """Return the messages that ask a model what to remember of these events."""
+    """Return the messages that ask a model what to remember from these events."""
     told = "\n".join(
         f"[{event['seq']}] {event['source']}, {event['type']}: {event['text']}" for event in events
     )
@@ -56,6 +56,6 @@ def _told(event: EventEnvelope) -> str:
 
 
 def instruction_in(answer: str) -> str | None:
-    """Return the instruction that the answer holds; None if it holds none."""
+    """Return the instruction in the answer; None if it has none."""
     found = _ANSWER.search(answer)
     return found[1].strip() if found else None

@@ -1,4 +1,4 @@
-"""The secrets that a user keeps for their agents (spec V0 §1.10)."""
+"""The secrets of a user for their agents (spec V0 §1.10)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from sessions_app.models import SECRET_NAME_MAX_LENGTH
 from sessions_app.user_settings import SecretExists, SecretNotFound, TooManySecrets
 
 VALUE_MAX = 16_384
-"""A private key fits."""
+"""Long enough for a private key."""
 DESCRIPTION_MAX = 8000
 
 
@@ -37,7 +37,7 @@ Description = Annotated[str, Field(max_length=DESCRIPTION_MAX), AfterValidator(s
 
 
 class NewSecret(BaseModel):
-    """A secret to keep."""
+    """A new secret."""
 
     name: Name
     value: Annotated[str, Field(max_length=VALUE_MAX), AfterValidator(storable), AfterValidator(_not_blank)]
@@ -45,19 +45,19 @@ class NewSecret(BaseModel):
 
 
 class RenamedSecret(BaseModel):
-    """What a secret is called from now on; an absent description stays, and null clears it."""
+    """A secret's new name; an absent description stays, and null clears it."""
 
     name: Name
     description: Description | None = None
 
     @property
     def new_description(self) -> str | None:
-        """The description to store; None where the stored one stays."""
+        """The description to store; None if the stored one stays."""
         return (self.description or "") if "description" in self.model_fields_set else None
 
 
 class SecretInfo(BaseModel):
-    """All that is told of a secret."""
+    """The visible part of a secret."""
 
     name: str
     description: str
@@ -75,7 +75,7 @@ _SECRET_ID = OpenApiParameter(
 
 
 class SecretsView(V0View):
-    """The secrets of whoever asks."""
+    """The secrets of the user."""
 
     @extend_schema(responses={200: SecretList, 500: Failure})
     def get(self, request: Request) -> Response:
@@ -101,7 +101,7 @@ class SecretsView(V0View):
 
 
 class SecretView(V0View):
-    """One secret of whoever asks."""
+    """One secret of the user."""
 
     @extend_schema(
         parameters=[_SECRET_ID],

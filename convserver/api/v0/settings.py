@@ -1,4 +1,4 @@
-"""What a user has set: read whole, changed in part (spec V0 §1.9)."""
+"""A user's settings: read completely, changed in part (spec V0 §1.9)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from sessions_app.user_settings import SettingSecret
 Text = Annotated[str, Field(max_length=8000), AfterValidator(storable)]
 Key = Annotated[str, Field(max_length=16_384), AfterValidator(storable)]
 Count = Annotated[int, Field(ge=-(2**31), lt=2**31)]
-"""What an integer column of any database holds."""
+"""The range of an integer column of any database."""
 
 
 def _enough_events(size: int) -> int:
@@ -43,11 +43,11 @@ Amount = Annotated[float, Field(allow_inf_nan=False)]
 NULL_KEEPS = frozenset(
     {"llm_api_key", "llm_model", "llm_base_url", "search_api_key", "user_consents_to_analytics"}
 )
-"""The settings that a null leaves as they are; it clears all others."""
+"""The settings that a null leaves unchanged; it clears all others."""
 
 
 class NewSettings(BaseModel):
-    """What to set; what is absent stays, what is null is cleared, and unknown members are ignored."""
+    """The settings to change; absent ones stay, null clears one, and unknown members are ignored."""
 
     language: Text | None = None
     agent: Text | None = None
@@ -76,7 +76,7 @@ class NewSettings(BaseModel):
     v1_enabled: bool | None = None
 
     def values(self) -> dict[str, Any]:
-        """Return the columns to set: what a null clears gets its default."""
+        """Return the columns to set: a setting that a null clears gets its default."""
         unset = UserSettings()
         return {
             name: getattr(unset, name) if value is None else value
@@ -94,13 +94,13 @@ class NewSettings(BaseModel):
         return {name: texts[name] or "" for name in SettingSecret if name in texts}
 
     def _given(self) -> dict[str, Any]:
-        """Return what the body names, without the nulls that keep."""
+        """Return the members of the body, without the nulls that change nothing."""
         named = {name: getattr(self, name) for name in self.model_fields_set}
         return {name: value for name, value in named.items() if value is not None or name not in NULL_KEEPS}
 
 
 class SettingsInfo(KnownSettings):
-    """What a user has set; a key is never shown, only whether there is one."""
+    """A user's settings; a key is never shown, only whether there is one."""
 
     llm_api_key: None = None
     search_api_key: None = None
@@ -112,11 +112,11 @@ class SettingsInfo(KnownSettings):
 
 
 class SettingsView(V0View):
-    """The settings of whoever asks."""
+    """The settings of the user."""
 
     @extend_schema(responses={200: SettingsInfo, 404: Failure, 500: Failure})
     def get(self, request: Request) -> Response:
-        """Return all settings; 404 if nothing was ever saved."""
+        """Return all settings; 404 if none was ever saved."""
         user_id = access.pk_of(request.user)
         with failing_with("Something went wrong loading settings"):
             settings = user_settings.settings_of(user_id)
@@ -134,7 +134,7 @@ class SettingsView(V0View):
 
 
 class ResetSettingsView(V0View):
-    """What the wire no longer has."""
+    """A route that the wire no longer has."""
 
     @extend_schema(request=None, responses={410: Failure})
     def post(self, request: Request) -> Response:

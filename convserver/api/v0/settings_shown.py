@@ -1,4 +1,4 @@
-"""What of a user's settings is shown, on either wire: everything but the keys themselves."""
+"""The visible part of a user's settings, on either wire: everything except the keys themselves."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ logger = logging.getLogger(__name__)
 
 
 class SecretsStore(BaseModel):
-    """Always empty: what it names is under `provider_tokens_set`."""
+    """Always empty: the information is in `provider_tokens_set`."""
 
     provider_tokens: dict[str, str]
 
 
 class KnownSettings(BaseModel):
-    """The settings that both wires show alike, in the order in which they do."""
+    """The settings that both wires show in the same form, in their order."""
 
     language: str | None
     agent: str | None
@@ -65,7 +65,7 @@ def known(
 ) -> dict[str, Any]:
     """Return the members of KnownSettings; `secrets` are in clear, and no key among them is shown.
 
-    `key_shown_as` stands for one that is set.
+    `key_shown_as` replaces a stored key.
     """
     own = {name: getattr(settings, name) for name in KnownSettings.model_fields if hasattr(settings, name)}
     return {
@@ -77,13 +77,13 @@ def known(
 
 
 def _tool_servers(config: str | None, *, user_id: int) -> McpConfig | None:
-    """Return the stored tool servers; None, with a line in the log, for what is none."""
+    """Return the stored tool servers; None, with a line in the log, if they are invalid."""
     if config is None:
         return None
     try:
         return McpConfig.model_validate_json(config)
     except ValidationError as error:
-        # Not the error itself, which repeats what it refused.
+        # Not the error itself, which repeats the refused value.
         logger.warning(
             "The tool servers of user %s cannot be read: %s problems", user_id, error.error_count()
         )

@@ -1,4 +1,4 @@
-"""Tasks that a git provider's state suggests, and what the agent is told to do (spec V0 §1.1)."""
+"""Tasks that a git provider's state suggests, and the agent's instructions (spec V0 §1.1)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sessions_app.git_providers.base import ProviderType
 
 
 class TaskType(StrEnum):
-    """What is suggested."""
+    """The kinds of tasks."""
 
     MERGE_CONFLICTS = "MERGE_CONFLICTS"
     FAILING_CHECKS = "FAILING_CHECKS"
@@ -56,7 +56,7 @@ _PROVIDER_NAMES = {
 
 
 class SuggestedTask(BaseModel):
-    """A task that somebody chose from the suggestions."""
+    """A task that the user chose from the suggestions."""
 
     git_provider: ProviderType
     task_type: TaskType
@@ -79,7 +79,7 @@ class SuggestedTask(BaseModel):
         return task_type
 
     def prompt(self) -> str:
-        """Return what the agent is told, in the provider's own words."""
+        """Return the agent's instructions, in the provider's own terms."""
         provider, request, token = _PROVIDER_NAMES[self.git_provider]
         return _PROMPTS[self.task_type].format(
             request=request, number=self.issue_number, repo=self.repo, provider=provider, token=token

@@ -1,4 +1,4 @@
-"""Text of a request: what every database can keep, and the JSON that it may be."""
+"""Text of a request: valid for every database, and possibly JSON."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from conversations.jsontext import InvalidJson, is_sendable, refuse_constant
 
 
 def storable(text: str) -> str:
-    """Return the text. Raise ValueError if no database could keep it."""
+    """Return the text. Raise ValueError if some database could not store it."""
     if "\0" in text:
         raise ValueError("the text holds a NUL")
     if not is_sendable(text):
@@ -21,13 +21,13 @@ def storable(text: str) -> str:
 
 
 StorableText = Annotated[str, AfterValidator(storable)]
-"""Neither a NUL nor half of a surrogate pair is in it."""
+"""It contains neither a NUL nor half of a surrogate pair."""
 
 
 def decoded(text: str) -> Any:
-    """Return the value of a JSON text, whose numbers can be written as JSON again.
+    """Return the value of a JSON text whose numbers can be written as JSON again.
 
-    Raise ValueError for what is no JSON, and RecursionError for what is nested too deeply.
+    Raise ValueError for invalid JSON, and RecursionError for too deep nesting.
     """
     return json.loads(text, parse_constant=refuse_constant, parse_float=_finite)
 

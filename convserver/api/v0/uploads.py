@@ -33,21 +33,21 @@ class Uploads(BaseModel):
 
 
 class SkippedFile(BaseModel):
-    """A file that was not stored, and why."""
+    """A file that was not stored, with the reason."""
 
     name: str
     reason: str
 
 
 class UploadResponse(BaseModel):
-    """Where the stored files are, and what was not stored."""
+    """The paths of the stored files, and the skipped files."""
 
     uploaded_files: list[str]
     skipped_files: list[SkippedFile]
 
 
 class FormParser(BaseParser):
-    """Reads a multipart form with its files in memory: the whole body is bounded before it comes here.
+    """Reads a multipart form with its files in memory, since the whole body is limited before.
 
     Any other body is a form without fields.
     """
@@ -76,7 +76,7 @@ class UploadView(V0View):
         responses={200: UploadResponse, 400: Detail, 404: Detail, 503: Detail},
     )
     def post(self, request: Request, conversation_id: str) -> Response:
-        """Store files, each under a name that is safe and new in this conversation.
+        """Store files, each under a safe and new name in this conversation.
 
         Files that are too large, or beyond the limit, are skipped.
         """
@@ -95,7 +95,7 @@ class UploadView(V0View):
 
 
 def _files_of(request: Request) -> list[NewFile]:
-    """Return the files of the form. Raise InvalidRequest if it has none, or text in their place."""
+    """Return the files of the form. Raise InvalidRequest if it has none, or text instead."""
     sent = request.FILES.getlist(FIELD)
     if FIELD in request.POST:
         raise _problem("value_error", ["body", FIELD], "What was sent is text, not a file with a name.")
@@ -109,23 +109,23 @@ def _problem(kind: str, place: list[str | int], words: str) -> InvalidRequest:
 
 
 class _Form(MultiPartParser):
-    """Leaves no file out because of its name."""
+    """Keeps every file, whatever its name."""
 
     def sanitize_file_name(self, file_name: str) -> str:
-        """Return something for a name of which nothing is left."""
+        """Return a substitute for a name of which nothing is left."""
         return super().sanitize_file_name(file_name) or attachments.NAMELESS
 
 
 class _InMemory(FileUploadHandler):
-    """Keeps files in memory, and takes none that is cut off."""
+    """Keeps files in memory, and refuses truncated ones."""
 
     def new_file(self, *args: Any, **kwargs: Any) -> None:
-        """Begin with a file."""
+        """Begin a file."""
         super().new_file(*args, **kwargs)
         self._content = BytesIO()
 
     def receive_data_chunk(self, raw_data: bytes, start: int) -> None:
-        """Keep a piece of it."""
+        """Add a piece of it."""
         self._content.write(raw_data)
 
     def file_complete(self, file_size: int) -> InMemoryUploadedFile:
@@ -136,5 +136,5 @@ class _InMemory(FileUploadHandler):
         )
 
     def upload_interrupted(self) -> None:
-        """Refuse the form: its sender would take a file for stored that was cut off."""
+        """Refuse the form: otherwise its sender would believe that a truncated file was stored."""
         raise MultiPartParserError("its last file is cut off.")

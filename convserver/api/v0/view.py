@@ -1,4 +1,4 @@
-"""What every V0 view shares: its errors, its cache headers, and reading what a request brings."""
+"""The base of all V0 views: errors, cache headers, and reading requests."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from convserver.api.v0.text import decoded
 M = TypeVar("M", bound=BaseModel)
 
 PROBLEMS_MAX = 20
-"""Of more problems with a request only the first are told."""
+"""Of more problems with a request, only this many are reported."""
 SHOWN_DEPTH = 50
-"""A refused value that is nested more deeply is not repeated in the answer."""
+"""A refused value with deeper nesting is not repeated in the answer."""
 SHOWN_MAX_BYTES = 1000
-"""Nor is one that has more as JSON."""
+"""Neither is one with more JSON."""
 WORDS_MAX = 200
 """A longer name or message is cut."""
 
 
 class NullRenderer(JSONRenderer):
-    """Writes `null`, which the framework's own leaves out, and what has no UTF-8 as an escape."""
+    """Writes `null`, which the framework's own omits, and text without UTF-8 as escapes."""
 
     ensure_ascii = True
 
@@ -43,11 +43,11 @@ class NullRenderer(JSONRenderer):
 
 
 class V0View(APIView):
-    """A view of the V0 door; an id in its address is valid once its handler runs."""
+    """A view of the V0 door; the id in its address has been checked when its handler runs."""
 
     renderer_classes = (NullRenderer,)
     content_negotiation_class = OneRenderer
-    # A preflight is answered before any view; the framework's own OPTIONS are not of this wire.
+    # A preflight is answered before any view; the framework's own OPTIONS are not part of this wire.
     http_method_names = tuple(name for name in APIView.http_method_names if name != "options")
     door = DOOR
 
@@ -56,13 +56,13 @@ class V0View(APIView):
         return v0_response
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
-        """Let the visitor in, then look at the id. Raise InvalidConversationId."""
+        """Authenticate the visitor, then check the id. Raise InvalidConversationId."""
         super().initial(request, *args, **kwargs)
         if "conversation_id" in kwargs:
             normal_id(kwargs["conversation_id"])
 
     def finalize_response(self, request: Request, response: Any, *args: Any, **kwargs: Any) -> Any:
-        """Say that nothing of this door may be kept (spec V0 §0.1)."""
+        """Forbid caching for everything of this door (spec V0 §0.1)."""
         final = super().finalize_response(request, response, *args, **kwargs)
         for name, value in NO_CACHE.items():
             final[name] = value
@@ -75,24 +75,24 @@ def body_of(request: Request, model: type[M]) -> M:
 
 
 def body_in(value: Any, model: type[M]) -> M:
-    """Return what `json_of` has read, checked; None is no body. Raise InvalidRequest."""
+    """Return the validated value of `json_of`; None means no body. Raise InvalidRequest."""
     if value is None:
         raise InvalidRequest([{"type": "missing", "loc": ["body"], "msg": "Field required", "input": None}])
     return _checked(model, value, "body")
 
 
 def optional_body_of(request: Request, model: type[M]) -> M | None:
-    """Return the body, checked, if there is one. Raise InvalidRequest."""
+    """Return the validated body, if there is one. Raise InvalidRequest."""
     return optional_body_in(json_of(request), model)
 
 
 def optional_body_in(value: Any, model: type[M]) -> M | None:
-    """Return what `json_of` has read, checked, if there is a body. Raise InvalidRequest."""
+    """Return the validated value of `json_of`, if there is a body. Raise InvalidRequest."""
     return None if value is None else _checked(model, value, "body")
 
 
 def query_of(request: Request, model: type[M]) -> M:
-    """Return the query, checked; of a repeated parameter the last one counts. Raise InvalidRequest."""
+    """Return the validated query; of a repeated parameter the last one counts. Raise InvalidRequest."""
     return _checked(model, request.query_params.dict(), "query")
 
 
@@ -123,7 +123,7 @@ def _checked(model: type[M], value: object, where: str) -> M:
 
 
 def problems_in(error: ValidationError, where: str) -> list[dict[str, Any]]:
-    """Return what a validation found wrong, as this wire lists it, places beginning with `where`."""
+    """Return the problems of a validation in the form of this wire, with places below `where`."""
     return [
         {
             **problem,
@@ -137,20 +137,20 @@ def problems_in(error: ValidationError, where: str) -> list[dict[str, Any]]:
 
 
 def _cut(words: Any) -> Any:
-    """Return a text without what is beyond WORDS_MAX, and anything else as it is."""
+    """Return a text cut at WORDS_MAX, and anything else unchanged."""
     is_long = isinstance(words, str) and len(words) > WORDS_MAX
     return f"{words[:WORDS_MAX]}…" if is_long else words
 
 
 def _can_be_shown(value: object) -> bool:
-    """Say whether a value is short and shallow: what could be read may be too deep to be written again."""
+    """Say whether a value is short and shallow: a value that could be read may be too deep to write again."""
     return _room_beside(value, SHOWN_MAX_BYTES, depth=SHOWN_DEPTH) >= 0
 
 
 def _room_beside(value: object, room: int, *, depth: int) -> int:
-    """Return how many of `room` bytes a value's JSON leaves; negative if it has more, or is too deep.
+    """Return how many of `room` bytes a value's JSON leaves; negative if it needs more, or is too deep.
 
-    It stops as soon as that is known.
+    Stops as soon as that is known.
     """
     match value:
         case dict() | list() if depth == 0:
@@ -172,7 +172,7 @@ def _room_beside(value: object, room: int, *, depth: int) -> int:
 
 
 def _context(context: dict[str, Any] | None) -> dict[str, Any]:
-    """Return the context of a problem with its exception as words; nothing without one."""
+    """Return the context of a problem with its exception as text; nothing without one."""
     if context is None:
         return {}
     shown = {name: str(value) if isinstance(value, Exception) else value for name, value in context.items()}

@@ -1,4 +1,4 @@
-"""What the V0 wire asks about a conversation's workspace; agents have none here (spec V0 §1.7)."""
+"""The V0 wire's requests about a conversation's workspace; agents have none here (spec V0 §1.7)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _OF_ONE: dict[int, Any] = {400: Detail, 404: Detail}
 
 
 class RuntimeConfig(BaseModel):
-    """Where the agent's commands run: a sandbox that only V1 conversations have."""
+    """Where the agent's commands run: a sandbox, which only V1 conversations have."""
 
     runtime_id: str | None
     session_id: str | None
@@ -32,7 +32,7 @@ class Microagents(BaseModel):
 
 
 class WebHosts(BaseModel):
-    """What the agent serves: the port of each address."""
+    """The services of the agent: the port of each address."""
 
     hosts: dict[str, int]
 
@@ -51,25 +51,25 @@ class Change(BaseModel):
 
 
 class WorkspaceProblem(BaseModel):
-    """What is asked for is not there."""
+    """The requested file does not exist."""
 
     error: str
 
 
 class FolderQuery(BaseModel):
-    """Which folder; none for the whole workspace."""
+    """Which folder to list; none for the whole workspace."""
 
     path: str | None = None
 
 
 class FileQuery(BaseModel):
-    """Which file."""
+    """Which file to return."""
 
     file: str
 
 
 class DiffQuery(BaseModel):
-    """Which file."""
+    """Which file to compare."""
 
     path: str
 
@@ -102,13 +102,13 @@ class MicroagentsView(V0View):
 
     @extend_schema(responses={200: Microagents, **_OF_ONE})
     def get(self, request: Request, conversation_id: str) -> Response:
-        """Return those that are loaded: none."""
+        """Return the loaded ones: none."""
         access.readable(request.user, conversation_id)
         return Response({"microagents": []})
 
 
 class WebHostsView(V0View):
-    """What the agent of a conversation serves."""
+    """The services of a conversation's agent."""
 
     @extend_schema(responses={200: WebHosts, **_OF_ONE})
     def get(self, request: Request, conversation_id: str) -> Response:
@@ -122,7 +122,7 @@ class EditorView(V0View):
 
     @extend_schema(responses={200: EditorAddress, **_OF_ONE})
     def get(self, request: Request, conversation_id: str) -> Response:
-        """Return its address: null, for there is none."""
+        """Return its address: null, because there is none."""
         access.readable(request.user, conversation_id)
         return Response({"vscode_url": None})
 
@@ -160,7 +160,7 @@ class ArchiveView(V0View):
 
 
 class ChangesView(V0View):
-    """What differs from what was last committed."""
+    """The files that differ from the last commit."""
 
     @extend_schema(responses={200: list[Change], **_OF_ONE})
     def get(self, request: Request, conversation_id: str) -> Response:
@@ -170,7 +170,7 @@ class ChangesView(V0View):
 
 
 class DiffView(V0View):
-    """How one file differs from what was last committed."""
+    """How one file differs from the last commit."""
 
     @extend_schema(**_diff)
     def get(self, request: Request, conversation_id: str) -> Response:
