@@ -2,7 +2,8 @@
 
 They refuse every UPDATE of an event, every DELETE outside a running purge, TRUNCATE (PostgreSQL),
 REPLACE (SQLite) and a `next_seq` or `loop_epoch` that falls. What a purge removes is forgotten by the
-search index, too, and a title that changes is noted for the index of titles. SQLite forgets triggers
+search index, too, a title that changes is noted for the index of titles, and what a list shows is numbered
+in the order of commits when it changes (`change_order`). SQLite forgets triggers
 whenever Django remakes a table, so `install` ends every `migrate`, in the same transaction; neither the
 checks nor the server's start pass without them, and a running server looks after them (`readiness`).
 
@@ -20,6 +21,8 @@ from django.core.checks import CheckMessage, Error
 from django.db import connections, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 
+from conversations.change_order import COUNT_ON, COUNTED, TRANSACTION
+
 EVENT = "conversations_event"
 CONVERSATION = "conversations_conversation"
 PURGE = "conversations_purge"
@@ -28,7 +31,8 @@ SEARCH_TEXT = "conversations_searchtext"
 SEARCH_PROGRESS = "conversations_searchprogress"
 TITLE_TEXT = "conversations_titletext"
 TITLE_CHANGE = "conversations_titlechange"
-_TABLES = (EVENT, CONVERSATION, PURGE, SEARCH_TEXT, SEARCH_PROGRESS, TITLE_TEXT, TITLE_CHANGE)
+CHANGE_NUMBER = "conversations_changenumber"
+_TABLES = (EVENT, CONVERSATION, PURGE, SEARCH_TEXT, SEARCH_PROGRESS, TITLE_TEXT, TITLE_CHANGE, CHANGE_NUMBER)
 
 NO_UPDATE = "An event is never changed: append a new one instead."
 NO_DELETE = "An event is never deleted outside a purge: hide the conversation instead."
@@ -48,6 +52,8 @@ TABLE_OF = {
     "title_note": CONVERSATION,
     "title_note_first": CONVERSATION,
     "title_forget": CONVERSATION,
+    "change_number": CONVERSATION,
+    "change_number_first": CONVERSATION,
 }
 """The name and table of every guard; only PostgreSQL has a TRUNCATE to refuse, only SQLite a REPLACE."""
 
@@ -69,6 +75,12 @@ def _taken(table: str, *columns: str) -> str:
     same = " AND ".join(f"{column} = NEW.{column}" for column in columns)
     return f"EXISTS (SELECT 1 FROM {table} WHERE {same})"
 
+
+# An append always writes this column, but a new time only with a message. Every other statement that writes
+# it is a change, whatever the clock says.
+_IS_CHANGE = "NEW.next_seq = OLD.next_seq OR NEW.listed_at {differs} OLD.listed_at"
+_NUMBER_ROW = f"{COUNT_ON}; UPDATE {CONVERSATION} SET listed_in = {COUNTED} WHERE id = NEW.id"
+_NUMBER_NEW_ROW = f"NEW.listed_in = {TRANSACTION}; RETURN NEW;"
 
 _NOTE_TITLE = f"INSERT OR IGNORE INTO {TITLE_CHANGE} (conversation_id) VALUES (NEW.id)"
 
@@ -96,6 +108,9 @@ _SQLITE = {
     "title_note_first": f"AFTER INSERT ON {CONVERSATION} WHEN NEW.title IS NOT NULL BEGIN {_NOTE_TITLE}; END",
     "title_forget": f"AFTER DELETE ON {CONVERSATION} "
     f"BEGIN DELETE FROM {TITLE_TEXT} WHERE rowid = OLD.id; END",
+    "change_number": f"AFTER UPDATE OF listed_at ON {CONVERSATION} "
+    f"WHEN {_IS_CHANGE.format(differs='IS NOT')} BEGIN {_NUMBER_ROW}; END",
+    "change_number_first": f"AFTER INSERT ON {CONVERSATION} BEGIN {_NUMBER_ROW}; END",
 }
 
 _NOTE_TITLE_LOCKED = (
@@ -139,6 +154,12 @@ _POSTGRESQL = {
         f"BEFORE UPDATE ON {CONVERSATION} FOR EACH ROW WHEN ({_FALLS})",
         f"RAISE EXCEPTION '{NO_FALL}';",
     ),
+    "change_number": (
+        f"BEFORE UPDATE OF listed_at ON {CONVERSATION} FOR EACH ROW "
+        f"WHEN ({_IS_CHANGE.format(differs='IS DISTINCT FROM')})",
+        _NUMBER_NEW_ROW,
+    ),
+    "change_number_first": (f"BEFORE INSERT ON {CONVERSATION} FOR EACH ROW", _NUMBER_NEW_ROW),
 }
 
 

@@ -319,7 +319,8 @@ def _count(head: _Head, event: NewEvent, *, seq: int, now: datetime) -> None:
         head.total_tokens = max(head.total_tokens, head.prompt_tokens + head.completion_tokens)
     if event.reading.kind is Kind.MESSAGE and not event.reading.hidden:
         head.last_message = event.reading.text[:LAST_MESSAGE_MAX_LENGTH]
-        head.last_message_at = head.listed_at = now
+        head.last_message_at = now
+        head.listed_at = max(now, head.listed_at + _MICROSECOND)  # always another one: so it is numbered
 
 
 def _moved(head: _Head) -> sql.HeadRow:

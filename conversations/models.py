@@ -247,11 +247,15 @@ class ConversationQuerySet(models.QuerySet["Conversation"]):
     def listed_from(self, moment: datetime, pk: int) -> Self:
         """Return those that changed, in something that a list shows, after this position, in that order."""
         further = self.filter(Q(listed_at__gt=moment) | Q(listed_at=moment, pk__gt=pk))
-        return further.filter(listed_at__gte=moment).last_changed_last()  # redundant, for the index
+        return further.filter(listed_at__gte=moment).order_by("listed_at", "pk")  # redundant, for the index
 
-    def last_changed_last(self) -> Self:
-        """Order by the time of the last change in something that a list shows."""
-        return self.order_by("listed_at", "pk")
+    def changed_from(self, number: int, pk: int, *, end: int) -> Self:
+        """Return those that changed, in something that a list shows, after this position, in commit order.
+
+        Only those with a number below `end`: rows of a restored dump may have any number.
+        """
+        further = self.filter(Q(listed_in__gt=number) | Q(listed_in=number, pk__gt=pk))
+        return further.filter(listed_in__gte=number, listed_in__lt=end).order_by("listed_in", "pk")
 
     def unanswered(self) -> Self:
         """Return those whose newest input has no answer yet."""
@@ -307,6 +311,8 @@ class Conversation(models.Model):
     """The conversation's clock: every event has a later time than the one before."""
     listed_at = models.DateTimeField(default=timezone.now)
     """The time of the last change in something that a list of conversations shows."""
+    listed_in = models.BigIntegerField(null=True, blank=True, editable=False)
+    """The number of that change (change_order), set by a trigger; None if it is older than the triggers."""
     deleted_at = models.DateTimeField(null=True, blank=True)
 
     objects = ConversationManager()
@@ -342,6 +348,11 @@ class Conversation(models.Model):
                 fields=["parent", "owner"], name="conversation_children", condition=Q(parent__isnull=False)
             ),
             models.Index(fields=["owner", "listed_at"], name="conversation_listed"),
+            models.Index(
+                fields=["owner", "listed_in"],
+                name="conversation_changed",
+                condition=Q(listed_in__isnull=False),
+            ),
             models.Index(
                 fields=["owner", "-deleted_at", "-id"],
                 name="conversation_deleted",
@@ -778,6 +789,15 @@ class GuardRepair(models.Model):
 
     def __str__(self) -> str:
         return f"repair of {self.guards}"
+
+
+class ChangeNumber(models.Model):
+    """The number of the newest change that a list shows, in one row; only SQLite needs it (change_order)."""
+
+    number = models.BigIntegerField()
+
+    def __str__(self) -> str:
+        return f"change {self.number}"
 
 
 class WriteProbe(models.Model):

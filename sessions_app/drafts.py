@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypedDict
 from django.db import transaction
 from django.utils import timezone
 
-from conversations import live
+from conversations import change_order, live
 from conversations.exceptions import ConversationError
 from conversations.models import ConversationRef
 from sessions_app.models import Draft
@@ -44,7 +44,8 @@ class Edit:
 class WrittenDraft(NamedTuple):
     """A write of a draft: its place among the user's writes, and what changed."""
 
-    updated_at: datetime
+    place: int | datetime
+    """Its number in commit order, or its time, whichever the question named."""
     pk: int
     conversation: str | None
     version: int
@@ -78,6 +79,7 @@ def write(user_pk: int, conversation: ConversationRef | None, edit: Edit) -> Sto
     images, version, now = list(edit.images), edit.version + 1, timezone.now()
     columns = {"text": edit.text, "images": images, "version": version, "updated_at": now}
     with transaction.atomic():
+        columns["written_in"] = change_order.number()
         if not _replace(user_pk, conversation, edit.version, columns):
             raise DraftConflict(read(user_pk, conversation))
         transaction.on_commit(
@@ -86,10 +88,16 @@ def write(user_pk: int, conversation: ConversationRef | None, edit: Edit) -> Sto
     return _shown(edit.text, images, version, now)
 
 
-def written_from(user_pk: int, moment: datetime, pk: int, *, limit: int) -> list[WrittenDraft]:
-    """Return the user's drafts that were written after this place, in order."""
-    rows = Draft.objects.written_from(user_pk, moment, pk)
-    columns = rows.values_list("updated_at", "pk", "conversation__public_id", "version")
+def written_from(user_pk: int, place: int | datetime, pk: int, *, end: int, limit: int) -> list[WrittenDraft]:
+    """Return the user's drafts that were written after this place, in order.
+
+    The place is a number (change_order) or a time. By number they come in commit order, up to `end`.
+    """
+    if isinstance(place, int):
+        rows, column = Draft.objects.changed_from(user_pk, place, pk, end=end), "written_in"
+    else:
+        rows, column = Draft.objects.written_from(user_pk, place, pk), "updated_at"
+    columns = rows.values_list(column, "pk", "conversation__public_id", "version")
     return [WrittenDraft(*row) for row in columns[:limit]]
 
 

@@ -408,6 +408,12 @@ class DraftQuerySet(models.QuerySet["Draft"]):
         rows = self.filter(further, user_id=user_pk, updated_at__gte=moment)  # redundant, for the index
         return rows.order_by("updated_at", "pk")
 
+    def changed_from(self, user_pk: int, number: int, pk: int, *, end: int) -> Self:
+        """Return those of a user that were written after this place, in order of commits, below `end`."""
+        further = Q(written_in__gt=number) | Q(written_in=number, pk__gt=pk)
+        rows = self.filter(further, user_id=user_pk, written_in__gte=number, written_in__lt=end)
+        return rows.order_by("written_in", "pk")
+
 
 class Draft(models.Model):
     """A message that a user is writing: in a conversation, or the first one of a new conversation."""
@@ -422,6 +428,8 @@ class Draft(models.Model):
     version = models.BigIntegerField()
     """The number of writes; a draft is never removed, only emptied, so that this never decreases."""
     updated_at = models.DateTimeField(default=timezone.now)
+    written_in = models.BigIntegerField(null=True, blank=True, editable=False)
+    """The number of the last change (change_order); None if it is older than those."""
 
     objects = models.Manager.from_queryset(DraftQuerySet)()
 
@@ -433,7 +441,12 @@ class Draft(models.Model):
             ),
             models.CheckConstraint(condition=Q(version__gte=1), name="draft_version"),
         ]
-        indexes: ClassVar = [models.Index(fields=["user", "updated_at"], name="draft_written")]
+        indexes: ClassVar = [
+            models.Index(fields=["user", "updated_at"], name="draft_written"),
+            models.Index(
+                fields=["user", "written_in"], name="draft_changed", condition=Q(written_in__isnull=False)
+            ),
+        ]
 
     def __str__(self) -> str:
         return f"draft {self.version} of user {self.user_id} in {self.conversation_id}"

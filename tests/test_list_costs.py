@@ -14,7 +14,7 @@ from django.db import connection
 from django.test import Client
 from django.utils import timezone
 
-from conversations import titles
+from conversations import change_order, titles
 from conversations.models import Conversation, ConversationRef, Version
 from conversations.store import ConversationStore
 from sessions_app import known_loops
@@ -74,6 +74,15 @@ def test_to_make_room_for_a_loop_costs_the_same_however_many_conversations_there
     alice: User, conversation: ConversationRef
 ) -> None:
     costs_the_same(alice, lambda: known_loops.surplus(conversation, 1))
+
+
+def test_what_changed_since_costs_the_same_however_long_the_list_is(alice: User) -> None:
+    def ask() -> None:
+        reach = change_order.reach()
+        rows = Conversation.objects.owned_by(alice.pk)
+        assert len(rows.changed_from(reach.settled - SHOWN, 0, end=reach.end)) == SHOWN
+
+    costs_the_same(alice, ask)
 
 
 @pytest.mark.parametrize("order", ["TIMESTAMP", "TIMESTAMP_DESC"])

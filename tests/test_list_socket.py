@@ -71,7 +71,7 @@ async def polled(client: Client, times: int) -> None:
 async def test_hello_comes_first_and_says_what_time_it_is(dial: Dial) -> None:
     before = iso(timezone.now())
     hello = await (await dial(PATH)).receive()
-    assert set(hello) == {"type", "now"}
+    assert set(hello) == {"type", "now", "cursor"}
     assert before <= hello["now"] <= iso(timezone.now())
 
 
@@ -219,6 +219,7 @@ async def test_nothing_is_shown_twice_unchanged(
 ) -> None:
     client = await opened(dial)
     await astore.call(store.retitle, conversation, "A new title")
+    await shown_with(client, title="A new title")
     await polled(client, 4)
     shown = [frame["conversation"] for frame in client.frames if frame["type"] == "conversation"]
     assert [each["title"] for each in shown if each["title"] == "A new title"] == ["A new title"]

@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 from asgiref.typing import ASGIReceiveCallable, ASGISendCallable, WebSocketScope
 from django.utils import timezone
 
-from conversations import live
+from conversations import change_order, live
 from conversations.access import pk_of
+from conversations.change_order import Reach
+from conversations.cursors import InvalidCursor, KeyCursor
 from conversations.exceptions import ConversationError
 from conversations.hints import Hint
 from conversations.models import Conversation
@@ -28,7 +30,19 @@ from sessions_app.status import ListedConversation, iso, listed
 REMEMBERED_MAX = 1_000
 PAGE_MAX = 200
 OVERLAP = timedelta(seconds=3 * POLL_S)
-"""A poll looks back this far: a transaction may commit after one that began later."""
+"""A time in `since` reaches back this far: a transaction may commit after one that began later."""
+
+AHEAD = "The cursor in `since` is beyond the newest change, so your list has another history. Read it again."
+
+Start = int | datetime
+"""Where the changes to send begin: a number in commit order (change_order), or a time."""
+
+
+class Since(NamedTuple):
+    """The parameter `since` of a client that connects again."""
+
+    text: str
+    start: Start
 
 
 async def native_list_socket(
@@ -49,14 +63,22 @@ async def native_list_socket(
             pass
 
 
-def _since(scope: WebSocketScope) -> datetime | None:
+def _since(scope: WebSocketScope) -> Since | None:
     text = query_of(scope).get("since")
     if text is None:
         return None
     try:
+        return Since(text, KeyCursor.decode(text).key)
+    except InvalidCursor:
+        return Since(text, _moment(text))
+
+
+def _moment(text: str) -> datetime:
+    """Return the time from which to send changes. Raise Refused for a text that is no time."""
+    try:
         moment = datetime.fromisoformat(text)
     except ValueError as error:
-        raise Refused(BAD_REQUEST, "`since` is the `now` of an earlier frame.") from error
+        raise Refused(BAD_REQUEST, "`since` is the `cursor` of an earlier frame, or its `now`.") from error
     if moment.tzinfo is None:
         raise Refused(BAD_REQUEST, "`since` has a time zone, as in 2026-01-31T12:00:00Z.")
     try:
@@ -68,13 +90,15 @@ def _since(scope: WebSocketScope) -> datetime | None:
 class ListSocket:
     """One client on one user's list."""
 
-    def __init__(self, socket: Socket, guest: Guest, since: datetime | None) -> None:
+    def __init__(self, socket: Socket, guest: Guest, since: Since | None) -> None:
         self._socket = socket
         self._guest = guest
         self._user_pk = pk_of(guest.user)
         self._since = since
         self._shown: OrderedDict[object, str] = OrderedDict()
         self._polled_at = timezone.now()
+        self._settled = 0
+        self._cursor = ""
         self._greeted = asyncio.Event()
 
     async def serve(self) -> None:
@@ -93,12 +117,29 @@ class ListSocket:
 
     async def _show(self) -> None:
         async with hub().subscribe(live.user_group(self._user_pk)) as hints:
-            await self._send(type="hello", now=iso(self._polled_at))
-            self._greeted.set()
-            if self._since is not None:
-                await self._show_changed_since(self._since)
+            # Taken before anything is read, here or by the client, so that no later commit is missed.
+            await self._greet(await astore.call(change_order.reach))
             while True:
                 await self._follow(await hints.next())
+
+    async def _greet(self, reach: Reach) -> None:
+        """Send `hello`, then what changed since the client was connected last."""
+        since = self._since
+        is_ahead = since is not None and isinstance(since.start, int) and since.start > reach.end
+        self._settle(reach)
+        if since is not None and not is_ahead:
+            self._cursor = since.text  # until the rest has been sent
+        await self._send(type="hello", now=iso(self._polled_at), cursor=self._cursor)
+        self._greeted.set()
+        if is_ahead:
+            await self._send(type="error", code="cursor_ahead", detail=AHEAD, id=None)
+        elif since is not None:
+            await self._show_changed(since.start, reach.end)
+            self._settle(reach)
+
+    def _settle(self, reach: Reach) -> None:
+        """Record that all settled changes have been sent."""
+        self._settled, self._cursor = reach.settled, KeyCursor(reach.settled).encode()
 
     async def _follow(self, hint: Hint) -> None:
         match hint["kind"]:
@@ -111,40 +152,47 @@ class ListSocket:
 
     async def _poll(self) -> None:
         now = timezone.now()
-        await self._show_changed_since(self._polled_at - OVERLAP)
+        reach = await astore.call(change_order.reach)
+        await self._show_changed(self._settled, reach.end)
+        self._settle(reach)
         self._polled_at = now
 
-    async def _show_changed_since(self, moment: datetime) -> None:
-        await self._show_listed_since(moment)
-        await self._show_drafts_since(moment)
+    async def _show_changed(self, start: Start, end: int) -> None:
+        """Send all changes from `start` on; a later poll sends those that have no number below `end` yet."""
+        await self._show_listed(start, end)
+        await self._show_drafts(start, end)
 
-    async def _show_listed_since(self, moment: datetime) -> None:
-        """Send what changed at or after `moment`, page by page: it may be all of the user's conversations."""
-        place = moment, 0
-        while page := await astore.call(self._listed_from, *place):
+    async def _show_listed(self, start: Start, end: int) -> None:
+        """Send the conversations that changed, page by page: it may be all of the user's conversations."""
+        place = start, 0
+        while page := await astore.call(self._listed_from, *place, end):
             await self._show_states(await astore.call(self._own, [pk for _, pk in page]))
             place = page[-1]
 
-    def _listed_from(self, moment: datetime, pk: int) -> list[tuple[datetime, int]]:
+    def _listed_from(self, start: Start, pk: int, end: int) -> list[tuple[Start, int]]:
         """Return the next places of the list in the order of its changes, beginning after this one."""
-        rows = Conversation.objects.owned_by(self._user_pk).listed_from(moment, pk)
-        return list(rows.values_list("listed_at", "pk")[:PAGE_MAX])
+        rows = Conversation.objects.owned_by(self._user_pk)
+        if isinstance(start, int):
+            places: Any = rows.changed_from(start, pk, end=end).values_list("listed_in", "pk")
+        else:
+            places = rows.listed_from(start, pk).values_list("listed_at", "pk")
+        return list(places[:PAGE_MAX])
 
     def _own(self, pks: list[int]) -> dict[int, ListedConversation]:
-        """Return those of these that belong to the user, whoever named them."""
-        rows = Conversation.objects.owned_by(self._user_pk).with_pks(pks)
-        return listed(rows.last_changed_last(), self._user_pk)
+        """Return those of these that belong to the user, whoever named them, in this order."""
+        found = listed(Conversation.objects.owned_by(self._user_pk).with_pks(pks), self._user_pk)
+        return {pk: found[pk] for pk in pks if pk in found}
 
     async def _show_states(self, found: dict[int, ListedConversation]) -> None:
         for pk, state in found.items():
             await self._show_new(pk, native.frame_json(type="conversation", conversation=state))
 
-    async def _show_drafts_since(self, moment: datetime) -> None:
-        place = moment, 0
-        while page := await astore.call(drafts.written_from, self._user_pk, *place, limit=PAGE_MAX):
+    async def _show_drafts(self, start: Start, end: int) -> None:
+        place = start, 0
+        while page := await astore.call(drafts.written_from, self._user_pk, *place, end=end, limit=PAGE_MAX):
             for draft in page:
                 await self._show_draft(draft.conversation, draft.version)
-            place = page[-1].updated_at, page[-1].pk
+            place = page[-1].place, page[-1].pk
 
     async def _show_draft(self, conversation: str | None, version: int) -> None:
         frame = native.frame_json(type="draft", conversation=conversation, version=version)
@@ -167,7 +215,7 @@ class ListSocket:
         while True:
             await asyncio.sleep(HEARTBEAT_S)
             await self._guest.check()
-            await self._send(type="heartbeat", now=iso(self._polled_at))
+            await self._send(type="heartbeat", now=iso(self._polled_at), cursor=self._cursor)
 
     async def _take(self) -> None:
         """Answer frames: this socket only sends, but a client may authenticate twice."""
