@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from datetime import datetime, timedelta
 from typing import Any
 
+import httpx
 import psycopg
 import pytest
 from django.contrib.auth.models import User
@@ -355,6 +356,20 @@ async def test_a_heartbeat_brings_the_cursor_of_the_last_poll(
     await client.leave()
     await astore.call(store.retitle, conversation, "changed again")
     assert "changed again" in titles(await shown_since(dial, cursor, alice))
+
+
+async def test_a_page_goes_on_from_the_cursor_that_it_was_written_with(
+    conversation: ConversationRef,
+    store: ConversationStore,
+    alice: User,
+    dial: Dial,
+    rest: httpx.AsyncClient,
+    clock: Callable[[datetime], Any],
+) -> None:
+    cursor = str((await rest.get("/")).text).partition(' data-cursor="')[2].partition('"')[0]
+    with clock(timezone.now() - HOUR):
+        await astore.call(store.retitle, conversation, "changed")
+    assert "changed" in titles(await shown_since(dial, cursor, alice))
 
 
 async def test_a_cursor_beyond_all_changes_is_refused_and_what_follows_is_shown(

@@ -12,9 +12,9 @@ from django.http import HttpRequest, QueryDict
 from django.urls import reverse
 from django.utils import timezone
 
-from conversations import access
+from conversations import access, change_order
 from conversations.access import Visitor
-from conversations.cursors import InvalidCursor, ListCursor
+from conversations.cursors import InvalidCursor, KeyCursor, ListCursor
 from conversations.exceptions import InvalidConversationId
 from conversations.models import Conversation, ConversationQuerySet, Version, normal_id
 from convserver.api.pagination import first_page
@@ -140,6 +140,7 @@ def list_beside(request: HttpRequest) -> dict[str, Any]:
 
     The first page's address says which rows; that of any other page has such a query as its `list`.
     """
+    cursor = KeyCursor(change_order.reach().settled).encode()  # before the list is read
     asked = request.GET if request.path == reverse("home") else QueryDict(request.GET.get("list", ""))
     filters, parents = Filters.read(asked), normal_ids([asked.get("parent", "")])
     parent = parents[0] if parents else None
@@ -147,7 +148,7 @@ def list_beside(request: HttpRequest) -> dict[str, Any]:
         shown = page_of(request.user, filters, page_id=asked.get("page_id"), parent=parent)
     except InvalidCursor:
         shown = page_of(request.user, filters, parent=parent)
-    return {"list": shown, "undo": _deleted(request.user, asked)}
+    return {"list": {**shown, "cursor": cursor}, "undo": _deleted(request.user, asked)}
 
 
 def page_of(

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import re
+import time
 from collections.abc import Callable
 
 import pytest
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import Locator, Page, WebSocketRoute, expect
 
 from tests.browser.site import Site, message
 from tests.browser.talk import Held, Talk
+from tests.clients import WAIT_S
 
 Row = Callable[..., Locator]
 
@@ -171,6 +174,53 @@ def test_a_list_says_that_nobody_is_logged_in_any_more(page: Page) -> None:
     page.route_web_socket(re.compile("/ws/conversations$|[?]since="), lambda socket: socket.close(code=4401))
     page.goto("/settings")
     expect(page.locator("#cut-off")).to_have_text("You have been logged out. Reload the page to log in.")
+
+
+LIST_SOCKET = re.compile("/ws/conversations[?]since=")
+
+
+def until_asked(page: Page, asked: list[str], times: int) -> None:
+    """Wait until the list's socket was opened so often."""
+    deadline = time.monotonic() + WAIT_S
+    while len(asked) < times:
+        assert time.monotonic() < deadline
+        page.wait_for_timeout(10)
+
+
+def test_a_list_goes_on_from_the_cursor_that_it_was_told_last(page: Page, site: Site) -> None:
+    asked: list[str] = []
+
+    def restart(socket: WebSocketRoute) -> None:
+        asked.append(socket.url)
+        if len(asked) == 1:
+            socket.send(
+                json.dumps({"type": "hello", "now": "2026-11-20T12:00:00.000000Z", "cursor": "MTA0Mg"})
+            )
+            socket.close(code=1012)
+
+    page.route_web_socket(LIST_SOCKET, restart)
+    page.goto("/settings")
+    until_asked(page, asked, 2)
+    assert "since=MTA0Mg" not in asked[0]
+    assert asked[1].endswith("since=MTA0Mg")
+
+
+def test_a_list_of_another_history_is_loaded_anew(page: Page, site: Site) -> None:
+    asked: list[str] = []
+
+    def be_another(socket: WebSocketRoute) -> None:
+        asked.append(socket.url)
+        if len(asked) == 1:
+            socket.send(
+                json.dumps({"type": "error", "code": "cursor_ahead", "detail": "Another.", "id": None})
+            )
+        else:
+            socket.connect_to_server()
+
+    page.route_web_socket(LIST_SOCKET, be_another)
+    page.goto("/settings")
+    until_asked(page, asked, 2)
+    expect(page.locator("#cut-off")).to_have_text("")
 
 
 def test_that_a_list_is_not_live_is_read_aloud_once(talk: Talk, page: Page) -> None:

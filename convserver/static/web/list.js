@@ -68,11 +68,12 @@ function query(ids) {
   return wanted;
 }
 
-let now = document.getElementById("list")?.dataset.now;
+let { cursor, now } = document.getElementById("list")?.dataset ?? {};
 if (now) setServerTime(now);
 
 function heard(frame) {
-  if (frame.now) now = frame.now;
+  if (frame.code === "cursor_ahead") return location.reload();
+  if (frame.cursor) cursor = frame.cursor;
   if (frame.now) setServerTime(frame.now);
   if (frame.type === "draft") document.dispatchEvent(new CustomEvent("draft", { detail: frame }));
   if (frame.type !== "conversation") return;
@@ -106,7 +107,7 @@ for (const sign of ["keydown", "pointermove", "pointerdown"]) document.addEventL
 
 if (document.getElementById("list")) {
   new LiveSocket({
-    address: () => (now ? `/ws/conversations?since=${encodeURIComponent(now)}` : "/ws/conversations"),
+    address: () => (cursor ? `/ws/conversations?since=${encodeURIComponent(cursor)}` : "/ws/conversations"),
     onFrame: heard,
     onState: stand,
   });
