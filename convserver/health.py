@@ -80,12 +80,16 @@ class Health:
     def _found(self) -> str | None:
         if self._connection is not None and (refused := _refused()):
             return refused
+        is_kept = self._connection is not None
         connection = self._connection = self._connection or _own_connection()
         try:
             readiness.look(connection)
             _write_and_take_back(connection)
         except failures.FAILURES as error:
+            has_ended = is_kept and getattr(connection.connection, "closed", False)  # PostgreSQL
             self.forget()
+            if has_ended:
+                return self._found()  # that says nothing of a new one: it was idle meanwhile
             if failures.is_locked(error):
                 return readiness.refusal or self._locked_for_long()
             self._locked_since = None
