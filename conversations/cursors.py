@@ -1,4 +1,4 @@
-"""Opaque positions in a list: where the last page ended, whatever was created or deleted since."""
+"""Positions to continue from: in a list, whatever was created or deleted since, and in one log."""
 
 from __future__ import annotations
 
@@ -17,6 +17,10 @@ _KEY_END = 2**63
 _KEY = re.compile(r"[0-9]{1,19}")
 _PLACE = re.compile(r"(-?[0-9]{1,19})\.([0-9]{1,19})")
 
+FINGERPRINT_LENGTH = 16
+"""Hex digits of a digest that a cursor brings: too many for two histories to share them by accident."""
+_LOG_PLACE = re.compile(rf"([0-9]{{1,19}})(?:\.([0-9a-f]{{{FINGERPRINT_LENGTH}}}))?")
+
 
 class InvalidCursor(ConversationError):
     """The text is not a cursor that this server has returned."""
@@ -24,6 +28,7 @@ class InvalidCursor(ConversationError):
     code = "invalid_cursor"
 
 
+_LOG_REFUSAL = "This is not a cursor of a log: use the `cursor` or the `seq` of an event, or -1."
 _REFUSAL = "This is not a cursor of this list: use next_page_id of the page before, unchanged."
 
 
@@ -66,6 +71,40 @@ class ListCursor(NamedTuple):
             return cls(_EPOCH + int(place[1]) * _MICROSECOND, _key(place[2]))
         except OverflowError as error:
             raise InvalidCursor(_REFUSAL) from error
+
+
+class EventCursor(NamedTuple):
+    """How far a reader has come in one log, and in which history of it."""
+
+    seq: int
+    """Of the last event that the reader has; -1 for none."""
+    fingerprint: str | None = None
+    """That event's (`fingerprint`); None for a reader that names the place alone."""
+
+    def encode(self) -> str:
+        """Return the cursor as URL-safe text: `41.9c1e0f5a22b7d310`, or `41` without a fingerprint."""
+        return f"{self.seq}.{self.fingerprint}" if self.fingerprint else str(self.seq)
+
+    @classmethod
+    def decode(cls, text: str) -> Self:
+        """Return the cursor of a text that `encode` could have written. Raise InvalidCursor for any other."""
+        if text == "-1":
+            return cls(-1)
+        place = _LOG_PLACE.fullmatch(text)
+        if place is None:
+            raise InvalidCursor(_LOG_REFUSAL)
+        seq = int(place[1])
+        if seq >= _KEY_END:
+            raise InvalidCursor(_LOG_REFUSAL)
+        return cls(seq, place[2])
+
+
+def fingerprint(digest: str) -> str:
+    """Return what of an event's digest stands for all of the log up to it.
+
+    A digest is made of the one before it, so it differs if another event stands there, or anywhere before.
+    """
+    return digest[:FINGERPRINT_LENGTH]
 
 
 def _key(digits: str) -> int:

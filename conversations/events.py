@@ -124,6 +124,8 @@ class EventEnvelope(TypedDict):
     """The columns of a stored event for its readers, with its payload as text."""
 
     seq: int
+    fingerprint: str
+    """Of the log up to and with this event (`cursors.fingerprint`)."""
     id: str
     dialect: str
     type: str

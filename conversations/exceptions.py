@@ -41,6 +41,22 @@ class UnknownKind(ConversationError):
     code = "unknown_kind"
 
 
+class OtherHistory(ConversationError):
+    """What a reader has is of another history than what is stored: it has to read from the beginning."""
+
+
+class CursorAhead(OtherHistory):
+    """The reader's cursor lies beyond the end of the log."""
+
+    code = "cursor_ahead"
+
+
+class HistoryReplaced(OtherHistory):
+    """Another event stands where the reader's cursor points to, or before it."""
+
+    code = "history_replaced"
+
+
 class EventConflict(ConversationError):
     """The event id is already used for other bytes; nothing was stored."""
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import orjson
 
+from conversations.cursors import FINGERPRINT_LENGTH
 from conversations.events import EventEnvelope
 
 Hint = dict[str, Any]
@@ -68,6 +70,10 @@ def _is_text(value: object) -> bool:
     return isinstance(value, str)
 
 
+def _is_fingerprint(value: object) -> bool:
+    return isinstance(value, str) and _FINGERPRINT.fullmatch(value) is not None
+
+
 def _is_count(value: object) -> bool:
     """Say whether this is a number that can be a seq or a key."""
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63
@@ -89,9 +95,12 @@ def _are_envelopes(value: object) -> bool:
     return isinstance(value, list) and all(map(_is_envelope, value))
 
 
+_FINGERPRINT = re.compile(rf"[0-9a-f]{{{FINGERPRINT_LENGTH}}}")
+
 _ENVELOPE: Mapping[str, _Check] = {
     **dict.fromkeys(("id", "dialect", "type", "kind", "source", "timestamp", "text", "payload"), _is_text),
     "seq": _is_count,
+    "fingerprint": _is_fingerprint,
     "cause": _or_none(_is_count),
     **dict.fromkeys(("turn", "tool_call_id"), _or_none(_is_text)),
     **dict.fromkeys(("hidden", "brings_envelope"), _is_flag),

@@ -354,6 +354,7 @@ def _envelope(row: sql.EventRow) -> EventEnvelope:
         row.tool_call_id,
         row.brings_envelope,
         row.hidden,
+        row.digest,
         row.text,
         row.payload,
     )

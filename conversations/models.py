@@ -19,6 +19,7 @@ from django.db.models.functions import RowNumber
 from django.utils import timezone
 
 from conversations import any_case, titles
+from conversations.cursors import fingerprint
 from conversations.events import (
     Dialect,
     EventEnvelope,
@@ -672,6 +673,7 @@ ENVELOPE_COLUMNS = (
     "tool_call_id",
     "brings_envelope",
     "hidden",
+    "digest",
     "text",
     "payload",
 )
@@ -690,6 +692,7 @@ def envelope(
     tool_call_id: str | None,
     brings_envelope: bool,
     hidden: bool,
+    digest: str,
     text: str,
     payload: str,
 ) -> EventEnvelope:
@@ -708,6 +711,7 @@ def envelope(
         tool_call_id,
         brings_envelope,
         hidden,
+        digest,
         text,
         payload,
     )
@@ -726,11 +730,13 @@ def _shown(
     tool_call_id: str | None,
     brings_envelope: bool,
     hidden: bool,
+    digest: str,
     text: str,
     payload: str,
 ) -> EventEnvelope:
     return {
         "seq": seq,
+        "fingerprint": fingerprint(digest),
         "id": event_id,
         "dialect": dialect,
         "type": type,

@@ -10,14 +10,17 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from conversations import live
+from conversations import histories, live
+from conversations.cursors import EventCursor
 from conversations.events import EventEnvelope
+from conversations.exceptions import OtherHistory
 from conversations.hints import Hint
 from conversations.models import ConversationRef
 from sessions_app import astore
 from sessions_app.courtesy import courtesy
 from sessions_app.hub import hub
 from sessions_app.models import UnfinishedAnswer
+from sessions_app.refusals import log_other_history
 from sessions_app.status import ConversationState, states_of
 
 STORED_ANSWERS_REMEMBERED = 8
@@ -49,16 +52,17 @@ class Reader(Protocol):
     async def show_run(self) -> None:
         """Send that a run was accepted, even if there was nothing to do."""
 
-    async def show_ahead(self, *, after: int, last_seq: int) -> None:
-        """Send that the reader's cursor is beyond the end of the log."""
+    async def show_other_history(self, error: OtherHistory) -> None:
+        """Send that the reader has another history; what follows begins at the end of the log."""
 
 
 class Feed:
     """One reader of one conversation."""
 
-    def __init__(self, conversation: ConversationRef, reader: Reader, *, after: int) -> None:
+    def __init__(self, conversation: ConversationRef, reader: Reader, *, after: EventCursor) -> None:
         self.conversation = conversation
-        self.sent_through = after
+        self.sent_through = after.seq
+        self._after = after
         self._reader = reader
         self._answer = _AnswerCursor()
 
@@ -67,14 +71,25 @@ class Feed:
         async with hub().subscribe(live.conversation_group(self.conversation.pk)) as hints:
             state = (await astore.call(states_of, [self.conversation.pk]))[self.conversation.pk]
             await self._reader.show_hello(state)
-            if self.sent_through > state["last_seq"]:
-                await self._reader.show_ahead(after=self.sent_through, last_seq=state["last_seq"])
+            try:
+                await self._require_same_history(state["last_seq"])
+            except OtherHistory as error:
+                log_other_history(
+                    self.conversation, error, after=self.sent_through, last_seq=state["last_seq"]
+                )
+                await self._reader.show_other_history(error)
                 self.sent_through = state["last_seq"]
             await self._catch_up()
             await self._reader.show_replay_complete(self.sent_through)
             await self._show_unfinished_answer()
             while True:
                 await self._follow(await hints.next())
+
+    async def _require_same_history(self, last_seq: int) -> None:
+        """Raise OtherHistory if the reader's cursor is not of this log, which ends at `last_seq`."""
+        histories.require_within(self._after, last_seq=last_seq)
+        if self._after.fingerprint is not None:
+            await astore.call(histories.require_same, self.conversation, self._after)
 
     async def _follow(self, hint: Hint) -> None:
         match hint["kind"]:

@@ -208,7 +208,8 @@ def envelope_json_without_payload(event: EventEnvelope) -> str:
 def _columns_json(event: EventEnvelope) -> str:
     cause = "null" if event["cause"] is None else event["cause"]
     return (
-        f'{{"type":"event","seq":{event["seq"]},"id":{encode_basestring(event["id"])},'
+        f'{{"type":"event","seq":{event["seq"]},"cursor":"{event["seq"]}.{event["fingerprint"]}",'
+        f'"id":{encode_basestring(event["id"])},'
         f'"dialect":"{event["dialect"]}","event_type":{encode_basestring(event["type"])},'
         f'"kind":"{event["kind"]}","source":{encode_basestring(event["source"])},'
         f'"timestamp":"{event["timestamp"]}","cause":{cause},"text":{encode_basestring(event["text"])}'

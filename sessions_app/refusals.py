@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from conversations.exceptions import ConversationError
+from conversations.exceptions import ConversationError, OtherHistory
 from conversations.models import ConversationRef
 from conversations.server_log import ids_of, log_refusal, printable
 
@@ -24,6 +24,19 @@ def log_frame_refused(
 ) -> None:
     """Write that what a client has sent is not taken."""
     log_refusal("Frame refused", door=door, code=error.code, **ids_of(conversation), user=user)
+
+
+def log_other_history(
+    conversation: ConversationRef, error: OtherHistory, *, after: int, last_seq: int
+) -> None:
+    """Write that a reader came with a cursor of a history which is not stored here, or not any more."""
+    log_refusal(
+        "Cursor refused",
+        code=error.code,
+        **ids_of(conversation),
+        after=after,
+        last_seq=last_seq,
+    )
 
 
 def _origin(scope: Any) -> dict[str, object]:

@@ -12,10 +12,11 @@ from typing import Any
 import socketio
 
 from conversations.access import pk_of
+from conversations.cursors import EventCursor
 from conversations.dialects import v0
 from conversations.engines import failures
 from conversations.events import EventEnvelope, EventFilter
-from conversations.exceptions import ConversationError, InvalidEvent
+from conversations.exceptions import ConversationError, InvalidEvent, OtherHistory
 from conversations.models import ConversationRef
 from conversations.outages import Outage, first_of
 from conversations.store import store
@@ -137,7 +138,7 @@ class V0Connection:
 
     async def _run_tasks(self) -> None:
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(Feed(self._conversation, self, after=self._after).run())
+            tasks.create_task(Feed(self._conversation, self, after=EventCursor(self._after)).run())
             tasks.create_task(self._check())
 
     async def _check(self) -> None:
@@ -199,8 +200,8 @@ class V0Connection:
     async def show_run(self) -> None:
         """Nothing: the states that follow say what became of it."""
 
-    async def show_ahead(self, *, after: int, last_seq: int) -> None:
-        """Nothing: a client that has more than there is has nothing to be sent."""
+    async def show_other_history(self, error: OtherHistory) -> None:
+        """Nothing: to this wire a client that has more than there is lacks nothing (spec V0 §2.4)."""
 
     async def show_state(self, state: ConversationState) -> None:
         """Tell of a new title and of what became of the loop. Raise _Over when it was closed."""

@@ -31,6 +31,7 @@ from tests.stage import until_here
 
 ENVELOPE: dict[str, Any] = {
     "seq": 0,
+    "fingerprint": "0123456789abcdef",
     "id": "a",
     "dialect": "v0",
     "type": "message",

@@ -19,6 +19,7 @@ from django.test import Client as Browser
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
+from conversations.cursors import FINGERPRINT_LENGTH
 from conversations.events import EVENT_ID_MAX_LENGTH
 from conversations.exceptions import ConversationBusy
 from conversations.models import Conversation, ConversationRef
@@ -289,7 +290,6 @@ async def test_a_token_is_shown_once_and_opens_the_door_until_it_is_revoked(
         ({"after": 4}, [5, 6, 7, 8, 9]),
         ({"after": 4, "limit": 2}, [5, 6]),
         ({"after": 9}, []),
-        ({"after": 2**63 - 1}, []),
         ({"before": 4}, [0, 1, 2, 3]),
         ({"before": 4, "limit": 2}, [2, 3]),
         ({"before": 0}, []),
@@ -310,6 +310,40 @@ async def test_a_page_of_the_log_is_what_was_asked_for(
     await astore.call(store.append, conversation, [event() for _ in range(10)])
     page = (await rest.get(EVENTS, params=query)).json()
     assert ([each["seq"] for each in page["events"]], page["last_seq"]) == (expected, 9)
+
+
+async def test_the_log_goes_on_after_the_cursor_of_any_event(
+    conversation: ConversationRef, store: ConversationStore, rest: httpx.AsyncClient
+) -> None:
+    await astore.call(store.append, conversation, [event() for _ in range(3)])
+    for each in (await rest.get(EVENTS)).json()["events"]:
+        page = (await rest.get(EVENTS, params={"after": each["cursor"]})).json()
+        assert [event["seq"] for event in page["events"]] == list(range(each["seq"] + 1, 3))
+
+
+@pytest.mark.parametrize(
+    ("after", "code"),
+    [
+        ("3", "cursor_ahead"),
+        (str(2**63 - 1), "cursor_ahead"),
+        (f"3.{'0' * FINGERPRINT_LENGTH}", "cursor_ahead"),
+        (f"2.{'0' * FINGERPRINT_LENGTH}", "history_replaced"),
+        (f"0.{'0' * FINGERPRINT_LENGTH}", "history_replaced"),
+    ],
+)
+@pytest.mark.parametrize("more", [{}, {"before": "1"}], ids=str)
+async def test_a_cursor_of_another_history_is_gone(
+    conversation: ConversationRef,
+    store: ConversationStore,
+    rest: httpx.AsyncClient,
+    after: str,
+    code: str,
+    more: dict[str, str],
+) -> None:
+    await astore.call(store.append, conversation, [event() for _ in range(3)])
+    answer = await rest.get(EVENTS, params={"after": after, **more})
+    assert (answer.status_code, answer.json()["code"]) == (410, code)
+    assert "read from the beginning" in answer.json()["detail"]
 
 
 async def test_the_log_is_read_as_the_bytes_that_were_sent(

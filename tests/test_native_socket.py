@@ -12,6 +12,7 @@ from uuid import uuid4
 import pytest
 
 from conversations import live as hints
+from conversations.cursors import FINGERPRINT_LENGTH
 from conversations.hints import EVENTS_MAX_CHARACTERS
 from conversations.models import Conversation, ConversationRef, Event
 from conversations.store import ConversationStore, DatabaseConversationStore
@@ -136,10 +137,48 @@ async def test_a_cursor_beyond_the_end_is_told_so_and_goes_on_live(
     assert seqs(await client.events(1)) == [1]
 
 
+async def test_a_reader_goes_on_after_the_cursor_of_any_event(
+    conversation: ConversationRef, join: Join
+) -> None:
+    await astore.append(conversation, [event() for _ in range(3)])
+    replayed = await (await join(conversation)).replayed()
+    for frame in replayed:
+        follower = await join(conversation, after=frame["cursor"])
+        assert seqs(await follower.replayed()) == list(range(frame["seq"] + 1, 3))
+
+
+async def test_an_event_has_the_same_cursor_live_and_on_replay(
+    conversation: ConversationRef, join: Join
+) -> None:
+    client = await join(conversation)
+    await client.until("replay_complete")
+    await astore.append(conversation, [event() for _ in range(3)])
+    live = [frame["cursor"] for frame in await client.events(3)]
+    assert live == [frame["cursor"] for frame in await (await join(conversation)).replayed()]
+
+
+async def test_a_cursor_of_another_history_is_told_so_and_goes_on_live(
+    conversation: ConversationRef, join: Join
+) -> None:
+    await astore.append(conversation, [event() for _ in range(3)])
+    client = await join(conversation, after=f"1.{'0' * FINGERPRINT_LENGTH}")
+    error = await client.until("error")
+    assert (error["code"], error["id"]) == ("history_replaced", None)
+    assert "read from the beginning" in error["detail"]
+    assert (await client.until("replay_complete"))["through"] == 2
+    await astore.append(conversation, [event()])
+    assert seqs(client.frames) == []
+    assert seqs(await client.events(1)) == [3]
+
+
 @pytest.mark.parametrize(
     "query",
     [
         {"after": "x"},
+        {"after": "1."},
+        {"after": "1.0123456789ABCDEF"},
+        {"after": "1.0123456789abcdef0"},
+        {"after": "-1.0123456789abcdef"},
         {"after": "-2"},
         {"after": "1.5"},
         {"after": ""},

@@ -314,6 +314,17 @@ async def test_an_event_that_the_v0_socket_refuses_has_a_line(
 
 
 @once
+async def test_a_reader_of_a_history_that_was_replaced_has_a_line_at_each_door(
+    join: Join, connect: Connect, conversation: ConversationRef, alice: User, lines: Lines
+) -> None:
+    await (await join(conversation, after=7)).until("error")
+    await connect(conversation.public_id, latest_event_id=7)
+    facts = {"code": "cursor_ahead", "conversation": conversation.public_id, "owner": alice.pk, "after": 7}
+    await until_here(lambda: len(lines.of("Cursor refused")) == 2)
+    assert lines.of("Cursor refused") == [{**facts, "last_seq": -1}] * 2
+
+
+@once
 async def test_a_socket_that_nobody_is_let_into_has_a_line(accounts: None, dial: Dial, lines: Lines) -> None:
     client = await dial("/ws/conversations/talk", token=SECRET)
     await client.closed()

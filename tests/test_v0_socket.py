@@ -124,6 +124,16 @@ async def test_a_cursor_that_is_none_is_from_the_beginning(
     assert (await client.event())["id"] == 0
 
 
+async def test_a_client_that_has_more_than_there_is_is_sent_what_comes(
+    connect: Connect, store: ConversationStore, conversation: ConversationRef
+) -> None:
+    await append(store, conversation, raw(action="message", args={"content": "a"}))
+    client = await connect("talk", latest_event_id=7)
+    await client.say("b")
+    assert (await client.said("user"))["args"]["content"] == "b"
+    assert "a" not in [frame["args"]["content"] for frame in client.frames if frame.get("source") == "user"]
+
+
 async def test_a_connection_is_counted_while_it_lasts(connect: Connect) -> None:
     client = await connect("talk")
     await until(lambda: Connection.objects.filter(door="v0").count() == 1)

@@ -35,6 +35,7 @@ def stored(
     read = reading or dialects.read(values_of(payload))
     event: EventEnvelope = {
         "seq": 5,
+        "fingerprint": "0123456789abcdef",
         "id": "an-id",
         "dialect": read.dialect.value,
         "type": read.type,

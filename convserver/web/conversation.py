@@ -15,6 +15,7 @@ from django.utils.safestring import SafeString
 from django.views.decorators.http import require_safe
 
 from conversations import access
+from conversations.cursors import EventCursor
 from conversations.events import EventEnvelope
 from conversations.exceptions import ConversationError
 from conversations.models import Conversation, ConversationRef
@@ -49,6 +50,8 @@ class EventsShown:
     """The seq of its last event, `first - 1` if it has none."""
     last_seq: int
     """The end of the log."""
+    cursor: str
+    """What to go on after from that end; with a fingerprint where the last event was read."""
     has_calls: bool
     """Whether calls, results, errors, output or code are there, which stylesheets of their own style."""
     asked: Asked | None = None
@@ -164,14 +167,21 @@ def _shown(found: ConversationRef, page: list[EventEnvelope], first: int, last_s
     shown = render_page(page, conversation_id=found.public_id, beyond=beyond, still=still)
     asked = shown.asked if shown.asked and AgentLoop.objects.of(found).undecided().exists() else None
     has_calls = any(mark in shown.html for mark in _CALLS)
+    end = max(last, last_seq)
     return EventsShown(
         html=shown.html,
         first=first,
         last=last,
-        last_seq=max(last, last_seq),
+        last_seq=end,
+        cursor=_cursor([*page, *beyond], end),
         has_calls=has_calls,
         asked=asked,
     )
+
+
+def _cursor(read: list[EventEnvelope], end: int) -> str:
+    found = next((event["fingerprint"] for event in reversed(read) if event["seq"] == end), None)
+    return EventCursor(end, found).encode()
 
 
 def _still(found: ConversationRef, *, is_end: bool) -> Set[Outcome]:

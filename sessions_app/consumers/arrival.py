@@ -60,9 +60,3 @@ def query_of(scope: WebSocketScope) -> dict[str, str]:
     """Return the parameters of the address; of a repeated one the last."""
     parameters = parse_qs(scope["query_string"].decode("latin-1"), keep_blank_values=True)
     return {name: values[-1] for name, values in parameters.items()}
-
-
-def cursor_of(text: str) -> int | None:
-    """Read a cursor: -1, or a possible seq; None for anything else."""
-    is_number = text.isascii() and text.isdigit() and len(text) < 20
-    return int(text) if text == "-1" or (is_number and int(text) < 2**63) else None

@@ -12,15 +12,21 @@ from typing import Any, NamedTuple, Self
 from asgiref.typing import ASGIReceiveCallable, ASGISendCallable, WebSocketScope
 
 from conversations.access import Visitor, pk_of
+from conversations.cursors import EventCursor, InvalidCursor
 from conversations.engines import failures
 from conversations.events import Appended, EventEnvelope, NewEvent
-from conversations.exceptions import ConversationError, ConversationNotFound, InvalidConversationId
+from conversations.exceptions import (
+    ConversationError,
+    ConversationNotFound,
+    InvalidConversationId,
+    OtherHistory,
+)
 from conversations.models import ConversationRef, Version
 from conversations.outages import Outage
 from conversations.store import store
 from sessions_app import astore, marks, native, presence
 from sessions_app.commands import CommandPending
-from sessions_app.consumers.arrival import authenticated, cursor_of, query_of
+from sessions_app.consumers.arrival import authenticated, query_of
 from sessions_app.consumers.socket import Closed, Socket, closed_on_failure
 from sessions_app.feed import Feed
 from sessions_app.guests import BAD_REQUEST, NOT_FOUND, TOO_SLOW, Guest, Refused
@@ -61,7 +67,7 @@ SHOWN_CHANGES = (
 class Query:
     """The parameters of the address."""
 
-    after: int
+    after: EventCursor
     version: Version
     session: str | None
     follow: bool
@@ -71,9 +77,13 @@ class Query:
     def read(cls, scope: WebSocketScope) -> Self:
         """Read them. Raise Refused for a wrong one."""
         given = query_of(scope)
-        after, session = cursor_of(given.get("after", "-1")), given.get("session")
-        if after is None:
-            raise Refused(BAD_REQUEST, "`after` is the seq of the last event that you have, -1 for none.")
+        session = given.get("session")
+        try:
+            after = EventCursor.decode(given.get("after", "-1"))
+        except InvalidCursor as error:
+            raise Refused(
+                BAD_REQUEST, "`after` is the `cursor` or the `seq` of an event; -1 for none."
+            ) from error
         if given.get("version", "V0") not in Version.values:
             raise Refused(BAD_REQUEST, "`version` is V0 or V1.")
         if session is not None and not 0 < len(session) <= native.SESSION_MAX_LENGTH:
@@ -138,7 +148,7 @@ class ConversationSocket:
         self._connection_id = new_connection_id()
         self._session = query.session or self._connection_id
         self._state: dict[str, Any] = {}
-        self._shown_through = query.after
+        self._shown_through = query.after.seq
         self._greeted = asyncio.Event()
         self._pending: asyncio.Queue[_Pending] = asyncio.Queue(UNANSWERED_MAX)
         self._unanswered_characters = 0
@@ -249,12 +259,9 @@ class ConversationSocket:
     async def show_run(self) -> None:
         """Nothing: the states that follow report the outcome."""
 
-    async def show_ahead(self, *, after: int, last_seq: int) -> None:
-        """Send that the client has more events than the log."""
-        detail = (
-            f"You ask for events after {after}, but the last one here is {last_seq}: this is another history."
-        )
-        await self._send(type="error", code="cursor_ahead", detail=detail, id=None)
+    async def show_other_history(self, error: OtherHistory) -> None:
+        """Send that the client has another history."""
+        await self._send(**native.error_frame(error))
 
     async def _heartbeat(self) -> None:
         await self._greeted.wait()

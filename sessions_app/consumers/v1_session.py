@@ -7,13 +7,15 @@ from typing import Any, Self
 
 from asgiref.typing import ASGIReceiveCallable, ASGISendCallable, WebSocketScope
 
+from conversations.cursors import EventCursor, InvalidCursor
 from conversations.events import EventEnvelope
 from conversations.models import ConversationRef
-from sessions_app.consumers.arrival import cursor_of
 from sessions_app.consumers.socket import Socket
 from sessions_app.consumers.v1_socket import V1Socket, serve
 from sessions_app.guests import BAD_REQUEST, Guest, Refused
 from sessions_app.status import ConversationState
+
+_AFTER_SEQ = "`after_seq` is the seq of the last event that you have, -1 for none."
 
 
 async def v1_session_socket(
@@ -33,10 +35,13 @@ class SessionSocket(V1Socket):
     @classmethod
     def asked(cls, query: Mapping[str, str]) -> int:
         """Return the seq of the last event that the client has, -1 for none."""
-        after = cursor_of(query.get("after_seq", "-1"))
-        if after is None:
-            raise Refused(BAD_REQUEST, "`after_seq` is the seq of the last event that you have, -1 for none.")
-        return after
+        try:
+            after = EventCursor.decode(query.get("after_seq", "-1"))
+        except InvalidCursor as error:
+            raise Refused(BAD_REQUEST, _AFTER_SEQ) from error
+        if after.fingerprint is not None:  # clients of this wire are given none
+            raise Refused(BAD_REQUEST, _AFTER_SEQ)
+        return after.seq
 
     @classmethod
     async def made(

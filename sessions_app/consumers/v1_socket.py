@@ -14,9 +14,10 @@ from asgiref.typing import ASGIReceiveCallable, ASGISendCallable, WebSocketScope
 from django.utils import timezone
 
 from conversations.access import pk_of
+from conversations.cursors import EventCursor
 from conversations.dialects import v1
 from conversations.events import Dialect, EventEnvelope
-from conversations.exceptions import ConversationError, InvalidEvent
+from conversations.exceptions import ConversationError, InvalidEvent, OtherHistory
 from conversations.models import ConversationRef
 from conversations.outages import Outage
 from sessions_app import presence, v1_input
@@ -67,7 +68,7 @@ class Unshown:
     async def show_run(self) -> None:
         """Nothing, unless a socket reports how runs end."""
 
-    async def show_ahead(self, *, after: int, last_seq: int) -> None:
+    async def show_other_history(self, error: OtherHistory) -> None:
         """Nothing: only the sequenced socket takes a cursor, and its first frame has the end of the log."""
 
 
@@ -123,7 +124,11 @@ class V1Socket(Unshown, ABC):
 
     def _works(self) -> list[Coroutine[Any, Any, None]]:
         """Run these together until one of them raises."""
-        return [Feed(self._conversation, self, after=self._after).run(), self._take(), self._check()]
+        return [
+            Feed(self._conversation, self, after=EventCursor(self._after)).run(),
+            self._take(),
+            self._check(),
+        ]
 
     # Out
 

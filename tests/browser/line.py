@@ -27,6 +27,8 @@ class Line:
         self.keeps = keeps
         self.loses = loses
         self.kept: list[dict[str, Any]] = []
+        self.addresses: list[str] = []
+        """Where the page has connected to, the first time and each time after."""
         self._page = page
         page.route_web_socket("**/ws/conversations/**", self._opened)
 
@@ -48,12 +50,20 @@ class Line:
             self._page.wait_for_timeout(10)
         return [wanted(frame) for frame in self.kept].index(True) + 1
 
+    def until_opened(self, times: int) -> None:
+        """Wait until the page has connected so often."""
+        deadline = time.monotonic() + WAIT_S
+        while len(self.addresses) < times:
+            assert time.monotonic() < deadline
+            self._page.wait_for_timeout(10)
+
     def end(self, code: int, reason: str = "") -> None:
         """Close it, as the server would."""
         self._socket.close(code=code, reason=reason)
 
     def _opened(self, socket: WebSocketRoute) -> None:
         self._socket = socket
+        self.addresses.append(socket.url)
         server = socket.connect_to_server()
         server.on_message(self._heard)
         socket.on_message(lambda message: None if self.loses(json.loads(message)) else server.send(message))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
+import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import Browse
@@ -135,12 +137,35 @@ def test_what_was_seen_is_said_again_where_that_was_lost(page: Page, site: Site)
     expect(row.locator(".new")).to_have_count(0)
 
 
-def test_a_history_that_is_not_there_any_more_is_not_gone_on_with(page: Page, site: Site) -> None:
+def test_a_page_comes_back_with_the_cursor_of_the_last_event_that_it_has(page: Page, site: Site) -> None:
+    line = Line(page)
+    talk = Talk(page, site, site.create())
+    site.record(talk.id, [message("One")], key="first")
+    talk.open()
+    site.record(talk.id, [message("Two")], key="second")
+    expect(talk.articles.filter(has_text="Two")).to_be_visible()
+    line.end(1012)
+    talk.hurry()
+    line.until_opened(2)
+    cursors = [event["cursor"] for event in site.events(talk.id)]
+    assert [parse_qs(urlsplit(address).query)["after"] for address in line.addresses] == [
+        [cursor] for cursor in cursors
+    ]
+
+
+@pytest.mark.parametrize("code", ["cursor_ahead", "history_replaced"])
+def test_a_history_that_was_replaced_is_loaded_anew_and_the_page_says_so_once(
+    page: Page, site: Site, code: str
+) -> None:
     line = Line(page)
     talk = Talk(page, site, site.create()).open()
     with page.expect_event("load"):
-        line.say({"type": "error", "code": "cursor_ahead", "detail": "Another history.", "id": None})
+        line.say({"type": "error", "code": code, "detail": "Another history.", "id": None})
     talk.is_connected()
+    expect(page.locator("#toasts")).to_contain_text("was replaced on the server")
+    page.reload()
+    talk.is_connected()
+    expect(page.locator("#toasts .toast")).to_have_count(0)
 
 
 def test_a_page_goes_on_where_another_tab_has_logged_in_again(page: Page, site: Site) -> None:

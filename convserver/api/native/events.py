@@ -9,12 +9,13 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from django.http import HttpResponse
-from drf_spectacular.utils import OpenApiExample, extend_schema
+from drf_spectacular.utils import OpenApiExample, extend_schema, extend_schema_field
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.views import APIView
 
-from conversations import access, jsontext
+from conversations import access, histories, jsontext
+from conversations.cursors import EventCursor, InvalidCursor
 from conversations.events import Appended, NewEvent
 from conversations.exceptions import ConversationError
 from conversations.models import ConversationRef
@@ -41,10 +42,22 @@ logger = logging.getLogger(__name__)
 SEQ_MAX = 2**63 - 1
 
 
+@extend_schema_field({"type": "string", "pattern": r"^(-1|[0-9]{1,18}(\.[0-9a-f]{16})?)$"})
+class CursorField(serializers.Field[EventCursor, Any, str, Any]):
+    """The `cursor` of an event, or its seq; -1 for none."""
+
+    def to_internal_value(self, data: Any) -> EventCursor:
+        """Return the cursor. Raise ValidationError for any other text."""
+        try:
+            return EventCursor.decode(data)
+        except InvalidCursor as error:
+            raise serializers.ValidationError(str(error)) from error
+
+
 class EventPageSerializer(serializers.Serializer[Any]):
     """The query of a page: after a seq, or before one."""
 
-    after = serializers.IntegerField(min_value=-1, max_value=SEQ_MAX, default=None)
+    after = CursorField(default=None)
     before = serializers.IntegerField(min_value=0, max_value=SEQ_MAX, default=None)
     limit = serializers.IntegerField(min_value=1, max_value=PAGE_MAX_EVENTS, default=100)
 
@@ -68,27 +81,34 @@ class EventsView(APIView):
     door = NATIVE
     parser_classes = (TextParser,)
 
-    @extend_schema(parameters=[EventPageSerializer], responses={200: NativeEventPage, **refusals(400, 404)})
+    @extend_schema(
+        parameters=[EventPageSerializer], responses={200: NativeEventPage, **refusals(400, 404, 410)}
+    )
     def get(self, request: Request, conversation_id: str) -> HttpResponse:
         """Return a page as {events, last_seq}: oldest first, fewer than `limit` when they are long.
 
-        `after` (default -1) returns the events after it; `before` returns those just before it.
+        `after` (default -1) returns the events after it; `before` returns those just before it. A reader
+        whose `after` is of a history that was replaced gets 410, and has to read from the beginning.
         """
         conversation = access.readable(request.user, conversation_id)
         query = EventPageSerializer(data=request.query_params)
         query.is_valid(raise_exception=True)
-        after, before, limit = (query.validated_data[name] for name in ("after", "before", "limit"))
+        cursor, before, limit = (query.validated_data[name] for name in ("after", "before", "limit"))
+        cursor = cursor or EventCursor(-1)
         log = store(str(request.user.pk))
         if before is not None:
             page = [
                 event
                 for event in log.read_before(conversation, before, limit=limit)
-                if after is None or event["seq"] > after
+                if event["seq"] > cursor.seq
             ]
         else:
-            page = log.read_after(conversation, -1 if after is None else after, limit=limit)
+            page = log.read_after(conversation, cursor.seq, limit=limit)
+        last_seq = log.last_seq(conversation)
+        histories.require_within(cursor, last_seq=last_seq)
+        histories.require_same(conversation, cursor)
         events = ",".join(map(native.envelope_json, page))
-        return _json(f'{{"events":[{events}],"last_seq":{log.last_seq(conversation)}}}')
+        return _json(f'{{"events":[{events}],"last_seq":{last_seq}}}')
 
     @extend_schema(
         parameters=[SessionSerializer],

@@ -97,7 +97,8 @@ class NativeEvent(BaseModel):
     """An event in its envelope, which has what any reader needs, whatever wire it was written for."""
 
     type: Literal["event"]
-    seq: Seq = Field(description="Its place in the log: the cursor.")
+    seq: Seq = Field(description="Its place in the log.")
+    cursor: str = Field(description="What to go on after: its place, and which history it is of.")
     id: str = Field(description="Its own id, unique in the conversation.")
     dialect: Dialect = Field(description="The wire of `event`.")
     event_type: str = Field(description="Its name in that protocol, such as `run` or `MessageEvent`.")

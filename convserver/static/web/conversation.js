@@ -4,6 +4,7 @@ import { AgentControls } from "./agent.js";
 import { STATUSES } from "./agent_status.js";
 import { Composer } from "./composer.js";
 import { ConnectionLine } from "./connection.js";
+import { loadAnew, sayReplaced } from "./history.js";
 import { Log } from "./log.js";
 import { Outgoing } from "./outgoing.js";
 import { LiveSocket } from "./socket.js";
@@ -34,6 +35,7 @@ let elapsed; // shows how long the agent has been working, once it has
 const stored = new Set(); // ids of answers that are given
 let isSayingAgain = false;
 let cursor = Number(root.dataset.lastSeq); // the newest event that this page has heard of
+let place = root.dataset.cursor; // the same, as the server tells histories apart
 let seen = Number(root.dataset.seen);
 let was; // the name of the state that the agent was in last
 let isDeleted = false;
@@ -42,7 +44,7 @@ let announcing = false; // what is replayed is not read aloud
 let leaving = false; // this page logs out, and the answer to that says where to go
 
 const socket = new LiveSocket({
-  address: () => `/ws/conversations/${encodeURIComponent(id)}?after=${cursor}&payload=false`,
+  address: () => `/ws/conversations/${encodeURIComponent(id)}?after=${place}&payload=false`,
   onFrame: take,
   onState(state) {
     announcing = false;
@@ -71,7 +73,7 @@ async function logIn() {
 
 function take(frame) {
   // The log that this page shows is not there any more: the server has one from a backup, or a new one.
-  if (frame.code === "cursor_ahead") return location.reload();
+  if (frame.code === "cursor_ahead" || frame.code === "history_replaced") return loadAnew(id);
   switch (frame.type) {
     case "hello":
       isReplaying = true;
@@ -84,7 +86,7 @@ function take(frame) {
       look();
       return;
     case "event":
-      cursor = Math.max(cursor, frame.seq);
+      if (frame.seq >= cursor) [cursor, place] = [frame.seq, frame.cursor];
       if (frame.kind === "message" && frame.source === "user") asked = Math.max(asked, frame.seq);
       log.heard(frame.seq);
       outgoing.heard(frame, agent);
@@ -214,6 +216,7 @@ log.scroller.addEventListener("scroll", look, { passive: true });
 document.addEventListener("key", ({ detail: key }) => agent.press(key));
 log.begin();
 outgoing.begin();
+sayReplaced(id);
 if (root.dataset.turnBegan) outgoing.progress.ended(root.dataset.turnState, Number(root.dataset.turnBegan));
 agent.write(); // what can be retried is known
 outgoing.follow(unanswered());
