@@ -32,7 +32,7 @@ from django.utils.module_loading import import_string
 from conversations.engines import failures
 from conversations.engines.sqlite3 import files
 from conversations.server_log import log_act
-from convserver import __version__, first_steps
+from convserver import __version__, beginnings, first_steps
 from convserver.configuration import MESSAGE_MAX_BYTES, AuthMode, Configuration, ConfigurationError
 
 SHUTDOWN_WAIT_S = 15
@@ -85,6 +85,8 @@ def manage_django(arguments: Sequence[str]) -> int:
     _let_statements_take_their_time()
     _make_data_dir()
     try:
+        if arguments[:1] == ["migrate"]:
+            return _migrate_by_hand(arguments)
         execute_from_command_line(["convserver manage", *arguments])
     except DatabaseProblem:
         if not _has_no_tables():
@@ -93,6 +95,29 @@ def manage_django(arguments: Sequence[str]) -> int:
         sys.stderr.write(f"There is no database at {name} yet. Run `convserver manage migrate` first.\n")
         return 1
     return 0
+
+
+def _migrate_by_hand(arguments: Sequence[str]) -> int:
+    """Run the command, and keep which database it was, as `serve` does."""
+    django.setup()
+    is_new = _is_reached() and _has_no_tables()
+    execute_from_command_line(["convserver manage", *arguments])
+    if not _has_no_tables():  # as after `--plan`
+        _record_database(is_new=is_new)
+    return 0
+
+
+def _record_database(*, is_new: bool) -> None:
+    beginnings.record(beginnings.name_of(connection), settings.CONFIGURATION.data_dir, is_new=is_new)
+
+
+def _is_reached() -> bool:
+    """Say whether the database can be reached, without the pool, which would try for half a minute."""
+    try:
+        _reach_database()
+    except (ConfigurationError, DatabaseProblem):  # the command itself says what is wrong
+        return False
+    return True
 
 
 def _has_no_tables() -> bool:
@@ -236,7 +261,9 @@ def prepare_database() -> None:
     with _naming_the_database():
         _reach_database()
     try:
+        is_new = _has_no_tables()
         call_command("migrate", verbosity=0, interactive=False)
+        _record_database(is_new=is_new)
         call_command("check", databases=["default"], fail_level="ERROR", stdout=io.StringIO())
     except CommandError as error:
         raise ConfigurationError(f"The server cannot start: {' '.join(str(error).split())}") from error

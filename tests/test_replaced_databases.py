@@ -6,8 +6,10 @@ import json
 import secrets
 import shutil
 import sqlite3
+import subprocess
+import sys
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -18,11 +20,13 @@ import pytest
 from django.db import connection
 from psycopg import sql
 
-from tests.clients import HTTP, Server, database_url
+from convserver import beginnings
+from tests.clients import HTTP, Server, database_url, program_environment
 from tests.events import payload
 from tests.network import NetworkClient, wait_until
 
 TALK = "/api/native/conversations/talk/events"
+ANEW = "is new and empty"
 
 
 class Replaceable(ABC):
@@ -175,3 +179,88 @@ def test_a_reader_of_a_log_that_was_put_back_is_told_so_however_long_it_has_beco
     assert told(server, common) == ([], [3, 4, 5, 6])
     assert told(server, "-1") == ([], list(range(7)))
     assert [event["id"] for event in log(server)][3:] == [f"other-{number}" for number in range(4)]
+    assert ANEW not in server.log.read_text()
+
+
+def test_a_start_on_an_empty_database_where_one_was_used_says_so_and_tells_its_readers(
+    server: Server, replaceable: Replaceable
+) -> None:
+    server.start(DATABASE_URL=replaceable.url)
+    HTTP.post(f"{server.url}/api/native/conversations", json={"id": "talk"}).raise_for_status()
+    lost = record(server, "lost", 3)
+    server.kill()
+    assert ANEW not in server.log.read_text()
+    replaceable.empty()
+    server.start(DATABASE_URL=replaceable.url)
+    (line,) = [line for line in server.log.read_text().splitlines() if ANEW in line]
+    assert "[warning]" in line
+    assert server.environment["CONVSERVER_DATA_DIR"] in line
+    assert told(server, lost) == (["cursor_ahead"], [])
+
+
+# What a start says of an empty database
+
+
+@pytest.fixture
+def said(caplog: pytest.LogCaptureFixture, tmp_path: Path) -> Callable[..., list[str]]:
+    """Let a start with this database happen, which is new or not; return what it says."""
+
+    def start(name: str, *, is_new: bool, directory: Path = tmp_path) -> list[str]:
+        caplog.clear()
+        beginnings.record(name, directory, is_new=is_new)
+        return [record.getMessage() for record in caplog.records]
+
+    return start
+
+
+Said = Callable[..., list[str]]
+
+
+@pytest.mark.one_engine
+def test_a_first_start_and_one_on_a_database_that_is_there_say_nothing(said: Said) -> None:
+    assert said("talks at db:5432", is_new=True) == []
+    assert said("talks at db:5432", is_new=False) == []
+    assert said("copy at db:5432", is_new=False) == []
+
+
+@pytest.mark.one_engine
+def test_an_empty_database_in_place_of_another_is_said_once(said: Said, tmp_path: Path) -> None:
+    said("talks at db:5432", is_new=True)
+    (sentence,) = said("talks at db:5432", is_new=True)
+    assert sentence.startswith(
+        f"The database talks at db:5432 is new and empty, but {tmp_path} was used before"
+    )
+    assert said("talks at db:5432", is_new=False) == []
+
+
+@pytest.mark.one_engine
+def test_an_empty_database_at_another_address_is_said_with_the_former_one(said: Said) -> None:
+    said("/var/lib/convserver.sqlite3", is_new=True)
+    (sentence,) = said("talks at db:5432", is_new=True)
+    assert "was used with /var/lib/convserver.sqlite3 before" in sentence
+    assert said("talks at db:5432", is_new=False) == []
+
+
+@pytest.mark.one_engine
+def test_a_data_directory_that_cannot_be_written_hinders_no_start(said: Said, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for _ in range(2):
+        assert said("talks at db:5432", is_new=True, directory=tmp_path / "file") == []
+
+
+@pytest.mark.one_engine
+def test_migrate_by_hand_says_it_too_and_keeps_no_password(tmp_path: Path) -> None:
+    environment = {**program_environment(tmp_path), "DATABASE_URL": f"sqlite:///{tmp_path}/talks.sqlite3"}
+    command = [sys.executable, "-m", "convserver", "manage", "migrate", "--verbosity=0"]
+    kept = tmp_path / "data" / beginnings.LAST_DATABASE
+    kept.parent.mkdir()
+    kept.write_text("talks at db:5432\n")
+    ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert ended.stderr.count("was used with talks at db:5432 before") == 1
+    assert kept.read_text() == f"{tmp_path}/talks.sqlite3\n"
+
+
+def test_a_database_is_named_without_user_and_password(database: None) -> None:
+    name = beginnings.name_of(connection)
+    assert connection.settings_dict["NAME"] in name
+    assert "postgres@" not in name
