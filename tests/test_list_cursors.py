@@ -13,7 +13,7 @@ import pytest
 from django.contrib.auth.models import User
 from django.db import connection
 from django.utils import timezone
-from hypothesis import HealthCheck, given
+from hypothesis import HealthCheck, example, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
@@ -200,17 +200,25 @@ async def test_a_draft_that_was_begun_before_the_cursor_and_committed_after_it_i
             "UPDATE sessions_app_draft SET version = 2, updated_at = now() - interval '1 minute', "
             "written_in = pg_current_xact_id()::text::bigint"
         )
+        await astore.call(store.retitle, conversation, "early")
         cursor = await cursor_of(dial)
     assert {"type": "draft", "conversation": "talk", "version": 2} in await shown_since(dial, cursor, alice)
 
 
 @on_postgresql
 async def test_a_poll_finds_what_was_begun_before_the_last_poll_and_committed_after_it(
-    quick_poll: None, no_hints: None, conversation: ConversationRef, dial: Dial
+    quick_poll: None,
+    no_hints: None,
+    conversation: ConversationRef,
+    store: ConversationStore,
+    alice: User,
+    dial: Dial,
 ) -> None:
     client = await opened(dial)
     with psycopg.connect(database_url()) as late:
         late.execute(by_hand("title = 'late' WHERE public_id = 'talk'"))
+        await astore.call(lambda: store.create(alice, conversation_id="other", title="early"))
+        await shown_with(client, title="early")
         await polled(client, 2)
     await shown_with(client, title="late")
 
@@ -299,6 +307,7 @@ class Reader:
 # Whatever an example leaves behind, the next one begins with its readers there.
 @hypothesis_settings(max_examples=60, suppress_health_check=list(HealthCheck))
 @given(steps=STEPS)
+@example(steps=[("change", 0, 0), ("change", 1, 1), ("commit", 1, 0), ("read", 0, 0), ("commit", 0, 0)])
 def test_whoever_reads_what_changed_since_has_all_that_is_committed(
     alice: User, steps: list[tuple[str, int, int]]
 ) -> None:
