@@ -36,7 +36,6 @@ from convserver import __version__, beginnings, first_steps
 from convserver.configuration import MESSAGE_MAX_BYTES, AuthMode, Configuration, ConfigurationError
 
 SHUTDOWN_WAIT_S = 15
-CONNECT_WAIT_S = 5
 UNREAD_WAIT_S = 30.0
 PING_S = 20.0
 """Pings keep an idle socket open through proxies; client libraries answer them by themselves."""
@@ -300,6 +299,5 @@ def _reach_database() -> None:
             raise ConfigurationError(f"The server cannot start: {files.READ_ONLY}")
         connection.ensure_connection()
     if connection.vendor == "postgresql":
-        parameters = {"connect_timeout": CONNECT_WAIT_S, **connection.get_connection_params()}
         with connection.wrap_database_errors:
-            psycopg.connect(**parameters).close()
+            psycopg.connect(**connection.get_connection_params()).close()

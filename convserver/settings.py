@@ -80,7 +80,7 @@ TEMPLATES = [
 ]
 
 
-CONNECT_TIMEOUT_S = 10
+CONNECT_TIMEOUT_S = 5
 """A PostgreSQL that takes a connection and says nothing is given up after this long."""
 
 
