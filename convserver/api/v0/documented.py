@@ -50,7 +50,7 @@ class EventPageBody(BaseModel):
 
 
 class Success(BaseModel):
-    """The message is stored."""
+    """The message or the event is stored."""
 
     success: Literal[True]
 
