@@ -40,7 +40,7 @@ TRIES = 3
 """A commit of unknown outcome is repeated: the event ids were fixed before the first try."""
 
 _reconnecting = Outage(
-    __name__, "The database connection failed and is made anew", "The database connection works again"
+    __name__, "The database connection failed and is reopened", "The database connection works again"
 )
 _unshared = Outage(
     __name__, "Appends that failed together are tried one by one", "Appends are made together again"

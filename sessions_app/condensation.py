@@ -34,8 +34,8 @@ _GIVEN = EventFilter(
 """The part of a log that a model gets."""
 _CONDENSATIONS = EventFilter(types=frozenset({"Condensation"}))
 _REQUEST = (
-    "Sum up the conversation below for whoever goes on with it: what the user wants, what was done, what "
-    "is left to do. Answer with the summary alone."
+    "Summarize the conversation below for the agent that continues it: what the user wants, what was "
+    "done, what is left to do. Answer with the summary only."
 )
 
 

@@ -58,7 +58,7 @@ class DraftConflict(ConversationError):
 
     def __init__(self, stored: StoredDraft) -> None:
         super().__init__(
-            f"The draft has version {stored['version']} by now: take it in, and write again based on that."
+            f"Another device has written version {stored['version']} of the draft. Merge it, and write again."
         )
         self.stored = stored
 

@@ -73,7 +73,7 @@ class Hub:
         self._joined: set[str] = set()
         self._settling: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._channel_failing = Outage(__name__, "The hint channel failed", "The hint channel works again")
-        self._malformed = Outage(__name__, "A message in the hint channel is no hint and was passed over")
+        self._malformed = Outage(__name__, "A message in the hint channel is not a hint and was ignored")
         self._unread = Outage(
             __name__,
             "The states of conversations could not be read",

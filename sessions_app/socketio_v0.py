@@ -177,7 +177,7 @@ class V0Server:
         try:
             receive_again = await v0_packets.by_post(receive)
         except v0_packets.Malformed:
-            logger.info("A Socket.IO client posted what is no packet: its connection is ended.")
+            logger.info("A Socket.IO client posted an invalid packet. Its connection is closed.")
             if (transport := self._transport(scope)) is not None and not transport.closed:
                 await transport.close(wait=False)
             raise

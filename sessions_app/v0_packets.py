@@ -80,7 +80,7 @@ def by_websocket(receive: Receive, send: Callable[[Any], Awaitable[None]]) -> Re
             if (code := _end_code(text)) is None:
                 return message
             if code != NORMAL:
-                logger.info("A Socket.IO client sent what is no packet: its connection is ended.")
+                logger.info("A Socket.IO client sent an invalid packet. Its connection is closed.")
             await send({"type": "websocket.close", "code": code})
             return {"type": "websocket.disconnect", "code": code}
 

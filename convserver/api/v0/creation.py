@@ -64,7 +64,7 @@ class NewConversation(KnownMembers):
     @model_validator(mode="after")
     def _begins_once(self) -> Self:
         if self.replay_json and self.first_saying is not None:
-            raise ValueError("a replay brings its own first message: leave the initial message out")
+            raise ValueError("a replay has its own first message: leave the initial message out")
         return self
 
     @property

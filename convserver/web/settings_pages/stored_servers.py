@@ -88,7 +88,7 @@ def _config(text: str | None) -> McpConfig:
     try:
         return McpConfig() if text is None else McpConfig.model_validate_json(text)
     except ValidationError:  # which repeats what it refused, keys and all
-        raise ServersUnreadable("What is stored is no list of tool servers.") from None
+        raise ServersUnreadable("The stored tool servers are not a valid list.") from None
 
 
 def _each(config: McpConfig) -> list[tuple[str, Server]]:
