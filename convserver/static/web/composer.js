@@ -34,7 +34,7 @@ export class Composer {
     this.text.addEventListener("paste", (event) => this.took(event, event.clipboardData));
     this.form.addEventListener("submit", (event) => {
       event.preventDefault();
-      if (event.submitter?.name === "cue") this.put({ text: event.submitter.value, images: this.images }, true); // a draft may still come
+      if (event.submitter?.name === "cue") this.put({ text: event.submitter.value, images: this.images }, true);
       this.submit();
     });
     this.form.querySelector('[data-action="add-image"]').addEventListener("click", () => this.files.click());

@@ -23,7 +23,7 @@ export class Log {
     this.last = Number(root.dataset.last);
     this.end = Number(root.dataset.lastSeq);
     this.isFollowing = true;
-    this.top = 0; // scrolled so far, as last seen
+    this.top = 0;
     this.busy = Promise.resolve();
     this.retryMs = FIRST_RETRY_MS;
     if (this.events.querySelector(CALLS)) this.showCalls().catch(console.warn);
