@@ -111,22 +111,6 @@ def test_a_row_that_is_pinned_elsewhere_keeps_the_focus(page: Page, site: Site, 
     expect(row(conversation_id).locator("a.open")).to_be_focused()
 
 
-def test_a_row_that_was_renamed_has_the_focus_though_the_script_for_that_comes_after_the_answer(
-    page: Page, site: Site, row: Row
-) -> None:
-    conversation_id = site.create(title="To be renamed at once")
-    script = Held(page, "**/web/row_focus*.js", times=1)
-    page.goto("/")
-    found = row(conversation_id)
-    open_deeds(found)
-    field = found.get_by_label("Title")
-    field.fill("Renamed at once")
-    field.press("Enter")
-    expect(field).to_be_hidden()  # the answer has closed the menu
-    script.first().continue_()
-    expect(found.locator("a.open")).to_be_focused()
-
-
 def _is_live(page: Page, site: Site, conversation_id: str) -> None:
     """Wait until the list has shown what was heard of."""
     site.rename(conversation_id, "Heard of")

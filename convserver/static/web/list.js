@@ -128,7 +128,7 @@ document.getElementById("everywhere")?.addEventListener("click", (click) => {
 // What was done to a row by a button, here.
 document.addEventListener("row", ({ detail }) => detail?.id && note(detail.id));
 document.addEventListener("htmx:load", ({ detail }) => detail.elt.matches?.(".row") && withFocus(({ came }) => came(detail.elt)));
-document.addEventListener("htmx:beforeRequest", ({ detail: { elt } }) => withFocus(({ leaves }) => leaves(elt))); // htmx changes the detail later
+document.addEventListener("htmx:beforeRequest", ({ detail }) => withFocus(({ leaves }) => leaves(detail.elt)));
 document.addEventListener("htmx:beforeSwap", (event) => {
   const { xhr, pathInfo } = event.detail;
   if (!xhr.responseURL || new URL(xhr.responseURL).pathname === new URL(pathInfo.requestPath, location.href).pathname) return;
