@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
+from django.conf import settings
 from django.db import OperationalError, connection
 from django.utils import timezone
 from psycopg.errors import LockNotAvailable
@@ -26,7 +27,7 @@ from conversations.masking import NO_MASKS, Masks
 from conversations.models import LAST_MESSAGE_MAX_LENGTH, Conversation, ConversationRef, envelope
 from conversations.readiness import readiness
 
-LOCK_TIMEOUT_S = 10
+LOCK_TIMEOUT_S: float = settings.LOCK_TIMEOUT_S
 """How long an append waits for a conversation that another transaction has locked (PostgreSQL)."""
 
 STAMP_LENGTH = 26

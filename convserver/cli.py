@@ -131,7 +131,7 @@ def _let_statements_take_their_time() -> None:
     """Lift the time limit of statements, which is meant for requests: a command may read a whole table."""
     options = settings.DATABASES["default"]["OPTIONS"]
     if "pool" in options:
-        options["options"] += " -c statement_timeout=0"
+        options["options"] += " -c statement_timeout=0 -c lock_timeout=0"
 
 
 def import_conversations(format: str, arguments: Sequence[str]) -> int:

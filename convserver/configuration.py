@@ -101,6 +101,8 @@ class Configuration:
     """A connection whose sent data is not confirmed for this long is closed."""
     statement_timeout_s: int = 60
     """The longest time of one statement; commands have no limit. 0 for no limit."""
+    lock_timeout_s: int = 5
+    """The longest wait for a conversation, or a SQLite file, that another program or request has locked."""
     idle_in_transaction_timeout_s: int = 60
     """The longest time that a transaction may be idle. 0 for no limit."""
     hooks: tuple[str, ...] = ()
@@ -144,6 +146,7 @@ def read(environment: Mapping[str, str]) -> Configuration:
         keepalive_s=_integer(environment, "DATABASE_KEEPALIVE_S", 30, least=1, most=3600),
         tcp_user_timeout_s=_integer(environment, "DATABASE_TCP_USER_TIMEOUT_S", 30, least=1, most=3600),
         statement_timeout_s=_integer(environment, "DATABASE_STATEMENT_TIMEOUT_S", 60, least=0, most=86_400),
+        lock_timeout_s=_integer(environment, "DATABASE_LOCK_TIMEOUT_S", 5, least=1, most=300),
         idle_in_transaction_timeout_s=_integer(
             environment, "DATABASE_IDLE_IN_TRANSACTION_TIMEOUT_S", 60, least=0, most=86_400
         ),

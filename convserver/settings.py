@@ -82,6 +82,8 @@ TEMPLATES = [
 
 CONNECT_TIMEOUT_S = 5
 """A PostgreSQL that takes a connection and says nothing is given up after this long."""
+LOCK_TIMEOUT_S = CONFIGURATION.lock_timeout_s
+"""What is locked by somebody else is waited for so long, at the most."""
 
 
 def _bounds(options: str) -> dict[str, Any]:
@@ -94,7 +96,7 @@ def _bounds(options: str) -> dict[str, Any]:
         "keepalives_interval": max(1, CONFIGURATION.keepalive_s // 3),
         "keepalives_count": 4,
         "tcp_user_timeout": CONFIGURATION.tcp_user_timeout_s * 1000,
-        "options": f"{options} -c statement_timeout={statement_ms} "
+        "options": f"{options} -c statement_timeout={statement_ms} -c lock_timeout={LOCK_TIMEOUT_S}s "
         f"-c idle_in_transaction_session_timeout={idle_ms}".strip(),
     }
 
@@ -108,7 +110,7 @@ def _database() -> dict[str, Any]:
         # told "database is locked" halfway. FULL: a commit is on the disk when it returns.
         options |= {
             "transaction_mode": "IMMEDIATE",
-            "timeout": 10,
+            "timeout": LOCK_TIMEOUT_S,
             "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA cache_size=-8000;",
         }
         database["TEST"] = {"NAME": f"{database['NAME']}.test"}

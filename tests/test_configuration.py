@@ -98,6 +98,7 @@ def test_an_empty_variable_is_one_that_is_not_set(data_dir: Path) -> None:
         ("PORT", "65535", "port", 65535),
         ("DATABASE_URL", "sqlite:///data.sqlite3", "database_url", "sqlite:///data.sqlite3"),
         ("DATABASE_STATEMENT_TIMEOUT_S", "5", "statement_timeout_s", 5),
+        ("DATABASE_LOCK_TIMEOUT_S", "3", "lock_timeout_s", 3),
         ("DATABASE_IDLE_IN_TRANSACTION_TIMEOUT_S", "0", "idle_in_transaction_timeout_s", 0),
         ("DATABASE_KEEPALIVE_S", "7", "keepalive_s", 7),
         ("DATABASE_TCP_USER_TIMEOUT_S", "9", "tcp_user_timeout_s", 9),

@@ -23,7 +23,7 @@ from conversations.engines.failures import FULL
 from conversations.engines.sqlite3.files import EMPTIED, GONE, READ_ONLY
 from tests.clients import HTTP, WAIT_S, Server, SocketClosed, free_port
 from tests.conftest import on_sqlite
-from tests.network import NetworkClient
+from tests.network import NetworkClient, wait_until
 from tests.socketio_clients import PythonClient
 from tests.test_configuration import refusal
 from tests.v0_socket import Refused
@@ -410,7 +410,8 @@ def test_a_write_waits_for_another_program_once(server: Server, stored: Path) ->
         answer = post(server)  # tries to write for as long as others may have it
         assert (answer.status_code, answer.json()["detail"]) == (503, failures.LOCKED)
         assert "retry-after" in answer.headers
-        assert health(server) == (503, {"code": "unavailable", "detail": failures.LOCKED})
+        locked = (503, {"code": "unavailable", "detail": failures.LOCKED})
+        wait_until(lambda: health(server) == locked)  # it was locked for long
     assert (health(server)[0], post(server).status_code) == (200, 200)
 
 

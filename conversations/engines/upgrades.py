@@ -88,13 +88,14 @@ def _enter_postgresql(
     with connection.cursor() as cursor:
         # Copying a table or building an index may take longer than any request.
         cursor.execute("SET LOCAL statement_timeout = 0; SET LOCAL idle_in_transaction_session_timeout = 0")
+        cursor.execute("SET LOCAL lock_timeout = 0")
         cursor.execute("SELECT pg_try_advisory_xact_lock(%s)", [LOCK])
         if cursor.fetchone() == (True,):
             return
         say(WAITS)
         cursor.execute(f"SET LOCAL lock_timeout = '{WAIT_S}s'")
         cursor.execute("SELECT pg_advisory_xact_lock(%s)", [LOCK])
-        cursor.execute("SET LOCAL lock_timeout TO DEFAULT")
+        cursor.execute("SET LOCAL lock_timeout = 0")
 
 
 def _asked(connection: BaseDatabaseWrapper, statement: str) -> Any:
