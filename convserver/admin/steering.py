@@ -12,6 +12,7 @@ from django.contrib import messages
 from django.db.models import QuerySet
 from django.http import HttpRequest
 
+from conversations.engines import failures
 from conversations.exceptions import ConversationError
 from conversations.models import Conversation, ConversationRef
 from conversations.store import store
@@ -159,6 +160,9 @@ def _told(error: Exception, conversation: ConversationRef) -> str:
     """Return what a visitor is told of a failure; one of the server itself is for the log."""
     if isinstance(error, ConversationError):
         return str(error)
+    if isinstance(error, failures.FAILURES):
+        logger.error("Admin: the database failed on conversation %s: %s", conversation.public_id, error)
+        return failures.sentence(error)
     logger.error("Admin: steering conversation %s failed", conversation.public_id, exc_info=error)
     return "The server failed. See its log."
 

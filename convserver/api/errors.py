@@ -69,6 +69,8 @@ NATIVE_STATUS: dict[type[ConversationError], int] = {
 
 UNAVAILABLE = (*failures.FAILURES, StoreUnavailable)
 """What no door's own table answers, but one function for all of them: `unavailable`."""
+PASSING = (*UNAVAILABLE, ConversationBusy)
+"""What may soon be over by itself: 503 at every door, however that words its own failures."""
 RETRY_AFTER_S = 5
 """When a client may try again where the database has failed."""
 
@@ -91,13 +93,18 @@ def status_of(error: ConversationError, table: dict[type[ConversationError], int
     return next(table[ancestor] for ancestor in type(error).__mro__ if ancestor in table)
 
 
+def retry_headers(error: Exception) -> dict[str, str]:
+    """Return the header that says when to try again, if that is all that is to be done."""
+    return {"Retry-After": str(RETRY_AFTER_S)} if isinstance(error, PASSING) else {}
+
+
 def native_response(error: Exception, context: dict[str, Any]) -> Response | None:
     """Return what the native REST door answers: {code, detail}; None for UNAVAILABLE."""
     if isinstance(error, UNAVAILABLE):
         return None
     if isinstance(error, ConversationError):
         body = {"code": error.code, "detail": str(error)}
-        return Response(body, status=status_of(error, NATIVE_STATUS))
+        return Response(body, status=status_of(error, NATIVE_STATUS), headers=retry_headers(error))
     known = _known(error)
     response = exception_handler(known, context)
     if response is not None:
@@ -174,7 +181,7 @@ def unavailable(request: HttpRequest, error: Exception) -> HttpResponse:
     """Answer a request on which the database failed, at any door: 503, a sentence, when to come again."""
     if isinstance(error, LostCommit) and request.method in SAFE_METHODS:
         detail = failures.UNREACHABLE  # whoever only reads has stored nothing
-    elif isinstance(error, StoreUnavailable):
+    elif isinstance(error, ConversationError):
         detail = str(error)
     else:
         detail = failures.sentence(error, connection)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import wraps
 from typing import Any
 from urllib.parse import unquote, urlencode
@@ -18,7 +18,7 @@ from conversations import access
 from conversations.exceptions import ConversationError
 from conversations.models import Conversation, ConversationRef
 from conversations.store import store
-from convserver.api.errors import NATIVE_STATUS, status_of
+from convserver.api.errors import NATIVE_STATUS, retry_headers, status_of
 from convserver.api.event_loop import in_loop
 from convserver.web.listing import Filters, row_of
 from convserver.web.pages import person, sender
@@ -49,7 +49,7 @@ def _action(reach: Callable[[Any, str], ConversationRef]) -> Callable[[Action], 
             try:
                 return act(request, conversation)
             except ConversationError as error:
-                return _refused(str(error), status_of(error, NATIVE_STATUS))
+                return _refused(str(error), status_of(error, NATIVE_STATUS), retry_headers(error))
 
         return view
 
@@ -144,8 +144,8 @@ def _is_from_menu(request: HttpRequest) -> bool:
     return request.headers.get("HX-Target") == "menu"
 
 
-def _refused(words: str, status: int) -> HttpResponse:
-    return HttpResponse(words, status=status, content_type="text/plain; charset=utf-8")
+def _refused(words: str, status: int, headers: Mapping[str, str] | None = None) -> HttpResponse:
+    return HttpResponse(words, status=status, content_type="text/plain; charset=utf-8", headers=headers)
 
 
 def _by_script(request: HttpRequest) -> bool:

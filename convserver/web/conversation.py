@@ -20,7 +20,7 @@ from conversations.events import EventEnvelope
 from conversations.exceptions import ConversationError
 from conversations.models import Conversation, ConversationRef
 from conversations.store import store
-from convserver.api.errors import NATIVE_STATUS, status_of
+from convserver.api.errors import NATIVE_STATUS, retry_headers, status_of
 from convserver.web.listing import Row
 from convserver.web.messages import message_id, say, text_of, why_not_said
 from convserver.web.pages import page, person, takes_form
@@ -73,8 +73,7 @@ def not_said(
     Raise ConversationNotFound.
     """
     found = access.readable(request.user, conversation_id)
-    status = status_of(error, NATIVE_STATUS)
-    return _page(request, found, status=status, typed=text, problem=why_not_said(error))
+    return _refused(request, found, error, typed=text, problem=why_not_said(error))
 
 
 def not_decided(request: HttpRequest, conversation_id: str, *, error: ConversationError) -> HttpResponse:
@@ -83,7 +82,16 @@ def not_decided(request: HttpRequest, conversation_id: str, *, error: Conversati
     Raise ConversationNotFound.
     """
     found = access.readable(request.user, conversation_id)
-    return _page(request, found, status=status_of(error, NATIVE_STATUS), problem=str(error))
+    return _refused(request, found, error, problem=str(error))
+
+
+def _refused(
+    request: HttpRequest, found: ConversationRef, error: ConversationError, **said: str
+) -> HttpResponse:
+    shown = _page(request, found, status=status_of(error, NATIVE_STATUS), **said)
+    for name, value in retry_headers(error).items():
+        shown.headers[name] = value
+    return shown
 
 
 def _page(request: HttpRequest, found: ConversationRef, *, status: int = 200, **said: str) -> HttpResponse:

@@ -21,6 +21,7 @@ from conversations.models import Conversation, ConversationQuerySet, Conversatio
 from conversations.store import ConversationExists, store
 from convserver.api.addresses import origin_of
 from convserver.api.authentication import AuthType
+from convserver.api.errors import PASSING
 from convserver.api.event_loop import in_loop
 from convserver.api.idempotency import answer_again, answer_once
 from convserver.api.pagination import Page
@@ -86,6 +87,8 @@ class ConversationViewSet(ViewSetMixin, V0View):
             store(str(request.user.pk)).retitle(conversation, body.title)
         except ConversationNotFound as error:
             raise _no_conversation_to_rename(request, conversation_id) from error
+        except PASSING:
+            raise
         except Exception as error:
             logger.exception("Conversation %s could not be renamed", conversation_id)
             raise _failed("Failed to update conversation", "CONVERSATION$UPDATE_ERROR") from error
@@ -115,6 +118,8 @@ class ConversationViewSet(ViewSetMixin, V0View):
         _require_model(request)
         try:
             status = in_loop(_start, conversation)
+        except PASSING:
+            raise
         except Exception as error:
             raise _not_done("start", conversation_id, error) from error
         return _answer(conversation.public_id, ConversationStatus(status.upper()))
@@ -126,6 +131,8 @@ class ConversationViewSet(ViewSetMixin, V0View):
         if info is not None:
             try:
                 in_loop(steering.pause, access.writable(request.user, conversation_id))
+            except PASSING:
+                raise
             except Exception as error:
                 raise _not_done("stop", conversation_id, error) from error
         if info is None or info.status not in (ConversationStatus.STARTING, ConversationStatus.RUNNING):

@@ -23,7 +23,7 @@ from conversations.exceptions import (
     StoreUnavailable,
 )
 from conversations.store import ConversationExists
-from convserver.api.errors import UNAVAILABLE, status_of
+from convserver.api.errors import UNAVAILABLE, retry_headers, status_of
 from sessions_app.commands import CommandPending
 from sessions_app.encryption import SecretUnreadable
 from sessions_app.git_providers.base import GitAuthenticationError
@@ -107,7 +107,8 @@ def v0_response(error: Exception, context: dict[str, Any]) -> Response | None:
         case GitAuthenticationError():
             return Response(str(error), status=401)
         case ConversationError():
-            return Response({"detail": _words(error, context)}, status=status_of(error, V0_STATUS))
+            status = status_of(error, V0_STATUS)
+            return Response({"detail": _words(error, context)}, status=status, headers=retry_headers(error))
     return _framework_response(error, context)
 
 

@@ -19,6 +19,7 @@ from conversations.events import EVENT_ID_MAX_LENGTH, EventFilter
 from conversations.exceptions import ConversationError, InvalidEvent
 from conversations.models import ConversationRef
 from conversations.store import store
+from convserver.api.errors import UNAVAILABLE
 from convserver.api.event_loop import in_loop
 from convserver.api.v0 import documented
 from convserver.api.v0.bodies import EventsQuery, FilterBody, MessageBody
@@ -93,7 +94,7 @@ class MessageView(V0View):
         event_id = _event_id(request)
         try:
             in_loop(_take, conversation, event, access.pk_of(request.user), event_id)
-        except ConversationError:
+        except (ConversationError, *UNAVAILABLE):
             raise
         except Exception as error:
             logger.exception("A message could not be added to conversation %s", conversation.public_id)
@@ -112,6 +113,8 @@ class TrajectoryView(V0View):
         try:
             through = store().last_seq(conversation)
             first = _next_part(conversation, -1, through)
+        except UNAVAILABLE:
+            raise
         except Exception as error:
             logger.exception("The trajectory of conversation %s could not be read", conversation.public_id)
             words = "Error getting trajectory: the server's log says why."

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pydantic import BaseModel
 
 from conversations.exceptions import ConversationError
+from convserver.api.errors import UNAVAILABLE
 from convserver.api.v0.errors import InvalidRequest, Refused
 
 logger = logging.getLogger(__name__)
@@ -31,7 +32,7 @@ def failing_with(words: str) -> Iterator[None]:
     """Answer an unexpected error with a 500 in the wire's words; the log has the details."""
     try:
         yield
-    except (ConversationError, InvalidRequest, Refused):
+    except (ConversationError, InvalidRequest, Refused, *UNAVAILABLE):
         raise
     except Exception as error:
         logger.exception("%s", words)

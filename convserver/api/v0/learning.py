@@ -12,6 +12,7 @@ from conversations import access
 from conversations.exceptions import LoopUnavailable
 from conversations.models import ConversationRef
 from conversations.store import store
+from convserver.api.errors import PASSING
 from convserver.api.event_loop import in_loop
 from convserver.api.v0 import documented, prompts
 from convserver.api.v0.bodies import ExperimentBody, PromptQuery
@@ -51,6 +52,8 @@ class RememberPromptView(V0View):
         events = prompts.events_around(conversation, query.event_id)
         try:
             answer = in_loop(_asked, conversation, prompts.question_about(events))
+        except PASSING:
+            raise
         except Exception as error:
             logger.exception("The agent of conversation %s could not be asked", conversation.public_id)
             raise Refused(502, {"detail": "The agent could not be asked. Try again."}) from error

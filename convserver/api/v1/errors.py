@@ -10,7 +10,7 @@ from rest_framework.response import Response
 
 from conversations.cursors import InvalidCursor
 from conversations.exceptions import ConversationError, ConversationNotFound, EventNotFound, InvalidEvent
-from convserver.api.errors import UNAVAILABLE, status_of
+from convserver.api.errors import UNAVAILABLE, retry_headers, status_of
 from convserver.api.v0.errors import V0_STATUS, InvalidRequest, v0_response
 from sessions_app.agent_setups import TooManySecrets
 from sessions_app.v1_information import dashed
@@ -41,7 +41,8 @@ def agent_response(error: Exception, context: dict[str, Any]) -> Response | None
         case InvalidCursor():
             return _invalid(error, "query", "page_id")
         case ConversationError():
-            return Response({"detail": str(error)}, status=status_of(error, V1_STATUS))
+            status = status_of(error, V1_STATUS)
+            return Response({"detail": str(error)}, status=status, headers=retry_headers(error))
     known = v0_response(error, context)
     if known is not None:
         return known

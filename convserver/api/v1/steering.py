@@ -13,6 +13,7 @@ from rest_framework.viewsets import ViewSetMixin
 
 from conversations.exceptions import EventNotFound
 from conversations.models import ConversationRef
+from convserver.api.errors import PASSING
 from convserver.api.event_loop import in_loop
 from convserver.api.idempotency import IDEMPOTENCY_KEY, answer_once
 from convserver.api.v0.errors import Detail, Refused
@@ -119,6 +120,8 @@ class SteeringViewSet(ViewSetMixin, AgentView):
         question = body_of(request, Question).question
         try:
             answer = in_loop(questions.answer_to, conversation, question)
+        except PASSING:
+            raise
         except Exception as error:
             logger.exception("The agent of conversation %s could not be asked", conversation.public_id)
             raise Refused(502, {"detail": "The agent could not be asked. Try again."}) from error
