@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 import psutil
 import pytest
 
-from convserver.http import THREADS
+from convserver.admission import THREADS
 from tests.clients import HTTP, WAIT_S, Server, free_port
 from tests.conftest import on_postgresql
 

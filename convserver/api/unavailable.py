@@ -1,4 +1,4 @@
-"""One answer for all doors when the database fails under a view."""
+"""One answer for all doors when the database fails under a view, or when a request is not let in to one."""
 
 from __future__ import annotations
 
@@ -7,7 +7,12 @@ from collections.abc import Callable
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
-from convserver.api.errors import UNAVAILABLE, unavailable
+from conversations.exceptions import StoreUnavailable
+from convserver.api.errors import PASSING, unavailable
+
+CROWDED = "Too many requests wait to change this, or anything at all. Try again."
+_REFUSED = "is_crowded_out"
+"""The attribute of a request that no view is to see."""
 
 
 class DatabaseFailuresMiddleware:
@@ -17,9 +22,16 @@ class DatabaseFailuresMiddleware:
         self.get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
-        """Pass the request on."""
+        """Pass the request on, unless it was refused: all other middleware has seen it then."""
+        if getattr(request, _REFUSED, False):
+            return unavailable(request, StoreUnavailable(CROWDED))
         return self.get_response(request)
 
     def process_exception(self, request: HttpRequest, error: Exception) -> HttpResponseBase | None:
         """Answer 503 if it was the database."""
-        return unavailable(request, error) if isinstance(error, UNAVAILABLE) else None
+        return unavailable(request, error) if isinstance(error, PASSING) else None
+
+
+def refuse(request: HttpRequest) -> None:
+    """Let the request be answered with 503 instead of by a view: it has waited for too long to be let in."""
+    setattr(request, _REFUSED, True)
