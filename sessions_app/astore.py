@@ -13,12 +13,12 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import ParamSpec, TypeVar
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from django.db import InterfaceError, InternalError, OperationalError, connection, connections
 from psycopg.errors import ReadOnlySqlTransaction
 
-from conversations import commits, live
+from conversations import commits, live, log
 from conversations.commits import drop_broken_connections
 from conversations.engines import failures
 from conversations.events import Appended, EventEnvelope, NewEvent
@@ -34,6 +34,10 @@ T = TypeVar("T")
 BATCH_MAX_EVENTS = 1_000
 BATCH_MAX_BYTES = 8 * 1024 * 1024
 READERS = 4
+CHANGERS = 12
+"""Functions that may wait for a lock have threads of their own, so that nobody who reads waits with them."""
+CHANGERS_OF_ONE = 3
+"""At most this many of them are at the same conversation."""
 LAGGARDS = 4
 """At most this many appends wait for locked conversations at a time, in threads of their own."""
 TRIES = 3
@@ -53,12 +57,13 @@ Outcome = AppendOutcome | ConversationError
 class _Waiting:
     """One append and the caller that awaits it."""
 
-    __slots__ = ("future", "request", "size")
+    __slots__ = ("future", "request", "since", "size")
 
     def __init__(self, request: AppendRequest, future: asyncio.Future[list[Appended]]) -> None:
         self.request = request
         self.future = future
         self.size = sum(len(event.payload) for event in request.events)
+        self.since = time.monotonic()
 
 
 class Database:
@@ -66,6 +71,8 @@ class Database:
 
     def __init__(self) -> None:
         self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="store")
+        self._changers = ThreadPoolExecutor(CHANGERS, thread_name_prefix="store-changer")
+        self._changing: WeakValueDictionary[int, asyncio.Semaphore] = WeakValueDictionary()
         self._laggards = ThreadPoolExecutor(LAGGARDS, thread_name_prefix="store-laggard")
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="store-writer")
         self._notes = ThreadPoolExecutor(1, thread_name_prefix="store-notes")
@@ -78,6 +85,32 @@ class Database:
         """Run a synchronous function of the store in a thread and return what it returns."""
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._readers, _connected, lambda: function(*args, **kwargs))
+
+    async def change(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run a function of the store that may wait for a lock, so that no reader waits with it.
+
+        Those that are given the same conversation have CHANGERS_OF_ONE threads. Raise ConversationBusy if
+        those before it take longer than a lock is waited for.
+        """
+        conversation = next((each for each in args if isinstance(each, ConversationRef)), None)
+        line = await self._turn_of(conversation)
+        work = self._changers.submit(_changed, lambda: function(*args, **kwargs))
+        loop = asyncio.get_running_loop()
+        # Whoever waits may be cancelled; the thread goes on all the same, and its conversation is taken.
+        work.add_done_callback(lambda _: loop.is_closed() or loop.call_soon_threadsafe(line.release))
+        return await asyncio.wrap_future(work)
+
+    async def _turn_of(self, conversation: ConversationRef | None) -> asyncio.Semaphore:
+        if conversation is None:
+            line = asyncio.Semaphore()
+        else:
+            line = self._changing.setdefault(conversation.pk, asyncio.Semaphore(CHANGERS_OF_ONE))
+        try:
+            async with asyncio.timeout(log.LOCK_TIMEOUT_S):
+                await line.acquire()
+        except TimeoutError:
+            raise ConversationBusy("The conversation is busy with other changes. Try again.") from None
+        return line
 
     async def note(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a function of the store that may wait long for a lock, without delaying readers."""
@@ -100,6 +133,7 @@ class Database:
             await asyncio.gather(*self._tasks, return_exceptions=True)
         executors = (
             (self._readers, READERS),
+            (self._changers, CHANGERS),
             (self._laggards, LAGGARDS),
             (self._writer, 1),
             (self._notes, 1),
@@ -152,12 +186,23 @@ class Database:
             self._own(self._catch_up(pk))
 
     async def _catch_up(self, pk: int) -> None:
+        """Write what lags behind, in its order.
+
+        Whoever came before a try that waited in vain has waited for as long, and does not wait once more.
+        """
         lagging = self._lagging[pk]
         try:
             while lagging:
+                tried_with = len(lagging)
                 waiting = lagging.popleft()
-                (outcome,) = await self._commit(self._laggards, _append_alone, [waiting])
+                # Those of other conversations may have kept all threads for so long that it is enough.
+                is_late = time.monotonic() - waiting.since > log.LOCK_TIMEOUT_S
+                write = _append_unless_locked if is_late else _append_alone
+                (outcome,) = await self._commit(self._laggards, write, [waiting])
                 _answer(waiting, outcome)
+                if isinstance(outcome, ConversationBusy) and not is_late:
+                    for _ in range(tried_with - 1):
+                        _answer(lagging.popleft(), ConversationBusy(str(outcome)))
         finally:
             del self._lagging[pk]
 
@@ -217,12 +262,17 @@ def _append_one_by_one(requests: list[AppendRequest]) -> list[Outcome | Exceptio
     return outcomes
 
 
-def _append_alone(requests: list[AppendRequest]) -> list[Outcome | Exception]:
+def _append_alone(requests: list[AppendRequest], *, wait: bool = True) -> list[Outcome | Exception]:
     """Write one request, waiting for its conversation's lock."""
     try:
-        return list(_repeated(lambda: store().append_many(requests, wait=True)))
+        return list(_repeated(lambda: store().append_many(requests, wait=wait)))
     except Exception as error:  # passed to the caller
         return [error]
+
+
+def _append_unless_locked(requests: list[AppendRequest]) -> list[Outcome | Exception]:
+    """Write one request if its conversation's lock can be had at once."""
+    return _append_alone(requests, wait=False)
 
 
 def _repeated(write: Callable[[], T]) -> T:
@@ -280,6 +330,15 @@ def _connected(function: Callable[[], T]) -> T:
         raise OperationalError("The database doesn't accept writes right now.") from error.__cause__
 
 
+def _changed(function: Callable[[], T]) -> T:
+    """Call `function`, and give the connection back to the pool: these threads are many, and seldom busy."""
+    try:
+        return _connected(function)
+    finally:
+        if connection.vendor == "postgresql":
+            connection.close()
+
+
 def _close_refusing_connections() -> None:
     """Close this thread's connection: its session is read-only."""
     for each in connections.all(initialized_only=True):
@@ -317,12 +376,21 @@ async def call(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T
     return await database().call(function, *args, **kwargs)
 
 
+async def change(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Run a synchronous function of the store that may wait for a lock: Database.change."""
+    return await database().change(function, *args, **kwargs)
+
+
 async def call_settled(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """Repeat a function with fixed ids until it is known to be stored.
 
-    Raise OutcomeUnknown if the connection breaks each time.
+    Raise OutcomeUnknown if the connection breaks each time, ConversationBusy as `change` does.
     """
-    return await call(_settled, lambda: function(*args, **kwargs))
+
+    def settled(*args: P.args, **kwargs: P.kwargs) -> T:
+        return _settled(lambda: function(*args, **kwargs))
+
+    return await change(settled, *args, **kwargs)
 
 
 async def note(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:

@@ -55,7 +55,7 @@ class CommandChannel:
         there is no outcome by then; the command stays, and is obeyed later. Raise ConversationBusy if the
         conversation stayed locked until then: the command is not stored.
         """
-        command_id = await astore.call(commands.give, conversation, verb, self._process, until=until)
+        command_id = await astore.change(commands.give, conversation, verb, self._process, until=until)
         if command_id is None:
             return None
         hinted = self._awaited[command_id] = asyncio.Event()
@@ -75,7 +75,7 @@ class CommandChannel:
 
     async def settle(self, command: Command, outcome: CommandOutcome, detail: str = "") -> None:
         """Record the outcome of a command that was taken here."""
-        await astore.call(commands.settle, command.id, outcome, detail)
+        await astore.change(commands.settle, command.id, outcome, detail)
 
     def let_go(self, command: Command) -> None:
         """Have a failed command taken again."""

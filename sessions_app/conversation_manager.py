@@ -229,7 +229,7 @@ class ConversationManager(ABC):
         if conversation.dialect is Dialect.V0:
             await self.confirm(conversation, accept=False, reason=reason)
         else:
-            await astore.call(runs.reject, conversation, reason)
+            await astore.change(runs.reject, conversation, reason)
             self.wake(conversation)  # what was said meanwhile may have asked for an answer
 
     @abstractmethod

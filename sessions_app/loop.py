@@ -104,7 +104,7 @@ class Loop:
         async with self._steering:
             self._is_pause_taken_back = self._is_resumed = False
             self._set_pause_wanted(True)
-            if self._turn is None and await astore.call(self._pause_now):
+            if self._turn is None and await astore.change(self._pause_now):
                 self._set_pause_wanted(False)
 
     def _pause_now(self) -> bool:
@@ -115,14 +115,14 @@ class Loop:
         async with self._steering:
             self._set_pause_wanted(False)
             self._is_resumed = self._interrupted_through is not None
-            await astore.call(pauses.resume, self.conversation)
+            await astore.change(pauses.resume, self.conversation)
         self.wake()
 
     async def ask_run(self) -> Asked:
         """Request a run; this cancels a pause that has not taken effect yet."""
         async with self._steering:
             was_pausing = self._take_pause_back()
-            asked = await astore.call(runs.ask, self.conversation, given_up=self._interrupted_through)
+            asked = await astore.change(runs.ask, self.conversation, given_up=self._interrupted_through)
         self.wake()
         return Asked.BEGUN if was_pausing and asked is Asked.RUNS else asked
 
@@ -199,7 +199,7 @@ class Loop:
             await self._persist(partial(leases.release, ended_by=LoopEnd.IDLE))
         except Fenced as error:
             logger.warning("The agent was refused a write", **ids_of(self.conversation), error=str(error))
-            await astore.call(leases.count_refused_write, self.conversation)
+            await astore.change(leases.count_refused_write, self.conversation)
         except ConversationNotFound:
             logger.info("The agent ends: its conversation was deleted", **ids_of(self.conversation))
             with suppress(Fenced):
@@ -208,7 +208,7 @@ class Loop:
             _failing.failed(error, **ids_of(self.conversation))
             with suppress(ConversationError):
                 end = partial(leases.release, ended_by=LoopEnd.FAILED, error=_sentence(error))
-                await astore.call(end, self.conversation, self.epoch)
+                await astore.change(end, self.conversation, self.epoch)
 
     async def _play_turns(self) -> None:
         while True:
@@ -224,7 +224,7 @@ class Loop:
                 return
             else:
                 # What is said to a paused agent is the conversation's first message all the same.
-                await self._titled(astore.call(titles.set_provisional_title, self.conversation))
+                await self._titled(astore.change(titles.set_provisional_title, self.conversation))
                 await self._asked.wait()
 
     async def _begin(self) -> PlayedTurn | None:
@@ -349,11 +349,11 @@ class Loop:
         with suppress(Fenced, ConversationNotFound):
             # After everything that the turn is still writing, so that nothing of it follows its end.
             await persistently(lambda: astore.append(self.conversation, [], epoch=self.epoch))
-            await persistently(lambda: astore.call(self._store_stop))
+            await persistently(lambda: astore.change(self._store_stop))
         with suppress(Fenced):
             ended_by = self.ended_by if self.is_wanted else LoopEnd.STOPPED
             await self._persist(partial(leases.release, ended_by=ended_by))
-        await self._titled(astore.call(titles.keep_provisional_title, self.conversation))
+        await self._titled(astore.change(titles.keep_provisional_title, self.conversation))
 
     def _store_stop(self) -> None:
         turn = begun_turns.pending_turn(self.conversation, self.epoch)
@@ -384,7 +384,7 @@ class Loop:
 
 async def _to_its_end(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """Run a function of the store; a cancellation takes effect after it, never meanwhile."""
-    work = asyncio.ensure_future(astore.call(function, *args, **kwargs))
+    work = asyncio.ensure_future(astore.change(function, *args, **kwargs))
     try:
         return await asyncio.shield(work)
     except asyncio.CancelledError:

@@ -154,7 +154,7 @@ class StandaloneConversationManager(ConversationManager):
 
     async def _start_unless_refused(self, conversation: ConversationRef, stops: int) -> None:
         with _logged("Setting a title", **ids_of(conversation)):  # whatever the outcome of the start
-            await astore.call(titles.set_provisional_title, conversation)
+            await astore.change(titles.set_provisional_title, conversation)
         with _logged(A_START, **ids_of(conversation)), suppress(ConversationError):
             await self._start(conversation, stops=stops)  # a refusal has been logged already
 
@@ -240,7 +240,7 @@ class StandaloneConversationManager(ConversationManager):
         if conversation.pk not in self._unmakeable:
             self._unmakeable.add(conversation.pk)
             logger.error("No agent could be made", **ids_of(conversation), exc_info=error)
-        await astore.call(endings.fail, conversation, NO_AGENT)
+        await astore.change(endings.fail, conversation, NO_AGENT)
 
     def _ended(self, loop: Loop, task: asyncio.Task[None]) -> None:
         conversation = loop.conversation
@@ -396,7 +396,7 @@ class StandaloneConversationManager(ConversationManager):
         """
         if conversation.pk not in self._loops:
             if not await astore.call(unanswered.is_suspended, conversation):
-                await astore.call(endings.give_up_unheld, conversation, through)
+                await astore.change(endings.give_up_unheld, conversation, through)
                 return
             await self._start(conversation)
         loop = self._loops.get(conversation.pk)
@@ -432,7 +432,7 @@ class StandaloneConversationManager(ConversationManager):
         if loop is not None:
             await loop.resume()
         else:
-            await astore.call(pauses.resume, conversation)
+            await astore.change(pauses.resume, conversation)
         await self._start(conversation)
 
     async def ask_run(self, conversation: ConversationRef) -> bool:
@@ -442,7 +442,7 @@ class StandaloneConversationManager(ConversationManager):
 
     async def _ask_run_here(self, conversation: ConversationRef) -> Asked:
         loop = self._loops.get(conversation.pk)
-        asked = await (loop.ask_run() if loop is not None else astore.call(runs.ask, conversation))
+        asked = await (loop.ask_run() if loop is not None else astore.change(runs.ask, conversation))
         if asked is Asked.BEGUN:
             self.start_soon(conversation)  # it is stored, whatever the outcome of the start
         elif asked is Asked.NOTHING:
@@ -457,7 +457,7 @@ class StandaloneConversationManager(ConversationManager):
         said = await astore.call_settled(runs.take, conversation, message, run=run)
         if run:  # a pause that the turn's holder has not come to yet is taken back
             with _unresumed.counted(**ids_of(conversation)):  # stored is stored
-                await astore.call(self._resume_turn, conversation)
+                await astore.change(self._resume_turn, conversation)
         if said.asks or run:  # a repeat asks nothing, but the first time may have been cut off
             self.wake(conversation)
         return said
@@ -472,14 +472,14 @@ class StandaloneConversationManager(ConversationManager):
 
     async def _pause_here(self, conversation: ConversationRef) -> None:
         if not await self._pause(conversation):
-            await astore.call(endings.recover, conversation, self._process)
+            await astore.change(endings.recover, conversation, self._process)
             await self._pause(conversation)
 
     async def _pause(self, conversation: ConversationRef) -> bool:
         loop = self._loops.get(conversation.pk)
         if loop is None:
             try:
-                return await astore.call(pauses.pause, conversation)
+                return await astore.change(pauses.pause, conversation)
             except LoopHeld:
                 loop = self._loops.get(conversation.pk)
                 if loop is None:  # else it was started here meanwhile
@@ -496,7 +496,7 @@ class StandaloneConversationManager(ConversationManager):
         if loop is not None:
             await loop.interrupt()
         elif conversation.dialect is Dialect.V1:
-            await astore.call(runs.interrupt_unheld, conversation)
+            await astore.change(runs.interrupt_unheld, conversation)
         else:
             await self.close_session(conversation.public_id)
 
@@ -510,7 +510,7 @@ class StandaloneConversationManager(ConversationManager):
         event_id: str | None = None,
     ) -> None:
         """Store the decision and continue the turn."""
-        await astore.call(
+        await astore.change(
             decisions.decide, conversation, accept, reason, call_seq=call_seq, event_id=event_id
         )
         self.start_soon(conversation)  # it is stored, whatever the outcome of the start
@@ -526,7 +526,7 @@ class StandaloneConversationManager(ConversationManager):
                 for conversation in await astore.call(unanswered.abandoned, SWEEP_LIMIT, besides=here):
                     if conversation.pk not in self._loops:
                         with _logged("The repair of an interrupted turn", **ids_of(conversation)):
-                            await astore.call(endings.recover, conversation, self._process)
+                            await astore.change(endings.recover, conversation, self._process)
                 here = list(self._loops)
                 for pk in await astore.call(unanswered.asked_among, here):
                     if pk in self._loops:
@@ -572,9 +572,9 @@ class StandaloneConversationManager(ConversationManager):
         while True:
             await asyncio.sleep(HOUSEKEEPING_S)
             with _logged("Housekeeping"):
-                await astore.call(presence.touch, presence.here())
-                await astore.call(idempotency.prune)
-                await astore.call(commands.forget_settled)
+                await astore.change(presence.touch, presence.here())
+                await astore.change(idempotency.prune)
+                await astore.change(commands.forget_settled)
                 for pk in await astore.call(known_loops.forgotten, list(self._loops)):
                     if pk in self._loops:
                         self._loops[pk].leave()

@@ -107,7 +107,7 @@ class Dispatcher:
     async def _look(self) -> float:
         if self._rounds == 0:
             self._hooks = outbox_hooks.hooks_of_this_process()
-            await astore.call(outbox_hooks.install, self._hooks)
+            await astore.change(outbox_hooks.install, self._hooks)
         await self._give_back()
         await self._keep_house()
         receivers = await astore.call(_served, self._hooks)
@@ -115,10 +115,10 @@ class Dispatcher:
         self._wakes = _NEWS if receivers else _FOR_NOBODY
         if not receivers:
             return POLL_S
-        more = await astore.call(_gathered, receivers, self._horizon)
+        more = await astore.change(_gathered, receivers, self._horizon)
         await self._renew()
         for lane in self._lanes.values():
-            for claim in await astore.call(outbox.claim, lane.receiver.pk, self._process, limit=lane.room):
+            for claim in await astore.change(outbox.claim, lane.receiver.pk, self._process, limit=lane.room):
                 self._start(lane, claim)
         return 0.0 if more else await self._until_next()
 
@@ -127,17 +127,17 @@ class Dispatcher:
         if now >= self._renewed_at + RENEW_S:
             self._renewed_at = now
             held = [claim for lane in self._lanes.values() for claim in lane.tasks]
-            await astore.call(outbox.renew, held)
+            await astore.change(outbox.renew, held)
 
     async def _give_back(self) -> None:
         for claim, words in list(self._broken.items()):
-            await astore.call(outbox.failed, claim, words)
+            await astore.change(outbox.failed, claim, words)
             del self._broken[claim]
 
     async def _keep_house(self) -> None:
         if self._rounds % HOUSEKEEPING_ROUNDS == 0:
-            await astore.call(outbox.release_abandoned)
-            await astore.call(outbox.prune)
+            await astore.change(outbox.release_abandoned)
+            await astore.change(outbox.prune)
         self._rounds += 1
 
     async def _until_next(self) -> float:
@@ -178,14 +178,14 @@ class Dispatcher:
         for lane in self._lanes.values():
             await self._close_lane(lane)
         self._lanes.clear()
-        await astore.call(outbox.release, list(self._broken))
+        await astore.change(outbox.release, list(self._broken))
 
     async def _close_lane(self, lane: _Lane) -> None:
         claims, tasks = list(lane.tasks), list(lane.tasks.values())
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        await astore.call(outbox.release, claims)
+        await astore.change(outbox.release, claims)
         await lane.taker.close()
 
 
@@ -198,11 +198,11 @@ async def _deliver(taker: Taker, claim: Claim) -> None:
         try:
             await taker.take(step.parcel)
         except NotTaken as error:
-            await astore.call(outbox.failed, claim, str(error))
+            await astore.change(outbox.failed, claim, str(error))
             return
-        if not await astore.call(outbox.delivered, claim, step):
+        if not await astore.change(outbox.delivered, claim, step):
             return
-    await astore.call(outbox.release, [claim])
+    await astore.change(outbox.release, [claim])
 
 
 def _served(hooks: Mapping[str, Any]) -> list[Receiver]:

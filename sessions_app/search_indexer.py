@@ -69,10 +69,10 @@ class Indexer:
         try:
             while True:
                 began, self._appends = loop.time(), 0
-                if await astore.call(titles.step):
+                if await astore.change(titles.step):
                     await self._rest(began)
                     continue
-                if (await astore.call(self._step)).is_last:
+                if (await astore.change(self._step)).is_last:
                     _failing.worked()
                     return
                 await self._rest(began)

@@ -38,7 +38,7 @@ async def pause(conversation: ConversationRef) -> None:
 
 async def _note_paused(conversations: Sequence[ConversationRef]) -> None:
     if conversations:
-        await astore.call(sandboxes.note_paused, conversations)
+        await astore.change(sandboxes.note_paused, conversations)
 
 
 async def stop_to_delete(conversation: ConversationRef) -> None:
@@ -64,7 +64,7 @@ async def remove(conversation: ConversationRef) -> None:
     """Stop the loops of a conversation and of all below it, and hide them: the lowest first, all or none."""
     family = (await astore.call(families.family_of, conversation))[::-1]
     await stop_to_delete(conversation)
-    await astore.call(_hide, family)
+    await astore.change(_hide, family)
 
 
 @transaction.atomic

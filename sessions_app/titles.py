@@ -54,11 +54,11 @@ async def set_generated_title(conversation: ConversationRef, agent: Agent) -> No
 
     Until it has, and if anything goes wrong with it, the beginning of the message serves.
     """
-    await astore.call(set_provisional_title, conversation)
+    await astore.change(set_provisional_title, conversation)
     message = await astore.call(_message_of_provisional_title, conversation)
     if message is not None:
         title = await made_of(message, agent.complete, TITLE_MAX_CHARACTERS)
-        await astore.call(_replace_provisional_title, conversation, title)
+        await astore.change(_replace_provisional_title, conversation, title)
 
 
 def keep_provisional_title(conversation: ConversationRef) -> None:

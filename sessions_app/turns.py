@@ -58,7 +58,7 @@ AGAIN_S = 0.2
 
 async def persistently(attempt: Callable[[], Awaitable[T]]) -> T:
     """Await something repeatable: again while the conversation is locked, and after connections broke."""
-    left = astore.READERS  # each thread's connection may be broken
+    left = max(astore.READERS, astore.CHANGERS)  # each thread's connection may be broken
     while True:
         try:
             done = await attempt()
@@ -386,7 +386,7 @@ class StreamedAnswer:
         self._snapshot_at = time.monotonic()
         through, text = self._index - 1, self._shown
         try:
-            self._masks = await astore.call(
+            self._masks = await astore.change(
                 _store_snapshot, self._conversation, self._turn_id, self._epoch, self.event_id, through, text
             )
         except (ConversationBusy, OperationalError, InterfaceError) as error:

@@ -175,6 +175,41 @@ async def test_a_conversation_that_stays_locked_is_reported_busy(
 
 
 @on_postgresql
+async def test_those_who_have_waited_with_one_in_vain_are_refused_with_it(
+    conversation: ConversationRef, scripted: type[ScriptedStore], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(conversations.log, "LOCK_TIMEOUT_S", 1)
+    with locked_elsewhere(conversation):
+        appends = [astore.append_soon(conversation, [event()]) for _ in range(COUNT)]
+        outcomes = await asyncio.gather(*appends, return_exceptions=True)
+    assert {type(outcome) for outcome in outcomes} == {ConversationBusy}
+    assert scripted.batches == [COUNT, 1]
+    assert await seqs_of(astore.append_soon(conversation, [event()])) == [0]
+
+
+async def test_what_waits_for_one_conversation_holds_up_no_reader_and_no_other_change(
+    talks: list[ConversationRef],
+) -> None:
+    go = threading.Event()
+
+    def wait(conversation: ConversationRef) -> bool:
+        return go.wait(WAIT_S)
+
+    def pk_of(conversation: ConversationRef) -> int:
+        return conversation.pk
+
+    locked, other = talks[:2]
+    waiting = [asyncio.create_task(astore.change(wait, locked)) for _ in range(2 * astore.CHANGERS)]
+    await asyncio.sleep(0)
+    async with asyncio.timeout(WAIT_S):
+        assert await astore.change(pk_of, other) == other.pk
+        assert await astore.call(pk_of, other) == other.pk
+    assert not any(task.done() for task in waiting)
+    go.set()
+    assert all(await asyncio.gather(*waiting))
+
+
+@on_postgresql
 async def test_order_is_kept_when_a_lock_is_freed_while_a_failed_batch_is_tried_one_by_one(
     talks: list[ConversationRef],
 ) -> None:

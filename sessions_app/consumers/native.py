@@ -383,7 +383,7 @@ class ConversationSocket:
         await self._ack(frame.id)
 
     async def _seen(self, frame: Frame) -> None:
-        await astore.call(marks.mark_seen, self._user_pk, self._conversation, frame.number("through"))
+        await astore.change(marks.mark_seen, self._user_pk, self._conversation, frame.number("through"))
         await self._ack(frame.id)
 
     async def _auth(self, frame: Frame) -> None:
