@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
-from django.db import OperationalError, connection
+from django.conf import settings
+from django.db import OperationalError, connection, transaction
 from psycopg.errors import LockNotAvailable
 
 from conversations import sql
+from conversations.engines.failures import is_locked
 from conversations.exceptions import ConversationBusy
 from conversations.log import LOCK_TIMEOUT_S
 from conversations.models import Conversation, ConversationQuerySet, ConversationRef
@@ -31,6 +34,35 @@ def lock_all(conversations: Sequence[ConversationRef]) -> None:
     """
     pks = [conversation.pk for conversation in conversations]
     _locked(Conversation.objects.with_pks(pks))
+
+
+@contextmanager
+def unless_locked() -> Iterator[None]:
+    """Run a block that writes, and leave it without a word where it would wait for somebody else's lock."""
+    if connection.in_atomic_block:
+        yield
+        return
+    try:
+        with _at_once():
+            yield
+    except OperationalError as error:
+        if not is_locked(error):
+            raise
+
+
+@contextmanager
+def _at_once() -> Iterator[None]:
+    if connection.vendor == "postgresql":
+        with transaction.atomic(), connection.cursor() as cursor:
+            cursor.execute("SET LOCAL lock_timeout = '1ms'")
+            yield
+        return
+    with connection.cursor() as cursor:
+        cursor.execute("PRAGMA busy_timeout = 0")
+        try:
+            yield
+        finally:
+            cursor.execute(f"PRAGMA busy_timeout = {settings.LOCK_TIMEOUT_S * 1000}")
 
 
 def _locked(rows: ConversationQuerySet, wait_s: float | None = None) -> list[Conversation]:

@@ -16,6 +16,7 @@ from django.db.models import Q
 from django.db.models.functions import Coalesce, Greatest
 from django.utils import timezone
 
+from conversations.locks import unless_locked
 from conversations.models import Conversation, ConversationRef, new_public_id
 from conversations.planner import of_many
 from conversations.server_log import log_on_commit
@@ -503,11 +504,12 @@ class ApiToken(models.Model):
         return row, text
 
     def record_use(self) -> None:
-        """Record its use, at most once a minute: reading must not mean writing."""
+        """Record its use, at most once a minute: reading must not mean writing, or waiting."""
         now = timezone.now()
         fresh = now - timedelta(seconds=TOKEN_USE_RECORDED_S)
         if self.last_used_at is None or self.last_used_at < fresh:
-            ApiToken.objects.filter(pk=self.pk).update(last_used_at=now)
+            with unless_locked():
+                ApiToken.objects.filter(pk=self.pk).update(last_used_at=now)
 
     def revoke(self) -> None:
         """Revoke the token."""
