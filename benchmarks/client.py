@@ -20,7 +20,7 @@ from benchmarks.audience import Listener, Speaker
 from benchmarks.connections import Connection, Sender
 from benchmarks.job import Job, Result
 from benchmarks.openings import Opening
-from benchmarks.rest import Asker, Poster
+from benchmarks.rest import Asker, Poster, Renamer
 from benchmarks.sockets import Appender, Replay
 
 READY_WAIT_S = 30.0
@@ -59,7 +59,7 @@ async def _appends(job: Job) -> Result:
     for sender in senders:
         sender.begin(until=end)
     if askers:
-        await _unless(failed, _asked(askers, job.times), QUESTIONS_WAIT_S)
+        await _unless(failed, _asked(askers, job.times, every_s=job.every_s), QUESTIONS_WAIT_S)
         end = time.perf_counter()
         for sender in senders:
             sender.end()
@@ -112,6 +112,26 @@ async def _opened_together(job: Job) -> int:
     return len(readers)
 
 
+async def _renames(job: Job) -> Result:
+    """Let the clients wait for what is locked until the questions are answered; their waits come last."""
+    renamers = [Renamer(job, place) for place in range(len(job.paths))]
+    askers = [Asker(question) for question in job.questions]
+    for renamer in renamers:
+        await _connect(renamer, job.port)
+    for asker, question in zip(askers, job.questions, strict=True):
+        await _connect(asker, question.port)
+    failed = asyncio.gather(*(client.failure for client in (*renamers, *askers)))
+    for renamer in renamers:
+        renamer.begin()
+    await _unless(failed, _asked(askers, job.times, every_s=job.every_s), QUESTIONS_WAIT_S)
+    for client in (*renamers, *askers):
+        client.check()
+    failed.cancel()
+    answers_ms = [asker.latencies_ms[WARM_UP_QUESTIONS:] for asker in askers]
+    waits_ms = [each_ms for renamer in renamers for each_ms in renamer.waits_ms]
+    return {"rate": 0.0, "events": 0, "latencies_ms": [*answers_ms, waits_ms]}
+
+
 async def _audience(job: Job) -> Result:
     """Let one client append and all others follow: deliveries a second, and how long each took."""
     place, *places = job.paths
@@ -149,11 +169,12 @@ async def _connect(client: Connection, port: int) -> None:
     await asyncio.get_running_loop().create_connection(lambda: client, "127.0.0.1", port)
 
 
-async def _asked(askers: Sequence[Asker], times: int) -> None:
+async def _asked(askers: Sequence[Asker], times: int, *, every_s: float = 0.0) -> None:
     """Ask the questions in turns, so that what slows one down slows them all."""
     for _ in range(WARM_UP_QUESTIONS + times):
         for asker in askers:
             await asker.ask()
+        await asyncio.sleep(every_s)
 
 
 async def _all(facts: Iterable[asyncio.Event]) -> None:
@@ -176,7 +197,7 @@ async def _unless(failed: asyncio.Future[Any], work: Coroutine[Any, Any, Any], w
 def main() -> None:
     """Do the job of stdin."""
     job = Job.read(sys.stdin.read())
-    works = {"replay": _replay, "open": _openings, "audience": _audience}
+    works = {"replay": _replay, "open": _openings, "audience": _audience, "rename": _renames}
     result = uvloop.run(works.get(job.sort, _appends)(job))
     print(json.dumps(result))
 

@@ -6,7 +6,8 @@ import os
 import secrets
 import sqlite3
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
 from typing import Any, ClassVar
 from urllib.parse import urlsplit
@@ -38,6 +39,10 @@ class Database(ABC):
     @abstractmethod
     def execute(self, *statements: str) -> list[tuple[Any, ...]]:
         """Run the statements in one transaction and return the rows of the last one."""
+
+    @abstractmethod
+    def locked(self, public_id: str) -> AbstractContextManager[None]:
+        """Keep a conversation locked, as another program would; where rows have no locks, the whole file."""
 
     @abstractmethod
     def series(self, count: int) -> str:
@@ -149,6 +154,14 @@ class PostgreSQL(Database):
                 cursor = connection.execute(statement.encode())
             return cursor.fetchall() if cursor.description else []
 
+    @contextmanager
+    def locked(self, public_id: str) -> Iterator[None]:
+        """Lock its row; see Database."""
+        with psycopg.connect(self.url) as connection:
+            select = "SELECT 1 FROM conversations_conversation WHERE public_id = %s FOR UPDATE"
+            connection.execute(select, [public_id])
+            yield
+
     def series(self, count: int) -> str:
         """Return a table; see Database."""
         return f"generate_series(0, {count - 1}) AS series (n)"
@@ -211,6 +224,13 @@ class SQLite(Database):
         finally:
             connection.close()
         return rows
+
+    @contextmanager
+    def locked(self, public_id: str) -> Iterator[None]:
+        """Lock the file; see Database."""
+        with closing(self.connect()) as connection:
+            connection.execute("BEGIN EXCLUSIVE")
+            yield
 
     def series(self, count: int) -> str:
         """Return a table; see Database."""

@@ -20,10 +20,10 @@ def get(path: str, port: int) -> bytes:
     return f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n\r\n".encode()
 
 
-def post_head(path: str, port: int) -> bytes:
-    """Return what every request that adds JSON at this place begins with; `with_body` ends it."""
+def head(method: str, path: str, port: int) -> bytes:
+    """Return what every request with JSON at this place begins with; `with_body` ends it."""
     return (
-        f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n"
+        f"{method} {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n"
         "Content-Type: application/json\r\nContent-Length: "
     ).encode()
 

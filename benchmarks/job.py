@@ -19,11 +19,12 @@ class ClientFailed(RuntimeError):
 
 
 class Question(NamedTuple):
-    """A GET, and a text that every answer to it must hold."""
+    """A GET, or with a body a POST, and a text that every answer to it must hold."""
 
     port: int
     path: str
     expected: str
+    body: str = ""
 
 
 class Result(TypedDict):
@@ -43,8 +44,8 @@ class Job:
     sort: str
     """`append` (to the native socket), `echo` (to a bare one), `replay` (of either), `open` (by Socket.IO);
     `audience` (of V1 sockets, the first address being that of who appends);
-    by REST `post v0`, `post native`, and `post bare` to what only answers; `ask` where questions are all
-    there is."""
+    by REST `post v0`, `post native`, and `post bare` to what only answers; `rename` what is locked; `ask`
+    where questions are all there is."""
     port: int = 0
     paths: Sequence[str] = ()
     """One address per client."""
@@ -61,6 +62,8 @@ class Job:
     """What one more client asks in turns, while the others append or open."""
     times: int = 0
     """How often it asks each."""
+    every_s: float = 0.0
+    """How long it rests between its turns."""
 
     def text(self) -> str:
         """Return it for the way to the process of the clients."""

@@ -8,7 +8,7 @@ from functools import partial
 from statistics import median
 from uuid import uuid4
 
-from benchmarks import appends, hanging, lists, pages, server
+from benchmarks import appends, hanging, lists, locked, pages, server
 from benchmarks.job import Job, Question, carry_out
 from benchmarks.workbench import LENGTH_CLIENTS, LONG, OPENED, REPLAYS, SHORT, Values, Workbench, percentile
 
@@ -108,6 +108,14 @@ def _hanging(bench: Workbench) -> Values:
         yield f"{key}, median ms", median(latencies_ms)
 
 
+def _locked(bench: Workbench) -> Values:
+    free, taken = bench.fresh("locked", conversations=2)
+    answers_ms = locked.latencies_ms(bench.database, bench.directory, free, taken, bench.plan.locked_s)
+    for key, latencies_ms in answers_ms.items():
+        yield f"{key}, p95 ms", percentile(latencies_ms, 95)
+        yield f"{key}, longest ms", max(latencies_ms)
+
+
 def _pages(bench: Workbench) -> Values:
     for key, cost_ms in pages.costs_ms().items():
         yield f"shown {key}, ms", cost_ms
@@ -187,6 +195,14 @@ MEASUREMENTS: Sequence[Measurement] = [
             for when in ("idle", "beside a hanging step")
         ],
         measure=_hanging,
+    ),
+    Measurement(
+        keys=[
+            *(f"{name} {when}, p95 ms" for name in locked.QUESTIONS for when in (locked.IDLE, locked.BESIDE)),
+            f"{locked.WAITS}, longest ms",
+        ],
+        measure=_locked,
+        is_steady=True,
     ),
     Measurement(keys=["shown page, ms", "shown costliest, ms"], measure=_pages, is_steady=True),
     Measurement(

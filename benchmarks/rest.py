@@ -22,7 +22,7 @@ class Poster(Sender):
     def __init__(self, job: Job, place: int) -> None:
         super().__init__()
         self._after = job.after[place]
-        self._head = exchanges.post_head(job.paths[place], job.port)
+        self._head = exchanges.head("POST", job.paths[place], job.port)
         self._door = job.sort.removeprefix("post ")
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -55,13 +55,47 @@ class Poster(Sender):
             raise WrongAnswer(f"Not every event was taken: {answers}")
 
 
+class Renamer(Connection):
+    """Renames what is locked, is told to try again, and does so at once: it waits all the time."""
+
+    def __init__(self, job: Job, place: int) -> None:
+        super().__init__()
+        self.waits_ms: list[float] = []
+        """How long each answer took."""
+        head = exchanges.head("PATCH", job.paths[place], job.port)
+        self._request = exchanges.with_body(head, b'{"title":"new"}')
+        self._asked_at = 0.0
+
+    def begin(self) -> None:
+        """Send the first, and another after every answer."""
+        self._asked_at = time.perf_counter()
+        self.transport.write(self._request)
+
+    def take(self, data: bytes) -> None:
+        self.received += data
+        for answer in exchanges.answers(self.received):
+            if answer.status != 503:
+                raise WrongAnswer(f"{answer.status} instead of 503: {answer.body[:1000]!r}")
+            self.waits_ms.append((time.perf_counter() - self._asked_at) * 1000)
+            self.begin()
+
+    def check(self) -> None:
+        """Raise WrongAnswer unless it was answered at least once."""
+        if not self.waits_ms:
+            raise WrongAnswer("Who waits for the lock was told nothing.")
+
+
 class Asker(Connection):
     """Asks one question again and again, as often as it is told to."""
 
     def __init__(self, question: Question) -> None:
         super().__init__()
         self.latencies_ms: list[float] = []
-        self._request = exchanges.get(question.path, question.port)
+        if question.body:
+            head = exchanges.head("POST", question.path, question.port)
+            self._request = exchanges.with_body(head, question.body.encode())
+        else:
+            self._request = exchanges.get(question.path, question.port)
         self._expected = question.expected.encode()
         self._answers: list[bytes] = []
         self._asked_at = 0.0

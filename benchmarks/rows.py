@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
+from benchmarks import locked
 from benchmarks.appends import DOORS
 from benchmarks.samples import Samples
 
@@ -27,6 +28,8 @@ class Row:
     unit: str = "events/s"
     on_sqlite: bool = False
     """The target holds for SQLite as well."""
+    only_on: str | None = None
+    """The one engine that it is about."""
 
     @property
     def keys(self) -> list[str]:
@@ -203,6 +206,31 @@ ROWS = [
             ("list", "the list"),
         )
     ),
+    *(
+        Row(
+            title=f"{title}, another locked for 40 writers, p95",
+            key=f"{key} {locked.BESIDE}, p95 ms",
+            limit=f"{key} {locked.IDLE}, p95 ms",
+            limit_title="the same, idle",
+            ratio_at_most=2.0,
+            unit=MS,
+            on_sqlite=True,
+            only_on="PostgreSQL" if key in locked.WRITTEN else None,
+        )
+        for key, title in (
+            ("get", "one conversation"),
+            ("append", "an append by REST"),
+            ("alive", "the probe of life"),
+            ("health", "the probe of health"),
+        )
+    ),
+    Row(
+        title="a writer's answer while it stays locked, longest",
+        key=f"{locked.WAITS}, longest ms",
+        below=locked.TOLD_WITHIN_MS,
+        unit=MS,
+        on_sqlite=True,
+    ),
     Row(
         title="1,000 V1 sockets on one conversation, 200 events, deliveries",
         key="audience",
@@ -233,7 +261,7 @@ def chosen(names: Sequence[str]) -> list[Row]:
 
 def findings(engine: str, rows: Sequence[Row], samples: Samples) -> list[Finding]:
     """Return what the samples say about each row; most targets hold for PostgreSQL only."""
-    return [_finding(engine, row, samples) for row in rows]
+    return [_finding(engine, row, samples) for row in rows if row.only_on in (None, engine)]
 
 
 def _finding(engine: str, row: Row, samples: Samples) -> Finding:

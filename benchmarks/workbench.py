@@ -38,10 +38,12 @@ class Plan:
     echo_s: float
     asks: int
     """How often a question is asked."""
+    locked_s: float
+    """How long a conversation is kept locked."""
 
 
-FULL = Plan(rounds=5, budget_s=870, patience_s=90, append_s=2.0, limit_s=3, echo_s=1.5, asks=200)
-QUICK = Plan(rounds=2, budget_s=230, patience_s=15, append_s=1.0, limit_s=1, echo_s=0.7, asks=60)
+FULL = Plan(rounds=5, budget_s=870, patience_s=90, append_s=2.0, limit_s=3, echo_s=1.5, asks=200, locked_s=30)
+QUICK = Plan(rounds=2, budget_s=230, patience_s=15, append_s=1.0, limit_s=1, echo_s=0.7, asks=60, locked_s=8)
 
 Values = Iterator[tuple[str, float]]
 """Pairs of the name of a measurement and what it came to."""
