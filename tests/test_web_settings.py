@@ -111,6 +111,30 @@ async def test_a_key_is_forgotten_when_that_is_asked_for(visitor: Browser, alice
     assert await stored(alice) is None
 
 
+OPENED = {"initial-model": "old", "initial-base_url": ""}
+"""What the page showed when it was opened."""
+
+
+async def test_what_was_changed_elsewhere_and_not_in_the_form_stays(visitor: Browser, alice: User) -> None:
+    values = {"llm_model": "new", "llm_base_url": "http://localhost:1/v1"}
+    await astore.call(user_settings.change_settings, alice.pk, values, secrets={})
+    await send(visitor, "model", **OPENED, model="old", base_url="", key=KEY)
+    found = await settings_of(alice)
+    assert (found.llm_model, found.llm_base_url, await stored(alice)) == (*values.values(), KEY)
+
+
+async def test_what_was_changed_elsewhere_and_in_the_form_is_told_and_replaced_the_second_time(
+    visitor: Browser, alice: User
+) -> None:
+    await astore.call(user_settings.change_settings, alice.pk, {"llm_model": "new"}, secrets={})
+    page = await send(visitor, "model", **OPENED, model="mine", base_url="")
+    assert "This was changed to “new” elsewhere since you opened the page." in words(page)
+    assert (await settings_of(alice)).llm_model == "new"
+    assert 'name="initial-model" value="new"' in page.text
+    await send(visitor, "model", **{**OPENED, "initial-model": "new"}, model="mine", base_url="")
+    assert (await settings_of(alice)).llm_model == "mine"
+
+
 async def test_a_model_wipes_nothing_else(visitor: Browser, alice: User) -> None:
     values = {"language": "de", "max_iterations": 7}
     secrets = {SettingSecret.SEARCH_API_KEY: "tv-1", SettingSecret.MCP_CONFIG: "{}"}

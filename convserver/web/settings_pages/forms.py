@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from django import forms
@@ -63,6 +64,7 @@ class ModelForm(Form):
     name = "model"
     model = forms.CharField(
         required=False,
+        show_hidden_initial=True,
         max_length=TEXT_MAX,
         label="Model",
         help_text="Provider and model name, for example openai/gpt-5.",
@@ -70,6 +72,7 @@ class ModelForm(Form):
     )
     base_url = forms.CharField(
         required=False,
+        show_hidden_initial=True,
         max_length=TEXT_MAX,
         label="Base URL",
         help_text="Only for your own server or a proxy, for example http://localhost:11434/v1.",
@@ -92,6 +95,26 @@ class ModelForm(Form):
             return checked_base_url(text) if text else ""
         except InvalidBaseUrl as error:
             raise ValidationError(str(error)) from error
+
+    def edits(self, stored: Mapping[str, str]) -> dict[str, str]:
+        """Return the fields of `stored` that were edited since the page was opened.
+
+        One that was also changed elsewhere meanwhile gets an error, and counts as edited the next time.
+        """
+        edited = {}
+        for name, now in stored.items():
+            shown, given = self.data.get(self.add_initial_prefix(name)), self.cleaned_data[name]
+            if shown is None or given not in (shown, now):
+                edited[name] = given
+                if shown not in (None, now):
+                    self._note_changed_elsewhere(name, now)
+        return edited
+
+    def _note_changed_elsewhere(self, name: str, now: str) -> None:
+        told = f"This was changed to “{now}” elsewhere" if now else "This was emptied elsewhere"
+        self.add_error(name, f"{told} since you opened the page. Save again to replace it.")
+        self.data = self.data.copy()  # type: ignore[attr-defined]  # a QueryDict's is mutable
+        self.data[self.add_initial_prefix(name)] = now  # type: ignore[index]
 
 
 class ServerForm(Form):

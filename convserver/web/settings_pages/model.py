@@ -44,11 +44,17 @@ def _not_now(request: HttpRequest, words: str) -> HttpResponse:
 
 def _stored(request: HttpRequest, form: ModelForm) -> bool:
     """Store what the form says, and nothing else; False if it cannot be, with the reason in the form."""
-    given = form.cleaned_data
-    values = {"llm_model": given["model"] or None, "llm_base_url": given["base_url"] or None}
+    user_id, given = access.pk_of(request.user), form.cleaned_data
+    found = user_settings.settings_of(user_id)
+    edits = form.edits(
+        {"model": (found and found.llm_model) or "", "base_url": (found and found.llm_base_url) or ""}
+    )
+    if form.errors:
+        return False
+    values = {f"llm_{name}": value or None for name, value in edits.items()}
     secrets = {SettingSecret.LLM_API_KEY: given["key"]} if given["key"] or given["forgets_key"] else {}
     try:
-        user_settings.change_settings(access.pk_of(request.user), values, secrets=secrets)
+        user_settings.change_settings(user_id, values, secrets=secrets)
     except ConversationError as error:
         form.add_error("key", str(error))
         return False
