@@ -140,6 +140,31 @@ def test_an_error_that_names_its_call_by_the_calls_id_alone_stands_inside_it() -
     assert parts.of_class("result")[0].attributes["data-outcome"] == "failed"
 
 
+FAILED_V0 = {"observation": "agent_state_changed", "extras": {"agent_state": "error", "reason": "It broke."}}
+FAILED_V1 = {"kind": "ConversationStateUpdateEvent", "key": "execution_status", "value": "error"}
+ERROR_V0 = {"observation": "error", "content": "It broke.", "extras": {"error_id": "AgentError"}}
+ERROR_V1 = {
+    "kind": "ConversationErrorEvent",
+    "source": "environment",
+    "code": "AgentError",
+    "detail": "It broke.",
+}
+
+
+@pytest.mark.parametrize("payloads", [(ERROR_V0, FAILED_V0), (FAILED_V1, ERROR_V1)])
+def test_a_failure_is_told_once_by_the_error_that_says_why(payloads: tuple[dict[str, Any], ...]) -> None:
+    parts = page(*(event(payload, seq=seq) for seq, payload in enumerate(payloads)))
+    (article,) = parts.named("article")
+    assert "error" in article.attributes["class"].split()
+    assert "It broke." in parts.text
+
+
+@pytest.mark.parametrize("payload", [FAILED_V0, FAILED_V1])
+def test_a_failure_that_no_error_explains_is_told_by_the_state(payload: dict[str, Any]) -> None:
+    (article,) = page(event(payload)).named("article")
+    assert article.attributes["aria-label"] == "The agent stopped with an error"
+
+
 def test_a_call_without_a_result_is_running() -> None:
     assert page(run()).of_class("state")[0].attributes["class"] == "state running"
 

@@ -73,14 +73,14 @@ STATES = {
     ),
     "finished": Shown(loop("running", "finished"), "Finished", []),
     "error": Shown(
-        loop("running", "error", error="It broke."), "Failed", ["Retry"], "The agent failed. Retry"
+        loop("running", "error", error="It broke."), "Failed", ["Retry"], "Retry your last message"
     ),
     "stuck": Shown(loop("running", "stuck"), "Stuck", ["Retry"], "The agent keeps repeating itself."),
     "interrupted": Shown(
         loop("stopped", "error", ended_by="interrupted"),
         "Interrupted",
         ["Retry"],
-        "The server stopped while the agent was working.",
+        "The agent was stopped because the server restarted or lost its database.",
     ),
     "evicted to make room": Shown(
         loop("stopped", "idle", ended_by="crowded_out"),
@@ -88,6 +88,12 @@ STATES = {
         ["Retry"],
         "Too many of your agents were running",
         queued="Queued until another agent is done",
+    ),
+    "failed and evicted": Shown(
+        loop("stopped", "error", ended_by="crowded_out"),
+        "Failed",
+        ["Retry"],
+        "The agent failed, or was stopped",
     ),
     "agent could not be made": Shown(
         loop("error", "idle", ended_by="failed", error="The agent couldn't start. The log has the reason."),

@@ -247,4 +247,6 @@ def test_an_agent_that_breaks_down_says_so_in_words(talk: Talk) -> None:
     talk.say("/fail")
     expect(talk.page.locator("#events article.error")).to_be_visible()
     expect(talk.page.locator("#agent-state")).to_have_text("Failed")
+    expect(talk.page.locator("#events").get_by_text("The agent stopped with an error")).to_have_count(0)
+    expect(talk.page.locator("#next .words")).to_have_text("Retry your last message, or send another.")
     expect(talk.delivery("/fail")).to_contain_text("Not answered: the agent failed")

@@ -113,8 +113,7 @@ export class AgentControls {
 
   /** Say what the user can do now, and offer it. */
   showNext(next, actions) {
-    const { error } = this.loop;
-    const why = !this.gone && next && error;
+    const why = this.status === "failed" && this.loop.error; // why a turn failed is in the log
     const words = why && why.startsWith(next) ? why : [next, why].filter(Boolean).join(" ");
     const said = this.next.querySelector(".words");
     if (said.textContent !== words) said.textContent = words; // or it is read aloud again

@@ -26,11 +26,11 @@ export const STATUSES = {
   stopping: { words: "Stopping…", controls: ["stop"] },
   stopped: { words: "Stopped", next: "The agent was stopped. Send a message to continue.", actions: ["retry"] },
   finished: { words: "Finished" },
-  error: { words: "Failed", next: "The agent failed. Retry your last message, or send another.", actions: ["retry"] },
+  error: { words: "Failed", next: "Retry your last message, or send another.", actions: ["retry"] },
   stuck: { words: "Stuck", next: "The agent keeps repeating itself. Tell it what to do differently, or retry.", actions: ["retry"] },
   interrupted: {
     words: "Interrupted",
-    next: "The server stopped while the agent was working. What it said is kept.",
+    next: "The agent was stopped because the server restarted or lost its database. What it said is kept.",
     actions: ["retry"],
   },
   evicted: {
@@ -39,13 +39,21 @@ export const STATUSES = {
     actions: ["retry"],
     queued: "until another agent is done",
   },
+  cut: {
+    words: "Failed",
+    next: "The agent failed, or was stopped to make room for another one. Retry your last message, or send another.",
+    actions: ["retry"],
+  },
   failed: { words: "Couldn't start", next: "The agent couldn't start.", actions: ["start"], queued: "until the agent can start" },
   deleted: { words: "Deleted", next: "This conversation was deleted.", actions: ["restore", "back"] },
   unavailable: { words: "Unavailable", next: "This conversation was deleted or isn't yours any more.", actions: ["restore", "back"] },
   unreachable: { words: "Unavailable", next: "This page can't connect to the conversation.", actions: ["back"] },
 };
 
+/** The state of an agent that is not there any more, by how it ended. */
 const OVER = { stopped: "stopped", crowded_out: "evicted", interrupted: "interrupted" };
+/** The same where its last turn failed or was cut off. */
+const FAILED = { crowded_out: "cut", interrupted: "interrupted" };
 
 /** The name of the state that a loop is in, as the server tells of it. */
 export function statusOf({ status, execution_status: execution, ended_by: endedBy }) {
@@ -56,6 +64,6 @@ export function statusOf({ status, execution_status: execution, ended_by: endedB
   if (execution === "paused") return "paused";
   if (execution === "running") return isThere ? "running" : (OVER[endedBy] ?? "starting");
   if (execution === "finished" || execution === "stuck") return execution;
-  if (execution === "error") return endedBy === "interrupted" || endedBy === "crowded_out" ? OVER[endedBy] : "error";
+  if (execution === "error") return FAILED[endedBy] ?? "error";
   return (!isThere && OVER[endedBy]) || "ready";
 }

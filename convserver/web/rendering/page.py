@@ -117,6 +117,10 @@ def entries(envelopes: Iterable[EventEnvelope], beyond: Iterable[EventEnvelope] 
         if card is None:
             continue
         entry = Entry(event=event, card=card)
+        if shown and _is_failure_told_by(event, shown[-1].card):
+            continue
+        if shown and _is_failure_told_by(shown[-1].event, card):
+            shown.pop()
         if isinstance(card, ResultCard) and (call := _call_of(event, calls)):
             call.results.append(entry)
             continue
@@ -130,6 +134,12 @@ def entries(envelopes: Iterable[EventEnvelope], beyond: Iterable[EventEnvelope] 
         if event["kind"] in RESULTS and (call := _call_of(event, calls)) and (card := read(event)):
             call.results.append(Entry(event=event, card=card))
     return shown
+
+
+def _is_failure_told_by(event: EventEnvelope, card: Card) -> bool:
+    """Say whether an event is the state of a failed agent, and the card beside it the error that says why."""
+    state = event["text"].partition(":")[0] if event["kind"] == Kind.STATE else ""
+    return state == "error" and isinstance(card, ErrorCard)
 
 
 def read(event: EventEnvelope) -> Card | None:

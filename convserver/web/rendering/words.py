@@ -102,7 +102,7 @@ _TROUBLES = {
     "LoopUnavailable": Trouble(
         "The agent could not be started.", "Check the agent's settings, then send a message to try again."
     ),
-    "AgentError": Trouble("The agent failed.", "Send a message to try again. The details are below."),
+    "AgentError": Trouble("The agent failed.", "The details say why."),
     "ValidationError": Trouble(
         "The server did not understand a request.",
         "Reload the page. If it happens again, report the details.",
