@@ -42,6 +42,8 @@ def test_what_is_done_to_a_conversation_in_the_list_is_done_by_keys(page: Page, 
     conversation_id = site.create(title="By keys alone")
     keys, row = page.keyboard, page.locator(f"#row-{conversation_id}")
     page.goto("/")
+    with page.expect_request_finished(lambda request: "/web/row_focus" in request.url):
+        keys.press("Shift")  # the first key of a page fetches what brings the focus back
 
     def reach(name: str) -> None:
         """Open what can be done with the conversation, and go forward to one of it."""
