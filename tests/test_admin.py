@@ -437,7 +437,7 @@ def test_a_conversations_page_says_what_is_known_of_it(
     Connection.objects.create(conversation_id=talk.pk, user=alice, door="native")
     row = Conversation.objects.get(pk=talk.pk)
     page = text_of(boss.get(of(talk)))
-    for fact in ("Title Conversation talk", "Id talk", "Owner local", row.head_digest, "Forks the fork"):
+    for fact in ("Title Conversation talk", "ID talk", "Owner local", row.head_digest, "Forks the fork"):
         assert fact in page
     assert "Events 3 " in page
     assert "Connected 1 " in page
