@@ -197,9 +197,17 @@ class ConversationStore(ABC):
 
     @abstractmethod
     def read_after(
-        self, conversation: ConversationRef, seq: int, *, limit: int = PAGE_MAX_EVENTS
+        self,
+        conversation: ConversationRef,
+        seq: int,
+        *,
+        limit: int = PAGE_MAX_EVENTS,
+        max_bytes: int | None = None,
     ) -> list[EventEnvelope]:
-        """Return the events after `seq`, oldest first: at most `limit`, fewer if long; none at the end."""
+        """Return the events after `seq`, oldest first: at most `limit`, fewer if long; none at the end.
+
+        The last of them reaches `max_bytes` of payload; None means a whole page.
+        """
 
     @abstractmethod
     def read_before(
@@ -560,10 +568,16 @@ class DatabaseConversationStore(ConversationStore):
         return committed(requests, wait=wait)
 
     def read_after(
-        self, conversation: ConversationRef, seq: int, *, limit: int = PAGE_MAX_EVENTS
+        self,
+        conversation: ConversationRef,
+        seq: int,
+        *,
+        limit: int = PAGE_MAX_EVENTS,
+        max_bytes: int | None = None,
     ) -> list[EventEnvelope]:
         """Return the next page; see the seam."""
-        return Event.objects.page(conversation, after=seq, limit=limit, max_bytes=PAGE_MAX_BYTES).envelopes()
+        max_bytes = PAGE_MAX_BYTES if max_bytes is None else max_bytes
+        return Event.objects.page(conversation, after=seq, limit=limit, max_bytes=max_bytes).envelopes()
 
     def read_before(
         self, conversation: ConversationRef, seq: int, *, limit: int = PAGE_MAX_EVENTS

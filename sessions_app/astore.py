@@ -433,10 +433,12 @@ async def append(
 
 
 async def read_after(
-    conversation: ConversationRef, seq: int, *, limit: int = PAGE_MAX_EVENTS
+    conversation: ConversationRef, seq: int, *, limit: int = PAGE_MAX_EVENTS, max_bytes: int | None = None
 ) -> list[EventEnvelope]:
     """Return the next page of the log: ConversationStore.read_after, repeated if the connection broke."""
-    return await call(_repeated, lambda: store().read_after(conversation, seq, limit=limit))
+    return await call(
+        _repeated, lambda: store().read_after(conversation, seq, limit=limit, max_bytes=max_bytes)
+    )
 
 
 async def close() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from traceback import clear_frames
 from typing import Any, Protocol
 
 from conversations import histories, live
@@ -68,6 +69,13 @@ class Feed:
 
     async def run(self) -> None:
         """Send everything after the cursor, and then live events, until cancelled."""
+        try:
+            await self._show_all()
+        except BaseException as error:
+            _let_go(error)
+            raise
+
+    async def _show_all(self) -> None:
         async with hub().subscribe(live.conversation_group(self.conversation.pk)) as hints:
             state = (await astore.call(states_of, [self.conversation.pk]))[self.conversation.pk]
             await self._reader.show_hello(state)
@@ -116,7 +124,7 @@ class Feed:
 
     async def _catch_up(self) -> None:
         is_first_step = True
-        while page := await astore.read_after(self.conversation, self.sent_through):
+        while page := await hub().pages.read_after(self.conversation, self.sent_through):
             for start in range(0, len(page), STEP_EVENTS):
                 if not is_first_step:
                     await courtesy().give_way()
@@ -151,6 +159,18 @@ class Feed:
         row = await astore.call(unfinished_answer, self.conversation)
         if row is not None and self._answer.takes_all(row["answer"], row["through"]):
             await self._reader.show_answer(**row)
+
+
+def _let_go(error: BaseException) -> None:
+    """Clear the local variables of the frames that an error has ended.
+
+    A timeout refers to its task, the task to its error, and the error to these frames. Otherwise the events
+    in them stay until the next full garbage collection, which text alone rarely causes.
+    """
+    ended: BaseException | None = error
+    while ended is not None:
+        clear_frames(ended.__traceback__)
+        ended = ended.__cause__ or ended.__context__
 
 
 class _AnswerCursor:

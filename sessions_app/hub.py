@@ -10,11 +10,12 @@ from typing import Any
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from conversations import live
-from conversations.hints import Hint, checked
+from conversations.hints import Hint, checked, size_of
 from conversations.outages import Outage
 from conversations.redis_hints import BACK
-from sessions_app import astore
+from sessions_app import astore, heap
 from sessions_app.recent import RecentEvents
+from sessions_app.replays import Pages
 from sessions_app.status import states_of
 
 POLL_S = 10.0
@@ -31,6 +32,8 @@ SHOWN_MAX_CHARACTERS = 100
 """The log shows this much of a message that is not a hint."""
 UNREAD_WHOLE_MAX = 50
 """At most this many waiting hints contain events; further ones only say that the log has grown."""
+UNREAD_MAX_CHARACTERS = 1024 * 1024
+"""At most this much text waits for one reader: further events are left out of hints, and pieces dropped."""
 
 
 class Subscription:
@@ -38,22 +41,34 @@ class Subscription:
 
     def __init__(self, group: str) -> None:
         self.group = group
-        self._hints: deque[Hint] = deque(maxlen=UNREAD_MAX)
+        self._hints: deque[tuple[Hint, int]] = deque()
+        self._characters = 0
         self._something = asyncio.Event()
 
-    def offer(self, hint: Hint) -> None:
-        """Add a hint; if too many wait, the oldest is dropped."""
-        if len(self._hints) >= UNREAD_WHOLE_MAX and hint["kind"] == "appended":
-            hint = {**hint, "events": []}
-        self._hints.append(hint)
+    def offer(self, hint: Hint, characters: int = 0) -> None:
+        """Add a hint that contains this many characters; if too many hints wait, the oldest is dropped."""
+        is_too_much = self._characters + characters > UNREAD_MAX_CHARACTERS
+        if hint["kind"] == "appended" and (is_too_much or len(self._hints) >= UNREAD_WHOLE_MAX):
+            hint, characters = {**hint, "events": []}, 0
+        elif is_too_much:  # a piece of an answer: the next one shows that this one is missing
+            return
+        if len(self._hints) >= UNREAD_MAX:
+            self._taken()
+        self._hints.append((hint, characters))
+        self._characters += characters
         self._something.set()
+
+    def _taken(self) -> Hint:
+        hint, characters = self._hints.popleft()
+        self._characters -= characters
+        return hint
 
     async def next(self) -> Hint:
         """Return the next hint, waiting for one."""
         while not self._hints:
             self._something.clear()
             await self._something.wait()
-        return self._hints.popleft()
+        return self._taken()
 
 
 class Hub:
@@ -61,6 +76,8 @@ class Hub:
 
     def __init__(self) -> None:
         self.recent = RecentEvents()
+        self.pages = Pages()
+        self._has_lost_reader = False
         self._groups: dict[str, set[Subscription]] = defaultdict(set)
         self._changes: Counter[str] = Counter()
         self._channel = ""
@@ -91,6 +108,7 @@ class Hub:
             yield subscription
         finally:
             self._groups[group].discard(subscription)
+            self._has_lost_reader = True
             if not self._groups[group]:
                 del self._groups[group], self._changes[group]
                 await _to_its_end(self._settle(group))
@@ -199,8 +217,9 @@ class Hub:
                 self._offer(group, hint)
 
     def _offer(self, group: str, hint: Hint) -> None:
+        characters = _characters_of(hint)
         for subscription in self._groups.get(group, ()):
-            subscription.offer(hint)
+            subscription.offer(hint, characters)
 
     async def _tell(self) -> None:
         """Read what changed, once for all readers here, and notify them."""
@@ -218,10 +237,19 @@ class Hub:
                     await self._poll_now.wait()
             self._poll_now.clear()
             groups = list(self._groups)
-            await self._offer_states({_conversation_of(group) for group in groups} - {0})
+            followed = {_conversation_of(group) for group in groups} - {0}
+            await self._forget(followed)
+            await self._offer_states(followed)
             for group in groups:
                 if not _conversation_of(group):
                     self._offer(group, {"kind": "polled"})
+
+    async def _forget(self, followed: set[int]) -> None:
+        """Remove what is cached for readers that have left, and return its memory to the system."""
+        if self._has_lost_reader:
+            self._has_lost_reader = False
+            self.recent.keep_only(followed)
+            await heap.give_back()
 
     async def _offer_states(self, pks: set[int]) -> None:
         wanted = [pk for pk in pks if live.conversation_group(pk) in self._groups]
@@ -252,6 +280,16 @@ async def _to_its_end(work: Coroutine[Any, Any, None]) -> None:
     except asyncio.CancelledError:
         await asyncio.wait({task})
         raise
+
+
+def _characters_of(hint: Hint) -> int:
+    match hint["kind"]:
+        case "appended":
+            return size_of(hint["events"])
+        case "delta":
+            return len(hint["text"])
+        case _:
+            return 0
 
 
 def _conversation_of(group: str) -> int:

@@ -33,6 +33,8 @@ _failing_sockets = Outage(__name__, "A V0 socket failed")
 
 SLOW_READER_S = 15.0
 """A client that reads nothing for this long is closed."""
+UNDRAINED_MAX_CHARACTERS = 64 * 1024
+"""After this much, the next event is queued only when the transport, which holds as much, has taken it."""
 DRAIN_WAIT_S = 5.0
 """How long a disconnected client may take to read the reason."""
 
@@ -175,11 +177,16 @@ class V0Connection:
 
     async def show_events(self, events: Sequence[EventEnvelope]) -> None:
         """Send what this wire shows of them; return once the client has room for more."""
+        undrained = 0
         for event in events:
             if self._is_outdated_state(event):
                 continue
             if (text := v0.emitted(event)) is not None:
                 await self._send(text)
+                undrained += len(text)
+            if undrained >= UNDRAINED_MAX_CHARACTERS:
+                await self._drained(SLOW_READER_S)
+                undrained = 0
         await self._drained(SLOW_READER_S)
 
     def _is_outdated_state(self, event: EventEnvelope) -> bool:

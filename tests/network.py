@@ -20,6 +20,8 @@ from websockets.uri import parse_uri
 from tests.clients import WAIT_S, Server, SocketClosed
 
 ABNORMAL = 1006
+_MASKED_CONNECT = b"\x81\x82\0\0\0\0" + b"40"
+"""A frame with the packet by which a Socket.IO client joins."""
 
 
 def wait_until(condition: Callable[[], bool], *, within_s: float = WAIT_S) -> None:
@@ -122,8 +124,8 @@ def _closed(closed: ConnectionClosed) -> SocketClosed:
 class StalledClient:
     """A client that shakes hands and then reads nothing until it is told to."""
 
-    def __init__(self, server: Server, conversation_id: str) -> None:
-        url = address(server, conversation_id)
+    def __init__(self, server: Server, conversation_id: str, *, after: int = -1) -> None:
+        url = address(server, conversation_id, after=after)
         self._protocol = ClientProtocol(parse_uri(url), max_size=None)
         self._socket = socket.socket()
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 64 * 1024)
@@ -143,6 +145,13 @@ class StalledClient:
         traceback: TracebackType | None,
     ) -> None:
         self._socket.close()
+
+    def join_v0(self) -> None:
+        """Join by Socket.IO, once its transport is open."""
+        received = b""
+        while b'"pingInterval"' not in received:
+            received += self._socket.recv(64 * 1024)
+        self._socket.sendall(_MASKED_CONNECT)
 
     def read_the_rest(self) -> tuple[list[dict[str, Any]], SocketClosed]:
         """Read all that there is; return the frames, and how the server closed."""

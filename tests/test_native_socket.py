@@ -27,6 +27,9 @@ from tests.events import event, payload
 __all__ = ["dictate", "silence"]
 
 
+MEGABYTE = 1024 * 1024
+
+
 def recorded(frame_id: Any, text: str = "noted") -> dict[str, Any]:
     return {"type": "event", "id": frame_id, "event": json.loads(payload(text))}
 
@@ -224,12 +227,12 @@ async def test_an_event_committed_during_replay_arrives_once(
     await astore.append(conversation, [event()])
     real, reads = astore.read_after, 0
 
-    async def read_after(ref: ConversationRef, seq: int) -> Any:
+    async def read_after(ref: ConversationRef, seq: int, **bounds: int) -> Any:
         nonlocal reads
         reads += 1
         if (reads, moment) == (1, "before the read"):
             await astore.append(conversation, [event()])
-        page = await real(ref, seq)
+        page = await real(ref, seq, **bounds)
         if (reads, moment) == (1, "after the read"):
             await astore.append(conversation, [event()])
         return page
@@ -340,8 +343,20 @@ def test_hints_that_wait_for_a_slow_reader_keep_few_events() -> None:
     waiting = hub.Subscription("conversation.1")
     for seq in range(hub.UNREAD_MAX):
         waiting.offer({"kind": "appended", "last_seq": seq, "events": [{"seq": seq}]})
-    with_events = [hint for hint in waiting._hints if hint["events"]]
+    with_events = [hint for hint, _ in waiting._hints if hint["events"]]
     assert (len(waiting._hints), len(with_events)) == (hub.UNREAD_MAX, hub.UNREAD_WHOLE_MAX)
+
+
+async def test_hints_that_wait_for_a_slow_reader_keep_little_text() -> None:
+    waiting = hub.Subscription("conversation.1")
+    for seq in range(10):
+        waiting.offer({"kind": "appended", "last_seq": seq, "events": [{"seq": seq}]}, MEGABYTE // 4)
+        waiting.offer({"kind": "delta", "index": seq}, MEGABYTE // 4)
+    taken = [await waiting.next() for _ in range(12)]
+    assert [hint["index"] for hint in taken if hint["kind"] == "delta"] == [0, 1]
+    assert [bool(hint["events"]) for hint in taken if hint["kind"] == "appended"] == [True] * 2 + [False] * 8
+    waiting.offer({"kind": "delta", "index": 10}, MEGABYTE // 4)
+    assert (await waiting.next())["index"] == 10
 
 
 async def test_a_deletion_is_shown_and_closes_with_4404(

@@ -299,10 +299,23 @@ async def test_readers_who_fall_behind_find_what_was_announced_without_the_datab
     assert reads.calls == 0
 
 
+async def test_what_was_announced_is_forgotten_once_nobody_follows(
+    talk: ConversationRef, follow: Follow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hub, "POLL_S", 0.05)
+    (client,) = await follow(1)
+    await astore.append(talk, some_events(1))
+    await receive(client, 1)
+    recent = hub.hub().recent
+    assert recent.after(talk.pk, -1)
+    await client.leave()
+    await until_here(lambda: not recent.after(talk.pk, -1))
+
+
 async def test_a_join_starts_no_loop_and_is_present(talk: ConversationRef, dial: Dial) -> None:
     client = await dial(events_path())
     assert (await greeted(client))["execution_status"] == "idle"
-    doors = await astore.call(lambda: list(Connection.objects.values_list("door", flat=True)))
+    doors = await until(lambda: list(Connection.objects.values_list("door", flat=True)))
     assert doors == ["v1"]
     assert await client.receives_nothing(within_s=0.2)
     await client.leave()
