@@ -111,7 +111,7 @@ def _record_database(*, is_new: bool) -> None:
 
 
 def _is_reached() -> bool:
-    """Say whether the database can be reached, without the pool, which would try for half a minute."""
+    """Say whether the database can be reached, without the pool, which would try for seconds."""
     try:
         _reach_database()
     except (ConfigurationError, DatabaseProblem):  # the command itself says what is wrong
@@ -292,7 +292,7 @@ def _make_data_dir() -> None:
 
 
 def _reach_database() -> None:
-    """Connect once without the pool, which would retry for half a minute."""
+    """Connect once without the pool, which would try again for seconds."""
     _make_data_dir()
     if connection.vendor == "sqlite":
         if not files.can_be_written(str(connection.settings_dict["NAME"])):
