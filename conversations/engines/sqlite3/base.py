@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 from urllib.parse import quote
 
@@ -67,23 +67,20 @@ class CheckedCursor(base.SQLiteCursorWrapper):
         A statement that may write is checked before as well: if it is refused, it must not be found once
         the file is back.
         """
-        if not (self.connection.in_transaction or query.startswith("SELECT")):
-            self.connection.require_file()
-        try:
-            result = super().execute(query, params)
-        except sqlite3.Error as error:
-            self.connection.note(error)
-            raise
-        if not self.connection.in_transaction:
-            self.connection.require_file()
-        return result
+        may_write = not query.startswith("SELECT")
+        return self._checked(super().execute, query, params, may_write=may_write)
 
     def executemany(self, query: str, param_list: Iterable[Any]) -> Any:
         """Execute, and check the file before and after unless a transaction continues."""
-        if not self.connection.in_transaction:
+        return self._checked(super().executemany, query, param_list, may_write=True)
+
+    def _checked(
+        self, statement: Callable[[str, Any], Any], query: str, params: Any, *, may_write: bool
+    ) -> Any:
+        if may_write and not self.connection.in_transaction:
             self.connection.require_file()
         try:
-            result = super().executemany(query, param_list)
+            result = statement(query, params)
         except sqlite3.Error as error:
             self.connection.note(error)
             raise
