@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 from uuid import uuid4
 
@@ -138,6 +139,16 @@ def test_a_call_too_long_to_be_shown_can_only_be_rejected(talk: Talk) -> None:
 def test_a_call_that_came_before_the_agent_was_known_to_wait_is_shown_whole_then(talk: Talk) -> None:
     talk.say("/approve")
     talk.asked()
+    talk.waiting.locator(".subject").evaluate("(subject) => subject.remove()")
+    expect(talk.waiting.locator(".subject")).to_contain_text("rm -r build")
+    talk.approval.get_by_role("button", name="Approve").click()
+    talk.answered("Done.")
+
+
+def test_a_call_that_could_not_be_fetched_whole_is_fetched_again(talk: Talk) -> None:
+    talk.say("/approve")
+    talk.asked()
+    talk.page.route(re.compile("after="), lambda route: route.abort(), times=1)
     talk.waiting.locator(".subject").evaluate("(subject) => subject.remove()")
     expect(talk.waiting.locator(".subject")).to_contain_text("rm -r build")
     talk.approval.get_by_role("button", name="Approve").click()

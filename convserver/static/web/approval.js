@@ -2,6 +2,8 @@
 
 import { Reading } from "./reading.js";
 
+const REFRESH_AGAIN_MS = 2000;
+
 export class Approval {
   /** `ask` sends a frame and says whether it was sent; `refresh` fetches one call again. */
   constructor(root, { ask, refresh }) {
@@ -66,7 +68,7 @@ export class Approval {
     const { seq } = call.dataset;
     if (call.querySelector(":scope > .subject") || this.refreshed.has(seq)) return;
     this.refreshed.add(seq);
-    this.refresh(Number(seq));
+    this.refresh(Number(seq)).then(() => setTimeout(() => this.refreshed.delete(seq) && this.enable(), REFRESH_AGAIN_MS));
   }
 
   /** Approve or reject the call that is in the page, once; show the one that waits if it is not there. */
