@@ -129,6 +129,7 @@ async def test_a_client_that_has_more_than_there_is_is_sent_what_comes(
 ) -> None:
     await append(store, conversation, raw(action="message", args={"content": "a"}))
     client = await connect("talk", latest_event_id=7)
+    await client.state("awaiting_user_input")  # its log ended before it: from here on all is live
     await client.say("b")
     assert (await client.said("user"))["args"]["content"] == "b"
     assert "a" not in [frame["args"]["content"] for frame in client.frames if frame.get("source") == "user"]
