@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import sqlite3
+import threading
 from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from http.client import HTTPConnection
 from itertools import cycle, islice
 from typing import Any, NamedTuple
@@ -13,12 +15,13 @@ from typing import Any, NamedTuple
 import psycopg
 import pytest
 from django.contrib.auth.models import User
-from django.db import connection
+from django.db import OperationalError, connection, transaction
 
 from conversations.models import Version
 from conversations.store import ConversationStore
 from sessions_app.models import ApiToken
 from tests.clients import HTTP, WAIT_S, Server, database_url
+from tests.conftest import on_sqlite
 
 WRITERS = 40
 """More than there are threads for requests."""
@@ -133,3 +136,38 @@ def test_whoever_waits_for_a_lock_too_long_is_told_to_try_again(server: Server) 
             elif not write.path.startswith("/c/"):
                 assert list(json.loads(body)) == ["detail"], write
     assert "Traceback" not in server.log.read_text()
+
+
+@pytest.fixture
+def uncollected() -> Iterator[None]:
+    """Leave garbage where it is, but for what a test collects."""
+    gc.disable()
+    yield
+    gc.enable()
+
+
+@on_sqlite
+def test_what_is_left_of_a_failed_wait_holds_up_no_other_thread(database: None, uncollected: None) -> None:
+    has_failed = threading.Event()
+
+    def wait(milliseconds: int) -> None:
+        with connection.cursor() as cursor:
+            cursor.execute(f"PRAGMA busy_timeout = {milliseconds}")
+        with suppress(OperationalError), transaction.atomic():  # the error and its traceback keep each other
+            pass
+
+    def wait_twice() -> None:
+        with closing(connection):
+            wait(0)
+            has_failed.set()
+            wait(int(WAIT_S * 1000))
+
+    waiting = threading.Thread(target=wait_twice)
+    with locked():
+        waiting.start()
+        assert has_failed.wait(WAIT_S)
+        waiting.join(0.3)
+        gc.collect()
+        assert waiting.is_alive(), "what was collected has waited for it"
+    waiting.join(WAIT_S)
+    assert not waiting.is_alive()

@@ -82,11 +82,21 @@ class CheckedCursor(base.SQLiteCursorWrapper):
         try:
             result = statement(query, params)
         except sqlite3.Error as error:
-            self.connection.note(error)
+            self._let_go(error)
             raise
         if not self.connection.in_transaction:
             self.connection.require_file()
         return result
+
+    def _let_go(self, error: sqlite3.Error) -> None:
+        """Note the error, and release a statement that waited for a lock in vain.
+
+        Otherwise it is released with the error's traceback, by whatever thread collects garbage. That thread,
+        perhaps the event loop's, would wait for as long as the connection waits for its next lock.
+        """
+        if _code(error) == sqlite3.SQLITE_BUSY:
+            self.close()
+        self.connection.note(error)
 
 
 class ErrorWrapper(DatabaseErrorWrapper):
