@@ -140,7 +140,7 @@ def test_whoever_waits_for_a_lock_too_long_is_told_to_try_again(server: Server) 
 
 @pytest.fixture
 def uncollected() -> Iterator[None]:
-    """Leave garbage where it is, but for what a test collects."""
+    """Collect garbage only when the test asks for it."""
     gc.disable()
     yield
     gc.enable()
