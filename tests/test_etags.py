@@ -111,6 +111,16 @@ async def test_a_conversation_with_another_etag_is_not_changed_and_answered_as_i
 
 
 @once
+async def test_a_conversation_with_another_etag_is_not_deleted(
+    rest: httpx.AsyncClient, conversation: ConversationRef
+) -> None:
+    refused = await rest.delete(TALK, headers={"If-Match": '"another"'})
+    assert (refused.status_code, refused.json()["code"]) == (412, "precondition_failed")
+    deleted = await rest.delete(TALK, headers={"If-Match": await etag(rest)})
+    assert (deleted.status_code, (await rest.get(TALK)).status_code) == (204, 404)
+
+
+@once
 @pytest.mark.parametrize("header", ["", "unquoted", '"half'])
 async def test_a_header_that_is_no_list_of_etags_is_refused(
     rest: httpx.AsyncClient, conversation: ConversationRef, header: str

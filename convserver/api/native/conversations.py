@@ -197,10 +197,21 @@ class ConversationViewSet(ViewSet):
             _change(request.user, conversation, body)
             return _tagged(request.user, conversation)
 
-    @extend_schema(responses={204: None, **refusals(400, 404, 409, 503)})
+    @extend_schema(
+        parameters=[etags.IF_MATCH],
+        responses={204: None, 412: NativeConversationChanged, **refusals(400, 404, 409, 503)},
+    )
     def destroy(self, request: Request, conversation_id: str) -> Response:
-        """Stop the agent and those of its sub-conversations, and delete it; it can be restored."""
+        """Stop the agent and those of its sub-conversations, and delete it; it can be restored.
+
+        With `If-Match`, only if the conversation has one of these ETags; otherwise 412 and its state.
+        """
         conversation = access.writable(request.user, conversation_id)
+        wanted = etags.wanted(request)
+        if wanted is not None:
+            current = _tagged(request.user, conversation)
+            if not etags.matches(wanted, current["ETag"]):
+                return _changed_meanwhile(current)
         in_loop(steering.stop_to_delete, conversation)
         store(str(request.user.pk)).hide(conversation)
         return Response(status=204)
