@@ -32,7 +32,7 @@ _ATTRIBUTES = {
     },
     "span": {"class", "title", "role", "aria-label"},
     "a": {"class", "href", "target", "rel", "title", "download"},
-    "time": {"datetime"},
+    "time": {"datetime", "title"},
     "pre": {"class", "dir", "tabindex"},
     "details": {"class", "open"},
     "button": {"type", "class", "aria-label", "title"},
