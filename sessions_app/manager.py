@@ -221,7 +221,7 @@ class StandaloneConversationManager(ConversationManager):
         if loop is not None and loop.is_ending:
             await asyncio.wait({self._running[conversation.pk]}, timeout=STOP_WAIT_S)
             if self._loops.get(conversation.pk) is loop:
-                raise LoopUnavailable("The loop is still being stopped: its agent does not let go.")
+                raise LoopUnavailable("The agent is still being stopped. Try again in a few seconds.")
 
     async def _launch(self, conversation: ConversationRef) -> None:
         try:
@@ -260,7 +260,9 @@ class StandaloneConversationManager(ConversationManager):
         limit = settings.CONFIGURATION.max_concurrent
         surplus = await astore.call(known_loops.surplus, conversation, limit)
         if patiently and await astore.call(_is_any_wanted, surplus):
-            raise LoopUnavailable(f"All {limit} loops of the user are working.")
+            raise LoopUnavailable(
+                f"All {limit} of your agents are working: wait until one is done, or stop one."
+            )
         for row in surplus:
             logger.info("The agent makes room for another", **ids_of(row.conversation.ref))
             until = time.monotonic() + command_channel.WAIT_S

@@ -89,7 +89,7 @@ def frame_of(members: Mapping[str, Member]) -> Frame:
     """Read a frame whose members are known. Raise BadFrame."""
     kind = members["type"].value if "type" in members else None
     if not isinstance(kind, str):
-        raise BadFrame("A frame has a `type`, a string.")
+        raise BadFrame("`type` is missing or not a string; it is, for example, `message`.")
     frame_id = members["id"].value if "id" in members else None
     if frame_id is not None and not _is_id(frame_id):
         raise BadFrame(

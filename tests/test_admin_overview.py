@@ -151,7 +151,7 @@ def test_connections_are_counted_and_more_than_can_be_counted_is_said(
 def test_the_lag_of_webhooks_is_that_of_the_oldest_that_waits(
     boss: Browser, conversation: ConversationRef
 ) -> None:
-    assert figures(boss)["Webhook lag"] == "None"
+    assert figures(boss)["Webhook lag"] == "Nothing waits"
     now = timezone.now()
     make_delivery(conversation, since=now - timedelta(hours=3), due_at=now, tries=2)
     shown = figures(boss)
@@ -166,8 +166,8 @@ def test_the_server_is_measured(boss: Browser) -> None:
     assert shown["Database answers in"].endswith(" ms")
     assert re.fullmatch(r"[\d.]+ [KM]B", shown["Database size"])
     assert re.fullmatch(r"[\d.]+ [MGT]B of [\d.]+ [MGT]B", shown["Free on the data disk"])
-    hints = shown["Hints arrive in"]
-    assert hints.endswith(" ms") if settings.CONFIGURATION.redis_url else hints == "No Redis"
+    hints = shown["Redis passes a hint in"]
+    assert hints.endswith(" ms") if settings.CONFIGURATION.redis_url else hints == "Not used"
 
 
 @pytest.fixture
@@ -180,7 +180,7 @@ def hanging_redis(configured: Callable[..., None]) -> Iterator[None]:
 
 @once
 def test_a_redis_that_hangs_does_not_hang_the_page(boss: Browser, hanging_redis: None) -> None:
-    assert figures(boss)["Hints arrive in"] == "No answer"
+    assert figures(boss)["Redis passes a hint in"] == "No answer"
 
 
 @once

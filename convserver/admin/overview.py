@@ -111,7 +111,7 @@ def _traffic(now: datetime, may_view: OfModel) -> Iterator[Figure]:
         at = _list_of(Delivery)
         oldest = Delivery.objects.pending().order_by("since").values_list("since", flat=True).first()
         late = Delivery.objects.failing()
-        lag = lasting(now - oldest) if oldest else "None"
+        lag = lasting(now - oldest) if oldest else "Nothing waits"
         yield Figure(title="Webhook lag", value=lag, link=f"{at}?pending=yes")
         yield _counted("Failing deliveries", late, f"{at}?failing=yes", is_bad=True)
 
@@ -146,11 +146,11 @@ def _server(now: datetime) -> list[Figure]:
 
 
 def _hints() -> Figure:
-    title = "Hints arrive in"
+    title = "Redis passes a hint in"
     try:
         took = measures.hints_ms()
     except LookupError:
-        return Figure(title=title, value="No Redis")
+        return Figure(title=title, value="Not used")
     if took is None:
         return Figure(title=title, value="No answer", is_bad=True)
     return Figure(title=title, value=milliseconds(took), is_bad=took > SLOW_MS)

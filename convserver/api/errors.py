@@ -123,6 +123,8 @@ def _known(error: Exception) -> Any:
             return _worded(error, LOG_IN)
         case exceptions.AuthenticationFailed():
             return _worded(error, f"{error.detail} {LOG_IN}")
+        case exceptions.UnsupportedMediaType():
+            return _worded(error, "Send the body as JSON, with Content-Type: application/json.")
         case exceptions.NotAcceptable():
             return _worded(error, "Answers are JSON: accept application/json.")
     return error

@@ -10,7 +10,7 @@ from django.http.response import HttpResponseBase
 from conversations.exceptions import StoreUnavailable
 from convserver.api.errors import PASSING, unavailable
 
-CROWDED = "Too many requests wait to change this, or anything at all. Try again."
+CROWDED = "Too many changes are waiting. Try again in a few seconds."
 _REFUSED = "is_crowded_out"
 """The attribute of a request that no view is to see."""
 

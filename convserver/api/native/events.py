@@ -194,7 +194,7 @@ def _events(frame: Frame, conversation: ConversationRef, sender: Sender) -> list
             return [native.recorded_event(frame, sender_id=sender.user_id)]
         case "events":
             return native.recorded_events(frame, sender_id=sender.user_id)
-    raise BadFrame(f"Here a frame is a message, an event or events, not {frame.type!r}.")
+    raise BadFrame(f"`type` must be `message`, `event` or `events`, not {frame.type!r}.")
 
 
 async def _answer(conversation: ConversationRef, begun: _Begun) -> tuple[dict[str, Any], int]:

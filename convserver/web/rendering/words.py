@@ -44,16 +44,19 @@ _POLICY = Trouble(
 )
 _TOO_LONG = Trouble(
     "The conversation is too long for the model.",
-    "Condense the earlier events, choose a model with a larger context window, or start a new conversation.",
+    "Choose a model with a larger context window, or start a new conversation.",
 )
-_BAD_REQUEST = Trouble("The model rejected the request.", "Check the model's name and options in Settings.")
-_BUDGET = Trouble("This conversation's budget is used up.", "Raise the budget, then send “continue”.")
+_BAD_REQUEST = Trouble("The model rejected the request.", "Check the model's name and address in Settings.")
+_BUDGET = Trouble(
+    "This conversation's budget is used up.", "Raise it where the agent is configured, then send “continue”."
+)
 _STEPS = Trouble("The agent reached its step limit.", "Send “continue” to let it carry on.")
 _STUCK = Trouble(
     "The agent keeps repeating itself.", "Tell it what to do differently, or what it is missing."
 )
 _GIT = Trouble(
-    "The Git provider rejected the credentials.", "Check the provider's token in Settings, then try again."
+    "The Git provider rejected the credentials.",
+    "Give the agent a token that the provider accepts, then try again.",
 )
 _SANDBOX = Trouble("The agent's workspace is gone.", "Send a message to start it again.")
 _STOPPED = Trouble("The agent stopped before it was done.", "Send a message to continue.")
@@ -100,7 +103,8 @@ _TROUBLES = {
     "AgentStuckInLoopError": _STUCK,
     "StuckDetected": _STUCK,
     "LoopUnavailable": Trouble(
-        "The agent could not be started.", "Check the agent's settings, then send a message to try again."
+        "The agent could not be started.",
+        "Send a message to try again. If it fails again, the server's log says why.",
     ),
     "AgentError": Trouble("The agent failed.", "The details say why."),
     "ValidationError": Trouble(
