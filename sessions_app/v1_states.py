@@ -40,7 +40,9 @@ class FullStates:
         """Return a state that was read after this call; None for a deleted conversation."""
         pk = conversation.pk
         if pk not in self._next:
-            self._next[pk] = asyncio.get_running_loop().create_task(self._read(conversation))
+            self._next[pk] = reading = asyncio.get_running_loop().create_task(self._read(conversation))
+            # All who wait may leave before it fails: then asyncio would log it as never retrieved.
+            reading.add_done_callback(lambda task: task.cancelled() or task.exception())
         return await asyncio.shield(self._next[pk])
 
     async def _read(self, conversation: ConversationRef) -> FullState | None:

@@ -251,5 +251,5 @@ async def _to_its_end(work: Coroutine[Any, Any, T]) -> T:
     try:
         return await asyncio.shield(task)
     except asyncio.CancelledError:
-        await asyncio.wait({task})
+        await asyncio.gather(task, return_exceptions=True)
         raise
