@@ -9,6 +9,7 @@ from pathlib import Path
 from benchmarks import event, server
 from benchmarks.databases import Database
 from benchmarks.job import Job, Question, Result, carry_out
+from benchmarks.rest import TOLD_WITHIN_S
 
 WRITERS = 40
 EVERY_S = 0.1
@@ -24,9 +25,7 @@ QUESTIONS = {
     "health": ("/health", "OK", ""),
 }
 """By name an address, what stands in each answer, and what is posted, if anything is."""
-TOLD_WITHIN_MS = 16_000
-"""Thrice the time for which anything is waited for, and a second more: for a place, for the turn to be the
-next one to have the row (PostgreSQL), and for the row."""
+TOLD_WITHIN_MS = 1000 * TOLD_WITHIN_S
 
 
 def latencies_ms(

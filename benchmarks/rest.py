@@ -55,6 +55,10 @@ class Poster(Sender):
             raise WrongAnswer(f"Not every event was taken: {answers}")
 
 
+TOLD_WITHIN_S = 16.0
+"""Three times the bound on a wait (for a place, for the row's queue and for the row), and a second more."""
+
+
 class Renamer(Connection):
     """Renames what is locked, is told to try again, and does so at once: it waits all the time."""
 
@@ -80,9 +84,9 @@ class Renamer(Connection):
             self.begin()
 
     def check(self) -> None:
-        """Raise WrongAnswer unless it was answered at least once."""
-        if not self.waits_ms:
-            raise WrongAnswer("Who waits for the lock was told nothing.")
+        """Raise WrongAnswer if it still waits for its first answer after TOLD_WITHIN_S."""
+        if not self.waits_ms and time.perf_counter() - self._asked_at > TOLD_WITHIN_S:
+            raise WrongAnswer(f"A writer was told nothing for {TOLD_WITHIN_S:.0f} s.")
 
 
 class Asker(Connection):
