@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 import re
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple, Self
 
+from conversations import opaque
 from conversations.exceptions import ConversationError
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -17,6 +16,8 @@ _KEY_END = 2**63
 _KEY = re.compile(r"[0-9]{1,19}")
 _PLACE = re.compile(r"(-?[0-9]{1,19})\.([0-9]{1,19})")
 
+KEYS, PLACES = "cursor of keys", "cursor of places"
+"""A cursor of one sort of list is none of another."""
 FINGERPRINT_LENGTH = 16
 """Hex digits of a digest that a cursor brings: too many for two histories to share them by accident."""
 _LOG_PLACE = re.compile(rf"([0-9]{{1,19}})(?:\.([0-9a-f]{{{FINGERPRINT_LENGTH}}}))?")
@@ -33,18 +34,21 @@ _REFUSAL = "This is not a cursor of this list: use next_page_id of the page befo
 
 
 class KeyCursor(NamedTuple):
-    """A position in a list that is ordered by one key only."""
+    """A position in a list that is ordered by one key only.
+
+    As text it shows neither the key nor how many there are, like those of all lists.
+    """
 
     key: int
 
     def encode(self) -> str:
         """Return the cursor as URL-safe text."""
-        return base64.urlsafe_b64encode(str(self.key).encode()).decode().rstrip("=")
+        return opaque.conceal(str(self.key), KEYS)
 
     @classmethod
     def decode(cls, text: str) -> Self:
         """Return the position that `encode` wrote. Raise InvalidCursor for any other text."""
-        cursor = _decoded(text)
+        cursor = _decoded(text, KEYS)
         if not _KEY.fullmatch(cursor):
             raise InvalidCursor(_REFUSAL)
         return cls(_key(cursor))
@@ -59,12 +63,12 @@ class ListCursor(NamedTuple):
     def encode(self) -> str:
         """Return the cursor as URL-safe text."""
         microseconds = (self.created_at - _EPOCH) // _MICROSECOND
-        return base64.urlsafe_b64encode(f"{microseconds}.{self.pk}".encode()).decode().rstrip("=")
+        return opaque.conceal(f"{microseconds}.{self.pk}", PLACES)
 
     @classmethod
     def decode(cls, text: str) -> Self:
         """Return the position that `encode` wrote. Raise InvalidCursor for any other text."""
-        place = _PLACE.fullmatch(_decoded(text))
+        place = _PLACE.fullmatch(_decoded(text, PLACES))
         if place is None:
             raise InvalidCursor(_REFUSAL)
         try:
@@ -114,9 +118,8 @@ def _key(digits: str) -> int:
     return key
 
 
-def _decoded(text: str) -> str:
+def _decoded(text: str, purpose: str) -> str:
     try:
-        padded = text.encode("ascii") + b"=" * (-len(text) % 4)
-        return base64.b64decode(padded, altchars=b"-_", validate=True).decode("ascii")
-    except (UnicodeError, binascii.Error, ValueError) as error:
+        return opaque.reveal(text, purpose)
+    except opaque.NotOpaque as error:
         raise InvalidCursor(_REFUSAL) from error

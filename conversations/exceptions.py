@@ -75,6 +75,16 @@ class ConversationBusy(ConversationError):
     code = "busy"
 
 
+class MaskingDeferred(ConversationBusy):
+    """Masking the events takes too long to be done under the lock; nothing was stored."""
+
+
+class TooManyWaiting(ConversationBusy):
+    """More of the user's own appends wait than may wait; this one was not taken, try again."""
+
+    code = "too_many_waiting"
+
+
 class OutcomeUnknown(ConversationError):
     """The database's connection broke during a commit: it may be stored or not, and a repeat is safe."""
 
@@ -91,3 +101,14 @@ class StoreUnavailable(ConversationError):
     """Nothing can be stored at the moment; the text says why."""
 
     code = "unavailable"
+
+
+class QuotaExceeded(ConversationError):
+    """The user has used all that one user may use; the text names the limit and what to do."""
+
+    code = "quota_exceeded"
+
+    def __init__(self, sentence: str, *, retry_after_s: int) -> None:
+        super().__init__(sentence)
+        self.retry_after_s = retry_after_s
+        """When trying again may help, in seconds."""

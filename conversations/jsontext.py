@@ -12,6 +12,9 @@ T = TypeVar("T")
 INTEGER_MAX_DIGITS = 640
 """The longest integer that Python converts, whatever its own limit is."""
 
+LONG_CHARACTERS = 64 * 1024
+"""In a longer text, other threads get their turn at each integer: it may have thousands of digits."""
+
 _SPACE = re.compile(r"[ \t\n\r]*")
 
 
@@ -26,31 +29,40 @@ class InvalidJson(ValueError):
     """The text is not the expected JSON; the message says why."""
 
 
-def members(text: str) -> dict[str, Member]:
+class TooManyItems(InvalidJson):
+    """The array or object has more items or members than the caller takes."""
+
+
+def members(text: str, *, at_most: int | None = None) -> dict[str, Member]:
     """Return the members of the object that `text` is; of a repeated name the last one counts.
 
-    Raise InvalidJson if it is anything else.
+    Raise InvalidJson if it is anything else, and TooManyItems at the first name beyond `at_most`.
     """
-    found, at = _object(text, 0)
+    found, at = _object(text, 0, at_most)
     _end(text, at)
     return found
 
 
-def items(text: str) -> list[Member]:
-    """Return the items of the array that `text` is. Raise InvalidJson if it is anything else."""
-    return _array(text, _member)
+def items(text: str, *, at_most: int | None = None) -> list[Member]:
+    """Return the items of the array that `text` is.
+
+    Raise InvalidJson if it is anything else, and TooManyItems before an item beyond `at_most` is decoded.
+    """
+    return _array(text, _member, at_most)
 
 
-def objects(text: str) -> list[dict[str, Member]]:
-    """Return the members of each object in the array that `text` is. Raise InvalidJson otherwise."""
-    return _array(text, _object)
+def objects(text: str, *, at_most: int | None = None) -> list[dict[str, Member]]:
+    """Return the members of each object in the array that `text` is. Raise like `items`."""
+    return _array(text, _object, at_most)
 
 
-def _array(text: str, item: Callable[[str, int], tuple[T, int]]) -> list[T]:
+def _array(text: str, item: Callable[[str, int], tuple[T, int]], at_most: int | None) -> list[T]:
     found: list[T] = []
     at = _after(text, 0, "[")
     if _next(text, at) != "]":
         while True:
+            if len(found) == at_most:
+                raise TooManyItems(f"it has more than {at_most} items")
             value, at = item(text, at)
             found.append(value)
             if _next(text, at) != ",":
@@ -60,7 +72,7 @@ def _array(text: str, item: Callable[[str, int], tuple[T, int]]) -> list[T]:
     return found
 
 
-def _object(text: str, at: int) -> tuple[dict[str, Member], int]:
+def _object(text: str, at: int, at_most: int | None = None) -> tuple[dict[str, Member], int]:
     found: dict[str, Member] = {}
     at = _after(text, at, "{")
     if _next(text, at) != "}":
@@ -68,6 +80,8 @@ def _object(text: str, at: int) -> tuple[dict[str, Member], int]:
             name, at = _decode(text, at)
             if not isinstance(name, str):
                 raise InvalidJson(f"a member's name must be a string, before character {at}")
+            if len(found) == at_most and name not in found:
+                raise TooManyItems(f"it has more than {at_most} members of its own")
             found[name], at = _member(text, _after(text, at, ":"))
             if _next(text, at) != ",":
                 break
@@ -125,9 +139,23 @@ def refuse_constant(name: str) -> NoReturn:
     raise InvalidJson(f"{name} is not JSON")
 
 
+def loads(text: str, *, parse_float: Callable[[str], object] | None = None) -> Any:
+    """Return the value of a JSON text, strictly: like json.loads, without NaN and Infinity.
+
+    Raise ValueError, which InvalidJson and json.JSONDecodeError are, or RecursionError.
+    """
+    parse_int = integer if len(text) > LONG_CHARACTERS else None
+    return json.loads(text, parse_constant=refuse_constant, parse_int=parse_int, parse_float=parse_float)
+
+
+def integer(digits: str) -> int:
+    """Return the number. Unlike `int` itself, a function of Python's lets other threads get their turn."""
+    return int(digits)
+
+
 _decoder = json.JSONDecoder(parse_constant=refuse_constant)
-# Python refuses to create an int of more than about 4,300 digits. Looking at a value needs no such
-# number, so this decoder keeps its digits.
+# Python refuses to create an int of more than about 4,300 digits, and takes long for one of a thousand.
+# Looking at a value needs no such number, so this decoder keeps its digits.
 _patient_decoder = json.JSONDecoder(
     parse_constant=refuse_constant,
     parse_int=lambda digits: digits if len(digits) > INTEGER_MAX_DIGITS else int(digits),
@@ -137,6 +165,8 @@ _patient_decoder = json.JSONDecoder(
 def _decode(text: str, at: int) -> tuple[Any, int]:
     at = _skip(text, at)
     try:
+        if len(text) > LONG_CHARACTERS:
+            return _patient_decoder.raw_decode(text, at)
         try:
             return _decoder.raw_decode(text, at)
         except (json.JSONDecodeError, InvalidJson):

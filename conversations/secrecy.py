@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, cast
 
@@ -12,10 +12,52 @@ from django.conf import settings
 from django.utils.module_loading import import_string
 
 from conversations import dialects, jsontext, masking
-from conversations.events import NewEvent
+from conversations.events import NewEvent, Reading
+from conversations.exceptions import InvalidEvent
 from conversations.jsontext import InvalidJson
 from conversations.masking import NO_MASKS, Masks
 from conversations.sql import Found
+
+UNDER_LOCK_MAX_CHARS = 16 * 1024
+"""Longer events of one append are not masked in the transaction that stores them, if they hold secrets."""
+TRANSACTION_MAX_CHARS = 64 * 1024
+"""Nor are more of them, all appends of a transaction together."""
+TRACED_MAX_CHARS = 1024 * 1024
+"""Longer ones are not even searched there."""
+BUILT_MAX_CHARS = 8 * 1024
+"""Nor is the search for longer secrets built there."""
+
+
+@dataclass(frozen=True, slots=True)
+class MaskedEvents:
+    """What was masked before its transaction; it holds while the secrets are the same."""
+
+    masks: Masks
+    events: Sequence[NewEvent] | InvalidEvent
+
+
+class MaskingAllowance:
+    """How much may be masked in one transaction, while all others wait."""
+
+    __slots__ = ("_left",)
+
+    def __init__(self) -> None:
+        """Allow TRANSACTION_MAX_CHARS."""
+        self._left = TRANSACTION_MAX_CHARS
+
+    def covers(self, events: Sequence[NewEvent], masks: Masks) -> bool:
+        """Say whether these events may be masked, and count them."""
+        if not masks:
+            return True
+        size = sum(len(event.payload) for event in events)
+        if size > TRACED_MAX_CHARS or (masks.size > BUILT_MAX_CHARS and not masks.is_built):
+            return False
+        if size > min(self._left, UNDER_LOCK_MAX_CHARS):
+            size = sum(len(event.payload) for event in events if masks.may_be_in(event.payload))
+        if size > min(self._left, UNDER_LOCK_MAX_CHARS):
+            return False
+        self._left -= size
+        return True
 
 
 class SecretValues(ABC):
@@ -72,29 +114,76 @@ def masks_of(owner: int, conversation: int | None = None) -> Masks:
     return _masks(found([owner], [] if conversation is None else [conversation]).rows())
 
 
+def masked_columns(owner: int, conversation: int | None, columns: Mapping[str, Any]) -> dict[str, Any]:
+    """Return columns of a conversation with the present secrets masked in its title and tags."""
+    if not columns.get("title") and not columns.get("tags"):
+        return dict(columns)
+    return hidden_in_columns(columns, masks_of(owner, conversation))
+
+
+def hidden_in_columns(columns: Mapping[str, Any], masks: Masks) -> dict[str, Any]:
+    """Return columns of a conversation with these values masked in its title and tags."""
+    shown = dict(columns)
+    if title := columns.get("title"):
+        shown["title"] = masks.hide(title)
+    if tags := columns.get("tags"):
+        shown["tags"] = {masks.hide(name): masks.hide(str(value)) for name, value in tags.items()}
+    return shown
+
+
 def _masks(secrets: Sequence[tuple[Any, ...]]) -> Masks:
     return _values().masks(secrets) if secrets else NO_MASKS
 
 
+def masked_beforehand(owner: int, conversation: int, events: Sequence[NewEvent]) -> MaskedEvents:
+    """Mask events with the present secrets, before the transaction that stores them compares these."""
+    masks = masks_of(owner, conversation)
+    return MaskedEvents(masks, masked_all(events, masks))
+
+
+def masked_all(events: Sequence[NewEvent], masks: Masks) -> Sequence[NewEvent] | InvalidEvent:
+    """Return the events without the values, or the reason why one of them cannot be stored."""
+    if not masks:
+        return events
+    try:
+        return [masked(event, masks) for event in events]
+    except InvalidEvent as refusal:
+        return refusal
+
+
 def masked(event: NewEvent, masks: Masks) -> NewEvent:
-    """Return the event without the values; the same object if it contains none."""
+    """Return the event without the values; the same object if it contains none.
+
+    Raise InvalidEvent for a value in its id or type, and for more than can be masked in bounded time.
+    """
+    masks.check_id(event.event_id)
     spans = masks.in_event(event.payload)
     if not spans:
         return event
+    masks.check_type(event.reading.type)  # its member may be spelled so that it was masked like any other
     payload = masking.replaced(event.payload, spans)
     stamp_offset = event.stamp_offset
     return replace(
         event,
         payload=payload,
-        reading=replace(event.reading, text=_text(payload) or masks.hide(event.reading.text)),
+        reading=_reading(payload, event.reading, masks),
         stamp_offset=None if stamp_offset is None else masking.moved(stamp_offset, spans),
     )
 
 
-def _text(payload: str) -> str:
-    """Derive the text again: the present one may be cut in the middle of a value."""
+def _reading(payload: str, clear: Reading, masks: Masks) -> Reading:
+    """Derive text and ids again: the present text may be cut in the middle of a value."""
     try:
         members = jsontext.members(payload)
     except InvalidJson:  # nested too deeply for this thread's stack
-        return ""
-    return dialects.read({name: member.value for name, member in members.items()}).text
+        return replace(
+            clear,
+            text=masks.hide(clear.text),
+            tool_call_id=clear.tool_call_id and masks.hide(clear.tool_call_id),
+        )
+    again = dialects.read({name: member.value for name, member in members.items()})
+    return replace(
+        clear,
+        text=again.text or masks.hide(clear.text),
+        tool_call_id=again.tool_call_id or clear.tool_call_id,
+    )

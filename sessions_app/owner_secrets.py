@@ -23,12 +23,15 @@ logger = logging.getLogger(__name__)
 
 OWNERS_MAX = 256
 """The decrypted values of at most this many owners and conversations are cached."""
+CACHED_MAX_CHARS = 600_000
+"""Nor more than this many characters, which take some 300 bytes each to be searched for."""
 OWN = "of a conversation"
 """The kind of a conversation's own secrets, which are sealed as one."""
 
-_OF_USERS = "SELECT user_id, 0, kind, name, value FROM sessions_app_secret WHERE user_id"
+_OF_USERS = "SELECT user_id, 0, kind, name, value, NULL FROM sessions_app_secret WHERE user_id"
 _OF_CONVERSATIONS = (
-    "SELECT 0, conversation_id, 'of a conversation', '', sealed_secrets FROM sessions_app_agentsetup "
+    "SELECT 0, conversation_id, 'of a conversation', '', sealed_secrets, sealed_keys "
+    "FROM sessions_app_agentsetup "
     "WHERE has_secrets AND conversation_id"
 )
 # SQLite would also read the rows of conversations without secrets, which may be long.
@@ -43,6 +46,8 @@ class _Row(NamedTuple):
     kind: str
     name: str
     value: str
+    keys: str | None
+    """Of a conversation: the keys in its agent's setup."""
 
 
 class OwnerSecrets(SecretValues):
@@ -90,9 +95,14 @@ class _Opened:
         with self._lock:
             self._by_owner[owner] = rows, masks
             self._by_owner.move_to_end(owner)
-            if len(self._by_owner) > OWNERS_MAX:
+            while len(self._by_owner) > OWNERS_MAX or self._is_full():
                 self._by_owner.popitem(last=False)
         return masks
+
+    def _is_full(self) -> bool:
+        """Say whether the cached values are too long together; the newest stays, whatever its length."""
+        size = sum(masks.size for _, masks in self._by_owner.values())
+        return len(self._by_owner) > 1 and size > CACHED_MAX_CHARS
 
 
 _opened = _Opened()
@@ -101,6 +111,7 @@ _opened = _Opened()
 def _values(secret: _Row) -> Iterator[str]:
     try:
         value = Sealed(secret.value).open()
+        keys = Sealed(secret.keys).open() if secret.keys is not None else "[]"
     except SecretUnreadable as error:
         logger.warning(
             "%s %r of %s is not masked in events: %s",
@@ -112,6 +123,7 @@ def _values(secret: _Row) -> Iterator[str]:
         return
     if secret.kind == OWN:
         yield from agent_setups.secret_values(value)
+        yield from agent_setups.key_values(keys)
     elif (secret.kind, secret.name) == (SecretKind.SETTING, SettingSecret.MCP_CONFIG):
         yield from tool_server_secrets.secret_values(value)
     else:

@@ -70,6 +70,11 @@ def test_an_object_that_names_no_type_is_refused(payload: dict[str, object]) -> 
         dialects.read(payload)
 
 
+def test_an_empty_object_is_refused_as_such() -> None:
+    with pytest.raises(InvalidEvent, match="names no type; it is empty"):
+        dialects.read({})
+
+
 def test_an_object_that_names_two_types_is_refused() -> None:
     with pytest.raises(InvalidEvent, match=r"names its type 2 times \(action, observation\)"):
         dialects.read({"action": "run", "observation": "run"})

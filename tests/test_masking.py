@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import gc
+import hashlib
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
+import re
+import time
+from base64 import b64decode, b64encode, urlsafe_b64encode
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from functools import partial
 from itertools import pairwise
 from typing import Any
+from urllib.parse import quote, quote_plus, unquote, unquote_plus
 
 import httpx
 import pytest
@@ -17,11 +23,12 @@ from django.test.utils import CaptureQueriesContext
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conversations import dialects, masking
+from conversations import dialects, masking, matching
 from conversations.events import Dialect, NewEvent
 from conversations.exceptions import EventConflict, InvalidEvent
 from conversations.log import AppendRequest
 from conversations.masking import MASK, Masks
+from conversations.matching import Span, TraceMatcher
 from conversations.models import Conversation, ConversationRef, Event, Version
 from conversations.store import ConversationStore
 from convserver.asgi import application
@@ -148,9 +155,10 @@ def segments(draw: st.DrawFn, value: str, depth: int, nesting: int = 2) -> Segme
 
 @st.composite
 def objects(draw: st.DrawFn, value: str, depth: int = 3, nesting: int = 2) -> Segments:
-    """Draw an object; the value may also be a member's name, where it is hidden only inside a string."""
+    """Draw an object; the value may also be a member's name, where it is hidden unless it is short."""
     names = draw(st.lists(st.sampled_from(["x", "args", "message", value]), max_size=3))
-    members = [draw(member(name, name == value and nesting < 2, value, depth, nesting)) for name in names]
+    is_hidden = nesting < 2 or len(value) >= masking.NAME_MIN_CHARS
+    members = [draw(member(name, name == value and is_hidden, value, depth, nesting)) for name in names]
     return enclosed("{}", members)
 
 
@@ -212,6 +220,205 @@ def test_where_no_value_is_nothing_is_found(text: str, value: str) -> None:
 def test_what_stands_beside_a_value_stays_whatever_it_is(text: str) -> None:
     holding = text.replace("{", f'{{"zz":"{TOKEN}",', 1)
     assert hidden(holding, TOKEN) == holding.replace(TOKEN, MASK)
+
+
+# Encodings
+
+
+def encodings(text: bytes) -> dict[str, str]:
+    """Return what programs make of bytes."""
+    standard, safe = b64encode(text).decode(), urlsafe_b64encode(text).decode()
+    return {
+        "base64": standard,
+        "base64 without padding": standard.rstrip("="),
+        "base64 for URLs": safe,
+        "base64 for URLs without padding": safe.rstrip("="),
+        "base64 in a URL": quote(standard, safe=""),
+        "hexadecimal": text.hex(),
+        "hexadecimal in capitals": text.hex().upper(),
+        "a URL": quote(text, safe=""),
+        "a URL's path": quote(text),
+        "a form": quote_plus(text),
+        "every character of a URL": "".join(f"%{each:02x}" for each in text),
+    }
+
+
+def decodings(text: str) -> Iterator[bytes]:
+    """Yield what the base64, the hexadecimal and the URLs in a text say, from each place on."""
+    yield text.encode()
+    yield unquote_plus(text).encode()
+    for each in (text, unquote(text)):
+        for run in re.findall(r"[A-Za-z0-9+/_-]+", each):
+            for start in range(4):
+                core = run[start:].translate(str.maketrans("-_", "+/"))
+                yield b64decode(core + "A" * (-len(core) % 4))
+        for run in re.findall(r"[0-9a-fA-F]+", each):
+            for start in range(2):
+                yield bytes.fromhex(run[start : start + (len(run) - start) // 2 * 2])
+
+
+@given(
+    value=st.text("aZ9 é/+%ÿ~", min_size=8, max_size=12).filter(lambda value: value == value.strip()),
+    before=st.binary(max_size=4),
+    after=st.binary(max_size=4),
+)
+def test_no_encoding_of_a_value_is_left(value: str, before: bytes, after: bytes) -> None:
+    for encoded in encodings(before + value.encode() + after).values():
+        shown = json.loads(hidden(json.dumps({"x": encoded, f"key {encoded}": 1}), value))
+        assert not [
+            each for text in (shown["x"], *shown) for each in decodings(text) if value.encode() in each
+        ]
+        assert Masks([value]).hide(encoded) == shown["x"]
+
+
+@given(value=st.text("aZ9é/+", min_size=6, max_size=12), data=st.data())
+def test_an_encoded_value_is_hidden_piece_by_piece_as_in_the_whole(value: str, data: st.DataObject) -> None:
+    masks = Masks([value])
+    text = f"x {data.draw(st.sampled_from(list(encodings(value.encode()).values())))} y"
+    cuts = data.draw(st.lists(st.integers(0, len(text)), max_size=4))
+    shown = waiting = ""
+    for start, end in pairwise(sorted({*cuts, 0, len(text)})):
+        waiting += text[start:end]
+        settled = masks.settled(waiting)
+        shown, waiting = shown + masks.hide(waiting[:settled]), waiting[settled:]
+    assert shown + masks.hide(waiting) == masks.hide(text)
+
+
+@pytest.mark.parametrize("how", encodings(b""))
+def test_an_encoded_value_is_hidden_in_what_is_stored(
+    store: ConversationStore, conversation: ConversationRef, alice: User, how: str
+) -> None:
+    keep(alice, TOKEN)
+    encoded = encodings(f"user:{TOKEN}\n".encode())[how]
+    store.append(conversation, [event(raw=message(f"Basic {encoded}."))])
+    content = last(conversation)["args"]["content"]
+    assert (MASK in content, content.startswith("Basic "), content.endswith(".")) == (True, True, True)
+
+
+def test_the_encodings_of_a_short_value_are_left() -> None:
+    text = f'{{"x":"{b"short".hex()}"}}'
+    assert hidden(text, "short") == text
+
+
+# Names, ids and types
+
+
+def test_a_value_in_a_name_is_hidden_at_any_depth() -> None:
+    text = f'{{"{TOKEN}":1,"args":{{"a {TOKEN}":[{{"x{TOKEN}":2}}]}}}}'
+    assert hidden(text, TOKEN) == text.replace(TOKEN, MASK)
+
+
+def test_names_that_are_words_of_the_wires_and_short_values_in_names_stay() -> None:
+    text = '{"observation":"x","extras":{"tool_call_metadata":{"short":1}}}'
+    assert hidden(text, "observation", "tool_call_metadata", "short") == text
+
+
+@pytest.mark.parametrize(
+    "name", ["tool_name", "tool_call_id", "llm_response_id", "key", "cause", "timestamp"]
+)
+def test_a_value_in_a_member_that_names_no_event_is_hidden(name: str) -> None:
+    text = f'{{"kind":"ObservationEvent","{name}":"at {TOKEN}"}}'
+    assert hidden(text, TOKEN) == text.replace(TOKEN, MASK)
+
+
+def test_a_tool_call_is_known_by_its_masked_id(
+    store: ConversationStore, conversation: ConversationRef, alice: User
+) -> None:
+    keep(alice, TOKEN)
+    store.append(conversation, [event(raw=f'{{"kind":"ObservationEvent","tool_call_id":"call {TOKEN}"}}')])
+    assert Event.objects.get().tool_call_id == f"call {MASK}"
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        *(
+            f'{{"kind":"MessageEvent","{name}":"my {TOKEN}"}}'
+            for name in ("id", "parent_id", "action_id", "source")
+        ),
+        *(f'{{"{name}":"{TOKEN}"}}' for name in ("kind", "action", "observation")),
+        f'{{"\\u006bind":"{TOKEN}"}}',
+        f'{{"kind":"{TOKEN.encode().hex()}"}}',
+    ],
+)
+def test_an_event_whose_id_or_type_contains_a_secret_is_refused_and_says_so(
+    store: ConversationStore, conversation: ConversationRef, alice: User, raw: str
+) -> None:
+    keep(alice, TOKEN)
+    with pytest.raises(InvalidEvent, match="contains a secret") as refusal:
+        store.append(conversation, [event(raw=raw)])
+    assert (payloads(conversation), TOKEN in str(refusal.value)) == ([], False)
+
+
+async def test_a_frame_whose_id_contains_a_secret_is_refused_and_says_so(
+    conversation: ConversationRef, secret: str, rest: httpx.AsyncClient
+) -> None:
+    frame = {"type": "event", "id": f"my-{secret}", "event": {"action": "message", "args": {"content": "x"}}}
+    answer = await rest.post(f"/api/native/conversations/{conversation.public_id}/events", json=frame)
+    assert (answer.status_code, "contains a secret" in answer.text) == (400, True)
+    assert not await astore.call(payloads, conversation)
+
+
+# Many values, long texts
+
+
+def cpu_s(work: Callable[[], object]) -> float:
+    """Return the processor time of this thread for it, the best of three."""
+
+    def once() -> float:
+        before = time.thread_time()
+        work()
+        return time.thread_time() - before
+
+    return min(once() for _ in range(3))
+
+
+def tokens(number: int) -> list[str]:
+    return [hashlib.sha256(str(each).encode()).hexdigest()[:40] for each in range(number)]
+
+
+def test_a_thousand_values_take_hardly_longer_than_ten() -> None:
+    few, many = Masks(tokens(10)), Masks(tokens(1000))
+    text = message("", more=[f"{value} and what follows it" * 3 for value in tokens(10)] * 100)
+    assert len(few.in_event(text)) == len(many.in_event(text)) == 3000
+    assert cpu_s(lambda: many.in_event(text)) < 5 * cpu_s(lambda: few.in_event(text))
+
+
+def test_twice_the_text_takes_about_twice_as_long() -> None:
+    masks = Masks(tokens(1000))
+    texts = [message("", more=[f"{value} %41 \n" for value in tokens(number)]) for number in (1000, 4000)]
+    masks.in_event(texts[0])
+    times = [cpu_s(partial(masks.in_event, text)) for text in texts]
+    assert times[1] < 10 * times[0]
+
+
+@given(
+    texts=st.sets(st.text("abc", min_size=1, max_size=5), min_size=1, max_size=5),
+    text=st.text("abcd", max_size=30),
+    slice_chars=st.integers(1, 8),
+    group_chars=st.integers(1, 10),
+)
+def test_what_is_found_is_where_the_texts_are_and_nothing_else(
+    texts: set[str], text: str, slice_chars: int, group_chars: int
+) -> None:
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(matching, "SLICE_CHARS", slice_chars)
+        patched.setattr(matching, "AUTOMATON_MAX_CHARS", group_chars)
+        found = list(matching.Matcher(texts).spans(text, matching.Work(10**6)))
+        assert TraceMatcher(texts).may_hold_any(text) == bool(found)
+    places = {
+        Span(at, at + len(each)) for each in texts for at in range(len(text)) if text.startswith(each, at)
+    }
+    hidden_at = {at for span in found for at in range(*span)}
+    assert hidden_at <= {at for place in places for at in range(*place)}
+    assert all(hidden_at & set(range(*place)) for place in places)
+
+
+def test_values_that_overlap_too_often_to_be_looked_at_hide_their_string(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(masking, "OVERLAPS_MAX_CHARS", 3)
+    assert hidden('{"x":["-abcde-","no a"]}', "abc", "cde") == f'{{"x":["{MASK}","no a"]}}'
 
 
 def test_longer_values_win_over_those_that_they_contain() -> None:
@@ -798,6 +1005,30 @@ async def test_a_title_is_made_of_the_masked_message(
     await set_generated_title(conversation, SilentAgent())
     row = await astore.call(lambda: Conversation.objects.get(pk=conversation.pk))
     assert (row.title, row.last_message) == (f"use {MASK}", f"use {MASK}")
+
+
+# Titles and tags
+
+
+def test_a_secret_in_a_title_or_tag_is_hidden_however_it_is_set(
+    store: ConversationStore, alice: User
+) -> None:
+    keep(alice, TOKEN)
+    facts: dict[str, Any] = {"title": f"use {TOKEN}", "tags": {f"of {TOKEN}": f"is {TOKEN}"}}
+    hidden_facts = (f"use {MASK}", {f"of {MASK}": f"is {MASK}"})
+    made, changed = store.create(alice, **facts), store.create(alice)
+    store.retitle(changed, facts["title"])
+    store.retag(changed, facts["tags"])
+    forked = store.fork(alice, made, **facts)
+    rows = Conversation.objects.filter(pk__in=[made.pk, changed.pk, forked.pk])
+    assert [(row.title, row.tags) for row in rows] == [hidden_facts] * 3
+
+
+def test_a_conversations_own_secret_is_hidden_in_its_title(store: ConversationStore, alice: User) -> None:
+    talk = agent_setups.create(alice, SETUP, title=f"use {OWN}")
+    assert Conversation.objects.get(pk=talk.pk).title == f"use {MASK}"
+    store.retitle(talk, f"with {OWN}")
+    assert Conversation.objects.get(pk=talk.pk).title == f"with {MASK}"
 
 
 # Secrets of one conversation

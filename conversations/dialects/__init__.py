@@ -72,7 +72,8 @@ def _is_name(value: object) -> bool:
 
 def _refusal(payload: Mapping[str, object], names: list[str]) -> str:
     problem = f"names its type {len(names)} times ({', '.join(names)})" if names else "names no type"
+    keys = f"its keys are {listed(payload)}" if payload else "it is empty"
     return (
-        f"The event {problem}; its keys are {listed(payload)}. "
+        f"The event {problem}; {keys}. "
         "Give it exactly one non-empty string: `kind` for V1, `action` or `observation` for V0."
     )

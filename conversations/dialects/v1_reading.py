@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from typing import Any
 
+from conversations import jsonbounds
 from conversations.dialects import columns
 from conversations.dialects.author import COMMAND_TOOL
 from conversations.dialects.v1_kinds import KINDS, kind_of
@@ -74,10 +76,16 @@ def called_tool(payload: Mapping[str, object]) -> tuple[str, Mapping[str, object
     call = columns.fields(payload.get("tool_call"))
     name = columns.first_text(payload.get("tool_name"), call.get("name"))
     try:
-        arguments = columns.fields(json.loads(columns.first_text(call.get("arguments"))))
+        arguments = columns.fields(_decoded(columns.first_text(call.get("arguments"))))
     except (ValueError, RecursionError):
         arguments = {}
     return COMMAND_TOOL if name == COMMAND_TOOL_NAME else name, arguments
+
+
+def _decoded(text: str) -> Any:
+    """Return the value of JSON that is a string of an event, and so is not bounded with that."""
+    jsonbounds.require_bounded(text)
+    return json.loads(text)
 
 
 def _is_finish(payload: Mapping[str, object]) -> bool:

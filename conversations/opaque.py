@@ -1,0 +1,53 @@
+"""Numbers of the database as texts that tell nobody how many rows or transactions there are.
+
+The same number is always the same text, so a page has the same cursor whenever it is read. A text that was
+not written under one of the server's keys, for the same purpose, is found out.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from functools import lru_cache
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESSIV
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+from django.conf import settings
+
+KEY_PURPOSE = b"convserver opaque numbers"
+"""Another use of SECRET_KEY derives another key."""
+KEY_BYTES = 32
+
+
+class NotOpaque(ValueError):
+    """The text was not written by `conceal` for this purpose under any of the server's keys."""
+
+
+def conceal(text: str, purpose: str) -> str:
+    """Return an ASCII text as URL-safe text that shows nothing of it but its length."""
+    sealed = _cipher(settings.SECRET_KEY).encrypt(text.encode("ascii"), [purpose.encode()])
+    return base64.urlsafe_b64encode(sealed).decode().rstrip("=")
+
+
+def reveal(text: str, purpose: str) -> str:
+    """Return what `conceal` was given. Raise NotOpaque."""
+    try:
+        sealed = base64.b64decode(
+            text.encode("ascii") + b"=" * (-len(text) % 4), altchars=b"-_", validate=True
+        )
+    except (UnicodeError, binascii.Error, ValueError) as error:
+        raise NotOpaque from error
+    for key in (settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS):
+        try:
+            return _cipher(key).decrypt(sealed, [purpose.encode()]).decode("ascii")
+        except (InvalidTag, ValueError):
+            continue
+    raise NotOpaque
+
+
+@lru_cache(maxsize=8)
+def _cipher(key: str) -> AESSIV:
+    derived = HKDF(algorithm=SHA256(), length=KEY_BYTES, salt=None, info=KEY_PURPOSE).derive(key.encode())
+    return AESSIV(derived)

@@ -1,0 +1,104 @@
+"""Work on what clients sent that takes long for its size: off the event loop, one user after the other.
+
+There is one thread for it, because the interpreter runs one thread at a time: a second would finish nothing
+sooner, and keep the event loop waiting longer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import ParamSpec, TypeVar
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+REST_MAX_S = 0.25
+"""After a piece of work the thread rests for as long as that took, and no longer than this.
+
+So whoever waited for the interpreter meanwhile is served before the next piece, however many there are.
+"""
+
+Work = Callable[[], None]
+
+
+class TurnTaker:
+    """Runs functions in one thread, and takes one from each user in turn."""
+
+    def __init__(self) -> None:
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="parser")
+        self._lock = threading.Lock()
+        self._waiting: dict[int | None, deque[Work]] = {}
+        """By user: what waits behind the one piece that is with the thread."""
+
+    def submit(
+        self, user_pk: int | None, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs
+    ) -> Future[T]:
+        """Queue a function of this user's; None stands for everybody who is not known."""
+        future: Future[T] = Future()
+
+        def work() -> None:
+            _settle(future, lambda: function(*args, **kwargs))
+
+        with self._lock:
+            if user_pk in self._waiting:
+                self._waiting[user_pk].append(work)
+            else:
+                self._waiting[user_pk] = deque()
+                self._thread.submit(self._run, user_pk, work)
+        return future
+
+    def _run(self, user_pk: int | None, work: Work) -> None:
+        began = time.monotonic()
+        work()
+        time.sleep(min(time.monotonic() - began, REST_MAX_S))
+        with self._lock:
+            if not self._waiting[user_pk]:
+                del self._waiting[user_pk]
+                return
+            work = self._waiting[user_pk].popleft()
+        try:
+            self._thread.submit(self._run, user_pk, work)
+        except RuntimeError:  # the process ends; a thread that waits for this work would keep it from ending
+            self._run(user_pk, work)
+
+
+def _settle(future: Future[T], function: Callable[[], T]) -> None:
+    """Run the function for its future, unless that was cancelled."""
+    if not future.set_running_or_notify_cancel():
+        return
+    try:
+        result = function()
+    except BaseException as error:
+        future.set_exception(error)
+    else:
+        future.set_result(result)
+
+
+_turns = TurnTaker()
+
+
+async def in_turn(
+    user_pk: int | None, is_light: bool, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs
+) -> T:
+    """Return what a function makes of what a user sent.
+
+    It runs at once if that is light (jsonbounds), otherwise in its turn, in another thread; it must not use
+    the database.
+    """
+    if is_light:
+        return function(*args, **kwargs)
+    return await asyncio.wrap_future(_turns.submit(user_pk, function, *args, **kwargs))
+
+
+def in_turn_from_thread(
+    user_pk: int | None, is_light: bool, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs
+) -> T:
+    """Do the same in a thread that may wait."""
+    if is_light:
+        return function(*args, **kwargs)
+    return _turns.submit(user_pk, function, *args, **kwargs).result()
