@@ -13,8 +13,9 @@ from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
 from django.db import transaction
 from django.utils.module_loading import import_string
 
-from conversations import facts
+from conversations import facts, quotas
 from conversations.exceptions import ConversationNotFound
+from conversations.limits import limits_of
 from conversations.models import Conversation, ConversationRef, Version, normal_id
 from conversations.server_log import ids_of, log_on_commit
 
@@ -39,7 +40,8 @@ def writable(user: Visitor, conversation_id: str) -> ConversationRef:
 def restorable(user: Visitor, conversation_id: str) -> ConversationRef:
     """Return a conversation of the user, deleted or not; raise ConversationNotFound otherwise."""
     public_id = normal_id(conversation_id)
-    return _found(Conversation.objects.owned_by(pk_of(user)).with_public_ids([public_id]).first()).ref
+    row = _found(Conversation.objects.owned_by(pk_of(user)).with_public_ids([public_id]).first())
+    return _within_limits(user, row).ref
 
 
 def belongs_to_another(user: Visitor, conversation_id: str) -> bool:
@@ -52,6 +54,11 @@ def _found(row: Conversation | None) -> Conversation:
     if row is None:
         raise ConversationNotFound("Conversation not found.")
     return row
+
+
+def _within_limits(user: Visitor, row: Conversation) -> Conversation:
+    """Return the row, unless the visitor may reach only another one."""
+    return _found(row if limits_of(user).only in (None, row.pk) else None)
 
 
 def pk_of(user: Visitor) -> int:
@@ -69,17 +76,21 @@ class ConversationValidator:
     ) -> tuple[ConversationRef, bool]:
         """Return the conversation to join, and whether this join created it.
 
-        An existing row is never changed. Raise ConversationNotFound if it is deleted or another user's.
+        An existing row is never changed. Raise ConversationNotFound if it is deleted or another user's,
+        QuotaExceeded if the user has made too many.
         """
         public_id = normal_id(conversation_id)
         row, is_new = Conversation.objects.with_public_ids([public_id]).first(), False
         if row is None:
+            if not limits_of(user).may_create:
+                _found(None)
             row, is_new = self._made(user, public_id, version)
         if row.owner_id != user.pk or row.deleted_at is not None:
             _found(None)
-        return row.ref, is_new
+        return _within_limits(user, row).ref, is_new
 
     def _made(self, user: Visitor, public_id: str, version: Version) -> tuple[Conversation, bool]:
+        quotas.admit_conversation(pk_of(user))
         with transaction.atomic():
             row, is_new = Conversation.objects.get_or_create(
                 public_id=public_id, defaults={"owner_id": pk_of(user), "version": version}

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 
 from django.db import InterfaceError, OperationalError, connection, connections, transaction
 
-from conversations import sql
+from conversations import log, sql
 from conversations.engines.lost_commits import LostCommit
-from conversations.exceptions import ConversationError, OutcomeUnknown
+from conversations.exceptions import ConversationError, MaskingDeferred, OutcomeUnknown
 from conversations.log import LOCK_TIMEOUT_S, AppendOutcome, AppendRequest, append_many
 from conversations.models import Conversation
 from conversations.outages import Outage
 
 LOOK_UP_S = 10.0
 """How long a lost commit is looked up, at least."""
+MASK_TRIES = 3
+"""How often an append is masked again before its transaction, because the secrets have changed."""
 AGAIN_S = 0.2
 """The pause before it is looked up again."""
 UNKNOWN = (
@@ -53,6 +56,20 @@ def committed(requests: Sequence[AppendRequest], *, wait: bool) -> list[AppendOu
             raise
         _lost.worked()
     return outcomes
+
+
+def masked_and_committed(request: AppendRequest) -> list[AppendOutcome | ConversationError]:
+    """Append and commit one request: `committed`. What takes long to mask is masked before the transaction.
+
+    Inside another transaction, and if the secrets keep changing, it is masked under the lock.
+    """
+    if not connection.in_atomic_block:
+        for _ in range(MASK_TRIES):
+            (outcome,) = committed([replace(request, defers_masking=True)], wait=True)
+            if not isinstance(outcome, MaskingDeferred):
+                return [outcome]
+            request = log.masked(request)
+    return committed([request], wait=True)
 
 
 def _new_events(

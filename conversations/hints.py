@@ -117,5 +117,6 @@ _MEMBERS: Mapping[str, Mapping[str, _Check]] = {
     "command": {},
     "wake": {"conversation": _is_count},
     "settled": {"command": _is_count},
+    "access": {"user": _is_count},
 }
 """The members of each kind of hint between processes; the hub creates further kinds for its readers."""

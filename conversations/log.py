@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
@@ -22,10 +22,12 @@ from conversations.exceptions import (
     EventConflict,
     Fenced,
     InvalidEvent,
+    MaskingDeferred,
 )
 from conversations.masking import NO_MASKS, Masks
 from conversations.models import LAST_MESSAGE_MAX_LENGTH, Conversation, ConversationRef, envelope
 from conversations.readiness import readiness
+from conversations.secrecy import MaskedEvents, MaskingAllowance
 
 LOCK_TIMEOUT_S: float = settings.LOCK_TIMEOUT_S
 """How long an append waits for a conversation that another transaction has locked (PostgreSQL)."""
@@ -44,6 +46,16 @@ class AppendRequest:
     """The epoch of the writing loop; None for all other callers."""
     also: Callable[[Sequence[Appended]], None] | None = None
     """Run in the same transaction after the events are stored, under the conversation's lock."""
+    masked: MaskedEvents | None = None
+    """The events without secrets, if they were masked before."""
+    defers_masking: bool = False
+    """Whether to answer MaskingDeferred instead of masking long events under the lock."""
+
+
+def masked(request: AppendRequest) -> AppendRequest:
+    """Return the request with its events masked by the present secrets, before its transaction."""
+    ref = request.conversation
+    return replace(request, masked=secrecy.masked_beforehand(ref.owner_id, ref.pk, request.events))
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +91,8 @@ class _Head:
     deleted_at: datetime | None
     masks: Masks = NO_MASKS
     """The values to mask: the owner's secrets and the conversation's."""
+    is_deferred: bool = False
+    """Whether an append of this transaction waits until its events are masked."""
     stored: dict[str, _Stored] = field(default_factory=dict)
     """By event id: stored events that these requests repeat or refer to, and events added so far."""
     wire_ids: dict[int, int] = field(default_factory=dict)
@@ -124,7 +138,8 @@ def append_many(requests: Sequence[AppendRequest], *, wait: bool) -> list[Append
     readiness.require()
     heads = _locked_heads(requests, wait=wait)
     rows: list[sql.EventRow] = []
-    outcomes = [_take(heads, request, rows, wait=wait) for request in requests]
+    allowance = MaskingAllowance()
+    outcomes = [_take(heads, request, rows, allowance, wait=wait) for request in requests]
     moved = {row.conversation_id for row in rows}
     with sql.together():
         sql.insert_events(rows)
@@ -196,7 +211,12 @@ def _references(requests: Sequence[AppendRequest]) -> tuple[set[tuple[int, str]]
 
 
 def _take(
-    heads: dict[int, _Head], request: AppendRequest, rows: list[sql.EventRow], *, wait: bool
+    heads: dict[int, _Head],
+    request: AppendRequest,
+    rows: list[sql.EventRow],
+    allowance: MaskingAllowance,
+    *,
+    wait: bool,
 ) -> AppendOutcome | ConversationError:
     """Number the request's events at the end of their log, or return the reason why not."""
     head = heads.get(request.conversation.pk)
@@ -206,16 +226,28 @@ def _take(
         return ConversationNotFound("Conversation not found.")
     if request.epoch is not None and request.epoch != head.loop_epoch:
         return Fenced(f"The loop of epoch {request.epoch} was replaced by that of epoch {head.loop_epoch}.")
-    try:
-        events = [secrecy.masked(event, head.masks) for event in request.events]
-    except InvalidEvent as error:
-        return error
+    events = _masked(head, request, allowance)
+    if isinstance(events, ConversationError):
+        return events
     if conflict := _conflict(head, request.events, events):
         return conflict
     new: list[sql.EventRow] = []
     appended = [_number(head, event, request.epoch, new) for event in events]
     rows += new
     return AppendOutcome(appended, [_envelope(row) for row in new])
+
+
+def _masked(
+    head: _Head, request: AppendRequest, allowance: MaskingAllowance
+) -> Sequence[NewEvent] | InvalidEvent | MaskingDeferred:
+    """Return the request's events without secrets, or the reason why not."""
+    if request.masked is not None and request.masked.masks == head.masks:
+        return request.masked.events
+    # Whatever follows a deferred append of a conversation is stored after it.
+    if request.defers_masking and (head.is_deferred or not allowance.covers(request.events, head.masks)):
+        head.is_deferred = True
+        return MaskingDeferred("The conversation's secrets keep changing. Try again.")
+    return secrecy.masked_all(request.events, head.masks)
 
 
 def _conflict(head: _Head, sent: Sequence[NewEvent], masked: Sequence[NewEvent]) -> EventConflict | None:

@@ -30,10 +30,13 @@ from conversations.events import (
     SomeEvents,
 )
 from conversations.exceptions import InvalidConversationId
+from conversations.limits import limits_of
 from conversations.planner import of_many
 
 PUBLIC_ID_MAX_LENGTH = 100
 RESERVED_IDS = frozenset({"search", "count"})
+CHOSEN_ID_SHOWN = 40
+"""So many characters of a chosen id the default title of its conversation has, an ellipsis included."""
 _HEX_UUID = "^[0-9a-f]{32}$"
 LAST_MESSAGE_MAX_LENGTH = 200
 CHILDREN_MAX = 100
@@ -109,8 +112,13 @@ def _hex_of_uuid(text: str) -> str | None:
 
 
 def shown_title(title: str | None, public_id: str) -> str:
-    """Return the title, or the default one of spec V0 §4.5."""
-    return title or f"Conversation {public_id[:5]}"
+    """Return the title, or the default one: of an id that somebody chose it shows as much as is readable."""
+    if title:
+        return title
+    if _hex_of_uuid(public_id):
+        return f"Conversation {public_id[:5]}"  # as spec V0 §4.5 has it for all ids
+    is_long = len(public_id) > CHOSEN_ID_SHOWN
+    return f"Conversation {public_id[: CHOSEN_ID_SHOWN - 1]}…" if is_long else f"Conversation {public_id}"
 
 
 def new_public_id() -> str:
@@ -131,7 +139,9 @@ class ConversationQuerySet(models.QuerySet["Conversation"]):
 
     def visible_to(self, user: AbstractBaseUser | AnonymousUser) -> Self:
         """Return those that the user may see; none for an anonymous visitor."""
-        return self.standing().filter(of_many("owner_id", user.pk))
+        rows = self.standing().filter(of_many("owner_id", user.pk))
+        only = limits_of(user).only
+        return rows if only is None else rows.filter(pk=only)
 
     def owned_by(self, user_pk: int) -> Self:
         """Return those of the user, including deleted ones."""
@@ -390,7 +400,7 @@ class Conversation(models.Model):
 
     @property
     def shown_title(self) -> str:
-        """The title, or the default one of spec V0 §4.5."""
+        """The title, or the default one."""
         return shown_title(self.title, self.public_id)
 
     @property
@@ -565,6 +575,11 @@ class EventQuerySet(models.QuerySet["Event"]):
             [read(*row) for row in rows if row[-1] is not None],
             [FarEvent(*row[:3]) for row in rows if row[-1] is None],
         )
+
+    def bytes_by_owner(self) -> Iterable[tuple[int, int]]:
+        """Return the owner of each conversation and the bytes of these events of theirs."""
+        rows = self.order_by().values_list("conversation__owner_id")
+        return rows.annotate(bytes=Sum("size"))
 
     def _shown_columns(self, others: Mapping[str, Case] = MappingProxyType({})) -> Iterable[tuple[Any, ...]]:
         """Return ENVELOPE_COLUMNS of the rows, some replaced by `others`."""
@@ -751,6 +766,28 @@ def _shown(
         "text": text,
         "payload": payload,
     }
+
+
+class StorageProgress(models.Model):
+    """How far the totals of StoredBytes have come: one row, shared by all processes."""
+
+    through = models.BigIntegerField(default=0)
+    """Every event with a key up to this is in the totals."""
+
+    def __str__(self) -> str:
+        return f"counted through {self.through}"
+
+
+class StoredBytes(models.Model):
+    """The bytes of one user's events, through StorageProgress."""
+
+    owner = models.OneToOneField(
+        settings.AUTH_USER_MODEL, models.CASCADE, primary_key=True, related_name="stored_bytes"
+    )
+    total = models.BigIntegerField(default=0)
+
+    def __str__(self) -> str:
+        return f"{self.total} bytes of user {self.owner_id}"
 
 
 class SearchProgress(models.Model):

@@ -1,13 +1,14 @@
 """The channel layer that hints travel by between processes: Redis, as long as it is there.
 
 channels-redis has one too; while Redis is away it fails those who join a group, logs a traceback a second,
-and never joins again what was joined meanwhile. Messages and names on the wire are the same.
+and never joins again what was joined meanwhile. Messages and names on the wire are the same. With keys,
+messages are encrypted as it does that, by Fernet, and what was not encrypted by one of them is ignored.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 from uuid import uuid4
@@ -48,9 +49,10 @@ class RedisHints(BaseChannelLayer):
 
     extensions = ("groups",)
 
-    def __init__(self, *, url: str, prefix: str, **options: Any) -> None:
+    def __init__(self, *, url: str, prefix: str, keys: Sequence[str] = (), **options: Any) -> None:
         super().__init__(**options)
         self._url = url
+        self._keys = keys
         self._prefix = prefix
         self._links: WeakKeyDictionary[asyncio.AbstractEventLoop, _Link] = WeakKeyDictionary()
 
@@ -89,7 +91,7 @@ class RedisHints(BaseChannelLayer):
     def _link(self) -> _Link:
         loop = asyncio.get_running_loop()
         if loop not in self._links:
-            self._links[loop] = _Link(self._url, own=f"{self._prefix}beat.{uuid4().hex}")
+            self._links[loop] = _Link(self._url, self._keys, own=f"{self._prefix}beat.{uuid4().hex}")
             self._close_with(loop)
         return self._links[loop]
 
@@ -111,7 +113,7 @@ class RedisHints(BaseChannelLayer):
 class _Link:
     """The connections of one event loop: one that publishes, and one that receives and is kept."""
 
-    def __init__(self, url: str, *, own: str) -> None:
+    def __init__(self, url: str, keys: Sequence[str], *, own: str) -> None:
         # Timeouts and tries are said here: the library's own would make somebody wait for many seconds.
         self._redis: Redis = Redis.from_url(
             url,
@@ -121,7 +123,7 @@ class _Link:
             retry_on_error=[],
             health_check_interval=0,
         )
-        self._format = registry.get_serializer("msgpack")
+        self._format = registry.get_serializer("msgpack", symmetric_encryption_keys=list(keys))
         self._own = own
         self._queues: dict[str, asyncio.Queue[Any]] = {}
         self._groups: dict[str, set[str]] = {}
@@ -138,6 +140,7 @@ class _Link:
         self._silent_s = 0.0
         """How long it was listened to in vain since the last beat came back."""
         self.away_since: datetime | None = None
+        self._has_told_unreadable = False
 
     def new_channel(self, channel: str) -> str:
         self._queues[channel] = asyncio.Queue()
@@ -267,7 +270,17 @@ class _Link:
         try:
             return self._format.deserialize(data)
         except Exception:  # anybody may have sent it; who reads it finds that it is no hint
+            self._note_unreadable()
             return None
+
+    def _note_unreadable(self) -> None:
+        if self._has_told_unreadable:
+            return
+        self._has_told_unreadable = True
+        logger.warning(
+            "A hint could not be read, so readers get such events by a slow poll: "
+            "give all processes the same SECRET_KEY, and a REDIS_URL by the network in all or in none"
+        )
 
     async def _note_joined(self, name: str) -> None:
         if name == self._own:

@@ -15,9 +15,9 @@ from django.db.models.functions import Greatest
 from django.utils import timezone
 from django.utils.module_loading import import_string
 
-from conversations import access, facts, forks, importing, live, provisional_titles
+from conversations import access, facts, forks, importing, live, provisional_titles, quotas, secrecy
 from conversations.access import Visitor
-from conversations.commits import committed
+from conversations.commits import committed, masked_and_committed
 from conversations.cursors import ListCursor
 from conversations.events import (
     Appended,
@@ -440,8 +440,11 @@ class DatabaseConversationStore(ConversationStore):
     ) -> ConversationRef:
         """Insert the row, its creation parameters and its first events; see the seam."""
         public_id = normal_id(conversation_id) if conversation_id else new_public_id()
+        owner_id = access.pk_of(user)
+        quotas.admit_conversation(owner_id)
         with transaction.atomic():
-            row = _insert(public_id=public_id, owner_id=access.pk_of(user), version=version, **facts)
+            shown = secrecy.masked_columns(owner_id, None, facts)
+            row = _insert(public_id=public_id, owner_id=owner_id, version=version, **shown)
             if parameters:
                 CreationParameters.objects.create(conversation=row, parameters=parameters)
             if events:
@@ -461,6 +464,7 @@ class DatabaseConversationStore(ConversationStore):
     ) -> ConversationRef:
         """Copy the events with one statement; see the seam."""
         public_id = normal_id(conversation_id) if conversation_id else new_public_id()
+        quotas.admit_conversation(access.pk_of(user))
         with transaction.atomic():
             original = Conversation.objects.standing().filter(pk=source.pk).first()
             if original is None:
@@ -468,8 +472,9 @@ class DatabaseConversationStore(ConversationStore):
             row = _insert(
                 public_id=public_id,
                 owner_id=access.pk_of(user),
-                title=title,
-                tags=dict(tags or {}),
+                **secrecy.masked_columns(
+                    source.owner_id, source.pk, {"title": title, "tags": dict(tags or {})}
+                ),
                 **forks.beginning(original, through=through, keep_metrics=keep_metrics),
             )
             forks.copy(source, row.ref, through=row.next_seq - 1)
@@ -508,7 +513,9 @@ class DatabaseConversationStore(ConversationStore):
     ) -> ConversationRef:
         try:
             with transaction.atomic():
-                made = self.create(user, conversation_id=conversation_id, version=version, **facts)
+                # Quotas are not asked: an operator imports, by a command.
+                public_id, owner_id = normal_id(conversation_id), access.pk_of(user)
+                made = _insert(public_id=public_id, owner_id=owner_id, version=version, **facts).ref
                 if begin is not None:
                     begin(made)
         except ConversationExists:  # created by another transaction just now
@@ -553,8 +560,9 @@ class DatabaseConversationStore(ConversationStore):
         also: Callable[[Sequence[Appended]], None] | None = None,
     ) -> list[Appended]:
         """Append in one transaction and announce after it; see the seam."""
+        quotas.admit_events(conversation.owner_id, events)
         request = AppendRequest(conversation=conversation, events=events, epoch=epoch, also=also)
-        (outcome,) = committed([request], wait=True)
+        (outcome,) = masked_and_committed(request)
         if isinstance(outcome, ConversationError):
             raise outcome
         if envelopes := outcome.envelopes:
@@ -682,7 +690,8 @@ class DatabaseConversationStore(ConversationStore):
             rows = rows.filter(title=only_if["title_is"])
         now = timezone.now()
         with transaction.atomic():
-            changed = bool(rows.update(title=title, updated_at=Greatest("updated_at", now), listed_at=now))
+            shown = secrecy.masked_columns(conversation.owner_id, conversation.pk, {"title": title})
+            changed = bool(rows.update(**shown, updated_at=Greatest("updated_at", now), listed_at=now))
             if changed:
                 if "title_is" not in only_if:
                     provisional_titles.note_chosen(conversation.pk)
@@ -710,7 +719,8 @@ class DatabaseConversationStore(ConversationStore):
                 self._change(rows, conversation, pr_number=[*numbers, number])
 
     def _change(self, rows: ConversationQuerySet, conversation: ConversationRef, **columns: Any) -> None:
-        if rows.update(**columns, listed_at=timezone.now()):
+        shown = secrecy.masked_columns(conversation.owner_id, conversation.pk, columns)
+        if rows.update(**shown, listed_at=timezone.now()):
             transaction.on_commit(lambda: live.announce_changed(conversation), robust=True)
 
     def set_parameter_once(self, conversation: ConversationRef, name: str, value: Any) -> bool:
@@ -774,19 +784,29 @@ def _set_times(conversation: ConversationRef, times: Times, *, event_count: int)
             transaction.on_commit(lambda: live.announce_changed(conversation), robust=True)
 
 
-def _insert(*, public_id: str, **columns: Any) -> Conversation:
+def _insert(*, public_id: str, owner_id: int, **columns: Any) -> Conversation:
     """Insert a conversation and announce it. Raise ConversationExists for a taken id."""
     now = timezone.now()
+    times = {"created_at": now, "updated_at": now, "listed_at": now}
     row, is_new = Conversation.objects.get_or_create(
-        public_id=public_id, defaults={"created_at": now, "updated_at": now, "listed_at": now, **columns}
+        public_id=public_id, defaults={**times, "owner_id": owner_id, **columns}
     )
     if not is_new:
-        raise ConversationExists(f"The conversation id {public_id} is taken.")
+        raise ConversationExists(_why_taken(row, owner_id))
     conversation = row.ref
     facts.note(row.pk, Fact.CREATED)
     log_on_commit("Conversation created", **ids_of(conversation), version=row.version)
     transaction.on_commit(lambda: live.announce_listed(conversation), robust=True)
     return row
+
+
+def _why_taken(row: Conversation, user_pk: int) -> str:
+    """Return why the user cannot have the id of this row, without telling of what others have done."""
+    if row.owner_id == user_pk and row.deleted_at is not None:
+        return f"You have deleted the conversation {row.public_id}. Restore it, or choose another id."
+    if row.owner_id == user_pk:
+        return f"You already have a conversation {row.public_id}. Use it, or choose another id."
+    return f"The conversation id {row.public_id} is taken."
 
 
 @cache

@@ -13,6 +13,7 @@ from django.db import connection
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from conversations import guards
+from conversations.fulltext.limits import limited
 from conversations.fulltext.questions import Branch, Question, Term
 
 TABLE = guards.SEARCH_TEXT
@@ -132,7 +133,7 @@ def add(entries: Sequence[Entry]) -> None:
 def newest(question: Question, facets: Facets, *, below: int, limit: int) -> list[int]:
     """Return the keys of events that may match, the highest first: at most `limit`, below a key.
 
-    Fewer mean that there are no more.
+    Fewer mean that there are no more. Raise SearchTooBroad if one of the windows takes too long.
     """
     syntax = _SYNTAX[connection.vendor]
     if connection.vendor == "sqlite":
@@ -148,8 +149,10 @@ def newest(question: Question, facets: Facets, *, below: int, limit: int) -> lis
 
 
 def _found(condition: str, below: int, limit: int) -> list[int]:
-    with connection.cursor() as cursor:
-        cursor.execute(_FINDING[connection.vendor], [condition, below, limit])
+    with limited() as beginning, connection.cursor() as cursor:
+        cursor.execute(beginning + _FINDING[connection.vendor], [condition, below, limit])
+        if beginning:
+            cursor.nextset()
         return [key for (key,) in cursor.fetchall()]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -25,6 +26,8 @@ KEY_MAX = 2**63 - 1
 EVENTS_MAX = 10_000
 BYTES_MAX = 32 * 1024 * 1024
 """After this many events, or this much text, a page ends; the next one continues."""
+READING_S = 1.0
+"""The same after so much time of the processor; it has at least one event then."""
 TEXTS = 200
 """At most this many texts are in memory at a time."""
 CANDIDATES_MAX = 4_000
@@ -105,7 +108,8 @@ def search(
 ) -> HitPage:
     """Return the newest matching events: at most `limit`, with keys below `below`.
 
-    A page ends early if much had to be read. Raise ConversationNotFound for an anonymous user.
+    A page ends early if much had to be read. Raise ConversationNotFound for an anonymous user,
+    SearchTooBroad if the database takes too long.
     """
     while True:
         looked_from = SearchProgress.through_now()
@@ -132,6 +136,7 @@ def _page(scope: Scope, question: Question, wanted: Wanted, through: int, below:
         return HitPage([], None)
     hits: list[Hit] = []
     events = size = 0
+    until = time.thread_time() + READING_S
     for pks in _candidates(question, facets, through, below, limit):
         for *columns, text in _rows(scope, facets, wanted, pks, limit):
             words = Words(text)
@@ -140,10 +145,10 @@ def _page(scope: Scope, question: Question, wanted: Wanted, through: int, below:
                     return HitPage(hits, hits[-1].pk)
                 hits.append(Hit._make([*columns, snippet(words, question.wanted)]))
             size += len(text)
-            if size > BYTES_MAX:
+            if size > BYTES_MAX or time.thread_time() > until:
                 return HitPage(hits, columns[0])
         events += len(pks)
-        if events > EVENTS_MAX:
+        if events > EVENTS_MAX or time.thread_time() > until:
             return HitPage(hits, pks[-1])
     return HitPage(hits, None)
 
