@@ -12,27 +12,35 @@ import time
 from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import ParamSpec, TypeVar
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
+from django.contrib.auth.models import User
 from django.db import InterfaceError, InternalError, OperationalError, connection, connections
 from psycopg.errors import ReadOnlySqlTransaction
 
-from conversations import commits, live, log
+from conversations import commits, live, log, quotas
 from conversations.commits import drop_broken_connections
 from conversations.engines import failures
 from conversations.events import Appended, EventEnvelope, NewEvent
-from conversations.exceptions import ConversationBusy, ConversationError, OutcomeUnknown
+from conversations.exceptions import (
+    ConversationBusy,
+    ConversationError,
+    MaskingDeferred,
+    OutcomeUnknown,
+    QuotaExceeded,
+)
 from conversations.log import AppendOutcome, AppendRequest
 from conversations.models import ConversationRef
 from conversations.outages import Outage
 from conversations.store import PAGE_MAX_EVENTS, store
+from sessions_app.append_queue import AppendQueue, WaitingAppend
+from sessions_app.shares import Shares
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
-BATCH_MAX_EVENTS = 1_000
-BATCH_MAX_BYTES = 8 * 1024 * 1024
 READERS = 4
 CHANGERS = 12
 """Functions that may wait for a lock have threads of their own, so that nobody who reads waits with them."""
@@ -40,6 +48,8 @@ CHANGERS_OF_ONE = 3
 """At most this many of them are at the same conversation."""
 LAGGARDS = 4
 """At most this many appends wait for locked conversations at a time, in threads of their own."""
+MASKERS = 2
+"""At most this many appends are masked at a time, of different users, before their transaction."""
 TRIES = 3
 """A commit of unknown outcome is repeated: the event ids were fixed before the first try."""
 
@@ -54,37 +64,34 @@ _failing = Outage(__name__, "Appends failed", "Appends work again")
 Outcome = AppendOutcome | ConversationError
 
 
-class _Waiting:
-    """One append and the caller that awaits it."""
-
-    __slots__ = ("future", "request", "since", "size")
-
-    def __init__(self, request: AppendRequest, future: asyncio.Future[list[Appended]]) -> None:
-        self.request = request
-        self.future = future
-        self.size = sum(len(event.payload) for event in request.events)
-        self.since = time.monotonic()
-
-
 class Database:
     """The database threads of one event loop, each with its own connection."""
 
     def __init__(self) -> None:
         self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="store")
         self._changers = ThreadPoolExecutor(CHANGERS, thread_name_prefix="store-changer")
-        self._changing: WeakValueDictionary[int, asyncio.Semaphore] = WeakValueDictionary()
         self._laggards = ThreadPoolExecutor(LAGGARDS, thread_name_prefix="store-laggard")
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="store-writer")
         self._notes = ThreadPoolExecutor(1, thread_name_prefix="store-notes")
-        self._queue: deque[_Waiting] = deque()
-        self._lagging: dict[int, deque[_Waiting]] = {}
+        self._reading, self._changing, self._catching_up = map(Shares, (READERS, CHANGERS, LAGGARDS))
+        self._lines: WeakValueDictionary[int, asyncio.Semaphore] = WeakValueDictionary()
+        self.queue = AppendQueue()
+        self._maskers = ThreadPoolExecutor(MASKERS, thread_name_prefix="store-masker")
+        self._masking = Shares(MASKERS)
+        self._lagging: dict[int, deque[WaitingAppend]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._writing = False
 
     async def call(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run a synchronous function of the store in a thread and return what it returns."""
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._readers, _connected, lambda: function(*args, **kwargs))
+        """Run a synchronous function of the store in a thread and return what it returns.
+
+        It takes a place of the user that it is given, or of the owner of the conversation that it is given.
+        """
+        return await self.read(_user_of(args), lambda: function(*args, **kwargs))
+
+    async def read(self, user: int | None, function: Callable[[], T]) -> T:
+        """Run a function of the store in a thread of this user's share; None is the server itself."""
+        return await _in_share(self._readers, self._reading, user, lambda: _connected(function))
 
     async def change(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a function of the store that may wait for a lock, so that no reader waits with it.
@@ -94,17 +101,17 @@ class Database:
         """
         conversation = next((each for each in args if isinstance(each, ConversationRef)), None)
         line = await self._turn_of(conversation)
-        work = self._changers.submit(_changed, lambda: function(*args, **kwargs))
-        loop = asyncio.get_running_loop()
-        # Whoever waits may be cancelled; the thread goes on all the same, and its conversation is taken.
-        work.add_done_callback(lambda _: loop.is_closed() or loop.call_soon_threadsafe(line.release))
-        return await asyncio.wrap_future(work)
+
+        def changed() -> T:
+            return _changed(lambda: function(*args, **kwargs))
+
+        return await _in_share(self._changers, self._changing, _user_of(args), changed, then=line.release)
 
     async def _turn_of(self, conversation: ConversationRef | None) -> asyncio.Semaphore:
         if conversation is None:
             line = asyncio.Semaphore()
         else:
-            line = self._changing.setdefault(conversation.pk, asyncio.Semaphore(CHANGERS_OF_ONE))
+            line = self._lines.setdefault(conversation.pk, asyncio.Semaphore(CHANGERS_OF_ONE))
         try:
             async with asyncio.timeout(log.LOCK_TIMEOUT_S):
                 await line.acquire()
@@ -121,7 +128,7 @@ class Database:
         """Queue one append at once, so that a caller's appends keep their order; await the future."""
         future: asyncio.Future[list[Appended]] = asyncio.get_running_loop().create_future()
         # Whichever queue it is in: a shortcut would overtake queued appends of the same conversation.
-        self._queue.append(_Waiting(request, future))
+        self.queue.put(WaitingAppend(request, future))
         if not self._writing:
             self._writing = True
             self._own(self._write())
@@ -135,6 +142,7 @@ class Database:
             (self._readers, READERS),
             (self._changers, CHANGERS),
             (self._laggards, LAGGARDS),
+            (self._maskers, MASKERS),
             (self._writer, 1),
             (self._notes, 1),
         )
@@ -149,34 +157,33 @@ class Database:
 
     async def _write(self) -> None:
         """Write batch after batch until the queue is empty."""
+        loop = asyncio.get_running_loop()
         try:
-            while self._queue:
-                batch = self._next_batch()
-                outcomes = await self._commit(self._writer, _append_many, batch)
+            while self.queue:
+                batch = self.queue.next_batch(self._is_lagging)
+                if not batch:
+                    continue
+                requests = [waiting.request for waiting in batch]
+                outcomes = await loop.run_in_executor(self._writer, _append_many, requests)
                 for waiting, outcome in zip(batch, outcomes, strict=True):
                     if isinstance(outcome, ConversationBusy):
+                        waiting.is_masked_first = isinstance(outcome, MaskingDeferred)
                         self._lag(waiting)
                     else:
-                        _answer(waiting, outcome)
+                        self._answer(waiting, outcome)
         finally:
             self._writing = False
 
-    def _next_batch(self) -> list[_Waiting]:
-        """Take waiting appends, in order and bounded; those of contended conversations go to their queue."""
-        batch: list[_Waiting] = []
-        events = size = 0
-        while self._queue and events < BATCH_MAX_EVENTS and size < BATCH_MAX_BYTES:
-            waiting = self._queue.popleft()
-            if waiting.request.conversation.pk in self._lagging:
-                self._lagging[waiting.request.conversation.pk].append(waiting)
-            else:
-                batch.append(waiting)
-                events += len(waiting.request.events)
-                size += waiting.size
-        return batch
+    def _is_lagging(self, waiting: WaitingAppend) -> bool:
+        """Move an append to the others of its conversation if those lag behind."""
+        lagging = self._lagging.get(waiting.request.conversation.pk)
+        if lagging is None:
+            return False
+        lagging.append(waiting)
+        return True
 
-    def _lag(self, waiting: _Waiting) -> None:
-        """Queue an append for its locked conversation, apart from all others."""
+    def _lag(self, waiting: WaitingAppend) -> None:
+        """Queue an append apart from all others: its conversation is locked, or its masking takes long."""
         pk = waiting.request.conversation.pk
         lagging = self._lagging.get(pk)
         if lagging is not None:
@@ -197,29 +204,86 @@ class Database:
                 waiting = lagging.popleft()
                 # Those of other conversations may have kept all threads for so long that it is enough.
                 is_late = time.monotonic() - waiting.since > log.LOCK_TIMEOUT_S
-                write = _append_unless_locked if is_late else _append_alone
-                (outcome,) = await self._commit(self._laggards, write, [waiting])
-                _answer(waiting, outcome)
+                outcome = await self._write_alone(waiting, is_late=is_late)
+                self._answer(waiting, outcome)
                 if isinstance(outcome, ConversationBusy) and not is_late:
                     for _ in range(tried_with - 1):
-                        _answer(lagging.popleft(), ConversationBusy(str(outcome)))
+                        self._answer(lagging.popleft(), ConversationBusy(str(outcome)))
         finally:
             del self._lagging[pk]
 
-    async def _commit(
-        self,
-        executor: ThreadPoolExecutor,
-        write: Callable[[list[AppendRequest]], list[Outcome | Exception]],
-        batch: list[_Waiting],
-    ) -> list[Outcome | Exception]:
-        if not batch:
-            return []
-        loop = asyncio.get_running_loop()
-        requests = [waiting.request for waiting in batch]
-        return await loop.run_in_executor(executor, write, requests)
+    async def _write_alone(self, waiting: WaitingAppend, *, is_late: bool) -> Outcome | Exception:
+        """Write one append in a transaction of its own, masked before if that takes long."""
+        write = _append_unless_locked if is_late else _append_alone
+        for _ in range(commits.MASK_TRIES):
+            if waiting.is_masked_first:
+                try:
+                    waiting.request = await self._masked(waiting.request)
+                except Exception as error:  # passed to the caller
+                    return error
+            (outcome,) = await self._run_alone(waiting.user, partial(write, [waiting.request]))
+            waiting.is_masked_first = isinstance(outcome, MaskingDeferred)
+            if not waiting.is_masked_first:
+                break
+        return outcome
+
+    async def _run_alone(self, user: int, write: Callable[[], T]) -> T:
+        if connection.vendor == "postgresql":
+            return await _in_share(self._laggards, self._catching_up, user, write)
+        # SQLite has one lock for all: a thread that waits for it beside the writer may wait in vain.
+        return await asyncio.get_running_loop().run_in_executor(self._writer, write)
+
+    async def _masked(self, request: AppendRequest) -> AppendRequest:
+        """Return the request with its events masked in a thread of its user's share."""
+        user = request.conversation.owner_id
+        return await _in_share(
+            self._maskers, self._masking, user, lambda: _repeated(lambda: log.masked(request))
+        )
+
+    def _answer(self, waiting: WaitingAppend, outcome: Outcome | Exception) -> None:
+        self.queue.settle(waiting)
+        _answer(waiting, outcome)
 
 
-def _answer(waiting: _Waiting, outcome: Outcome | Exception) -> None:
+async def _in_share(
+    executor: ThreadPoolExecutor,
+    shares: Shares,
+    user: int | None,
+    function: Callable[[], T],
+    *,
+    then: Callable[[], None] = lambda: None,
+) -> T:
+    """Run a function in a thread of the user's share; call `then` on the event loop once it has ended.
+
+    The caller may be cancelled; a thread that is at it goes on all the same, and its place is taken.
+    """
+    loop = asyncio.get_running_loop()
+
+    def end() -> None:
+        shares.give_back(user)
+        then()
+
+    try:
+        await shares.take(user)
+    except BaseException:
+        then()
+        raise
+    work = executor.submit(function)
+    work.add_done_callback(lambda _: loop.is_closed() or loop.call_soon_threadsafe(end))
+    return await asyncio.wrap_future(work)
+
+
+def _user_of(args: Sequence[object]) -> int | None:
+    """Return the key of the user whom a call is about, as far as its arguments say so."""
+    for each in args:
+        if isinstance(each, ConversationRef):
+            return each.owner_id
+        if isinstance(each, User):
+            return each.pk
+    return None
+
+
+def _answer(waiting: WaitingAppend, outcome: Outcome | Exception) -> None:
     """Give the outcome to the caller first; announce afterwards, even if the caller has left."""
     future = waiting.future
     if isinstance(outcome, Exception):
@@ -398,6 +462,19 @@ async def note(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T
     return await database().note(function, *args, **kwargs)
 
 
+async def room(conversation: ConversationRef) -> None:
+    """Return once more can be appended for the conversation's owner: a socket reads no further until then.
+
+    Nothing may be awaited between this and the append.
+    """
+    await database().queue.room(conversation.owner_id)
+
+
+async def room_soon(conversation: ConversationRef) -> None:
+    """Like `room`, for a request, which is answered in time: raise TooManyWaiting."""
+    await database().queue.room_soon(conversation.owner_id)
+
+
 def append_soon(
     conversation: ConversationRef,
     events: Sequence[NewEvent],
@@ -406,8 +483,16 @@ def append_soon(
     also: Callable[[Sequence[Appended]], None] | None = None,
 ) -> asyncio.Future[list[Appended]]:
     """Queue an append now and return its future: ConversationStore.append, in the order of the calls."""
-    request = AppendRequest(conversation=conversation, events=events, epoch=epoch, also=also)
-    stored = database().append(request)
+    request = AppendRequest(
+        conversation=conversation, events=events, epoch=epoch, also=also, defers_masking=True
+    )
+    try:
+        quotas.admit_events(conversation.owner_id, events)
+    except QuotaExceeded as error:  # told in the order of the calls, like any other outcome
+        stored = asyncio.get_running_loop().create_future()
+        stored.set_exception(error)
+    else:
+        stored = database().append(request)
     stored.add_done_callback(_look_at)
     return stored
 
@@ -436,8 +521,9 @@ async def read_after(
     conversation: ConversationRef, seq: int, *, limit: int = PAGE_MAX_EVENTS, max_bytes: int | None = None
 ) -> list[EventEnvelope]:
     """Return the next page of the log: ConversationStore.read_after, repeated if the connection broke."""
-    return await call(
-        _repeated, lambda: store().read_after(conversation, seq, limit=limit, max_bytes=max_bytes)
+    return await database().read(
+        conversation.owner_id,
+        lambda: _repeated(lambda: store().read_after(conversation, seq, limit=limit, max_bytes=max_bytes)),
     )
 
 

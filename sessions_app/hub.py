@@ -13,7 +13,8 @@ from conversations import live
 from conversations.hints import Hint, checked, size_of
 from conversations.outages import Outage
 from conversations.redis_hints import BACK
-from sessions_app import astore, heap
+from sessions_app import access_watch, astore, heap
+from sessions_app.models import ACCESS_GROUP
 from sessions_app.recent import RecentEvents
 from sessions_app.replays import Pages
 from sessions_app.status import states_of
@@ -135,7 +136,7 @@ class Hub:
                 live.receive_here(asyncio.get_running_loop(), self._receive)
                 await self._open_channel()
                 create = asyncio.get_running_loop().create_task
-                works = (self._listen, self._poll, self._rejoin, self._retry, self._tell)
+                works = (self._listen, self._poll, self._rejoin, self._retry, self._tell, self._watch_access)
                 self._tasks = [create(work()) for work in works]
 
     async def _open_channel(self) -> bool:
@@ -264,6 +265,12 @@ class Hub:
             self._unread.worked()
             for pk, state in states.items():
                 self._offer(live.conversation_group(pk), {"kind": "state", "state": state})
+
+    async def _watch_access(self) -> None:
+        """Pass on what is announced about access that was taken away."""
+        async with self.subscribe(ACCESS_GROUP) as hints:
+            while True:
+                await access_watch.take(await hints.next())
 
     async def _rejoin(self) -> None:
         while True:

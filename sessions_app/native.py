@@ -11,7 +11,7 @@ from uuid import UUID, uuid4, uuid5
 
 from django.conf import settings
 
-from conversations import dialects, jsontext
+from conversations import dialects, jsonbounds, jsontext
 from conversations.dialects import Author
 from conversations.engines import failures
 from conversations.events import EventEnvelope, NewEvent
@@ -23,6 +23,8 @@ FRAME_ID_MAX_LENGTH = 200
 SESSION_MAX_LENGTH = 100
 IMAGES_MAX = 100
 EVENTS_MAX = 500
+MEMBERS_MAX = 1_000
+"""At most this many members of a frame itself; what they hold has its own bounds (jsonbounds)."""
 FRAME_MAX_BYTES: int = settings.MESSAGE_MAX_BYTES
 """The maximum size of a frame, or of a REST body."""
 
@@ -39,7 +41,7 @@ class BadFrame(ConversationError):
 
 
 class FrameTooLarge(BadFrame):
-    """The frame is longer than the limit."""
+    """The frame is longer than the limit, or has more values."""
 
     code = "too_large"
 
@@ -52,6 +54,8 @@ class Frame:
     id: Any
     """A string, a number, or None if the client wants no answer."""
     members: Mapping[str, Member]
+    is_light: bool = True
+    """Reading it further delays nobody (jsonbounds)."""
 
     def text(self, name: str, *, default: str | None = None) -> str:
         """Return a string member. Raise BadFrame if it is missing or not a string."""
@@ -78,14 +82,18 @@ def _typed(frame: Frame, name: str, kind: type, description: str, default: Any) 
 
 
 def parse(text: str) -> Frame:
-    """Read a client's frame. Raise BadFrame."""
+    """Read a client's frame. Raise BadFrame, and FrameTooLarge before anything is decoded."""
     try:
-        return frame_of(jsontext.members(text))
+        jsonbounds.require_bounded(text)
+        members = jsontext.members(text, at_most=MEMBERS_MAX)
+    except jsonbounds.TooManyValues as error:
+        raise FrameTooLarge(f"The frame is too large: {error}.") from error
     except jsontext.InvalidJson as error:
         raise BadFrame(f"A frame is one JSON object: {error}.") from error
+    return frame_of(members, is_light=jsonbounds.is_light(text))
 
 
-def frame_of(members: Mapping[str, Member]) -> Frame:
+def frame_of(members: Mapping[str, Member], *, is_light: bool = True) -> Frame:
     """Read a frame whose members are known. Raise BadFrame."""
     kind = members["type"].value if "type" in members else None
     if not isinstance(kind, str):
@@ -96,7 +104,7 @@ def frame_of(members: Mapping[str, Member]) -> Frame:
             f"A frame's `id` is a string of 1 to {FRAME_ID_MAX_LENGTH} characters, or a whole number "
             "of 64 bits."
         )
-    return Frame(kind, frame_id, members)
+    return Frame(kind, frame_id, members, is_light)
 
 
 def _is_id(value: object) -> bool:
@@ -129,7 +137,7 @@ def recorded_events(frame: Frame, *, sender_id: int) -> list[NewEvent]:
         raise BadFrame("`events` of the frame `events` must be a list of {id, event}.")
     if not 0 < len(member.value) <= EVENTS_MAX or not all(isinstance(item, dict) for item in member.value):
         raise BadFrame(f"`events` of the frame `events` must hold 1 to {EVENTS_MAX} objects {{id, event}}.")
-    items = map(_item_frame, jsontext.objects(member.text))
+    items = map(_item_frame, jsontext.objects(member.text, at_most=EVENTS_MAX))
     return [recorded_event(item, sender_id=sender_id) for item in items]
 
 

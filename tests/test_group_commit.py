@@ -22,7 +22,7 @@ from conversations.exceptions import ConversationBusy, ConversationError, EventC
 from conversations.log import AppendOutcome, AppendRequest
 from conversations.models import ConversationRef, Event
 from conversations.store import ConversationStore, DatabaseConversationStore
-from sessions_app import astore
+from sessions_app import append_queue, astore
 from tests.clients import WAIT_S, database_url
 from tests.conftest import Join, on_postgresql
 from tests.events import event, payload
@@ -138,7 +138,7 @@ async def test_what_arrives_while_a_commit_runs_shares_the_next_one(
 async def test_a_batch_is_bounded(
     conversation: ConversationRef, scripted: type[ScriptedStore], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(astore, "BATCH_MAX_EVENTS", 8)
+    monkeypatch.setattr(append_queue, "BATCH_MAX_EVENTS", 8)
     appends = [astore.append_soon(conversation, [event(), event()]) for _ in range(10)]
     assert await seqs_of(*appends) == list(range(20))
     assert scripted.batches == [4, 4, 2]
