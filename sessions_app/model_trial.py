@@ -16,6 +16,7 @@ import httpx
 import orjson
 from django.conf import settings
 
+from conversations import jsonbounds
 from conversations.dialects import columns
 from conversations.exceptions import ConversationError
 from sessions_app.git_providers.base import InvalidName
@@ -28,6 +29,7 @@ TOTAL_S = 15.0
 TRIALS_MAX = 4
 """At most this many tests run at once in this process, one for each user: each occupies a server thread."""
 ANSWER_MAX_BYTES = 4 * 1024 * 1024
+TOO_LONG = "The server's response is too long. The base URL doesn't lead to a model API."
 """The longest list of models that is known has a tenth of it."""
 
 ANTHROPIC = "api.anthropic.com"
@@ -209,8 +211,11 @@ async def _listed(client: httpx.AsyncClient) -> set[str] | None:
         return None
     _refuse(status)
     try:
+        jsonbounds.require_bounded(content.decode("utf-8", "replace"))
         listed = columns.fields(orjson.loads(content)).get("data")
-    except orjson.JSONDecodeError:
+    except jsonbounds.TooManyValues:
+        raise _Fault(TOO_LONG) from None
+    except ValueError:
         raise _Fault("The response isn't JSON. The base URL leads to a web page, not to an API.") from None
     rows = listed if isinstance(listed, list) else []
     return {name for row in rows if isinstance(name := columns.fields(row).get("id"), str)}
@@ -225,7 +230,7 @@ async def _answer(
         async for part in response.aiter_raw():
             content += part
             if len(content) > ANSWER_MAX_BYTES:
-                raise _Fault("The server's response is too long. The base URL doesn't lead to a model API.")
+                raise _Fault(TOO_LONG)
         return response.status_code, bytes(content)
 
 

@@ -392,6 +392,12 @@ async def test_an_answer_that_is_too_long_is_not_read_to_its_end(
         await of(git).user()
 
 
+async def test_an_answer_of_too_many_values_is_not_decoded(git: GitServer) -> None:
+    git.answer_all(200, f"[{'1,' * http.ANSWER_VALUES_MAX}1]".encode())
+    with pytest.raises(GitProviderError, match="too long"):
+        await of(git).user()
+
+
 async def test_an_answer_that_would_have_to_be_unpacked_is_refused(git: GitServer) -> None:
     git.answer_all(200, b"...", Content_Encoding="gzip")
     with pytest.raises(GitProviderError, match="not asked for"):
@@ -980,6 +986,7 @@ NOT_PUBLIC = [
     *("10.0.0.1", "172.16.0.1", "192.168.1.1:8443", "100.64.0.1", "169.254.169.254", "224.0.0.1"),
     *("[::ffff:127.0.0.1]", "[::ffff:a9fe:a9fe]", "[::127.0.0.1]", "[64:ff9b::a00:1]", "[2002:7f00:1::]"),
     *("[fe80::1]", "[fc00::1]", "[fec0::1]", "[ff02::1]"),
+    *("192.0.0.8", "192.0.0.171", "192.88.99.1", "[3fff::1]", "[3fff:fff::1]", "[64:ff9b::c000:8]"),
 ]
 
 

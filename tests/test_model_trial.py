@@ -106,6 +106,7 @@ async def test_without_a_key_none_is_sent() -> None:
         (Answer(body="<!doctype html>"), REPLY, "leads to a web page, not to an API"),
         (Answer(body="[" * 2000), REPLY, "leads to a web page, not to an API"),
         (Answer(body="x" * (model_trial.ANSWER_MAX_BYTES + 1)), REPLY, "response is too long"),
+        (Answer(body=f'{{"data":[{"1," * 100_000}1]}}'), REPLY, "response is too long"),
     ],
 )
 async def test_what_a_server_refuses_is_named(models: Answer, completion: Answer, words: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 import threading
 import time
 import tracemalloc
@@ -16,6 +17,7 @@ from itertools import pairwise
 from typing import Any, Literal
 
 import httpx
+import psycopg
 import pytest
 from django.contrib.auth.models import User
 from django.core.management import call_command
@@ -27,10 +29,10 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from conversations import titles
+from conversations import guards, titles
 from conversations.dialects import columns
 from conversations.events import TEXT_MAX_BYTES
-from conversations.fulltext import index, indexing, questions, search, snippets, words
+from conversations.fulltext import index, indexing, limits, questions, search, snippets, words
 from conversations.fulltext.indexing import Horizon, Step
 from conversations.fulltext.search import Scope, Wanted
 from conversations.models import (
@@ -45,8 +47,8 @@ from conversations.store import ConversationStore
 from sessions_app import astore, search_indexer
 from sessions_app.conversation_manager import ConversationManager
 from sessions_app.models import AgentLoop, ExecutionStatus
-from tests.clients import WAIT_S
-from tests.conftest import on_postgresql
+from tests.clients import WAIT_S, database_url
+from tests.conftest import on_postgresql, on_sqlite
 from tests.events import event
 from tests.stage import manager, stage, until
 from tests.threads import in_threads, is_somebody_waiting
@@ -509,15 +511,16 @@ def test_pages_bring_every_hit_once(
     assert seen == [n for n in range(19, -1, -1) if n % 3]
 
 
-@pytest.mark.parametrize("bound", ["EVENTS_MAX", "BYTES_MAX"])
+@pytest.mark.parametrize(("bound", "value"), [("EVENTS_MAX", 10), ("BYTES_MAX", 10), ("READING_S", 0.0)])
 def test_a_page_ends_early_where_much_has_to_be_looked_through_and_the_next_one_goes_on(
     store: ConversationStore,
     conversation: ConversationRef,
     write_index: Indexing,
     monkeypatch: pytest.MonkeyPatch,
     bound: str,
+    value: float,
 ) -> None:
-    monkeypatch.setattr(search, bound, 10)
+    monkeypatch.setattr(search, bound, value)
     say(store, conversation, "the needle is here", *["here is the needle"] * 100)
     write_index()
     pages, page_id = 0, None
@@ -526,6 +529,42 @@ def test_a_page_ends_early_where_much_has_to_be_looked_through_and_the_next_one_
         assert page_id is not None
         pages += 1
     assert (pages > 1, page["hits"][0]["seq"]) == (True, 0)
+
+
+@on_sqlite
+async def test_a_search_that_takes_too_long_is_ended_with_advice(
+    store: ConversationStore,
+    conversation: ConversationRef,
+    rest: httpx.AsyncClient,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fill() -> None:
+        say(store, conversation, *["here is the needle"] * 50)
+        index_all()
+
+    await astore.call(fill)
+    with monkeypatch.context() as patched:
+        patched.setattr(limits, "STEPS", 1)
+        patched.setattr(limits, "STATEMENT_S", -1.0)
+        answer = await rest.get("/api/native/search?q=needle")
+        assert (answer.status_code, answer.json()["code"]) == (400, "search_too_broad")
+        assert "Narrow it" in answer.json()["detail"]
+        page = await rest.get("/search?q=needle")
+        assert (page.status_code, "Narrow it" in page.text) == (400, True)
+    assert len((await rest.get("/api/native/search?q=needle")).json()["hits"]) == 20
+
+
+@on_postgresql
+def test_a_statement_that_takes_too_long_on_postgresql_is_ended_with_advice(
+    store: ConversationStore, conversation: ConversationRef, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    say(store, conversation, "here is the needle")
+    index_all()
+    with psycopg.connect(database_url()) as outside, monkeypatch.context() as patched:
+        patched.setattr(limits, "STATEMENT_S", 0.1)
+        outside.execute(f"LOCK TABLE {guards.SEARCH_TEXT} IN ACCESS EXCLUSIVE MODE")
+        assert "Narrow it" in refusal("needle")
+    assert len(ask("needle")["hits"]) == 1
 
 
 def test_a_page_takes_the_same_number_of_statements_whatever_is_there(
@@ -877,8 +916,9 @@ def test_searching_writes_nothing(store: ConversationStore, conversation: Conver
     say(store, conversation, "needle")
     with CaptureQueriesContext(connection) as captured:
         ask("needle")
-    written = [each["sql"] for each in captured if not each["sql"].lstrip().startswith(("SELECT", "WITH"))]
-    assert written == []
+    bound = re.compile(r"\s*SET LOCAL statement_timeout = \d+;")
+    statements = [bound.sub("", each["sql"]).lstrip() for each in captured]
+    assert [each for each in statements if not each.startswith(("SELECT", "WITH"))] == []
 
 
 def test_an_append_writes_nothing_for_the_search(

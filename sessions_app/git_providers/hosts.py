@@ -7,7 +7,7 @@ import re
 import socket
 from contextlib import suppress
 from dataclasses import dataclass
-from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
+from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address, ip_network
 
 import httpx
 from django.conf import settings
@@ -26,6 +26,8 @@ NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*", re.ASCII)
 NOT_PUBLIC = "With accounts, a git provider must have a public address."
 WRAPPING = tuple(map(IPv6Network, ("::/96", "::ffff:0:0/96", "::ffff:0:0:0/96", "64:ff9b::/96")))
 """Networks whose addresses end with the one of IPv4 that they stand for."""
+NOT_GLOBAL = tuple(map(ip_network, ("192.0.0.0/24", "192.88.99.0/24", "3fff::/20")))
+"""Networks of protocols, of retired relays and of examples, which `is_global` leaves out in some versions."""
 PIECE = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*", re.ASCII)
 
 
@@ -123,6 +125,7 @@ def _is_public(address: IPv4Address | IPv6Address) -> bool:
     if isinstance(address, IPv6Address) and (inner := _wrapped(address)) is not None:
         return _is_public(inner)
     is_special = address.is_multicast or address.is_reserved or getattr(address, "is_site_local", False)
+    is_special = is_special or any(address in network for network in NOT_GLOBAL)
     return address.is_global and not is_special
 
 

@@ -14,6 +14,7 @@ from weakref import WeakKeyDictionary, WeakValueDictionary
 import httpx
 import orjson
 
+from conversations import jsonbounds
 from sessions_app.git_providers.answers import Answer
 from sessions_app.git_providers.base import GitAuthenticationError, GitNotFound, GitProviderError, InvalidName
 from sessions_app.git_providers.hosts import port_of
@@ -25,6 +26,8 @@ READ_S = 10.0
 TOTAL_S = 15.0
 """A whole question, with waiting for its turn, redirects and all of the answer."""
 ANSWER_MAX_BYTES = 8 * 1024 * 1024
+ANSWER_VALUES_MAX = 500_000
+"""At most this many values (jsonbounds): decoding them takes a few hundredths of a second."""
 CONCURRENT_MAX = 8
 """At most this many requests to one host run at once, so a slow host delays no other."""
 REDIRECTS_MAX = 3
@@ -45,8 +48,11 @@ class Reply(NamedTuple):
     def json(self) -> Answer:
         """Read it as JSON. Raise GitProviderError."""
         try:
+            jsonbounds.require_bounded(self.content.decode("utf-8", "replace"), values_max=ANSWER_VALUES_MAX)
             return Answer(self.label, orjson.loads(self.content))
-        except orjson.JSONDecodeError as error:
+        except jsonbounds.TooManyValues as error:
+            raise GitProviderError(f"{self.label} returned a response that is too long.") from error
+        except ValueError as error:  # not JSON, or too deep
             raise GitProviderError(f"{self.label} returned a response that is not JSON.") from error
 
     @property
