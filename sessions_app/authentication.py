@@ -20,13 +20,17 @@ from django.contrib.auth import get_user
 from django.contrib.auth.models import AnonymousUser, User
 from django.http import HttpRequest, HttpResponse
 from django.http.request import split_domain_port, validate_host
+from django.template.loader import render_to_string
 from django.utils.functional import SimpleLazyObject
 
 from conversations.access import Visitor
+from conversations.models import Version
+from sessions_app import scopes
 from sessions_app.models import ApiToken
 from sessions_app.refusals import log_request_refused, log_socket_refused
 
 LOCAL_USERNAME = "local"
+LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -86,11 +90,15 @@ def lets_in_still(credentials: Credentials, user_id: int) -> bool:
     """Say whether these credentials, which have authenticated this user before, still do."""
     if lets_everybody_in():
         return True
-    if credentials.keys:
-        user = holder_of_key(credentials.keys, is_used=False)
-    else:
-        user = _logged_in(credentials.session_key)
+    user = holder_of(credentials)
     return user is not None and user.pk == user_id
+
+
+def holder_of(credentials: Credentials) -> User | None:
+    """Return the user of these credentials, without noting that they were used."""
+    if credentials.keys:
+        return holder_of_key(credentials.keys, is_used=False)
+    return _logged_in(credentials.session_key)
 
 
 def holder_of_key(keys: list[str], *, is_used: bool = True) -> User | None:
@@ -102,7 +110,7 @@ def holder_of_key(keys: list[str], *, is_used: bool = True) -> User | None:
         if token is not None:
             if is_used:
                 token.record_use()
-            return token.user
+            return scopes.holder_of(token)
     return None
 
 
@@ -120,6 +128,11 @@ def everybody() -> Visitor:
 def lets_everybody_in() -> bool:
     """Say whether every client that reaches the server is the local user."""
     return settings.CONFIGURATION.auth == "local" and settings.CONFIGURATION.session_api_key is None
+
+
+def is_keyed(version: str) -> bool:
+    """Say whether clients are given a key of each conversation of this wire: V1, where keys are asked for."""
+    return version == Version.V1 and not lets_everybody_in()
 
 
 def operator() -> User | None:
@@ -196,12 +209,15 @@ def _refusal(scope: Scope) -> Refusal | None:
     host = headers.get("host", "")
     domain, _ = split_domain_port(host)
     if not domain or not validate_host(domain, settings.ALLOWED_HOSTS):
-        detail = f"{host!r} is not a name of this server: CONVSERVER_ALLOWED_HOSTS lists them."
+        detail = (
+            f"{host!r} is not a name of this server. Use one that CONVSERVER_ALLOWED_HOSTS lists, "
+            "or add this one to it and restart the server."
+        )
         return Refusal("unknown_host", detail)
     origin = headers.get("origin")
     if origin in settings.CONFIGURATION.permitted_origins or _is_navigation(scope, headers):
         return None
-    if origin is not None and _host_of(origin) != host.lower():
+    if origin is not None and not _is_own(origin, scope, host):
         detail = f"Pages of {origin} may not use this server: PERMITTED_CORS_ORIGINS lists who may."
         return Refusal("foreign_origin", detail)
     if headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
@@ -209,12 +225,25 @@ def _refusal(scope: Scope) -> Refusal | None:
     return None
 
 
-def _host_of(origin: str) -> str:
-    """Return the host and port of an origin; nothing for `null` or anything that is not an origin."""
+def _is_own(origin: str, scope: Scope, host: str) -> bool:
+    """Say whether an origin is that of this server's own pages: its host and port, and its scheme."""
     try:
-        return urlsplit(origin).netloc.lower()
+        parts = urlsplit(origin)
     except ValueError:
-        return ""
+        return False
+    schemes = ("https",) if _is_behind_tls(scope, host) else ("https", "http")
+    return parts.netloc.lower() == host.lower() and parts.scheme in schemes
+
+
+def _is_behind_tls(scope: Scope, host: str) -> bool:
+    """Say whether this server's pages come over TLS: whoever is on the way could have written any other.
+
+    A proxy may say so. With accounts it is so without a word, but for this machine's own names: cookies are
+    sent over HTTPS alone. Otherwise a proxy that says nothing leaves both possible.
+    """
+    is_said = scope["type"] in ("http", "websocket") and scope.get("scheme") in ("https", "wss")
+    is_local = validate_host(split_domain_port(host)[0], LOOPBACK_NAMES)
+    return is_said or (settings.CONFIGURATION.auth == "accounts" and not is_local)
 
 
 def _is_navigation(scope: Scope, headers: dict[str, str]) -> bool:
@@ -236,7 +265,20 @@ async def _refuse(
         await send({"type": "websocket.close", "code": 4403, "reason": refusal.detail[:120]})
         return
     log_request_refused(scope, status=403, code=refusal.code)
-    body = json.dumps(refusal._asdict()).encode()
-    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+    content_type, body = _page(refusal) if _is_for_a_person(scope) else _json(refusal)
+    headers = [(b"content-type", content_type), (b"content-length", str(len(body)).encode())]
     await send({"type": "http.response.start", "status": 403, "headers": headers, "trailers": False})
     await send({"type": "http.response.body", "body": body, "more_body": False})
+
+
+def _is_for_a_person(scope: Scope) -> bool:
+    """Say whether a browser shows the answer: it asks for HTML first, programs for JSON or anything."""
+    return headers_of(scope).get("accept", "").startswith("text/html")
+
+
+def _page(refusal: Refusal) -> tuple[bytes, bytes]:
+    return b"text/html; charset=utf-8", render_to_string("refused.html", refusal._asdict()).encode()
+
+
+def _json(refusal: Refusal) -> tuple[bytes, bytes]:
+    return b"application/json", json.dumps(refusal._asdict()).encode()

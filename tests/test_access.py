@@ -20,12 +20,15 @@ from django.db import connection
 from django.test import Client as Browser
 from django.test.utils import CaptureQueriesContext
 from django.urls import URLPattern, URLResolver, get_resolver
+from django.utils import timezone
 
-from conversations.models import Conversation, ConversationRef
+from conversations.models import Conversation, ConversationRef, Event, Version
 from conversations.store import ConversationStore
-from sessions_app import astore, guests, routing
+from convserver.api.scopes import needed
+from sessions_app import astore, conversation_keys, guests, routing
 from sessions_app.consumers import arrival, native, native_list
-from sessions_app.models import ApiToken
+from sessions_app.models import ApiToken, Grant, Scope
+from sessions_app.scopes import FRAME_SCOPES
 from tests import app_face, v1
 from tests.conftest import Dial
 from tests.web_pages import PAGES
@@ -84,6 +87,7 @@ ROWS = [
     Row(route="health", path="/health", **OPEN_TO_ALL),
     Row(route="ready", path="/ready", **OPEN_TO_ALL),
     Row(route="server-info", path="/server_info", **OPEN_TO_ALL),
+    Row(route="native-socket", path="/ws/conversations/{id}", owner=426, stranger=426, nobody=426),
     Row(route="schema", path="/api/schema/", **THEIR_OWN),
     Row(route="docs", path="/api/docs/", **THEIR_OWN),
     Row(route="login", path="/ui/login", **OPEN_TO_ALL),
@@ -278,6 +282,14 @@ ROWS = [
         for action in ("restore", "run", "pause", "stop")
     ),
     Row(
+        route="native-conversation-rotate-key",
+        method="POST",
+        path=NATIVE + "/{id}/rotate-key",
+        owner=204,
+        stranger=404,
+        nobody=401,
+    ),
+    Row(
         route="native-conversation-confirm",
         method="POST",
         path=NATIVE + "/{id}/confirm",
@@ -328,6 +340,7 @@ ROWS = [
     ),
 ]
 
+PAGE_ROUTES = {page.route for page in PAGES}
 CONVERSATION_ROWS = [row for row in ROWS if "{id}" in row.path]
 
 SOCKETS = {
@@ -407,7 +420,7 @@ async def ask(
     rest: httpx.AsyncClient, row: Row, *, key: str | None = None, conversation_id: str = "talk"
 ) -> httpx.Response:
     token = await astore.call(lambda: ApiToken.objects.order_by("pk").first())
-    path = row.path.format(id=conversation_id, token=token.pk if token else 1)
+    path = row.path.format(id=conversation_id, token=token.public_id if token else 1)
     return await rest.request(row.method, path, json=row.body, headers=bearer(key) if key else {})
 
 
@@ -464,6 +477,221 @@ async def test_each_route_answers_as_its_row_says(
         for who in ("nobody", "stranger", "owner")
     }
     assert answers == {"owner": row.owner, "stranger": row.stranger, "nobody": row.nobody}
+
+
+API_ROWS = [row for row in ROWS if row.path.startswith(("/api/", "/agent/")) and row.nobody == 401]
+"""Rows that need credentials of a program."""
+
+
+def all_but(scope: Scope | None) -> Grant:
+    """Return a grant of everything else; where each frame says what it needs, of reading alone."""
+    return Grant(scopes=[each for each in Scope if each != scope] if scope else [Scope.READ])
+
+
+async def differing(
+    rest: httpx.AsyncClient, rows: list[Row], key_of: Callable[[Row], str], status_of: Callable[[Row], int]
+) -> dict[str, tuple[int, int]]:
+    """Return the rows that answer with another status: what they answer, and what they should."""
+    found = {}
+    for row in rows:
+        answer = await ask(rest, row, key=key_of(row))
+        if answer.status_code != status_of(row):
+            found[str(row)] = (answer.status_code, status_of(row))
+    return found
+
+
+@pytest.mark.parametrize("key", ["revoked", "expired", "rotated"])
+async def test_on_every_route_what_was_taken_away_opens_what_nobody_is_given(
+    accounts: None, conversation: ConversationRef, alice: User, rest: httpx.AsyncClient, key: str
+) -> None:
+    def taken_away() -> str:
+        if key == "rotated":
+            text = conversation_keys.key_of(conversation)
+            conversation_keys.rotate(conversation)
+            return text
+        row, text = ApiToken.issue(alice.pk, "lost")
+        if key == "revoked":
+            row.revoke()
+        else:
+            ApiToken.objects.filter(pk=row.pk).update(expires_at=timezone.now())
+        return text
+
+    text = await astore.call(taken_away)
+    # Whoever sends a wrong key is told so where it would make a difference, as /server_info does.
+    rows = [row for row in ROWS if row.route not in {*PAGE_ROUTES, "server-info"}]
+    assert await differing(rest, rows, lambda row: text, lambda row: row.nobody) == {}
+    headers = {"x-session-api-key": text}
+    agent_rows = [row for row in API_ROWS if row.path.startswith("/agent/")]
+    for row in agent_rows:
+        path = row.path.format(id="talk", token=1)
+        assert (await rest.request(row.method, path, json=row.body, headers=headers)).status_code == 401
+
+
+async def test_on_every_route_a_token_without_its_scope_is_told_which_one_is_needed(
+    accounts: None, conversation: ConversationRef, alice: User, rest: httpx.AsyncClient
+) -> None:
+    def issued() -> dict[Scope | None, str]:
+        return {scope: ApiToken.issue(alice.pk, "small", all_but(scope))[1] for scope in (*Scope, None)}
+
+    keys = await astore.call(issued)
+    rows = [row for row in API_ROWS if row.route not in ("schema", "docs", "app-webhook-secrets")]
+    wrong = {}
+    for row in rows:
+        scope = needed(row.route, row.method)
+        answer = await ask(rest, row, key=keys[scope])
+        name = scope or Scope.RUN  # of a message
+        if answer.status_code != 403 or f"`{name.value}`" not in answer.text:
+            wrong[str(row)] = (answer.status_code, answer.text[:100])
+    assert wrong == {}
+
+
+async def test_the_token_of_one_conversation_finds_no_other_one(
+    accounts: None,
+    conversation: ConversationRef,
+    store: ConversationStore,
+    alice: User,
+    tokens: dict[str, str],
+    rest: httpx.AsyncClient,
+) -> None:
+    def issued() -> str:
+        grant = Grant(conversation=store.create(alice, conversation_id="other"))
+        return ApiToken.issue(alice.pk, "small", grant)[1]
+
+    key = await astore.call(issued)
+    different = {}
+    for row in CONVERSATION_ROWS:
+        if (row.route, row.method) == ("v0-conversation", "PATCH"):  # the wire tells of strangers' alone
+            assert (await ask(rest, row, key=key)).status_code == 404
+            continue
+        answers = [(await ask(rest, row, key=each)).status_code for each in (key, tokens["stranger"])]
+        is_forbidden = answers[0] == 403 and row.route == "agent-fork"
+        if answers[0] != answers[1] and not is_forbidden:
+            different[str(row)] = answers
+    assert different == {}
+    listed = await rest.get(NATIVE, headers=bearer(key))
+    assert [each["id"] for each in listed.json()["conversations"]] == ["other"]
+    for path in (V0, NATIVE):
+        assert (await rest.post(path, json={}, headers=bearer(key))).status_code == 403
+    assert (await rest.get("/api/native/tokens", headers=bearer(key))).status_code == 403
+
+
+async def test_the_token_of_one_conversation_opens_that_one(
+    accounts: None, conversation: ConversationRef, alice: User, rest: httpx.AsyncClient, dial: Dial
+) -> None:
+    grant = Grant(conversation=conversation)
+    key = (await astore.call(ApiToken.issue, alice.pk, "small", grant))[1]
+    assert (await rest.get(f"{NATIVE}/talk", headers=bearer(key))).status_code == 200
+    assert (await greeting(dial, "/ws/conversations/talk", token=key))["type"] == "hello"
+    assert (await refusal(dial, "/ws/conversations/new", token=key))[0] == 4404
+    assert (await refusal(dial, "/ws/conversations", token=key))[0] == 4403
+
+
+FRAMES: dict[str, dict[str, Any]] = {
+    "message": {"type": "message", "text": "hello"},
+    "event": {"type": "event", "event": {"action": "note"}},
+    "events": {"type": "events", "events": [{"event": {"action": "note"}}]},
+    "run": {"type": "run"},
+    "pause": {"type": "pause"},
+    "stop": {"type": "stop"},
+    "confirm": {"type": "confirm", "accept": True},
+}
+
+
+async def test_a_socket_refuses_each_frame_beyond_the_scope_of_its_token(
+    accounts: None, conversation: ConversationRef, alice: User, dial: Dial
+) -> None:
+    key = (await astore.call(ApiToken.issue, alice.pk, "reader", Grant(scopes=[Scope.READ])))[1]
+    client = await dial("/ws/conversations/talk", token=key)
+    assert set(FRAMES) == set(FRAME_SCOPES)
+    for name, frame in FRAMES.items():
+        await client.send(frame | {"id": name})
+        error = await client.until("error")
+        assert (error["id"], error["code"]) == (name, "scope_too_small")
+        assert f"`{FRAME_SCOPES[name].value}`" in error["detail"]
+    assert not await astore.call(lambda: Event.objects.exists())
+
+
+@pytest.mark.parametrize("path", NATIVE_SOCKETS)
+async def test_a_socket_refuses_a_token_that_may_not_read(
+    accounts: None, conversation: ConversationRef, alice: User, dial: Dial, path: str
+) -> None:
+    grant = Grant(scopes=[Scope.WRITE, Scope.RUN, Scope.ADMIN])
+    key = (await astore.call(ApiToken.issue, alice.pk, "writer", grant))[1]
+    assert await refusal(dial, path, token=key) == (4403, "This needs a token with the scope `read`.")
+
+
+async def test_a_join_by_a_token_that_may_not_write_makes_no_conversation(
+    accounts: None, alice: User, dial: Dial
+) -> None:
+    key = (await astore.call(ApiToken.issue, alice.pk, "reader", Grant(scopes=[Scope.READ])))[1]
+    assert (await refusal(dial, "/ws/conversations/new", token=key))[0] == 4404
+
+
+async def test_a_small_token_is_shown_no_key_of_a_conversation(
+    accounts: None, store: ConversationStore, alice: User, tokens: dict[str, str], rest: httpx.AsyncClient
+) -> None:
+    row = await astore.call(store.create, alice, conversation_id=v1.HEX, version=Version.V1)
+    small = (await astore.call(ApiToken.issue, alice.pk, "small", all_but(Scope.ADMIN)))[1]
+    for path in (
+        f"{V0}/{row.public_id}",
+        V0,
+        f"/api/v1/app-conversations?ids={v1.ID}",
+        "/api/v1/app-conversations/search",
+        "/api/v1/sandboxes/search",
+    ):
+        shown = [(await rest.get(path, headers=bearer(key))).text for key in (tokens["owner"], small)]
+        assert ["ck_" in text for text in shown] == [True, False]
+
+
+async def test_a_token_makes_none_that_can_do_more_or_lasts_longer(
+    accounts: None, alice: User, rest: httpx.AsyncClient
+) -> None:
+    soon, later = (timezone.now() + timedelta(days=days) for days in (1, 2))
+    grant = Grant(scopes=[Scope.ADMIN, Scope.READ], expires_at=soon)
+    headers = bearer((await astore.call(ApiToken.issue, alice.pk, "small", grant))[1])
+    statuses = []
+    for scopes, end in (
+        (["admin", "write"], soon),
+        (["admin"], later),
+        (["admin"], None),
+        (["read"], soon),
+    ):
+        body = {"name": "next", "scopes": scopes, "expires_at": end.isoformat() if end else None}
+        statuses.append((await rest.post("/api/native/tokens", json=body, headers=headers)).status_code)
+    assert statuses == [403, 403, 403, 201]
+
+
+@pytest.mark.parametrize(
+    ("members", "field"),
+    [
+        ({"scopes": []}, "scopes"),
+        ({"scopes": ["fly"]}, "scopes"),
+        ({"scopes": "read"}, "scopes"),
+        ({"expires_at": "2020-01-01T00:00:00Z"}, "expires_at"),
+        ({"expires_at": "soon"}, "expires_at"),
+    ],
+)
+async def test_a_token_that_makes_no_sense_is_not_made(
+    rest: httpx.AsyncClient, members: dict[str, Any], field: str
+) -> None:
+    answer = await rest.post("/api/native/tokens", json={"name": "n", **members})
+    assert answer.status_code == 400
+    assert field in answer.json()["detail"]
+
+
+async def test_a_token_is_listed_with_what_it_opens_and_until_when(
+    conversation: ConversationRef, rest: httpx.AsyncClient
+) -> None:
+    end = "2099-01-01T00:00:00Z"
+    body = {"name": "n", "scopes": ["run", "read"], "conversation": "talk", "expires_at": end}
+    made = (await rest.post("/api/native/tokens", json=body)).json()
+    shown = {name: made[name] for name in ("scopes", "conversation", "expires_at", "revoked_at")}
+    wanted = {"scopes": ["read", "run"], "conversation": "talk", "expires_at": end, "revoked_at": None}
+    assert shown == wanted
+    (listed,) = (await rest.get("/api/native/tokens")).json()["tokens"]
+    assert listed == {name: value for name, value in made.items() if name != "token"}
+    nowhere = await rest.post("/api/native/tokens", json={**body, "conversation": "nowhere"})
+    assert nowhere.status_code == 404
 
 
 async def test_a_strangers_answer_is_that_for_what_never_existed_and_for_what_was_deleted(

@@ -137,6 +137,8 @@ async def test_no_form_is_taken_without_its_token(
         ("/settings/theme", "/settings#look"),
         ("/begin", "/new"),
         ("/c/talk/messages", "/c/talk"),
+        ("/c/talk/reset-key", "/c/talk"),
+        ("/settings/keys", "/settings#tokens"),
     ],
 )
 async def test_the_address_of_a_form_leads_to_the_page_that_it_stands_on(

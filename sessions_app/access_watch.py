@@ -1,0 +1,95 @@
+"""Guests of open sockets whose access may have ended: told to check, by announcement or by a slow look.
+
+A removal that this process made itself is known before whoever asked for it is answered; one of another
+process as soon as its hint is here. The hub's poll finds a removal whose hint was lost.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import defaultdict
+from datetime import datetime, timedelta
+from typing import Protocol
+from weakref import WeakSet
+
+from conversations import live
+from conversations.hints import Hint
+from conversations.outages import Outage
+from sessions_app import astore
+from sessions_app.models import AccessRemoval, ApiToken
+
+SKEW = timedelta(seconds=30)
+"""Clocks of two processes differ by less; a removal so shortly before a check counts as later."""
+ARRIVING_S = 30.0
+"""A handshake takes less: a removal so shortly before a guest was let in may be later than the check."""
+
+_unseen = Outage(
+    __name__, "Access that was taken away could not be looked for", "Access that was taken away is seen again"
+)
+_lock = threading.Lock()
+_guests: defaultdict[int, WeakSet[Watched]] = defaultdict(WeakSet)
+_removed: dict[int, float] = {}
+"""The users whose access was reduced in the last ARRIVING_S, with the time of `time.monotonic`."""
+
+
+class Watched(Protocol):
+    """A guest of an open socket."""
+
+    checked_at: datetime
+    """When its credentials were last found valid."""
+
+    def suspect(self) -> None:
+        """Let the guest's credentials be checked before anything more is taken, from any thread."""
+
+
+def watch(user_id: int, guest: Watched) -> None:
+    """Have a guest who acts for this user told of every removal of access from now on."""
+    with _lock:
+        _guests[user_id].add(guest)
+        is_new_removal = time.monotonic() - _removed.get(user_id, -ARRIVING_S) < ARRIVING_S
+    if is_new_removal:
+        guest.suspect()
+
+
+def _tell(user_id: int) -> None:
+    now = time.monotonic()
+    with _lock:
+        for old in [each for each, moment in _removed.items() if now - moment > ARRIVING_S]:
+            del _removed[old]
+        _removed[user_id] = now
+        told = list(_guests.get(user_id, ()))
+    for guest in told:
+        guest.suspect()
+
+
+def _overhear(hint: Hint) -> None:
+    if hint["kind"] == "access":
+        _tell(hint["user"])
+
+
+live.overhear(_overhear)
+
+
+async def take(hint: Hint) -> None:
+    """Take a hint of the group ACCESS_GROUP."""
+    match hint["kind"]:
+        case "access":
+            _tell(hint["user"])
+        case "polled":
+            with _unseen.counted():
+                await astore.call(_look)
+
+
+def _look() -> None:
+    """Find removals whose hints were lost, and tokens that have expired."""
+    with _lock:
+        for user_id in [each for each, guests in _guests.items() if not guests]:
+            del _guests[user_id]
+        watched = {user_id: list(guests) for user_id, guests in _guests.items()}
+    ApiToken.objects.end_lapsed()
+    removals = AccessRemoval.objects.filter(pk__in=list(watched))
+    for user_id, removed_at in removals.values_list("pk", "removed_at") if watched else ():
+        for guest in watched[user_id]:
+            if guest.checked_at <= removed_at + SKEW:
+                guest.suspect()

@@ -1,0 +1,38 @@
+"""Addresses of clients: whose they are, and which of them are the operator's own."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+
+NETWORK_BITS = 64
+"""This much of an IPv6 address identifies a subscriber, who chooses the rest freely."""
+
+
+@lru_cache(maxsize=4096)
+def subscriber(address: str) -> str:
+    """Return what stands for everybody who can have this address: an IPv6 network, or the address itself."""
+    try:
+        read = ip_address(address[:100])
+    except ValueError:
+        return address[:100]
+    if not isinstance(read, IPv6Address):
+        return address
+    if read.ipv4_mapped is not None:
+        return str(read.ipv4_mapped)
+    return str(IPv6Network((int(read), NETWORK_BITS), strict=False))
+
+
+class Networks:
+    """A set of addresses and networks."""
+
+    def __init__(self, *texts: str) -> None:
+        self._networks: list[IPv4Network | IPv6Network] = [ip_network(text) for text in texts]
+
+    def __contains__(self, address: str) -> bool:
+        try:
+            read = ip_address(address)
+        except ValueError:  # as for a client at a socket of the file system
+            return False
+        mapped = read.ipv4_mapped if isinstance(read, IPv6Address) else None
+        return any((mapped or read) in network for network in self._networks)

@@ -1,0 +1,457 @@
+"""Access that is taken away is gone: open sockets take nothing more and close, whatever took it."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from datetime import timedelta
+from functools import partial
+from typing import Any
+
+import httpx
+import pytest
+from django.contrib.auth.models import User
+from django.contrib.sessions.models import Session
+from django.db import connections
+from django.utils import timezone
+
+from conversations.models import ConversationRef, Event, Version
+from conversations.store import ConversationStore
+from sessions_app import astore, conversation_keys, hub
+from sessions_app.models import AgentLoop, ApiToken, ConversationKey, Grant, Scope
+from tests.clients import Client
+from tests.conftest import Connect, Dial
+from tests.test_access import bearer, login_cookie
+from tests.v0_socket import Refused
+from tests.v1_socket import ID, auth, events_path, message, session_path
+
+PROMPTLY_S = 2.0
+"""Far less than the slow checks take, and more than a busy machine does."""
+HEX = ID.replace("-", "")
+
+End = Callable[[], object]
+
+
+@pytest.fixture
+def talk(alice: User, store: ConversationStore) -> ConversationRef:
+    """A conversation of alice's that every wire can join."""
+    return store.create(alice, conversation_id=ID, version=Version.V1)
+
+
+@pytest.fixture
+def token(alice: User) -> str:
+    return ApiToken.issue(alice.pk, "laptop")[1]
+
+
+@pytest.fixture
+def key(talk: ConversationRef) -> str:
+    return conversation_keys.key_of(talk)
+
+
+def revoke_tokens() -> None:
+    for row in ApiToken.objects.valid():
+        row.revoke()
+
+
+def change_password() -> None:
+    user = User.objects.get(username="local")
+    user.set_password("another password")
+    user.save()
+
+
+def deactivate() -> None:
+    user = User.objects.get(username="local")
+    user.is_active = False
+    user.save(update_fields=["is_active"])
+
+
+def log_out_everywhere() -> None:
+    Session.objects.all().delete()
+
+
+def rotate(talk: ConversationRef) -> None:
+    conversation_keys.rotate(talk)
+
+
+def at_once(end: End) -> None:
+    """Take access away while this event loop stands still: what it has to do comes after that."""
+
+    def work() -> None:
+        end()
+        connections.close_all()
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+
+
+async def said() -> list[str]:
+    return await astore.call(lambda: list(Event.objects.values_list("text", flat=True)))
+
+
+MESSAGE = {"type": "message", "text": "late"}
+
+
+@pytest.fixture
+def opened(talk: ConversationRef, token: str, key: str, alice: User, dial: Dial) -> Callable[..., Any]:
+    """Open a socket by a credential; return it, what it would say, and the code that it closes with."""
+
+    async def open_(door: str, by: str) -> tuple[Client, Any, int]:
+        credential = key if by == "key" else token
+        options: dict[str, Any] = {"headers": {"x-session-api-key": credential}}
+        if by == "login":
+            options = {"headers": {"cookie": await astore.call(login_cookie, alice)}}
+        path = {
+            "native": f"/ws/conversations/{HEX}",
+            "list": "/ws/conversations",
+            "events": events_path(),
+            "session": session_path(),
+        }[door]
+        client = await dial(path, **options)
+        await client.receive()
+        is_native = door in ("native", "list")
+        return client, MESSAGE if is_native else message("late"), 4401 if is_native else 4001
+
+    return open_
+
+
+ENDS: list[tuple[str, End]] = [
+    ("token", revoke_tokens),
+    ("token", deactivate),
+    ("login", change_password),
+    ("login", log_out_everywhere),
+    ("login", deactivate),
+]
+OF_KEYS: list[tuple[str, End]] = [
+    ("key", revoke_tokens),
+    ("key", change_password),
+    ("key", deactivate),
+]
+BY_DOOR = [
+    *((door, *end) for door in ("native", "list") for end in ENDS),
+    *((door, *end) for door in ("events", "session") for end in (*ENDS, *OF_KEYS)),
+]
+
+
+@pytest.mark.parametrize(("door", "by", "end"), BY_DOOR)
+async def test_an_open_socket_closes_at_once_when_its_access_ends(
+    accounts: None, opened: Callable[..., Any], door: str, by: str, end: End
+) -> None:
+    client, _, code = await opened(door, by)
+    await astore.call(end)
+    async with asyncio.timeout(PROMPTLY_S):
+        closed = await client.closed()
+    assert closed.code == code
+
+
+@pytest.mark.parametrize(("door", "by", "end"), [row for row in BY_DOOR if row[0] != "list"])
+async def test_a_frame_that_comes_after_the_end_of_access_is_not_taken(
+    accounts: None, opened: Callable[..., Any], door: str, by: str, end: End
+) -> None:
+    client, frame, code = await opened(door, by)
+    await client.send(frame)  # it waits in the socket
+    at_once(end)
+    assert (await client.closed()).code == code
+    assert await said() == []
+
+
+@pytest.mark.parametrize("door", ["events", "session"])
+async def test_a_key_that_was_made_anew_closes_the_sockets_of_the_earlier_one(
+    accounts: None, opened: Callable[..., Any], talk: ConversationRef, door: str
+) -> None:
+    client, frame, code = await opened(door, "key")
+    await client.send(frame)
+    at_once(partial(rotate, talk))
+    assert (await client.closed()).code == code
+    assert await said() == []
+    await opened(door, "token")
+
+
+@pytest.mark.parametrize("door", ["events", "session"])
+async def test_a_key_that_its_owner_rotates_by_rest_closes_the_sockets_that_it_opened_and_no_others(
+    accounts: None,
+    opened: Callable[..., Any],
+    rest: httpx.AsyncClient,
+    talk: ConversationRef,
+    key: str,
+    token: str,
+    door: str,
+) -> None:
+    by_key, _, code = await opened(door, "key")
+    by_token, frame, _ = await opened("native", "token")
+    headers = bearer(token)
+    answer = await rest.post(f"/api/native/conversations/{HEX}/rotate-key", headers=headers)
+    assert (answer.status_code, answer.content) == (204, b"")
+    async with asyncio.timeout(PROMPTLY_S):
+        assert (await by_key.closed()).code == code
+    await by_token.send({**frame, "id": 1})
+    assert (await by_token.until("ack"))["id"] == 1
+    shown = await rest.get("/api/v1/app-conversations", params={"ids": ID}, headers=headers)
+    new = shown.json()[0]["session_api_key"]
+    assert new != key
+    agent = f"/agent/api/conversations/{ID}"
+    answers = [await rest.get(agent, headers={"x-session-api-key": each}) for each in (key, new)]
+    assert [each.status_code for each in answers] == [401, 200]
+
+
+async def test_the_key_of_a_deleted_conversation_is_not_rotated(
+    accounts: None, store: ConversationStore, rest: httpx.AsyncClient, talk: ConversationRef, token: str
+) -> None:
+    await astore.call(store.hide, talk)
+    path = f"/api/native/conversations/{HEX}/rotate-key"
+    assert (await rest.post(path, headers=bearer(token))).status_code == 404
+    assert not await astore.call(ConversationKey.objects.exists)
+
+
+@pytest.mark.parametrize("end", [revoke_tokens, deactivate])
+async def test_a_v0_client_is_disconnected_at_once_and_its_last_event_refused(
+    accounts: None, talk: ConversationRef, token: str, connect: Connect, end: End
+) -> None:
+    client = await connect(HEX, session_api_key=token)
+    await client.say("late")
+    at_once(end)
+    ended = await client.disconnected()
+    assert ended.by_packet
+    assert "late" not in await said()
+
+
+@pytest.mark.parametrize("lost", ["is_staff", "is_superuser"])
+async def test_a_right_of_staff_that_is_taken_away_has_open_sockets_check(
+    accounts: None, opened: Callable[..., Any], alice: User, lost: str
+) -> None:
+    client, frame, _ = await opened("native", "token")
+
+    def take_away() -> None:
+        setattr(alice, lost, False)
+        alice.save()
+
+    await astore.call(take_away)
+    await client.send({**frame, "id": 1})
+    assert (await client.until("ack"))["id"] == 1
+
+
+async def test_a_token_that_is_revoked_closes_no_socket_of_another_user(
+    accounts: None, opened: Callable[..., Any], bob: User
+) -> None:
+    client, frame, _ = await opened("native", "token")
+    await astore.call(lambda: ApiToken.issue(bob.pk, "phone")[0].revoke())
+    await client.send({**frame, "id": 1})
+    assert (await client.until("ack"))["id"] == 1
+
+
+async def test_a_removal_whose_hint_was_lost_is_found_by_the_poll(
+    accounts: None, opened: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hub, "POLL_S", 0.05)
+    client, _, code = await opened("native", "token")
+
+    def revoke_elsewhere() -> None:
+        """As another process does whose hints do not arrive."""
+        monkeypatch.setattr("sessions_app.access_models.announce_removal", lambda user_id: None)
+        revoke_tokens()
+
+    await astore.call(revoke_elsewhere)
+    assert (await client.closed()).code == code
+
+
+# Keys of conversations
+
+
+def opens(key: str) -> bool:
+    return conversation_keys.opened_by(key) is not None
+
+
+@pytest.mark.parametrize("end", [revoke_tokens, change_password])
+def test_the_keys_of_all_conversations_are_made_anew_when_their_owner_loses_access(
+    token: str, key: str, talk: ConversationRef, end: End
+) -> None:
+    assert opens(key)
+    end()
+    assert not opens(key)
+    assert opens(conversation_keys.key_of(talk))
+
+
+def test_the_key_of_an_owner_who_was_closed_and_opened_again_is_another(
+    key: str, talk: ConversationRef, alice: User
+) -> None:
+    for is_active in (False, True):
+        alice.is_active = is_active
+        alice.save()
+    assert not opens(key)
+    assert opens(conversation_keys.key_of(talk))
+
+
+def test_a_rotated_key_leaves_the_other_conversations_theirs(
+    key: str, talk: ConversationRef, alice: User, store: ConversationStore
+) -> None:
+    other = conversation_keys.key_of(store.create(alice))
+    new = conversation_keys.rotate(talk)
+    assert [opens(each) for each in (key, new, other)] == [False, True, True]
+
+
+def used(talk: ConversationRef, *, days_ago: float) -> None:
+    ConversationKey.objects.filter(pk=talk.pk).update(used_at=timezone.now() - timedelta(days=days_ago))
+
+
+def issued(talk: ConversationRef, *, days_ago: int, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Return the key that was given out so long ago."""
+    now = timezone.now()
+    with monkeypatch.context() as past:
+        past.setattr(timezone, "now", lambda: now - timedelta(days=days_ago))
+        return conversation_keys.key_of(talk)
+
+
+def test_a_key_that_is_not_used_expires(
+    talk: ConversationRef, configured: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    configured(conversation_key_days=10)
+    old, older = (issued(talk, days_ago=days, monkeypatch=monkeypatch) for days in (9, 12))
+    assert [opens(older), opens(old)] == [False, True]
+
+
+def test_a_key_in_use_stays_the_same_and_lives_on(
+    talk: ConversationRef, configured: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    configured(conversation_key_days=10)
+    key = issued(talk, days_ago=9, monkeypatch=monkeypatch)
+    assert opens(key)
+    ConversationKey.objects.update(issued_on=0)  # since long ago
+    assert conversation_keys.key_of(talk) == issued(talk, days_ago=0, monkeypatch=monkeypatch)
+    first = conversation_keys.key_of(talk)
+    used(talk, days_ago=9)
+    assert opens(first)
+    used(talk, days_ago=11)
+    assert not opens(first)
+
+
+def test_a_key_that_has_expired_stays_so_when_a_new_one_is_used(
+    talk: ConversationRef, configured: Callable[..., None]
+) -> None:
+    configured(conversation_key_days=10)
+    assert opens(conversation_keys.key_of(talk))
+    ConversationKey.objects.update(issued_on=0)
+    old = conversation_keys.key_of(talk)
+    used(talk, days_ago=11)
+    new = conversation_keys.key_of(talk)
+    assert [opens(each) for each in (new, old)] == [True, False]
+
+
+def test_keys_never_expire_where_the_setting_is_none(
+    talk: ConversationRef, configured: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    configured(conversation_key_days=None)
+    assert opens(issued(talk, days_ago=9_000, monkeypatch=monkeypatch))
+
+
+def test_the_use_of_a_key_is_written_only_now_and_then(
+    talk: ConversationRef, key: str, django_assert_num_queries: Any
+) -> None:
+    assert opens(key)
+    with django_assert_num_queries(1):
+        assert opens(key)
+    used(talk, days_ago=1)
+    assert opens(key)
+    used_at = ConversationKey.objects.get().used_at
+    assert used_at is not None
+    assert timezone.now() - used_at < timedelta(hours=1)
+
+
+@pytest.mark.parametrize("day", ["", "zz", "-1", "fffff", "٣"])
+def test_a_key_without_a_day_of_the_past_opens_nothing(key: str, day: str) -> None:
+    begin, _, signature = key.rpartition("_")
+    assert not opens(f"{begin}_{day}.{signature.partition('.')[2]}")
+
+
+# Scopes of tokens, on the sockets of the OpenHands wires
+
+
+@pytest.fixture
+def reader(alice: User) -> str:
+    """A token that may read and nothing else."""
+    return ApiToken.issue(alice.pk, "reader", Grant(scopes=[Scope.READ]))[1]
+
+
+@pytest.fixture
+def writer(alice: User) -> str:
+    """A token that may do anything but read."""
+    return ApiToken.issue(alice.pk, "writer", Grant(scopes=[Scope.WRITE, Scope.RUN, Scope.ADMIN]))[1]
+
+
+@pytest.mark.parametrize("path", [events_path(), session_path()])
+async def test_a_v1_socket_takes_no_message_by_a_token_that_only_reads(
+    accounts: None, talk: ConversationRef, reader: str, dial: Dial, path: str
+) -> None:
+    client = await dial(path)
+    await client.send(auth(reader))
+    await client.send(message("hello"))
+    while (frame := await client.receive())["kind"] != "ServerErrorEvent":
+        pass
+    assert (frame["code"], frame["detail"]) == (
+        "ScopeTooSmall",
+        "This needs a token with the scope `run`.",
+    )
+    assert await said() == []
+
+
+@pytest.mark.parametrize("path", [events_path(), session_path()])
+async def test_a_v1_socket_closes_on_a_token_that_may_not_read(
+    accounts: None, talk: ConversationRef, writer: str, dial: Dial, path: str
+) -> None:
+    client = await dial(path, query={"session_api_key": writer})
+    closed = await client.closed()
+    assert (closed.code, closed.reason) == (4001, "This needs a token with the scope `read`.")
+
+
+async def test_a_v0_client_with_a_token_that_only_reads_starts_nothing_and_says_nothing(
+    accounts: None, talk: ConversationRef, reader: str, connect: Connect
+) -> None:
+    client = await connect(HEX, session_api_key=reader)
+    answer = await client.asked({"action": "message", "args": {"content": "hello"}})
+    assert answer == {"success": False, "error": "This needs a token with the scope `run`."}
+    assert not await astore.call(lambda: AgentLoop.objects.exists())
+
+
+async def test_a_v0_client_is_refused_by_a_token_that_may_not_read(
+    accounts: None, talk: ConversationRef, writer: str, connect: Connect
+) -> None:
+    with pytest.raises(Refused, match="scope `read`"):
+        await connect(HEX, session_api_key=writer)
+
+
+# Tokens that expire
+
+
+async def test_a_token_that_expires_closes_its_sockets_and_ends_the_keys_that_it_was_shown(
+    accounts: None,
+    opened: Callable[..., Any],
+    talk: ConversationRef,
+    key: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(hub, "POLL_S", 0.05)
+    client, _, code = await opened("native", "token")
+    assert await astore.call(opens, key)
+    await astore.call(lambda: ApiToken.objects.update(expires_at=timezone.now()))
+    assert (await client.closed()).code == code
+    assert not await astore.call(opens, key)
+
+
+async def test_a_socket_closes_when_its_token_expires_and_takes_nothing_after_that(
+    accounts: None, talk: ConversationRef, alice: User, dial: Dial
+) -> None:
+    end = timezone.now() + timedelta(seconds=0.5)
+    token = (await astore.call(ApiToken.issue, alice.pk, "short", Grant(expires_at=end)))[1]
+    client = await dial(f"/ws/conversations/{HEX}", token=token)
+    async with asyncio.timeout(PROMPTLY_S):
+        assert (await client.closed()).code == 4401
+    assert timezone.now() >= end
+
+
+def test_a_key_that_an_expired_token_was_shown_opens_nothing_before_anybody_has_looked(
+    talk: ConversationRef, token: str, key: str
+) -> None:
+    ApiToken.objects.update(expires_at=timezone.now())
+    assert not opens(key)
+    assert ApiToken.objects.get().has_expired
+    assert opens(conversation_keys.key_of(talk))
