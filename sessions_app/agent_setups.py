@@ -4,37 +4,30 @@ masked."""
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import uuid4
 
+from django.conf import settings
 from django.db import transaction
 from django.db.models import QuerySet
 
+from conversations import secrecy
 from conversations.access import Visitor
 from conversations.dialects import v1
 from conversations.events import NewEvent
 from conversations.exceptions import ConversationError
+from conversations.masking import Masks
 from conversations.models import Conversation, ConversationRef, Version
 from conversations.store import store
 from sessions_app.encryption import Sealed, seal
 from sessions_app.models import AgentSetup
+from sessions_app.setup_keys import MASK, keys_of, masked
 from sessions_app.v1_models import MAX_ITERATIONS, default_workspace, never_confirm
 
-MASK = "**********"
+SEALED = ("sealed_agent", "sealed_secrets", "sealed_keys")
 BATCH = 500
-SECRETS_MAX = 1000
-SECRETS_MAX_BYTES = 1024 * 1024
-_KEY = re.compile(
-    r"(?:.*_)?(?:api_key|token|password|secret|secret_access_key|access_key_id|authorization|auth_header)"
-)
-"""Names of members, at any depth, that are never shown (R9): keys of models, tools and services."""
-_BAGS = frozenset({"env", "acp_env", "headers", "extra_headers", "secrets"})
-"""Members whose own members are often keys: of tool servers, of requests, and of an agent's context."""
-_SCHEMES = frozenset({"oauth"})
-"""Values of a tool server's `auth` that are not keys."""
 
 
 class TooManySecrets(ConversationError):
@@ -70,6 +63,8 @@ def create(
     Raise ConversationExists for a taken id, and TooManySecrets.
     """
     log = store(str(user.pk))
+    own = Masks([*secret_values(json.dumps(setup.secrets)), *_keys(setup)])
+    columns = secrecy.hidden_in_columns(columns, own)
     with transaction.atomic():
         conversation = log.create(user, conversation_id=conversation_id, version=Version.V1, **columns)
         add(conversation, setup)
@@ -80,12 +75,15 @@ def create(
 
 def add(conversation: ConversationRef, setup: NewSetup, *, leaf_event_id: str | None = None) -> None:
     """Store the setup of a conversation that has none. Raise TooManySecrets."""
+    keys = _keys(setup)
+    sealed_secrets = _sealed_secrets(setup.secrets, keys)
     AgentSetup.objects.create(
         conversation_id=conversation.pk,
         sealed_agent=seal(json.dumps(setup.agent)),
         shown_agent=masked(setup.agent),
-        sealed_secrets=_sealed_secrets(setup.secrets),
-        has_secrets=bool(setup.secrets),
+        sealed_secrets=sealed_secrets,
+        sealed_keys=seal(json.dumps(keys)),
+        has_secrets=bool(setup.secrets or keys),
         shown_secrets=shown_secrets(setup.secrets),
         workspace=masked(setup.workspace),
         confirmation_policy=masked(setup.confirmation_policy),
@@ -97,13 +95,19 @@ def add(conversation: ConversationRef, setup: NewSetup, *, leaf_event_id: str | 
     )
 
 
+def _keys(setup: NewSetup) -> list[str]:
+    return keys_of(
+        setup.agent, setup.workspace, setup.confirmation_policy, setup.security_analyzer, setup.facts
+    )
+
+
 def fork(user: Visitor, source: ConversationRef, **options: Any) -> ConversationRef:
     """Fork a conversation with its agent's setup: ConversationStore.fork."""
     with transaction.atomic():
         copy = store(str(user.pk)).fork(user, source, **options)
         setup = AgentSetup.objects.filter(pk=source.pk).first()
         if setup is not None:
-            setup.pk, setup.leaf_event_id, setup.key_rotation = copy.pk, None, 0
+            setup.pk, setup.leaf_event_id = copy.pk, None
             setup.save(force_insert=True)
     return copy
 
@@ -117,22 +121,25 @@ def add_secrets(conversation: ConversationRef, secrets: Mapping[str, Mapping[str
         Conversation.objects.locked().get(pk=conversation.pk)
         setup = row_of(conversation)
         merged = json.loads(setup.sealed_secrets.open()) | dict(secrets)
-        setup.sealed_secrets = _sealed_secrets(merged)
-        setup.has_secrets = bool(merged)
+        keys = json.loads(setup.sealed_keys.open())
+        setup.sealed_secrets = _sealed_secrets(merged, keys)
+        setup.has_secrets = bool(merged or keys)
         setup.shown_secrets = shown_secrets(merged)
         setup.save(update_fields=["sealed_secrets", "has_secrets", "shown_secrets"])
 
 
-def _sealed_secrets(secrets: Mapping[str, Mapping[str, Any]]) -> Sealed:
-    """Seal all secrets of a conversation. Raise TooManySecrets."""
-    if len(secrets) > SECRETS_MAX:
+def _sealed_secrets(secrets: Mapping[str, Mapping[str, Any]], keys: Sequence[str]) -> Sealed:
+    """Seal all secrets of a conversation whose agent has these keys. Raise TooManySecrets."""
+    most, most_bytes = settings.CONFIGURATION.secrets_max, settings.CONFIGURATION.secrets_max_kb * 1000
+    if len(secrets) + len(keys) > most:
         raise TooManySecrets(
-            f"A conversation keeps {SECRETS_MAX} secrets at the most, and would have {len(secrets)}."
+            f"A conversation keeps {most} secrets at the most, and would have {len(secrets) + len(keys)}"
+            f"{', with the keys of its agent' if keys else ''}."
         )
     text = json.dumps(secrets)
-    if len(text) > SECRETS_MAX_BYTES:
+    if len(text) + sum(map(len, keys)) > most_bytes:
         raise TooManySecrets(
-            f"The secrets of a conversation may have {SECRETS_MAX_BYTES} bytes as JSON at the most."
+            f"The secrets of a conversation and the keys of its agent may have {most_bytes:,} bytes as JSON."
         )
     return seal(text)
 
@@ -184,11 +191,11 @@ def rotate(conversation_pk: int) -> bool:
         # The lock of every write to a setup, so that secrets that are added meanwhile are not lost.
         Conversation.objects.locked().get(pk=conversation_pk)
         setup = AgentSetup.objects.get(pk=conversation_pk)
-        if setup.sealed_agent.is_newest and setup.sealed_secrets.is_newest:
+        if all(getattr(setup, name).is_newest for name in SEALED):
             return False
-        setup.sealed_agent = setup.sealed_agent.resealed()
-        setup.sealed_secrets = setup.sealed_secrets.resealed()
-        setup.save(update_fields=["sealed_agent", "sealed_secrets"])
+        for name in SEALED:
+            setattr(setup, name, getattr(setup, name).resealed())
+        setup.save(update_fields=SEALED)
     return True
 
 
@@ -199,27 +206,17 @@ def row_of(conversation: ConversationRef) -> AgentSetup:
     return row
 
 
-def masked(value: Any) -> Any:
-    """Return JSON without keys: those of language models, and everything in environments and headers."""
-    if isinstance(value, Mapping):
-        return {name: _masked_member(name, member) for name, member in value.items()}
-    return [masked(item) for item in value] if isinstance(value, list | tuple) else value
-
-
-def _masked_member(name: str, member: Any) -> Any:
-    if _KEY.fullmatch(name.lower()) or (name == "auth" and member not in _SCHEMES):
-        return member if member is None or isinstance(member, bool | int | float) else MASK
-    if name in _BAGS and isinstance(member, Mapping):
-        return dict.fromkeys(member, MASK)
-    return masked(member)
-
-
 def secret_values(opened: str) -> Iterator[str]:
     """Yield the values that events must not show: the conversation's decrypted secrets, and their headers."""
     for source in json.loads(opened).values():
         headers = source.get("headers")
         values = headers.values() if isinstance(headers, Mapping) else ()
         yield from (value for value in (source.get("value"), *values) if isinstance(value, str))
+
+
+def key_values(opened: str) -> Iterator[str]:
+    """Yield the keys of the agent and its tool servers, which events must not show either."""
+    yield from json.loads(opened)
 
 
 def shown_secrets(secrets: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:

@@ -16,10 +16,10 @@ from django.test.utils import override_settings
 from conversations.exceptions import ConversationNotFound
 from conversations.models import Conversation, ConversationRef, Event
 from conversations.store import ConversationStore
-from sessions_app import agent_setups
+from sessions_app import agent_setups, conversation_keys, setup_keys
 from sessions_app.agent_setups import NewSetup
 from sessions_app.encryption import Sealed
-from sessions_app.models import AgentSetup
+from sessions_app.models import AgentSetup, ConversationKey
 from tests.stage import Hooked, hooked
 
 __all__ = ["hooked"]
@@ -104,13 +104,15 @@ def test_a_policy_of_a_deleted_conversation_stays_as_it_was(
 
 
 def test_a_fork_has_a_setup_and_a_key_of_its_own(talk: ConversationRef, alice: User) -> None:
-    AgentSetup.objects.update(key_rotation=3, leaf_event_id="an-event")
+    AgentSetup.objects.update(leaf_event_id="an-event")
+    conversation_keys.rotate(talk)
     with override_settings(SECRET_KEY=FIRST_KEY):
         fork = agent_setups.fork(alice, talk)
         agent_setups.add_secrets(fork, {"B": STATIC})
     setups = [AgentSetup.objects.get(pk=each.pk) for each in (talk, fork)]
     assert [list(setup.shown_secrets) for setup in setups] == [["A"], ["A", "B"]]
-    assert (setups[1].key_rotation, setups[1].leaf_event_id) == (0, None)
+    assert setups[1].leaf_event_id is None
+    assert ConversationKey.objects.filter(pk=fork.pk).first() is None
 
 
 def test_a_fork_of_what_no_v1_client_has_set_up_has_the_defaults(
@@ -137,7 +139,7 @@ def test_a_fork_of_what_no_v1_client_has_set_up_has_the_defaults(
     ],
 )
 def test_whatever_may_be_a_key_is_masked(sent: dict[str, Any], shown: dict[str, Any]) -> None:
-    masked = json.dumps(agent_setups.masked(sent)["llm"])
+    masked = json.dumps(setup_keys.masked(sent)["llm"])
     assert json.loads(masked.replace("*" * 10, "*")) == shown
 
 
