@@ -16,16 +16,18 @@ from django.db import connection
 
 from conversations import guards
 from convserver.activity import NotedActivity
-from convserver.api.bodies import BoundedBodies
+from convserver.api.bounded_bodies import BoundedBodies
+from convserver.caching import KeptByNobody
 from convserver.http import OneThreadHandler
 from sessions_app import astore, courtesy, socketio_v0
 from sessions_app.authentication import OwnOriginOnly
 from sessions_app.hub import hub
+from sessions_app.key_throttle import ThrottledKeys
 from sessions_app.manager import close_manager, get_manager
 from sessions_app.routing import router
 
 http = OneThreadHandler()
-probes = OneThreadHandler("probes")
+probes = OneThreadHandler("probes", are_shared=False)
 """Probes are answered even while every thread for requests is busy."""
 PROBES = {"/alive", "/health", "/ready"}
 
@@ -65,4 +67,4 @@ async def lifespan(receive: Any, send: Any) -> None:
             return
 
 
-application = OwnOriginOnly(NotedActivity(BoundedBodies(by_protocol)))
+application = KeptByNobody(OwnOriginOnly(ThrottledKeys(NotedActivity(BoundedBodies(by_protocol)))))
