@@ -6,10 +6,12 @@ import sys
 
 from django.core.management import execute_from_command_line
 
+from convserver import private_files
 from convserver.configuration import ConfigurationError
 
 
 def main() -> None:
+    private_files.create_privately()
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "convserver.settings")
     try:
         execute_from_command_line(sys.argv)

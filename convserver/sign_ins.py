@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+from threading import Event
 from typing import Any
 
 from django.contrib.auth import get_user_model
@@ -9,6 +11,11 @@ from django.contrib.auth.signals import user_logged_in, user_logged_out, user_lo
 from django.http import HttpRequest
 
 from conversations.server_log import log_act, log_refusal
+from convserver.configuration import LOOPBACK_ADDRESSES
+
+logger = logging.getLogger(__name__)
+
+_has_warned = Event()
 
 
 def follow() -> None:
@@ -28,11 +35,25 @@ def _logged_out(request: HttpRequest | None, user: Any, **others: object) -> Non
 
 
 def _login_failed(credentials: dict[str, Any], request: HttpRequest | None = None, **others: object) -> None:
+    _warn_of_unknown_proxy(request)
     is_by_key = "server_key" in credentials
     user = None if is_by_key else _user_named(credentials.get("username"))
     log_refusal(
         "Login failed", user=user, by="key" if is_by_key else "password", address=_address_of(request)
     )
+
+
+def _warn_of_unknown_proxy(request: HttpRequest | None) -> None:
+    """Warn once if a proxy on this machine seems to be in front, and is not trusted to name the client."""
+    if request is None or _has_warned.is_set() or "HTTP_X_FORWARDED_FOR" not in request.META:
+        return
+    if _address_of(request) in LOOPBACK_ADDRESSES:
+        _has_warned.set()
+        logger.warning(
+            "A log-in came with X-Forwarded-For from this machine, but CONVSERVER_TRUSTED_PROXIES does not "
+            "list it: "
+            "all clients of a proxy here count as one address. List 127.0.0.1 there if a proxy is yours."
+        )
 
 
 def _user_named(name: object) -> int | None:
