@@ -13,18 +13,25 @@ from weakref import WeakKeyDictionary
 import socketio
 from socketio.exceptions import ConnectionRefusedError
 
-from conversations.access import Visitor
-from conversations.exceptions import ConversationError, ConversationNotFound, InvalidConversationId
+from conversations.access import Visitor, pk_of
+from conversations.exceptions import (
+    ConversationError,
+    ConversationNotFound,
+    InvalidConversationId,
+    QuotaExceeded,
+)
 from conversations.models import ConversationRef
 from conversations.outages import Outage
 from conversations.store import store
-from sessions_app import astore, user_settings, v0_packets
+from sessions_app import astore, open_sockets, user_settings, v0_packets
 from sessions_app.agents.chosen import needs_model
 from sessions_app.authentication import Credentials, credentials_of, headers_of, visitor
 from sessions_app.git_providers.base import ProviderType
 from sessions_app.guests import Guest
 from sessions_app.manager import get_manager
+from sessions_app.models import Scope
 from sessions_app.refusals import log_socket_refused
+from sessions_app.scopes import ScopeTooSmall, require
 from sessions_app.user_settings import ModelKeyMissing, SettingsNotFound
 from sessions_app.v0_connection import V0Connection
 
@@ -128,6 +135,11 @@ class V0Server:
             _failing_arrivals.failed(error)
             raise ConnectionRefusedError("The server could not do this now: try again.") from error
         _failing_arrivals.worked()
+        try:
+            end = open_sockets.begin(pk_of(guest.user))
+        except QuotaExceeded as error:
+            log_socket_refused(environ["asgi.scope"], code=error.code)
+            raise ConnectionRefusedError(str(error)) from error
         connection = V0Connection(
             self.socketio,
             sid,
@@ -141,6 +153,7 @@ class V0Server:
         task = connection.begin()
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(lambda _: end())
 
     async def _disconnect(self, sid: str, reason: object = None) -> None:
         connection = self._connections.pop(sid, None)
@@ -185,6 +198,10 @@ class V0Server:
             raise v0_packets.Malformed("this connection has ended")
         return receive_again
 
+    def knows(self, scope: Any) -> bool:
+        """Say whether a request belongs to an open connection."""
+        return self._transport(scope) is not None
+
     def _transport(self, scope: Any) -> Any:
         query = parse_qs(scope["query_string"].decode("latin-1"))
         return self.socketio.eio.sockets.get(query.get("sid", [""])[0])
@@ -221,6 +238,10 @@ async def _let_in(credentials: Credentials) -> Visitor:
     user = await astore.call(visitor, credentials)
     if not user.is_authenticated:
         raise Refusal("invalid_session_api_key")
+    try:
+        require(user, Scope.READ)
+    except ScopeTooSmall as error:
+        raise Refusal(str(error)) from error
     return user
 
 
@@ -241,6 +262,11 @@ def _server() -> V0Server:
     if loop not in _servers:
         _servers[loop] = V0Server()
     return _servers[loop]
+
+
+def is_connected(scope: Any) -> bool:
+    """Say whether a request comes from a Socket.IO client that has connected before."""
+    return scope["path"].startswith(f"{PATH}/") and _server().knows(scope)
 
 
 async def socketio_v0(scope: Any, receive: Any, send: Any) -> None:

@@ -24,9 +24,12 @@ from sessions_app import astore, presence
 from sessions_app.feed import Feed
 from sessions_app.guests import CHECK_S, Guest, Refused
 from sessions_app.manager import get_manager
-from sessions_app.models import LoopEnd, LoopStatus, new_connection_id
+from sessions_app.models import LoopEnd, LoopStatus, Scope, new_connection_id
+from sessions_app.parsing import in_turn
 from sessions_app.refusals import log_frame_refused
+from sessions_app.scopes import may, require
 from sessions_app.status import ConversationState
+from sessions_app.v0_packets import Unread
 
 _failing_events = Outage(__name__, "A V0 event failed")
 _failing_sockets = Outage(__name__, "A V0 socket failed")
@@ -94,12 +97,19 @@ class V0Connection:
 
     async def take(self, event: object) -> dict[str, Any]:
         """Store what the client sent and do what it asks for; return the acknowledgement."""
+        sender_id = pk_of(self._guest.user)
         try:
+            if isinstance(event, Unread):
+                event = await in_turn(sender_id, False, event.event)
+            await self._guest.require_access()
+            require(self._guest.user, Scope.RUN)
             if not isinstance(event, dict):
                 raise InvalidEvent("An event is a JSON object with an `action` or an `observation`.")
-            seq = await get_manager().take(self._conversation, event, sender_id=pk_of(self._guest.user))
+            seq = await get_manager().take(self._conversation, event, sender_id=sender_id)
         except ConversationError as error:
-            log_frame_refused("v0", self._conversation, error, user=pk_of(self._guest.user))
+            log_frame_refused("v0", self._conversation, error, user=sender_id)
+            return await self.refuse(str(error))
+        except Refused as error:
             return await self.refuse(str(error))
         except Exception as error:
             _failing_events.failed(error, conversation=self._conversation.public_id)
@@ -145,8 +155,7 @@ class V0Connection:
 
     async def _check(self) -> None:
         while True:
-            await asyncio.sleep(CHECK_S)
-            await self._guest.check()
+            await self._guest.stay(CHECK_S)
 
     async def _cut_off(self) -> None:
         """End the transport, without a packet that says so: the client comes back by itself."""
@@ -161,7 +170,8 @@ class V0Connection:
         Started any earlier, the loop could be here by now, and that it has come would be no news.
         """
         self._state = state
-        get_manager().start_soon(self._conversation)
+        if may(self._guest.user, Scope.RUN):
+            get_manager().start_soon(self._conversation)
         self._was_there = state["loop"]["status"] in _HERE
         newest = await astore.call(
             store().search_events,

@@ -13,6 +13,10 @@ from typing import Any
 
 from socketio.packet import ACK, CONNECT, DISCONNECT, EVENT, Packet
 
+from conversations import jsonbounds
+from conversations.exceptions import InvalidEvent
+from conversations.jsontext import InvalidJson
+
 logger = logging.getLogger(__name__)
 
 MAX_PAYLOAD_BYTES = 4 * 1024 * 1024
@@ -22,6 +26,9 @@ TAKEN = ("oh_user_action", "oh_action")
 """The events that clients may send; `oh_action` is the older name."""
 REFUSED = "refused"
 """The event that any other becomes; it brings the reason."""
+
+UNREADABLE = "The request can't be read: it is not JSON, too large or nested too deeply."
+NOT_TAKEN = f"An event is [name, object], and the name is one of {', '.join(TAKEN)}."
 
 NORMAL, PROTOCOL_ERROR, TOO_BIG = 1000, 1002, 1009
 
@@ -39,20 +46,57 @@ class Malformed(Exception):
     """What was posted holds something that is no packet, or too much."""
 
 
+class Unread:
+    """The JSON of a packet that takes long to read; whoever takes the packet reads it off the event loop."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def event(self) -> Any:
+        """Return the object of the event [name, object]. Raise InvalidEvent."""
+        try:
+            jsonbounds.require_bounded(self._text)
+            data = Packet.json.loads(self._text)
+        except InvalidJson as error:
+            raise InvalidEvent(f"The request can't be read: {error}.") from error
+        except (ValueError, RecursionError) as error:
+            raise InvalidEvent(UNREADABLE) from error
+        if not _is_taken(data):
+            raise InvalidEvent(NOT_TAKEN)
+        return data[1] if len(data) > 1 else None
+
+
+class _LightJson:
+    """The library's JSON, but for reading what is not light."""
+
+    dumps = staticmethod(Packet.json.dumps)
+
+    @staticmethod
+    def loads(text: str) -> Any:
+        return Packet.json.loads(text) if jsonbounds.is_light(text) else Unread(text)
+
+
 class V0Packet(Packet):  # type: ignore[misc]
     """A Socket.IO packet; one that cannot be taken reads as an event that says why."""
+
+    json = _LightJson
+    data: Any
 
     def decode(self, encoded_packet: str) -> int:
         """Read a packet of the form of one; return how many attachments follow: none."""
         try:
             super().decode(encoded_packet)
         except (ValueError, RecursionError):
-            self._refuse("The request can't be read: it is not JSON, too large or nested too deeply.")
+            self._refuse(UNREADABLE)
             return 0
+        data: object = self.data
+        if isinstance(data, Unread):
+            # Only an event's is read at all, and nobody knows yet which event it is.
+            self.data = [TAKEN[0], data] if self.packet_type == EVENT else None
         match self.packet_type:
             case packet_type if packet_type == EVENT:
                 if not _is_taken(self.data):
-                    self._refuse(f"An event is [name, object], and the name is one of {', '.join(TAKEN)}.")
+                    self._refuse(NOT_TAKEN)
             case packet_type if packet_type not in (CONNECT, DISCONNECT, ACK):
                 self._refuse("Binary events are not taken.")
         return 0

@@ -11,11 +11,13 @@ from conversations import dialects
 from conversations.dialects import columns, v1
 from conversations.events import Authored, Dialect, EventFilter, EventMatch, Kind, NewEvent
 from conversations.exceptions import EventNotFound
+from conversations.jsonbounds import is_light_value
 from conversations.models import ConversationRef
 from conversations.store import store
 from sessions_app import agent_setups, turn_events
 from sessions_app.condensation import condense as condense
 from sessions_app.manager import get_manager
+from sessions_app.parsing import in_turn
 
 _SAID_BY_THE_AGENT = EventFilter(
     source="agent",
@@ -45,14 +47,8 @@ async def say(
     `event_id` stores and asks nothing. Raise InvalidEvent.
     """
     event_id = event_id or str(uuid4())
-    authored = _authored(conversation, request, event_id)
-    message = NewEvent(
-        event_id=event_id,
-        payload=authored.payload,
-        reading=authored.reading,
-        sender_id=sender_id,
-        is_input=True,
-        stamp_offset=authored.stamp_offset,
+    message = await in_turn(
+        sender_id, is_light_value(request), _message, conversation, request, sender_id, event_id
     )
     # Whether or not the client stays to hear of it, it is answered.
     return await asyncio.shield(_take(conversation, message, run=run))
@@ -60,6 +56,20 @@ async def say(
 
 async def _take(conversation: ConversationRef, message: NewEvent, *, run: bool) -> int:
     return (await get_manager().take_input(conversation, message, run=run)).seq
+
+
+def _message(
+    conversation: ConversationRef, request: Mapping[str, object], sender_id: int, event_id: str
+) -> NewEvent:
+    authored = _authored(conversation, request, event_id)
+    return NewEvent(
+        event_id=event_id,
+        payload=authored.payload,
+        reading=authored.reading,
+        sender_id=sender_id,
+        is_input=True,
+        stamp_offset=authored.stamp_offset,
+    )
 
 
 def _authored(conversation: ConversationRef, request: Mapping[str, object], event_id: str) -> Authored:

@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from contextlib import suppress
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from urllib.parse import parse_qs
 
 from asgiref.typing import WebSocketScope
 
-from sessions_app import astore, native
+from conversations.access import pk_of
+from conversations.exceptions import QuotaExceeded
+from sessions_app import astore, native, open_sockets
 from sessions_app.authentication import (
     credentials_of,
     headers_of,
     holder_of_key,
     visitor,
 )
-from sessions_app.consumers.socket import Socket
-from sessions_app.guests import NOT_AUTHENTICATED, Guest, Refused
+from sessions_app.consumers.socket import Closed, Socket
+from sessions_app.guests import NOT_AUTHENTICATED, TOO_MUCH, Guest, Refused
+from sessions_app.key_throttle import DETAIL, may_try
 from sessions_app.native import BadFrame
 
 logger = logging.getLogger(__name__)
@@ -46,6 +50,8 @@ async def authenticated(socket: Socket) -> Guest:
             raise Refused(NOT_AUTHENTICATED, "A first frame without a key in a header is auth, and short.")
         frame = native.parse(text)
         token = frame.text("token") if frame.type == "auth" else ""
+        if token and not may_try(socket.scope, token):
+            raise Refused(TOO_MUCH, DETAIL)
         holder = await astore.call(holder_of_key, [token]) if token else None
         if holder is not None:
             if frame.id is not None:
@@ -54,6 +60,18 @@ async def authenticated(socket: Socket) -> Guest:
     raise Refused(
         NOT_AUTHENTICATED, "Log in, send a token in a header, or send an auth frame with a token first."
     )
+
+
+@asynccontextmanager
+async def within_quotas(socket: Socket, guest: Guest) -> AsyncIterator[None]:
+    """Count the user's socket; where a quota is exceeded inside, send an `error` and close with 4429."""
+    try:
+        with open_sockets.counted(pk_of(guest.user)):
+            yield
+    except QuotaExceeded as error:
+        with suppress(Closed, TimeoutError):
+            await socket.send_text(native.frame_json(**native.error_frame(error)))
+        raise Refused(TOO_MUCH, str(error)) from error
 
 
 def query_of(scope: WebSocketScope) -> dict[str, str]:

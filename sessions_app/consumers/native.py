@@ -7,7 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Self
+from typing import Any, Concatenate, NamedTuple, ParamSpec, Self, TypeVar
 
 from asgiref.typing import ASGIReceiveCallable, ASGISendCallable, WebSocketScope
 
@@ -20,26 +20,32 @@ from conversations.exceptions import (
     ConversationNotFound,
     InvalidConversationId,
     OtherHistory,
+    QuotaExceeded,
 )
+from conversations.jsonbounds import is_light
 from conversations.models import ConversationRef, Version
 from conversations.outages import Outage
 from conversations.store import store
-from sessions_app import astore, marks, native, presence
+from sessions_app import astore, marks, native, parsing, presence
 from sessions_app.commands import CommandPending
-from sessions_app.consumers.arrival import authenticated, query_of
+from sessions_app.consumers.arrival import authenticated, query_of, within_quotas
 from sessions_app.consumers.socket import Closed, Socket, closed_on_failure
 from sessions_app.feed import Feed
-from sessions_app.guests import BAD_REQUEST, NOT_FOUND, TOO_SLOW, Guest, Refused
+from sessions_app.guests import BAD_REQUEST, NOT_FOUND, TOO_MUCH, TOO_SLOW, Guest, Refused
 from sessions_app.manager import ConversationManager, get_manager
 from sessions_app.models import new_connection_id
 from sessions_app.native import BadFrame, Frame
 from sessions_app.refusals import log_frame_refused
+from sessions_app.scopes import FRAME_SCOPES, require
 from sessions_app.status import ConversationState, states_of
 
 TRY_AGAIN_LATER = 1013
 """The close code for a failure of the database."""
 
 logger = logging.getLogger(__name__)
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 _failing_frames = Outage(__name__, "A frame failed")
 
@@ -108,8 +114,10 @@ async def native_socket(scope: WebSocketScope, receive: ASGIReceiveCallable, sen
         try:
             query = Query.read(scope)
             guest = await authenticated(socket)
-            conversation = await _joined(guest.user, scope, query)
-            await ConversationSocket(socket, guest, conversation, query).serve()
+            guest.require_reading()
+            async with within_quotas(socket, guest):
+                conversation = await _joined(guest.user, scope, query)
+                await ConversationSocket(socket, guest, conversation, query).serve()
         except Refused as refusal:
             await socket.close(refusal.code, str(refusal))
         except Closed:
@@ -266,8 +274,7 @@ class ConversationSocket:
     async def _heartbeat(self) -> None:
         await self._greeted.wait()
         while True:
-            await asyncio.sleep(HEARTBEAT_S)
-            await self._guest.check()
+            await self._guest.stay(HEARTBEAT_S)
             await self._send(type="heartbeat")
 
     async def _send(self, **frame: Any) -> None:
@@ -284,12 +291,15 @@ class ConversationSocket:
             try:
                 if text is None:
                     raise BadFrame("Frames are text, not binary.")
-                frame = native.parse(text)
+                frame = await parsing.in_turn(self._user_pk, is_light(text), native.parse, text)
                 frame_id = frame.id
+                await self._guest.require_access()
+                if frame.type in FRAME_SCOPES:
+                    require(self._guest.user, FRAME_SCOPES[frame.type])
                 await self._handler(frame)(frame)
             except ConversationError as error:
                 await self._refuse(error, frame_id)
-            except (Closed, TimeoutError):
+            except (Closed, Refused, TimeoutError):
                 raise
             except Exception as error:
                 _failing_frames.failed(error, conversation=self._conversation.public_id)
@@ -302,19 +312,33 @@ class ConversationSocket:
         return handler
 
     async def _message(self, frame: Frame) -> None:
-        event = native.message_event(frame, self._conversation, user_id=self._user_pk, session=self._session)
+        event = await self._read(
+            frame, native.message_event, self._conversation, user_id=self._user_pk, session=self._session
+        )
+        await astore.room(self._conversation)
         stored = astore.append_soon(self._conversation, [event])
         # The message is answered even if this client leaves.
         stored.add_done_callback(lambda _: self._manager.wake(self._conversation))
         await self._expect(frame, stored, [event])
 
     async def _event(self, frame: Frame) -> None:
-        event = native.recorded_event(frame, sender_id=self._user_pk)
+        event = await self._read(frame, native.recorded_event, sender_id=self._user_pk)
+        await astore.room(self._conversation)
         await self._expect(frame, astore.append_soon(self._conversation, [event]), [event])
 
     async def _events(self, frame: Frame) -> None:
-        events = native.recorded_events(frame, sender_id=self._user_pk)
+        events = await self._read(frame, native.recorded_events, sender_id=self._user_pk)
+        await astore.room(self._conversation)
         await self._expect(frame, astore.append_soon(self._conversation, events), events)
+
+    async def _read(
+        self, frame: Frame, read: Callable[Concatenate[Frame, P], T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        """Return what is read off the frame, which takes long for a large one."""
+        found = await parsing.in_turn(self._user_pk, frame.is_light, read, frame, *args, **kwargs)
+        if not frame.is_light:  # its turn may have come late
+            await self._guest.require_access()
+        return found
 
     async def _expect(
         self, frame: Frame, stored: asyncio.Future[list[Appended]], events: Sequence[NewEvent]
@@ -334,6 +358,9 @@ class ConversationSocket:
             try:
                 # Shielded: a client that leaves must not end the future before its commit.
                 appended = await asyncio.shield(stored)
+            except QuotaExceeded as error:  # all frames before it have their answers by now
+                await self._refuse(error, frame_id)
+                raise Refused(TOO_MUCH, str(error)) from error
             except ConversationError as error:
                 await self._refuse(error, frame_id)
             except Exception as error:  # the append has logged it

@@ -16,9 +16,10 @@ from conversations.change_order import Reach
 from conversations.cursors import InvalidCursor, KeyCursor
 from conversations.exceptions import ConversationError
 from conversations.hints import Hint
+from conversations.jsonbounds import is_light
 from conversations.models import Conversation
-from sessions_app import astore, drafts, native
-from sessions_app.consumers.arrival import authenticated, query_of
+from sessions_app import astore, drafts, native, parsing
+from sessions_app.consumers.arrival import authenticated, query_of, within_quotas
 from sessions_app.consumers.native import HEARTBEAT_S
 from sessions_app.consumers.socket import Closed, Socket, closed_on_failure
 from sessions_app.guests import BAD_REQUEST, TOO_SLOW, Guest, Refused
@@ -55,8 +56,10 @@ async def native_list_socket(
         try:
             since = _since(scope)
             guest = await authenticated(socket)
-            await get_manager().ensure_started()
-            await ListSocket(socket, guest, since).serve()
+            guest.require_reading(all_conversations=True)
+            async with within_quotas(socket, guest):
+                await get_manager().ensure_started()
+                await ListSocket(socket, guest, since).serve()
         except Refused as refusal:
             await socket.close(refusal.code, str(refusal))
         except Closed:
@@ -213,8 +216,7 @@ class ListSocket:
     async def _heartbeat(self) -> None:
         await self._greeted.wait()
         while True:
-            await asyncio.sleep(HEARTBEAT_S)
-            await self._guest.check()
+            await self._guest.stay(HEARTBEAT_S)
             await self._send(type="heartbeat", now=iso(self._polled_at), cursor=self._cursor)
 
     async def _take(self) -> None:
@@ -226,7 +228,7 @@ class ListSocket:
             try:
                 if text is None:
                     raise BadFrame("Frames are text, not binary.")
-                frame = native.parse(text)
+                frame = await parsing.in_turn(self._user_pk, is_light(text), native.parse, text)
                 frame_id = frame.id
                 if frame.type != "auth":
                     raise BadFrame(f"There is no frame {frame.type!r} here; there is auth.")

@@ -27,7 +27,7 @@ PROGRESS_CHARACTERS = 64 * 1024
 GRACE_S = 5.0
 """How long a closed client may take to read the reason."""
 REASON_MAX_BYTES = 123
-REFUSALS = frozenset({4400, 4401, 4403, 4404, 4001, 4004})
+REFUSALS = frozenset({4400, 4401, 4403, 4404, 4429, 4001, 4004})
 """The close codes of the native and the V1 sockets after which a client must not reconnect."""
 
 

@@ -28,7 +28,8 @@ from sessions_app.authentication import (
 from sessions_app.consumers.arrival import AUTH_FRAME_MAX_CHARACTERS, AUTH_WAIT_S
 from sessions_app.consumers.socket import Socket
 from sessions_app.conversation_keys import opened_by
-from sessions_app.guests import BAD_REQUEST, NOT_AUTHENTICATED, NOT_FOUND, Guest, KeyHolder, Refused
+from sessions_app.guests import BAD_REQUEST, NOT_AUTHENTICATED, NOT_FOUND, TOO_MUCH, Guest, KeyHolder, Refused
+from sessions_app.key_throttle import DETAIL, may_try
 
 FAILED = "Authentication failed"
 GONE = "Conversation not found"
@@ -65,6 +66,8 @@ async def guest_by_frame(socket: Socket, public_id: str) -> Guest:
         async with asyncio.timeout(AUTH_WAIT_S):
             text = await socket.receive_text() or ""
         key = _key_in(text)
+        if key and _is_text(key) and not may_try(socket.scope, key):
+            raise Refused(TOO_MUCH, DETAIL)
         entry = await astore.call(_entry, [key], Credentials(), public_id) if key else None
         if entry is not None:
             return entry.guest()

@@ -7,20 +7,23 @@ import json
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Coroutine, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Self, TypeVar
 from uuid import uuid4
 
 from asgiref.typing import ASGIReceiveCallable, ASGISendCallable, WebSocketScope
 from django.utils import timezone
 
+from conversations import jsonbounds, jsontext
 from conversations.access import pk_of
 from conversations.cursors import EventCursor
 from conversations.dialects import v1
 from conversations.events import Dialect, EventEnvelope
-from conversations.exceptions import ConversationError, InvalidEvent, OtherHistory
+from conversations.exceptions import ConversationError, InvalidEvent, OtherHistory, QuotaExceeded
+from conversations.jsontext import InvalidJson
 from conversations.models import ConversationRef
 from conversations.outages import Outage
-from sessions_app import presence, v1_input
+from sessions_app import open_sockets, presence, v1_input
 from sessions_app.consumers.arrival import query_of
 from sessions_app.consumers.socket import Closed, Socket, closed_on_failure
 from sessions_app.consumers.v1_arrival import (
@@ -33,11 +36,13 @@ from sessions_app.consumers.v1_arrival import (
     reached,
 )
 from sessions_app.feed import Feed
-from sessions_app.guests import NOT_AUTHENTICATED, NOT_FOUND, TOO_SLOW, Guest, Refused
+from sessions_app.guests import NOT_ALLOWED, NOT_AUTHENTICATED, NOT_FOUND, TOO_MUCH, TOO_SLOW, Guest, Refused
 from sessions_app.hub import hub
 from sessions_app.manager import get_manager
-from sessions_app.models import new_connection_id
+from sessions_app.models import Scope, new_connection_id
+from sessions_app.parsing import in_turn
 from sessions_app.refusals import log_frame_refused
+from sessions_app.scopes import require
 from sessions_app.status import ConversationState
 
 logger = logging.getLogger(__name__)
@@ -48,7 +53,13 @@ _failing_frames = Outage(__name__, "A frame failed")
 
 CHECK_S = 20.0
 """An open socket checks this often whether its credentials are still valid (`Guest.check`)."""
-CLOSE_CODES = {NOT_AUTHENTICATED: 4001, NOT_FOUND: 4004, TOO_SLOW: 1013}
+CLOSE_CODES = {
+    NOT_AUTHENTICATED: 4001,
+    NOT_ALLOWED: 4001,
+    NOT_FOUND: 4004,
+    TOO_SLOW: 1013,
+    TOO_MUCH: TOO_MUCH,
+}
 """The close codes of this wire; clients never reconnect after 4001 and 4004."""
 SLOW = "You did not read"
 
@@ -160,10 +171,16 @@ class V1Socket(Unshown, ABC):
             text = await self._socket.receive_text()
             try:
                 await self._take_frame(text)
+            except QuotaExceeded as error:
+                log_frame_refused("v1", self._conversation, error, user=pk_of(self._guest.user))
+                await self._tell_refused(type(error).__name__, str(error))
+                raise Refused(TOO_MUCH, str(error)) from error
             except ConversationError as error:
                 log_frame_refused("v1", self._conversation, error, user=pk_of(self._guest.user))
                 code = "ValidationError" if isinstance(error, InvalidEvent) else type(error).__name__
                 refusal = (code, str(error))
+            except Refused:
+                raise
             except Exception as error:
                 _failing_frames.failed(error, conversation=self._conversation.public_id)
                 refusal = ("InternalServerError", "The server could not do this now. Send it again.")
@@ -172,28 +189,32 @@ class V1Socket(Unshown, ABC):
             await self._tell_refused(*refusal)
 
     async def _take_frame(self, text: str | None) -> None:
-        frame = _parsed(text)
+        frame = await self._parsed(text)
+        await self._guest.require_access()  # also if it ended while a large frame waited for its turn
         if is_auth(frame):  # it is already authenticated; older clients know no such frame
             self._is_modern = True
             return
+        require(self._guest.user, Scope.RUN)
         sender_id = pk_of(self._guest.user)
         # The message is stored and answered even if this client leaves.
         await _to_its_end(v1_input.say(self._conversation, frame, sender_id=sender_id, run=True))
 
+    async def _parsed(self, text: str | None) -> Mapping[str, Any]:
+        """Return a client's frame. Raise InvalidEvent if it is not one."""
+        if text is None:
+            raise InvalidEvent("Frames are text, not binary.")
+        return await in_turn(pk_of(self._guest.user), jsonbounds.is_light(text), _parsed, text)
+
     async def _tell_refused(self, code: str, detail: str) -> None:
         """Send the error to a client that knows errors; for any other, log it."""
         if self._is_modern:
-            error = v1.server_error(code=code, detail=detail)
-            await self._socket.send_text(
-                v1.written(error, event_id=str(uuid4()), timestamp=v1.stamp(timezone.now()))
-            )
+            await self._socket.send_text(_error_text(code, detail))
         else:
             logger.warning("A frame was refused in conversation %s: %s", self._conversation.public_id, detail)
 
     async def _check(self) -> None:
         while True:
-            await asyncio.sleep(CHECK_S)
-            await self._guest.check()
+            await self._guest.stay(CHECK_S)
 
 
 async def serve(
@@ -218,13 +239,25 @@ async def serve(
         try:
             by_frame = guest is None
             guest = guest or await guest_by_frame(socket, public_id)
-            conversation = await reached(guest, public_id)
-            client = await kind.made(socket, guest, conversation, asked, by_frame=by_frame)
-            await client.serve()
+            guest.require_reading()
+            with open_sockets.counted(pk_of(guest.user)):
+                conversation = await reached(guest, public_id)
+                client = await kind.made(socket, guest, conversation, asked, by_frame=by_frame)
+                await client.serve()
         except Refused as refusal:
             await _close(socket, refusal)
+        except QuotaExceeded as error:
+            if by_frame:  # older clients know no errors
+                with suppress(Closed, TimeoutError):
+                    await socket.send_text(_error_text(type(error).__name__, str(error)))
+            await _close(socket, Refused(TOO_MUCH, str(error)))
         except Closed:
             pass
+
+
+def _error_text(code: str, detail: str) -> str:
+    error = v1.server_error(code=code, detail=detail)
+    return v1.written(error, event_id=str(uuid4()), timestamp=v1.stamp(timezone.now()))
 
 
 async def _close(socket: Socket, refusal: Refused) -> None:
@@ -232,12 +265,14 @@ async def _close(socket: Socket, refusal: Refused) -> None:
     await socket.close(CLOSE_CODES[refusal.code], reason)
 
 
-def _parsed(text: str | None) -> Mapping[str, Any]:
-    """Return a client's frame. Raise InvalidEvent if it is not one."""
-    if text is None:
-        raise InvalidEvent("Frames are text, not binary.")
+def _parsed(text: str) -> Mapping[str, Any]:
+    """Return a client's frame. Raise InvalidEvent, for one that is too large before it is decoded."""
     try:
-        frame = json.loads(text)
+        jsonbounds.require_bounded(text)
+    except InvalidJson as error:
+        raise InvalidEvent(f"The frame can't be read: {error}.") from error
+    try:
+        frame = json.loads(text, parse_int=jsontext.integer)
     except (ValueError, RecursionError) as error:
         raise InvalidEvent("A frame is JSON.") from error
     if not isinstance(frame, dict):
