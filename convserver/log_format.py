@@ -13,6 +13,7 @@ import orjson
 import structlog
 from structlog.typing import EventDict, ExcInfo, Processor, WrappedLogger
 
+from conversations.server_log import ACTS
 from convserver import request_log
 from convserver.configuration import LogFormat, LogLevel
 
@@ -87,9 +88,11 @@ def configure(logging_settings: Mapping[str, Any]) -> None:
 
 
 def _with_request(logger: WrappedLogger, method: str, event: EventDict) -> EventDict:
-    """Add the id of this thread's request."""
+    """Add the id of this thread's request, and to a line about an action where it was asked from."""
     if (request_id := request_log.current_id()) is not None:
         event.setdefault("request", request_id)
+    if getattr(logger, "name", None) == ACTS and (address := request_log.current_address()) is not None:
+        event.setdefault("address", address)
     return event
 
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
 from uuid import uuid4
 
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.utils.functional import LazyObject, empty
 
@@ -32,6 +32,8 @@ class _Present(threading.local):
     """
 
     request_id: str | None = None
+    address: str | None = None
+    code: str | None = None
 
 
 _present = _Present()
@@ -42,14 +44,24 @@ def current_id() -> str | None:
     return _present.request_id
 
 
+def current_address() -> str | None:
+    """Return the address that this thread's request came from, if it has one."""
+    return _present.address
+
+
+def name_code(code: str) -> None:
+    """Give the line about this thread's request a code, for a page that is refused: its answer has none."""
+    _present.code = code
+
+
 @contextmanager
-def present() -> Iterator[None]:
-    """Give the lines that this thread writes the id of a new request."""
-    _present.request_id = uuid4().hex[:12]
+def present(address: str | None = None) -> Iterator[None]:
+    """Give the lines that this thread writes the id of a new request, and those about actions its address."""
+    _present.request_id, _present.address = uuid4().hex[:12], address
     try:
         yield
     finally:
-        _present.request_id = None
+        _present.request_id = _present.address = _present.code = None
 
 
 class RefusalsMiddleware:
@@ -106,10 +118,18 @@ def _named(conversation_id: object) -> str | None:
 
 
 def _code(response: HttpResponseBase) -> str | None:
-    """Return the native door's code of the error."""
-    body: Any = getattr(response, "data", None)
-    code = body.get("code") if isinstance(body, dict) else None
+    """Return the native door's code of the error, or the one that a page has named."""
+    body = _body(response)
+    code = body.get("code") if isinstance(body, dict) else _present.code
     return printable(code, limit=CODE_SHOWN) if isinstance(code, str) else None
+
+
+def _body(response: HttpResponseBase) -> object:
+    """Return the JSON of an answer, also of one that a view has written as text; None for any other."""
+    if (data := getattr(response, "data", None)) is not None:
+        return data
+    is_json = response.headers.get("Content-Type", "").startswith("application/json")
+    return json.loads(response.content) if is_json and isinstance(response, HttpResponse) else None
 
 
 def _known_user(request: HttpRequest) -> int | None:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import quote
 
 from django.http import HttpRequest
+from pydantic import BaseModel
 from rest_framework.request import Request
 
-from sessions_app import conversation_keys
+from sessions_app import conversation_keys, scopes
 from sessions_app.authentication import lets_everybody_in
+
+M = TypeVar("M", bound=BaseModel)
 
 
 def origin_of(request: Request | HttpRequest) -> str:
@@ -23,11 +26,14 @@ def conversation_url(public_id: str, *, origin: str) -> str:
     return f"{origin}/api/conversations/{quote(public_id, safe='')}"
 
 
+def as_asked(request: Request, shown: M) -> M:
+    """Return what is shown without its key for a token that opens less than the key."""
+    return shown if scopes.sees_keys(request.user) else shown.model_copy(update={"session_api_key": None})
+
+
 def shown_key(row: Mapping[str, Any]) -> str | None:
-    """Return the key of a conversation's row (`public_id`, `agent_setup__key_rotation`).
+    """Return the key of a conversation's row (`conversation_keys.COLUMNS`).
 
     None where everybody is let in without one.
     """
-    if lets_everybody_in():
-        return None
-    return conversation_keys.key(row["public_id"], row["agent_setup__key_rotation"] or 0)
+    return None if lets_everybody_in() else conversation_keys.key_in(row)

@@ -33,14 +33,19 @@ from conversations.exceptions import (
     InvalidEvent,
     LoopUnavailable,
     OutcomeUnknown,
+    QuotaExceeded,
     StoreUnavailable,
+    TooManyWaiting,
 )
+from conversations.fulltext.limits import SearchTooBroad
 from conversations.fulltext.questions import InvalidQuery
+from conversations.models import PUBLIC_ID_MAX_LENGTH, RESERVED_IDS
 from conversations.store import ConversationExists
 from sessions_app.commands import CommandPending
 from sessions_app.encryption import SecretUnreadable
 from sessions_app.idempotency import IdempotencyKeyReused
 from sessions_app.native import BadFrame, FrameTooLarge
+from sessions_app.scopes import ScopeTooSmall
 
 logger = logging.getLogger(__name__)
 
@@ -49,6 +54,7 @@ NATIVE_STATUS: dict[type[ConversationError], int] = {
     InvalidConversationId: 400,
     InvalidCursor: 400,
     InvalidQuery: 400,
+    SearchTooBroad: 400,
     InvalidEvent: 400,
     BadFrame: 400,
     FrameTooLarge: 413,
@@ -58,8 +64,11 @@ NATIVE_STATUS: dict[type[ConversationError], int] = {
     ConversationExists: 409,
     LoopUnavailable: 409,
     Fenced: 409,
+    QuotaExceeded: 429,
     IdempotencyKeyReused: 409,
+    ScopeTooSmall: 403,
     ConversationBusy: 503,
+    TooManyWaiting: 503,
     OutcomeUnknown: 503,
     SecretUnreadable: 503,
     StoreUnavailable: 503,
@@ -76,6 +85,12 @@ RETRY_AFTER_S = 5
 
 LOG_IN = "Log in, or send a token."
 """What the native door says to whoever brings nothing that opens it."""
+
+ID_RULE = (
+    f"An id has 1 to {PUBLIC_ID_MAX_LENGTH} printable characters, without `/`, `\\` and `..`, "
+    f"and is not {' or '.join(sorted(RESERVED_IDS))}."
+)
+"""What the native door adds to the V0 wire's short texts about ids."""
 
 WIRES = ("/api/", "/agent/")
 """Below these programs ask, who take JSON."""
@@ -95,6 +110,8 @@ def status_of(error: ConversationError, table: dict[type[ConversationError], int
 
 def retry_headers(error: Exception) -> dict[str, str]:
     """Return the header that says when to try again, if that is all that is to be done."""
+    if isinstance(error, QuotaExceeded):
+        return {"Retry-After": str(error.retry_after_s)}
     return {"Retry-After": str(RETRY_AFTER_S)} if isinstance(error, PASSING) else {}
 
 
@@ -103,7 +120,8 @@ def native_response(error: Exception, context: dict[str, Any]) -> Response | Non
     if isinstance(error, UNAVAILABLE):
         return None
     if isinstance(error, ConversationError):
-        body = {"code": error.code, "detail": str(error)}
+        detail = f"{error}. {ID_RULE}" if isinstance(error, InvalidConversationId) else str(error)
+        body = {"code": error.code, "detail": detail}
         return Response(body, status=status_of(error, NATIVE_STATUS), headers=retry_headers(error))
     known = _known(error)
     response = exception_handler(known, context)
@@ -166,6 +184,13 @@ def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
     return defaults.page_not_found(request, exception)
 
 
+def upgrade_required(request: HttpRequest) -> HttpResponse:
+    """Answer a plain request to the address of a socket: 426 (RFC 9110 §15.5.22)."""
+    detail = f"{request.path} is the address of a WebSocket. Connect to it with a WebSocket client."
+    headers = {"Upgrade": "websocket", "Connection": "Upgrade"}
+    return JsonResponse({"code": "upgrade_required", "detail": detail}, status=426, headers=headers)
+
+
 def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
     """Answer a request that the framework refuses before a view has looked at it whole."""
     if isinstance(exception, TooManyFieldsSent):
@@ -203,6 +228,19 @@ def _unavailable(request: HttpRequest, detail: str) -> HttpResponse:
         return JsonResponse({"detail": detail}, status=503, headers=NO_CACHE)
     page = get_template("503.html").render({"detail": detail})
     return HttpResponse(page, status=503)
+
+
+def too_many(request: HttpRequest, detail: str) -> HttpResponse:
+    """Answer a client who waits for its own requests, at any door: 429, a sentence, when to come again."""
+    response: HttpResponse
+    if request.path.startswith("/api/native/"):
+        response = JsonResponse({"code": "too_many_requests", "detail": detail}, status=429)
+    elif request.path.startswith(WIRES):
+        response = JsonResponse({"detail": detail}, status=429, headers=NO_CACHE)
+    else:
+        response = HttpResponse(get_template("429.html").render({"detail": detail}), status=429)
+    response.headers["Retry-After"] = str(RETRY_AFTER_S)
+    return response
 
 
 def log_database_failure(request: HttpRequest, error: Exception) -> None:

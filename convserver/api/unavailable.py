@@ -8,10 +8,11 @@ from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
 from conversations.exceptions import StoreUnavailable
-from convserver.api.errors import PASSING, unavailable
+from convserver.api.errors import PASSING, too_many, unavailable
 
 CROWDED = "Too many changes are waiting. Try again in a few seconds."
-_REFUSED = "is_crowded_out"
+TOO_MANY = "Too many of your requests are waiting. Wait for their answers, then try again."
+_REFUSED = "why_refused"
 """The attribute of a request that no view is to see."""
 
 
@@ -23,15 +24,19 @@ class DatabaseFailuresMiddleware:
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
         """Pass the request on, unless it was refused: all other middleware has seen it then."""
-        if getattr(request, _REFUSED, False):
-            return unavailable(request, StoreUnavailable(CROWDED))
-        return self.get_response(request)
+        match getattr(request, _REFUSED, None):
+            case None:
+                return self.get_response(request)
+            case str(detail) if detail == TOO_MANY:
+                return too_many(request, detail)
+            case detail:
+                return unavailable(request, StoreUnavailable(detail))
 
     def process_exception(self, request: HttpRequest, error: Exception) -> HttpResponseBase | None:
         """Answer 503 if it was the database."""
         return unavailable(request, error) if isinstance(error, PASSING) else None
 
 
-def refuse(request: HttpRequest) -> None:
-    """Let the request be answered with 503 instead of by a view: it has waited for too long to be let in."""
-    setattr(request, _REFUSED, True)
+def refuse(request: HttpRequest, detail: str) -> None:
+    """Let the request be answered with 503, or 429 for TOO_MANY, instead of by a view."""
+    setattr(request, _REFUSED, detail)

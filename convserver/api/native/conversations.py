@@ -24,6 +24,7 @@ from convserver.api.event_loop import in_loop
 from convserver.api.idempotency import IDEMPOTENCY_KEY, answer_once
 from convserver.api.native import etags
 from convserver.api.native.bodies import Body, Text
+from convserver.api.native.fields import ChoiceField, MultipleChoiceField
 from convserver.api.native.shapes import (
     NATIVE,
     NativeConversation,
@@ -33,7 +34,7 @@ from convserver.api.native.shapes import (
     refusals,
 )
 from convserver.api.pagination import PAGE_MAX, first_page
-from sessions_app import marks, steering
+from sessions_app import conversation_keys, marks, steering
 from sessions_app.commands import CommandPending
 from sessions_app.manager import get_manager
 from sessions_app.models import ExecutionStatus
@@ -62,9 +63,9 @@ class PageSerializer(serializers.Serializer[Any]):
     title = serializers.CharField(default=None)
     repository = serializers.CharField(default=None)
     trigger = serializers.CharField(default=None)
-    version = serializers.ChoiceField(Version.choices, default=None)
-    status = serializers.MultipleChoiceField(
-        choices=ExecutionStatus.choices, default=set, help_text="The agent's state; any of these."
+    version = ChoiceField(Version.choices, default=None)
+    status = MultipleChoiceField(
+        ExecutionStatus.choices, default=set, help_text="The agent's state; any of these."
     )
     parent = serializers.CharField(  # type: ignore[assignment] # the class has no field left of this name
         default=None, help_text="Only sub-conversations of this one."
@@ -98,7 +99,7 @@ class NewConversationSerializer(Body):
     """The body that creates a conversation; all members are optional, and unknown ones are ignored."""
 
     id = Text(default=None, allow_null=True, max_length=100, trim_whitespace=False)
-    version = serializers.ChoiceField(Version.choices, default=Version.V0)
+    version = ChoiceField(Version.choices, default=Version.V0)
     title = Text(default=None, allow_null=True, max_length=200)
     repository = Text(default=None, allow_null=True, max_length=500)
     branch = Text(default=None, allow_null=True, max_length=500)
@@ -258,6 +259,17 @@ class ConversationViewSet(ViewSet):
         body = _valid(DecisionSerializer(data=request.data))
         in_loop(_confirm, conversation, body["accept"], body["reason"], body["seq"])
         return Response(_state(request.user, conversation))
+
+    @extend_schema(request=None, responses={204: None, **refusals(400, 404, 503)})
+    @action(detail=True, methods=["post"], url_path="rotate-key")
+    def rotate_key(self, request: Request, conversation_id: str) -> Response:
+        """Rotate the conversation's key (`session_api_key` on the OpenHands wires).
+
+        The present key opens nothing from now on, and sockets that it opened close. The new one comes
+        with the conversation on those wires.
+        """
+        conversation_keys.rotate(access.writable(request.user, conversation_id))
+        return Response(status=204)
 
 
 def _create(request: Request, body: dict[str, Any]) -> Response:

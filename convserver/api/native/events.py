@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from django.http import HttpResponse
@@ -14,14 +15,14 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.views import APIView
 
-from conversations import access, histories, jsontext
+from conversations import access, histories, jsonbounds, jsontext
 from conversations.cursors import EventCursor, InvalidCursor
 from conversations.events import Appended, NewEvent
 from conversations.exceptions import ConversationError
 from conversations.models import ConversationRef
 from conversations.store import PAGE_MAX_EVENTS, store
 from convserver.api.bodies import TextParser
-from convserver.api.errors import NATIVE_STATUS, RETRY_AFTER_S, status_of
+from convserver.api.errors import NATIVE_STATUS, RETRY_AFTER_S, retry_headers, status_of
 from convserver.api.event_loop import in_loop
 from convserver.api.native.shapes import (
     FRAME_EXAMPLES,
@@ -33,9 +34,11 @@ from convserver.api.native.shapes import (
     refusals,
 )
 from convserver.api.schema import NativeRefusal
-from sessions_app import astore, native
+from sessions_app import astore, native, scopes
 from sessions_app.manager import get_manager
-from sessions_app.native import BadFrame, Frame
+from sessions_app.native import BadFrame, Frame, FrameTooLarge
+from sessions_app.parsing import in_turn_from_thread
+from sessions_app.scopes import FRAME_SCOPES
 
 logger = logging.getLogger(__name__)
 
@@ -69,10 +72,15 @@ class SessionSerializer(serializers.Serializer[Any]):
 
 
 class Sender(NamedTuple):
-    """The scope of message ids: the user and the session."""
+    """Who sends; the ids of messages count within the user and the session."""
 
-    user_id: int
+    user: access.Visitor
     session: str
+
+    @property
+    def user_id(self) -> int:
+        """The key of the user."""
+        return access.pk_of(self.user)
 
 
 class EventsView(APIView):
@@ -113,7 +121,7 @@ class EventsView(APIView):
     @extend_schema(
         parameters=[SessionSerializer],
         request=ClientFrames,
-        responses={200: Answers, **dict.fromkeys((400, 404, 409, 413, 503), ErrorFrame | NativeRefusal)},
+        responses={200: Answers, **dict.fromkeys((400, 404, 409, 413, 429, 503), ErrorFrame | NativeRefusal)},
         examples=[
             OpenApiExample(name, value=value, request_only=True) for name, value in FRAME_EXAMPLES.items()
         ],
@@ -123,67 +131,104 @@ class EventsView(APIView):
 
         One frame is answered with its `ack` or `error`, a list with a list of them. Each frame of a
         list stands for itself: the good ones are stored. Ids of messages count within `session`.
+        A body has at most 100,000 values (members and items, at any depth), or it is a 413.
         """
         conversation = access.writable(request.user, conversation_id)
         query = SessionSerializer(data=request.query_params)
         query.is_valid(raise_exception=True)
-        sender = Sender(access.pk_of(request.user), query.validated_data["session"])
-        body: Any = request.data
-        texts = _frame_texts(body)
-        answers = in_loop(_append, conversation, sender, texts)
+        sender = Sender(request.user, query.validated_data["session"])
+        body = _text_of(request)
+        # Here and not on the event loop, which does not wait for the reading of anything large.
+        frames = in_turn_from_thread(
+            sender.user_id, jsonbounds.is_light(body), _read_frames, body, conversation, sender
+        )
+        answers = in_loop(_append, conversation, frames)
         if jsontext.is_array(body):
-            return _json(json.dumps([answer for answer, _ in answers]))
-        answer, status = answers[0]
-        return _json(json.dumps(answer), status=status)
+            return _json(json.dumps([answer.body for answer in answers]))
+        return _json(json.dumps(answers[0].body), status=answers[0].status, headers=answers[0].headers)
 
 
-def _json(text: str, *, status: int = 200) -> HttpResponse:
-    headers = {"Retry-After": str(RETRY_AFTER_S)} if status == 503 else None
+def _json(text: str, *, status: int = 200, headers: Mapping[str, str] | None = None) -> HttpResponse:
     return HttpResponse(text, content_type="application/json", status=status, headers=headers)
 
 
-def _frame_texts(body: object) -> list[str]:
+def _text_of(request: Request) -> str:
+    body: Any = request.data
     if not isinstance(body, str):
         raise BadFrame("The body must be a frame, or a list of frames, as application/json.")
+    return body
+
+
+def _frame_texts(body: str) -> list[str]:
     if not jsontext.is_array(body):
         return [body]
     try:
-        texts = [item.text for item in jsontext.items(body)]
+        jsonbounds.require_bounded(body)
+        return [item.text for item in jsontext.items(body, at_most=native.EVENTS_MAX)]
+    except jsonbounds.TooManyValues as error:
+        raise FrameTooLarge(f"The body is too large: {error}.") from error
+    except jsontext.TooManyItems as error:
+        raise BadFrame(f"A list can hold at most {native.EVENTS_MAX} frames.") from error
     except jsontext.InvalidJson as error:
         raise BadFrame(f"The body is not a list of frames: {error}.") from error
-    if len(texts) > native.EVENTS_MAX:
-        raise BadFrame(f"A list can hold at most {native.EVENTS_MAX} frames.")
-    return texts
+
+
+def _read_frames(body: str, conversation: ConversationRef, sender: Sender) -> list[_Read]:
+    """Read the frames of a body. Raise BadFrame, and FrameTooLarge before anything is decoded."""
+    return [_read(text, conversation, sender) for text in _frame_texts(body)]
+
+
+class _Read(NamedTuple):
+    """A frame that was read, and what it appends or why not."""
+
+    frame_id: Any
+    type: str
+    events: list[NewEvent] | ConversationError
 
 
 class _Begun(NamedTuple):
-    """A frame that was read, and what it appends or why not."""
+    """A frame whose append has begun, or why it has not."""
 
     frame_id: Any
     is_batch: bool
     stored: asyncio.Future[list[Appended]] | ConversationError
 
 
-async def _append(
-    conversation: ConversationRef, sender: Sender, texts: Sequence[str]
-) -> list[tuple[dict[str, Any], int]]:
-    """Append all frames together, in order; return each one's answer and status."""
-    begun = [_begin(conversation, sender, text) for text in texts]
+class _Answer(NamedTuple):
+    """The answer to one frame."""
+
+    body: dict[str, Any]
+    status: int
+    headers: Mapping[str, str] = MappingProxyType({})
+
+
+async def _append(conversation: ConversationRef, frames: Sequence[_Read]) -> list[_Answer]:
+    """Append all frames together, in order; return each one's answer."""
+    await astore.room_soon(conversation)
+    begun = [_begin(conversation, frame) for frame in frames]
     return [await _answer(conversation, each) for each in begun]
 
 
-def _begin(conversation: ConversationRef, sender: Sender, text: str) -> _Begun:
-    frame_id = None
+def _read(text: str, conversation: ConversationRef, sender: Sender) -> _Read:
+    frame_id, kind = None, ""
     try:
         frame = native.parse(text)
-        frame_id = frame.id
-        stored = astore.append_soon(conversation, _events(frame, conversation, sender))
-        if frame.type == "message":
-            # Whether or not this client stays to hear of it, its message is answered.
-            stored.add_done_callback(lambda _: get_manager().wake(conversation))
-        return _Begun(frame_id, frame.type == "events", stored)
+        frame_id, kind = frame.id, frame.type
+        if kind in FRAME_SCOPES:
+            scopes.require(sender.user, FRAME_SCOPES[kind])
+        return _Read(frame_id, kind, _events(frame, conversation, sender))
     except ConversationError as error:
-        return _Begun(frame_id, False, error)
+        return _Read(frame_id, kind, error)
+
+
+def _begin(conversation: ConversationRef, frame: _Read) -> _Begun:
+    if isinstance(frame.events, ConversationError):
+        return _Begun(frame.frame_id, False, frame.events)
+    stored = astore.append_soon(conversation, frame.events)
+    if frame.type == "message":
+        # Whether or not this client stays to hear of it, its message is answered.
+        stored.add_done_callback(lambda _: get_manager().wake(conversation))
+    return _Begun(frame.frame_id, frame.type == "events", stored)
 
 
 def _events(frame: Frame, conversation: ConversationRef, sender: Sender) -> list[NewEvent]:
@@ -197,14 +242,16 @@ def _events(frame: Frame, conversation: ConversationRef, sender: Sender) -> list
     raise BadFrame(f"`type` must be `message`, `event` or `events`, not {frame.type!r}.")
 
 
-async def _answer(conversation: ConversationRef, begun: _Begun) -> tuple[dict[str, Any], int]:
+async def _answer(conversation: ConversationRef, begun: _Begun) -> _Answer:
     try:
         if isinstance(begun.stored, ConversationError):
             raise begun.stored
         seqs = [appended.seq for appended in await asyncio.shield(begun.stored)]
     except ConversationError as error:
-        return native.error_frame(error, begun.frame_id), status_of(error, NATIVE_STATUS)
+        status = status_of(error, NATIVE_STATUS)
+        return _Answer(native.error_frame(error, begun.frame_id), status, retry_headers(error))
     except Exception as error:  # in the log already; the others of the list are to be answered all the same
-        return native.unavailable_frame(error, begun.frame_id), 503
+        headers = {"Retry-After": str(RETRY_AFTER_S)}
+        return _Answer(native.unavailable_frame(error, begun.frame_id), 503, headers)
     place = {"seqs": seqs} if begun.is_batch else {"seq": seqs[0]}
-    return {"type": "ack", "id": begun.frame_id, **place}, 200
+    return _Answer({"type": "ack", "id": begun.frame_id, **place}, 200)

@@ -12,6 +12,7 @@ from rest_framework.request import Request
 from rest_framework.views import APIView
 
 from conversations import access
+from convserver.api.native.fields import ChoiceField
 from convserver.api.native.shapes import NATIVE, refusals
 from convserver.api.negotiation import OneRenderer
 from convserver.transcripts import CONTENT_TYPES, Format, download
@@ -22,7 +23,7 @@ FILES = {(200, kind.partition(";")[0]): OpenApiTypes.BINARY for kind in CONTENT_
 class ExportSerializer(serializers.Serializer[Any]):
     """The query of an export."""
 
-    format = serializers.ChoiceField([each.value for each in Format], default=Format.JSONL.value)
+    format = ChoiceField([each.value for each in Format], default=Format.JSONL.value)
 
 
 class ExportView(APIView):

@@ -20,10 +20,12 @@ from conversations.fulltext import questions
 from conversations.fulltext.questions import QUESTION_MAX_LENGTH, Question
 from conversations.fulltext.search import Hit, Scope, Wanted, by_title, search
 from conversations.models import Conversation, Version, shown_title
+from convserver.admission import Lane, in_lane
+from convserver.api.native.fields import ChoiceField
 from convserver.api.native.shapes import NATIVE, NativeSearchPage, refusals
 from convserver.api.pagination import PAGE_MAX
 from sessions_app.models import ExecutionStatus
-from sessions_app.status import ListedConversation, in_status, iso, listed
+from sessions_app.status import ListedConversation, in_status, iso, listed, shown_in
 
 TITLES = 20
 """At most this many conversations are found by their titles."""
@@ -37,10 +39,10 @@ class SearchSerializer(serializers.Serializer[Any]):
     conversation = serializers.CharField(default=None)
     repository = serializers.CharField(default=None)
     trigger = serializers.CharField(default=None)
-    version = serializers.ChoiceField(Version.choices, default=None)
-    status = serializers.ChoiceField(ExecutionStatus.choices, default=None)
+    version = ChoiceField(Version.choices, default=None)
+    status = ChoiceField(ExecutionStatus.choices, default=None)
     kind = serializers.ListField(
-        child=serializers.ChoiceField([kind.value for kind in Kind]), max_length=len(Kind), default=list
+        child=ChoiceField([kind.value for kind in Kind]), max_length=len(Kind), default=list
     )
     source = serializers.ListField(  # type: ignore[assignment]
         child=serializers.CharField(max_length=SOURCE_MAX_CHARS), max_length=SOURCES_MAX, default=list
@@ -51,6 +53,7 @@ class SearchSerializer(serializers.Serializer[Any]):
     page_id = serializers.CharField(default=None)
 
 
+@in_lane(Lane.SEARCH)
 class SearchView(APIView):
     """Full-text search."""
 
@@ -69,14 +72,17 @@ class SearchView(APIView):
         return Response(answer(request.user, request.query_params))
 
 
-def answer(user: Visitor, asked: QueryDict) -> dict[str, Any]:
-    """Return the results of a query. Raise ValidationError, InvalidQuery or ConversationNotFound."""
+def answer(user: Visitor, asked: QueryDict, *, state: str | None = None) -> dict[str, Any]:
+    """Return the results of a query. Raise ValidationError, InvalidQuery or ConversationNotFound.
+
+    With `state`, only conversations whose agent people are shown in it are searched.
+    """
     serializer = SearchSerializer(data=asked)
     serializer.is_valid(raise_exception=True)
     query = serializer.validated_data
     question = questions.read(query["q"])
     below = KeyCursor.decode(query["page_id"]).key if query["page_id"] else None
-    scope, wanted = _scope(user, query), _wanted(query)
+    scope, wanted = _scope(user, query, state), _wanted(query)
     page = search(scope, question, wanted, below=below, limit=query["limit"])
     is_about_titles = below is None and wanted.is_anything
     return {
@@ -86,15 +92,17 @@ def answer(user: Visitor, asked: QueryDict) -> dict[str, Any]:
     }
 
 
-def _scope(user: Visitor, query: dict[str, Any]) -> Scope:
+def _scope(user: Visitor, query: dict[str, Any], state: str | None) -> Scope:
     """Return the scope of the search. Raise ConversationNotFound if the user does not have it."""
     facts = {name: query[name] for name in ("repository", "trigger", "version")}
     rows = Conversation.objects.visible_to(user).matching(**facts)
     if query["status"]:
         rows = in_status(rows, [query["status"]])
+    if state:
+        rows = shown_in(rows, state)
     if query["conversation"]:
         rows = rows.with_pks([access.readable(user, query["conversation"]).pk])
-    is_narrow = any((*facts.values(), query["status"], query["conversation"]))
+    is_narrow = any((*facts.values(), query["status"], state, query["conversation"]))
     return Scope(user=user, conversations=rows, is_narrow=is_narrow)
 
 

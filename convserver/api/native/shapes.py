@@ -15,7 +15,7 @@ from sessions_app.native import EVENTS_MAX, FRAME_ID_MAX_LENGTH, IMAGES_MAX
 
 NATIVE = Door(
     tag="native",
-    refusals={406: NativeRefusal},
+    refusals={406: NativeRefusal, 429: NativeRefusal},
     key_refusals={401: NativeRefusal},
     body_refusals={400: NativeRefusal, 415: NativeRefusal},
 )
@@ -266,20 +266,28 @@ class NativeDraftConflict(NativeRefusal):
 # Tokens
 
 
-class TokenName(BaseModel):
-    """The name of a new token."""
+class TokenRequest(BaseModel):
+    """A new token."""
 
     name: str = Field(min_length=1, max_length=TOKEN_NAME_MAX_LENGTH)
+    scopes: list[Literal["read", "write", "run", "admin"]] = Field(
+        default=["read", "write", "run", "admin"], min_length=1, max_length=4
+    )
+    conversation: str | None = Field(default=None, description="The only conversation that it opens.")
+    expires_at: datetime | None = Field(default=None, description="When it stops working; null for never.")
 
 
 class NativeToken(BaseModel):
     """A token as its user sees it."""
 
-    id: int
+    id: str
     name: str
     prefix: str = Field(description="The beginning of its text.")
+    scopes: list[Literal["read", "write", "run", "admin"]]
+    conversation: str | None
     created_at: datetime
     last_used_at: datetime | None
+    expires_at: datetime | None
     revoked_at: datetime | None
 
 

@@ -19,7 +19,8 @@ from conversations import access
 from conversations.exceptions import ConversationError, ConversationNotFound
 from conversations.models import Conversation, ConversationQuerySet, ConversationRef
 from conversations.store import ConversationExists, store
-from convserver.api.addresses import origin_of
+from convserver.admission import Lane, in_lane
+from convserver.api.addresses import as_asked, origin_of
 from convserver.api.authentication import AuthType
 from convserver.api.errors import PASSING
 from convserver.api.event_loop import in_loop
@@ -49,6 +50,7 @@ logger = logging.getLogger(__name__)
 class ConversationViewSet(ViewSetMixin, V0View):
     """The user's conversations."""
 
+    @in_lane(Lane.ABROAD)
     @extend_schema(**documented.creation)
     def create(self, request: Request) -> Response:
         """Create a conversation and start its agent, without waiting for it."""
@@ -151,7 +153,7 @@ def listed(request: Request) -> ConversationQuerySet:
 
 def shown_page(request: Request, page: Page) -> dict[str, Any]:
     """Return one page in the form of this wire."""
-    infos = infos_of(page.pks, origin=origin_of(request))
+    infos = [as_asked(request, info) for info in infos_of(page.pks, origin=origin_of(request))]
     return ConversationInfoResultSet(results=infos, next_page_id=page.next_page_id).model_dump(mode="json")
 
 
@@ -216,7 +218,8 @@ def _info(request: Request, conversation_id: str) -> ConversationInfo | None:
         conversation = access.readable(request.user, conversation_id)
     except ConversationNotFound:
         return None
-    return next(iter(infos_of([conversation.pk], origin=origin_of(request))), None)
+    infos = infos_of([conversation.pk], origin=origin_of(request))
+    return as_asked(request, infos[0]) if infos else None
 
 
 def _answer(conversation_id: str, status: ConversationStatus, *, message: str | None = None) -> Response:

@@ -9,7 +9,7 @@ from uuid import uuid4
 
 from pydantic import AfterValidator, BaseModel, Field, field_validator, model_validator
 
-from conversations import dialects
+from conversations import dialects, jsonbounds, jsontext
 from conversations.events import Dialect, Kind, NewEvent
 from conversations.exceptions import InvalidConversationId, InvalidEvent
 from conversations.models import normal_id
@@ -20,6 +20,9 @@ from convserver.api.v0.suggested_tasks import SuggestedTask
 from convserver.api.v0.text import StorableText, decoded, storable
 from sessions_app.git_providers.base import ProviderType
 from sessions_app.tool_servers import sealed_parameter
+
+REPLAY_VALUES_MAX = 500_000
+"""At most this many members and items in all events of a trajectory."""
 
 RepositoryName = Annotated[str, Field(max_length=500), AfterValidator(storable)]
 """Short enough for an index of any database."""
@@ -160,11 +163,10 @@ def recorded_events(text: str) -> list[dict[str, Any]]:
     The agent's instructions before the first message are omitted, because this server's agents have their
     own. Raise ValueError unless the text is a list of V0 events whose first remaining one is a message.
     """
-    try:
-        value = decoded(text)
-    except RecursionError as error:
-        raise ValueError("the trajectory is nested too deeply") from error
-    if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
+    jsonbounds.require_bounded(text, values_max=REPLAY_VALUES_MAX)
+    # Each by itself: so other threads get their turn between two.
+    value = [decoded(item.text) for item in jsontext.items(text)]
+    if not all(isinstance(item, dict) for item in value):
         raise ValueError("a trajectory is a JSON list of events")
     try:
         readings = [dialects.read(item) for item in value]

@@ -84,7 +84,7 @@ class RememberPrompt(BaseModel):
 
 DOOR = Door(
     tag="v0",
-    refusals={403: Detail | NativeRefusal},
+    refusals={403: Detail | NativeRefusal, 429: Detail},
     key_refusals={401: Detail},
     body_refusals={413: Detail | NativeRefusal, 422: ValidationProblems},
 )

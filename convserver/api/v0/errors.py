@@ -20,6 +20,7 @@ from conversations.exceptions import (
     InvalidEvent,
     LoopUnavailable,
     OutcomeUnknown,
+    QuotaExceeded,
     StoreUnavailable,
 )
 from conversations.store import ConversationExists
@@ -29,6 +30,7 @@ from sessions_app.encryption import SecretUnreadable
 from sessions_app.git_providers.base import GitAuthenticationError
 from sessions_app.idempotency import IdempotencyKeyReused
 from sessions_app.native import BadFrame, FrameTooLarge
+from sessions_app.scopes import ScopeTooSmall
 from sessions_app.user_settings import ModelKeyMissing, SettingsNotFound
 
 V0_STATUS: dict[type[ConversationError], int] = {
@@ -40,7 +42,9 @@ V0_STATUS: dict[type[ConversationError], int] = {
     EventConflict: 409,
     ConversationExists: 409,
     LoopUnavailable: 409,
+    QuotaExceeded: 429,
     IdempotencyKeyReused: 409,
+    ScopeTooSmall: 403,
     ConversationBusy: 503,
     OutcomeUnknown: 503,
     StoreUnavailable: 503,

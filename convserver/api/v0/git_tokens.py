@@ -12,6 +12,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from conversations import access
+from convserver.admission import Lane, in_lane
 from convserver.api.event_loop import in_loop
 from convserver.api.v0.bounds import PROVIDERS_MAX, members_at_most
 from convserver.api.v0.errors import Detail, Refused
@@ -34,11 +35,15 @@ from sessions_app.git_providers.client import GitProviders
 Short = Annotated[str, Field(max_length=8000), AfterValidator(storable)]
 
 
+class TokenWanted(Exception):
+    """A stored token is not sent to another host than the one that it was entered for."""
+
+
 class NewToken(BaseModel):
-    """A provider's token and host; without a token the stored one stays, with the given host.
+    """A provider's token and host; without a token the stored one stays, at its host.
 
     An absent host stays too, and so does one that is blank beside a blank token; null means the public
-    host.
+    host. Another host than the stored one needs the token again: nobody gets what was entered for others.
     """
 
     token: Short | None = None
@@ -50,11 +55,13 @@ class NewToken(BaseModel):
         return (self.token or "").strip()
 
     def completed(self, stored: ProviderToken | None) -> ProviderToken | None:
-        """Return the new token with its host; None if nothing changes."""
-        token = self.text or (stored.token if stored else "")
-        completed = ProviderToken(token=token, host=self._host(stored))
-        is_same = stored is not None and completed.host == stored.host
-        return completed if self.text or (token and not is_same) else None
+        """Return the new token with its host; None if nothing changes. Raise TokenWanted for another host."""
+        host = self._host(stored)
+        if self.text:
+            return ProviderToken(token=self.text, host=host)
+        if stored is not None and host != stored.host:
+            raise TokenWanted
+        return None
 
     def _host(self, stored: ProviderToken | None) -> str | None:
         host = (self.host or "").strip()
@@ -70,6 +77,7 @@ class NewProviders(BaseModel):
     mcp_config: McpConfig | None = None
 
 
+@in_lane(Lane.ABROAD)
 class GitProvidersView(V0View):
     """The git providers of the user."""
 
@@ -85,11 +93,9 @@ class GitProvidersView(V0View):
             stored = user_settings.provider_tokens(user_id)
             changed = dict(_changed(body.provider_tokens, stored))
             verified = _verified(changed)
-            given = {provider for provider, token in body.provider_tokens.items() if token.text}
             user_settings.change_provider_tokens(
                 user_id,
-                {provider: token for provider, token in verified.items() if provider in given},
-                hosts={provider: token.host for provider, token in verified.items() if provider not in given},
+                verified,
                 mcp_config=body.mcp_config.model_dump_json() if body.mcp_config else None,
             )
         return Response({"message": "Git providers stored"})
@@ -110,7 +116,12 @@ def _changed(
     given: Mapping[ProviderType, NewToken], stored: Mapping[ProviderType, ProviderToken]
 ) -> Iterator[tuple[ProviderType, ProviderToken]]:
     for provider, token in given.items():
-        if completed := token.completed(stored.get(provider)):
+        try:
+            completed = token.completed(stored.get(provider))
+        except TokenWanted as error:
+            words = f"The host of {provider} has changed. Enter the token for the new host."
+            raise Refused(400, {"error": words}) from error
+        if completed is not None:
             yield provider, completed
 
 

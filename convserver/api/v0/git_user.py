@@ -13,6 +13,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from conversations import access
+from convserver.admission import Lane, in_lane
 from convserver.api.event_loop import in_loop
 from convserver.api.v0.errors import Detail, ValidationProblems, v0_response
 from convserver.api.v0.git_shapes import (
@@ -108,6 +109,7 @@ class ContentQuery(BaseModel):
     file_path: Words
 
 
+@in_lane(Lane.ABROAD)
 class GitView(V0View):
     """A request to the user's providers; errors are plain text on this wire."""
 

@@ -12,7 +12,7 @@ from pydantic import BaseModel
 
 from conversations.models import Conversation, Version
 from convserver.api.addresses import conversation_url, shown_key
-from sessions_app import sandboxes
+from sessions_app import conversation_keys, sandboxes
 from sessions_app.models import Connection, ExecutionStatus, LoopStatus
 from sessions_app.sandboxes import SandboxStatus
 
@@ -81,7 +81,6 @@ _STATUS_OF_V1 = {
 
 _COLUMNS = (
     "pk",
-    "public_id",
     "title",
     "version",
     "repository",
@@ -93,7 +92,7 @@ _COLUMNS = (
     "updated_at",
     *sandboxes.STATUS_COLUMNS,
     "loop__runtime_status",
-    "agent_setup__key_rotation",
+    *conversation_keys.COLUMNS,
 )
 
 
@@ -102,7 +101,8 @@ def infos_of(pks: Sequence[int], *, origin: str) -> list[ConversationInfo]:
 
     `origin` is the server's origin as its client knows it.
     """
-    rows = {row["pk"]: row for row in Conversation.objects.standing().with_pks(pks).values(*_COLUMNS)}
+    found = conversation_keys.keyed(Conversation.objects.standing().with_pks(pks)).values(*_COLUMNS)
+    rows = {row["pk"]: row for row in found}
     connections = Connection.objects.present().counted(pks)
     children = Conversation.objects.standing().children_of(pks)
     return [_info(rows[pk], connections.get(pk, 0), children.get(pk, []), origin) for pk in pks if pk in rows]

@@ -12,6 +12,7 @@ from conversations import access
 from conversations.exceptions import LoopUnavailable
 from conversations.models import ConversationRef
 from conversations.store import store
+from convserver.admission import Lane, in_lane
 from convserver.api.errors import PASSING
 from convserver.api.event_loop import in_loop
 from convserver.api.v0 import documented, prompts
@@ -39,6 +40,7 @@ class ExperimentView(V0View):
         return Response(is_new)
 
 
+@in_lane(Lane.ABROAD)
 class RememberPromptView(V0View):
     """Something to remember from a conversation."""
 

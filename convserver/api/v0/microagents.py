@@ -16,6 +16,7 @@ from rest_framework.response import Response
 from conversations import access
 from conversations.cursors import ListCursor
 from conversations.models import ConversationQuerySet
+from convserver.admission import Lane, in_lane
 from convserver.api.event_loop import in_loop
 from convserver.api.pagination import Page
 from convserver.api.v0 import documented
@@ -45,6 +46,7 @@ class Candidate(NamedTuple):
     pr_number: list[int]
 
 
+@in_lane(Lane.ABROAD)
 class MicroagentManagementView(V0View):
     """The list of the microagent management."""
 

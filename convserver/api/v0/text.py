@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import math
 from typing import Annotated, Any
 
 from pydantic import AfterValidator
 
-from conversations.jsontext import InvalidJson, is_sendable, refuse_constant
+from conversations import jsonbounds
+from conversations.jsontext import InvalidJson, is_sendable
 
 
 def storable(text: str) -> str:
@@ -27,9 +27,9 @@ StorableText = Annotated[str, AfterValidator(storable)]
 def decoded(text: str) -> Any:
     """Return the value of a JSON text whose numbers can be written as JSON again.
 
-    Raise ValueError for invalid JSON, and RecursionError for too deep nesting.
+    Raise TooManyValues, and ValueError (which that is, too) for invalid JSON and too deep nesting.
     """
-    return json.loads(text, parse_constant=refuse_constant, parse_float=_finite)
+    return jsonbounds.loads(text, parse_float=_finite)
 
 
 def _finite(digits: str) -> float:

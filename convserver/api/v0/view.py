@@ -12,6 +12,7 @@ from rest_framework.renderers import JSONRenderer
 from rest_framework.request import Request
 from rest_framework.views import APIView
 
+from conversations.jsonbounds import is_light
 from conversations.models import normal_id
 from convserver.api.bodies import TextParser
 from convserver.api.errors import NO_CACHE
@@ -19,6 +20,7 @@ from convserver.api.negotiation import OneRenderer
 from convserver.api.v0.documented import DOOR
 from convserver.api.v0.errors import InvalidRequest, v0_response
 from convserver.api.v0.text import decoded
+from sessions_app.parsing import in_turn_from_thread
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -103,10 +105,10 @@ def json_of(request: Request) -> Any:
     if not text:
         return None
     try:
-        return decoded(text)
+        return in_turn_from_thread(request.user.pk, is_light(text), decoded, text)
     except json.JSONDecodeError as error:
         raise _no_json(error.pos, error.msg) from error
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise _no_json(0, str(error)) from error
 
 

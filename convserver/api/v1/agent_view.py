@@ -20,7 +20,7 @@ from convserver.api.v1.errors import ServerFailure, agent_response
 
 AGENT_FACE = Door(
     tag="v1-agent",
-    refusals={403: Detail | NativeRefusal, 500: ServerFailure},
+    refusals={403: Detail | NativeRefusal, 429: Detail, 500: ServerFailure},
     key_refusals={401: Detail},
     body_refusals={400: Detail, 413: Detail | NativeRefusal, 422: ValidationProblems},
 )

@@ -16,7 +16,8 @@ from conversations.cursors import ListCursor
 from conversations.metadata import ConversationMetadata
 from conversations.models import Conversation, ConversationQuerySet, ConversationRef
 from conversations.store import store
-from convserver.api.addresses import origin_of
+from convserver.admission import Lane, in_lane
+from convserver.api.addresses import as_asked, origin_of
 from convserver.api.event_loop import in_loop
 from convserver.api.idempotency import IDEMPOTENCY_KEY
 from convserver.api.pagination import first_page
@@ -110,7 +111,7 @@ class SearchView(AppView):
             rows = rows.older_than(*ListCursor.decode(query.page_id))
         page = first_page(rows, query.limit)
         found = conversations_of(page.pks, origin=origin_of(request))
-        items = [found[pk] for pk in page.pks if pk in found]
+        items = [as_asked(request, found[pk]) for pk in page.pks if pk in found]
         shown = AppConversationPage(items=items, next_page_id=page.next_page_id)
         return Response(shown.model_dump(mode="json"))
 
@@ -133,9 +134,10 @@ class ConversationsView(AppView):
         ids = uuids_of(request, "ids")
         rows = Conversation.objects.visible_to(request.user).known_to_v1().with_public_ids(ids)
         shown = conversations_of(list(rows.values_list("pk", flat=True)), origin=origin_of(request))
-        found = {each.id: each.model_dump(mode="json") for each in shown.values()}
+        found = {each.id: as_asked(request, each).model_dump(mode="json") for each in shown.values()}
         return Response([found.get(public_id) for public_id in ids])
 
+    @in_lane(Lane.ABROAD)
     @extend_schema(
         parameters=[IDEMPOTENCY_KEY],
         request=StartRequest,
@@ -212,7 +214,7 @@ def _shown(request: Request, conversation: ConversationRef) -> AppConversation:
     found = conversations_of([conversation.pk], origin=origin_of(request)).get(conversation.pk)
     if found is None:  # it was deleted meanwhile
         raise Refused(404, {"detail": UNKNOWN})
-    return found
+    return as_asked(request, found)
 
 
 def _change(request: Request, conversation: ConversationRef, body: AppConversationChanges) -> None:

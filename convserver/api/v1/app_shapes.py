@@ -19,7 +19,7 @@ from convserver.api.v0.info import ConversationTrigger, whole_numbers
 from convserver.api.v0.text import storable
 from convserver.api.v1.requests import kept
 from convserver.configuration import AuthMode
-from sessions_app import sandboxes
+from sessions_app import conversation_keys, sandboxes
 from sessions_app.authentication import lets_everybody_in
 from sessions_app.git_providers.base import ProviderType
 from sessions_app.models import ExecutionStatus, StartTask
@@ -193,7 +193,6 @@ class Done(BaseModel):
 
 _COLUMNS = (
     "pk",
-    "public_id",
     "owner_id",
     "title",
     "repository",
@@ -209,7 +208,7 @@ _COLUMNS = (
     "created_at",
     "updated_at",
     *sandboxes.STATUS_COLUMNS,
-    "agent_setup__key_rotation",
+    *conversation_keys.COLUMNS,
 )
 
 
@@ -218,12 +217,12 @@ def conversations_of(pks: Sequence[int], *, origin: str) -> dict[int, AppConvers
 
     `origin` is the server's origin as its client knows it.
     """
-    rows = Conversation.objects.standing().known_to_v1().with_pks(pks).values(*_COLUMNS)
+    rows = conversation_keys.keyed(Conversation.objects.standing().known_to_v1().with_pks(pks))
     children = Conversation.objects.standing().known_to_v1().children_of(pks)
     sandbox_ids = sandboxes.ids_of(pks)
     return {
         row["pk"]: _conversation(row, children.get(row["pk"], []), sandbox_ids[row["pk"]] or "", origin)
-        for row in rows
+        for row in rows.values(*_COLUMNS)
     }
 
 

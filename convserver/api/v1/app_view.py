@@ -14,7 +14,7 @@ from rest_framework.views import APIView
 
 from conversations.exceptions import ConversationError, InvalidEvent, UnknownKind
 from conversations.models import Conversation, ConversationRef
-from convserver.api.errors import status_of
+from convserver.api.errors import retry_headers, status_of
 from convserver.api.schema import Door, NativeRefusal
 from convserver.api.v0.errors import (
     V0_STATUS,
@@ -33,7 +33,7 @@ PAGE_MAX = 100
 
 DOOR = Door(
     tag="v1-app",
-    refusals={403: Detail | NativeRefusal},
+    refusals={403: Detail | NativeRefusal, 429: Detail},
     key_refusals={401: Detail},
     body_refusals={413: Detail | NativeRefusal, 422: ValidationProblems},
 )
@@ -73,7 +73,8 @@ def app_response(error: Exception, context: dict[str, Any]) -> Response | None:
         return Response({"detail": [problem]}, status=422)
     if not isinstance(error, ConversationError) or isinstance(error, InvalidEvent):
         return v0_response(error, context)
-    return Response({"detail": str(error)}, status=status_of(error, V0_STATUS))
+    status = status_of(error, V0_STATUS)
+    return Response({"detail": str(error)}, status=status, headers=retry_headers(error))
 
 
 def checked(type_: Any, value: object, *where: str) -> Any:

@@ -13,6 +13,7 @@ from rest_framework.response import Response
 from conversations import access, families
 from conversations.cursors import ListCursor
 from conversations.models import Conversation, ConversationRef
+from convserver.api.addresses import as_asked
 from convserver.api.event_loop import in_loop
 from convserver.api.pagination import first_page
 from convserver.api.v0.errors import Detail, Refused
@@ -71,7 +72,8 @@ class SandboxSearchView(AppView):
             rows = rows.older_than(*ListCursor.decode(query.page_id))
         page = first_page(rows, query.limit)
         found = sandboxes.of_rows(Conversation.objects.standing().with_pks(page.pks).newest_first())
-        shown = SandboxPage(items=[sandbox_info(each) for each in found], next_page_id=page.next_page_id)
+        items = [as_asked(request, sandbox_info(each)) for each in found]
+        shown = SandboxPage(items=items, next_page_id=page.next_page_id)
         return Response(shown.model_dump(mode="json"))
 
 
@@ -84,8 +86,8 @@ class SandboxesView(AppView):
         MISSING."""
         ids = texts_of(request, "id")
         found = sandboxes.of_ids(access.pk_of(request.user), ids)
-        shown = {name: sandbox_info(sandbox).model_dump(mode="json") for name, sandbox in found.items()}
-        return Response([shown.get(sandbox_id) for sandbox_id in ids])
+        shown = {name: as_asked(request, sandbox_info(sandbox)) for name, sandbox in found.items()}
+        return Response([shown[each].model_dump(mode="json") if each in shown else None for each in ids])
 
     @extend_schema(request=None, responses={404: Detail})
     def post(self, request: Request) -> Response:

@@ -10,7 +10,7 @@ from django.core.exceptions import RequestDataTooBig
 from django.http import HttpRequest, HttpResponseBase
 from django.urls import path, re_path
 
-from conversations import jsontext
+from conversations import jsonbounds, jsontext
 from convserver.api.v0.conversations import ConversationViewSet as V0ConversationViewSet
 from convserver.api.v0.events import EventsView as V0EventsView
 from convserver.api.v1.agent_urls import (
@@ -23,11 +23,16 @@ from convserver.api.v1.agent_urls import (
 )
 from convserver.api.v1.authentication import opened_by_key
 from convserver.api.v1.events import EventsView
+from sessions_app.parsing import in_turn_from_thread
 
 View = Callable[..., HttpResponseBase]
 
 _TELLING_MEMBERS = frozenset({"agent", "workspace"})
 """Members of the body that starts a conversation: every V1 client sends one, and no V0 client may."""
+
+
+_MEMBERS_MAX = 1_000
+"""A body with more has none of a start's."""
 
 
 def either(v0_view: View, agent_view: View) -> View:
@@ -57,9 +62,15 @@ def _starts_v1(request: HttpRequest) -> bool:
     if not any(name.encode() in body for name in _TELLING_MEMBERS):
         return False
     try:
-        return not _TELLING_MEMBERS.isdisjoint(jsontext.members(body.decode()))
+        text = body.decode()
+        return in_turn_from_thread(None, jsonbounds.is_light(text), _is_start_of_v1, text)
     except ValueError:
         return False
+
+
+def _is_start_of_v1(text: str) -> bool:
+    jsonbounds.require_bounded(text)
+    return not _TELLING_MEMBERS.isdisjoint(jsontext.members(text, at_most=_MEMBERS_MAX))
 
 
 _ONE = r"^conversations/(?P<conversation_id>[^/]+)"

@@ -22,6 +22,7 @@ from conversations.cursors import ListCursor
 from conversations.events import NewEvent
 from conversations.models import Conversation, ConversationRef
 from conversations.store import within_bytes
+from convserver.admission import Lane, in_lane
 from convserver.api.addresses import origin_of
 from convserver.api.event_loop import in_loop
 from convserver.api.idempotency import IDEMPOTENCY_KEY, answer_again, answer_once
@@ -83,6 +84,7 @@ def start(request: Request) -> Response:
     return Response(steps[0])
 
 
+@in_lane(Lane.ABROAD)
 class StreamedStartView(AppView):
     """A new conversation, step by step."""
 

@@ -13,6 +13,7 @@ from rest_framework.viewsets import ViewSetMixin
 
 from conversations.exceptions import EventNotFound
 from conversations.models import ConversationRef
+from convserver.admission import Lane, in_lane
 from convserver.api.errors import PASSING
 from convserver.api.event_loop import in_loop
 from convserver.api.idempotency import IDEMPOTENCY_KEY, answer_once
@@ -103,6 +104,7 @@ class SteeringViewSet(ViewSetMixin, AgentView):
         agent_setups.set_analyzer(conversation, body_of(request, NewAnalyzer).security_analyzer)
         return done()
 
+    @in_lane(Lane.ABROAD)
     @extend_schema(request=TitleWish | None, responses={200: Title, **STEERED})
     def generate_title(self, request: Request, conversation_id: str) -> Response:
         """Generate a title from the first user message, without storing it."""
@@ -113,6 +115,7 @@ class SteeringViewSet(ViewSetMixin, AgentView):
             raise Refused(409, {"detail": "The user has not sent a message yet."})
         return Response({"title": title})
 
+    @in_lane(Lane.ABROAD)
     @extend_schema(request=Question, responses={200: Answer, **ONE, 502: Detail})
     def ask_agent(self, request: Request, conversation_id: str) -> Response:
         """Ask the agent a question without storing it in the conversation."""

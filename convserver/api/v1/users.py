@@ -11,8 +11,8 @@ from convserver.api.v0.settings_shown import KnownSettings, known
 from convserver.api.v1.app_shapes import shown_user
 from convserver.api.v1.app_view import AppView
 from sessions_app import user_settings
-from sessions_app.agent_setups import MASK
 from sessions_app.models import UserSettings
+from sessions_app.setup_keys import MASK
 
 
 class UserInfo(KnownSettings):

@@ -7,6 +7,7 @@ a success only if the whole batch is stored.
 from __future__ import annotations
 
 import logging
+from functools import partial
 from uuid import UUID
 
 from django.contrib.auth.models import User
@@ -17,13 +18,13 @@ from rest_framework.permissions import AllowAny
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from conversations import access, dialects, jsontext
+from conversations import access, dialects, jsonbounds, jsontext
 from conversations.events import Dialect, NewEvent
 from conversations.exceptions import ConversationNotFound, InvalidEvent
 from conversations.models import Conversation, ConversationRef, Version
 from conversations.store import ConversationExists, store
 from convserver.api.authentication import KeyAuthentication, LoginAuthentication
-from convserver.api.bodies import TextParser
+from convserver.api.bodies import TextParser, read_in_turn
 from convserver.api.v0.errors import Detail, InvalidRequest, Refused
 from convserver.api.v0.text import StorableText
 from convserver.api.v0.view import body_of
@@ -120,7 +121,9 @@ class EventReceiverView(ReceiverView):
         """Store a batch of events unchanged, all or none, each once; no agent runs."""
         speaker = self.speaker(request, sandbox_id)
         conversation = _conversation_in(request, UUID(conversation_id).hex, speaker)
-        events = _events(TextParser().parse(request._request), sender_id=access.pk_of(request.user))
+        sender_id = access.pk_of(request.user)
+        text = TextParser().parse(request._request)
+        events = read_in_turn(sender_id, text, partial(_events, sender_id=sender_id))
         reports.store_once(conversation, events)
         return Response({"success": True})
 
@@ -180,13 +183,19 @@ def _conversation_in(request: Request, public_id: str, speaker: ConversationRef 
 
 
 def _events(text: str, *, sender_id: int) -> list[NewEvent]:
-    """Return the events of a body, each with its original bytes. Raise InvalidRequest or Refused."""
+    """Return the events of a body, each with its original bytes.
+
+    Raise TooManyValues, InvalidRequest, InvalidEvent or Refused.
+    """
     try:
-        members = jsontext.items(text)
+        jsonbounds.require_bounded(text)
+        members = jsontext.items(text, at_most=EVENTS_MAX)
+    except jsonbounds.TooManyValues:
+        raise
+    except jsontext.TooManyItems as error:
+        raise Refused(400, {"detail": f"A batch has {EVENTS_MAX} events at the most."}) from error
     except (ValueError, RecursionError) as error:
         raise InvalidEvent(f"The body must be a JSON list of events: {error}.") from error
-    if len(members) > EVENTS_MAX:
-        raise Refused(400, {"detail": f"A batch has {EVENTS_MAX} events at the most."})
     events = [_event(number, member, sender_id) for number, member in enumerate(members)]
     return [event for event in events if event is not None]
 
