@@ -10,3 +10,9 @@ class SessionsConfig(AppConfig):
 
     name = "sessions_app"
     verbose_name = "sessions"
+
+    def ready(self) -> None:
+        """Note from now on what takes access away."""
+        from sessions_app import access_signals  # its models are there only now
+
+        access_signals.follow()

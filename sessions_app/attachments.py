@@ -13,6 +13,7 @@ from django.db.models import Sum
 from conversations.exceptions import ConversationNotFound
 from conversations.locks import lock
 from conversations.models import Conversation, ConversationRef
+from sessions_app import usage
 from sessions_app.models import ATTACHMENT_NAME_MAX_LENGTH, Attachment
 
 WORKSPACE = "/workspace"
@@ -75,7 +76,7 @@ def attach(conversation: ConversationRef, files: Iterable[NewFile]) -> list[Atta
     """Store the files under safe, unused names; return the outcome of each in its place.
 
     A file that is too large, or one too many, is skipped and affects no other. Raise ConversationNotFound
-    for a deleted conversation, and ConversationBusy.
+    for a deleted conversation, ConversationBusy, and QuotaExceeded if the owner may not store all of them.
     """
     with transaction.atomic():
         # The lock of everything that writes to a conversation also covers the choice of names and the
@@ -83,7 +84,10 @@ def attach(conversation: ConversationRef, files: Iterable[NewFile]) -> list[Atta
         if lock(Conversation.objects.standing(), conversation) is None:
             raise ConversationNotFound("Conversation not found.")
         space = _Space.of(conversation)
-        return [_attached(conversation, file, space) for file in files]
+        uses = usage.locked(conversation.owner_id)
+        results = [_attached(conversation, file, space) for file in files]
+        usage.add_upload(uses, sum(each.size for each in results if isinstance(each, Attached)))
+        return results
 
 
 def safe_name(text: str, taken: Collection[str] = ()) -> str:

@@ -16,9 +16,11 @@ from conversations import dialects
 from conversations.dialects import v0
 from conversations.events import Authored, Dialect, Kind, NewEvent
 from conversations.exceptions import ConversationError
+from conversations.jsonbounds import is_light_value
 from conversations.models import ConversationRef
 from sessions_app import astore, runs
 from sessions_app.loop import Loop
+from sessions_app.parsing import in_turn
 from sessions_app.runs import Said
 
 logger = logging.getLogger(__name__)
@@ -173,14 +175,24 @@ class ConversationManager(ABC):
         stores and does nothing again. Raise InvalidEvent, or LoopUnavailable for a decision if no call
         waits.
         """
-        authored = v0.received(event)
+        is_light = is_light_value(event)
+        authored = await in_turn(sender_id, is_light, v0.received, event)
         match _asked_state(event):
             case "user_confirmed":
                 await self.confirm(conversation, accept=True, event_id=event_id)
             case "user_rejected":
                 await self.confirm(conversation, accept=False, event_id=event_id)
             case state:
-                new = _new_event(conversation, authored, sender_id=sender_id, event_id=event_id)
+                new = await in_turn(
+                    sender_id,
+                    is_light,
+                    _new_event,
+                    conversation,
+                    authored,
+                    sender_id=sender_id,
+                    event_id=event_id,
+                )
+                await astore.room_soon(conversation)
                 stored = astore.append_soon(conversation, [new])
                 if new.is_input:  # it is answered even if the client leaves
                     stored.add_done_callback(lambda _: self.wake(conversation))

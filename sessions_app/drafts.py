@@ -13,7 +13,8 @@ from django.utils import timezone
 from conversations import change_order, live
 from conversations.exceptions import ConversationError
 from conversations.models import ConversationRef
-from sessions_app.models import Draft
+from sessions_app import usage
+from sessions_app.models import Draft, size_of_draft
 from sessions_app.status import iso
 
 TEXT_MAX_BYTES = 1024 * 1024
@@ -74,11 +75,13 @@ def read(user_pk: int, conversation: ConversationRef | None) -> StoredDraft:
 def write(user_pk: int, conversation: ConversationRef | None, edit: Edit) -> StoredDraft:
     """Store the next version of a draft; an empty one tells other devices that the message was sent.
 
-    Raise DraftConflict if the stored version is not the one that was edited.
+    Raise DraftConflict if the stored version is not the one that was edited, and QuotaExceeded.
     """
     images, version, now = list(edit.images), edit.version + 1, timezone.now()
-    columns = {"text": edit.text, "images": images, "version": version, "updated_at": now}
+    size = size_of_draft(edit.text, images)
+    columns = {"text": edit.text, "images": images, "version": version, "updated_at": now, "size": size}
     with transaction.atomic():
+        usage.change_draft(user_pk, conversation, size=size)
         columns["written_in"] = change_order.number()
         if not _replace(user_pk, conversation, edit.version, columns):
             raise DraftConflict(read(user_pk, conversation))

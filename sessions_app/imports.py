@@ -17,7 +17,7 @@ from conversations.models import ConversationRef, Version
 from conversations.store import store
 from conversations.transcripts import openhands_v1
 from conversations.transcripts.openhands_v1 import Persisted, Skip
-from sessions_app import agent_setups
+from sessions_app import agent_setups, setup_keys
 from sessions_app.agent_setups import NewSetup
 from sessions_app.models import AgentLoop, ExecutionStatus, LoopStatus
 from sessions_app.v1_models import MAX_ITERATIONS, default_workspace, never_confirm
@@ -158,7 +158,7 @@ def _setup(persisted: Persisted) -> NewSetup:
     iterations = columns.wire_id(persisted.fact("max_iterations"))
     detects = persisted.fact("stuck_detection")
     return NewSetup(
-        agent=agent_setups.masked(agent) if isinstance(agent, Mapping) else None,
+        agent=setup_keys.masked(agent) if isinstance(agent, Mapping) else None,
         secrets=_secrets(persisted),
         workspace=columns.fields(persisted.fact("workspace")) or default_workspace(),
         confirmation_policy=columns.fields(persisted.fact("confirmation_policy")) or never_confirm(),

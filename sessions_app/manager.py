@@ -35,6 +35,7 @@ from sessions_app import (
     commands,
     decisions,
     endings,
+    heap,
     hub,
     idempotency,
     known_loops,
@@ -42,6 +43,7 @@ from sessions_app import (
     pauses,
     presence,
     runs,
+    storage_meter,
     titles,
     unanswered,
 )
@@ -112,7 +114,14 @@ class StandaloneConversationManager(ConversationManager):
             return
         self._is_started = True
         rounds = (self._sweep, self._renew, self._keep_house, self._look_for_commands)
-        works = (*rounds, self._commands.listen, Dispatcher(self._process).run, Indexer().run)
+        works = (
+            *rounds,
+            self._commands.listen,
+            Dispatcher(self._process).run,
+            Indexer().run,
+            storage_meter.run,
+            heap.keep_low,
+        )
         for work in works:
             self._own(work())
 

@@ -1,9 +1,7 @@
-"""Loops, connections, users' marks, drafts, tokens, settings and secrets."""
+"""Loops, connections, users' marks, drafts, settings and secrets."""
 
 from __future__ import annotations
 
-import hashlib
-import secrets
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import ClassVar, Self
@@ -16,10 +14,17 @@ from django.db.models import Q
 from django.db.models.functions import Coalesce, Greatest
 from django.utils import timezone
 
-from conversations.locks import unless_locked
 from conversations.models import Conversation, ConversationRef, new_public_id
 from conversations.planner import of_many
-from conversations.server_log import log_on_commit
+from sessions_app.access_models import ACCESS_GROUP as ACCESS_GROUP
+from sessions_app.access_models import TOKEN_NAME_MAX_LENGTH as TOKEN_NAME_MAX_LENGTH
+from sessions_app.access_models import TOKEN_PREFIX as TOKEN_PREFIX
+from sessions_app.access_models import AccessRemoval as AccessRemoval
+from sessions_app.access_models import ApiToken as ApiToken
+from sessions_app.access_models import ApiTokenQuerySet as ApiTokenQuerySet
+from sessions_app.access_models import ConversationKey as ConversationKey
+from sessions_app.access_models import Grant as Grant
+from sessions_app.access_models import Scope as Scope
 from sessions_app.encryption import EncryptedTextField
 from sessions_app.idempotency_models import RecordedAnswer as RecordedAnswer
 from sessions_app.outbox_models import Delivery as Delivery
@@ -27,6 +32,7 @@ from sessions_app.outbox_models import NotedFact as NotedFact
 from sessions_app.outbox_models import Receiver as Receiver
 from sessions_app.outbox_models import ReceiverKind as ReceiverKind
 from sessions_app.processes import Process, is_gone
+from sessions_app.usage_models import Usage as Usage
 from sessions_app.v1_models import AgentSetup as AgentSetup
 from sessions_app.v1_models import StartTask as StartTask
 
@@ -70,6 +76,12 @@ class ExecutionStatus(models.TextChoices):
     STUCK = "stuck"
 
 
+def _ended_lately(status: ExecutionStatus, now: datetime) -> Q:
+    """Return the condition for loops whose last turn ended so; closing a loop changes its row, too."""
+    since = now - LATELY
+    return Q(execution_status=status, updated_at__gt=since, conversation__updated_at__gt=since)
+
+
 class AgentLoopQuerySet(models.QuerySet["AgentLoop"]):
     """Queries for many loops."""
 
@@ -110,12 +122,12 @@ class AgentLoopQuerySet(models.QuerySet["AgentLoop"]):
 
     def failed_lately(self, now: datetime) -> Self:
         """Return the loops that failed, or whose last turn did, in the last 24 hours."""
-        failed = Q(status=LoopStatus.ERROR) | Q(execution_status=ExecutionStatus.ERROR)
-        return self.filter(failed, updated_at__gt=now - LATELY)
+        unmade = Q(status=LoopStatus.ERROR, updated_at__gt=now - LATELY)
+        return self.filter(unmade | _ended_lately(ExecutionStatus.ERROR, now))
 
     def stuck_lately(self, now: datetime) -> Self:
         """Return the loops whose last turn got stuck in the last 24 hours."""
-        return self.filter(execution_status=ExecutionStatus.STUCK, updated_at__gt=now - LATELY)
+        return self.filter(_ended_lately(ExecutionStatus.STUCK, now))
 
     def of_user(self, user_id: int | str) -> Self:
         """Return the loops of one user's conversations."""
@@ -176,16 +188,32 @@ class AgentLoop(models.Model):
         ]
 
     def __str__(self) -> str:
-        return f"agent loop of {self.conversation.shown_title}"
+        return f"Agent loop of {self.conversation.shown_title}"
 
     @property
     def owner(self) -> Process:
         """The process that holds, or last held, the lease."""
         return Process(self.owner_host, self.owner_pid, self.owner_started)
 
+    @property
+    def is_there(self) -> bool:
+        """Whether the loop is starting or running."""
+        return self.status in (LoopStatus.STARTING, LoopStatus.RUNNING)
+
+    @property
+    def can_be_started(self) -> bool:
+        """Whether to start it changes anything: it is not there, or paused."""
+        return not self.is_there or self.execution_status == ExecutionStatus.PAUSED
+
+    @property
+    def can_be_stopped(self) -> bool:
+        """Whether to stop it changes anything: it is there, or has left a turn that waits for the user."""
+        waits = self.execution_status in (ExecutionStatus.PAUSED, ExecutionStatus.WAITING_FOR_CONFIRMATION)
+        return self.is_there or waits
+
     def is_held(self, now: datetime) -> bool:
         """Say whether another process may still write for this loop: a dead owner holds nothing."""
-        if self.status not in (LoopStatus.STARTING, LoopStatus.RUNNING) or self.lease_expires_at is None:
+        if not self.is_there or self.lease_expires_at is None:
             return False
         return self.lease_expires_at > now and not is_gone(self.owner)
 
@@ -297,7 +325,7 @@ class Repair(models.Model):
         ]
 
     def __str__(self) -> str:
-        return f"repair of turn {self.turn_id}"
+        return f"Repair of turn {self.turn_id}"
 
 
 class ConnectionQuerySet(models.QuerySet["Connection"]):
@@ -431,6 +459,8 @@ class Draft(models.Model):
     updated_at = models.DateTimeField(default=timezone.now)
     written_in = models.BigIntegerField(null=True, blank=True, editable=False)
     """The number of the last change (change_order); None if it is older than those."""
+    size = models.BigIntegerField(null=True, blank=True, editable=False)
+    """Bytes of the text and the images; None if it was written before this was counted (`usage`)."""
 
     objects = models.Manager.from_queryset(DraftQuerySet)()
 
@@ -453,69 +483,9 @@ class Draft(models.Model):
         return f"draft {self.version} of user {self.user_id} in {self.conversation_id}"
 
 
-TOKEN_PREFIX = "cs_"  # noqa: S105 - a mark, not a password
-TOKEN_NAME_MAX_LENGTH = 100
-TOKEN_USE_RECORDED_S = 60
-
-
-class ApiTokenQuerySet(models.QuerySet["ApiToken"]):
-    """Queries for tokens."""
-
-    def valid(self) -> Self:
-        """Return the valid tokens: not revoked, of active users."""
-        return self.filter(revoked_at__isnull=True, user__is_active=True)
-
-    def matching(self, text: str) -> Self:
-        """Return the token that was issued as `text`."""
-        return self.filter(digest=token_digest(text))
-
-
-def token_digest(text: str) -> str:
-    """Return the stored digest of a token: SHA-256 in hex, enough for 256 random bits."""
-    return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
-
-
-class ApiToken(models.Model):
-    """A key for a user's conversations; only its digest is stored."""
-
-    user = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="api_tokens")
-    name = models.CharField(max_length=TOKEN_NAME_MAX_LENGTH)
-    prefix = models.CharField(max_length=12)
-    """The token's beginning, by which people recognise it."""
-    digest = models.CharField(max_length=64, unique=True)
-    created_at = models.DateTimeField(default=timezone.now)
-    last_used_at = models.DateTimeField(null=True, blank=True)
-    revoked_at = models.DateTimeField(null=True, blank=True)
-
-    objects = models.Manager.from_queryset(ApiTokenQuerySet)()
-
-    class Meta:
-        verbose_name = "API token"
-
-    def __str__(self) -> str:
-        return f"{self.name} ({self.prefix}…)"
-
-    @classmethod
-    def issue(cls, user_id: int, name: str) -> tuple[ApiToken, str]:
-        """Create a token; return its row and its text, which cannot be shown again."""
-        text = TOKEN_PREFIX + secrets.token_urlsafe(32)
-        row = cls.objects.create(user_id=user_id, name=name, prefix=text[:8], digest=token_digest(text))
-        log_on_commit("Token created", token=row.pk, user=user_id)
-        return row, text
-
-    def record_use(self) -> None:
-        """Record its use, at most once a minute: reading must not mean writing, or waiting."""
-        now = timezone.now()
-        fresh = now - timedelta(seconds=TOKEN_USE_RECORDED_S)
-        if self.last_used_at is None or self.last_used_at < fresh:
-            with unless_locked():
-                ApiToken.objects.filter(pk=self.pk).update(last_used_at=now)
-
-    def revoke(self) -> None:
-        """Revoke the token."""
-        self.revoked_at = timezone.now()
-        self.save(update_fields=["revoked_at"])
-        log_on_commit("Token revoked", token=self.pk, user=self.user_id)
+def size_of_draft(text: str, images: Iterable[str]) -> int:
+    """Return the bytes of a draft; its images are ASCII."""
+    return len(text.encode(errors="surrogatepass")) + sum(map(len, images))
 
 
 CONDENSER_SIZE_MIN = 20
@@ -564,7 +534,7 @@ class UserSettings(models.Model):
         ]
 
     def __str__(self) -> str:
-        return f"settings of {self.user}"
+        return f"Settings of {self.user}"
 
 
 SECRET_NAME_MAX_LENGTH = 255

@@ -166,7 +166,7 @@ class Delivery(models.Model):
         ]
 
     def __str__(self) -> str:
-        return f"delivery {self.pk} through {self.through}"
+        return f"Delivery {self.pk} through {self.through}"
 
 
 class NotedFactQuerySet(models.QuerySet["NotedFact"]):

@@ -139,8 +139,8 @@ def of_ids(user_id: int, sandbox_ids: Collection[str]) -> dict[str, Sandbox]:
 
 def of_rows(rows: ConversationQuerySet) -> list[Sandbox]:
     """Return the sandboxes of the roots among the conversations; four queries."""
-    columns = ("pk", "public_id", "owner_id", "created_at", "deleted_at", "agent_setup__key_rotation")
-    tops = list(rows.values(*columns))
+    columns = ("pk", "owner_id", "created_at", "deleted_at", *conversation_keys.COLUMNS)
+    tops = list(conversation_keys.keyed(rows).values(*columns))
     pks = [top["pk"] for top in tops]
     own_ids = ids_of(pks)
     below = families.families_of(pks)
@@ -154,7 +154,7 @@ def of_rows(rows: ConversationQuerySet) -> list[Sandbox]:
             id=sandbox_id,
             owner_id=top["owner_id"],
             status=_busiest([statuses[pk] for pk in below[top["pk"]] if pk in statuses], top),
-            key=conversation_keys.key(top["public_id"], top["agent_setup__key_rotation"] or 0),
+            key=conversation_keys.key_in(top),
             created_at=top["created_at"],
         )
         for top in tops

@@ -13,13 +13,13 @@ from uuid import uuid4
 
 from django.db import transaction
 
-from conversations import masking, secrecy
+from conversations import masking, quotas, secrecy
 from conversations.access import Visitor, pk_of
 from conversations.dialects import columns, v1
 from conversations.events import NewEvent
 from conversations.models import Conversation
 from conversations.store import ConversationExists
-from sessions_app import agent_setups, user_settings
+from sessions_app import agent_setups, setup_keys, user_settings
 from sessions_app.agent_setups import NewSetup
 from sessions_app.models import StartTask, UserSettings
 from sessions_app.v1_information import DEFAULT_MODEL, default_agent
@@ -86,25 +86,31 @@ def _clean(value: Any) -> Any:
 def start(user: Visitor, wanted: Wanted) -> StartTask:
     """Create the conversation and return the record: ready, or failed.
 
-    Raise InvalidEvent if the request cannot be stored.
+    Raise InvalidEvent if the request cannot be stored, and QuotaExceeded.
     """
+    quotas.admit_start(pk_of(user))
     try:
         with transaction.atomic():
             return _started(user, wanted)
     except ConversationExists as error:
-        return failed(user, wanted, str(error))
+        return _failed(user, wanted, str(error))
 
 
 def failed(user: Visitor, wanted: Wanted, reason: str) -> StartTask:
-    """Record that a conversation could not be started, and why. Raise InvalidEvent."""
+    """Record that a conversation could not be started, and why. Raise InvalidEvent, QuotaExceeded."""
+    quotas.admit_start(pk_of(user))
+    return _failed(user, wanted, reason)
+
+
+def _failed(user: Visitor, wanted: Wanted, reason: str) -> StartTask:
     return StartTask.objects.create(
         user_id=pk_of(user), status=ERROR, detail=reason, request=_masked(user, wanted.request)
     )
 
 
 def _masked(user: Visitor, request: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the request without the user's secrets. Raise InvalidEvent if it may contain too many."""
-    text = json.dumps(request)
+    """Return the request without keys and the user's secrets. Raise InvalidEvent if it may hold too many."""
+    text = json.dumps(setup_keys.masked(request))
     spans = secrecy.masks_of(pk_of(user)).in_event(text)
     masked: dict[str, Any] = json.loads(masking.replaced(text, spans))
     return masked

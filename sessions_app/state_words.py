@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from sessions_app.models import ExecutionStatus, LoopEnd, LoopStatus
+from django.db.models import Q
+
+from sessions_app.models import AgentLoop, ExecutionStatus, LoopEnd, LoopStatus
 
 NOT_STARTED = "not_started"
 
@@ -23,6 +25,14 @@ WORDS = {
 OWNER_WORDS = {**WORDS, ExecutionStatus.WAITING_FOR_CONFIRMATION.value: "Needs your approval"}
 """For those whose approval it is."""
 
+LOOP_WORDS = {
+    LoopStatus.STARTING.value: "Starting",
+    LoopStatus.RUNNING.value: "Open",
+    LoopStatus.STOPPED.value: "Closed",
+    LoopStatus.ERROR.value: "Failed",
+}
+"""Whether a loop is there, for staff: an agent whose loop is closed may be idle, paused or stopped."""
+
 
 def state_of(*, status: str, execution_status: str, agent: str, ended_by: str) -> str:
     """Return what the agent of a conversation is doing, as one of the keys of WORDS.
@@ -40,3 +50,33 @@ def state_of(*, status: str, execution_status: str, agent: str, ended_by: str) -
         if ended_by == LoopEnd.STOPPED:
             return LoopStatus.STOPPED.value
     return execution_status
+
+
+def state_of_loop(loop: AgentLoop) -> str:
+    """Return what the agent of this loop is doing, as one of the keys of WORDS."""
+    return state_of(
+        status=loop.status,
+        execution_status=loop.execution_status,
+        agent=loop.agent,
+        ended_by=loop.ended_by,
+    )
+
+
+def in_state(state: str) -> Q:
+    """Return the condition on the columns of a loop for which `state_of` returns this state."""
+    failed = Q(status=LoopStatus.ERROR)
+    idle = Q(execution_status=ExecutionStatus.IDLE)
+    closed = Q(status=LoopStatus.STOPPED) & idle
+    never_started, stopped = Q(agent=""), Q(ended_by=LoopEnd.STOPPED)
+    match state:
+        case ExecutionStatus.ERROR:
+            return failed | Q(execution_status=state)
+        case LoopStatus.STARTING:
+            return Q(status=state) & idle
+        case _ if state == NOT_STARTED:
+            return closed & never_started
+        case LoopStatus.STOPPED:
+            return closed & ~never_started & stopped
+        case ExecutionStatus.IDLE:
+            return (Q(status=LoopStatus.RUNNING) & idle) | (closed & ~never_started & ~stopped)
+    return ~failed & Q(execution_status=state)

@@ -18,8 +18,11 @@ from conversations.models import (
     shown_title,
 )
 from sessions_app.models import AgentLoop, ExecutionStatus, LoopStatus
+from sessions_app.state_words import NOT_STARTED, in_state
 
-_OF_MOST = frozenset({ExecutionStatus.IDLE, ExecutionStatus.FINISHED})
+_OF_MOST = frozenset(
+    {ExecutionStatus.IDLE.value, ExecutionStatus.FINISHED.value, LoopStatus.STOPPED.value, NOT_STARTED}
+)
 """What most loops are: those that do anything else are looked up, and not looked for."""
 
 
@@ -231,6 +234,15 @@ def in_status(rows: ConversationQuerySet, statuses: Collection[str]) -> Conversa
         return rows.filter(pk__in=loops.values("pk"))
     shown = Exists(loops.filter(pk=OuterRef("pk")))
     return rows.filter(shown | Q(loop=None) if ExecutionStatus.IDLE in statuses else shown)
+
+
+def shown_in(rows: ConversationQuerySet, state: str) -> ConversationQuerySet:
+    """Return those whose agent people are shown in this state, one of the keys of WORDS."""
+    loops = AgentLoop.objects.filter(in_state(state))
+    if state not in _OF_MOST:
+        return rows.filter(pk__in=loops.values("pk"))
+    shown = Exists(loops.filter(pk=OuterRef("pk")))
+    return rows.filter(shown | Q(loop=None) if state == NOT_STARTED else shown)
 
 
 def _state(row: dict[str, Any]) -> ConversationState:

@@ -6,7 +6,9 @@ import logging
 from collections.abc import Callable, Iterator, Mapping
 from enum import StrEnum
 from typing import NamedTuple, assert_never
+from urllib.parse import urlsplit
 
+from django.conf import settings
 from django.db import IntegrityError, transaction
 from django.db.models import Sum
 from django.db.models.functions import Length
@@ -23,8 +25,6 @@ from sessions_app.tool_server_secrets import secret_values
 logger = logging.getLogger(__name__)
 
 CUSTOM_SECRETS_MAX = 200
-SEALED_MAX_CHARS = 400_000
-"""The limit for all encrypted secrets of a user, which every append to their conversations reads."""
 TOOL_SERVER_SECRETS_MAX = 200
 
 MODELS_WITHOUT_A_KEY = ("bedrock/", "lemonade/")
@@ -50,6 +50,12 @@ class ModelKeyMissing(ConversationError):
     """The user's settings hold no usable key for the model."""
 
     code = "model_key_missing"
+
+
+class ModelKeyWanted(ConversationError):
+    """The stored key of the model was entered for another server."""
+
+    code = "model_key_wanted"
 
 
 class SecretNotFound(ConversationError):
@@ -88,13 +94,36 @@ def change_settings(
 ) -> None:
     """Set these values and secrets and leave all others as they are; a blank secret is removed.
 
-    Raise InvalidSecret; then nothing has changed.
+    Raise InvalidSecret or ModelKeyWanted; then nothing has changed.
     """
+    if "llm_base_url" in values and SettingSecret.LLM_API_KEY not in secrets:
+        _require_same_host(user_id, values["llm_base_url"])
     UserSettings.objects.update_or_create(user_id=user_id, defaults=values)
     if values:
         log_on_commit("Settings changed", user=user_id, settings=",".join(sorted(values)))
     for name, value in secrets.items():
         set_secret(user_id, name, value)
+
+
+def _require_same_host(user_id: int, base_url: object) -> None:
+    """Raise ModelKeyWanted if the stored key of the model would be sent to another host from now on."""
+    stored = settings_of(user_id)
+    before, now = (_host_of(url) for url in ((stored and stored.llm_base_url) or "", base_url or ""))
+    if before == now:
+        return
+    if Secret.objects.of(user_id).named(SecretKind.SETTING, SettingSecret.LLM_API_KEY).exists():
+        raise ModelKeyWanted(
+            "The base URL names another server. Enter the API key for it, or remove the key."
+        )
+
+
+def _host_of(url: object) -> tuple[str, str]:
+    """Return scheme, host and port: what a key is sent to."""
+    try:
+        parts = urlsplit(str(url).strip())
+    except ValueError:
+        return "", str(url)
+    return parts.scheme.lower(), parts.netloc.rpartition("@")[2].lower()
 
 
 def set_secret(user_id: int, name: SettingSecret, value: str) -> None:
@@ -175,10 +204,9 @@ def change_provider_tokens(
     user_id: int,
     tokens: Mapping[ProviderType, ProviderToken],
     *,
-    hosts: Mapping[ProviderType, str | None],
     mcp_config: str | None,
 ) -> None:
-    """Store these tokens, these hosts beside tokens that stay, and the tool servers if there are any.
+    """Store these tokens, and the tool servers if there are any.
 
     Other providers keep what they have. Raise InvalidSecret; then nothing has changed.
     """
@@ -191,11 +219,6 @@ def change_provider_tokens(
             host=token.host,
             provider_user_id=token.user_id,
         )
-    for provider, host in hosts.items():
-        stored = Secret.objects.of(user_id).named(SecretKind.PROVIDER_TOKEN, provider).first()
-        if stored is not None:
-            stored.host = _clean(host)
-            stored.save(update_fields=["host", "updated_at"])
     if mcp_config is not None:
         set_secret(user_id, SettingSecret.MCP_CONFIG, mcp_config)
 
@@ -328,10 +351,12 @@ def store_secret(
 
 def _require_room(user_id: int) -> None:
     """Raise TooManySecrets where the stored ones are too long together; two at once may go beyond."""
+    # Every append to the user's conversations reads them. Encryption makes four bytes of three.
+    most = settings.CONFIGURATION.secrets_max_kb * 4000 // 3
     sizes = Secret.objects.of(user_id).order_by().aggregate(sealed=Sum(Length("value")))
-    if (sizes["sealed"] or 0) > SEALED_MAX_CHARS:
+    if (sizes["sealed"] or 0) > most:
         raise TooManySecrets(
-            f"All secrets, keys and tokens of a user may take {SEALED_MAX_CHARS:,} characters once "
+            f"All secrets, keys and tokens of a user may take {most:,} characters once "
             "encrypted: delete or shorten one first."
         )
 

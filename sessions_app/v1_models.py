@@ -16,7 +16,7 @@ from django.db.models.functions import Cast, Coalesce, Length
 from django.utils import timezone
 
 from conversations.models import Conversation, ConversationRef, new_public_id
-from sessions_app.encryption import EncryptedTextField
+from sessions_app.encryption import EncryptedTextField, Sealed, seal
 
 MAX_ITERATIONS = 500
 DEFAULT_WORKING_DIR = "workspace/project"
@@ -38,12 +38,17 @@ def json_size(*columns: str) -> Combinable:
     return reduce(add, sizes)
 
 
+def sealed_nothing() -> Sealed:
+    """Return an empty list as it is stored."""
+    return seal("[]")
+
+
 class AgentSetupQuerySet(models.QuerySet["AgentSetup"]):
     """The questions about many setups."""
 
     def shown(self) -> Self:
         """Return them without what nobody is shown, which may be long."""
-        return self.defer("sealed_agent", "sealed_secrets")
+        return self.defer("sealed_agent", "sealed_secrets", "sealed_keys")
 
 
 class AgentSetup(models.Model):
@@ -58,8 +63,10 @@ class AgentSetup(models.Model):
     """The same as it is printed: every key masked."""
     sealed_secrets = EncryptedTextField(editable=False)
     """JSON: secret sources by name, with their values."""
+    sealed_keys = EncryptedTextField(default=sealed_nothing, editable=False)
+    """JSON: a list of the keys in the setup, which events must not show."""
     has_secrets = models.BooleanField(default=False)
-    """Whether there is any: every append looks for the values."""
+    """Whether there is any secret or key: every append looks for the values."""
     shown_secrets = models.JSONField(default=dict, blank=True)
     workspace = models.JSONField(default=default_workspace)
     confirmation_policy = models.JSONField(default=never_confirm)
@@ -69,8 +76,6 @@ class AgentSetup(models.Model):
     facts = models.JSONField(default=dict, blank=True)
     """What else a client sent at the start that is printed again."""
     leaf_event_id = models.TextField(null=True, blank=True)
-    key_rotation = models.IntegerField(default=0)
-    """How often the conversation's key was made anew."""
 
     objects = models.Manager.from_queryset(AgentSetupQuerySet)()
 

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cache
 from typing import Any
 from urllib.parse import quote
 
@@ -19,7 +17,8 @@ from conversations.dialects import v1
 from conversations.exceptions import ConversationError
 from sessions_app.encryption import Sealed, SecretUnreadable, seal
 from sessions_app.git_providers.base import InvalidName
-from sessions_app.git_providers.hosts import may_be_public, require_public, server_url
+from sessions_app.git_providers.hosts import may_be_public, server_url
+from sessions_app.git_providers.ways import UnusableProxy, way_to
 from sessions_app.models import Receiver, ReceiverKind
 from sessions_app.outbox import begin
 from sessions_app.outbox_parcels import Happening, NotTaken, Parcel
@@ -118,13 +117,7 @@ class Webhook:
 
     def __init__(self, receiver: Receiver) -> None:
         self._receiver = receiver
-        self._client = httpx.AsyncClient(
-            verify=_tls(),
-            timeout=httpx.Timeout(receiver.timeout_s, connect=min(CONNECT_S, receiver.timeout_s)),
-            follow_redirects=False,
-            # A proxy would read what goes without TLS.
-            trust_env=receiver.base_url.startswith("https:"),
-        )
+        self._client: httpx.AsyncClient | None = None
 
     async def take(self, parcel: Parcel) -> None:
         """Post the parcel, if the wire has a call for it. Raise NotTaken unless the answer is 2xx in time."""
@@ -137,13 +130,14 @@ class Webhook:
 
     async def close(self) -> None:
         """Close the connections."""
-        await self._client.aclose()
+        if self._client is not None:
+            await self._client.aclose()
 
     async def _post(self, path: str, content: bytes) -> None:
         url = httpx.URL(f"{self._receiver.base_url}/{path}")
         try:
             async with asyncio.timeout(self._receiver.timeout_s):
-                await require_public(url)
+                self._client = self._client or self._new_client()
                 request = self._client.build_request("POST", url, content=content, headers=self._headers())
                 response = await self._client.send(request, stream=True)
                 await response.aclose()  # of what a receiver says, the status is enough
@@ -151,6 +145,8 @@ class Webhook:
             raise NotTaken("No response in time.") from error
         except InvalidName as error:
             raise NotTaken(NOT_PUBLIC) from error
+        except UnusableProxy as error:
+            raise NotTaken(str(error)) from error
         except SecretUnreadable as error:
             raise NotTaken("The stored headers can't be decrypted. Enter them again.") from error
         # A redirect may lead to a name that cannot be read.
@@ -159,15 +155,20 @@ class Webhook:
         if not response.is_success:
             raise NotTaken(f"It responded with status {response.status_code}.")
 
+    def _new_client(self) -> httpx.AsyncClient:
+        """Return what asks the webhook's server. Raise UnusableProxy."""
+        timeout_s = self._receiver.timeout_s
+        return httpx.AsyncClient(
+            transport=way_to(httpx.URL(self._receiver.base_url)),
+            timeout=httpx.Timeout(timeout_s, connect=min(CONNECT_S, timeout_s)),
+            # A redirect may lead to another server, which was not checked.
+            follow_redirects=False,
+            trust_env=False,
+        )
+
     def _headers(self) -> dict[str, str]:
         credentials = opened(self._receiver)
         headers = {"user-agent": "convserver", **credentials.headers, "content-type": "application/json"}
         if credentials.session_key:
             headers[KEY_HEADER] = credentials.session_key
         return headers
-
-
-@cache
-def _tls() -> ssl.SSLContext:
-    """Read the certificates once."""
-    return httpx.create_ssl_context()
