@@ -28,8 +28,10 @@ from convserver.admin.loops import LOOP_LABELS, agent_name
 from convserver.admin.parameters import as_text, shown_parameters
 from convserver.admin.periods import in_period
 from convserver.admin.steering import Deed, selected, steer_and_tell
-from sessions_app.models import AgentLoop, Connection, LoopStatus
-from sessions_app.state_words import NOT_STARTED, WORDS, state_of
+from sessions_app.authentication import lets_everybody_in
+from sessions_app.models import AgentLoop, Connection
+from sessions_app.state_words import WORDS, state_of_loop
+from sessions_app.status import shown_in
 
 RELATED_SHOWN = 20
 DELETED = "deleted"
@@ -42,7 +44,7 @@ class ConversationFilterForm(forms.Form):
     version = choice_field("Version", [ANY, *Version.choices])
     trigger = text_field("Trigger")
     repository = text_field("Repository")
-    loop = choice_field("Agent loop", [ANY, (NOT_STARTED, WORDS[NOT_STARTED]), *LoopStatus.choices])
+    loop = choice_field("Agent state", [ANY, *WORDS.items()])
     deleted = choice_field("Deleted", YES_OR_NO)
     since = date_field("Created from (UTC)")
     until = date_field("Created through (UTC)")
@@ -61,8 +63,7 @@ class ConversationFilter(FormFilter[ConversationQuerySet]):
         if "version" in wanted:
             rows = rows.filter(version=wanted["version"])
         if "loop" in wanted:
-            never_started = wanted["loop"] == NOT_STARTED
-            rows = rows.filter(loop=None) if never_started else rows.filter(loop__status=wanted["loop"])
+            rows = shown_in(rows, wanted["loop"])
         if "deleted" in wanted:
             rows = rows.deleted() if wanted["deleted"] == "yes" else rows.standing()
         return in_period(rows, "created_at", wanted)
@@ -87,7 +88,7 @@ class ConversationAdmin(ReadOnlyAdmin[Conversation]):
     list_before_template = "admin/repairs.html"
     search_fields = ("title",)
     search_help_text = "ID or start of an ID, title or owner"
-    actions = ("start", "stop", "hide", "restore", "export")
+    actions = ("start", "stop", "hide", "restore", "reset_key", "export")
     change_form_outer_before_template = "admin/conversation_actions.html"
     fieldsets = (
         (
@@ -121,7 +122,7 @@ class ConversationAdmin(ReadOnlyAdmin[Conversation]):
     # Who may what
 
     def has_steer_permission(self, request: HttpRequest) -> bool:
-        """Say whether the visitor may start, stop, hide and restore."""
+        """Say whether the visitor may start, stop, hide, restore and reset access keys."""
         return may_change(request, Conversation)
 
     def has_export_permission(self, request: HttpRequest) -> bool:
@@ -181,6 +182,7 @@ class ConversationAdmin(ReadOnlyAdmin[Conversation]):
         allowed = {
             "may_steer": self.has_steer_permission(request),
             "may_read_events": events.may_read(request),
+            "has_keys": not lets_everybody_in(),
         }
         return super().changeform_view(request, object_id, form_url, {**(extra_context or {}), **allowed})
 
@@ -205,6 +207,11 @@ class ConversationAdmin(ReadOnlyAdmin[Conversation]):
     def restore(self, request: HttpRequest, queryset: QuerySet[Conversation]) -> None:
         """Bring the chosen conversations back."""
         steer_and_tell(request, Deed.RESTORE, selected(request, queryset))
+
+    @admin.action(description="Reset the access key", permissions=["steer"])
+    def reset_key(self, request: HttpRequest, queryset: QuerySet[Conversation]) -> None:
+        """Rotate the access keys of the chosen conversations; staff are shown neither old nor new ones."""
+        steer_and_tell(request, Deed.RESET_KEY, selected(request, queryset))
 
     @admin.action(description="Export as JSON", permissions=["export"])
     def export(self, request: HttpRequest, queryset: QuerySet[Conversation]) -> HttpResponseBase | None:
@@ -253,13 +260,7 @@ class ConversationAdmin(ReadOnlyAdmin[Conversation]):
         return (DELETED, "Deleted") if row.deleted_at else self._state(row)
 
     def _state(self, row: Conversation) -> tuple[str, str]:
-        loop = _loop_of(row) or AgentLoop()
-        state = state_of(
-            status=loop.status,
-            execution_status=loop.execution_status,
-            agent=loop.agent,
-            ended_by=loop.ended_by,
-        )
+        state = state_of_loop(_loop_of(row) or AgentLoop())
         return state, WORDS[state]
 
     @admin.display(description="Agent state")
@@ -272,12 +273,12 @@ class ConversationAdmin(ReadOnlyAdmin[Conversation]):
         """How many connections are present."""
         return cells.number(len(getattr(row, "present_connections", ())))
 
-    @admin.display(description="Last message")
+    @admin.display(description="Last message (UTC)")
     def last_message_in_list(self, row: Conversation) -> SafeString | None:
         """When somebody last said something."""
         return cells.stacked(row.last_message_at)
 
-    @admin.display(description="Created")
+    @admin.display(description="Created (UTC)")
     def created_in_list(self, row: Conversation) -> SafeString | None:
         """When it began."""
         return cells.stacked(row.created_at)

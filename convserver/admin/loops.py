@@ -18,7 +18,7 @@ from convserver.admin.filters import ANY, FormFilter, choice_field, text_field
 from convserver.admin.look import label
 from convserver.admin.steering import Deed, selected, steer_and_tell
 from sessions_app.models import AgentLoop, AgentLoopQuerySet, ExecutionStatus, LoopStatus
-from sessions_app.state_words import NOT_STARTED, WORDS
+from sessions_app.state_words import LOOP_WORDS, NOT_STARTED, WORDS, in_state, state_of_loop
 
 LOOP_LABELS: dict[str, str] = {
     NOT_STARTED: "",
@@ -38,8 +38,8 @@ LOOP_LABELS: dict[str, str] = {
 PROBLEMS = [
     ("running", "Running"),
     ("stalled", "No progress for a minute"),
-    ("failed", "Failed in the last 24 hours"),
-    ("stuck", "Stuck in the last 24 hours"),
+    ("failed", "Last turn failed in the last 24 hours"),
+    ("stuck", "Last turn got stuck in the last 24 hours"),
 ]
 
 
@@ -51,10 +51,8 @@ def agent_name(loop: AgentLoop) -> str:
 class LoopFilterForm(forms.Form):
     """What loops can be looked for by."""
 
-    status = choice_field("Loop", [ANY, *LoopStatus.choices])
-    execution_status = choice_field(
-        "Agent state", [ANY, *((state.value, WORDS[state]) for state in ExecutionStatus)]
-    )
+    status = choice_field("Loop", [ANY, *LOOP_WORDS.items()])
+    execution_status = choice_field("Agent state", [ANY, *WORDS.items()])
     problem = choice_field("Turns", [ANY, *PROBLEMS])
     owner = text_field("Owner")
 
@@ -66,9 +64,11 @@ class LoopFilter(FormFilter[AgentLoopQuerySet]):
 
     def narrowed(self, rows: AgentLoopQuerySet, wanted: dict[str, Any]) -> AgentLoopQuerySet:
         """Return the loops with the wanted facts."""
-        rows = _with_problem(rows, wanted.pop("problem", None))
-        columns = {"owner": "conversation__owner__username"}
-        return rows.filter(**{columns.get(name, name): value for name, value in wanted.items()})
+        rows = _with_problem(rows, wanted.get("problem"))
+        if "execution_status" in wanted:
+            rows = rows.filter(in_state(wanted["execution_status"]))
+        columns = {"owner": "conversation__owner__username", "status": "status"}
+        return rows.filter(**{column: wanted[name] for name, column in columns.items() if name in wanted})
 
 
 @admin.register(AgentLoop)
@@ -130,22 +130,23 @@ class AgentLoopAdmin(ReadOnlyAdmin[AgentLoop]):
     @label("Loop", LOOP_LABELS)
     def loop_label(self, loop: AgentLoop) -> tuple[str, str]:
         """Whether it is there."""
-        return loop.status, loop.get_status_display()
+        return loop.status, LOOP_WORDS[loop.status]
 
     @label("Agent state", LOOP_LABELS)
     def agent_label(self, loop: AgentLoop) -> tuple[str, str]:
         """What its agent does, in a word."""
-        return loop.execution_status, WORDS[loop.execution_status]
+        state = state_of_loop(loop)
+        return state, WORDS[state]
 
     @admin.display(description="Loop")
     def loop_status(self, loop: AgentLoop) -> str:
         """Whether it is there, in words."""
-        return loop.get_status_display()
+        return LOOP_WORDS[loop.status]
 
     @admin.display(description="Agent state")
     def agent_status(self, loop: AgentLoop) -> str:
         """What its agent does, in words."""
-        return WORDS[loop.execution_status]
+        return WORDS[state_of_loop(loop)]
 
     @admin.display(description="Agent")
     def agent_shown(self, loop: AgentLoop) -> SafeString | None:
@@ -162,7 +163,7 @@ class AgentLoopAdmin(ReadOnlyAdmin[AgentLoop]):
             f"{loop.owner_pid} on {loop.owner_host.partition(' ')[0]}",
         )
 
-    @admin.display(description="Lease ends")
+    @admin.display(description="Lease ends (UTC)")
     def lease_in_list(self, loop: AgentLoop) -> SafeString | None:
         """Until when it may write unless it renews."""
         return cells.stacked(loop.lease_expires_at)

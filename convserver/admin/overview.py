@@ -14,7 +14,8 @@ from django.utils.safestring import SafeString
 
 from conversations.models import Conversation, Event, GuardRepair
 from convserver.admin import cells, measures
-from sessions_app.models import AgentLoop, Connection, Delivery
+from sessions_app.models import AgentLoop, Connection, Delivery, ExecutionStatus
+from sessions_app.state_words import in_state
 
 TURNS_SHOWN = 10
 COUNTED_MAX = 1000
@@ -90,13 +91,18 @@ def _turn(loop: Any, now: datetime) -> Turn:
 
 def _agents(now: datetime) -> list[Figure]:
     loops, at = AgentLoop.objects, _list_of(AgentLoop)
+    waiting = loops.filter(in_state(ExecutionStatus.WAITING_FOR_CONFIRMATION))
     stalled, failed, stuck = loops.stalled(now), loops.failed_lately(now), loops.stuck_lately(now)
     return [
         _counted("Running turns", loops.playing(), f"{at}?problem=running"),
         _counted("No progress for a minute", stalled, f"{at}?problem=stalled", is_bad=True),
-        _counted("Waiting for approval", loops.asking(), f"{at}?execution_status=waiting_for_confirmation"),
-        _counted("Failed in the last 24 hours", failed, f"{at}?problem=failed", is_bad=True),
-        _counted("Stuck in the last 24 hours", stuck, f"{at}?problem=stuck", is_bad=True),
+        _counted("Agents that need approval", waiting, f"{at}?execution_status=waiting_for_confirmation"),
+        _counted(
+            "Agents whose last turn failed in the last 24 hours", failed, f"{at}?problem=failed", is_bad=True
+        ),
+        _counted(
+            "Agents whose last turn got stuck in the last 24 hours", stuck, f"{at}?problem=stuck", is_bad=True
+        ),
     ]
 
 
@@ -111,7 +117,7 @@ def _traffic(now: datetime, may_view: OfModel) -> Iterator[Figure]:
         at = _list_of(Delivery)
         oldest = Delivery.objects.pending().order_by("since").values_list("since", flat=True).first()
         late = Delivery.objects.failing()
-        lag = lasting(now - oldest) if oldest else "Nothing waits"
+        lag = lasting(now - oldest) if oldest else "No pending deliveries"
         yield Figure(title="Webhook lag", value=lag, link=f"{at}?pending=yes")
         yield _counted("Failing deliveries", late, f"{at}?failing=yes", is_bad=True)
 
@@ -146,11 +152,11 @@ def _server(now: datetime) -> list[Figure]:
 
 
 def _hints() -> Figure:
-    title = "Redis passes a hint in"
+    title = "Redis delivery time"
     try:
         took = measures.hints_ms()
     except LookupError:
-        return Figure(title=title, value="Not used")
+        return Figure(title=title, value="Redis is not used")
     if took is None:
         return Figure(title=title, value="No answer", is_bad=True)
     return Figure(title=title, value=milliseconds(took), is_bad=took > SLOW_MS)

@@ -42,8 +42,14 @@ def banner() -> Banner | None:
 
 def _sentence(count: int, since_start: int) -> str:
     turns = "1 interrupted turn was" if count == 1 else f"{count} interrupted turns were"
-    here = f", {since_start} of them since this server started" if since_start else ""
-    return f"{turns} repaired in the last 24 hours{here}."
+    return f"{turns} repaired in the last 24 hours{_part_since_start(count, since_start)}."
+
+
+def _part_since_start(count: int, since_start: int) -> str:
+    if not since_start:
+        return ""
+    part = f"{since_start} of them " if since_start < count else "all of them " if count > 1 else ""
+    return f", {part}since this server started"
 
 
 def _since_start() -> int:

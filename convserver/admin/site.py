@@ -17,7 +17,7 @@ from conversations.access import pk_of
 from conversations.models import Conversation
 from convserver.admin import overview, repairs
 from convserver.admin.look import AdminAuthenticationForm
-from convserver.web.login import CountedForm, key_address, takes_key_alone, was_guessed_too_often
+from convserver.web.login import CountedForm, key_address, takes_key_alone, tell_when_to_return
 from sessions_app.models import (
     AgentLoop,
     ApiToken,
@@ -59,8 +59,8 @@ def log_in(request: HttpRequest, extra_context: dict[str, Any] | None = None) ->
     if takes_key_alone() and not request.user.is_authenticated:
         return redirect(key_address(request.GET.get("next", reverse("admin:index"))))
     answer = log_in_by_password(request, extra_context)
-    if isinstance(answer, TemplateResponse) and was_guessed_too_often((answer.context_data or {})["form"]):
-        answer.status_code = 429
+    if isinstance(answer, TemplateResponse):
+        tell_when_to_return(answer, (answer.context_data or {})["form"])
     return answer
 
 

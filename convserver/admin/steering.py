@@ -18,7 +18,8 @@ from conversations.models import Conversation, ConversationRef
 from conversations.store import store
 from convserver.admin import audit
 from convserver.api.event_loop import in_loop
-from sessions_app import steering
+from sessions_app import conversation_keys, steering
+from sessions_app.authentication import is_keyed, lets_everybody_in
 from sessions_app.manager import get_manager
 
 logger = logging.getLogger(__name__)
@@ -36,6 +37,7 @@ class Deed(StrEnum):
     STOP = "stop"
     HIDE = "hide"
     RESTORE = "restore"
+    RESET_KEY = "reset_key"
 
     @property
     def done(self) -> str:
@@ -49,6 +51,8 @@ class Deed(StrEnum):
                 return "Deleted"
             case Deed.RESTORE:
                 return "Restored"
+            case Deed.RESET_KEY:
+                return "Reset the access key"
         assert_never(self)
 
 
@@ -105,12 +109,16 @@ def _objection(deed: Deed, conversation: Conversation) -> str | None:
     """Return why this cannot be done with the conversation as it is."""
     is_deleted = conversation.deleted_at is not None
     match deed:
-        case Deed.START if is_deleted:
+        case Deed.START | Deed.RESET_KEY if is_deleted:
             return "It is deleted. Restore it first."
         case Deed.HIDE if is_deleted:
             return "It is already deleted."
         case Deed.RESTORE if not is_deleted:
             return "It is not deleted."
+        case Deed.RESET_KEY if lets_everybody_in():
+            return "It has no access key. This server asks for no credentials."
+        case Deed.RESET_KEY if not is_keyed(conversation.version):
+            return "It has no access key. Only V1 conversations have one."
     return None
 
 
@@ -129,6 +137,8 @@ def _do(deed: Deed, conversations: Sequence[ConversationRef]) -> list[str | None
             ]
         case Deed.RESTORE:
             return [_problem_of(store().restore, conversation) for conversation in conversations]
+        case Deed.RESET_KEY:
+            return [_problem_of(conversation_keys.rotate, conversation) for conversation in conversations]
     assert_never(deed)
 
 
@@ -148,7 +158,7 @@ async def _each(
     return await asyncio.gather(*map(outcome, conversations))
 
 
-def _problem_of(act: Callable[[ConversationRef], None], conversation: ConversationRef) -> str | None:
+def _problem_of(act: Callable[[ConversationRef], object], conversation: ConversationRef) -> str | None:
     try:
         act(conversation)
     except Exception as error:  # the others are to be done all the same

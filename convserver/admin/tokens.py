@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from django import forms
 from django.contrib import admin, messages
@@ -13,10 +13,12 @@ from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 from django.utils.safestring import SafeString
 
-from convserver.admin import audit, cells
+from convserver.admin import audit, cells, look
 from convserver.admin.base import ReadOnlyAdmin, may_change
+from convserver.admin.events import may_read
 from convserver.admin.filters import YES_OR_NO, FormFilter, choice_field, text_field
 from convserver.admin.users import within_reach
+from convserver.token_fields import EVERYTHING, GrantFields
 from sessions_app.models import ApiToken, ApiTokenQuerySet
 
 
@@ -44,28 +46,46 @@ class TokenFilter(FormFilter[ApiTokenQuerySet]):
         return rows
 
 
+if TYPE_CHECKING:
+    TokenModelForm = ModelForm[ApiToken]
+else:
+    TokenModelForm = ModelForm
+
+
+class IssueForm(GrantFields, TokenModelForm):
+    """A new token: whose, its name, and what it opens."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        for name in ("rights", "days"):
+            field = cast(forms.ChoiceField, self.fields[name])
+            choices, field.widget = field.choices, look.Select()
+            field.choices = choices
+
+
 @admin.register(ApiToken)
 class ApiTokenAdmin(ReadOnlyAdmin[ApiToken]):
     """The tokens of all users, the newest first."""
 
-    list_display = ("name", "user", "beginning", "created", "used", "revoked")
+    form = IssueForm
+    list_display = ("name", "user", "beginning", "can", "created", "used", "expires", "revoked")
     list_filter = (TokenFilter,)
-    list_select_related = ("user",)
+    list_select_related = ("user", "conversation")
     actions = ("revoke",)
-    fields = ("name", "user", "beginning", "created", "used", "revoked")
+    fields = ("name", "user", "beginning", "can", "created", "used", "expires", "revoked")
     autocomplete_fields = ("user",)
 
     def has_add_permission(self, request: HttpRequest) -> bool:
-        """Let whoever may add tokens issue them: a token is its user's right to everything of theirs."""
-        return request.user.has_perm("sessions_app.add_apitoken")
+        """Let staff issue tokens who may also read what was said: a token opens everything of its user."""
+        return request.user.has_perm("sessions_app.add_apitoken") and may_read(request)
 
     def has_revoke_permission(self, request: HttpRequest) -> bool:
         """Say whether the visitor may revoke tokens."""
         return may_change(request, ApiToken)
 
     def get_fields(self, request: HttpRequest, obj: ApiToken | None = None) -> Any:
-        """Ask for a new token's user and name; show the rest of one that is there."""
-        return self.fields if obj else ("user", "name")
+        """Ask for what a new token opens; show the rest of one that is there."""
+        return self.fields if obj else ("user", "name", "rights", "days")
 
     def get_readonly_fields(self, request: HttpRequest, obj: ApiToken | None = None) -> Any:
         """Let nothing of an issued token be changed."""
@@ -81,7 +101,7 @@ class ApiTokenAdmin(ReadOnlyAdmin[ApiToken]):
         self, request: HttpRequest, obj: ApiToken, form: ModelForm[ApiToken], change: bool
     ) -> None:
         """Issue the token; its text goes no further than this request."""
-        issued, text = ApiToken.issue(obj.user_id, obj.name)
+        issued, text = ApiToken.issue(obj.user_id, obj.name, form.grant)  # type: ignore[attr-defined]
         obj.pk, obj.prefix, obj.digest = issued.pk, issued.prefix, issued.digest
         request.issued_text = text  # type: ignore[attr-defined]
 
@@ -122,6 +142,16 @@ class ApiTokenAdmin(ReadOnlyAdmin[ApiToken]):
     def used(self, token: ApiToken) -> SafeString | None:
         """When it last let somebody in, to the minute."""
         return cells.moment(token.last_used_at)
+
+    @admin.display(description="Access")
+    def can(self, token: ApiToken) -> str:
+        """What it lets its holder do."""
+        return EVERYTHING if token.is_whole else f"{token.rights[:1].upper()}{token.rights[1:]}"
+
+    @admin.display(description="Expires (UTC)")
+    def expires(self, token: ApiToken) -> SafeString | None:
+        """When it stops working by itself."""
+        return cells.moment(token.expires_at)
 
     @admin.display(description="Revoked (UTC)")
     def revoked(self, token: ApiToken) -> SafeString | None:

@@ -12,11 +12,14 @@ from django.contrib import admin
 from django.contrib.auth.models import Group, User
 from django.db.models import QuerySet
 from django.http import HttpRequest
+from django.utils.html import format_html_join
 from django.utils.safestring import SafeString
 
+from conversations import quotas
 from convserver.admin import cells, look
 from convserver.admin.base import ListAdmin
 from convserver.admin.filters import YES_OR_NO, FormFilter, choice_field
+from sessions_app import usage
 
 RIGHTS = ("is_staff", "is_superuser", "groups", "user_permissions")
 
@@ -65,14 +68,15 @@ class UserAdmin(look.UserAdmin, ListAdmin[User]):
         ("Person", {"fields": ("first_name", "last_name", "email")}),
         ("Permissions", {"fields": ("is_active", *RIGHTS)}),
         ("Times", {"fields": ("logged_in", "joined")}),
+        ("Quotas", {"fields": ("use",)}),
     )
     search_fields = ("username", "email")
     compressed_fields = True
 
     def get_readonly_fields(self, request: HttpRequest, obj: User | None = None) -> Any:
         """Let superusers alone hand out rights."""
-        times = ("logged_in", "joined")
-        return times if _is_superuser(request) else (*times, *RIGHTS)
+        facts = ("logged_in", "joined", "use")
+        return facts if _is_superuser(request) else (*facts, *RIGHTS)
 
     def has_change_permission(self, request: HttpRequest, obj: User | None = None) -> bool:
         """Let superusers alone change staff: a new password would be a way to their rights."""
@@ -94,6 +98,15 @@ class UserAdmin(look.UserAdmin, ListAdmin[User]):
     def joined(self, user: User) -> SafeString | None:
         """When the account was made."""
         return cells.moment(user.date_joined)
+
+    @admin.display(description="Used")
+    def use(self, user: User) -> SafeString | str:
+        """What they have used of each quota; rates and sockets as this process knows them."""
+        lines = [
+            (quota.replace("_mb", " (bytes)").replace("_", " "), f"{used:,}", f"{quotas.limit_of(quota):,}")
+            for quota, used in usage.use_of(user.pk).items()
+        ]
+        return format_html_join(SafeString("<br>"), "{}: {} of {}", lines) or "No quotas are set."
 
     def lookup_allowed(self, lookup: str, value: str, request: HttpRequest | None = None) -> bool:
         """Allow the filters of this list alone."""
