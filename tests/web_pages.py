@@ -42,6 +42,7 @@ SETTINGS = (
     "secrets-change",
     "tokens",
     "tokens-revoke",
+    "keys",
     "password",
 )
 PAGES = [
@@ -66,9 +67,10 @@ PAGES = [
         method="POST",
         path="/c/talk/decision",
         form={"decision": "approve", "seq": "0"},
-        owner=409,
+        owner=302,
         stranger=404,
     ),
+    Page(route="conversation-reset-key", method="POST", path="/c/talk/reset-key", owner=302, stranger=404),
     *(
         Page(
             route=f"conversation-{deed}",
@@ -92,11 +94,13 @@ PAGES = [
     _form("settings-secrets-change", "/settings/secrets/change"),
     _form("settings-tokens", "/settings/tokens", status=400),
     _form("settings-tokens-revoke", "/settings/tokens/revoke"),
+    _form("settings-keys", "/settings/keys"),
     Page(route="settings-password", method="POST", path="/settings/password", owner=302, stranger=400),
     *(_address("settings-" + name, f"/settings/{name.replace('-', '/')}") for name in SETTINGS),
     _address("theme", "/settings/theme"),
     _address("begin", "/begin"),
     _address("conversation-messages", "/c/talk/messages", stranger=404),
     _address("conversation-decision", "/c/talk/decision", stranger=404),
+    _address("conversation-reset-key", "/c/talk/reset-key", stranger=404),
 ]
 """A 400 is a form that was looked at: something is missing in it."""

@@ -23,6 +23,7 @@ from convserver.api.event_loop import in_loop
 from convserver.web.listing import Filters, row_of
 from convserver.web.pages import person, sender
 from sessions_app import marks, steering
+from sessions_app.authentication import is_keyed
 from sessions_app.status import listed
 
 TITLE_MAX_LENGTH = 200
@@ -58,12 +59,16 @@ def _action(reach: Callable[[Any, str], ConversationRef]) -> Callable[[Action], 
 
 @_action(access.writable)
 def rename(request: HttpRequest, conversation: ConversationRef) -> HttpResponse:
-    """Set the title and return the row."""
+    """Set the title and return the row; an empty one restores the default, and offers the way back."""
     form = TitleForm(request.POST)
     if not form.is_valid():
         return _refused(" ".join(map(str, form.errors["title"])), 400)
-    store(str(request.user.pk)).retitle(conversation, form.cleaned_data["title"] or None)
-    return _row(request, conversation)
+    given = form.cleaned_data["title"] or None
+    old = None if given else Conversation.objects.with_pks([conversation.pk]).get().title
+    store(str(request.user.pk)).retitle(conversation, given)
+    if not old:
+        return _row(request, conversation)
+    return _row(request, conversation, done="Default title restored", back="rename", old_title=old)
 
 
 @_action(access.writable)
@@ -115,7 +120,8 @@ def _row(request: HttpRequest, conversation: ConversationRef, **said: Any) -> Ht
         return _back(request, conversation)
     undoes = said.get("is_back") or request.POST.get("undo") == "true"
     states = listed(Conversation.objects.with_pks([conversation.pk]), access.pk_of(request.user))
-    context = {"state": states[conversation.pk], **({} if undoes else said)}
+    state = states[conversation.pk]
+    context = {"state": state, "has_key": is_keyed(state["version"]), **({} if undoes else said)}
     if _is_from_menu(request):
         template = "web/menu_done.html"
     else:

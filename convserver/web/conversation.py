@@ -28,6 +28,7 @@ from convserver.web.rendering import render_page
 from convserver.web.rendering.cards import Outcome
 from convserver.web.rendering.page import Asked
 from sessions_app.agents.chosen import cues
+from sessions_app.authentication import is_keyed
 from sessions_app.models import AgentLoop, ExecutionStatus, LoopEnd, LoopStatus
 from sessions_app.status import ConversationState, last_turn_of, listed, progress_of, states_of
 
@@ -73,22 +74,8 @@ def not_said(
     Raise ConversationNotFound.
     """
     found = access.readable(request.user, conversation_id)
-    return _refused(request, found, error, typed=text, problem=why_not_said(error))
-
-
-def not_decided(request: HttpRequest, conversation_id: str, *, error: ConversationError) -> HttpResponse:
-    """Show the conversation with a decision that was refused, and why.
-
-    Raise ConversationNotFound.
-    """
-    found = access.readable(request.user, conversation_id)
-    return _refused(request, found, error, problem=str(error))
-
-
-def _refused(
-    request: HttpRequest, found: ConversationRef, error: ConversationError, **said: str
-) -> HttpResponse:
-    shown = _page(request, found, status=status_of(error, NATIVE_STATUS), **said)
+    status = status_of(error, NATIVE_STATUS)
+    shown = _page(request, found, status=status, typed=text, problem=why_not_said(error))
     for name, value in retry_headers(error).items():
         shown.headers[name] = value
     return shown
@@ -98,6 +85,7 @@ def _page(request: HttpRequest, found: ConversationRef, *, status: int = 200, **
     state = listed(Conversation.objects.with_pks([found.pk]), access.pk_of(request.user))[found.pk]
     context = {
         "conversation": state,
+        "has_key": is_keyed(state["version"]),
         "standing": progress_of(found),
         "last_turn": last_turn_of(found) if _has_given_up(state) else None,
         "row": Row(state=state, now=timezone.now()),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 
@@ -9,7 +10,6 @@ from conversations import access
 from conversations.exceptions import ConversationError
 from conversations.models import ConversationRef
 from convserver.api.event_loop import in_loop
-from convserver.web.conversation import not_decided
 from convserver.web.pages import takes_form
 from sessions_app.manager import get_manager
 
@@ -23,7 +23,7 @@ def _whole(request: HttpRequest, conversation_id: str) -> HttpResponse:
 
 @takes_form(_whole)
 def decide(request: HttpRequest, conversation_id: str) -> HttpResponse:
-    """Approve or reject the call that the form names, and show the conversation again.
+    """Approve or reject the call that the form names; the conversation's page says once why it was refused.
 
     Anything but `approve` rejects: what is not said clearly lets nothing happen.
     """
@@ -38,7 +38,7 @@ def decide(request: HttpRequest, conversation_id: str) -> HttpResponse:
             call_seq=int(seq) if seq.isdecimal() and len(seq) < 19 else -1,
         )
     except ConversationError as error:
-        return not_decided(request, conversation_id, error=error)
+        messages.error(request, str(error), extra_tags="decision")
     return redirect("conversation", conversation.public_id)
 
 

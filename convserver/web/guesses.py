@@ -1,21 +1,31 @@
-"""How often keys and passwords may be guessed from one address: so often each, more often in all."""
+"""How often keys and passwords may be guessed: by address, and by account over all addresses."""
 
 from __future__ import annotations
 
-from ipaddress import IPv6Address, IPv6Network, ip_address
+from unicodedata import normalize
 
 from django.core.cache import caches
 from django.http import HttpRequest
 from django.utils.crypto import salted_hmac
+
+from sessions_app.addresses import subscriber
 
 GUESSES_MAX = 10
 """At one name's password, or at the key."""
 ADDRESS_GUESSES_MAX = 50
 """At all of them: who tries many names may not have ten attempts at each."""
 WINDOW_S = 300
-NETWORK_BITS = 64
-"""So much of an IPv6 address tells one subscriber from another; the rest everybody chooses as they like."""
 TOO_MANY = "Too many wrong attempts. Wait five minutes, then try again."
+
+BUSY = "Too many people are logging in at the moment. Try again in a few seconds."
+"""Said where a password was not even looked at."""
+
+ACCOUNT_FREE = 30
+"""After this many wrong passwords for an account in a window, from all addresses, attempts are delayed."""
+ACCOUNT_WINDOW_S = 900
+ACCOUNT_DELAY_S = 0.5
+"""The first delay; each further wrong password doubles it."""
+ACCOUNT_DELAY_MAX_S = 8.0
 
 SALT = "convserver.web.guesses"
 CACHE = "guesses"
@@ -28,7 +38,7 @@ class Guesses:
     """
 
     def __init__(self, request: HttpRequest, what: str) -> None:
-        address = _subscriber(request.META.get("REMOTE_ADDR", ""))
+        address = subscriber(request.META.get("REMOTE_ADDR", ""))
         self._all = _Count(address)
         self._these = _Count(f"{address} {what}")
 
@@ -45,15 +55,35 @@ class Guesses:
         self._all.one_less()
 
 
+class AccountAttempts:
+    """The attempts at one account's password from all addresses; counted before they are judged."""
+
+    def __init__(self, username: str) -> None:
+        name = normalize("NFKC", username.strip()).lower()  # as the form reads it
+        self._count = _Count(f"account {name}", window_s=ACCOUNT_WINDOW_S)
+
+    def one_more(self) -> float:
+        """Count one more, and return how many seconds it has to wait."""
+        delayed = self._count.one_more() - ACCOUNT_FREE
+        if delayed <= 0:
+            return 0.0
+        return float(min(ACCOUNT_DELAY_S * 2.0 ** min(delayed - 1, 30), ACCOUNT_DELAY_MAX_S))
+
+    def forget(self) -> None:
+        """Begin anew, after one that was right."""
+        self._count.forget()
+
+
 class _Count:
     """A number in the cache, that ends with its window."""
 
-    def __init__(self, what: str) -> None:
+    def __init__(self, what: str, *, window_s: int = WINDOW_S) -> None:
+        self._window_s = window_s
         self._name = f"guesses:{salted_hmac(SALT, what, algorithm='sha256').hexdigest()}"
 
     def one_more(self) -> int:
         """Count one more and return how many there are."""
-        caches[CACHE].add(self._name, 0, WINDOW_S)
+        caches[CACHE].add(self._name, 0, self._window_s)
         return self._changed(by=1)
 
     def one_less(self) -> None:
@@ -69,16 +99,3 @@ class _Count:
             return int(caches[CACHE].incr(self._name, by))
         except ValueError:  # the window has ended in between
             return 0
-
-
-def _subscriber(address: str) -> str:
-    """Return what stands for everybody who can have this address: an IPv6 network, or the address itself."""
-    try:
-        read = ip_address(address)
-    except ValueError:
-        return address
-    if not isinstance(read, IPv6Address):
-        return address
-    if read.ipv4_mapped is not None:
-        return str(read.ipv4_mapped)
-    return str(IPv6Network((int(read), NETWORK_BITS), strict=False))

@@ -12,6 +12,7 @@ from django.views.decorators.http import require_safe
 
 from conversations.exceptions import ConversationError
 from conversations.store import ConversationExists, store
+from convserver.first_steps import example_id
 from convserver.web.conversation import not_said
 from convserver.web.messages import message_id, say, text_of
 from convserver.web.pages import page, person, takes_form
@@ -54,6 +55,7 @@ def _beginning(request: HttpRequest) -> dict[str, object]:
     origin = request.build_absolute_uri("/").removesuffix("/")
     return {
         "new_id": uuid4().hex,
+        "example_id": example_id(),
         "origin": origin,
         "socket_origin": origin.replace("http", "ws", 1),
         "begin": reverse("begin"),

@@ -20,13 +20,10 @@ from conversations.models import Conversation, ConversationQuerySet, Version, no
 from convserver.api.pagination import first_page
 from convserver.web.rendering.excerpts import excerpt
 from sessions_app import marks
-from sessions_app.models import ExecutionStatus
 from sessions_app.state_words import OWNER_WORDS, state_of
-from sessions_app.status import ListedConversation, in_status, iso, listed
+from sessions_app.status import ListedConversation, iso, listed, shown_in
 
 PAGE_ROWS = 40
-STATUS_WORDS = {state.value: OWNER_WORDS[state] for state in ExecutionStatus}
-"""The states that a list can be narrowed to."""
 TOLD = {"running", "paused", "waiting_for_confirmation", "error", "stuck"}
 """What is worth a word in the row; the others have it for those who cannot see the dot."""
 
@@ -51,7 +48,7 @@ class Filters:
         status, version = given.get("status", ""), given.get("version", "")
         return cls(
             **texts,
-            status=status if status in ExecutionStatus.values else "",
+            status=status if status in OWNER_WORDS else "",
             version=version if version in Version.values else "",
             archived=given.get("archived") == "true",
         )
@@ -81,7 +78,7 @@ class Filters:
         if self.version:
             rows = rows.of_version(self.version)
         if self.status:
-            rows = in_status(rows, [self.status])
+            rows = shown_in(rows, self.status)
         return marks.put_away(rows, access.pk_of(user), archived=self.archived)
 
 
@@ -171,7 +168,7 @@ def page_of(
     return {
         "now": iso(now),
         "filters": filters,
-        "statuses": STATUS_WORDS,
+        "statuses": OWNER_WORDS,
         "versions": Version.values,
         "pinned": _rows(states, [] if page_id else pinned, now),
         "rows": _rows(states, page.pks, now),

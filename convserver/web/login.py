@@ -16,10 +16,13 @@ from django.shortcuts import redirect
 from django.urls import reverse
 from django.utils.http import urlencode
 
-from convserver.web.guesses import TOO_MANY, Guesses
+from convserver import password_line, request_log
+from convserver.web.guesses import BUSY, TOO_MANY, WINDOW_S, AccountAttempts, Guesses
+from sessions_app import key_throttle
 from sessions_app.authentication import is_server_key
 
 GUESSED_TOO_OFTEN = "guessed_too_often"
+NO_TURN = "no_turn"
 
 
 def takes_key_alone() -> bool:
@@ -43,12 +46,15 @@ class CountedForm(AuthenticationForm):
 
     def clean(self) -> dict[str, Any]:
         """Judge them, unless there were too many wrong ones."""
+        if self.request is not None and password_line.is_refused(self.request):
+            raise ValidationError(BUSY, code=NO_TURN)
         name = self.cleaned_data.get("username", "").lower()
         guesses = Guesses(self.request or HttpRequest(), f"password {name}")
         if not guesses.may_go_on():
             raise ValidationError(TOO_MANY, code=GUESSED_TOO_OFTEN)
         cleaned: dict[str, Any] = super().clean()
         guesses.forget()
+        AccountAttempts(name).forget()
         return cleaned
 
 
@@ -97,9 +103,17 @@ class KeyForm(forms.Form):
         return self._user
 
 
-def was_guessed_too_often(form: forms.BaseForm) -> bool:
-    """Say whether the form was not judged, since there were too many wrong ones before it."""
-    return any(form.has_error(name, GUESSED_TOO_OFTEN) for name in form.errors)
+def tell_when_to_return(answer: HttpResponse, form: forms.BaseForm) -> None:
+    """Make the answer a 429 with `Retry-After` if the form was not judged."""
+    waits = (
+        (GUESSED_TOO_OFTEN, key_throttle.CODE, WINDOW_S),
+        (NO_TURN, "too_many_requests", password_line.RETRY_AFTER_S),
+    )
+    for problem, code, wait_s in waits:
+        if any(form.has_error(name, problem) for name in form.errors):
+            request_log.name_code(code)
+            answer.status_code = 429
+            answer["Retry-After"] = str(wait_s)
 
 
 class _WayIn(LoginView):
@@ -108,8 +122,7 @@ class _WayIn(LoginView):
     def form_invalid(self, form: forms.BaseForm) -> HttpResponse:
         """Say what was wrong; with 429 once there were too many."""
         answer = super().form_invalid(form)  # type: ignore[arg-type]
-        if was_guessed_too_often(form):
-            answer.status_code = 429
+        tell_when_to_return(answer, form)
         return answer
 
 

@@ -49,6 +49,7 @@ def message_id(request: HttpRequest) -> str:
 
 async def _append(conversation: ConversationRef, frame: native.Frame, user_id: int) -> list[Appended]:
     event = native.message_event(frame, conversation, user_id=user_id, session="")
+    await astore.room_soon(conversation)
     appended = await astore.append_soon(conversation, [event])
     get_manager().wake(conversation)
     return appended

@@ -16,8 +16,10 @@ from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods
 
-from conversations.exceptions import ConversationNotFound, InvalidConversationId
+from conversations import access, quotas
+from conversations.exceptions import ConversationNotFound, InvalidConversationId, QuotaExceeded
 from conversations.models import Conversation
+from convserver import request_log
 from convserver.web.listing import list_beside
 from sessions_app.status import asking
 
@@ -37,9 +39,16 @@ def person(view: View[P]) -> View[P]:
         if not request.user.is_authenticated:
             return redirect_to_login(_page_of(request))
         try:
+            quotas.admit_request(access.pk_of(request.user))
             return view(request, *args, **kwargs)
         except (ConversationNotFound, InvalidConversationId):
             return page(request, "web/not_found.html", status=404)
+        except QuotaExceeded as error:  # without the list beside it: this page has to be cheap
+            refusal = {"detail": str(error)}
+            shown = render(request, "429.html", refusal, status=429)
+            shown["Retry-After"] = str(error.retry_after_s)
+            request_log.name_code(error.code)
+            return shown
 
     return cast("View[P]", shown)
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from datetime import date, timedelta
+from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from typing import Any
+from zoneinfo import ZoneInfo
 
 from django.http import HttpRequest, HttpResponse, QueryDict
 from django.utils.dateparse import parse_date, parse_datetime
@@ -13,11 +14,12 @@ from rest_framework.exceptions import ValidationError
 from conversations.events import Kind
 from conversations.exceptions import ConversationError, ConversationNotFound
 from conversations.models import Version
+from convserver.admission import Lane, in_lane
 from convserver.api.errors import sentences
 from convserver.api.native.search import answer
-from convserver.web.listing import STATUS_WORDS
 from convserver.web.pages import page, person
 from convserver.web.rendering.excerpts import plain_parts
+from sessions_app.state_words import OWNER_WORDS
 
 KINDS = {
     Kind.MESSAGE: "Messages",
@@ -43,6 +45,7 @@ KIND_WORDS = {
 FILTERS = ("repository", "trigger", "status", "version", "kind", "source", "since", "until", "conversation")
 
 
+@in_lane(Lane.SEARCH)
 @require_safe
 @person
 def search(request: HttpRequest) -> HttpResponse:
@@ -53,13 +56,13 @@ def search(request: HttpRequest) -> HttpResponse:
         "is_filtered": any(request.GET.get(name) for name in FILTERS),
         "kinds": KINDS.items(),
         "sources": SOURCES.items(),
-        "statuses": STATUS_WORDS.items(),
+        "statuses": OWNER_WORDS.items(),
         "versions": Version.values,
     }
     if not request.GET.get("q", "").strip():
         return page(request, "web/search.html", context)
     try:
-        found = answer(request.user, asked)
+        found = answer(request.user, asked, state=_state(asked))
     except ConversationNotFound:
         raise
     except (ConversationError, ValidationError) as error:
@@ -72,6 +75,12 @@ def search(request: HttpRequest) -> HttpResponse:
     return page(request, "web/search.html", {**context, "found": found, "more": more})
 
 
+def _state(asked: QueryDict) -> str | None:
+    """Take the state that was chosen out of a query; one that is none stays, to be refused."""
+    chosen = asked.get("status", "") in OWNER_WORDS
+    return str(asked.pop("status")[-1]) if chosen else None
+
+
 def _what(kind: str, source: str) -> str:
     """Return who said what kind of thing, in words; a tool's result says by itself whose it is."""
     words = KIND_WORDS[Kind(kind)]
@@ -79,15 +88,33 @@ def _what(kind: str, source: str) -> str:
 
 
 def _given(query: QueryDict) -> QueryDict:
-    """Return the query without the fields of the form that were left empty; its last day is a whole one."""
+    """Return the query without the fields of the form that were left empty; its days are the reader's."""
     given = QueryDict(mutable=True)
     for name, values in query.lists():
         if filled := [value for value in values if value]:
             given.setlist(name, filled)
-    last_day = _day(query.get("until", ""))
-    if last_day is not None and last_day < date.max:
-        given["until"] = (last_day + timedelta(days=1)).isoformat()
+    zone = _zone(query.get("zone", ""))
+    first_day, last_day = _day(query.get("since", "")), _day(query.get("until", ""))
+    if first_day is not None:
+        given["since"] = _midnight(first_day, zone)
+    if last_day is not None and last_day < date.max:  # which is a whole one
+        given["until"] = _midnight(last_day + timedelta(days=1), zone)
     return given
+
+
+def _zone(name: str) -> tzinfo:
+    """Return a time zone by its name; UTC for one that this machine does not know."""
+    try:
+        return ZoneInfo(name)
+    except (LookupError, ValueError, OSError):  # it is no zone, no name, or the name of a directory
+        return UTC
+
+
+def _midnight(day: date, zone: tzinfo) -> str:
+    try:
+        return datetime.combine(day, time(), zone).astimezone(UTC).isoformat()
+    except OverflowError:  # no date in UTC is as early
+        return datetime.combine(day, time(), UTC).isoformat()
 
 
 def _day(text: str) -> date | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from django.urls import path, re_path
 
 from convserver.web import (
+    access_keys,
     actions,
     answer,
     conversation,
@@ -32,6 +33,7 @@ urlpatterns = [
     ),
     path("c/<str:conversation_id>/messages", conversation.post_message, name="conversation-messages"),
     path("c/<str:conversation_id>/decision", decisions.decide, name="conversation-decision"),
+    path("c/<str:conversation_id>/reset-key", access_keys.reset, name="conversation-reset-key"),
     path("search", search.search, name="search"),
     path("deleted", trash.trash, name="deleted"),
     path("settings", page.settings, name="settings"),
@@ -43,6 +45,7 @@ urlpatterns = [
     path("settings/secrets/change", secrets.change, name="settings-secrets-change"),
     path("settings/tokens", tokens.create, name="settings-tokens"),
     path("settings/tokens/revoke", tokens.revoke, name="settings-tokens-revoke"),
+    path("settings/keys", access_keys.reset_all, name="settings-keys"),
     path("settings/password", account.change_password, name="settings-password"),
     path("c/<str:conversation_id>/rename", actions.rename, name="conversation-rename"),
     path("c/<str:conversation_id>/pin", actions.pin, name="conversation-pin"),

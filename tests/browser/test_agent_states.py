@@ -33,19 +33,21 @@ class Shown(NamedTuple):
     """What is said of a message that the agent has not taken up."""
 
 
-def loop(status: str, execution: str, *, ended_by: str = "", error: str = "") -> dict[str, str]:
+def loop(
+    status: str, execution: str, *, agent: str = "a", ended_by: str = "", error: str = ""
+) -> dict[str, str]:
     """Return a loop as the server tells of it."""
     return {
         "status": status,
         "execution_status": execution,
-        "agent": "",
+        "agent": agent,
         "error": error,
         "ended_by": ended_by,
     }
 
 
 STATES = {
-    "never started": Shown(loop("stopped", "idle"), "Idle", []),
+    "never started": Shown(loop("stopped", "idle", agent=""), "Not started", []),
     "starting": Shown(
         loop("starting", "idle"), "Starting…", ["Stop"], queued="Queued until the agent has started"
     ),
@@ -78,13 +80,13 @@ STATES = {
     "stuck": Shown(loop("running", "stuck"), "Stuck", ["Retry"], "The agent keeps repeating itself."),
     "interrupted": Shown(
         loop("stopped", "error", ended_by="interrupted"),
-        "Interrupted",
+        "Failed",
         ["Retry"],
         "The agent was stopped because the server restarted or lost its database.",
     ),
     "evicted to make room": Shown(
         loop("stopped", "idle", ended_by="crowded_out"),
-        "Stopped to make room",
+        "Idle",
         ["Retry"],
         "Too many of your agents were running",
         queued="Queued until another agent is done",
@@ -97,7 +99,7 @@ STATES = {
     ),
     "agent could not be made": Shown(
         loop("error", "idle", ended_by="failed", error="The agent couldn't start. The log has the reason."),
-        "Couldn't start",
+        "Failed",
         ["Start again"],
         "The agent couldn't start. The log has the reason.",
         queued="Queued until the agent can start",
@@ -130,6 +132,29 @@ def test_each_state_of_the_agent_has_words_and_a_next_step(page: Page, site: Sit
         if name != "running":  # that turn takes it up
             expect(talk.delivery("Hello"), name).to_have_text(shown.queued)
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), name
+
+
+def test_an_agent_that_was_idle_when_the_server_restarted_was_not_interrupted(page: Page, site: Site) -> None:
+    line = Line(page)
+    talk = Talk(page, site, site.create()).open()
+    talk.say("Hello")
+    talk.answered("You said: Hello")
+    restarted = loop("stopped", "idle", ended_by="interrupted")
+    line.say({"type": "conversation", "changes": {"loop": restarted}})
+    expect(page.locator("#agent-state")).to_have_text("Idle")
+    expect(_next(page)).to_have_text("")
+
+
+def test_an_answer_that_was_paused_and_then_stopped_says_that_it_was_interrupted(talk: Talk) -> None:
+    talk.say(" ".join(f"word{number}" for number in range(2_000)))  # the demo agent heeds a pause
+    expect(talk.streaming).to_contain_text("word2")
+    talk.page.get_by_role("button", name="Pause").click()
+    expect(talk.page.locator("#agent-state")).to_have_text("Paused")
+    talk.page.get_by_role("button", name="Stop").click()
+    answer = talk.messages("agent")
+    expect(answer).to_contain_text("This answer was interrupted before it was complete.")
+    talk.page.reload()
+    expect(answer).to_contain_text("This answer was interrupted before it was complete.")
 
 
 def test_a_pause_is_shown_at_once_and_can_be_made_a_stop(page: Page, site: Site) -> None:
@@ -245,7 +270,7 @@ def test_a_tab_whose_conversation_was_deleted_elsewhere_can_bring_it_back(talk: 
     expect(talk.page.get_by_role("link", name="Back to conversations")).to_be_visible()
     talk.page.get_by_role("button", name="Restore").click()
     talk.is_connected()
-    expect(talk.page.locator("#agent-state")).to_have_text("Idle")
+    expect(talk.page.locator("#agent-state")).to_have_text("Not started")
 
 
 def test_a_tab_that_was_away_while_its_conversation_was_deleted_has_a_way_out(

@@ -10,6 +10,7 @@ from uuid import uuid4
 import pytest
 from playwright.sync_api import Page, expect
 
+from tests.browser.conftest import Browse
 from tests.browser.site import Site, message
 from tests.browser.talk import Talk
 from tests.conftest import once
@@ -185,13 +186,28 @@ def test_a_key_that_is_typed_into_the_box_decides_nothing(talk: Talk) -> None:
     expect(talk.page.locator("#events article.tool_call .results")).to_be_empty()
 
 
-def test_an_approval_outlives_a_reload(talk: Talk) -> None:
+def test_an_approval_outlives_a_reload_and_is_asked_for_once(talk: Talk) -> None:
     talk.say("/approve")
     talk.asked()
     talk.page.reload()
     talk.asked()
+    expect(talk.page.get_by_role("button", name="Approve")).to_have_count(1)
+    expect(talk.page.get_by_role("button", name="Reject")).to_have_count(1)
     talk.approval.get_by_role("button", name="Approve").click()
     talk.answered("Done.")
+
+
+@pytest.mark.parametrize("decision", ["Approve", "Reject", "Stop"])
+def test_a_page_opened_anew_asks_until_another_one_has_decided(
+    talk: Talk, browse: Browse, decision: str
+) -> None:
+    talk.say("/approve")
+    talk.asked()
+    other = Talk(browse().new_page(), talk.site, talk.id).open()
+    other.asked()
+    talk.page.get_by_role("button", name=decision).click()
+    expect(other.page.get_by_role("button", name="Approve")).to_have_count(0)
+    expect(other.page.get_by_text("The agent needs your approval for the call")).to_be_hidden()
 
 
 @pytest.mark.parametrize("still_open", [True, False])

@@ -38,6 +38,21 @@ def test_a_conversation_is_renamed_in_place(talk: Talk, another_tab: Talk, row: 
     expect(row(talk.id, another_tab.page).locator(".title")).to_have_text("A better title")
 
 
+def test_the_focus_is_on_a_renamed_row_also_where_its_script_comes_late(
+    page: Page, site: Site, row: Row
+) -> None:
+    conversation_id = site.create(title="Renamed in a hurry")
+    held = Held(page, re.compile("/web/row_focus[^/]*[.]js"))
+    page.goto("/")
+    found = row(conversation_id)
+    open_deeds(found)
+    found.get_by_label("Title").fill("Renamed at leisure")
+    found.get_by_label("Title").press("Enter")
+    expect(found.locator(".title")).to_have_text("Renamed at leisure")
+    held.first().continue_()
+    expect(found.locator("a.open")).to_be_focused()
+
+
 def test_a_conversation_is_pinned_to_the_top(page: Page, site: Site, row: Row) -> None:
     conversation_id = site.create(title="To be pinned")
     page.goto("/")

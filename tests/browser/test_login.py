@@ -51,6 +51,36 @@ class TestAccounts:
         log_in(page)
         expect(page.get_by_label("Message", exact=True)).to_be_visible()
 
+    def test_the_way_out_stands_on_one_line_whatever_else_is_below_the_list(self, page: Page) -> None:
+        page.set_viewport_size({"width": 1280, "height": 900})
+        page.goto("/")
+        log_in(page)
+        way_out = page.get_by_role("button", name=f"Log out {NAME}")
+        expect(page.locator("#sidebar").get_by_role("link", name="Admin")).to_be_visible()
+        expect(page.get_by_role("button", name="Keyboard shortcuts")).to_be_visible()
+        height = "each => each.firstElementChild.offsetHeight / parseFloat(getComputedStyle(each).lineHeight)"
+        assert way_out.evaluate(height) < 1.5
+
+    @pytest.mark.parametrize("width", [390, 1280])
+    def test_a_long_name_is_cut_in_the_sidebar_and_log_out_is_not(
+        self, page: Page, site: Site, width: int
+    ) -> None:
+        page.set_viewport_size({"width": width, "height": 800})
+        name = f"annabelle.{'long' * 12}{width}@example.org"
+        site.manage(
+            *("createsuperuser", "--noinput", "--username", name, "--email", "anna@example.org"),
+            DJANGO_SUPERUSER_PASSWORD=PASSWORD,
+        )
+        page.goto("/")
+        log_in(page, name=name)
+        button = page.get_by_role("button", name="Log out")
+        expect(button).to_have_attribute("title", name)
+        expect(button.locator("span")).to_have_css("text-overflow", "ellipsis")
+        right = "(all) => all.getBoundingClientRect().right"
+        assert button.evaluate(right) <= page.locator("#sidebar").evaluate(right)
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        assert button.locator("span").evaluate("(words) => words.offsetWidth") > 100
+
     def test_a_logout_keeps_the_draft(self, page: Page) -> None:
         page.goto("/")
         log_in(page)
@@ -76,18 +106,38 @@ class TestAccounts:
         box.fill("Hello")
         box.press("Enter")
         expect(page.locator("#events article.message.agent")).to_be_visible()
+        page.goto("/new")
         other = page.context.new_page()
-        other.goto("/settings")
-        other.get_by_role("button", name="Log out").click()
+        log_out(other)
         other.goto("/settings")
         log_in(other)
         expect(other).to_have_url("/settings")
         with page.expect_response(lambda answer: answer.request.method == "PUT") as stored:
             box.fill("half a thought")
         assert stored.value.ok
-        page.locator("#menu summary").click()
-        page.locator("#menu").get_by_role("button", name="Pin").click()
+        row = page.locator("#list .row").first
+        row.hover()
+        row.locator("summary").click()
+        row.get_by_role("button", name="Pin").click()
         expect(page.locator("#pinned .row")).to_have_count(1)
+
+    def test_a_conversation_asks_for_a_login_as_soon_as_another_tab_has_logged_out(self, page: Page) -> None:
+        page.goto("/")
+        log_in(page)
+        page.wait_for_load_state()
+        page.get_by_label("Message", exact=True).fill("Hello")
+        page.get_by_label("Message", exact=True).press("Enter")
+        expect(page.locator("#events article.message.agent")).to_be_visible()
+        address = page.url
+        log_out(page.context.new_page())
+        log_in(page)
+        expect(page).to_have_url(address)
+
+
+def log_out(tab: Page) -> None:
+    """End the login that this tab shares with others."""
+    tab.goto("/settings")
+    tab.get_by_role("button", name="Log out").click()
 
 
 @pytest.fixture(scope="class")
@@ -146,9 +196,9 @@ class TestServerKey:
         assert violations(page) == []
 
 
-def log_in(page: Page, *, password: str = PASSWORD) -> None:
+def log_in(page: Page, *, name: str = NAME, password: str = PASSWORD) -> None:
     """Fill in the login's form and send it."""
-    page.get_by_label("Name").fill(NAME)
+    page.get_by_label("Name").fill(name)
     page.get_by_label("Password").fill(password)
     page.get_by_role("button", name="Log in").click()
 

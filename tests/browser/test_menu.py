@@ -79,6 +79,16 @@ def test_what_the_menu_has_done_is_said_and_can_be_taken_back(
     expect(talk.page).to_have_url(re.compile(f"/c/{talk.id}$"))
 
 
+def test_an_emptied_title_restores_the_default_one_and_that_can_be_taken_back(talk: Talk) -> None:
+    found = menu(talk)
+    found.get_by_label("Title").fill("")
+    found.get_by_label("Title").press("Enter")
+    expect(talk.page.locator("#toasts")).to_contain_text("Default title restored: Conversation ")
+    talk.page.get_by_role("button", name="Undo").click()
+    expect(talk.page.get_by_role("heading", level=1)).to_have_text("A talk")
+    expect(talk.page.get_by_role("button", name="Undo")).to_have_count(0)
+
+
 def test_the_menu_closes_by_escape(talk: Talk) -> None:
     found = menu(talk)
     talk.page.keyboard.press("Escape")

@@ -85,6 +85,26 @@ def test_a_call_is_approved_by_a_form_after_all_of_it(talk: Talk) -> None:
     _reload_until(talk, talk.messages("agent").filter(has_text="Done."))
 
 
+def test_a_decision_that_comes_too_late_leads_back_to_the_conversation_and_is_told_once(
+    talk: Talk, browse: Browse, site: Site
+) -> None:
+    site.send(talk.id, {"type": "message", "id": "1", "text": "/approve"})
+    form = talk.page.locator("form.decision")
+    _reload_until(talk, form)
+    other = Talk(browse().new_page(), site, talk.id).open()
+    other.asked()
+    other.approval.get_by_role("button", name="Reject").click()
+    other.answered("OK, I won't.")
+    form.get_by_role("button", name="Approve").click()
+    expect(talk.page.get_by_text("No call is waiting for approval.")).to_be_visible()
+    expect(talk.page).to_have_url(f"{site.url}/c/{talk.id}")
+    expect(form).to_have_count(0)
+    talk.page.goto("/")
+    talk.page.go_back()
+    expect(talk.messages("agent").filter(has_text="OK, I won't.")).to_be_visible()
+    expect(talk.page.get_by_text("No call is waiting for approval.")).to_have_count(0)
+
+
 def _reload_until(talk: Talk, shown: Locator) -> None:
     """Load the page until it shows something."""
     deadline = time.monotonic() + WAIT_S
@@ -95,5 +115,5 @@ def _reload_until(talk: Talk, shown: Locator) -> None:
 
 def test_the_words_for_pages_without_scripts_are_not_shown_by_others(browse: Browse, site: Site) -> None:
     talk = Talk(browse().new_page(), site, site.create(title="With scripts")).open()
-    expect(talk.page.locator("#agent-state")).to_have_text("Idle")
+    expect(talk.page.locator("#agent-state")).to_have_text("Not started")
     expect(talk.page.locator(".scriptless")).to_be_hidden()

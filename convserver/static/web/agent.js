@@ -5,19 +5,20 @@ import { STATUSES, statusOf } from "./agent_status.js";
 const KEYS = { s: "stop", p: "pause", a: "approve", r: "reject" };
 
 export class AgentControls {
-  /** `refresh` fetches one call again; `onRetry` sends the last message again, if it `canRetry`; `onStatus` hears of each state by its name. */
-  constructor(root, { send, refresh, canRetry, onRetry, onStatus }) {
+  /** `refresh` fetches one call again; `isAnswered` says whether nothing that was asked is left; `onRetry` sends the last message again, if it `canRetry`; `onStatus` hears of each state by its name. */
+  constructor(root, { send, refresh, isAnswered, canRetry, onRetry, onStatus }) {
     this.root = root;
     this.send = send;
     this.refresh = refresh;
+    this.isAnswered = isAnswered;
     this.canRetry = canRetry;
     this.onRetry = onRetry;
     this.state = root.querySelector("#agent-state");
     this.working = root.querySelector("#working");
     this.asked = new Map();
     this.next = root.querySelector("#next");
-    const { status, execution, endedBy, error } = root.dataset;
-    this.loop = { status, execution_status: execution, ended_by: endedBy, error };
+    const { status, execution, agent, endedBy, error } = root.dataset;
+    this.loop = { status, execution_status: execution, agent, ended_by: endedBy, error };
     for (const button of root.querySelectorAll(":is(.controls, .next) button[data-action]")) {
       // The second click of a double one is none: what it would fall on may have changed under the pointer.
       button.addEventListener("click", ({ detail }) => detail > 1 || this.act(button.dataset.action));
@@ -52,6 +53,7 @@ export class AgentControls {
     if (this.gone) return this.gone;
     if (this.isStopping) return "stopping";
     const status = statusOf(this.loop);
+    if (status === "interrupted" && this.loop.execution_status === "idle" && this.isAnswered()) return "ready"; // between two turns
     return status === "running" && this.isPausing ? "pausing" : status;
   }
 

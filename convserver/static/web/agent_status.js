@@ -5,6 +5,7 @@
  * it; the `controls` beside the header; and until when a message that is sent now is `queued`.
  */
 export const STATUSES = {
+  unstarted: { words: "Not started" },
   ready: { words: "Idle" },
   starting: { words: "Starting…", controls: ["stop"], queued: "until the agent has started" },
   running: { words: "Running", controls: ["pause", "stop"], queued: "until this turn ends" },
@@ -29,12 +30,12 @@ export const STATUSES = {
   error: { words: "Failed", next: "Retry your last message, or send another.", actions: ["retry"] },
   stuck: { words: "Stuck", next: "The agent keeps repeating itself. Tell it what to do differently, or retry.", actions: ["retry"] },
   interrupted: {
-    words: "Interrupted",
+    words: "Failed",
     next: "The agent was stopped because the server restarted or lost its database. What it said is kept.",
     actions: ["retry"],
   },
   evicted: {
-    words: "Stopped to make room",
+    words: "Idle",
     next: "Too many of your agents were running, so this one was stopped. Send a message to start it again.",
     actions: ["retry"],
     queued: "until another agent is done",
@@ -44,7 +45,7 @@ export const STATUSES = {
     next: "The agent failed, or was stopped to make room for another one. Retry your last message, or send another.",
     actions: ["retry"],
   },
-  failed: { words: "Couldn't start", next: "The agent couldn't start.", actions: ["start"], queued: "until the agent can start" },
+  failed: { words: "Failed", next: "The agent couldn't start.", actions: ["start"], queued: "until the agent can start" },
   deleted: { words: "Deleted", next: "This conversation was deleted.", actions: ["restore", "back"] },
   unavailable: { words: "Unavailable", next: "This conversation was deleted or isn't yours any more.", actions: ["restore", "back"] },
   unreachable: { words: "Unavailable", next: "This page can't connect to the conversation.", actions: ["back"] },
@@ -56,7 +57,7 @@ const OVER = { stopped: "stopped", crowded_out: "evicted", interrupted: "interru
 const FAILED = { crowded_out: "cut", interrupted: "interrupted" };
 
 /** The name of the state that a loop is in, as the server tells of it. */
-export function statusOf({ status, execution_status: execution, ended_by: endedBy }) {
+export function statusOf({ status, execution_status: execution, agent, ended_by: endedBy }) {
   const isThere = status === "running" || status === "starting";
   if (status === "starting") return "starting";
   if (status === "error") return "failed";
@@ -65,5 +66,6 @@ export function statusOf({ status, execution_status: execution, ended_by: endedB
   if (execution === "running") return isThere ? "running" : (OVER[endedBy] ?? "starting");
   if (execution === "finished" || execution === "stuck") return execution;
   if (execution === "error") return FAILED[endedBy] ?? "error";
-  return (!isThere && OVER[endedBy]) || "ready";
+  if (isThere) return "ready";
+  return agent ? (OVER[endedBy] ?? "ready") : "unstarted";
 }

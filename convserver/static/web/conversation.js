@@ -23,7 +23,8 @@ const log = new Log(root, { onShown: shown });
 const agent = new AgentControls(root, {
   send: (frame) => socket.send(frame),
   refresh: (seq) => log.refresh(seq),
-  canRetry: (status) => asked >= 0 && !(status === "stopped" && outgoing.progress.of(asked).name === "answered"),
+  isAnswered,
+  canRetry: (status) => asked >= 0 && !(status === "stopped" && isAnswered()),
   onRetry: () => sayAgain(asked),
   onStatus: follow,
 });
@@ -38,6 +39,7 @@ let cursor = Number(root.dataset.lastSeq); // the newest event that this page ha
 let place = root.dataset.cursor; // the same, as the server tells histories apart
 let seen = Number(root.dataset.seen);
 let was; // the name of the state that the agent was in last
+let isPaused = root.dataset.execution === "paused"; // the turn, by the log
 let isDeleted = false;
 let isReplaying = true; // what is heard of the agent is newer than what is heard of the log
 let announcing = false; // what is replayed is not read aloud
@@ -93,6 +95,8 @@ function take(frame) {
       if (announcing && frame.kind === "message" && frame.source === "user") outgoing.watch([frame.seq]);
       if (answers) answers.heard(frame);
       else if (frame.kind === "message" && frame.source === "agent") stored.add(frame.id);
+      if (frame.kind === "turn" && isPaused) showCutOff();
+      if (frame.kind === "state" || frame.kind === "turn") isPaused = frame.kind === "state" && frame.text.startsWith("paused");
       line.showProgress(cursor + 1, log.end + 1);
       if (announcing) announce(frame);
       return;
@@ -119,6 +123,12 @@ function take(frame) {
       if (!agent.answered(frame)) outgoing.answered(frame);
       sweep();
   }
+}
+
+/** A paused turn ends here: its last answer was not complete, which the server says of it from now on. */
+function showCutOff() {
+  const last = [...root.querySelectorAll("#events article.message.agent")].at(-1);
+  if (last) log.refresh(Number(last.dataset.seq));
 }
 
 /** Show what the agent does; where it has begun to work it was asked what the page has heard of, if that is all. */
@@ -159,6 +169,10 @@ async function showAnswer(frame) {
 function goneBecause({ code }) {
   if (code !== NOT_FOUND) return "unreachable";
   return isDeleted ? "deleted" : "unavailable";
+}
+
+function isAnswered() {
+  return asked < 0 || outgoing.progress.of(asked).name === "answered";
 }
 
 /** Send what was said at `seq` once more. */

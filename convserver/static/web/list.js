@@ -3,7 +3,6 @@
 import { setServerTime } from "./clock.js";
 import "./place.js";
 import { LiveSocket } from "./socket.js";
-import "./times.js";
 import "./undo.js";
 import { setAsking } from "./window_title.js";
 
@@ -18,10 +17,12 @@ let timer;
 let isFetching = false;
 
 let focus; // its module, once somebody is at the page
+let fetching; // one promise, so that what waits for it acts in order
 
-async function fetchFocus() {
-  focus ??= await import("./row_focus.js");
-  return focus;
+function fetchFocus() {
+  fetching ??= import("./row_focus.js").then((module) => (focus = module));
+  fetching.catch(() => (fetching = undefined));
+  return fetching;
 }
 
 function note(id) {
@@ -127,8 +128,12 @@ document.getElementById("everywhere")?.addEventListener("click", (click) => {
 
 // What was done to a row by a button, here.
 document.addEventListener("row", ({ detail }) => detail?.id && note(detail.id));
-document.addEventListener("htmx:load", ({ detail }) => detail.elt.matches?.(".row") && withFocus(({ came }) => came(detail.elt)));
-document.addEventListener("htmx:beforeRequest", ({ detail }) => withFocus(({ leaves }) => leaves(detail.elt)));
+document.addEventListener("htmx:load", ({ detail: { elt } }) => elt.matches?.(".row") && withFocus(({ came }) => came(elt)));
+document.addEventListener("htmx:beforeRequest", ({ detail: { elt } }) => {
+  const row = elt.closest?.(".deeds")?.closest(".row");
+  const next = row?.nextElementSibling ?? row?.previousElementSibling;
+  if (row) withFocus(({ leaves }) => leaves(row, next));
+});
 document.addEventListener("htmx:beforeSwap", (event) => {
   const { xhr, pathInfo } = event.detail;
   if (!xhr.responseURL || new URL(xhr.responseURL).pathname === new URL(pathInfo.requestPath, location.href).pathname) return;

@@ -1,6 +1,6 @@
 // The focus after what was done to a row by a button of its menu.
 
-import { markHere, neighbour, place, rowOf, tidy } from "./rows.js";
+import { markHere, place, rowOf, tidy } from "./rows.js";
 
 let acted; // the id of the row whose button was pressed, for the focus to come back to
 
@@ -13,18 +13,18 @@ export function came(row) {
   acted = undefined;
 }
 
-/** A button of a row asks for something: note where the focus is to go if the row goes. */
-export function leaves(element) {
-  const row = element.closest?.(".row");
-  if (!row || !element.closest(".deeds")) return;
+/** A button of a row asks for something: note that the focus is to go to the row `next` to it if the row goes. */
+export function leaves(row, next) {
   acted = row.dataset.id;
-  const next = neighbour(row);
-  const isGone = new MutationObserver(() => {
-    if (row.isConnected) return;
-    isGone.disconnect();
-    if (!rowOf(acted) && document.activeElement === document.body) next?.focus({ preventScroll: true });
-    tidy();
-  });
+  const isGone = new MutationObserver(look);
   isGone.observe(document.getElementById("list"), { childList: true, subtree: true });
   setTimeout(() => isGone.disconnect(), 10_000);
+  look(); // it may have gone while this script was fetched
+
+  function look() {
+    if (row.isConnected) return;
+    isGone.disconnect();
+    if (!rowOf(row.dataset.id) && document.activeElement === document.body) next?.querySelector("a")?.focus({ preventScroll: true });
+    tidy();
+  }
 }

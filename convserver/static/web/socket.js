@@ -16,6 +16,7 @@ const WHY = {
   1012: "the server is restarting",
   1013: "the server can't reach its data",
   4408: "this page couldn't keep up",
+  4429: "you have reached a limit",
 };
 
 /**

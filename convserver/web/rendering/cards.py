@@ -103,6 +103,8 @@ class ErrorCard:
     next_step: str
     code: str
     detail: str
+    cause: str = ""
+    """What was wrong, on one line, where the words do not say it."""
 
 
 Card = MessageCard | CallCard | ResultCard | QuietLine | ErrorCard

@@ -111,9 +111,11 @@ def entries(envelopes: Iterable[EventEnvelope], beyond: Iterable[EventEnvelope] 
     """Return what people are shown of these events, results inside their calls, also those from `beyond`."""
     shown: list[Entry] = []
     calls: dict[int | str, Entry] = {}
+    pauses = _Pauses()
     for event in envelopes:
         card = read(event)
         _note_state(event, calls.values())
+        pauses.note(event, shown)
         if card is None:
             continue
         entry = Entry(event=event, card=card)
@@ -131,9 +133,35 @@ def entries(envelopes: Iterable[EventEnvelope], beyond: Iterable[EventEnvelope] 
                 calls[event["tool_call_id"]] = entry
     for event in beyond:
         _note_state(event, calls.values())
+        pauses.note(event, shown)
         if event["kind"] in RESULTS and (call := _call_of(event, calls)) and (card := read(event)):
             call.results.append(Entry(event=event, card=card))
     return shown
+
+
+class _Pauses:
+    """Marks the last answer of a turn that was paused and never went on: it was cut there, too."""
+
+    def __init__(self) -> None:
+        self._is_paused = False
+        self._last: Entry | None = None
+        """What stands before the pause."""
+
+    def note(self, event: EventEnvelope, shown: Sequence[Entry]) -> None:
+        """Hear of the next event; `shown` are the entries before it."""
+        if event["kind"] == Kind.STATE:
+            was_paused, self._is_paused = self._is_paused, event["text"].partition(":")[0] == "paused"
+            if self._is_paused and not was_paused:
+                self._last = shown[-1] if shown else None
+        elif event["kind"] == Kind.TURN:
+            if self._is_paused and self._last is not None:
+                _mark_cut(self._last)
+            self._is_paused = False
+
+
+def _mark_cut(entry: Entry) -> None:
+    if isinstance(entry.card, MessageCard) and not entry.card.is_users:
+        entry.card = replace(entry.card, interrupted=True)
 
 
 def _is_failure_told_by(event: EventEnvelope, card: Card) -> bool:
@@ -214,5 +242,5 @@ def _article(entry: Entry, parts: Parts) -> str:
             name, context = "error", parts.error(entry.event, entry.card)
         case _:
             assert_never(entry.card)
-    shared = {"event": entry.event, "moment": entry.moment, "when": parts.time_format}
+    shared = {"event": entry.event, "moment": entry.moment}
     return get_template(f"web/events/{name}.html").render({**shared, **context})

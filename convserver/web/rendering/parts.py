@@ -51,7 +51,6 @@ class Parts:
     def __init__(self, conversation_id: str, *, whole: bool = False) -> None:
         self.conversation_id = conversation_id
         self._whole = whole
-        self.time_format = "j M Y, H:i" if whole else "j M, H:i"
         self._markdown_left = MARKDOWN_MAX_CHARS
         self._long_texts = LongTexts()
 
@@ -123,6 +122,7 @@ class Parts:
         return {
             "icon": icon("error"),
             "words": card.words,
+            "cause": name(card.cause),
             "next_step": card.next_step,
             "code": name(card.code),
             "detail": self._text(event, card.detail),

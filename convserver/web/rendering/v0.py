@@ -196,9 +196,7 @@ def _failure(event: EventEnvelope, payload: Payload) -> ResultCard:
 
 
 def _error(payload: Payload, extras: Payload) -> ErrorCard:
-    code = columns.first_text(extras.get("error_id"))
-    known = words.trouble(code)
-    return ErrorCard(words=known.words, next_step=known.next_step, code=code, detail=whole_text(payload))
+    return words.error_card(columns.first_text(extras.get("error_id")), whole_text(payload))
 
 
 def _state(event: EventEnvelope, payload: Payload, args: Payload, extras: Payload) -> Card | None:

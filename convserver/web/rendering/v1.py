@@ -191,9 +191,7 @@ def _agent_error(event: EventEnvelope, payload: Payload) -> ResultCard:
 
 def _error(event: EventEnvelope, payload: Payload) -> ErrorCard:
     code = columns.first_text(payload.get("code"))
-    known = words.trouble(code)
-    detail = columns.first_text(payload.get("detail"))
-    return ErrorCard(words=known.words, next_step=known.next_step, code=code, detail=detail)
+    return words.error_card(code, columns.first_text(payload.get("detail")))
 
 
 def _acp_call(event: EventEnvelope, payload: Payload) -> CallCard:

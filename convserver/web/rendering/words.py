@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from convserver.web.rendering.cards import ErrorCard
+from convserver.web.rendering.tools import first_line
+
 STATES = {
     "paused": "Paused",
     "awaiting_user_confirmation": "The agent needs your approval",
@@ -27,6 +30,8 @@ class Trouble(NamedTuple):
 
     words: str
     next_step: str
+    tells_cause: bool = True
+    """Whether the words say what was wrong; otherwise the error's own text does."""
 
 
 _KEY = Trouble(
@@ -60,7 +65,7 @@ _GIT = Trouble(
 )
 _SANDBOX = Trouble("The agent's workspace is gone.", "Send a message to start it again.")
 _STOPPED = Trouble("The agent stopped before it was done.", "Send a message to continue.")
-_OTHER = Trouble("Something went wrong.", "Send a message to try again. The details are below.")
+_OTHER = Trouble("Something went wrong.", "Send a message to try again.", tells_cause=False)
 
 _TROUBLES = {
     "STATUS$ERROR_LLM_AUTHENTICATION": _KEY,
@@ -106,7 +111,7 @@ _TROUBLES = {
         "The agent could not be started.",
         "Send a message to try again. If it fails again, the server's log says why.",
     ),
-    "AgentError": Trouble("The agent failed.", "The details say why."),
+    "AgentError": Trouble("The agent failed.", "Send a message to try again.", tells_cause=False),
     "ValidationError": Trouble(
         "The server did not understand a request.",
         "Reload the page. If it happens again, report the details.",
@@ -117,6 +122,18 @@ _TROUBLES = {
 def trouble(code: str) -> Trouble:
     """Return what an error's code means; codes of any version have some words."""
     return _TROUBLES.get(code) or _TROUBLES.get(code.rpartition(".")[2], _OTHER)
+
+
+def error_card(code: str, detail: str) -> ErrorCard:
+    """Return what is shown of an error: what it means, else the first line of what it says itself."""
+    known = trouble(code)
+    return ErrorCard(
+        words=known.words,
+        next_step=known.next_step,
+        code=code,
+        detail=detail,
+        cause="" if known.tells_cause else first_line(detail),
+    )
 
 
 def reason(text: str) -> str:

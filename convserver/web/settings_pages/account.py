@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.debug import sensitive_post_parameters
 
-from convserver.web.login import was_guessed_too_often
+from convserver.web.login import tell_when_to_return
 from convserver.web.settings_pages.page import back, form_of, saved, show
 from convserver.web.settings_pages.password import PasswordForm, has_password
 
@@ -19,8 +19,7 @@ def change_password(request: HttpRequest) -> HttpResponse:
     form = PasswordForm(request, request.POST)
     if not form.is_valid():
         answer = show(request, form)
-        if was_guessed_too_often(form):
-            answer.status_code = 429
+        tell_when_to_return(answer, form)
         return answer
     form.change()
     return saved(request, "account", "Password changed. You were logged out everywhere else.")

@@ -7,12 +7,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from django import forms
+from django.conf import settings
 from django.core.exceptions import ValidationError
 from pydantic import BaseModel
 from pydantic import ValidationError as Problems
 
 from convserver.api.v0.mcp import SseServer, StdioServer, StreamableServer
 from convserver.api.v0.model_names import MODEL_NAMES
+from convserver.configuration import AuthMode
+from convserver.token_fields import GrantFields
 from sessions_app.model_trial import InvalidBaseUrl, checked_base_url
 from sessions_app.models import SECRET_NAME_MAX_LENGTH, TOKEN_NAME_MAX_LENGTH
 
@@ -22,6 +25,7 @@ KEY_MAX = 16_384
 OFF = {"autocomplete": "off", "spellcheck": "false", "autocapitalize": "off"}
 SECRET = {**OFF, "autocomplete": "new-password"}
 """Browsers offer what they keep for a site in fields that are only `off`."""
+BASE_URL_HELP = "Only for your own server or a proxy, for example"
 
 
 class UnshownText(forms.Textarea):
@@ -75,7 +79,7 @@ class ModelForm(Form):
         show_hidden_initial=True,
         max_length=TEXT_MAX,
         label="Base URL",
-        help_text="Only for your own server or a proxy, for example http://localhost:11434/v1.",
+        help_text=f"{BASE_URL_HELP} http://localhost:11434/v1.",
         widget=forms.URLInput(attrs=OFF),
     )
     key = forms.CharField(
@@ -87,6 +91,16 @@ class ModelForm(Form):
     forgets_key = forms.BooleanField(required=False, label="Remove saved key")
 
     names = MODEL_NAMES
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if settings.CONFIGURATION.auth is AuthMode.ACCOUNTS:  # where an address has to be a public one
+            self.fields["base_url"].help_text = f"{BASE_URL_HELP} https://models.example.org/v1."
+
+    @property
+    def loses_key(self) -> bool:
+        """Whether a key was typed that the form, being refused, neither stores nor shows again."""
+        return bool(self.errors and self.data.get("key"))
 
     def clean_base_url(self) -> str:
         """Return it without a slash at its end."""
@@ -233,7 +247,7 @@ class SecretForm(Form):
     )
 
 
-class TokenForm(Form):
+class TokenForm(GrantFields, Form):
     """A new token."""
 
     name = "token"

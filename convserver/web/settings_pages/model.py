@@ -8,6 +8,7 @@ from django.views.decorators.debug import sensitive_post_parameters
 
 from conversations import access
 from conversations.exceptions import ConversationError
+from convserver.admission import Lane, in_lane
 from convserver.api.event_loop import in_loop
 from convserver.web.settings_pages.forms import ModelForm
 from convserver.web.settings_pages.page import form_of, not_saved, saved, show
@@ -18,6 +19,7 @@ from sessions_app.models import SecretKind
 from sessions_app.user_settings import SettingSecret
 
 
+@in_lane(Lane.ABROAD)
 @sensitive_post_parameters("key")
 @form_of("model")
 def change(request: HttpRequest) -> HttpResponse:

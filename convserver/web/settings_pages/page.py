@@ -26,6 +26,7 @@ from convserver.web.settings_pages.password import PasswordForm, has_password
 from convserver.web.settings_pages.stored_servers import servers_of
 from sessions_app import user_settings
 from sessions_app.agents.chosen import needs_model
+from sessions_app.authentication import lets_everybody_in
 from sessions_app.models import ApiToken
 from sessions_app.user_settings import SettingSecret
 
@@ -55,7 +56,11 @@ def show(request: HttpRequest, *refused: Form | PasswordForm, **more: Any) -> Ht
         "has_key": SettingSecret.LLM_API_KEY in user_settings.setting_secrets(user_id),
         "servers": servers_of(user_id),
         "secrets": user_settings.custom_secrets(user_id),
-        "tokens": ApiToken.objects.valid().filter(user_id=user_id).order_by("-pk")[:TOKENS_SHOWN],
+        "tokens": ApiToken.objects.valid()
+        .filter(user_id=user_id)
+        .select_related("conversation")
+        .order_by("-pk")[:TOKENS_SHOWN],
+        "has_keys": not lets_everybody_in(),
         "form_id": str(uuid4()),
         "asks_model": needs_model(),
         **more,

@@ -11,9 +11,10 @@ from django.contrib.auth.models import User
 from django.core.exceptions import ValidationError
 from django.http import HttpRequest
 
+from convserver import password_line
 from convserver.configuration import AuthMode
-from convserver.web.guesses import TOO_MANY, Guesses
-from convserver.web.login import GUESSED_TOO_OFTEN
+from convserver.web.guesses import BUSY, TOO_MANY, Guesses
+from convserver.web.login import GUESSED_TOO_OFTEN, NO_TURN
 
 BY_PASSWORD = "django.contrib.auth.backends.ModelBackend"  # noqa: S105 - a class
 
@@ -44,12 +45,18 @@ class PasswordForm(PasswordChangeForm):
 
     def clean_old_password(self) -> str:
         """Judge it, unless there were too many wrong ones."""
+        if password_line.is_refused(self._request):
+            raise ValidationError(BUSY, code=NO_TURN)
         guesses = Guesses(self._request, f"password {self.user.get_username().lower()}")
         if not guesses.may_go_on():
             raise ValidationError(TOO_MANY, code=GUESSED_TOO_OFTEN)
         password: str = super().clean_old_password()
         guesses.forget()
         return password
+
+    def validate_password_for_user(self, user: User, password_field_name: str = "") -> None:
+        """Say what is wrong with the new password where it was first typed."""
+        super().validate_password_for_user(user, "new_password1")
 
     def change(self) -> None:
         """Store the new one; other sessions of the user end, and this one goes on."""

@@ -6,9 +6,11 @@ from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 
 from conversations import access
+from conversations.exceptions import QuotaExceeded
 from convserver.web.messages import message_id
 from convserver.web.settings_pages.forms import TokenForm
 from convserver.web.settings_pages.page import form_of, not_saved, saved, show
+from sessions_app import usage
 from sessions_app.models import ApiToken
 
 MADE_BEFORE = (
@@ -31,7 +33,13 @@ def create(request: HttpRequest) -> HttpResponse:
     form_id, made = message_id(request), _made(request)
     if form_id in made:
         return not_saved(request, "tokens", MADE_BEFORE)
-    row, text = ApiToken.issue(access.pk_of(request.user), form.cleaned_data["label"])
+    try:
+        row, text = usage.issue_token(access.pk_of(request.user), form.cleaned_data["label"], form.grant)
+    except QuotaExceeded as error:
+        form.add_error("label", str(error))
+        refused = show(request, form)
+        refused.status_code, refused["Retry-After"] = 429, str(error.retry_after_s)
+        return refused
     answer = show(request, new_token=text, new_token_name=row.name)
     _keep(request, answer, [form_id, *made])
     return answer
@@ -40,9 +48,8 @@ def create(request: HttpRequest) -> HttpResponse:
 @form_of("tokens")
 def revoke(request: HttpRequest) -> HttpResponse:
     """Let a token open nothing any more."""
-    asked = request.POST.get("token", "")
     rows = ApiToken.objects.valid().filter(user_id=access.pk_of(request.user))
-    row = rows.filter(pk=asked).first() if asked.isdecimal() and len(asked) < 19 else None
+    row = rows.called(request.POST.get("token", "")).first()
     if row is None:
         return not_saved(request, "tokens", "This token no longer exists.")
     row.revoke()
