@@ -38,7 +38,7 @@ def record(name: str, data_dir: Path, *, is_new: bool) -> None:
         logger.warning(_sentence(name, before, data_dir))
     if before != name:
         with suppress(OSError):  # then the next start cannot tell, and this one does all else
-            data_dir.mkdir(parents=True, exist_ok=True)
+            data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
             _write(data_dir / LAST_DATABASE, name)
 
 

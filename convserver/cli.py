@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import gc
 import io
+import logging
 import os
 import signal
 import socket
@@ -32,9 +34,23 @@ from django.utils.module_loading import import_string
 from conversations.engines import failures
 from conversations.engines.sqlite3 import files
 from conversations.server_log import log_act
-from convserver import __version__, beginnings, first_steps
-from convserver.configuration import MESSAGE_MAX_BYTES, AuthMode, Configuration, ConfigurationError
+from convserver import __version__, beginnings, first_steps, private_files
+from convserver.configuration import (
+    LOOPBACK_ADDRESSES,
+    MESSAGE_MAX_BYTES,
+    SESSION_API_KEY_MIN_LENGTH,
+    AuthMode,
+    Configuration,
+    ConfigurationError,
+)
+from convserver.connections import Connections, room
+from convserver.http_protocol import SILENT_S, BoundedHttp, BoundedWebSocket, State
+from sessions_app import heap
+from sessions_app.addresses import Networks
 
+logger = logging.getLogger(__name__)
+
+PORT_MAX = 65_535
 SHUTDOWN_WAIT_S = 15
 UNREAD_WAIT_S = 30.0
 PING_S = 20.0
@@ -66,6 +82,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     chosen, others = parser.parse_known_args(arguments)
     if others and chosen.command == "serve":
         parser.error(f"unrecognized arguments: {' '.join(others)}")
+    private_files.create_privately()
     try:
         match chosen.command:
             case "serve":
@@ -83,6 +100,7 @@ def manage_django(arguments: Sequence[str]) -> int:
     """Run one of Django's management commands."""
     _let_statements_take_their_time()
     _make_data_dir()
+    _protect_files()
     try:
         if arguments[:1] == ["migrate"]:
             return _migrate_by_hand(arguments)
@@ -140,6 +158,7 @@ def import_conversations(format: str, arguments: Sequence[str]) -> int:
     django.setup()
     with _naming_the_database():
         _reach_database()
+    _protect_files()
     command = load_command_class("sessions_app", IMPORTS[format])
     command.run_from_argv(["convserver import", format, *arguments])
     return 0
@@ -148,6 +167,7 @@ def import_conversations(format: str, arguments: Sequence[str]) -> int:
 def serve() -> int:
     """Migrate and check the database, serve until a signal, and print first examples once it listens."""
     configuration: Configuration = settings.CONFIGURATION
+    heap.bound()
     gc.disable()  # everything that is loaded stays: collecting garbage would only make the start slower
     django.setup()
     with ExitStack() as until_the_end:
@@ -157,25 +177,39 @@ def serve() -> int:
 def _serve_on(sockets: list[socket.socket], configuration: Configuration) -> int:
     _require_agent(configuration)
     prepare_database()
+    _protect_files()
+    _warn_of_short_key(configuration)
     server = _Server(
         configuration,
         uvicorn.Config(
             "convserver.asgi:application",
             workers=1,  # the loops live in this one process, whatever WEB_CONCURRENCY says
-            ws="websockets-sansio",
+            http=BoundedHttp,
+            ws=BoundedWebSocket,
             ws_max_size=MESSAGE_MAX_BYTES,
             ws_ping_interval=PING_S,
             ws_ping_timeout=PONG_WAIT_S,
             ws_per_message_deflate=False,
             access_log=False,
             log_config=None,
-            proxy_headers=configuration.auth is AuthMode.ACCOUNTS,
+            proxy_headers=configuration.auth is AuthMode.ACCOUNTS and bool(configuration.trusted_proxies),
             forwarded_allow_ips=list(configuration.trusted_proxies),
+            timeout_keep_alive=int(SILENT_S),
             timeout_graceful_shutdown=SHUTDOWN_WAIT_S,
         ),
     )
-    server.run(sockets=sockets)
+    with suppress(KeyboardInterrupt):  # raised again by uvicorn once all has ended
+        server.run(sockets=sockets)
     return 0 if server.started else 1
+
+
+def _warn_of_short_key(configuration: Configuration) -> None:
+    key = configuration.session_api_key
+    if key is not None and len(key) < SESSION_API_KEY_MIN_LENGTH:
+        logger.warning(
+            "SESSION_API_KEY is short enough to be guessed: use at least %d random characters.",
+            SESSION_API_KEY_MIN_LENGTH,
+        )
 
 
 class _Server(uvicorn.Server):
@@ -184,6 +218,13 @@ class _Server(uvicorn.Server):
     def __init__(self, configuration: Configuration, config: uvicorn.Config) -> None:
         super().__init__(config)
         self._configuration = configuration
+        self.server_state = State(
+            Connections(
+                limit=room(configuration.max_connections),
+                per_address=configuration.max_connections_per_address,
+                exempt=Networks(*LOOPBACK_ADDRESSES, *configuration.trusted_proxies),
+            )
+        )
         self._signal: str | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -227,9 +268,17 @@ def _bound_sockets(configuration: Configuration, until_the_end: ExitStack) -> li
         places = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         return [_bound_socket(family, address, until_the_end) for family, _, _, _, address in places]
     except OSError as error:
-        raise ConfigurationError(
+        problem = (
             f"HOST is {host!r} and PORT is {port}, but the server cannot listen there: {error.strerror}."
-        ) from error
+        )
+        raise ConfigurationError(problem + _way_out(port, error)) from error
+
+
+def _way_out(port: int, error: OSError) -> str:
+    """Return what to do if the port is taken, after a space; otherwise nothing."""
+    if error.errno != errno.EADDRINUSE:
+        return ""
+    return f" Choose another port: PORT={port + 1 if port < PORT_MAX else port - 1} make run."
 
 
 def _bound_socket(family: socket.AddressFamily, address: Any, until_the_end: ExitStack) -> socket.socket:
@@ -285,10 +334,19 @@ def _naming_the_database() -> Iterator[None]:
 
 def _make_data_dir() -> None:
     """Create the directory of SQLite's file if it is the data directory."""
-    database, data_dir = settings.DATABASES["default"], settings.CONFIGURATION.data_dir
-    if "sqlite" in database["ENGINE"] and Path(database["NAME"]).parent == data_dir:
+    database, data_dir = _sqlite_file(), settings.CONFIGURATION.data_dir
+    if database is not None and database.parent == data_dir:
         with suppress(OSError):  # opening the file reports it in a sentence
-            data_dir.mkdir(parents=True, exist_ok=True)
+            data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+
+def _protect_files() -> None:
+    private_files.protect(settings.CONFIGURATION.data_dir, _sqlite_file())
+
+
+def _sqlite_file() -> Path | None:
+    database = settings.DATABASES["default"]
+    return Path(database["NAME"]) if "sqlite" in database["ENGINE"] else None
 
 
 def _reach_database() -> None:

@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import TypeVar
 from urllib.parse import SplitResult, quote, urlsplit
 
+from convserver.quotas import MOST, NAMES, Quotas, variable_of
+
 E = TypeVar("E", bound=StrEnum)
 
 HOST_NAME = re.compile(r"\*|\.?[\w-]+(\.[\w-]+)*\.?|\[[0-9A-Fa-f:.]+\]", re.ASCII)
@@ -21,10 +23,14 @@ HOST_NAME = re.compile(r"\*|\.?[\w-]+(\.[\w-]+)*\.?|\[[0-9A-Fa-f:.]+\]", re.ASCI
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
 LOOPBACK_ADDRESSES = ("127.0.0.1", "::1")
 SECRET_KEY_MIN_LENGTH = 32
+SESSION_API_KEY_MIN_LENGTH = 16
+"""In accounts mode, where the key may come from the network; local mode only warns."""
 
 
 # One document may bring a hundred images or a long file; sockets and bodies have the same limit.
 MESSAGE_MAX_BYTES = 16 * 1024 * 1024
+UNKNOWN_BODY_MAX_BYTES = 64 * 1024
+"""Larger bodies are read from known clients only."""
 
 
 class ConfigurationError(Exception):
@@ -84,10 +90,16 @@ class Configuration:
     allowed_hosts: tuple[str, ...]
     permitted_origins: tuple[str, ...]
     trusted_proxies: tuple[str, ...]
-    """Addresses and networks of proxies that are trusted to name the client."""
+    """Addresses and networks of proxies that are trusted to name the client; none if there is no proxy."""
+    max_connections: int
+    """How many connections there may be at a time, if there are as many descriptors."""
+    max_connections_per_address: int
+    """How many of them one address may have, other than trusted proxies and loopback. 0 for no limit."""
     max_concurrent: int
     max_age_days: int | None
     """Lists of the OpenHands wires omit conversations unchanged for this many days; None for no limit."""
+    conversation_key_days: int | None
+    """A conversation's key expires this many days after its last use; None for never."""
     allow_set_conversation_id: bool
     """Whether the body that creates a V0 conversation may choose its id."""
     frontend_dir: Path | None = None
@@ -105,13 +117,25 @@ class Configuration:
     """The longest wait for a conversation, or a SQLite file, that another program or request has locked."""
     idle_in_transaction_timeout_s: int = 60
     """The longest time that a transaction may be idle. 0 for no limit."""
+    secrets_max: int = 1_000
+    """The most secrets of one conversation, with the keys of its agent."""
+    secrets_max_kb: int = 300
+    """The total length of the secrets of a conversation, and of those of a user, in units of 1,000 bytes."""
     hooks: tuple[str, ...] = ()
     """Dotted paths of hooks that are notified of conversations."""
+    quotas: Quotas = field(default_factory=Quotas)
 
     @property
     def installation(self) -> str:
         """An id shared by the processes with the same secret key, and by no others; not secret itself."""
         return sha256(self.secret_key.encode()).hexdigest()[:12]
+
+    @property
+    def hint_keys(self) -> tuple[str, ...]:
+        """Keys that encrypt hints on their way to Redis; none where nobody on the way can read them."""
+        parts = urlsplit(self.redis_url or "unix:")
+        is_private = parts.scheme != "redis" or _is_loopback(parts.hostname or "localhost")
+        return () if is_private else (f"hints {self.secret_key}",)
 
 
 def read(environment: Mapping[str, str]) -> Configuration:
@@ -131,14 +155,22 @@ def read(environment: Mapping[str, str]) -> Configuration:
         manager=_choice(environment, "CONVSERVER_MANAGER", ManagerKind, ManagerKind.STANDALONE),
         auth=auth,
         agent=_agent(environment),
-        session_api_key=_session_api_key(environment),
+        session_api_key=_session_api_key(environment, auth),
         secret_key=_secret_key(environment, auth, data_dir),
         secret_key_fallbacks=_secret_key_fallbacks(environment),
         allowed_hosts=_allowed_hosts(environment, auth, host),
         permitted_origins=_origins(environment),
         trusted_proxies=_trusted_proxies(environment),
+        max_connections=_integer(environment, "CONVSERVER_MAX_CONNECTIONS", 10_000, least=32, most=1_000_000),
+        max_connections_per_address=_integer(
+            environment, "CONVSERVER_MAX_CONNECTIONS_PER_ADDRESS", 500, least=0, most=1_000_000
+        ),
         max_concurrent=_integer(environment, "CONVSERVER_MAX_CONCURRENT", 3, least=1, most=100_000),
         max_age_days=_integer(environment, "CONVSERVER_MAX_AGE_DAYS", 0, least=0, most=36_500) or None,
+        conversation_key_days=_integer(
+            environment, "CONVSERVER_CONVERSATION_KEY_DAYS", 30, least=0, most=36_500
+        )
+        or None,
         allow_set_conversation_id=_integer(environment, "ALLOW_SET_CONVERSATION_ID", 0, least=0, most=1) == 1,
         frontend_dir=_frontend_dir(environment),
         log_format=_choice(environment, "CONVSERVER_LOG_FORMAT", LogFormat, LogFormat.TEXT),
@@ -147,10 +179,13 @@ def read(environment: Mapping[str, str]) -> Configuration:
         tcp_user_timeout_s=_integer(environment, "DATABASE_TCP_USER_TIMEOUT_S", 30, least=1, most=3600),
         statement_timeout_s=_integer(environment, "DATABASE_STATEMENT_TIMEOUT_S", 60, least=0, most=86_400),
         lock_timeout_s=_integer(environment, "DATABASE_LOCK_TIMEOUT_S", 5, least=1, most=300),
+        secrets_max=_integer(environment, "CONVSERVER_SECRETS_MAX", 1_000, least=1, most=10_000),
+        secrets_max_kb=_integer(environment, "CONVSERVER_SECRETS_MAX_KB", 300, least=1, most=1_000),
         idle_in_transaction_timeout_s=_integer(
             environment, "DATABASE_IDLE_IN_TRANSACTION_TIMEOUT_S", 60, least=0, most=86_400
         ),
         hooks=_hooks(environment),
+        quotas=_quotas(environment, auth),
     )
 
 
@@ -169,6 +204,15 @@ def _integer(environment: Mapping[str, str], name: str, default: int, *, least: 
         allowed = "0 or 1" if (least, most) == (0, 1) else f"a whole number from {least} to {most}"
         raise ConfigurationError(f"{name} is {text!r}, but it must be {allowed}.")
     return int(text)
+
+
+def _quotas(environment: Mapping[str, str], auth: AuthMode) -> Quotas:
+    defaults = Quotas.of_accounts_mode() if auth is AuthMode.ACCOUNTS else Quotas()
+    wanted = {
+        name: _integer(environment, variable_of(name), getattr(defaults, name), least=0, most=MOST)
+        for name in NAMES
+    }
+    return Quotas(**wanted)
 
 
 def _host(environment: Mapping[str, str], auth: AuthMode) -> str:
@@ -258,11 +302,15 @@ def _may_be_imported(path: str) -> bool:
         return False
 
 
-def _session_api_key(environment: Mapping[str, str]) -> str | None:
+def _session_api_key(environment: Mapping[str, str], auth: AuthMode) -> str | None:
     key = environment.get("SESSION_API_KEY") or None
     if key and not (key.isascii() and key.isprintable() and " " not in key):
         raise ConfigurationError(
             "SESSION_API_KEY must be printable ASCII without spaces, because it is sent in a header."
+        )
+    if key and auth is AuthMode.ACCOUNTS and len(key) < SESSION_API_KEY_MIN_LENGTH:
+        raise ConfigurationError(
+            f"SESSION_API_KEY is too short: it needs at least {SESSION_API_KEY_MIN_LENGTH} random characters."
         )
     return key
 
@@ -295,7 +343,7 @@ def _kept_secret_key(data_dir: Path) -> str:
     """Return the key in the data directory; on first use create it, readable by its owner only."""
     path = data_dir / "secret_key"
     try:
-        data_dir.mkdir(parents=True, exist_ok=True)
+        data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         if not path.exists():
             _write_once(path, secrets.token_urlsafe(64))
     except OSError as error:
@@ -366,7 +414,7 @@ def _trusted_proxies(environment: Mapping[str, str]) -> tuple[str, ...]:
                 f"CONVSERVER_TRUSTED_PROXIES names {proxy!r}, but a proxy is an address such as 10.0.0.2, or "
                 "one of a network such as 10.0.0.0/24."
             )
-    return tuple(dict.fromkeys(proxies)) or LOOPBACK_ADDRESSES
+    return tuple(dict.fromkeys(proxies))
 
 
 def _may_be_trusted(proxy: str) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from uuid import uuid4
 
 from convserver.configuration import AuthMode, Configuration
 
@@ -24,9 +25,9 @@ convserver is running at http://{place} (press Ctrl-C to stop it).
 Open that address in a browser, or try one of these in another terminal, in this directory:
 {preparation}
 # 1. curl: create a conversation, send a message, read the log
-curl -sw '\\n'{header} {api} {json} -d '{{"id": "my-first"}}'
-curl -sw '\\n'{header} {api}/my-first/events {json} -d '{{"type": "message", "text": "Hello"}}'
-sleep 3; curl -sw '\\n'{header} {api}/my-first/events
+curl -sw '\\n'{header} {api} {json} -d '{{"id": "{id}"}}'
+curl -sw '\\n'{header} {api}/{id}/events {json} -d '{{"type": "message", "text": "Hello"}}'
+sleep 3; curl -sw '\\n'{header} {api}/{id}/events
 
 # 2. Python: send a message, and print the messages until the agent is done
 {python} -c '
@@ -55,17 +56,24 @@ def text(configuration: Configuration, port: int) -> str:
     place = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     python = _python()
     preparation, variable = _key(configuration)
+    name = example_id()
     return STEPS.format(
         place=place,
         python=python,
         preparation=preparation.format(python=python),
         api=f"http://{place}/api/native/conversations",
         json="-H 'Content-Type: application/json'",
-        socket=f"ws://{place}/ws/conversations/my-first",
+        id=name,
+        socket=f"ws://{place}/ws/conversations/{name}",
         header=f' -H "X-Session-API-Key: ${variable}"' if variable else "",
         headers=f', additional_headers={{"X-Session-API-Key": os.environ["{variable}"]}}' if variable else "",
         auth=f'{{"type": "auth", "token": "what ${variable} holds"}}\n' if variable else "",
     )
+
+
+def example_id() -> str:
+    """Return a new id for the conversation of an example, which no one and no earlier try has used."""
+    return uuid4().hex
 
 
 def _key(configuration: Configuration) -> tuple[str, str]:

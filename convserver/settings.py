@@ -101,6 +101,10 @@ def _bounds(options: str) -> dict[str, Any]:
     }
 
 
+SQLITE_HEAP_BYTES = 64 * 1024 * 1024
+"""The page caches of all connections together: some fifty threads have one, of up to 8 MB each."""
+
+
 def _database() -> dict[str, Any]:
     database: dict[str, Any] = dict(dj_database_url.parse(CONFIGURATION.database_url))
     options = database.setdefault("OPTIONS", {})
@@ -111,7 +115,8 @@ def _database() -> dict[str, Any]:
         options |= {
             "transaction_mode": "IMMEDIATE",
             "timeout": LOCK_TIMEOUT_S,
-            "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA cache_size=-8000;",
+            "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA cache_size=-8000; "
+            f"PRAGMA soft_heap_limit={SQLITE_HEAP_BYTES};",
         }
         database["TEST"] = {"NAME": f"{database['NAME']}.test"}
         database["CONN_MAX_AGE"] = None  # threads stay; opening the file costs as much as a small request
@@ -134,7 +139,11 @@ CHANNEL_LAYERS: dict[str, dict[str, Any]] = {
     "default": (
         {
             "BACKEND": "conversations.redis_hints.RedisHints",
-            "CONFIG": {"url": CONFIGURATION.redis_url, "prefix": HINTS_PREFIX},
+            "CONFIG": {
+                "url": CONFIGURATION.redis_url,
+                "prefix": HINTS_PREFIX,
+                "keys": CONFIGURATION.hint_keys,
+            },
         }
         if CONFIGURATION.redis_url
         else {"BACKEND": "channels.layers.InMemoryChannelLayer", "CONFIG": {"capacity": 10_000}}
@@ -161,10 +170,11 @@ CACHES = {
     "default": _cache("default", entries=300),
     # A full cache in memory drops what it likes: whoever could fill this one would begin to guess anew.
     "guesses": _cache("guesses", entries=100_000),
+    "rates": _cache("rates", entries=100_000),
 }
 
 PASSWORD_HASHERS = [
-    "django.contrib.auth.hashers.Argon2PasswordHasher",
+    "convserver.password_hashers.BoundedArgon2PasswordHasher",
     "django.contrib.auth.hashers.PBKDF2PasswordHasher",
 ]
 AUTH_PASSWORD_VALIDATORS = [
@@ -270,7 +280,11 @@ REST_FRAMEWORK = {
         "convserver.api.authentication.KeyAuthentication",
         "convserver.api.authentication.LoginAuthentication",
     ],
-    "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.IsAuthenticated"],
+    "DEFAULT_PERMISSION_CLASSES": [
+        "rest_framework.permissions.IsAuthenticated",
+        "convserver.api.scopes.ScopePermission",
+    ],
+    "DEFAULT_THROTTLE_CLASSES": ["convserver.api.throttling.UserThrottle"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
     "DEFAULT_PARSER_CLASSES": ["convserver.api.bodies.JsonParser"],
     "EXCEPTION_HANDLER": "convserver.api.errors.native_response",

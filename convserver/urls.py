@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from django.contrib import admin
 from django.contrib.auth.views import LogoutView
-from django.urls import include, path
+from django.urls import include, path, re_path
 
+from convserver.api.errors import upgrade_required
 from convserver.api.schema import DocsView, SchemaView
 from convserver.web import login, probes
 
@@ -29,6 +30,7 @@ elsewhere = [
     path("api/", include("convserver.api.v1.shared_origin")),
     path("api/", include("convserver.api.v0.urls")),
     path("admin/", admin.site.urls),
+    re_path(r"^ws/conversations(?:/[^/]+)?$", upgrade_required, name="native-socket"),
 ]
 """All addresses except people's pages, which move when a frontend is served."""
 
