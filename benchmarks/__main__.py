@@ -18,6 +18,7 @@ from tempfile import TemporaryDirectory
 
 from benchmarks import measurements, rows, table
 from benchmarks.databases import DATABASE_URL, Database, PostgreSQL, SQLite
+from benchmarks.floods import Floods
 from benchmarks.lists import FEW, MANY, Lists
 from benchmarks.report import Report
 from benchmarks.rounds import FAILURES, Rounds
@@ -30,7 +31,7 @@ ENGINES = {"postgresql": ("postgresql",), "sqlite": ("sqlite",), "both": ("postg
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command and return its exit status."""
     asked = _parser().parse_args(arguments)
-    chosen = rows.chosen(asked.only)
+    chosen = rows.chosen(asked.only, quick=asked.quick)
     if asked.list or not chosen:
         print("\n".join(row.title for row in chosen or rows.ROWS))
         return 0 if chosen else _refuse(f"No row is called {' or '.join(map(repr, asked.only))}.")
@@ -81,7 +82,8 @@ def _measure(name: str, plan: Plan, chosen: Sequence[rows.Row], report: Report) 
         directory = Path(stack.enter_context(TemporaryDirectory(prefix="convserver-benchmark-")))
         database = stack.enter_context(_database(name, directory))
         listed = {count: stack.enter_context(_database(name, directory)) for count in (FEW, MANY)}
-        bench = Workbench(database, Lists(listed, directory), plan, directory)
+        flooded = Floods(stack.enter_context(_database(name, directory)), directory)
+        bench = Workbench(database, Lists(listed, directory), flooded, plan, directory)
         wanted = measurements.wanted([key for row in chosen for key in row.keys])
         rounds = Rounds(bench, wanted, _say)
         report.begin(name, database, rounds.samples)

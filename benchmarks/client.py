@@ -30,6 +30,7 @@ QUESTIONS_WAIT_S = 120.0
 AUDIENCE_WAIT_S = 60.0
 WARM_UP_S = 0.3
 WARM_UP_QUESTIONS = 10
+LAST_ANSWER_WAIT_S = 5.0
 
 
 async def _replay(job: Job) -> Result:
@@ -74,6 +75,25 @@ async def _appends(job: Job) -> Result:
         "events": len(times) * job.batch,
         "latencies_ms": [asker.latencies_ms[WARM_UP_QUESTIONS:] for asker in askers],
     }
+
+
+async def _asks_for(job: Job) -> Result:
+    """Let each question be asked in its own turns for a while, whatever becomes of the others."""
+    askers = [Asker(question) for question in job.questions]
+    for asker, question in zip(askers, job.questions, strict=True):
+        await _connect(asker, question.port)
+    failed = asyncio.gather(*(asker.failure for asker in askers))
+    end = time.perf_counter() + job.seconds
+    asking = [asker.ask_until(end, every_s=job.every_s, patience_s=LAST_ANSWER_WAIT_S) for asker in askers]
+    await _unless(failed, _together(asking), job.seconds + 2 * LAST_ANSWER_WAIT_S)
+    for asker in askers:
+        asker.check()
+    failed.cancel()
+    return {"rate": 0.0, "events": 0, "latencies_ms": [asker.latencies_ms for asker in askers]}
+
+
+async def _together(works: Iterable[Coroutine[Any, Any, None]]) -> None:
+    await asyncio.gather(*works)
 
 
 async def _openings(job: Job) -> Result:
@@ -197,7 +217,13 @@ async def _unless(failed: asyncio.Future[Any], work: Coroutine[Any, Any, Any], w
 def main() -> None:
     """Do the job of stdin."""
     job = Job.read(sys.stdin.read())
-    works = {"replay": _replay, "open": _openings, "audience": _audience, "rename": _renames}
+    works = {
+        "replay": _replay,
+        "open": _openings,
+        "audience": _audience,
+        "rename": _renames,
+        "ask for": _asks_for,
+    }
     result = uvloop.run(works.get(job.sort, _appends)(job))
     print(json.dumps(result))
 

@@ -60,15 +60,23 @@ class Database(ABC):
     def remove(self) -> None:
         """Remove the database."""
 
-    def fill(self, name: str, *, conversations: int, events: int) -> list[str]:
+    def fill(self, name: str, *, conversations: int, events: int, payload: str = event.PAYLOAD) -> list[str]:
         """Make conversations of so many events each and return their public ids."""
         self.execute(
             self._copies(name, conversations, {"next_seq": str(events), "head_digest": f"'{event.DIGEST}'"})
         )
         self.execute(
-            self._events(name, events), *self.analysis("conversations_event" if events > 1000 else "")
+            self._events(name, events, payload),
+            *self.analysis("conversations_event" if events > 1000 else ""),
         )
         return [f"{name}-{n}" for n in range(conversations)]
+
+    def give(self, name: str, username: str) -> None:
+        """Let the conversations of this name be this user's."""
+        self.execute(
+            f"UPDATE conversations_conversation SET owner_id = (SELECT id FROM auth_user "
+            f"WHERE username = '{username}') WHERE public_id LIKE '{name}-%'"
+        )
 
     def fill_list(self, count: int) -> None:
         """Make conversations that a list shows: a minute apart, each with a repository and a loop.
@@ -116,11 +124,12 @@ class Database(ABC):
             f"WHERE c.public_id LIKE '{name}-%'"
         )
 
-    def _events(self, name: str, count: int) -> str:
+    def _events(self, name: str, count: int, payload: str) -> str:
+        columns = event.COLUMNS | {"payload": f"'{payload}'", "size": str(len(payload))}
         return (
             f"INSERT INTO conversations_event "
-            f"(conversation_id, seq, event_id, timestamp, received_at, {', '.join(event.COLUMNS)}) "
-            f"SELECT c.id, n, {self.new_id}, {self.now}, {self.now}, {', '.join(event.COLUMNS.values())} "
+            f"(conversation_id, seq, event_id, timestamp, received_at, {', '.join(columns)}) "
+            f"SELECT c.id, n, {self.new_id}, {self.now}, {self.now}, {', '.join(columns.values())} "
             f"FROM conversations_conversation AS c CROSS JOIN {self.series(count)} "
             f"WHERE c.public_id LIKE '{name}-%' ORDER BY c.id, n"
         )

@@ -15,17 +15,22 @@ class Answer(NamedTuple):
     body: bytes
 
 
-def get(path: str, port: int) -> bytes:
+def get(path: str, port: int, token: str = "") -> bytes:
     """Return the request that reads."""
-    return f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n\r\n".encode()
+    return f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n{authorization(token)}\r\n".encode()
 
 
-def head(method: str, path: str, port: int) -> bytes:
-    """Return what every request with JSON at this place begins with; `with_body` ends it."""
+def head(method: str, path: str, port: int, token: str = "", kind: str = "application/json") -> bytes:
+    """Return what every request with a body of this kind begins with at this place; `with_body` ends it."""
     return (
-        f"{method} {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n"
-        "Content-Type: application/json\r\nContent-Length: "
+        f"{method} {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n{authorization(token)}"
+        f"Content-Type: {kind}\r\nContent-Length: "
     ).encode()
+
+
+def authorization(token: str) -> str:
+    """Return the header line of an API token; nothing without one."""
+    return f"Authorization: Bearer {token}\r\n" if token else ""
 
 
 def with_body(head: bytes, body: bytes) -> bytes:

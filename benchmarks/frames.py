@@ -7,6 +7,8 @@ import os
 import struct
 from collections.abc import Iterator
 
+from benchmarks.exchanges import authorization
+
 _TEXT, _CLOSE = 0x81, 0x88
 
 
@@ -14,11 +16,12 @@ class ClosedEarly(Exception):
     """The server closed the socket; the text holds its code and reason."""
 
 
-def upgrade(path: str, port: int) -> bytes:
+def upgrade(path: str, port: int, token: str = "") -> bytes:
     """Return the request that opens a socket."""
     key = base64.b64encode(os.urandom(16)).decode()
     return (
         f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+        f"{authorization(token)}"
         f"Sec-WebSocket-Key: {key}\r\nSec-WebSocket-Version: 13\r\n\r\n"
     ).encode()
 

@@ -25,6 +25,8 @@ class Question(NamedTuple):
     path: str
     expected: str
     body: str = ""
+    token: str = ""
+    """The API token of who asks, if it needs one."""
 
 
 class Result(TypedDict):
@@ -45,7 +47,7 @@ class Job:
     """`append` (to the native socket), `echo` (to a bare one), `replay` (of either), `open` (by Socket.IO);
     `audience` (of V1 sockets, the first address being that of who appends);
     by REST `post v0`, `post native`, and `post bare` to what only answers; `rename` what is locked; `ask`
-    where questions are all there is."""
+    where questions are all there is; `ask for` a time."""
     port: int = 0
     paths: Sequence[str] = ()
     """One address per client."""

@@ -8,7 +8,7 @@ from functools import partial
 from statistics import median
 from uuid import uuid4
 
-from benchmarks import appends, hanging, lists, locked, pages, server
+from benchmarks import appends, floods, hanging, lists, locked, pages, server
 from benchmarks.job import Job, Question, carry_out
 from benchmarks.workbench import LENGTH_CLIENTS, LONG, OPENED, REPLAYS, SHORT, Values, Workbench, percentile
 
@@ -116,6 +116,16 @@ def _locked(bench: Workbench) -> Values:
         yield f"{key}, longest ms", max(latencies_ms)
 
 
+def _prepare_floods(bench: Workbench) -> None:
+    bench.floods.prepare()
+
+
+def _flooded(name: str, bench: Workbench) -> Values:
+    found = bench.floods.latencies_ms(name, bench.accounts(), bench.plan.idle_s, bench.plan.flood_s)
+    for key, latencies_ms in found.items():
+        yield key, percentile(latencies_ms, 95)
+
+
 def _pages(bench: Workbench) -> Values:
     for key, cost_ms in pages.costs_ms().items():
         yield f"shown {key}, ms", cost_ms
@@ -203,6 +213,19 @@ MEASUREMENTS: Sequence[Measurement] = [
         ],
         measure=_locked,
         is_steady=True,
+    ),
+    *(
+        Measurement(
+            keys=[
+                floods.key(name, question, when)
+                for question in floods.QUESTIONS
+                for when in (floods.IDLE, floods.BESIDE)
+            ],
+            measure=partial(_flooded, name),
+            prepare=_prepare_floods,
+            is_steady=True,
+        )
+        for name in floods.FLOODS
     ),
     Measurement(keys=["shown page, ms", "shown costliest, ms"], measure=_pages, is_steady=True),
     Measurement(

@@ -96,10 +96,10 @@ class Asker(Connection):
         super().__init__()
         self.latencies_ms: list[float] = []
         if question.body:
-            head = exchanges.head("POST", question.path, question.port)
+            head = exchanges.head("POST", question.path, question.port, question.token)
             self._request = exchanges.with_body(head, question.body.encode())
         else:
-            self._request = exchanges.get(question.path, question.port)
+            self._request = exchanges.get(question.path, question.port, question.token)
         self._expected = question.expected.encode()
         self._answers: list[bytes] = []
         self._asked_at = 0.0
@@ -111,6 +111,16 @@ class Asker(Connection):
         self._asked_at = time.perf_counter()
         self.transport.write(self._request)
         await self._is_answered.wait()
+
+    async def ask_until(self, end: float, *, every_s: float, patience_s: float) -> None:
+        """Ask until that moment of `perf_counter`; the last answer may take so much longer, and counts."""
+        while time.perf_counter() < end:
+            try:
+                await asyncio.wait_for(self.ask(), end - time.perf_counter() + patience_s)
+            except TimeoutError:
+                self.latencies_ms.append((time.perf_counter() - self._asked_at) * 1000)
+                return
+            await asyncio.sleep(every_s)
 
     def take(self, data: bytes) -> None:
         self.received += data

@@ -13,6 +13,7 @@ import psutil
 
 from benchmarks import appends, limits, server
 from benchmarks.databases import TEMPLATE_ID, Database, PostgreSQL, SQLite
+from benchmarks.floods import Floods
 from benchmarks.job import Job, Question, carry_out
 from benchmarks.lists import Lists
 
@@ -40,10 +41,36 @@ class Plan:
     """How often a question is asked."""
     locked_s: float
     """How long a conversation is kept locked."""
+    idle_s: float
+    """How long another user asks before a flood."""
+    flood_s: float
+    """How long another user asks while one floods."""
 
 
-FULL = Plan(rounds=5, budget_s=870, patience_s=90, append_s=2.0, limit_s=3, echo_s=1.5, asks=200, locked_s=30)
-QUICK = Plan(rounds=2, budget_s=230, patience_s=15, append_s=1.0, limit_s=1, echo_s=0.7, asks=60, locked_s=8)
+FULL = Plan(
+    rounds=5,
+    budget_s=870,
+    patience_s=90,
+    append_s=2.0,
+    limit_s=3,
+    echo_s=1.5,
+    asks=200,
+    locked_s=30,
+    idle_s=2.5,
+    flood_s=5.0,
+)
+QUICK = Plan(
+    rounds=2,
+    budget_s=230,
+    patience_s=15,
+    append_s=1.0,
+    limit_s=1,
+    echo_s=0.7,
+    asks=60,
+    locked_s=8,
+    idle_s=1.0,
+    flood_s=2.0,
+)
 
 Values = Iterator[tuple[str, float]]
 """Pairs of the name of a measurement and what it came to."""
@@ -52,8 +79,9 @@ Values = Iterator[tuple[str, float]]
 class Workbench:
     """Servers are started when they are first asked for, and again if they have ended."""
 
-    def __init__(self, database: Database, lists: Lists, plan: Plan, directory: Path) -> None:
-        self.database, self.lists, self.plan, self.directory = database, lists, plan, directory
+    def __init__(self, database: Database, lists: Lists, floods: Floods, plan: Plan, directory: Path) -> None:
+        self.database, self.lists, self.floods = database, lists, floods
+        self.plan, self.directory = plan, directory
         self.number = 0
         """Which round it is, from 0."""
         self.long: list[str] = []
@@ -76,6 +104,10 @@ class Workbench:
     def convserver(self) -> server.Server:
         """Return the server of this round."""
         return self._server("convserver", lambda: server.convserver(self.database.url, self.directory))
+
+    def accounts(self) -> server.Server:
+        """Return this round's server with accounts, or a new one if it did not recover from a flood."""
+        return self._server("accounts", self.floods.serving)
 
     def bare(self) -> server.Server:
         """Return the bare application of this round."""
