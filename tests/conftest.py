@@ -26,7 +26,8 @@ from conversations.store import store as the_store
 from convserver.asgi import application
 from convserver.configuration import AuthMode
 from convserver.health import health
-from sessions_app import socketio_v0
+from convserver.web import guesses
+from sessions_app import key_throttle, socketio_v0
 from sessions_app.authentication import local_user
 from sessions_app.manager import close_manager
 from tests.clients import Client, Server
@@ -177,7 +178,8 @@ def conversation(alice: User, store: ConversationStore) -> ConversationRef:
 
 @pytest.fixture
 def configured(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Change values of the configuration for one test."""
+    """Change values of the configuration for one test, in which nobody has guessed any key yet."""
+    monkeypatch.setattr(key_throttle, "key_throttle", key_throttle.KeyThrottle())
 
     def change(**values: Any) -> None:
         monkeypatch.setattr(settings, "CONFIGURATION", replace(settings.CONFIGURATION, **values))
@@ -189,6 +191,12 @@ def configured(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 def accounts(configured: Callable[..., None]) -> None:
     """Switch accounts mode on."""
     configured(auth=AuthMode.ACCOUNTS)
+
+
+@pytest.fixture(autouse=True)
+def undelayed_accounts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let tests log in to the same few accounts, whatever passwords the tests before them have tried."""
+    monkeypatch.setattr(guesses, "ACCOUNT_FREE", 1_000_000)
 
 
 @pytest.fixture(autouse=True)

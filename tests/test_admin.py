@@ -29,14 +29,17 @@ from conversations.models import Conversation, ConversationRef, Event, Version
 from conversations.store import ConversationStore
 from convserver import transcripts
 from convserver.admin import payload, repairs
-from sessions_app import astore
+from sessions_app import astore, conversation_keys
 from sessions_app.models import (
     AgentLoop,
     ApiToken,
     Connection,
+    ConversationKey,
     ExecutionStatus,
+    Grant,
     LoopStatus,
     Repair,
+    Scope,
     Secret,
     SecretKind,
     UserSettings,
@@ -596,8 +599,10 @@ def test_a_history_says_how_many_entries_it_shows_and_when_they_were_made(
 
 @pytest.mark.parametrize("path", [LOOPS, CONNECTIONS, REPAIRS, LOG])
 def test_an_empty_list_offers_to_add_nothing_where_nothing_can_be_added(boss: Browser, path: str) -> None:
-    words = text_of(boss.get(path))
-    assert re.search(r"No [a-z ]+ yet", words)
+    answer = boss.get(path)
+    words = text_of(answer)
+    assert re.search(r"<h2[^>]*>No [a-z ]+</h2>", answer.content.decode())
+    assert " yet" not in words  # rows are removed again, such as those of closed connections
     assert "Add " not in words
     assert "new item" not in words
 
@@ -735,12 +740,13 @@ def test_staff_see_what_their_permissions_let_them(
     assert may_read or not LogEntry.objects.exists()
 
 
-@pytest.mark.parametrize("deed", ["start", "stop", "hide", "restore"])
+@pytest.mark.parametrize("deed", ["start", "stop", "hide", "restore", "reset_key"])
 def test_staff_that_may_only_look_steer_nothing(staff: Staff, talk: ConversationRef, deed: str) -> None:
     browser = staff("conversations.view_conversation", "conversations.view_event")
     assert browser.post(of(talk, "do/"), {"deed": deed}).status_code == 403
     browser.post(LIST, {"action": deed, "_selected_action": [str(talk.pk)], "index": "0"})
     assert not Conversation.objects.deleted().exists()
+    assert not ConversationKey.objects.exists()
     assert "Stop agent" not in text_of(browser.get(of(talk)))
 
 
@@ -838,6 +844,104 @@ async def test_the_buttons_of_a_conversation_start_stop_hide_and_restore(
     assert "Restored: " in text_of(await page.post(do, deed="restore"))
     assert not await deleted(conversation)
     assert await entries(conversation) == ["Started the agent", "Stopped the agent", "Deleted", "Restored"]
+
+
+BUTTON = re.compile(r'name="deed" value="(\w+)"')
+
+
+@pytest.mark.parametrize(
+    ("columns", "deeds"),
+    [
+        (None, ["start", "hide"]),
+        ({"status": "running", "execution_status": "idle"}, ["stop", "hide"]),
+        ({"status": "running", "execution_status": "running"}, ["stop", "hide"]),
+        ({"status": "running", "execution_status": "paused"}, ["start", "stop", "hide"]),
+        ({"status": "stopped", "execution_status": "idle"}, ["start", "hide"]),
+        ({"status": "stopped", "execution_status": "paused"}, ["start", "stop", "hide"]),
+        ({"status": "stopped", "execution_status": "waiting_for_confirmation"}, ["start", "stop", "hide"]),
+        ({"status": "error", "execution_status": "idle"}, ["start", "hide"]),
+    ],
+)
+def test_the_page_of_a_conversation_offers_what_can_be_done_with_it(
+    boss: Browser,
+    talk: ConversationRef,
+    store: ConversationStore,
+    columns: dict[str, str] | None,
+    deeds: list[str],
+) -> None:
+    if columns is not None:
+        AgentLoop.objects.create(conversation_id=talk.pk, **columns)
+    assert BUTTON.findall(boss.get(of(talk)).content.decode()) == deeds
+    store.hide(talk)
+    assert BUTTON.findall(boss.get(of(talk)).content.decode()) == ["restore"]
+
+
+def test_lists_say_of_their_times_that_they_are_utc(boss: Browser, talk: ConversationRef) -> None:
+    AgentLoop.objects.create(conversation_id=talk.pk)
+    for path, columns in ((LIST, ["Last message", "Created"]), (LOOPS, ["Lease ends"])):
+        words = text_of(boss.get(path))
+        assert [f"{column} (UTC)" in words for column in columns] == [True] * len(columns)
+
+
+def test_the_name_of_a_conversation_is_written_as_it_is_above_its_page(
+    boss: Browser, talk: ConversationRef, store: ConversationStore
+) -> None:
+    store.retitle(talk, "iPhone notes")
+    page = boss.get(of(talk)).content.decode()
+    trail = re.findall(r'class="align-middle inline-block[^"]*">\s*(.*?)\s*</', page)
+    assert trail == ["Conversations", "iPhone notes"]
+
+
+@pytest.fixture
+def keyed(alice: User, store: ConversationStore) -> ConversationRef:
+    """A conversation that clients are given a key of."""
+    return store.create(alice, conversation_id="keyed", version=Version.V1)
+
+
+def change_of(browser: Browser, conversation: ConversationRef, *, by: str, deed: str) -> Any:
+    """Do something with a conversation by its page or from the list; return the page that comes of it."""
+    if by == "page":
+        return browser.post(of(conversation, "do/"), {"deed": deed}, follow=True)
+    form = {"action": deed, "_selected_action": [str(conversation.pk)], "index": "0"}
+    return browser.post(LIST, form, follow=True)
+
+
+@pytest.mark.parametrize("by", ["page", "list"])
+def test_staff_reset_the_access_key_of_a_conversation_and_its_history_says_so(
+    staff: Staff, keyed: ConversationRef, by: str
+) -> None:
+    browser = staff("conversations.view_conversation", "conversations.change_conversation")
+    old = conversation_keys.key_of(keyed)
+    said = text_of(change_of(browser, keyed, by=by, deed="reset_key"))
+    assert "Reset the access key: Conversation keyed (keyed)." in said
+    new = conversation_keys.key_of(keyed)
+    assert [conversation_keys.opened_by(key) is not None for key in (old, new)] == [False, True]
+    assert new not in said
+    [entry] = LogEntry.objects.filter(object_id=str(keyed.pk))
+    assert entry.change_message == "Reset the access key"
+
+
+def test_only_a_standing_conversation_with_a_key_offers_to_reset_it(
+    boss: Browser, talk: ConversationRef, keyed: ConversationRef, store: ConversationStore
+) -> None:
+    def is_offered(conversation: ConversationRef) -> bool:
+        return "reset_key" in BUTTON.findall(boss.get(of(conversation)).content.decode())
+
+    assert [is_offered(each) for each in (talk, keyed)] == [False, True]
+    said = text_of(change_of(boss, talk, by="list", deed="reset_key"))
+    assert "(talk): It has no access key. Only V1 conversations have one." in said
+    store.hide(keyed)
+    assert not is_offered(keyed)
+    said = text_of(change_of(boss, keyed, by="page", deed="reset_key"))
+    assert "(keyed): It is deleted. Restore it first." in said
+    assert not ConversationKey.objects.exists()
+
+
+def test_where_the_server_asks_for_no_credentials_there_is_no_key_to_reset(keyed: ConversationRef) -> None:
+    browser = Browser(headers={"host": "localhost"})
+    assert "reset_key" not in BUTTON.findall(browser.get(of(keyed)).content.decode())
+    said = text_of(change_of(browser, keyed, by="list", deed="reset_key"))
+    assert "(keyed): It has no access key. This server asks for no credentials." in said
 
 
 async def test_hiding_stops_the_agent(page: Page, conversation: ConversationRef) -> None:
@@ -993,6 +1097,16 @@ def test_no_page_shows_a_digest(boss: Browser, bob: User) -> None:
     assert not any(digest in page.content.decode() for page in pages for digest in digests)
 
 
+def test_the_list_of_tokens_says_what_each_can_do(boss: Browser, bob: User) -> None:
+    ApiToken.issue(bob.pk, "laptop")
+    ApiToken.issue(bob.pk, "ci", Grant(scopes=[Scope.READ, Scope.RUN]))
+    page = boss.get(TOKENS).content.decode()
+    assert re.findall(r'class="field-can[^>]*>\s*(.*?)\s*</td>', page, re.DOTALL) == [
+        "Read and talk to the agent",
+        "Everything",
+    ]
+
+
 def test_tokens_are_revoked_once(boss: Browser, bob: User) -> None:
     token, text = ApiToken.issue(bob.pk, "laptop")
     body = {"action": "revoke", "_selected_action": [str(token.pk)], "index": "0"}
@@ -1011,7 +1125,7 @@ def test_an_issued_token_cannot_be_changed(boss: Browser, bob: User) -> None:
 
 
 def test_staff_issue_no_tokens_for_staff_nor_for_who_may_not_come_in(staff: Staff, bob: User) -> None:
-    browser = staff("sessions_app.add_apitoken", "sessions_app.view_apitoken")
+    browser = staff("sessions_app.add_apitoken", "sessions_app.view_apitoken", "conversations.view_event")
     mighty = User.objects.create_superuser("mighty")
     asleep = User.objects.create_user("asleep", is_active=False)
     for user in (mighty, asleep):
@@ -1019,6 +1133,13 @@ def test_staff_issue_no_tokens_for_staff_nor_for_who_may_not_come_in(staff: Staf
         assert "Select a valid choice" in text_of(answer)
     assert not ApiToken.objects.exists()
     issued_text(browser.post(TOKENS + "add/", {"user": bob.pk, "name": "his"}))
+
+
+def test_who_may_not_read_what_was_said_issues_no_token_that_could(staff: Staff, bob: User) -> None:
+    browser = staff("sessions_app.add_apitoken", "sessions_app.view_apitoken")
+    assert browser.get(TOKENS + "add/").status_code == 403
+    assert browser.post(TOKENS + "add/", {"user": bob.pk, "name": "his"}).status_code == 403
+    assert not ApiToken.objects.exists()
 
 
 def test_looking_at_tokens_is_not_revoking_them(staff: Staff, bob: User) -> None:
@@ -1195,6 +1316,23 @@ def test_repaired_turns_are_told_of_with_the_way_to_their_conversations(
     said = "2 interrupted turns were repaired in the last 24 hours, 1 of them since this server started."
     assert said in text_of(answer)
     assert f'href="{of(talk)}"' in answer.content.decode()
+
+
+@pytest.mark.parametrize(
+    ("count", "said"),
+    [
+        (1, "1 interrupted turn was repaired in the last 24 hours, since this server started."),
+        (2, "2 interrupted turns were repaired in the last 24 hours, all of them since this server started."),
+    ],
+)
+def test_turns_that_were_all_repaired_since_the_start_are_not_counted_twice(
+    boss: Browser, talk: ConversationRef, count: int, said: str
+) -> None:
+    for number in range(count):
+        repair(talk, f"turn {number}")
+    shown = text_of(boss.get("/admin/"))
+    assert said in shown
+    assert re.search(rf"this server started\. Conversation{'s' if count > 1 else ''}: \S", shown)
 
 
 def test_of_many_repaired_turns_some_are_linked(boss: Browser, talk: ConversationRef) -> None:

@@ -28,6 +28,8 @@ from tests.events import event
 
 PAGE = "/admin/"
 LONG_AGO = timedelta(minutes=9)
+FAILED = "Agents whose last turn failed in the last 24 hours"
+STUCK = "Agents whose last turn got stuck in the last 24 hours"
 
 
 @pytest.fixture
@@ -79,10 +81,10 @@ def make_delivery(conversation: ConversationRef, **columns: Any) -> None:
     [
         ("Running turns", {}),
         ("No progress for a minute", {"since": LONG_AGO}),
-        ("Waiting for approval", {"execution_status": "waiting_for_confirmation"}),
-        ("Failed in the last 24 hours", {"status": "error", "execution_status": "idle"}),
-        ("Failed in the last 24 hours", {"execution_status": "error"}),
-        ("Stuck in the last 24 hours", {"execution_status": "stuck"}),
+        ("Agents that need approval", {"execution_status": "waiting_for_confirmation"}),
+        (FAILED, {"status": "error", "execution_status": "idle"}),
+        (FAILED, {"execution_status": "error"}),
+        (STUCK, {"execution_status": "stuck"}),
     ],
 )
 def test_an_agent_is_counted_and_listed(
@@ -100,7 +102,17 @@ def test_what_failed_longer_ago_is_not_counted(
 ) -> None:
     make_loop(conversation, execution_status=status, since=timedelta(hours=25))
     shown = figures(boss)
-    assert {shown["Failed in the last 24 hours"], shown["Stuck in the last 24 hours"]} == {"0"}
+    assert {shown[FAILED], shown[STUCK]} == {"0"}
+
+
+@pytest.mark.parametrize("status", ["error", "stuck"])
+def test_a_loop_that_is_closed_long_after_its_turn_failed_is_not_counted(
+    boss: Browser, conversation: ConversationRef, status: str
+) -> None:
+    make_loop(conversation, execution_status=status, since=timedelta(hours=25))
+    AgentLoop.objects.update(status="stopped", updated_at=timezone.now())
+    shown = figures(boss)
+    assert {shown[FAILED], shown[STUCK]} == {"0"}
 
 
 def test_a_turn_of_which_nothing_comes_stands_out_with_its_age(
@@ -151,7 +163,7 @@ def test_connections_are_counted_and_more_than_can_be_counted_is_said(
 def test_the_lag_of_webhooks_is_that_of_the_oldest_that_waits(
     boss: Browser, conversation: ConversationRef
 ) -> None:
-    assert figures(boss)["Webhook lag"] == "Nothing waits"
+    assert figures(boss)["Webhook lag"] == "No pending deliveries"
     now = timezone.now()
     make_delivery(conversation, since=now - timedelta(hours=3), due_at=now, tries=2)
     shown = figures(boss)
@@ -166,8 +178,8 @@ def test_the_server_is_measured(boss: Browser) -> None:
     assert shown["Database answers in"].endswith(" ms")
     assert re.fullmatch(r"[\d.]+ [KM]B", shown["Database size"])
     assert re.fullmatch(r"[\d.]+ [MGT]B of [\d.]+ [MGT]B", shown["Free on the data disk"])
-    hints = shown["Redis passes a hint in"]
-    assert hints.endswith(" ms") if settings.CONFIGURATION.redis_url else hints == "Not used"
+    hints = shown["Redis delivery time"]
+    assert hints.endswith(" ms") if settings.CONFIGURATION.redis_url else hints == "Redis is not used"
 
 
 @pytest.fixture
@@ -180,7 +192,7 @@ def hanging_redis(configured: Callable[..., None]) -> Iterator[None]:
 
 @once
 def test_a_redis_that_hangs_does_not_hang_the_page(boss: Browser, hanging_redis: None) -> None:
-    assert figures(boss)["Redis passes a hint in"] == "No answer"
+    assert figures(boss)["Redis delivery time"] == "No answer"
 
 
 @once

@@ -11,11 +11,13 @@ import pytest
 
 from benchmarks import measurements, rows, table
 from benchmarks.databases import SQLite
+from benchmarks.floods import Floods, require_a_flood
 from benchmarks.job import ClientFailed
 from benchmarks.lists import Lists
 from benchmarks.measurements import MEASUREMENTS, Measurement
 from benchmarks.report import Report
 from benchmarks.rounds import Rounds
+from benchmarks.samples import Samples
 from benchmarks.workbench import QUICK, Workbench
 
 ROWS = [rows.Row(title="the quick one", key="quick"), rows.Row(title="the broken one", key="broken")]
@@ -40,7 +42,8 @@ BOTH = [Measurement(keys=["broken"], measure=_broken), Measurement(keys=["quick"
 @pytest.fixture
 def bench(tmp_path: Path) -> Workbench:
     """A workbench on an empty SQLite database."""
-    return Workbench(SQLite(tmp_path), Lists({}, tmp_path), QUICK, tmp_path)
+    database = SQLite(tmp_path)
+    return Workbench(database, Lists({}, tmp_path), Floods(database, tmp_path), QUICK, tmp_path)
 
 
 def _shown(bench: Workbench, measured: Sequence[Measurement], path: Path, *, rounds: int = 1) -> str:
@@ -77,10 +80,34 @@ def test_rows_are_chosen_by_a_part_of_their_title() -> None:
     assert [row.title for row in chosen] == ["append, 1 socket", "/health, an agent's step hangs, median"]
 
 
+def test_quick_leaves_out_the_floods_unless_they_are_chosen() -> None:
+    assert not any("floods" in row.title for row in rows.chosen([], quick=True))
+    assert rows.chosen(["floods"], quick=True) == rows.chosen(["floods"]) != []
+
+
 def test_a_chosen_row_costs_no_more_than_what_it_compares() -> None:
     (chosen,) = rows.chosen(["append, 1 socket"])
     wanted = measurements.wanted(chosen.keys)
     assert [key for each in wanted for key in each.keys] == ["limit/1", "append/1"]
+
+
+@pytest.mark.parametrize(("flooded_ms", "is_met"), [(69.0, True), (71.0, False)])
+def test_what_a_row_spares_comes_on_top_of_its_ratio(flooded_ms: float, is_met: bool) -> None:
+    row = rows.Row(
+        title="flooded", key="flooded", limit="idle", ratio_at_most=2.0, spare=50.0, on_sqlite=True
+    )
+    samples = Samples()
+    samples.keep(0, "idle", 10.0, busy=0.0)
+    samples.keep(0, "flooded", flooded_ms, busy=0.0)
+    (found,) = rows.findings("SQLite", [row], samples)
+    assert found.is_met is is_met
+
+
+@pytest.mark.parametrize("said", ["", "flooding", '{"401": 5}', '{"sent": 5, "4404": 1}', "{}"])
+def test_what_the_server_does_not_take_for_its_users_is_no_flood(said: str) -> None:
+    with pytest.raises(ClientFailed):
+        require_a_flood("events-1", said, "")
+    require_a_flood("events-1", 'flooding\n{"sent": 5, "429": 3}', "")
 
 
 def test_every_row_is_measured() -> None:

@@ -61,7 +61,9 @@ def read(data_dir: Path, variables: Mapping[str, str] | None = None) -> Configur
         ("secret_key_fallbacks", ()),
         ("allowed_hosts", ("localhost", "127.0.0.1", "[::1]")),
         ("permitted_origins", ()),
-        ("trusted_proxies", ("127.0.0.1", "::1")),
+        ("trusted_proxies", ()),
+        ("max_connections", 10_000),
+        ("max_connections_per_address", 500),
         ("max_concurrent", 3),
         ("max_age_days", None),
         ("allow_set_conversation_id", False),
@@ -99,6 +101,8 @@ def test_an_empty_variable_is_one_that_is_not_set(data_dir: Path) -> None:
         ("DATABASE_URL", "sqlite:///data.sqlite3", "database_url", "sqlite:///data.sqlite3"),
         ("DATABASE_STATEMENT_TIMEOUT_S", "5", "statement_timeout_s", 5),
         ("DATABASE_LOCK_TIMEOUT_S", "3", "lock_timeout_s", 3),
+        ("CONVSERVER_SECRETS_MAX", "9", "secrets_max", 9),
+        ("CONVSERVER_SECRETS_MAX_KB", "9", "secrets_max_kb", 9),
         ("DATABASE_IDLE_IN_TRANSACTION_TIMEOUT_S", "0", "idle_in_transaction_timeout_s", 0),
         ("DATABASE_KEEPALIVE_S", "7", "keepalive_s", 7),
         ("DATABASE_TCP_USER_TIMEOUT_S", "9", "tcp_user_timeout_s", 9),
@@ -142,6 +146,8 @@ def test_an_empty_variable_is_one_that_is_not_set(data_dir: Path) -> None:
         ("CONVSERVER_MAX_CONCURRENT", "1", "max_concurrent", 1),
         ("CONVSERVER_MAX_AGE_DAYS", "10", "max_age_days", 10),
         ("CONVSERVER_MAX_AGE_DAYS", "0", "max_age_days", None),
+        ("CONVSERVER_CONVERSATION_KEY_DAYS", "7", "conversation_key_days", 7),
+        ("CONVSERVER_CONVERSATION_KEY_DAYS", "0", "conversation_key_days", None),
         ("ALLOW_SET_CONVERSATION_ID", "1", "allow_set_conversation_id", True),
         ("CONVSERVER_HOOKS", "tests.hooks.Deaf, tests.hooks.Deaf", "hooks", ("tests.hooks.Deaf",)),
     ],
@@ -203,9 +209,12 @@ WRONG = [
     ("CONVSERVER_TRUSTED_PROXIES", "0.0.0.0/0"),
     ("CONVSERVER_TRUSTED_PROXIES", "10.0.0.2, proxy.example.org"),
     ("CONVSERVER_TRUSTED_PROXIES", "10.0.0.2/24"),
+    ("CONVSERVER_MAX_CONNECTIONS", "31"),
+    ("CONVSERVER_MAX_CONNECTIONS_PER_ADDRESS", "-1"),
     ("CONVSERVER_MAX_CONCURRENT", "0"),
     ("CONVSERVER_MAX_CONCURRENT", "many"),
     ("CONVSERVER_MAX_AGE_DAYS", "-1"),
+    ("CONVSERVER_CONVERSATION_KEY_DAYS", "-1"),
     ("CONVSERVER_MAX_AGE_DAYS", "ten"),
     ("ALLOW_SET_CONVERSATION_ID", "yes"),
     ("CONVSERVER_HOOKS", "tests.hooks.Deaf,nowhere"),
@@ -232,6 +241,22 @@ def test_a_wrong_value_is_refused_by_one_sentence_that_names_the_variable(
 def test_one_number_says_how_long_a_key_has_to_be(data_dir: Path, key: str) -> None:
     with pytest.raises(ConfigurationError, match="at least 32 "):
         read(data_dir, {**ACCOUNTS, "SECRET_KEY": key})
+
+
+def test_with_accounts_a_short_key_of_the_server_is_refused(data_dir: Path) -> None:
+    assert read(data_dir, {**ACCOUNTS, "SESSION_API_KEY": "k" * 16}).session_api_key == "k" * 16
+    with pytest.raises(ConfigurationError, match="SESSION_API_KEY is too short: it needs at least 16 "):
+        read(data_dir, {**ACCOUNTS, "SESSION_API_KEY": "k" * 15})
+
+
+@pytest.mark.one_engine
+@pytest.mark.parametrize(("key", "is_warned_of"), [("k" * 15, True), ("k" * 16, False)])
+def test_in_local_mode_a_short_key_of_the_server_is_warned_of(
+    server: Server, key: str, is_warned_of: bool
+) -> None:
+    server.start(SESSION_API_KEY=key)
+    assert ("SESSION_API_KEY is short" in server.log.read_text()) == is_warned_of
+    assert key not in server.log.read_text()
 
 
 @pytest.mark.parametrize("missing", ["SECRET_KEY", "CONVSERVER_ALLOWED_HOSTS"])
@@ -300,6 +325,15 @@ def test_a_trusted_proxy_says_who_has_guessed_too_often_and_no_other_does(
     assert guess(server, client=claimed, proxy=proxy) == 429
 
 
+@pytest.mark.one_engine
+def test_where_no_proxy_is_configured_nobody_is_believed_to_be_one(server: Server) -> None:
+    server.start(constants=None, **ACCOUNTS)
+    for number in range(GUESSES_MAX):
+        guess(server, client=f"10.0.0.{number}", proxy="127.0.0.1")
+    assert guess(server, client="10.0.1.1", proxy="127.0.0.1") == 429
+    assert server.log.read_text().count("CONVSERVER_TRUSTED_PROXIES does not list it") == 1
+
+
 # What tells installations apart
 
 
@@ -318,6 +352,26 @@ def hints_prefix(data_dir: Path, secret_key: str) -> str:
 def test_installations_that_share_a_redis_do_not_share_their_hints(data_dir: Path) -> None:
     one, same, other = (hints_prefix(data_dir, letter * 50) for letter in "aab")
     assert one == same != other
+
+
+@pytest.mark.parametrize(
+    ("url", "are_encrypted"),
+    [
+        (None, False),
+        ("redis://127.0.0.1:6379/0", False),
+        ("redis://localhost", False),
+        ("redis://[::1]:6379", False),
+        ("unix:///run/redis.sock", False),
+        ("rediss://redis.example:6379", False),
+        ("redis://redis:6379/0", True),
+        ("redis://:secret@10.0.0.7", True),
+    ],
+)
+def test_hints_are_encrypted_where_somebody_on_the_way_could_read_them(
+    data_dir: Path, url: str | None, are_encrypted: bool
+) -> None:
+    environment = {"REDIS_URL": url} if url else {}
+    assert bool(read(data_dir, environment).hint_keys) is are_encrypted
 
 
 # The generated key
@@ -448,7 +502,13 @@ def test_the_server_does_not_start_with_a_wrong_value_and_says_so_in_one_line(
 
 def test_the_server_does_not_start_where_another_listens(server: Server, taken_port: str) -> None:
     said = refusal(server, PORT=taken_port)
-    assert re.fullmatch(rf"convserver: .*PORT is {taken_port}, .* Address already in use\.\n", said)
+    found = re.fullmatch(
+        rf"convserver: .*PORT is {taken_port}, .* Address already in use\. "
+        r"Choose another port: PORT=(\d+) make run\.\n",
+        said,
+    )
+    assert found is not None, said
+    assert abs(int(found[1]) - int(taken_port)) == 1
 
 
 def test_the_server_does_not_start_on_a_file_that_is_no_database(server: Server, tmp_path: Path) -> None:

@@ -120,6 +120,16 @@ def test_with_a_server_key_the_key_is_brought_along_and_not_printed(server: Serv
 
 
 @needs_curl
+def test_the_examples_of_the_next_start_work_as_those_of_the_first_did(server: Server) -> None:
+    for _ in range(2):
+        server.start()
+        created = paste(step(until_in(server.log, LAST), 1).splitlines()[0])
+        assert '"last_seq":-1' in created.replace(" ", "")
+        server.stop()
+        server.log.unlink()
+
+
+@needs_curl
 def test_with_accounts_a_token_opens_the_door(server: Server, bob: User) -> None:
     server.start(CONVSERVER_AUTH="accounts", CONVSERVER_ALLOWED_HOSTS="example.org", SECRET_KEY="k" * 50)
     printed = until_in(server.log, LAST)

@@ -37,9 +37,12 @@ CHANGED = ("event_refuse_delete", "event_refuse_update")
 
 
 class Beside:
-    """Does something without pause in a thread of its own while the block lasts, and counts."""
+    """Does something without pause in a thread of its own while the block lasts, and counts.
 
-    def __init__(self, act: Callable[[], object]) -> None:
+    The act returns whether it counts.
+    """
+
+    def __init__(self, act: Callable[[], bool]) -> None:
         self.count = 0
         self._act = act
         self._failure: Exception | None = None
@@ -59,8 +62,7 @@ class Beside:
     def _run(self) -> None:
         try:
             while not self._is_over.is_set():
-                self._act()
-                self.count += 1
+                self.count += self._act()
         except Exception as error:
             self._failure = error
 
@@ -84,7 +86,7 @@ class Intruder:
     def __exit__(self, *exception: object) -> None:
         self._outside.close()
 
-    def attempt(self) -> None:
+    def attempt(self) -> bool:
         """Try each way once. Raise what is no refusal."""
         for statement in TRIES:
             try:
@@ -94,6 +96,7 @@ class Intruder:
                     raise
             else:
                 self.let_through.append(statement)
+        return True
 
 
 class Starts:
@@ -149,9 +152,29 @@ def make_older() -> None:
                 cursor.execute(found.replace(" BEGIN ", " /* older */ BEGIN ", 1))
 
 
-def append(server: Server) -> None:
-    body = {"type": "event", "id": os.urandom(8).hex(), "event": json.loads(event().payload)}
-    assert HTTP.post(f"{server.url}{EVENTS}", json=body).status_code == 200
+class Writer:
+    """A client that appends one event after the other, and repeats what was refused for the moment.
+
+    The intruder's statements hold SQLite's one lock about all the time, so an append may wait for it in vain.
+    """
+
+    def __init__(self, server: Server) -> None:
+        self._address = f"{server.url}{EVENTS}"
+        self._body = frame()
+
+    def append(self) -> bool:
+        """Append an event, or repeat the last one; return whether it was acknowledged."""
+        answer = HTTP.post(self._address, json=self._body)
+        if answer.status_code == 503:
+            assert answer.headers["Retry-After"]
+            return False
+        assert answer.status_code == 200
+        self._body = frame()
+        return True
+
+
+def frame() -> dict[str, Any]:
+    return {"type": "event", "id": os.urandom(8).hex(), "event": json.loads(event().payload)}
 
 
 @pytest.mark.timeout(1800)
@@ -174,7 +197,7 @@ def test_no_start_lets_an_event_be_changed_or_deleted_even_if_it_is_killed(
         server.start()
         intruder = beside.enter_context(Intruder())
         tried = beside.enter_context(Beside(intruder.attempt))
-        appended = [beside.enter_context(Beside(lambda: append(server))) for _ in range(WRITERS)]
+        appended = [beside.enter_context(Beside(Writer(server).append)) for _ in range(WRITERS)]
         while len(ended) < left or killed < kills:
             is_to_be_killed = bool(ended) and killed < kills and chance.random() < 2 * kills / left
             make_older()

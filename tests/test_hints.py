@@ -13,6 +13,7 @@ from typing import Any
 
 import httpx
 import pytest
+import redis
 from django.conf import settings
 from django.contrib.auth.models import User
 
@@ -217,6 +218,48 @@ async def layer(own_redis: RedisServer) -> AsyncIterator[RedisHints]:
     layer = RedisHints(url=own_redis.url, prefix=settings.HINTS_PREFIX)
     yield layer
     await layer.close()
+
+
+@once
+async def test_hints_that_are_encrypted_show_nothing_of_what_was_said(own_redis: RedisServer) -> None:
+    own_redis.start()
+    said = {"kind": "delta", "text": "a word that was said"}
+    with redis.Redis.from_url(own_redis.url) as listener, listener.pubsub() as heard:
+        heard.psubscribe("*")
+        layers = [RedisHints(url=own_redis.url, prefix="test", keys=[key]) for key in ("one", "one", "other")]
+        speaker, reader, stranger = layers
+        channels = [await each.new_channel() for each in (reader, stranger)]
+        for each, channel in zip((reader, stranger), channels, strict=True):
+            await each.group_add("talk", channel)
+        await speaker.group_send("talk", said)
+        async with asyncio.timeout(WAIT_S):
+            received = [
+                await each.receive(channel)
+                for each, channel in zip((reader, stranger), channels, strict=True)
+            ]
+        await asyncio.gather(*(each.close() for each in layers))
+        messages = iter(lambda: heard.get_message(timeout=0.2), None)
+        sent = [message["data"] for message in messages if message["channel"] == b"test__group__talk"]
+    assert received == [said, None]
+    assert len(sent) == 1
+    assert b"a word" not in sent[0]
+
+
+@once
+async def test_hints_that_cannot_be_read_are_told_once_in_the_log(
+    own_redis: RedisServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    own_redis.start()
+    speaker = RedisHints(url=own_redis.url, prefix="test")
+    reader = RedisHints(url=own_redis.url, prefix="test", keys=["one"])
+    channel = await reader.new_channel()
+    await reader.group_add("talk", channel)
+    async with asyncio.timeout(WAIT_S):
+        for _ in range(2):
+            await speaker.group_send("talk", {"kind": "delta"})
+            assert await reader.receive(channel) is None
+    await asyncio.gather(speaker.close(), reader.close())
+    assert caplog.text.count("A hint could not be read") == 1
 
 
 @once

@@ -37,6 +37,7 @@ PARENT = IDS[0].hex
 PATHS = [
     "/rows",
     "/rows?archived=true",
+    "/rows?status=not_started",
     "/rows?status=waiting_for_confirmation",
     "/rows?q=needle",
     f"/rows?parent={PARENT}",

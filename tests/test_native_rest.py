@@ -13,6 +13,7 @@ from uuid import uuid4
 
 import httpx
 import pytest
+from asgiref.sync import sync_to_async
 from django.contrib.auth.models import User
 from django.db import connection
 from django.test import Client as Browser
@@ -22,12 +23,13 @@ from django.utils import timezone
 from conversations.cursors import FINGERPRINT_LENGTH
 from conversations.events import EVENT_ID_MAX_LENGTH
 from conversations.exceptions import ConversationBusy
-from conversations.models import Conversation, ConversationRef
+from conversations.models import Conversation, ConversationRef, Version
 from conversations.store import ConversationStore, DatabaseConversationStore
 from convserver.api.native import events
+from convserver.configuration import UNKNOWN_BODY_MAX_BYTES
 from sessions_app import astore, manager, native
 from sessions_app.agents.demo import INTRODUCTION
-from sessions_app.models import ApiToken
+from sessions_app.models import ApiToken, ExecutionStatus
 from tests.clients import WAIT_S
 from tests.conftest import on_postgresql
 from tests.events import event, payload
@@ -166,7 +168,29 @@ async def test_a_new_conversation_needs_no_facts(rest: httpx.AsyncClient, body: 
 async def test_an_id_can_be_taken_once(rest: httpx.AsyncClient) -> None:
     answers = [await rest.post(LIST, json={"id": "mine"}) for _ in range(2)]
     assert [answer.status_code for answer in answers] == [201, 409]
-    assert answers[1].json()["code"] == "conversation_exists"
+    assert answers[1].json() == {
+        "code": "conversation_exists",
+        "detail": "You already have a conversation mine. Use it, or choose another id.",
+    }
+
+
+async def test_the_id_of_a_conversation_that_one_has_deleted_can_be_restored(rest: httpx.AsyncClient) -> None:
+    await rest.post(LIST, json={"id": "mine"})
+    await rest.delete(f"{LIST}/mine")
+    answer = await rest.post(LIST, json={"id": "mine"})
+    assert (answer.status_code, answer.json()["detail"]) == (
+        409,
+        "You have deleted the conversation mine. Restore it, or choose another id.",
+    )
+
+
+async def test_nobody_is_told_what_others_have_deleted(
+    rest: httpx.AsyncClient, bob: User, store: ConversationStore
+) -> None:
+    theirs = await sync_to_async(store.create)(bob, conversation_id="theirs")
+    await sync_to_async(store.hide)(theirs)
+    answer = await rest.post(LIST, json={"id": "theirs"})
+    assert answer.json()["detail"] == "The conversation id theirs is taken."
 
 
 async def test_a_uuid_names_the_same_conversation_in_every_spelling(rest: httpx.AsyncClient) -> None:
@@ -175,6 +199,41 @@ async def test_a_uuid_names_the_same_conversation_in_every_spelling(rest: httpx.
     for path in (spelled, spelled.lower(), "3f2504e04f8911d39a0c0305e82c3301"):
         answer = await rest.get(f"{LIST}/{path}")
         assert answer.json()["id"] == "3f2504e04f8911d39a0c0305e82c3301"
+
+
+@pytest.mark.one_engine
+async def test_a_refused_id_is_told_the_rule(rest: httpx.AsyncClient) -> None:
+    answer = await rest.post(LIST, json={"id": "a/b"})
+    assert answer.json()["detail"] == (
+        "Conversation ID contains invalid path characters. An id has 1 to 100 printable characters, "
+        "without `/`, `\\` and `..`, and is not count or search."
+    )
+
+
+@pytest.mark.one_engine
+@pytest.mark.parametrize("query", ["version=V9", "status=V9"])
+async def test_a_refused_choice_is_told_what_there_is_to_choose(rest: httpx.AsyncClient, query: str) -> None:
+    answer = await rest.get(f"{LIST}?{query}")
+    field, _, _ = query.partition("=")
+    choices = {"version": Version.values, "status": ExecutionStatus.values}[field]
+    assert answer.status_code == 400
+    assert answer.json()["detail"] == f'{field}: "V9" is not one of {", ".join(choices)}.'
+
+
+@pytest.mark.one_engine
+async def test_a_refused_scope_is_told_what_there_is_to_choose(rest: httpx.AsyncClient) -> None:
+    answer = await rest.post(TOKENS, json={"name": "key", "scopes": ["everything"]})
+    assert answer.json()["detail"] == 'scopes.0: "everything" is not one of read, write, run, admin.'
+
+
+@pytest.mark.one_engine
+@pytest.mark.parametrize("address", ["/ws/conversations", "/ws/conversations/mine"])
+async def test_a_plain_request_to_the_address_of_a_socket_is_told_what_it_is(
+    rest: httpx.AsyncClient, address: str
+) -> None:
+    answer = await rest.get(address)
+    assert (answer.status_code, answer.headers["Upgrade"]) == (426, "websocket")
+    assert "WebSocket client" in answer.json()["detail"]
 
 
 async def test_a_title_is_changed_and_taken_back(
@@ -471,8 +530,8 @@ async def test_a_message_is_answered_although_its_sender_leaves_before_the_commi
         return real(*args, **options)
 
     monkeypatch.setattr(DatabaseConversationStore, "append_many", append_many)
-    texts = [json.dumps(message("good morning"))]
-    sending = asyncio.create_task(events._append(conversation, events.Sender(alice.pk, ""), texts))
+    frames = [events._read(json.dumps(message("good morning")), conversation, events.Sender(alice, ""))]
+    sending = asyncio.create_task(events._append(conversation, frames))
     assert await asyncio.to_thread(begun.wait, WAIT_S)
     sending.cancel()  # as a view's is when its client disconnects
     await asyncio.gather(sending, return_exceptions=True)
@@ -541,9 +600,23 @@ async def test_a_body_that_does_not_say_its_length_is_taken(
     assert answer.json()["id"]
 
 
+@pytest.mark.parametrize(
+    ("is_known", "limit", "refusal"),
+    [
+        (True, native.FRAME_MAX_BYTES, (413, "too_large")),
+        (False, UNKNOWN_BODY_MAX_BYTES, (401, "not_authenticated")),
+    ],
+)
 async def test_a_body_without_end_is_refused_once_it_is_too_large(
-    accounts: None, rest: httpx.AsyncClient
+    accounts: None,
+    alice: User,
+    rest: httpx.AsyncClient,
+    is_known: bool,
+    limit: int,
+    refusal: tuple[int, str],
 ) -> None:
+    _, token = await sync_to_async(ApiToken.issue)(alice.pk, "key")
+    own = {"authorization": f"Bearer {token}"} if is_known else {}
     taken = 0
 
     async def endless() -> AsyncIterator[bytes]:
@@ -552,9 +625,9 @@ async def test_a_body_without_end_is_refused_once_it_is_too_large(
             taken += 1024 * 1024
             yield bytes(1024 * 1024)
 
-    answer = await rest.post(EVENTS, content=endless(), headers={"content-type": JSON})
-    assert (answer.status_code, answer.json()["code"]) == (413, "too_large")
-    assert taken <= native.FRAME_MAX_BYTES + 1024 * 1024
+    answer = await rest.post(EVENTS, content=endless(), headers={"content-type": JSON, **own})
+    assert (answer.status_code, answer.json()["code"]) == refusal
+    assert taken <= limit + 1024 * 1024
 
 
 async def test_a_length_that_is_too_large_is_refused_before_anything_is_read(

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import httpx
 import pytest
 from channels.testing import HttpCommunicator
 from django.conf import settings
+from django.contrib.auth.models import User
 
 from convserver.asgi import application
 from tests.clients import SocketClosed
@@ -94,6 +96,16 @@ async def test_a_foreign_name_is_refused(rest: httpx.AsyncClient, headers: dict[
     answer = await rest.get(LIST, headers=headers)
     assert (answer.status_code, answer.json()["code"]) == (403, "unknown_host")
     assert "CONVSERVER_ALLOWED_HOSTS" in answer.json()["detail"]
+
+
+async def test_a_person_who_comes_by_a_foreign_name_gets_a_page_that_says_what_to_do(
+    rest: httpx.AsyncClient,
+) -> None:
+    answer = await rest.get("/", headers={"host": "<b>evil</b>.example", "accept": "text/html,*/*;q=0.8"})
+    assert (answer.status_code, answer.headers["content-type"]) == (403, "text/html; charset=utf-8")
+    assert "CONVSERVER_ALLOWED_HOSTS" in answer.text
+    assert "<b>evil" not in answer.text
+    assert not re.search(r"(src|href)=", answer.text), "what this page needs would be refused, too"
 
 
 @each(FOREIGN_NAMES)
@@ -208,3 +220,27 @@ async def test_a_permitted_page_under_a_foreign_name_is_refused(
 async def test_accounts_mode_checks_names_and_pages_too(accounts: None, rest: httpx.AsyncClient) -> None:
     for headers in ({"host": "evil.example"}, {"origin": "https://evil.example"}):
         assert (await rest.get("/health", headers=headers)).status_code == 403
+
+
+async def test_a_page_without_tls_is_not_that_of_the_server_behind_tls(
+    live: None, alice: User, rest: httpx.AsyncClient
+) -> None:
+    for scheme, status in (("https", 200), ("HTTPS", 200), ("http", 403), ("ftp", 403), ("", 403)):
+        headers = {"origin": f"{scheme}://localhost"}
+        assert (await rest.get(f"https://localhost{LIST}", headers=headers)).status_code == status
+
+
+async def test_with_accounts_a_socket_is_opened_by_no_page_without_tls(
+    accounts: None, dial: Dial, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(settings, "ALLOWED_HOSTS", ["chat.example"])
+    await dial("/ws/conversations", headers={"host": "chat.example", "origin": "https://chat.example"})
+    for scheme in ("http", "ws", ""):
+        headers = {"host": "chat.example", "origin": f"{scheme}://chat.example"}
+        with pytest.raises(SocketClosed, match="4403"):
+            await dial("/ws/conversations", headers=headers)
+
+
+async def test_with_accounts_a_page_of_this_machine_needs_no_tls(accounts: None, dial: Dial) -> None:
+    headers = {"host": "localhost:8000", "origin": "http://localhost:8000"}
+    await dial("/ws/conversations", headers=headers)

@@ -19,7 +19,7 @@ from conversations.models import ConversationRef
 from conversations.store import ConversationStore
 from convserver.api import pagination
 from convserver.api.errors import NATIVE_STATUS
-from sessions_app import astore, command_channel, drafts, guests, hub, leases, native, turns
+from sessions_app import append_queue, astore, command_channel, drafts, guests, hub, leases, native, turns
 from sessions_app.consumers import arrival, native_list, socket
 from sessions_app.consumers import native as native_socket
 from sessions_app.drafts import Edit
@@ -32,7 +32,8 @@ from tests.test_access import routes
 
 __all__ = ["dictate"]
 
-PAGE = (Path(__file__).parent.parent / "docs" / "protocol.md").read_text()
+ROOT = Path(__file__).parent.parent
+PAGE = (ROOT / "docs" / "protocol.md").read_text()
 
 OPAQUE = {"event", "changes"}
 """Members whose keys are not the protocol's."""
@@ -50,10 +51,14 @@ LIMITS = {
     "bytes of a draft's images": drafts.IMAGES_MAX_BYTES,
     "frames of one socket that wait for their commit": native_socket.UNANSWERED_MAX,
     "characters of their events": native_socket.UNANSWERED_MAX_CHARACTERS,
+    "bytes of one user's appends that wait for their commit, over all sockets and requests": (
+        append_queue.USER_MAX_BYTES
+    ),
     "characters of a first `auth` frame": arrival.AUTH_FRAME_MAX_CHARACTERS,
     "seconds between heartbeats": native_socket.HEARTBEAT_S,
     "seconds that a socket waits for `auth`": arrival.AUTH_WAIT_S,
-    "seconds until a revoked credential closes an open socket, plus one heartbeat": guests.CHECK_S,
+    "seconds until a revoked credential closes an open socket": guests.RECHECK_S,
+    "the same where a hint is lost or Redis is away": hub.POLL_S,
     "seconds that a client may leave frames unread": socket.SLOW_READER_S,
     "seconds by which a lost hint may delay an event": hub.POLL_S,
     "seconds that the server waits for a `stop`, `pause` or `run`": command_channel.WAIT_S,
@@ -213,6 +218,22 @@ async def test_the_example_of_a_clients_frame_is_accepted(
     assert (answer["type"], answer["id"]) == ("ack", frame["id"])
 
 
+@pytest.mark.parametrize("page", ["README.md", "docs/protocol.md"])
+async def test_the_example_of_a_message_is_stored_once_however_often_it_is_resent(
+    conversation: ConversationRef, join: Join, page: str
+) -> None:
+    """As the promises say of it: a client that joins again need not know the former `session`."""
+    (frame,) = re.findall(
+        r'^(?:> )?(\{"type": ?"message", ?"id".*)$', (ROOT / page).read_text(), re.MULTILINE
+    )
+    seqs = []
+    for _ in range(2):
+        client = await join(conversation)
+        await client.send(json.loads(frame))
+        seqs.append((await client.until("ack"))["seq"])
+    assert seqs == [0, 0]
+
+
 # REST
 
 
@@ -222,13 +243,14 @@ def native_routes() -> Iterator[str]:
         "native-conversation-list": "/conversations",
         "native-conversation-detail": "/conversations/{id}",
         "native-events": "/conversations/{id}/events",
+        "native-conversation-rotate-key": "/conversations/{id}/rotate-key",
         "native-draft": "/draft",
         "native-search": "/search",
         "native-token-list": "/tokens",
         "native-token-detail": "/tokens/{token_id}",
     }
     for name, method in routes(get_resolver()):
-        if name.startswith("native-"):
+        if name.startswith("native-") and name != "native-socket":  # which takes no plain request
             path = paths.get(name) or f"/conversations/{{id}}/{name.rpartition('-')[2]}"
             yield f"`{method} /api/native{path}`"
 
@@ -238,7 +260,7 @@ def test_every_address_of_the_rest_door_stands_here() -> None:
 
 
 async def test_every_command_here_can_be_run(alice: User, rest: httpx.AsyncClient) -> None:
-    statuses, token = [], "1"
+    statuses, token = [], ""
     for line in re.findall(r"^curl (.+)$", PAGE, re.MULTILINE):
         words = shlex.split(line)
         options = {
@@ -248,13 +270,13 @@ async def test_every_command_here_can_be_run(alice: User, rest: httpx.AsyncClien
         name, _, value = options.get("-H", "Accept: */*").partition(": ")
         answer = await rest.request(
             options.get("-X", "GET"),
-            url.replace("/tokens/1", f"/tokens/{token}"),
+            re.sub(r"/tokens/\w+$", f"/tokens/{token}", url),
             content=options.get("-d"),
             headers={name: value, "host": "localhost:8000"},
         )
         statuses.append(answer.status_code)
         if "token" in answer.text:
-            token = str(answer.json()["id"])
+            token = answer.json()["id"]
     assert statuses == RUN_IN_ORDER
 
 

@@ -460,6 +460,49 @@ def test_an_error_says_what_to_do_and_keeps_its_code(code: str, shown: str) -> N
     assert parts.of_class("next")
 
 
+@pytest.mark.parametrize("code", ["AgentError", "OfTomorrow", "RuntimeError"])
+def test_an_error_whose_words_do_not_say_why_shows_the_reason_on_one_line(code: str) -> None:
+    detail = "The disk is full.\n\nTraceback: line 1\nline 2"
+    for failed in (
+        {"kind": "ConversationErrorEvent", "source": "environment", "code": code, "detail": detail},
+        {"observation": "error", "content": detail, "extras": {"error_id": code}},
+    ):
+        parts = page(event(failed))
+        (cause,) = parts.of_class("cause")
+        before, _, folded = parts.text.partition("Details")
+        assert cause.tag == "p"
+        assert "The disk is full." in before
+        assert "Traceback" not in before
+        assert "Traceback: line 1" in folded
+        assert not page(
+            event({**failed, "code": "LLMTimeoutError", "extras": {"error_id": "Timeout"}})
+        ).of_class("cause")
+
+
+PAUSED_V0 = {"observation": "agent_state_changed", "extras": {"agent_state": "paused", "reason": ""}}
+RUNNING_V0 = {"observation": "agent_state_changed", "extras": {"agent_state": "running", "reason": ""}}
+CUT = "This answer was interrupted before it was complete."
+
+
+def _talk(*states: dict[str, Any], ends: bool = True) -> list[EventEnvelope]:
+    """Return an agent's answer, the states after it, and the end of its turn."""
+    end = event(PAUSED_V0) | {"kind": "turn", "text": "stopped"}
+    return [said("Half of"), *map(event, states), *([end] if ends else [])]
+
+
+def test_an_answer_that_was_paused_and_then_stopped_is_marked_as_cut() -> None:
+    assert CUT in page(*_talk(PAUSED_V0)).text
+    assert CUT not in page(*_talk(PAUSED_V0, ends=False)).text
+    assert CUT not in page(*_talk(PAUSED_V0, RUNNING_V0)).text
+    assert CUT not in page(*_talk()).text
+
+
+def test_an_answer_is_marked_as_cut_where_its_turn_ends_behind_the_page() -> None:
+    answer, *rest = _talk(PAUSED_V0)
+    html = render_events([answer, rest[0]], conversation_id=CONVERSATION, beyond=rest[1:])
+    assert CUT in PageParts(html).text
+
+
 def test_hidden_events_and_ends_of_turns_show_nothing() -> None:
     assert page(event({"action": "run", "args": {"command": "ls", "hidden": True}})).elements == []
     assert page(said("x") | {"kind": "turn"}).elements == []

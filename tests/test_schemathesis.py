@@ -23,6 +23,7 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
+from convserver import quotas
 from convserver.api.native.shapes import FRAME_EXAMPLES
 from convserver.api.schema import document
 from sessions_app.authentication import local_user
@@ -32,7 +33,12 @@ from tests.conftest import empty_database
 pytestmark = pytest.mark.one_engine
 
 SEED = int(os.environ.get("TEST_SEED") or 20261120)
-KEY = {"X-Session-API-Key": "the-servers-key"}
+KEY = {"X-Session-API-Key": "the-key-of-the-server"}
+ANY_GUESSES = {
+    "sessions_app.key_throttle.WRONG_MAX": 1_000_000,
+    "sessions_app.key_throttle.WRONG_IN_ALL_MAX": 1_000_000,
+}
+"""Wrong keys are among what is made up."""
 NATIVE = "/api/native/conversations"
 SEEDED = ["my-first", "second", "third", "0123456789abcdef0123456789abcdef"]
 """Conversations that stand; the first is the example of the document."""
@@ -94,9 +100,11 @@ def running(
         local_user()
         server = Server(tmp_path_factory.mktemp("server"))
         server.start(
+            constants=ANY_GUESSES,
             CONVSERVER_AUTH="accounts",
             CONVSERVER_ALLOWED_HOSTS="127.0.0.1",
             SESSION_API_KEY=KEY["X-Session-API-Key"],
+            **quotas.none(),
         )
         yield server
         server.kill()

@@ -24,8 +24,9 @@ from conversations.server_log import Allowance, log_act, log_on_commit
 from conversations.store import ConversationStore
 from convserver import http, log_format, request_log
 from convserver.configuration import LogFormat, LogLevel
-from sessions_app import user_settings
-from sessions_app.models import ApiToken, SecretKind
+from convserver.web import guesses
+from sessions_app import astore, user_settings
+from sessions_app.models import ApiToken, Grant, Scope, SecretKind
 from sessions_app.user_settings import SettingSecret
 from tests.clients import HTTP, Server
 from tests.conftest import Connect, Dial, Join, once
@@ -126,6 +127,19 @@ def test_a_token_that_is_made_and_revoked_has_a_line_each(alice: User, lines: Li
     ids = {"token": token.pk, "user": alice.pk}
     assert lines.of("Token created") == lines.of("Token revoked") == [ids]
     assert not any(text in line for line in lines.texts)
+
+
+async def test_whatever_opens_something_is_logged_with_the_address_that_it_was_asked_from(
+    accounts: None, live: None, alice: User, lines: Lines
+) -> None:
+    browser = Browser("10.7.7.7")
+    await browser.log_in(alice)
+    await browser.send("/settings/tokens", {"label": "laptop", "id": "a" * 32})
+    token = await astore.call(ApiToken.objects.get)
+    await browser.send("/settings/tokens/revoke", {"token": token.public_id})
+    await browser.http.aclose()
+    for act in ("Token created", "Token revoked"):
+        assert [line["address"] for line in lines.of(act)] == ["10.7.7.7"], act
 
 
 @once
@@ -289,6 +303,29 @@ async def test_a_request_from_elsewhere_has_a_line(rest: httpx.AsyncClient, line
     await rest.post(NATIVE, headers={"origin": "https://elsewhere.example"})
     (line,) = lines.of("Request refused")
     assert (line["status"], line["code"]) == (403, "foreign_origin")
+
+
+@once
+async def test_a_frame_that_is_refused_by_rest_has_a_line_with_its_code(
+    accounts: None, rest: httpx.AsyncClient, conversation: ConversationRef, alice: User, lines: Lines
+) -> None:
+    _, key = await astore.call(ApiToken.issue, alice.pk, "reader", Grant(scopes=[Scope.READ]))
+    frame = {"type": "message", "text": SECRET}
+    headers = {"Authorization": f"Bearer {key}"}
+    await rest.post(f"{NATIVE}/talk/events", json=frame, headers=headers)
+    (line,) = lines.of("Request refused")
+    assert (line["status"], line["code"]) == (403, "scope_too_small")
+
+
+@once
+async def test_a_log_in_that_has_to_wait_has_a_line_with_a_code_and_the_next_refusal_has_another(
+    accounts: None, visitor: Browser, rest: httpx.AsyncClient, lines: Lines
+) -> None:
+    for _ in range(guesses.GUESSES_MAX + 1):
+        await visitor.send("/ui/login", {"username": "nobody", "password": "another"})
+    await rest.get("/nix", headers={"X-Session-API-Key": ""})
+    refused = [(line["status"], line.get("code")) for line in lines.of("Request refused")]
+    assert refused == [(429, "too_many_attempts"), (404, None)]
 
 
 @once

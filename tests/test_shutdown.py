@@ -9,6 +9,8 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
+from pathlib import Path
+from signal import SIGINT
 
 import psutil
 import pytest
@@ -43,6 +45,20 @@ def append_megabytes(store: ConversationStore, conversation: ConversationRef, co
 
 def connections_of(conversation: ConversationRef) -> int:
     return Connection.objects.filter(conversation_id=conversation.pk).count()
+
+
+@pytest.mark.one_engine
+def test_ctrl_c_ends_the_server_without_a_trace(database: None, tmp_path: Path) -> None:
+    # A shell's background jobs, and so perhaps these tests, ignore the signal.
+    server = Server(tmp_path, run_by=["env", "--default-signal=INT"])
+    server.start()
+    try:
+        server.signal(SIGINT)
+        assert psutil.Process(server.pid).wait(timeout=WAIT_S) == 0
+    finally:
+        server.kill()
+    assert "signal=SIGINT" in server.log.read_text()
+    assert "Traceback" not in server.log.read_text()
 
 
 def test_sigterm_closes_sockets_with_1012_and_ends_the_server_soon(

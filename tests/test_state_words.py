@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
-import pytest
+import re
+from itertools import product
+from pathlib import Path
+from typing import Any
 
-from sessions_app.models import ExecutionStatus, LoopEnd, LoopStatus
-from sessions_app.state_words import OWNER_WORDS, WORDS, state_of
+import pytest
+from django.contrib.auth.models import User
+from django.db.models import QuerySet
+
+import convserver
+from conversations.models import Conversation
+from conversations.store import ConversationStore
+from sessions_app.models import AgentLoop, ExecutionStatus, LoopEnd, LoopStatus
+from sessions_app.state_words import NOT_STARTED, OWNER_WORDS, WORDS, in_state, state_of, state_of_loop
+from sessions_app.status import shown_in
+
+PAGE_WORDS = Path(convserver.__file__).parent / "static" / "web" / "agent_status.js"
 
 
 @pytest.mark.parametrize(
@@ -42,3 +55,35 @@ def test_every_state_has_words_for_staff_and_for_owners() -> None:
         for ended in LoopEnd
     }
     assert states <= WORDS.keys() == OWNER_WORDS.keys()
+
+
+def test_a_loop_is_found_by_the_state_that_it_is_shown_in_and_by_no_other(
+    alice: User, store: ConversationStore
+) -> None:
+    never = store.create(alice)
+    for status, execution, agent, ended in product(LoopStatus, ExecutionStatus, ("", "a"), ["", *LoopEnd]):
+        AgentLoop.objects.create(
+            conversation_id=store.create(alice).pk,
+            status=status,
+            execution_status=execution,
+            agent=agent,
+            ended_by=ended,
+        )
+    by_state = {
+        state: {loop.pk for loop in AgentLoop.objects.all() if state_of_loop(loop) == state}
+        for state in WORDS
+    }
+    assert {state: _pks(AgentLoop.objects.filter(in_state(state))) for state in WORDS} == by_state
+    by_state[NOT_STARTED].add(never.pk)
+    assert {state: _pks(shown_in(Conversation.objects.all(), state)) for state in WORDS} == by_state
+
+
+def _pks(rows: QuerySet[Any]) -> set[int]:
+    return set(rows.values_list("pk", flat=True))
+
+
+def test_the_page_of_a_conversation_calls_its_states_as_the_list_does() -> None:
+    script = PAGE_WORDS.read_text(encoding="utf-8")
+    words = {each.removesuffix("…") for each in re.findall(r'words: "([^"]*)"', script)}
+    on_their_way, gone = {"Pausing", "Stopping"}, {"Deleted", "Unavailable"}
+    assert words == set(OWNER_WORDS.values()) | on_their_way | gone

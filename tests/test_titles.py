@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from conversations.metadata import ConversationMetadata
-from conversations.models import Conversation, ConversationRef
+from conversations.models import Conversation, ConversationRef, shown_title
 from conversations.store import ConversationStore
 from sessions_app import astore, endings, titles
 from sessions_app.agents.demo import DemoAgent
@@ -250,3 +250,16 @@ async def test_a_conversation_has_a_title_soon_after_its_first_answer(
     await rest.post("/api/conversations/talk/message", json={"message": "Mend the login page"})
     await until(lambda: Conversation.objects.filter(pk=conversation.pk, title="Mend the login page").exists())
     assert (await rest.get("/api/conversations/talk")).json()["title"] == "Mend the login page"
+
+
+@pytest.mark.parametrize(
+    ("conversation_id", "title"),
+    [
+        ("my-first-agent", "Conversation my-first-agent"),
+        ("x" * 40, f"Conversation {'x' * 40}"),
+        ("x" * 41, f"Conversation {'x' * 39}…"),
+        ("0123456789abcdef0123456789abcdef", "Conversation 01234"),
+    ],
+)
+def test_the_default_title_shows_an_id_that_somebody_chose(conversation_id: str, title: str) -> None:
+    assert shown_title(None, conversation_id) == title

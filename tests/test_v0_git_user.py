@@ -170,21 +170,40 @@ async def test_what_a_form_sends_for_providers_that_were_left_empty_changes_noth
     assert known.asked == []
 
 
-async def test_an_empty_token_keeps_the_stored_one_and_moves_to_the_host_that_is_given(
+@pytest.mark.parametrize("token", ["", None, "  "])
+async def test_a_stored_token_is_never_sent_to_another_host(
+    known: GitServer, servers: Servers, alice: User, rest: httpx.AsyncClient, token: str | None
+) -> None:
+    other = servers(ProviderType.GITHUB)
+    words = "The host of github has changed. Enter the token for the new host."
+    given = {"github": {"token": token, "host": other.host}}
+    assert await add(rest, given) == (400, {"error": words})
+    assert await astore.call(tokens, alice) == {"github": (known.token.token, known.host)}
+    assert other.asked == []
+
+
+async def test_a_stored_token_does_not_follow_to_the_public_host(
     known: GitServer, alice: User, rest: httpx.AsyncClient
 ) -> None:
-    with GitServer(ProviderType.GITHUB, known.secret) as other:
-        assert await add(rest, {"github": {"token": "", "host": other.host}}) == (200, STORED)
-        assert await astore.call(tokens, alice) == {"github": (known.token.token, other.host)}
+    status, _ = await add(rest, {"github": {"token": "", "host": None}})
+    assert status == 400
+    assert await astore.call(tokens, alice) == {"github": (known.token.token, known.host)}
 
 
-async def test_a_token_does_not_move_to_a_host_that_does_not_know_it(
+async def test_a_form_that_sends_the_stored_host_again_changes_nothing(
+    known: GitServer, alice: User, rest: httpx.AsyncClient
+) -> None:
+    assert await add(rest, {"github": {"token": "", "host": known.host}}) == (200, STORED)
+    assert await astore.call(tokens, alice) == {"github": (known.token.token, known.host)}
+
+
+async def test_a_new_token_moves_to_the_host_that_is_given(
     known: GitServer, servers: Servers, alice: User, rest: httpx.AsyncClient
 ) -> None:
-    stranger = servers(ProviderType.GITHUB)
-    given = {"github": {"token": "", "host": stranger.host}}
-    assert await add(rest, given) == (401, {"error": invalid("github")})
-    assert await astore.call(tokens, alice) == {"github": (known.token.token, known.host)}
+    other = servers(ProviderType.GITHUB)
+    given = {"github": {"token": other.secret, "host": other.host}}
+    assert await add(rest, given) == (200, STORED)
+    assert await astore.call(tokens, alice) == {"github": (other.secret, other.host)}
 
 
 async def test_a_new_token_without_a_host_stays_at_the_stored_one(

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.one_engine
 TALK = f"{CONVERSATIONS}/talk"
 EVENTS = f"{TALK}/events"
 ANSWER_MAX_BYTES = 100_000
-MANY = 200_000
+MANY = 99_000
 
 CACHE_HEADERS = {
     "cache-control": "no-cache, no-store, must-revalidate, max-age=0",

@@ -547,3 +547,42 @@ async def test_all_secrets_of_a_user_have_a_bounded_size(rest: httpx.AsyncClient
     assert {each.status_code for each in answers} == {201, 400}
     assert "may take 400,000 characters" in answers[-1].json()["message"]
     assert len((await rest.get(SECRETS)).json()["custom_secrets"]) == 18
+
+
+# A stored key and a changed address
+
+
+KEPT = {"llm_base_url": "https://models.example.org/v1", "llm_api_key": "model-key"}
+WANTED = "The base URL names another server. Enter the API key for it, or remove the key."
+
+
+@pytest.mark.parametrize("url", ["https://evil.example.org/v1", "http://models.example.org/v1", ""])
+async def test_a_stored_key_is_not_sent_to_another_server(rest: httpx.AsyncClient, url: str) -> None:
+    await stored(rest, KEPT)
+    answer = await rest.post(SETTINGS, json={"llm_base_url": url, "llm_model": "other"})
+    assert (answer.status_code, answer.json()) == (400, {"detail": WANTED})
+    now = await shown(rest)
+    assert (now["llm_base_url"], now["llm_model"]) == (KEPT["llm_base_url"], None)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"llm_base_url": "https://other.example.org", "llm_api_key": "its own key"},
+        {"llm_base_url": "https://other.example.org", "llm_api_key": ""},
+        {"llm_base_url": "https://MODELS.example.org/v2", "llm_api_key": None},
+        {"llm_base_url": None, "llm_api_key": None},
+    ],
+    ids=["another key", "no key", "the same server", "what a form sends"],
+)
+async def test_a_base_url_is_stored_with_a_key_of_its_own_or_on_the_same_server(
+    rest: httpx.AsyncClient, body: dict[str, Any]
+) -> None:
+    await stored(rest, KEPT)
+    now = await stored(rest, body)
+    assert now["llm_base_url"] == (body["llm_base_url"] or KEPT["llm_base_url"])
+
+
+async def test_a_base_url_is_stored_freely_where_no_key_is(rest: httpx.AsyncClient) -> None:
+    await stored(rest, {"llm_base_url": "https://models.example.org/v1"})
+    assert (await stored(rest, {"llm_base_url": ""}))["llm_base_url"] == ""

@@ -516,12 +516,12 @@ async def test_secrets_are_added_and_take_the_place_of_those_of_their_name(
         (
             {f"KEY_{number}": "x" for number in range(500)},
             [{f"MORE_{number}": "x" for number in range(start, start + 400)} for start in (0, 400)],
-            "A conversation keeps 1000 secrets at the most, and would have 1300.",
+            "A conversation keeps 1000 secrets at the most, and would have 1302, with the keys of its agent.",
         ),
         (
-            {"A": "x" * 600_000},
-            [{"B": "x" * 600_000}],
-            "The secrets of a conversation may have 1048576 bytes as JSON at the most.",
+            {"A": "x" * 200_000},
+            [{"B": "x" * 200_000}],
+            "The secrets of a conversation and the keys of its agent may have 300,000 bytes as JSON.",
         ),
     ],
 )

@@ -12,9 +12,9 @@ from django.contrib.auth.models import User
 
 from conversations.models import Conversation, ConversationRef
 from conversations.store import ConversationStore
-from sessions_app import agent_setups, astore, attachments
+from sessions_app import agent_setups, astore, attachments, conversation_keys
 from sessions_app.conversation_keys import key_of
-from sessions_app.models import AgentSetup, ApiToken
+from sessions_app.models import ApiToken
 from tests.test_access import bearer, login_cookie
 from tests.v1 import AGENT, HEX, ID, NONE, SHARED, START, known, said
 
@@ -225,7 +225,7 @@ async def test_a_key_is_void_once_it_is_rotated_or_its_owner_may_not_come_in(
     known(await rest.get(f"{AGENT}/{ID}", headers=key), 401)
     await astore.call(lambda: User.objects.filter(pk=alice.pk).update(is_active=True))
     known(await rest.get(f"{AGENT}/{ID}", headers=key))
-    await astore.call(lambda: AgentSetup.objects.update(key_rotation=1))
+    await astore.call(conversation_keys.rotate, talk)
     known(await rest.get(f"{AGENT}/{ID}", headers=key), 401)
 
 

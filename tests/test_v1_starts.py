@@ -145,7 +145,7 @@ async def test_a_streamed_start_that_fails_ends_with_the_error(alice: User, rest
     answer = await rest.post(f"{CONVERSATIONS}/stream-start", json={"conversation_id": ID})
     steps = answer.json()
     assert [step["status"] for step in steps] == ["WORKING", "ERROR"]
-    assert steps[-1]["detail"] == f"The conversation id {HEX} is taken."
+    assert steps[-1]["detail"] == f"You already have a conversation {HEX}. Use it, or choose another id."
 
 
 # What is made

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import html
 import logging
+import re
 from collections.abc import Callable
 
 import pytest
@@ -448,6 +450,21 @@ async def test_a_password_that_cannot_be_changed_stays_and_says_why(
     status, page = await change_password(logged_in, **form)
     assert (status, said in page) == (400, True)
     assert (await log_in(Browser()))[0] == 302
+
+
+@pytest.mark.parametrize(
+    ("form", "field", "said"),
+    [
+        ({"new_password1": "password", "new_password2": "password"}, "new_password1", "too common"),
+        ({"new_password2": "a better passwort"}, "new_password2", "don't match"),
+    ],
+)
+async def test_what_is_wrong_with_a_new_password_stands_below_the_field_to_be_mended(
+    logged_in: Browser, form: dict[str, str], field: str, said: str
+) -> None:
+    page = await logged_in.send("/settings/password", {**CHANGED, **form}, page="/settings")
+    beside = dict(re.findall(r'<p class="error" id="password-(.*?)_error">(.*?)</p>', page.text))
+    assert (list(beside), said in html.unescape(beside[field])) == ([field], True)
 
 
 async def test_guesses_at_the_current_password_count_as_those_at_the_login(logged_in: Browser) -> None:

@@ -21,6 +21,7 @@ from conversations.store import ConversationStore
 from convserver.web import listing
 from sessions_app import marks
 from sessions_app.models import AgentLoop, ExecutionStatus
+from sessions_app.state_words import OWNER_WORDS
 from tests.events import event
 
 pytestmark = pytest.mark.one_engine
@@ -99,7 +100,8 @@ def test_archived_ones_stand_in_the_archive_alone(
         ("repository=acme/site", ["talk"]),
         ("trigger=gui", ["talk"]),
         ("status=error", ["talk"]),
-        ("status=idle", ["v1"]),
+        ("status=not_started", ["v1"]),
+        ("status=idle", []),
         ("version=V1", ["v1"]),
         ("q=login&version=V0", ["talk"]),
         ("status=asleep&version=V9&archived=perhaps&q=%00", ["v1", "talk"]),
@@ -151,8 +153,11 @@ def test_a_status_is_said_in_words(
     assert f'<span class="status {status}">{words}</span>' in row(browser.get("/rows"), "talk")
 
 
-def test_every_status_has_words() -> None:
-    assert set(listing.STATUS_WORDS) == set(ExecutionStatus.values)
+@pytest.mark.parametrize("state", OWNER_WORDS)
+def test_the_list_and_the_search_can_be_narrowed_to_each_state(browser: Browser, state: str) -> None:
+    option = f'<option value="{state}" selected>{OWNER_WORDS[state]}</option>'
+    assert option in body(browser.get("/", {"status": state}))
+    assert option in body(browser.get("/search", {"q": "x", "status": state}))
 
 
 def test_what_is_unread_is_marked_by_a_word(

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from datetime import timedelta
+from html import unescape
+from urllib.parse import parse_qs
 
 import httpx
 import pytest
@@ -15,7 +18,7 @@ from django.utils.html import escape
 from conversations.models import ConversationRef
 from conversations.store import ConversationStore
 from sessions_app import astore
-from tests.events import event
+from tests.events import event, payload
 from tests.hostile import HOSTILE, Hostile
 
 pytestmark = pytest.mark.one_engine
@@ -50,13 +53,23 @@ async def test_fields_that_were_left_empty_filter_nothing(
     assert "<mark>needle</mark>" in answer.text
 
 
+async def test_filters_are_cleared_by_a_link_that_keeps_the_words(
+    talk: ConversationRef, rest: httpx.AsyncClient
+) -> None:
+    filtered = (await rest.get("/search?q=needle+%26+thread&kind=error")).text
+    (link,) = re.findall(r'href="([^"]*)">Clear filters<', filtered.partition('id="main"')[2])
+    assert parse_qs(unescape(link).removeprefix("?")) == {"q": ["needle & thread"]}
+    plain = (await rest.get("/search?q=needle")).text
+    assert ">Clear filters<" not in plain.partition('id="main"')[2]
+
+
 async def test_a_page_leads_to_the_next_with_the_same_question(
     alice: User, store: ConversationStore, rest: httpx.AsyncClient
 ) -> None:
     many = await astore.call(store.create, alice, conversation_id="many")
     await astore.call(store.append, many, [event(f"needle {number}") for number in range(25)])
     first = (await rest.get("/search?q=needle&kind=message")).text
-    more = first.partition('class="button" href="')[2].partition('"')[0].replace("&amp;", "&")
+    more = first.rpartition('class="button" href="')[2].partition('"')[0].replace("&amp;", "&")
     second = (await rest.get(f"/search{more}")).text
     assert (first.count("<mark>"), second.count("<mark>")) == (20, 5)
 
@@ -109,12 +122,40 @@ async def test_the_last_day_is_a_whole_one(talk: ConversationRef, rest: httpx.As
     assert ("<mark>" in found, "<mark>" in before) == (True, False)
 
 
+@pytest.mark.parametrize(
+    ("zone", "day"),
+    [
+        ("Pacific/Kiritimati", "2026-01-03"),
+        ("UTC", "2026-01-02"),
+        ("Nowhere/At_all", "2026-01-02"),
+        ("../etc/passwd", "2026-01-02"),
+        ("Pacific", "2026-01-02"),
+        ("", "2026-01-02"),
+    ],
+)
+async def test_a_day_is_one_of_the_readers_zone(
+    talk: ConversationRef, store: ConversationStore, rest: httpx.AsyncClient, zone: str, day: str
+) -> None:
+    old = payload("an old thimble", timestamp="2026-01-02T12:00:00Z")
+    await astore.call(store.append, talk, [event(raw=old)])
+    found = [
+        each
+        for each in ("2026-01-01", "2026-01-02", "2026-01-03", "2026-01-04")
+        if "<mark>"
+        in (
+            await rest.get("/search", params={"q": "thimble", "since": each, "until": each, "zone": zone})
+        ).text
+    ]
+    assert found == [day]
+
+
+@pytest.mark.parametrize("zone", ["", "Pacific/Kiritimati", "Pacific/Pago_Pago"])
 @pytest.mark.parametrize("day", ["0001-01-01", "9999-12-31", "2025-02-30", "tomorrow"])
 @pytest.mark.parametrize("name", ["since", "until"])
 async def test_a_day_at_the_end_of_time_or_beyond_is_answered(
-    alice: User, rest: httpx.AsyncClient, name: str, day: str
+    alice: User, rest: httpx.AsyncClient, name: str, day: str, zone: str
 ) -> None:
-    answer = await rest.get("/search", params={"q": "needle", name: day})
+    answer = await rest.get("/search", params={"q": "needle", name: day, "zone": zone})
     assert answer.status_code == (200 if day[5:] in ("01-01", "12-31") else 400)
 
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import httpx
 import pytest
 from django.contrib.auth.models import User
+from django.utils import timezone
 
 from conversations.masking import MASK
 from conversations.models import ConversationRef
@@ -91,6 +93,36 @@ async def test_where_no_agent_asks_a_model_the_page_says_so(
 ) -> None:
     configured(agent=f"tests.{agent}")
     assert ("The agent on this server needs no model." in words(await visitor.get(PAGE))) != asks
+
+
+async def test_a_stored_key_is_asked_for_again_when_the_base_url_names_another_server(
+    visitor: Browser, alice: User
+) -> None:
+    await send(visitor, "model", model="m", base_url="http://localhost:1/v1", key=KEY)
+    errors = await beside(visitor, "model", model="m", base_url="http://localhost:2/v1")
+    asked = "The base URL names another server. Enter the API key for it, or remove the key."
+    assert errors == {"model-key": asked}
+    assert (await settings_of(alice)).llm_base_url == "http://localhost:1/v1"
+    await send(visitor, "model", model="m", base_url="http://localhost:2/v1", key="another key")
+    found = await settings_of(alice)
+    assert (found.llm_base_url, await stored(alice)) == ("http://localhost:2/v1", "another key")
+
+
+async def test_a_token_is_created_with_what_it_can_do_and_until_when(visitor: Browser, alice: User) -> None:
+    await send(visitor, "tokens", label="ci", rights="read run", days="30", id="one")
+    (token,) = await astore.call(lambda: list(ApiToken.objects.all()))
+    assert token.scopes == "read run"
+    assert token.expires_at is not None
+    assert timedelta(days=29) < token.expires_at - timezone.now() <= timedelta(days=30)
+    shown = words(await visitor.get(PAGE))
+    assert f"expires {token.expires_at:%-d %b %Y}" in shown
+    assert "Can read and talk to the agent" in shown
+
+
+async def test_a_token_without_choices_can_do_everything_for_ever(visitor: Browser, alice: User) -> None:
+    await send(visitor, "tokens", label="ci", id="one")
+    (token,) = await astore.call(lambda: list(ApiToken.objects.all()))
+    assert (token.is_whole, token.expires_at) == (True, None)
 
 
 async def test_a_key_is_shown_only_as_set(visitor: Browser, alice: User) -> None:
@@ -185,6 +217,25 @@ async def test_with_accounts_a_model_must_be_at_a_public_address(
     await visitor.log_in(bob)
     errors = await beside(visitor, "model", base_url=base_url)
     assert "public address" in errors["model-base_url"]
+
+
+async def test_a_key_that_was_typed_into_a_refused_form_is_asked_for_again(visitor: Browser) -> None:
+    lost = "The key was not saved. Enter it again."
+    assert lost in words(await send(visitor, "model", base_url="nowhere", key=KEY))
+    assert lost not in words(await send(visitor, "model", base_url="nowhere"))
+    assert lost not in words(await send(visitor, "model", model="m", key=KEY))
+
+
+async def test_with_accounts_the_example_of_a_base_url_is_a_public_address(
+    accounts: None, visitor: Browser, bob: User
+) -> None:
+    await visitor.log_in(bob)
+    page = words(await visitor.get(PAGE))
+    assert ("https://models.example.org/v1" in page, "localhost" in page) == (True, False)
+
+
+async def test_without_accounts_the_example_of_a_base_url_is_on_this_machine(visitor: Browser) -> None:
+    assert "http://localhost:11434/v1" in words(await visitor.get(PAGE))
 
 
 async def test_what_came_of_a_trial_is_said_after_saving(visitor: Browser, alice: User) -> None:
@@ -418,7 +469,7 @@ async def test_what_a_browser_keeps_of_a_new_token_says_nothing_of_it(visitor: B
 
 async def test_a_token_is_revoked_and_leaves_the_list(visitor: Browser, alice: User) -> None:
     row, _ = await astore.call(ApiToken.issue, alice.pk, "laptop")
-    assert await said(visitor, "tokens/revoke", token=str(row.pk)) == "status: laptop is revoked."
+    assert await said(visitor, "tokens/revoke", token=row.public_id) == "status: laptop is revoked."
     assert row.prefix not in (await visitor.get(PAGE)).text
     assert not await astore.call(ApiToken.objects.valid().exists)
 
@@ -436,7 +487,7 @@ async def test_a_strangers_things_are_neither_shown_nor_changed(
     await visitor.log_in(bob)
     page = await visitor.get(PAGE)
     assert ("laptop of alice" in page.text, "KEY_OF_ALICE" in page.text) == (False, False)
-    assert (await said(visitor, "tokens/revoke", token=str(row.pk))).startswith("alert: ")
+    assert (await said(visitor, "tokens/revoke", token=row.public_id)).startswith("alert: ")
     assert (await said(visitor, "secrets/change", name="KEY_OF_ALICE", do="delete")).startswith("alert: ")
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import httpx
 import pytest
 from django.contrib.auth.models import User
 from django.db import OperationalError
@@ -361,6 +363,25 @@ async def test_with_accounts_a_private_address_is_refused_when_it_is_asked_too(
     await append(conversation, "one")
     await until(lambda: Delivery.objects.failing().exists())
     assert receiver.calls == []
+
+
+async def test_with_accounts_a_webhook_is_asked_at_the_address_that_was_checked(
+    dispatching: None, accounts: None, conversation: ConversationRef, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[httpx.Request] = []
+
+    async def handle(transport: object, request: httpx.Request) -> httpx.Response:
+        asked.append(request)
+        return httpx.Response(200)
+
+    monkeypatch.setattr(httpx.AsyncHTTPTransport, "handle_async_request", handle)
+    place = (socket.AF_INET, socket.SOCK_STREAM, 6, "", ("140.82.112.3", 443))
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *arguments, **options: [place])
+    await astore.call(webhooks.create, "https://hooks.example.org", flush_delay_s=0.0)
+    await append(conversation, "one")
+    await until_here(lambda: asked)
+    assert (asked[0].url.host, asked[0].headers["host"]) == ("140.82.112.3", "hooks.example.org")
+    assert asked[0].extensions["sni_hostname"] == "hooks.example.org"
 
 
 @pytest.mark.parametrize(

@@ -131,7 +131,11 @@ class V0Client:
 
     async def asked(self, event: Any, *, number: int = 7) -> Any:
         """Send an event and return what it is acknowledged with; frames meanwhile are kept."""
-        await self._socket.send_to(text_data=f"42{number}{json.dumps(['oh_user_action', event])}")
+        return await self.asked_text(json.dumps(["oh_user_action", event]), number=number)
+
+    async def asked_text(self, text: str, *, number: int = 7) -> Any:
+        """Do the same with the JSON of a name and an event."""
+        await self._socket.send_to(text_data=f"42{number}{text}")
         while True:
             packet = await self._packet()
             if packet.startswith(f"43{number}"):
