@@ -16,8 +16,9 @@ import hypothesis
 import pytest
 from django.conf import settings
 from django.contrib.auth.models import User
-from django.db import connection, connections, transaction
+from django.db import OperationalError, connection, connections, transaction
 from django.test.utils import override_settings, setup_databases, teardown_databases
+from psycopg.errors import DeadlockDetected
 
 from conversations import live as hints
 from conversations.models import Conversation, ConversationRef, Event, Purge
@@ -62,6 +63,7 @@ PURGE_ALL = f"""
     INSERT INTO {Purge._meta.db_table} (conversation_id, requested_by, reason, started_at)
     SELECT id, 'tests', 'the test is over', CURRENT_TIMESTAMP FROM {Conversation._meta.db_table}
 """
+EMPTYING_TRIES = 5
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -136,8 +138,19 @@ def database(django_db_setup: None, django_db_blocker: Any) -> Iterator[None]:
 def empty_database() -> None:
     """Remove every row but what migrations put there; events under a purge, since nothing else can.
 
-    In one transaction and, where the engine can, one round trip, for it follows nearly every test.
+    Servers that a file shares go on writing beside it, and a deadlock with one ends either of the two.
     """
+    for _ in range(EMPTYING_TRIES - 1):
+        try:
+            return _empty_database()
+        except OperationalError as error:
+            if not isinstance(error.__cause__, DeadlockDetected):
+                raise
+    return _empty_database()
+
+
+def _empty_database() -> None:
+    """In one transaction and, where the engine can, one round trip, for it follows nearly every test."""
     with transaction.atomic(), connection.cursor() as cursor:
         for statement in _emptying():
             cursor.execute(statement)

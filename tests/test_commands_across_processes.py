@@ -352,14 +352,28 @@ def test_an_agent_that_does_not_let_go_is_told_of_and_stops_when_it_does(
     assert len(texts(talk, Kind.TURN)) == 1
 
 
-def stop_while_frozen(frozen: Server, asked: Server, talk: ConversationRef) -> httpx.Response:
-    """Freeze a process and ask the other for a stop; again if it was frozen in a transaction of its own."""
+OPEN_TRANSACTIONS = """
+    SELECT FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()
+    AND backend_type = 'client backend' AND xact_start IS NOT NULL
+"""
+
+
+def has_open_transactions() -> bool:
+    with connection.cursor() as cursor:
+        cursor.execute(OPEN_TRANSACTIONS)
+        return bool(cursor.rowcount)
+
+
+def freeze(server: Server) -> None:
+    """Freeze a process at a moment when it holds no transaction, whose locks would hold up everybody."""
     while True:
-        os.kill(frozen.pid, SIGSTOP)
-        answer = post(asked, f"{NATIVE}/{talk.public_id}/stop")
-        if answer.status_code != 503:
-            return answer
-        os.kill(frozen.pid, SIGCONT)
+        os.kill(server.pid, SIGSTOP)
+        try:
+            wait_until(lambda: not has_open_transactions(), within_s=1)
+        except TimeoutError:
+            os.kill(server.pid, SIGCONT)
+        else:
+            return
 
 
 @on_postgresql
@@ -371,7 +385,8 @@ def test_a_stop_that_a_frozen_process_did_not_hear_is_done_by_the_recovery_of_it
     try:
         frozen.start(CONVSERVER_AGENT=AGENT)
         hang(frozen, talk)
-        answer = stop_while_frozen(frozen, servers.asked, talk)
+        freeze(frozen)
+        answer = post(servers.asked, f"{NATIVE}/{talk.public_id}/stop")
         os.kill(frozen.pid, SIGKILL)
         assert (answer.status_code, answer.json()["status"]) == (202, "stopping")
         wait_until(lambda: texts(talk, Kind.TURN) == [STOPPED])
