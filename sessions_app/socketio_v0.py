@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Self
 from urllib.parse import parse_qs
@@ -23,7 +24,7 @@ from conversations.exceptions import (
 from conversations.models import ConversationRef
 from conversations.outages import Outage
 from conversations.store import store
-from sessions_app import astore, open_sockets, user_settings, v0_packets
+from sessions_app import astore, known_sockets, open_sockets, user_settings, v0_packets
 from sessions_app.agents.chosen import needs_model
 from sessions_app.authentication import Credentials, credentials_of, headers_of, visitor
 from sessions_app.git_providers.base import ProviderType
@@ -106,6 +107,10 @@ class V0Server:
             ping_timeout=PING_TIMEOUT_S,
         )
         self._connections: dict[str, V0Connection] = {}
+        self._joined: dict[str, str] = {}
+        """The connection of each transport whose client is known."""
+        self._upgrading: dict[str, Any] = {}
+        """The scope of each WebSocket that a transport whose client is not known yet goes over to."""
         self._tasks: set[asyncio.Task[None]] = set()
         """Of all connections, also of those whose client has left and that still tidy up."""
         on: Callable[..., Any] = self.socketio.on
@@ -140,15 +145,19 @@ class V0Server:
         except QuotaExceeded as error:
             log_socket_refused(environ["asgi.scope"], code=error.code)
             raise ConnectionRefusedError(str(error)) from error
+        transport_id = self.socketio.manager.eio_sid_from_sid(sid, "/")
         connection = V0Connection(
             self.socketio,
             sid,
-            self.socketio.manager.eio_sid_from_sid(sid, "/"),
+            transport_id,
             guest=guest,
             conversation=conversation,
             after=after,
         )
         self._connections[sid] = connection
+        self._joined[transport_id] = sid
+        for scope in (environ["asgi.scope"], self._upgrading.get(transport_id, {})):
+            known_sockets.let_in(scope)
         # No await from here on: the task begins after the CONNECT packet is on its way.
         task = connection.begin()
         self._tasks.add(task)
@@ -159,6 +168,8 @@ class V0Server:
         connection = self._connections.pop(sid, None)
         if connection is not None:
             connection.leave()
+            if self._joined.get(connection.transport_id) == sid:
+                del self._joined[connection.transport_id]
 
     async def _take(self, sid: str, event: object = None, *rest: object) -> dict[str, Any]:
         connection = self._connections.get(sid)
@@ -176,7 +187,8 @@ class V0Server:
         """Serve one request or socket of any client."""
         handle: Callable[..., Awaitable[Any]] = self.socketio.handle_request
         if scope["type"] == "websocket":
-            await handle(scope, v0_packets.by_websocket(receive, send), send)
+            with self._noted(scope):
+                await handle(scope, v0_packets.by_websocket(receive, send), send)
         elif scope["method"] != "POST":
             await handle(scope, receive, send)
         else:
@@ -198,13 +210,32 @@ class V0Server:
             raise v0_packets.Malformed("this connection has ended")
         return receive_again
 
+    @contextmanager
+    def _noted(self, scope: Any) -> Iterator[None]:
+        """Let a WebSocket speak once its client is known: it may have been let in by polling."""
+        transport_id = _transport_id_in(scope)
+        if self.knows(scope):
+            known_sockets.let_in(scope)
+        elif transport_id in self.socketio.eio.sockets:
+            self._upgrading[transport_id] = scope
+        try:
+            yield
+        finally:
+            if self._upgrading.get(transport_id) is scope:
+                del self._upgrading[transport_id]
+
     def knows(self, scope: Any) -> bool:
-        """Say whether a request belongs to an open connection."""
-        return self._transport(scope) is not None
+        """Say whether a request belongs to a connection whose client was let in."""
+        return _transport_id_in(scope) in self._joined
 
     def _transport(self, scope: Any) -> Any:
-        query = parse_qs(scope["query_string"].decode("latin-1"))
-        return self.socketio.eio.sockets.get(query.get("sid", [""])[0])
+        return self.socketio.eio.sockets.get(_transport_id_in(scope))
+
+
+def _transport_id_in(scope: Any) -> str:
+    """Return the id in the address by which a request belongs to an open transport; empty for a new one."""
+    sid: str = parse_qs(scope["query_string"].decode("latin-1")).get("sid", [""])[0]
+    return sid
 
 
 async def _answer_bad_request(send: Any, reason: str) -> None:
@@ -265,7 +296,7 @@ def _server() -> V0Server:
 
 
 def is_connected(scope: Any) -> bool:
-    """Say whether a request comes from a Socket.IO client that has connected before."""
+    """Say whether a request comes from a Socket.IO client that was let in before."""
     return scope["path"].startswith(f"{PATH}/") and _server().knows(scope)
 
 

@@ -71,7 +71,7 @@ class V0Connection:
     ) -> None:
         self._server = server
         self._sid = sid
-        self._transport_id = transport_id
+        self.transport_id = transport_id
         self._guest = guest
         self._conversation = conversation
         self._after = after
@@ -159,7 +159,7 @@ class V0Connection:
 
     async def _cut_off(self) -> None:
         """End the transport, without a packet that says so: the client comes back by itself."""
-        transport = self._server.eio.sockets.get(self._transport_id)
+        transport = self._server.eio.sockets.get(self.transport_id)
         if transport is not None:
             await transport.close(wait=False, abort=True)
             await transport.queue.put(None)  # ends its writer, which waits for packets to come and closes
@@ -263,11 +263,11 @@ class V0Connection:
 
     async def _send(self, text: str) -> None:
         """Send one frame: the JSON text of one object, passed on as it is."""
-        await self._server.eio.send(self._transport_id, f'2["oh_event",{text}]')
+        await self._server.eio.send(self.transport_id, f'2["oh_event",{text}]')
 
     async def _drained(self, within_s: float) -> None:
         """Return once the transport has taken what was sent. Raise TimeoutError if it does not in time."""
-        transport = self._server.eio.sockets.get(self._transport_id)
+        transport = self._server.eio.sockets.get(self.transport_id)
         if transport is not None:
             async with asyncio.timeout(within_s):
                 await transport.queue.join()

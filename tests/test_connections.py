@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import socket
 import sys
@@ -9,20 +10,26 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, suppress
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
+import uvicorn
 
 from convserver.configuration import UNKNOWN_BODY_MAX_BYTES
-from convserver.connections import HELD_MAX_BYTES
+from convserver.connections import HELD_MAX_BYTES, Connections
 from convserver.http_protocol import (
     DISCARDED_MAX_BYTES,
     HEAD_MAX_BYTES,
     HEAD_MAX_LINES,
     PIPELINED_MAX,
+    BoundedWebSocket,
+    State,
 )
+from sessions_app.addresses import Networks
 from tests.clients import HTTP, WAIT_S, Server
 from tests.network import NetworkClient, wait_until
+from tests.v1 import START
 
 pytestmark = pytest.mark.one_engine
 
@@ -333,3 +340,152 @@ def test_after_a_refused_body_the_connection_takes_the_next_request(quick: Serve
     with closing(dial(quick, post(NATIVE, length=len(body)) + body + LAST_GET)) as client:
         said = heard(client)
     assert (said.count(b"HTTP/1.1 401"), said.count(b"HTTP/1.1 200")) == (1, 1)
+
+
+# Sockets whose client is not known yet
+
+UUID = "3c294d95-9ff6-4d2d-9c53-0a5849f2c4a0"
+SOCKETS = {
+    "native": "/ws/conversations/large",
+    "list": "/ws/conversations",
+    "events": f"/sockets/events/{UUID}",
+    "session": f"/agent/sockets/session/{UUID}",
+    "v0": "/socket.io/?EIO=4&transport=websocket&conversation_id=large",
+}
+TOO_LARGE = 1009
+LARGE = UNKNOWN_BODY_MAX_BYTES + 1
+
+
+def upgrade(path: str, **headers: str) -> bytes:
+    """Return the request that opens a socket."""
+    lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items()).encode()
+    return UPGRADE.replace(b"/ws/conversations", path.encode()).replace(b"Host:", lines + b"Host:")
+
+
+def masked(payload: bytes, *, opcode: int = 1, is_last: bool = True) -> bytes:
+    """Return a frame as a client sends it, with a mask that changes nothing."""
+    head = bytes([opcode | (0x80 if is_last else 0), 0x80 | (127 if len(payload) > 125 else len(payload))])
+    length = len(payload).to_bytes(8) if len(payload) > 125 else b""
+    return head + length + bytes(4) + payload
+
+
+def close_code_in(said: bytes) -> int | None:
+    """Return the code of the close frame that ends what a server said."""
+    at = said.rfind(b"\x88")
+    return int.from_bytes(said[at + 2 : at + 4]) if at >= 0 else None
+
+
+def hear(connection: socket.socket, words: bytes) -> None:
+    """Read until the server has said this. Fail if it closes the connection first."""
+    said = b""
+    while words not in said:
+        part = connection.recv(65536)
+        assert part, said[-1000:]
+        said += part
+
+
+def test_a_large_message_of_a_client_that_is_not_known_is_not_read_at_any_socket(quick: Server) -> None:
+    huge = (16 * MEGABYTE).to_bytes(8)
+    starts = {
+        "one frame": b"\x81\xff" + huge + bytes(4),
+        "many frames": masked(b"x", is_last=False) + masked(b"x" * 60_000, opcode=0, is_last=False) * 2,
+        "empty frames": masked(b"", is_last=False) + masked(b"", opcode=0, is_last=False) * LARGE,
+        "a binary frame": b"\x82\xff" + huge + bytes(4),
+    }
+    codes = {}
+    for door, path in SOCKETS.items():
+        for kind, start in starts.items():
+            with closing(dial(quick, upgrade(path))) as client:
+                assert client.recv(12) == b"HTTP/1.1 101"
+                with suppress(ConnectionError):  # what is sent after the refusal is not read
+                    client.sendall(start)
+                codes[door, kind] = close_code_in(heard(client))
+    assert {each: code for each, code in codes.items() if code != TOO_LARGE} == {}
+
+
+def test_a_client_that_is_known_is_read_however_early_it_sends_a_large_message(quick: Server) -> None:
+    text = "x" * LARGE
+    said = {"type": "message", "id": "large", "text": text}, {"role": "user", "content": text}
+    native, v1 = (masked(json.dumps(each).encode()) for each in said)
+    auths = {"type": "auth", "token": KEY}, {"type": "auth", "session_api_key": KEY}
+    native_auth, v1_auth = (masked(json.dumps(each).encode()) for each in auths)
+    HTTP.post(f"{quick.url}/agent/api/conversations", json={**START, "conversation_id": UUID}, headers=KNOWN)
+    for door, auth, message, answer in (
+        ("native", native_auth, native, b'"ack","id":"large"'),
+        ("list", native_auth, native, b"There is no frame"),
+        ("events", v1_auth, v1, text.encode()),
+        ("session", v1_auth, v1, text.encode()),
+    ):
+        for head, sent in (
+            (upgrade(SOCKETS[door]), auth + message),
+            (upgrade(SOCKETS[door], **KNOWN), message),
+        ):
+            with closing(dial(quick, head)) as client:
+                assert client.recv(12) == b"HTTP/1.1 101"
+                client.sendall(sent)
+                hear(client, answer)
+
+
+def test_a_socket_io_client_is_read_once_it_has_joined(quick: Server) -> None:
+    action = {"action": "message", "args": {"content": "x" * LARGE}}
+    with closing(dial(quick, upgrade(SOCKETS["v0"], **KNOWN))) as client:
+        hear(client, b'"pingInterval"')
+        client.sendall(masked(b"40"))
+        hear(client, b"40{")
+        client.sendall(masked(b"427" + json.dumps(["oh_user_action", action]).encode()))
+        hear(client, b"437[{")
+
+
+def test_a_socket_io_client_that_has_not_joined_posts_nothing_large(quick: Server) -> None:
+    opened = HTTP.get(f"{quick.url}/socket.io/?EIO=4&transport=polling").text
+    transport = json.loads(opened[1:])["sid"]
+    path = f"/socket.io/?EIO=4&transport=polling&sid={transport}"
+    with closing(dial(quick, post(path, length=LARGE))) as client:
+        assert status_of(client) == 413
+
+
+class WrittenOnly(asyncio.Transport):
+    """A connection whose client reads nothing."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.written = b""
+
+    def write(self, data: Any) -> None:
+        self.written += data
+
+    def is_closing(self) -> bool:
+        return False
+
+    def resume_reading(self) -> None:
+        """Nothing: the test brings what is read."""
+
+    def close(self) -> None:
+        """Nothing: the test ends it."""
+
+
+async def test_pings_of_a_client_that_does_not_read_are_not_answered() -> None:
+    accepted = asyncio.Event()
+
+    async def application(scope: Any, receive: Any, send: Any) -> None:
+        await receive()
+        await send({"type": "websocket.accept"})
+        accepted.set()
+        await receive()
+
+    config = uvicorn.Config(application, ws_ping_interval=None, log_config=None)
+    everybody = Connections(limit=1, per_address=0, exempt=Networks())
+    client, connection = BoundedWebSocket(config, State(everybody), {}), WrittenOnly()
+    client.connection_made(connection)
+    client.data_received(UPGRADE)
+    await accepted.wait()
+    ping = masked(b"x" * 100, opcode=9)
+    answers = []
+    for pause in (client.resume_writing, client.pause_writing, client.resume_writing):
+        connection.written = b""
+        pause()
+        client.data_received(ping * 1000)
+        await asyncio.sleep(0)
+        answers.append(connection.written.count(b"\x8a\x64"))
+    client.connection_lost(None)
+    assert answers == [1000, 0, 1000]

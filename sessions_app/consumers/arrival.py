@@ -13,7 +13,7 @@ from asgiref.typing import WebSocketScope
 
 from conversations.access import pk_of
 from conversations.exceptions import QuotaExceeded
-from sessions_app import astore, native, open_sockets
+from sessions_app import astore, known_sockets, native, open_sockets
 from sessions_app.authentication import (
     credentials_of,
     headers_of,
@@ -64,9 +64,10 @@ async def authenticated(socket: Socket) -> Guest:
 
 @asynccontextmanager
 async def within_quotas(socket: Socket, guest: Guest) -> AsyncIterator[None]:
-    """Count the user's socket; where a quota is exceeded inside, send an `error` and close with 4429."""
+    """Count the user's socket and let it speak; a quota that is exceeded closes it with 4429."""
     try:
         with open_sockets.counted(pk_of(guest.user)):
+            known_sockets.let_in(socket.scope)
             yield
     except QuotaExceeded as error:
         with suppress(Closed, TimeoutError):

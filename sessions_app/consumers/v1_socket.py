@@ -23,7 +23,7 @@ from conversations.exceptions import ConversationError, InvalidEvent, OtherHisto
 from conversations.jsontext import InvalidJson
 from conversations.models import ConversationRef
 from conversations.outages import Outage
-from sessions_app import open_sockets, presence, v1_input
+from sessions_app import known_sockets, open_sockets, presence, v1_input
 from sessions_app.consumers.arrival import query_of
 from sessions_app.consumers.socket import Closed, Socket, closed_on_failure
 from sessions_app.consumers.v1_arrival import (
@@ -241,6 +241,7 @@ async def serve(
             guest = guest or await guest_by_frame(socket, public_id)
             guest.require_reading()
             with open_sockets.counted(pk_of(guest.user)):
+                known_sockets.let_in(scope)
                 conversation = await reached(guest, public_id)
                 client = await kind.made(socket, guest, conversation, asked, by_frame=by_frame)
                 await client.serve()
