@@ -11,7 +11,7 @@ from django.db.models.functions import Greatest
 from django.utils import timezone
 
 from conversations import dialects, facts
-from conversations.dialects import AgentState
+from conversations.dialects import CALL_INTERRUPTED, CALL_STOPPED, AgentState
 from conversations.events import Dialect
 from conversations.exceptions import ConversationNotFound, Fenced
 from conversations.facts import Fact
@@ -111,7 +111,7 @@ def cut_off(
     code: str = "AgentError",
     also: Callable[[], object] | None = None,
 ) -> None:
-    """End a turn that did not end by itself: its text is kept and marked, its calls have failed.
+    """End a turn that did not end by itself: its text is kept and marked, its calls end without result.
 
     `code` is that of an error. Nothing changes if it has ended already; otherwise `also` runs in the same
     transaction. Raise Fenced.
@@ -124,7 +124,11 @@ def cut_off(
         )
         # V1 clients read the reason after the state, V0 clients before it.
         ending = [end, *said] if conversation.dialect is Dialect.V1 else [*said, end]
-        events = [*turn_events.interrupted_turn(conversation, turn.turn_id, naming), *ending]
+        why = CALL_STOPPED if state in (AgentState.STOPPED, AgentState.IDLE) else CALL_INTERRUPTED
+        events = [
+            *turn_events.interrupted_turn(conversation, turn.turn_id, calls_ended=why, naming=naming),
+            *ending,
+        ]
         finish = begun_turns.finish_turn(conversation, turn.through, status)
         store().append(conversation, events, epoch=epoch, also=finish)
 
@@ -163,6 +167,10 @@ def _stopped_status(conversation: ConversationRef, *, goes_on: bool) -> Executio
     if conversation.dialect is Dialect.V0:
         return ExecutionStatus.IDLE
     return ExecutionStatus.RUNNING if goes_on else ExecutionStatus.PAUSED
+
+
+def _is_over(conversation: ConversationRef) -> bool:
+    return AgentLoop.objects.of(conversation).filter(execution_status__in=ENDED).exists()
 
 
 def _is_at_rest(conversation: ConversationRef) -> bool:
@@ -254,11 +262,13 @@ def give_up(
 ) -> None:
     """Give up the inputs up to `through`: a stopped agent stays silent. Raise Fenced.
 
-    A V1 run that is over or paused stays so, because readers have seen that.
+    A V1 run that is over or paused stays so, because readers have seen that. So does a V0 turn that is over,
+    unless inputs are given up.
     """
     with transaction.atomic():
         row = leases.locked_by(conversation, epoch)
         rows = Conversation.objects.filter(pk=row.pk)
         rows.update(answered_through=Greatest("answered_through", through))
-        if not _is_at_rest(conversation):
+        is_over = not row.is_unanswered and _is_over(conversation)
+        if not (is_over or _is_at_rest(conversation)):
             AgentLoop.objects.of(conversation).update(execution_status=status, updated_at=timezone.now())

@@ -117,8 +117,13 @@ def said_of_end(
     return [] if authored is None else [new_event(authored, event_id, turn_id=turn_id)]
 
 
-def interrupted_turn(conversation: ConversationRef, turn_id: str, naming: Naming = own_id) -> list[NewEvent]:
-    """Return the events that complete an interrupted turn: its partial answer, its failed calls."""
+def interrupted_turn(
+    conversation: ConversationRef, turn_id: str, *, calls_ended: str, naming: Naming = own_id
+) -> list[NewEvent]:
+    """Return the events that complete a turn that was cut off: its partial answer, and the end of its calls.
+
+    `calls_ended` says why the calls have no result.
+    """
     author = dialects.author(conversation.dialect)
     events: list[NewEvent] = []
     answer = UnfinishedAnswer.objects.filter(conversation_id=conversation.pk, turn_id=turn_id).first()
@@ -130,7 +135,7 @@ def interrupted_turn(conversation: ConversationRef, turn_id: str, naming: Naming
         event_id = naming(turn_event_id(turn_id, f"failed {call['seq']}"))
         authored = author.tool_failed(
             name=_tool_of(call),
-            reason="The call was interrupted.",
+            reason=calls_ended,
             tool_call_id=call["tool_call_id"] or "",
             event_id=event_id,
             call_event_id=call["id"],

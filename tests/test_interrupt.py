@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable
 
 import pytest
 from django.contrib.auth.models import User
 
-from conversations.models import ConversationRef
+from conversations.models import ConversationRef, Version
 from conversations.store import ConversationStore
+from convserver.web.rendering import render_events
 from sessions_app import astore
 from sessions_app.loop import Loop
 from sessions_app.manager import ConversationManager, close_manager
@@ -226,3 +228,21 @@ async def test_a_loop_that_is_started_again_is_gone_for_no_reason_any_more(
     await manager.close_session(conversation.public_id)
     await manager.maybe_start_agent_loop(conversation)
     assert (await loop_of(conversation)).ended_by == ""
+
+
+@pytest.mark.parametrize("version", list(Version))
+async def test_a_call_that_the_users_stop_cuts_off_reads_as_stopped_and_not_as_failed(
+    alice: User, store: ConversationStore, stage: Stage, manager: ConversationManager, version: Version
+) -> None:
+    conversation = await astore.call(store.create, alice, conversation_id="painting", version=version)
+    await ask(conversation, "use")
+    await stage.holding()
+    await manager.close_session("painting")
+    shown = await _outcomes_of_calls(store, conversation)
+    assert shown == ["Stopped"]
+
+
+async def _outcomes_of_calls(store: ConversationStore, conversation: ConversationRef) -> list[str]:
+    events = await astore.call(store.read_after, conversation, -1)
+    html = render_events(events, conversation_id=conversation.public_id)
+    return [re.sub("<[^>]+>", "", each).strip() for each in re.findall(r'<p class="outcome">.*?</p>', html)]

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conversations import dialects
-from conversations.dialects import columns
+from conversations.dialects import CALL_INTERRUPTED, columns
 from conversations.events import EventEnvelope
 from convserver.web.rendering import render_events
 from convserver.web.rendering.cards import Outcome
@@ -206,6 +206,11 @@ def test_an_exit_code_is_shown_when_it_is_not_0() -> None:
 def test_a_rejected_call_says_so() -> None:
     rejected = event({"observation": "user_rejected", "content": "No"}, seq=2, cause=1)
     assert "Rejected" in page(run(), rejected).text
+
+
+def test_a_call_that_was_cut_off_by_a_crash_reads_as_failed() -> None:
+    cut = event({"observation": "error", "content": CALL_INTERRUPTED}, seq=2, cause=1)
+    assert "Failed" in page(run(), cut).text
 
 
 def test_the_colours_of_a_terminal_are_left_out() -> None:

@@ -6,12 +6,21 @@ from collections.abc import Mapping
 from typing import Any, assert_never
 
 from conversations.dialects import v0, v1
-from conversations.dialects.author import AgentState, Author
+from conversations.dialects.author import CALL_INTERRUPTED, CALL_STOPPED, AgentState, Author
 from conversations.dialects.refusals import listed
 from conversations.events import Dialect, Reading
 from conversations.exceptions import InvalidEvent
 
-__all__ = ["AgentState", "Author", "author", "called_tool", "is_interrupted", "read"]
+__all__ = [
+    "CALL_INTERRUPTED",
+    "CALL_STOPPED",
+    "AgentState",
+    "Author",
+    "author",
+    "called_tool",
+    "is_interrupted",
+    "read",
+]
 
 
 def read(payload: Mapping[str, object]) -> Reading:

@@ -13,6 +13,11 @@ from conversations.events import Authored
 COMMAND_TOOL = "run"
 """The tool that both wires have events of their own for; every other one is written as an MCP tool."""
 
+CALL_STOPPED = "The call was stopped."
+"""Why a call has no result: the user stopped the agent. Readers know the words; no wire has a field."""
+CALL_INTERRUPTED = "The call was interrupted."
+"""Why a call has no result: its loop ended under it."""
+
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
 
 
@@ -82,7 +87,10 @@ class Author(Protocol):
     def tool_failed(
         self, *, name: str, reason: str, tool_call_id: str, event_id: str, call_event_id: str
     ) -> Authored:
-        """Write that the call brought no result: it failed, or a crash left it unanswered."""
+        """Write that the call brought no result: it failed, or a stop or a crash left it unanswered.
+
+        With CALL_STOPPED as its `reason`, readers are told that the user stopped it.
+        """
 
     def state(self, *, state: AgentState, event_id: str, reason: str = "") -> Authored:
         """Write that the loop entered a state."""

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from conversations.dialects import CALL_STOPPED
 from convserver.web.rendering.diffs import Diff
 from convserver.web.rendering.tools import Tool
 
@@ -19,6 +20,8 @@ class Outcome(StrEnum):
     """No result is in sight, and the conversation went on."""
     DONE = "done"
     FAILED = "failed"
+    STOPPED = "stopped"
+    """The user stopped the agent before the result came."""
     REJECTED = "rejected"
 
 
@@ -85,6 +88,13 @@ class ResultCard:
     diff: Diff | None = None
     images: tuple[str, ...] = ()
     tasks: tuple[Task, ...] = ()
+
+
+def unanswered(tool: Tool, reason: str) -> ResultCard:
+    """Return the card of a call that brought no result: it failed, or the user stopped it."""
+    if reason == CALL_STOPPED:
+        return ResultCard(tool=tool, output="", outcome=Outcome.STOPPED)
+    return ResultCard(tool=tool, output=reason, outcome=Outcome.FAILED)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

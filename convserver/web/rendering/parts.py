@@ -39,6 +39,7 @@ _OUTCOMES = {
     Outcome.UNKNOWN: "No result",
     Outcome.DONE: "Done",
     Outcome.FAILED: "Failed",
+    Outcome.STOPPED: "Stopped",
     Outcome.REJECTED: "Rejected",
 }
 _STATUSES = {"todo": "To do", "in_progress": "In progress", "done": "Done"}

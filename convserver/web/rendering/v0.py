@@ -18,6 +18,7 @@ from convserver.web.rendering.cards import (
     Outcome,
     QuietLine,
     ResultCard,
+    unanswered,
 )
 from convserver.web.rendering.diffs import Diff
 from convserver.web.rendering.tools import Tool, first_line, summary, tool
@@ -192,7 +193,7 @@ def _change(extras: Payload) -> Diff | None:
 
 
 def _failure(event: EventEnvelope, payload: Payload) -> ResultCard:
-    return ResultCard(tool=_tool(event, payload, {}), output=whole_text(payload), outcome=Outcome.FAILED)
+    return unanswered(_tool(event, payload, {}), whole_text(payload))
 
 
 def _error(payload: Payload, extras: Payload) -> ErrorCard:

@@ -18,6 +18,7 @@ from convserver.web.rendering.cards import (
     Outcome,
     QuietLine,
     ResultCard,
+    unanswered,
 )
 from convserver.web.rendering.diffs import Diff
 from convserver.web.rendering.tools import Tool, first_line, summary, tool
@@ -186,7 +187,7 @@ def _rejection(event: EventEnvelope, payload: Payload) -> ResultCard:
 
 
 def _agent_error(event: EventEnvelope, payload: Payload) -> ResultCard:
-    return ResultCard(tool=_tool(payload), output=whole_text(payload), outcome=Outcome.FAILED)
+    return unanswered(_tool(payload), whole_text(payload))
 
 
 def _error(event: EventEnvelope, payload: Payload) -> ErrorCard:
