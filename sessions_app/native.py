@@ -159,9 +159,12 @@ def message_event(frame: Frame, conversation: ConversationRef, *, user_id: int, 
         or not all(isinstance(url, str) for url in images)
     ):
         raise BadFrame(f"`images` of the frame `message` must be a list of at most {IMAGES_MAX} addresses.")
+    text = frame.text("text")
+    if not text.strip() and not images:
+        raise BadFrame("A `message` needs a text that is not blank, or images.")
     event_id = _message_id(frame.id, user_id=user_id, session=session)
     author: Author = dialects.author(conversation.dialect)
-    authored = author.user_message(text=frame.text("text"), image_urls=images, event_id=event_id)
+    authored = author.user_message(text=text, image_urls=images, event_id=event_id)
     return NewEvent(
         event_id=event_id,
         payload=authored.payload,

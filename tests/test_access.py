@@ -967,6 +967,15 @@ async def test_whoever_brings_no_credentials_is_told_what_to_bring(
     assert answer.headers["www-authenticate"] == "Bearer"
 
 
+@pytest.mark.parametrize("header", ["Token {}", "{}", "Basic {}"])
+async def test_a_token_in_another_form_than_bearer_is_told_the_form(
+    accounts: None, tokens: dict[str, str], rest: httpx.AsyncClient, header: str
+) -> None:
+    answer = await rest.get(NATIVE, headers={"authorization": header.format(tokens["owner"])})
+    detail = "The `Authorization` header must be `Bearer`, a space, and a token."
+    assert (answer.status_code, answer.json()["detail"]) == (401, detail)
+
+
 @pytest.mark.parametrize("name", ["token", "session_api_key", "api_key", "access_token"])
 async def test_a_token_in_the_address_opens_no_rest_door(
     accounts: None, tokens: dict[str, str], rest: httpx.AsyncClient, name: str

@@ -120,6 +120,31 @@ async def test_a_conversation_with_another_etag_is_not_deleted(
     assert (deleted.status_code, (await rest.get(TALK)).status_code) == (204, 404)
 
 
+async def test_a_change_between_the_check_of_an_etag_and_the_deletion_is_not_lost(
+    rest: httpx.AsyncClient, store: ConversationStore, conversation: ConversationRef, hooked: Hooked
+) -> None:
+    headers = {"If-Match": await etag(rest)}
+    stopped = hooked(native, "in_loop")
+    stopped.after(lambda: store.retitle(conversation, "Changed"))
+    refused = await rest.delete(TALK, headers=headers)
+    assert (refused.status_code, refused.json()["conversation"]["title"]) == (412, "Changed")
+    assert (await rest.get(TALK)).json()["title"] == "Changed"
+    assert (await rest.delete(TALK, headers={"If-Match": refused.headers["etag"]})).status_code == 204
+
+
+async def test_a_change_that_waits_for_a_deletion_with_an_etag_finds_nothing_to_change(
+    rest: httpx.AsyncClient, conversation: ConversationRef, hooked: Hooked
+) -> None:
+    headers = {"If-Match": await etag(rest)}
+    deleting, looking = hooked(native, "_hide").hold(), hooked(etags, "wanted")
+    deleted = asyncio.create_task(rest.delete(TALK, headers=headers))
+    await deleting.reached()
+    changed = asyncio.create_task(rest.patch(TALK, json={"title": "Second"}, headers=headers))
+    await looking.called(1)
+    deleting.let_go.set()
+    assert ((await deleted).status_code, (await changed).status_code) == (204, 404)
+
+
 @once
 @pytest.mark.parametrize("header", ["", "unquoted", '"half'])
 async def test_a_header_that_is_no_list_of_etags_is_refused(

@@ -30,6 +30,7 @@ from convserver.configuration import UNKNOWN_BODY_MAX_BYTES
 from sessions_app import astore, manager, native
 from sessions_app.agents.demo import INTRODUCTION
 from sessions_app.models import ApiToken, ExecutionStatus
+from sessions_app.state_words import state_of
 from tests.clients import WAIT_S
 from tests.conftest import on_postgresql
 from tests.events import event, payload
@@ -266,6 +267,22 @@ async def test_a_deleted_conversation_is_gone_until_it_is_restored_whole(
     assert [(await rest.get(path)).status_code for path in (TALK, EVENTS)] == [404, 404]
     assert (await rest.post(f"{TALK}/restore")).json()["deleted"] is False
     assert (await rest.get(EVENTS)).text == before
+
+
+@pytest.mark.parametrize(("said", "state"), [("hello", "finished"), ("/fail", "error")])
+async def test_an_agent_that_had_nothing_to_do_is_shown_after_a_restoration_as_before_the_deletion(
+    conversation: ConversationRef, rest: httpx.AsyncClient, said: str, state: str
+) -> None:
+    await rest.post(EVENTS, json=message(said))
+    await until(rest, EVENTS, lambda page: [each for each in page["events"] if each["kind"] == "turn"])
+    assert state_shown((await rest.get(TALK)).json()) == state
+    await rest.delete(TALK)
+    assert state_shown((await rest.post(f"{TALK}/restore")).json()) == state
+
+
+def state_shown(conversation: dict[str, Any]) -> str:
+    loop = conversation["loop"]
+    return state_of(**{name: loop[name] for name in ("status", "execution_status", "agent", "ended_by")})
 
 
 async def test_deleted_conversations_have_a_list_of_their_own(
@@ -739,6 +756,7 @@ NONSENSE: list[tuple[str, str, Any, int, str]] = [
     ("POST", EVENTS, {"type": "run"}, 400, "bad_frame"),
     ("POST", EVENTS, {"type": "message"}, 400, "bad_frame"),
     ("POST", EVENTS, message(text=5), 400, "bad_frame"),
+    ("POST", EVENTS, message(" \n\u00a0"), 400, "bad_frame"),
     ("POST", EVENTS, message(images="one"), 400, "bad_frame"),
     ("POST", EVENTS, message(images=[5]), 400, "bad_frame"),
     ("POST", EVENTS, message(images=["a"] * 101), 400, "bad_frame"),
@@ -802,6 +820,9 @@ SENTENCES: list[tuple[str, str, Any, str]] = [
     *(("POST", path, [], "The body must be a JSON object.") for path in (LIST, TOKENS, f"{TALK}/confirm")),
     ("POST", TOKENS, None, "The body must be a JSON object."),
     ("PATCH", TALK, {"title": 5}, "title: This must be a string."),
+    ("PATCH", TALK, {"pinned": "yes"}, "pinned: This must be true or false."),
+    ("PATCH", TALK, {"archived": 1}, "archived: This must be true or false."),
+    ("POST", f"{TALK}/confirm", {"accept": "true"}, "accept: This must be true or false."),
     ("PATCH", TALK, {"tags": []}, "tags: This must be an object of names and strings."),
     ("PATCH", TALK, {"tags": {"a": 1}}, "tags.a: This must be a string."),
     ("POST", LIST, {"tags": {"a": 1.5}}, "tags.a: This must be a string."),
@@ -819,6 +840,32 @@ async def test_a_wrong_body_is_answered_with_a_sentence_and_changes_nothing(
     answer = await rest.request(method, path, content=json.dumps(body), headers={"content-type": JSON})
     assert (answer.status_code, answer.json()) == (400, {"code": "invalid", "detail": detail})
     assert (await rest.get(TALK)).json() == before
+
+
+@pytest.mark.parametrize("text", ["", "   ", "\n\t"])
+async def test_a_blank_message_is_refused_with_a_sentence_and_not_stored(
+    conversation: ConversationRef, rest: httpx.AsyncClient, text: str
+) -> None:
+    refused = await rest.post(EVENTS, json=message(text))
+    detail = "A `message` needs a text that is not blank, or images."
+    assert (refused.status_code, refused.json()["detail"]) == (400, detail)
+    assert (await rest.get(EVENTS)).json()["events"] == []
+
+
+async def test_a_message_of_images_alone_needs_no_text(
+    conversation: ConversationRef, rest: httpx.AsyncClient
+) -> None:
+    image = message("", images=["data:image/png;base64,iVBORw0KGgo="])
+    assert (await rest.post(EVENTS, json=image)).status_code == 200
+
+
+async def test_a_method_that_an_address_does_not_take_is_told_those_that_it_takes(
+    conversation: ConversationRef, rest: httpx.AsyncClient
+) -> None:
+    refused = await rest.put(TALK, json={"title": "t"})
+    allowed = "GET, PATCH, DELETE, HEAD, OPTIONS"
+    assert refused.json()["detail"] == f"PUT is not allowed here. Use one of: {allowed}."
+    assert refused.headers["allow"] == allowed
 
 
 @pytest.mark.parametrize("path", [LIST, EVENTS])

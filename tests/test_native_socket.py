@@ -455,6 +455,7 @@ WRONG = {
     "no type": ({"id": 1}, "bad_frame", None),
     "unknown type": ({"type": "jump", "id": 1}, "bad_frame", 1),
     "unsendable type": ({"type": "\ud800", "id": 1}, "bad_frame", 1),
+    "blank message": (message(" \t", id=1), "bad_frame", 1),
     "id too long": (message(id="i" * 201), "bad_frame", None),
     "id empty": (message(id=""), "bad_frame", None),
     "id unsendable": (message(id="\ud800"), "bad_frame", None),

@@ -86,6 +86,9 @@ RETRY_AFTER_S = 5
 LOG_IN = "Log in, or send a token."
 """What the native door says to whoever brings nothing that opens it."""
 
+NOT_BEARER = "The `Authorization` header must be `Bearer`, a space, and a token."
+"""What it says to whoever brings that header in another form, and nothing else that opens the door."""
+
 ID_RULE = (
     f"An id has 1 to {PUBLIC_ID_MAX_LENGTH} printable characters, without `/`, `\\` and `..`, "
     f"and is not {' or '.join(sorted(RESERVED_IDS))}."
@@ -123,14 +126,14 @@ def native_response(error: Exception, context: dict[str, Any]) -> Response | Non
         detail = f"{error}. {ID_RULE}" if isinstance(error, InvalidConversationId) else str(error)
         body = {"code": error.code, "detail": detail}
         return Response(body, status=status_of(error, NATIVE_STATUS), headers=retry_headers(error))
-    known = _known(error)
+    known = _known(error, context)
     response = exception_handler(known, context)
     if response is not None:
         response.data = {"code": _code(known), "detail": " ".join(sentences(known.detail))}
     return response
 
 
-def _known(error: Exception) -> Any:
+def _known(error: Exception, context: dict[str, Any]) -> Any:
     """Return the REST framework's own exception for Django's."""
     match error:
         case Http404():
@@ -138,13 +141,16 @@ def _known(error: Exception) -> Any:
         case PermissionDenied():
             return exceptions.PermissionDenied()
         case exceptions.NotAuthenticated():
-            return _worded(error, LOG_IN)
+            return _worded(error, NOT_BEARER if "Authorization" in context["request"].headers else LOG_IN)
         case exceptions.AuthenticationFailed():
             return _worded(error, f"{error.detail} {LOG_IN}")
         case exceptions.UnsupportedMediaType():
             return _worded(error, "Send the body as JSON, with Content-Type: application/json.")
         case exceptions.NotAcceptable():
             return _worded(error, "Answers are JSON: accept application/json.")
+        case exceptions.MethodNotAllowed():
+            method, allowed = context["request"].method, ", ".join(context["view"].allowed_methods)
+            return _worded(error, f"{method} is not allowed here. Use one of: {allowed}.")
     return error
 
 

@@ -20,6 +20,18 @@ class Text(serializers.CharField):
         return text
 
 
+class Flag(serializers.BooleanField):
+    """A JSON boolean; the framework's own field also takes `"yes"`, `"off"` and `1`."""
+
+    default_error_messages = {"invalid": "This must be true or false."}
+
+    def to_internal_value(self, data: Any) -> bool:
+        """Return the boolean. Raise ValidationError for anything else."""
+        if not isinstance(data, bool):
+            self.fail("invalid")
+        return data
+
+
 NO_OBJECT = "The body must be a JSON object."
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from functools import partial
 from typing import Any
 
@@ -23,7 +23,7 @@ from conversations.store import store
 from convserver.api.event_loop import in_loop
 from convserver.api.idempotency import IDEMPOTENCY_KEY, answer_once
 from convserver.api.native import etags
-from convserver.api.native.bodies import Body, Text
+from convserver.api.native.bodies import Body, Flag, Text
 from convserver.api.native.fields import ChoiceField, MultipleChoiceField
 from convserver.api.native.shapes import (
     NATIVE,
@@ -112,8 +112,8 @@ class ChangeSerializer(Body):
 
     title = Text(max_length=200, allow_null=True, required=False)
     tags = TagsField(required=False)
-    pinned = serializers.BooleanField(required=False)
-    archived = serializers.BooleanField(required=False)
+    pinned = Flag(required=False)
+    archived = Flag(required=False)
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
         """Refuse a body without changes."""
@@ -125,7 +125,7 @@ class ChangeSerializer(Body):
 class DecisionSerializer(Body):
     """The body that decides about a call that waits for approval."""
 
-    accept = serializers.BooleanField()
+    accept = Flag()
     reason = Text(default="", allow_blank=True)
     seq = serializers.IntegerField(
         default=None, allow_null=True, help_text="The seq of the call; 409 if another one is pending."
@@ -188,13 +188,8 @@ class ConversationViewSet(ViewSet):
         body = _valid(ChangeSerializer(data=request.data))
         wanted = etags.wanted(request)
         with transaction.atomic():
-            if wanted is not None:
-                # All changes are made under this lock, so none comes between this check and the write.
-                if lock(Conversation.objects.standing(), conversation) is None:
-                    raise ConversationNotFound("Conversation not found.")
-                current = _tagged(request.user, conversation)
-                if not etags.matches(wanted, current["ETag"]):
-                    return _changed_meanwhile(current)
+            if changed := _changed_since(request.user, conversation, wanted):
+                return changed
             _change(request.user, conversation, body)
             return _tagged(request.user, conversation)
 
@@ -209,12 +204,14 @@ class ConversationViewSet(ViewSet):
         """
         conversation = access.writable(request.user, conversation_id)
         wanted = etags.wanted(request)
-        if wanted is not None:
-            current = _tagged(request.user, conversation)
-            if not etags.matches(wanted, current["ETag"]):
-                return _changed_meanwhile(current)
+        with transaction.atomic():  # so that an agent is not stopped for nothing
+            if changed := _changed_since(request.user, conversation, wanted):
+                return changed
         in_loop(steering.stop_to_delete, conversation)
-        store(str(request.user.pk)).hide(conversation)
+        with transaction.atomic():  # no lock can be held while the agent, which writes, is being stopped
+            if changed := _changed_since(request.user, conversation, wanted, detail=NOT_DELETED):
+                return changed
+            _hide(request.user, conversation)
         return Response(status=204)
 
     @extend_schema(request=None, responses={200: NativeConversation, **refusals(400, 404)})
@@ -295,17 +292,45 @@ def _change(user: access.Visitor, conversation: ConversationRef, body: dict[str,
         marks.mark(access.pk_of(user), conversation, pinned=body.get("pinned"), archived=body.get("archived"))
 
 
+def _hide(user: access.Visitor, conversation: ConversationRef) -> None:
+    store(str(user.pk)).hide(conversation)
+
+
 def _tagged(user: access.Visitor, conversation: ConversationRef) -> Response:
     state = _state(user, conversation)
     is_title_made = provisional_titles.is_made(conversation.pk)
     return Response(state, headers={"ETag": etags.etag_of(state, is_title_made=is_title_made)})
 
 
-def _changed_meanwhile(current: Response) -> Response:
-    detail = (
-        "Nothing was changed, because the conversation has been changed since you read it. "
-        "Look at `conversation`, and send your change again with the ETag of this answer."
-    )
+NOT_CHANGED = (
+    "Nothing was changed, because the conversation has been changed since you read it. "
+    "Look at `conversation`, and send your change again with the ETag of this answer."
+)
+NOT_DELETED = (
+    "The conversation was not deleted, because it was changed while its agent was being stopped. "
+    "Look at `conversation`, and send your request again with the ETag of this answer."
+)
+
+
+def _changed_since(
+    user: access.Visitor,
+    conversation: ConversationRef,
+    wanted: Collection[str] | None,
+    *,
+    detail: str = NOT_CHANGED,
+) -> Response | None:
+    """Return the 412 for a conversation that has none of the wanted ETags; None if the change may be made.
+
+    Call it in a transaction: all changes are made under the lock that it takes, so none comes between this
+    check and the caller's write. Raise ConversationNotFound.
+    """
+    if wanted is None:
+        return None
+    if lock(Conversation.objects.standing(), conversation) is None:
+        raise ConversationNotFound("Conversation not found.")
+    current = _tagged(user, conversation)
+    if etags.matches(wanted, current["ETag"]):
+        return None
     body = {"code": "precondition_failed", "detail": detail, "conversation": current.data}
     return Response(body, status=412, headers={"ETag": current["ETag"]})
 
