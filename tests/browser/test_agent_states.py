@@ -100,7 +100,7 @@ STATES = {
     "agent could not be made": Shown(
         loop("error", "idle", ended_by="failed", error="The agent couldn't start. The log has the reason."),
         "Failed",
-        ["Start again"],
+        ["Retry"],
         "The agent couldn't start. The log has the reason.",
         queued="Queued until the agent can start",
     ),
@@ -110,7 +110,7 @@ STATES = {
         "Stopped",
         ["Retry"],
         "The agent was stopped.",
-        queued="Not answered: the agent was stopped Send again",
+        queued="Not answered: the agent was stopped Retry",
     ),
 }
 
@@ -213,7 +213,7 @@ def test_a_message_to_a_paused_agent_that_is_stopped_is_not_answered_and_can_be_
     expect(talk.delivery("Are you there?")).to_contain_text("Queued")
     talk.page.get_by_role("button", name="Stop").click()
     expect(talk.delivery("Are you there?")).to_contain_text("Not answered: the agent was stopped")
-    talk.delivery("Are you there?").get_by_role("button", name="Send again").click()
+    talk.delivery("Are you there?").get_by_role("button", name="Retry").click()
     talk.answered("You said: Are you there?")
     assert talk.site.said(talk.id)[-2:] == ["Are you there?"] * 2
 
@@ -230,7 +230,7 @@ def test_what_was_not_answered_is_marked_after_a_reload_and_in_another_tab(
     talk.page.reload()
     talk.is_connected()
     expect(talk.delivery("Are you there?")).to_contain_text("Not answered: the agent was stopped")
-    talk.delivery("Are you there?").get_by_role("button", name="Send again").click()
+    talk.delivery("Are you there?").get_by_role("button", name="Retry").click()
     talk.answered("You said: Are you there?")
 
 
@@ -242,7 +242,7 @@ def test_nothing_is_retried_where_everything_was_answered(talk: Talk) -> None:
     talk.site.restore(talk.id)
     talk.is_connected()
     talk.page.reload()
-    expect(talk.page.locator("#agent-state")).to_have_text("Stopped")
+    expect(talk.page.locator("#agent-state")).to_have_text("Finished")
     expect(talk.page.get_by_role("button", name="Retry")).to_be_hidden()
 
 
@@ -254,10 +254,10 @@ def test_the_last_message_is_said_again_by_retry_after_a_reload_too(
     talk.say(SLOWLY)
     expect(talk.streaming).to_contain_text("word2")
     page.get_by_role("button", name="Stop").click()
-    expect(page.get_by_role("button", name="Retry")).to_be_visible()
+    expect(page.locator("#next").get_by_role("button", name="Retry")).to_be_visible()
     page.reload()
     talk.is_connected()
-    page.get_by_role("button", name="Retry").click()
+    page.locator("#next").get_by_role("button", name="Retry").click()
     expect(talk.messages("user")).to_have_count(2)
     assert site.said(talk.id) == [SLOWLY] * 2
     page.get_by_role("button", name="Stop").click()
@@ -324,7 +324,7 @@ def test_a_server_that_cannot_store_now_says_why_while_it_is_tried_again(page: P
     talk.say("Hello")
     _until(page, frames)
     line.say({"type": "error", "code": "unavailable", "detail": "The disk is full.", "id": frames[0]["id"]})
-    expect(talk.delivery("Hello")).to_have_text("Not sent yet: The disk is full. Trying again…")
+    expect(talk.delivery("Hello")).to_have_text("Not sent yet: The disk is full. Retrying…")
     line.loses = never
     talk.answered("You said: Hello")
 

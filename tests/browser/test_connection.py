@@ -18,7 +18,7 @@ def test_a_server_killed_in_mid_answer_loses_and_doubles_nothing(talk: Talk) -> 
     talk.say(SLOWLY)
     expect(talk.streaming).to_contain_text("word3")
     talk.site.kill()
-    expect(talk.line).to_contain_text(re.compile(r"Reconnecting: .+ since .+\. Next try in \d+ s"))
+    expect(talk.line).to_contain_text(re.compile(r"Reconnecting: .+ since .+\. Retrying in \d+ s"))
     talk.site.open()
     talk.is_connected(within_s=2 * WAIT_S)  # after a slow start the next try is up to 19 s away
     talk.say("and now?")
@@ -92,7 +92,7 @@ def test_a_conversation_that_is_deleted_elsewhere_says_so(talk: Talk) -> None:
 
 def test_what_counts_down_is_not_read_aloud(talk: Talk) -> None:
     shown, read_anew = talk.page.evaluate(_COUNT_DOWN)
-    assert re.search(r"since .+\. Next try in \d+ s · 1 waiting to be sent$", shown[0])
+    assert re.search(r"since .+\. Retrying in \d+ s · 1 waiting to be sent$", shown[0])
     assert len(set(shown)) == len(shown)
     assert read_anew == 0
 

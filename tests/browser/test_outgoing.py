@@ -248,7 +248,7 @@ def test_a_message_waits_for_an_image_that_is_still_being_read(talk: Talk) -> No
     talk.page.evaluate(_GIVE, ["paste", base64.b64encode(_png()).decode(), "image/png", "slow.png"])
     talk.box.press("Enter")
     note = talk.page.locator("#composer .note")
-    expect(note).to_have_text("Images are still loading. Send again in a moment.")
+    expect(note).to_have_text("Images are still loading. Send your message in a moment.")
     expect(talk.outgoing).to_have_count(0)
     talk.page.evaluate(_GO_ON_READING)
     expect(note).to_have_text("")

@@ -3,7 +3,7 @@
 import { Draft, joined } from "./draft.js";
 
 const MESSAGE_MAX_BYTES = 16 * 1024 * 1024 - 1024; // of JSON, with room for what else is in a frame
-const FETCHING = "Images are still loading. Send again in a moment.";
+const FETCHING = "Images are still loading. Send your message in a moment.";
 
 export class Composer {
   /** `ready`, if given, is waited for before a message is sent; until then it stays in the box. */

@@ -49,7 +49,7 @@ export class ConnectionLine {
       case "connecting":
         return [since < Date.now() - 1000 ? `Reconnecting… Connection lost at ${clock(since)}` : "Connecting…"];
       case "waiting":
-        return [`Reconnecting: ${why} since ${clock(since)}`, `. Next try in ${seconds(nextTry)} s`];
+        return [`Reconnecting: ${why} since ${clock(since)}`, `. Retrying in ${seconds(nextTry)} s`];
       case "offline":
         return [`Offline since ${clock(since)}. Messages you send go out when you're back online`];
       default:

@@ -116,7 +116,7 @@ export class Outgoing {
 
   refused(message, { code, detail }) {
     if (code !== "busy" && code !== "unavailable") return this.refuse(message, detail);
-    this.say(message.article, `Not sent yet: ${detail} Trying again…`);
+    this.say(message.article, `Not sent yet: ${detail} Retrying…`);
     this.pause ??= setTimeout(() => {
       this.pause = undefined;
       this.go();
@@ -232,7 +232,7 @@ export class Outgoing {
     const isOwn = this.stored.has(seq);
     if (!isOwn && !this.elsewhere.has(seq)) return;
     const { name, tookMs } = this.progress.of(seq);
-    if (name in UNANSWERED) return this.say(article, UNANSWERED[name], button("Send again", () => this.onAgain(seq)));
+    if (name in UNANSWERED) return this.say(article, UNANSWERED[name], button("Retry", () => this.onAgain(seq)));
     this.say(article, isOwn || (name === "sent" && this.queued) ? this.words(name, tookMs) : "");
   }
 

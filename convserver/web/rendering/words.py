@@ -34,16 +34,12 @@ class Trouble(NamedTuple):
     """Whether the words say what was wrong; otherwise the error's own text does."""
 
 
-_KEY = Trouble(
-    "The model rejected the API key.", "Check the API key in Settings, then send your message again."
-)
+_KEY = Trouble("The model rejected the API key.", "Check the API key in Settings, then retry.")
 _CREDITS = Trouble(
     "The model's account is out of credits.", "Add credits with the provider, or choose another model."
 )
-_LIMIT = Trouble(
-    "The model's rate limit was reached.", "Wait a moment and send again, or choose another model."
-)
-_DOWN = Trouble("The model can't be reached.", "Try again in a moment. The provider may be down.")
+_LIMIT = Trouble("The model's rate limit was reached.", "Wait a moment and retry, or choose another model.")
+_DOWN = Trouble("The model can't be reached.", "Retry in a moment. The provider may be down.")
 _POLICY = Trouble(
     "The model declined the request under its content policy.", "Rephrase it, or choose another model."
 )
@@ -61,11 +57,11 @@ _STUCK = Trouble(
 )
 _GIT = Trouble(
     "The Git provider rejected the credentials.",
-    "Give the agent a token that the provider accepts, then try again.",
+    "Give the agent a token that the provider accepts, then retry.",
 )
 _SANDBOX = Trouble("The agent's workspace is gone.", "Send a message to start it again.")
 _STOPPED = Trouble("The agent stopped before it was done.", "Send a message to continue.")
-_OTHER = Trouble("Something went wrong.", "Send a message to try again.", tells_cause=False)
+_OTHER = Trouble("Something went wrong.", "Retry your last message, or send another.", tells_cause=False)
 
 _TROUBLES = {
     "STATUS$ERROR_LLM_AUTHENTICATION": _KEY,
@@ -78,7 +74,7 @@ _TROUBLES = {
     "STATUS$ERROR_MEMORY": _SANDBOX,
     "STATUS$ERROR": _OTHER,
     "STATUS$STOPPED": _STOPPED,
-    "STATUS$LLM_RETRY": Trouble("The model did not answer. Trying again.", "You don't have to do anything."),
+    "STATUS$LLM_RETRY": Trouble("The model did not answer. Retrying.", "You don't have to do anything."),
     "CHAT_INTERFACE$AGENT_RATE_LIMITED_STOPPED_MESSAGE": _LIMIT,
     "LLMAuthenticationError": _KEY,
     "AuthenticationError": _KEY,
@@ -109,9 +105,11 @@ _TROUBLES = {
     "StuckDetected": _STUCK,
     "LoopUnavailable": Trouble(
         "The agent could not be started.",
-        "Send a message to try again. If it fails again, the server's log says why.",
+        "Retry your last message. If it fails again, the server's log says why.",
     ),
-    "AgentError": Trouble("The agent failed.", "Send a message to try again.", tells_cause=False),
+    "AgentError": Trouble(
+        "The agent failed.", "Retry your last message, or send another.", tells_cause=False
+    ),
     "ValidationError": Trouble(
         "The server did not understand a request.",
         "Reload the page. If it happens again, report the details.",
