@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import secrets
-import socket
 import subprocess
 import sys
 import time
@@ -22,12 +20,13 @@ from channels.testing import WebsocketCommunicator
 from django.conf import settings
 from django.db import connection
 
+from tests.ports import free_port
+
 WAIT_S = 20.0
 HTTP = httpx.Client(
     timeout=WAIT_S, trust_env=False, limits=httpx.Limits(max_connections=None, max_keepalive_connections=0)
 )
 """Asks servers in other processes; there is one for all, since to make one reads many certificates."""
-PORTS = range(20_000, 32_000)
 
 
 class SocketClosed(Exception):
@@ -213,12 +212,3 @@ def database_url() -> str:
     if connection.vendor == "sqlite":
         return f"sqlite:///{name}"
     return urlunsplit(urlsplit(settings.CONFIGURATION.database_url)._replace(path=f"/{name}"))
-
-
-def free_port() -> int:
-    """Return a port below those of outgoing connections, so that none takes it while the server is down."""
-    while True:
-        port = PORTS.start + secrets.randbelow(len(PORTS))
-        with socket.socket() as probe, suppress(OSError):
-            probe.bind(("127.0.0.1", port))
-            return port

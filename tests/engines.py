@@ -1,5 +1,7 @@
 """Run the suite on SQLite and, when both can be reached, at the same time on PostgreSQL and Redis.
 
+On each, a whole suite is divided into several runs at a time, by file: while one waits, another works.
+
 Run as `python -m tests.engines [pytest arguments]`. TEST_DATABASE_URL and TEST_REDIS_URL say where to
 look; CONVSERVER_REQUIRE_ENGINES=all makes a missing engine a failure, and so a missing socket.io-client,
 which tests drive with node where they can, and a missing Chromium, in which they look at the pages.
@@ -13,8 +15,8 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,28 +30,35 @@ import redis
 from psycopg import sql
 
 from tests import chromium
-from tests.suite_run import LOOK_S, SuiteRun, ended_together, started
+from tests.ports import PORTS
+from tests.shares import SERVERS, SQLITE, divided
+from tests.suite_run import Outcome, SuiteRun, ended_together, started
 
 DATABASE_URL = os.environ.get("TEST_DATABASE_URL") or "postgresql://postgres@127.0.0.1:5432/postgres"
 REDIS_URL = os.environ.get("TEST_REDIS_URL") or "redis://127.0.0.1:6379/0"
 CONNECT_TIMEOUT_S = 2
 
-SQLITE = "SQLite"
-SERVERS = "PostgreSQL + Redis"
-
 MEMORY = "/dev/shm"
 MEMORY_MIN_BYTES = 1024 * 1024 * 1024
 
-WAITS = "tests/test_idle.py"
-"""Does nothing but wait, for longer than all else: in a whole run it waits beside the others."""
-BESIDE = f"{SERVERS}, beside that"
-
-LATER = [str(file) for file in sorted((Path(__file__).parent / "browser").glob("test_*.py"))[::2]]
-"""Half of what drives a browser: in a whole run it begins when the first of the others has ended."""
-AFTER = f"{SQLITE}, after that"
+SLOWEST = "The slowest files, in seconds"
+SHOWN_FILES = 20
+"""So many files are shown at the end, those that take the longest."""
 
 NODE_CLIENT = Path(__file__).parent / "socket_io_client"
 NODE_OLDEST = 18
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Part:
+    """What one run has to do."""
+
+    engines: str
+    name: str
+    """What it is called above its output."""
+    number: int
+    """Its place among all parts, from 0; the output of the first is shown as it comes."""
+    arguments: Sequence[str]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -68,14 +77,19 @@ def main(arguments: Sequence[str]) -> int:
     """Run pytest with the arguments on each set of engines; return the exit code."""
     signal.signal(signal.SIGTERM, _exit_on_sigterm)
     try:
-        results = _run(arguments)
-        if problem := node_problem():
-            results.append(_missing("socket.io-client", problem))
-        if problem := chromium.problem():
-            results.append(_missing("Chromium", problem))
+        problem = postgresql_problem() or redis_problem()
+        outcomes = _run(_parts(arguments, [SQLITE] if problem else [SQLITE, SERVERS]))
+        results = [_result(engines, found) for engines, found in outcomes.items()]
+        missing = (
+            (SERVERS, problem),
+            ("socket.io-client", node_problem()),
+            ("Chromium", chromium.problem()),
+        )
+        results += [_missing(what, problem) for what, problem in missing if problem]
     except KeyboardInterrupt:
         print("\nEngines: interrupted.")
         return 128 + signal.SIGINT
+    _show_slowest(outcomes)
     print()
     for result in results:
         print(result)
@@ -125,74 +139,62 @@ def beside(arguments: Sequence[str]) -> bool:
     )
 
 
-def _run(arguments: Sequence[str]) -> list[Result]:
-    """Run the suite on all engines at the same time; the first one's output is shown as it comes."""
-    problem = postgresql_problem() or redis_problem()
-    if problem or not beside(arguments):
-        return _run_as_told(arguments, problem)
-    _head(SQLITE)
+def is_whole(arguments: Sequence[str]) -> bool:
+    """Say whether nobody has chosen the tests to run."""
+    return not any(
+        argument.startswith(("-k", "-m")) or Path(argument.partition("::")[0]).exists()
+        for argument in arguments
+    )
+
+
+def _parts(arguments: Sequence[str], all_engines: Sequence[str]) -> list[Part]:
+    """Divide the suite: by engines and, when nobody has chosen tests, by files."""
+    parts: list[Part] = []
+    for engines in all_engines:
+        shares = divided(engines) if is_whole(arguments) else [[]]
+        for number, files in enumerate(shares, 1):
+            name = engines if len(shares) == 1 else f"{engines}, part {number} of {len(shares)}"
+            parts.append(Part(engines=engines, name=name, number=len(parts), arguments=[*arguments, *files]))
+    return parts
+
+
+def _run(parts: Sequence[Part]) -> dict[str, list[Outcome]]:
+    """Do all parts at the same time, and show their output one after another; return how they went."""
+    outcomes: dict[str, list[Outcome]] = defaultdict(list)
     with ExitStack() as until_shown:
-        on_sqlite = until_shown.enter_context(_on_sqlite([*arguments, *_without(LATER)]))
-        on_servers = until_shown.enter_context(_on_servers([*arguments, *_without([WAITS])]))
-        waiting = until_shown.enter_context(_on_servers([*arguments, WAITS]))
-        with ended_together(on_sqlite, on_servers, waiting):
-            _wait_for_one_of(on_sqlite, on_servers)
-            after = until_shown.enter_context(_on_sqlite([*arguments, *LATER], is_shown=False))
-            with ended_together(after):
-                results = [_finish(SQLITE, on_sqlite), _shown(SERVERS, on_servers)]
-                return [*results, _shown(BESIDE, waiting), _shown(AFTER, after)]
-
-
-def _run_as_told(arguments: Sequence[str], problem: str | None) -> list[Result]:
-    """Run the chosen tests, or all of them, in one run on each set of engines that can be reached."""
-    _head(SQLITE)
-    with _on_sqlite(arguments) as on_sqlite:
-        if problem:
-            return [_finish(SQLITE, on_sqlite), _missing(SERVERS, problem)]
-        with _on_servers(arguments) as on_servers, ended_together(on_sqlite, on_servers):
-            return [_finish(SQLITE, on_sqlite), _shown(SERVERS, on_servers)]
-
-
-def _without(files: Sequence[str]) -> list[str]:
-    return [f"--ignore={file}" for file in files]
-
-
-def _wait_for_one_of(*runs: SuiteRun) -> None:
-    while all(run.process.poll() is None for run in runs):
-        time.sleep(LOOK_S)
-
-
-def _shown(engines: str, run: SuiteRun) -> Result:
-    _head(engines)
-    return _finish(engines, run)
+        _head(parts[0].name)
+        runs = [until_shown.enter_context(_started(part)) for part in parts]
+        with ended_together(*runs):
+            for part, run in zip(parts, runs, strict=True):
+                if part.number:
+                    _head(part.name)
+                outcomes[part.engines].append(run.finish())
+    return outcomes
 
 
 @contextmanager
-def _on_sqlite(arguments: Sequence[str], *, is_shown: bool = True) -> Iterator[SuiteRun]:
+def _started(part: Part) -> Iterator[SuiteRun]:
+    """Start a part on a database of its own, under a name that no other run hears hints of."""
+    name = secrets.token_hex(4)
     with TemporaryDirectory(prefix="convserver-tests-", dir=_quick_directory()) as directory:
         variables = {
-            "DATABASE_URL": f"sqlite:///{directory}/convserver.sqlite3",
-            "CONVSERVER_TEST_RUN": secrets.token_hex(4),
+            "CONVSERVER_TEST_RUN": name,
+            "CONVSERVER_TEST_FIRST_PORT": str(PORTS.start + part.number * len(PORTS)),
         }
-        cache = f"cache_dir=.pytest_cache/{'sqlite' if is_shown else 'sqlite-after'}"
-        with started(["-o", cache, *arguments], variables, directory, is_shown=is_shown) as run:
-            yield run
-
-
-@contextmanager
-def _on_servers(arguments: Sequence[str]) -> Iterator[SuiteRun]:
-    name = secrets.token_hex(4)
-    variables = {"DATABASE_URL": DATABASE_URL, "REDIS_URL": REDIS_URL, "CONVSERVER_TEST_RUN": name}
-    cache = "cache_dir=.pytest_cache/postgresql"
-    try:
-        with (
-            TemporaryDirectory(prefix="convserver-tests-") as directory,
-            started(["-o", cache, *arguments], variables, directory, is_shown=False) as run,
-        ):
-            yield run
-    finally:
-        # A run that was stopped leaves its database behind.
-        _drop_database(f"test_convserver_{name}")
+        if part.engines == SQLITE:
+            variables |= {"DATABASE_URL": f"sqlite:///{directory}/convserver.sqlite3"}
+        else:
+            variables |= {"DATABASE_URL": DATABASE_URL, "REDIS_URL": REDIS_URL}
+        cache = f"cache_dir=.pytest_cache/{part.number}"
+        try:
+            with started(
+                ["-o", cache, *part.arguments], variables, directory, is_shown=part.number == 0
+            ) as run:
+                yield run
+        finally:
+            # A run that was stopped leaves its database behind.
+            if part.engines == SERVERS:
+                _drop_database(f"test_convserver_{name}")
 
 
 def _quick_directory() -> str | None:
@@ -209,10 +211,36 @@ def _head(engines: str) -> None:
     print(f"\n{engines}", flush=True)
 
 
-def _finish(engines: str, run: SuiteRun) -> Result:
-    is_failure = run.finish() != 0
+def _result(engines: str, outcomes: Sequence[Outcome]) -> Result:
+    is_failure = any(outcome.exit_code for outcome in outcomes)
     verdict = "failed" if is_failure else "passed"
-    return Result(engines=engines, verdict=f"{verdict} ({run.details()})", is_failure=is_failure)
+    details = ", ".join(_details(outcomes))
+    return Result(engines=engines, verdict=f"{verdict} ({details})", is_failure=is_failure)
+
+
+def _details(outcomes: Sequence[Outcome]) -> Iterator[str]:
+    """Say how many tests ran, failed and were skipped, and which runs ended without a word of that."""
+    ran, failed, skipped = (
+        sum(getattr(outcome, what) for outcome in outcomes) for what in ("ran", "failed", "skipped")
+    )
+    yield f"{ran} test{'' if ran == 1 else 's'}"
+    if failed:
+        yield f"{failed} failed"
+    if skipped:
+        yield f"{skipped} skipped"
+    yield from (f"pytest ended with {outcome.exit_code}" for outcome in outcomes if not outcome.is_told)
+
+
+def _show_slowest(outcomes: Mapping[str, Sequence[Outcome]]) -> None:
+    """Print the files that took the longest, on all engines together."""
+    seconds = {
+        engines: sum((Counter(outcome.seconds) for outcome in found), Counter[str]())
+        for engines, found in outcomes.items()
+    }
+    print(f"\n{SLOWEST}")
+    for file, taken in sum(seconds.values(), Counter[str]()).most_common(SHOWN_FILES):
+        each = ", ".join(f"{engines} {found[file]:.1f}" for engines, found in seconds.items() if found[file])
+        print(f"{taken:6.1f}  {file} ({each})")
 
 
 def _missing(engines: str, problem: str) -> Result:

@@ -15,8 +15,8 @@ import pytest
 import redis
 from django.conf import settings
 
-from tests.clients import free_port
 from tests.network import wait_until
+from tests.ports import free_port
 
 PROGRAM = shutil.which("redis-server")
 PASSWORD = "a password"

@@ -1,19 +1,21 @@
 """One run of the suite by pytest, in an environment that says which engines it is on.
 
-As a plugin of that run, this module leaves the counts for whoever started it, and ends it on SIGTERM as
-Ctrl-C does: with its servers and its database taken down.
+As a plugin of that run, this module reports to whoever started it how many tests ran and how long each
+file took, and ends it on SIGTERM as Ctrl-C does: with its servers and its database taken down.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
 import sys
 import time
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 from typing import BinaryIO, NoReturn
@@ -40,6 +42,11 @@ OWN_NAMES = {
     "WEB_CONCURRENCY",
 }
 """With OWN_PREFIXES, what the server reads: a developer's shell must not change what is tested."""
+COSTLY_NAMES = {"PYTHONDONTWRITEBYTECODE"}
+"""Each of the many servers that tests start would compile all its code again."""
+
+_seconds: defaultdict[str, float] = defaultdict(float)
+"""How long the tests of each file took so far, with their fixtures."""
 
 
 def pytest_configure() -> None:
@@ -47,19 +54,39 @@ def pytest_configure() -> None:
     signal.signal(signal.SIGTERM, _interrupt_once)
 
 
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Add what a phase of a test took."""
+    _seconds[report.nodeid.partition("::")[0]] += report.duration
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Leave the counts of this run."""
+    """Leave the report of this run."""
     tests = {
         outcome: {report.nodeid for report in terminalreporter.stats.get(outcome, [])}
         for outcome in ("passed", "xfailed", "xpassed", "failed", "error", "skipped")
     }
     skipped = tests.pop("skipped")
-    failed = tests["failed"] | tests["error"]
-    ran = len(set().union(*tests.values()))
-    counts = [f"{ran} test{'' if ran == 1 else 's'}"]
-    counts += [f"{len(failed)} failed"] if failed else []
-    counts += [f"{len(skipped)} skipped"] if skipped else []
-    Path(os.environ["CONVSERVER_TEST_COUNTS"]).write_text(", ".join(counts))
+    report = {
+        "ran": len(set().union(*tests.values())),
+        "failed": len(tests["failed"] | tests["error"]),
+        "skipped": len(skipped),
+        "seconds": _seconds,
+    }
+    Path(os.environ["CONVSERVER_TEST_REPORT"]).write_text(json.dumps(report))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Outcome:
+    """How a run went."""
+
+    exit_code: int
+    is_told: bool = True
+    """Whether the run came to its report; without one, it ended with an error or was ended."""
+    ran: int = 0
+    failed: int = 0
+    skipped: int = 0
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    """How long the tests of each file took."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -67,25 +94,22 @@ class SuiteRun:
     """A run that has been started."""
 
     process: subprocess.Popen[bytes]
-    counts: Path
+    report: Path
     output: Path | None
     """Where its output is kept; None if it is shown as it comes."""
 
-    def finish(self) -> int:
-        """Wait for the end, with its output shown from the first line on; return pytest's exit code."""
+    def finish(self) -> Outcome:
+        """Wait for the end, with its output shown from the first line on; return how it went."""
         if self.output is not None:
             with self.output.open("rb") as output:
                 while self.process.poll() is None:
                     _show_more(output)
                     time.sleep(LOOK_S)
                 _show_more(output)
-        return self.process.wait()
-
-    def details(self) -> str:
-        """Return how many tests ran, failed and were skipped, once the run is over."""
-        if self.counts.exists():
-            return self.counts.read_text()
-        return f"pytest ended with {self.process.returncode}"
+        exit_code = self.process.wait()
+        if not self.report.exists():
+            return Outcome(exit_code=exit_code, is_told=False)
+        return Outcome(exit_code=exit_code, **json.loads(self.report.read_text()))
 
 
 @contextmanager
@@ -96,16 +120,16 @@ def started(
 
     Of several runs at once only one should be shown as it comes. One that is left before its end is ended.
     """
-    counts, output = Path(directory, "counts"), Path(directory, "output")
-    environment = {name: value for name, value in os.environ.items() if not _is_own(name)}
-    environment |= {"CONVSERVER_DATA_DIR": directory, "CONVSERVER_TEST_COUNTS": str(counts), **variables}
+    report, output = Path(directory, "report"), Path(directory, "output")
+    environment = {name: value for name, value in os.environ.items() if not _is_changed(name)}
+    environment |= {"CONVSERVER_DATA_DIR": directory, "CONVSERVER_TEST_REPORT": str(report), **variables}
     command = [sys.executable, "-m", "pytest", "-p", "tests.suite_run", *arguments]
     if is_shown:
         process = subprocess.Popen(command, env=environment)
     else:
         process = _start_unseen(command, environment, output)
     try:
-        yield SuiteRun(process=process, counts=counts, output=None if is_shown else output)
+        yield SuiteRun(process=process, report=report, output=None if is_shown else output)
     except KeyboardInterrupt:
         _wait(process)  # the terminal told pytest as well, and it is taking its database down
         raise
@@ -165,5 +189,5 @@ def _interrupt_once(signum: int, frame: FrameType | None) -> NoReturn:
     raise KeyboardInterrupt
 
 
-def _is_own(name: str) -> bool:
-    return name in OWN_NAMES or name.startswith(OWN_PREFIXES)
+def _is_changed(name: str) -> bool:
+    return name in OWN_NAMES | COSTLY_NAMES or name.startswith(OWN_PREFIXES)

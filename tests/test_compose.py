@@ -12,8 +12,8 @@ import pytest
 import redis
 import yaml
 
-from tests.clients import free_port
 from tests.network import wait_until
+from tests.ports import free_port
 from tests.redis_server import PROGRAM
 
 pytestmark = pytest.mark.one_engine

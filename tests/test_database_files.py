@@ -21,9 +21,10 @@ from websockets.sync.client import ClientConnection, connect
 from conversations.engines import failures
 from conversations.engines.failures import FULL
 from conversations.engines.sqlite3.files import EMPTIED, GONE, READ_ONLY
-from tests.clients import HTTP, WAIT_S, Server, SocketClosed, free_port
+from tests.clients import HTTP, WAIT_S, Server, SocketClosed
 from tests.conftest import on_sqlite
 from tests.network import NetworkClient, wait_until
+from tests.ports import free_port
 from tests.socketio_clients import PythonClient
 from tests.test_configuration import refusal
 from tests.v0_socket import Refused

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 
 import psycopg
@@ -14,10 +15,12 @@ import pytest
 
 from tests.clients import WAIT_S
 from tests.conftest import on_postgresql
-from tests.engines import DATABASE_URL, LATER, WAITS, beside
+from tests.engines import DATABASE_URL, SLOWEST, is_whole
 from tests.network import wait_until
+from tests.shares import RUNS, all_files, divided, shares
 
 ROOT = Path(__file__).parent.parent
+FILE = "tests/test_engines.py"
 
 AT_THE_SAME_TIME = """
 from pathlib import Path
@@ -115,33 +118,41 @@ def test_both_run_at_the_same_time_and_what_each_prints_is_shown_whole_and_in_or
     on_sqlite, on_servers = printed[printed.index("SQLite") : second], printed[second:]
     assert any(line.startswith("2 passed") for line in on_sqlite)
     assert any(line.startswith("E ") and line.endswith("what went wrong") for line in on_servers)
+    assert any("test_suite.py (SQLite" in line for line in printed[printed.index(SLOWEST) :])
     verdicts = "Engines: SQLite passed (2 tests), PostgreSQL + Redis failed (2 tests, 1 failed)"
     assert printed[-1].startswith(verdicts)  # what else is missing here follows
     assert run.returncode == 1
 
 
 @pytest.mark.parametrize(
-    ("arguments", "is_beside"),
+    ("arguments", "whole"),
     [
         ([], True),
         (["--durations=9"], True),
         (["-k", "idle"], False),
-        ([WAITS], False),
-        (["-q", f"{WAITS}::test_it"], False),
+        ([FILE], False),
+        (["-q", f"{FILE}::test_it"], False),
     ],
 )
-def test_what_waits_waits_beside_the_others_unless_tests_are_named(
-    arguments: list[str], is_beside: bool, monkeypatch: pytest.MonkeyPatch
+def test_only_a_whole_suite_is_divided(
+    arguments: list[str], whole: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(ROOT)
-    assert Path(WAITS).exists()
-    assert beside(arguments) == is_beside
+    assert Path(FILE).exists()
+    assert is_whole(arguments) == whole
 
 
-def test_about_half_of_what_drives_a_browser_is_left_for_later() -> None:
-    files = {str(file) for file in (ROOT / "tests" / "browser").glob("test_*.py")}
-    assert set(LATER) <= files
-    assert 0 <= len(LATER) - len(files - set(LATER)) <= 1
+@pytest.mark.parametrize("engines", RUNS)
+def test_every_file_is_in_one_share(engines: str) -> None:
+    found = divided(engines)
+    assert len(found) == RUNS[engines]
+    assert sorted(chain(*found)) == all_files()
+    assert FILE in all_files()
+
+
+def test_what_is_slow_is_shared_out_first() -> None:
+    slow_s = {"d": 9.0, "c": 5.0, "b": 5.0}
+    assert shares(["a", "b", "c", "d"], 2, slow_s, 1.0) == [["a", "d"], ["b", "c"]]
 
 
 @pytest.mark.parametrize("told", [signal.SIGTERM, signal.SIGINT])

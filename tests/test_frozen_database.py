@@ -17,8 +17,9 @@ import psutil
 import pytest
 
 from convserver.admission import THREADS
-from tests.clients import HTTP, WAIT_S, Server, free_port
+from tests.clients import HTTP, WAIT_S, Server
 from tests.conftest import on_postgresql
+from tests.ports import free_port
 
 pytestmark = [on_postgresql, pytest.mark.needs_engine]
 
