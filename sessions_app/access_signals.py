@@ -9,6 +9,7 @@ from collections.abc import Collection
 from typing import Any
 
 from django.contrib.auth import SESSION_KEY
+from django.contrib.auth.hashers import get_hasher, identify_hasher
 from django.contrib.auth.models import User
 from django.contrib.sessions.models import Session
 from django.db.models.signals import post_delete, post_save, pre_save
@@ -37,11 +38,36 @@ def _user_changes(
     stored = None
     if is_about_access and instance.pk is not None and not raw:
         stored = User.objects.filter(pk=instance.pk).values(*_WATCHED).first()
-    has_new_password = stored is not None and stored["password"] not in ("", instance.password)
+    has_new_password = (
+        stored is not None
+        and stored["password"] not in ("", instance.password)
+        and not _is_rehashed(stored["password"], instance, update_fields)
+    )
     lost = [name for name in _RIGHTS if stored is not None and stored[name] and not getattr(instance, name)]
     changed: Any = instance
     changed.access_reduced = bool(lost) or has_new_password
     changed.rotates_keys = "is_active" in lost or has_new_password
+
+
+def _is_rehashed(stored: str, instance: User, update_fields: Collection[str] | None) -> bool:
+    """Say whether the password is the same under a newer hash, as a login stores it.
+
+    The framework then writes this field alone, without the text that `set_password` leaves, and only where
+    the stored hash is outdated.
+    """
+    is_by_login = update_fields is not None and set(update_fields) == {"password"}
+    has_text = getattr(instance, "_password", None) is not None
+    return is_by_login and not has_text and _is_outdated(stored) and not _is_outdated(instance.password)
+
+
+def _is_outdated(encoded: str) -> bool:
+    """Say whether a login would hash the password anew."""
+    try:
+        hasher = identify_hasher(encoded)
+    except ValueError:
+        return False
+    preferred = get_hasher()
+    return hasher.algorithm != preferred.algorithm or preferred.must_update(encoded)
 
 
 def _user_changed(instance: User, **others: object) -> None:

@@ -11,15 +11,18 @@ from typing import Any
 
 import httpx
 import pytest
+from django.contrib.auth import authenticate
+from django.contrib.auth.hashers import make_password
 from django.contrib.auth.models import User
 from django.contrib.sessions.models import Session
 from django.db import connections
+from django.test.utils import override_settings
 from django.utils import timezone
 
 from conversations.models import ConversationRef, Event, Version
 from conversations.store import ConversationStore
 from sessions_app import astore, conversation_keys, hub
-from sessions_app.models import AgentLoop, ApiToken, ConversationKey, Grant, Scope
+from sessions_app.models import AccessRemoval, AgentLoop, ApiToken, ConversationKey, Grant, Scope
 from tests.clients import Client
 from tests.conftest import Connect, Dial
 from tests.test_access import bearer, login_cookie
@@ -288,6 +291,40 @@ def test_a_rotated_key_leaves_the_other_conversations_theirs(
     other = conversation_keys.key_of(store.create(alice))
     new = conversation_keys.rotate(talk)
     assert [opens(each) for each in (key, new, other)] == [False, True, True]
+
+
+NEWER_HASHER = ["tests.hashers.WatchedHasher", "django.contrib.auth.hashers.MD5PasswordHasher"]
+
+
+async def test_a_login_that_hashes_the_password_anew_takes_no_access_away(
+    accounts: None, opened: Callable[..., Any], bob: User, dial: Dial, store: ConversationStore
+) -> None:
+    def owned() -> tuple[ConversationRef, str, str]:
+        talk = store.create(bob, version=Version.V1)
+        return talk, conversation_keys.key_of(talk), ApiToken.issue(bob.pk, "laptop")[1]
+
+    talk, key, token = await astore.call(owned)
+    client = await dial(f"/ws/conversations/{talk.public_id}", token=token)
+    await client.until("replay_complete")
+    before = await astore.call(lambda: User.objects.get(pk=bob.pk).password)
+    with override_settings(PASSWORD_HASHERS=NEWER_HASHER):
+        assert await astore.call(lambda: authenticate(username="bob", password="bob's password")) == bob
+    assert await astore.call(lambda: User.objects.get(pk=bob.pk).password) != before
+    assert await astore.call(opens, key)
+    assert not await astore.call(AccessRemoval.objects.exists)
+    await client.send({**MESSAGE, "id": 1})
+    assert (await client.until("ack"))["id"] == 1
+
+
+def test_a_hash_that_somebody_else_has_written_is_a_new_password(
+    key: str, talk: ConversationRef, alice: User
+) -> None:
+    alice.set_password("a password")
+    alice.save()
+    key = conversation_keys.key_of(talk)
+    alice.password = make_password("another password")
+    alice.save(update_fields=["password"])
+    assert not opens(key)
 
 
 def used(talk: ConversationRef, *, days_ago: float) -> None:
