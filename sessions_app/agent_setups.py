@@ -4,7 +4,7 @@ masked."""
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import uuid4
@@ -126,6 +126,18 @@ def add_secrets(conversation: ConversationRef, secrets: Mapping[str, Mapping[str
         setup.has_secrets = bool(merged or keys)
         setup.shown_secrets = shown_secrets(merged)
         setup.save(update_fields=["sealed_secrets", "has_secrets", "shown_secrets"])
+
+
+def add_keys(conversation: ConversationRef, keys: Collection[str]) -> None:
+    """Mask further keys in the conversation's events. Raise TooManySecrets; then nothing has changed."""
+    with transaction.atomic():
+        Conversation.objects.locked().get(pk=conversation.pk)
+        setup = row_of(conversation)
+        merged = sorted({*json.loads(setup.sealed_keys.open()), *keys})
+        setup.sealed_secrets = _sealed_secrets(json.loads(setup.sealed_secrets.open()), merged)
+        setup.sealed_keys = seal(json.dumps(merged))
+        setup.has_secrets = setup.has_secrets or bool(merged)
+        setup.save(update_fields=["sealed_secrets", "sealed_keys", "has_secrets"])
 
 
 def _sealed_secrets(secrets: Mapping[str, Mapping[str, Any]], keys: Sequence[str]) -> Sealed:

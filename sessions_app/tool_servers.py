@@ -9,7 +9,9 @@ from typing import Any
 from django.db import transaction
 
 from conversations.models import Conversation, ConversationRef, CreationParameters
+from sessions_app import agent_setups
 from sessions_app.encryption import Sealed, seal
+from sessions_app.tool_server_secrets import secret_values
 
 PARAMETER = "mcp_config"
 """The creation parameter that holds them."""
@@ -19,6 +21,13 @@ BATCH = 500
 def sealed_parameter(config: str) -> dict[str, str]:
     """Return the creation parameter that keeps a configuration (JSON text of spec V0 §1.9's shape)."""
     return {PARAMETER: seal(config).token}
+
+
+def hide_keys(conversation: ConversationRef, config: str) -> None:
+    """Mask the keys in a configuration in the conversation's events. Raise TooManySecrets."""
+    keys = set(secret_values(config))
+    if keys:
+        agent_setups.add_keys(conversation, keys)
 
 
 def tool_servers_of(conversation: ConversationRef) -> dict[str, Any] | None:

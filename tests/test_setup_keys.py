@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable
 from importlib import import_module
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from django.apps import apps
@@ -160,6 +161,18 @@ def test_values_of_many_owners_are_not_all_cached(
     kept = [each for each in gc.get_objects() if type(each) is Masks]
     assert not [each for each in kept if each.hide("secret of alice " + "x" * 60) == MASK]
     assert [each for each in kept if each.hide("secret of bob " + "x" * 60) == MASK]
+
+
+def test_a_key_in_the_path_of_a_tool_servers_address_is_masked_in_events_and_no_other_part_of_it(
+    store: ConversationStore, conversation: ConversationRef, alice: User
+) -> None:
+    key = f"ak~{KEY}"
+    config = {
+        "sse_servers": [{"url": f"https://a.example/api/2025-03-26/tools-of-everybody/{quote(key)}/sse"}]
+    }
+    keep(alice, json.dumps(config), kind=SecretKind.SETTING, name=SettingSecret.MCP_CONFIG)
+    store.append(conversation, [event(f"/api/2025-03-26/tools-of-everybody/{key}/sse")])
+    assert last(conversation)["args"]["content"] == f"/api/2025-03-26/tools-of-everybody/{MASK}/sse"
 
 
 @pytest.mark.parametrize(

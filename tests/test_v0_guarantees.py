@@ -14,6 +14,7 @@ from django.conf import settings
 from django.contrib.auth.models import User
 from django.core.management import call_command
 
+from conversations.masking import MASK
 from conversations.models import Conversation, ConversationRef, CreationParameters, Event
 from conversations.store import ConversationStore
 from sessions_app import astore
@@ -192,6 +193,22 @@ async def test_the_keys_of_tool_servers_are_sealed_and_follow_a_rotation(
     kept = await astore.call(tool_servers_of, conversation)
     assert kept is not None
     assert kept["shttp_servers"] == [{**server, "timeout": 60}]
+
+
+async def test_the_keys_of_a_conversations_tool_servers_are_masked_in_its_events_from_the_first_on(
+    rest: httpx.AsyncClient, alice: User, store: ConversationStore
+) -> None:
+    tools = {
+        "shttp_servers": [
+            {"url": "https://tools.example.org/?token=key-in-a-query", "api_key": "key-of-tools"}
+        ],
+        "stdio_servers": [{"name": "t", "command": "serve", "env": {"PASS": "swordfish"}}],
+    }
+    said = "key-in-a-query, key-of-tools, swordfish"
+    conversation_id = await create(rest, mcp_config=tools, initial_user_msg=said)
+    assert (await stored(conversation_id))[0]["args"]["content"] == f"{MASK}, {MASK}, {MASK}"
+    other = await create(rest, initial_user_msg=said)
+    assert (await stored(other))[0]["args"]["content"] == said
 
 
 TASK = {"git_provider": "github", "repo": "owner/name", "issue_number": 7, "title": "Mend it"}

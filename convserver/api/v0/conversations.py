@@ -38,7 +38,7 @@ from convserver.api.v0.info import (
 )
 from convserver.api.v0.pages import page_of
 from convserver.api.v0.view import V0View, body_in, body_of, json_of, query_of
-from sessions_app import leases, steering, user_settings
+from sessions_app import leases, steering, tool_servers, user_settings
 from sessions_app.agents.chosen import needs_model
 from sessions_app.git_providers.base import GitAuthenticationError, GitProviderError, ProviderType
 from sessions_app.git_providers.client import GitProviders
@@ -193,11 +193,10 @@ def _created(request: Request, body: NewConversation) -> ConversationRef:
     log = store(str(user_id))
     events = body.first_events(sender_id=user_id)
     try:
-        return log.create(
+        conversation = log.create(
             request.user,
             conversation_id=body.chosen_id,
             parameters=body.parameters(),
-            events=events,
             repository=body.chosen_repository,
             branch=body.selected_branch,
             provider=body.chosen_provider,
@@ -208,9 +207,12 @@ def _created(request: Request, body: NewConversation) -> ConversationRef:
             conversation = access.writable(request.user, body.chosen_id or "")
         except ConversationError:
             raise taken from None
-        if events:
-            log.append(conversation, events)
-        return conversation
+    else:
+        if body.tool_servers:  # before the first message, in which their keys are masked as well
+            tool_servers.hide_keys(conversation, body.tool_servers)
+    if events:
+        log.append(conversation, events)
+    return conversation
 
 
 def _info(request: Request, conversation_id: str) -> ConversationInfo | None:

@@ -103,6 +103,11 @@ class NewConversation(KnownMembers):
             return ConversationTrigger.MICROAGENT_MANAGEMENT
         return ConversationTrigger.GUI
 
+    @property
+    def tool_servers(self) -> str | None:
+        """The tool servers of its agent as JSON, with their keys."""
+        return self.mcp_config.model_dump_json() if self.mcp_config else None
+
     def parameters(self) -> dict[str, Any]:
         """Return the parameters that are stored for every later start of its agent.
 
@@ -111,7 +116,7 @@ class NewConversation(KnownMembers):
         recorded = recorded_events(self.replay_json) if self.replay_json else None
         kept = {
             "instructions": self.conversation_instructions,
-            **(sealed_parameter(self.mcp_config.model_dump_json()) if self.mcp_config else {}),
+            **(sealed_parameter(self.tool_servers) if self.tool_servers else {}),
             "replay": recorded and json.dumps(recorded[1:]),
             "suggested_task": self.suggested_task and self.suggested_task.model_dump(mode="json"),
             "create_microagent": self.create_microagent and self.create_microagent.model_dump(mode="json"),
