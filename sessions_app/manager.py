@@ -113,7 +113,7 @@ class StandaloneConversationManager(ConversationManager):
         if self._is_started:
             return
         self._is_started = True
-        rounds = (self._sweep, self._renew, self._keep_house, self._look_for_commands)
+        rounds = (self._sweep, self._renew, self._keep_house, self._look_for_commands, self._stop_deactivated)
         works = (
             *rounds,
             self._commands.listen,
@@ -383,6 +383,10 @@ class StandaloneConversationManager(ConversationManager):
         await self._close_below(conversation, time.monotonic() + command_channel.WAIT_S)
 
     async def _close_below(self, conversation: ConversationRef, until: float) -> None:
+        family = await astore.call(families.family_of, conversation)
+        await self._close_each(family[1:], until)
+
+    async def _close_each(self, conversations: Sequence[ConversationRef], until: float) -> None:
         room = asyncio.Semaphore(STOPS_AT_ONCE)
 
         async def close(each: ConversationRef) -> None:
@@ -390,8 +394,7 @@ class StandaloneConversationManager(ConversationManager):
                 with suppress(ConversationNotFound):
                     await self._close(each, until)
 
-        family = await astore.call(families.family_of, conversation)
-        await _all_of(*(close(each) for each in family[1:]))
+        await _all_of(*(close(each) for each in conversations))
 
     async def _close(self, conversation: ConversationRef, until: float) -> None:
         """Stop one loop. Raise CommandPending if it has not ended by `until`; it ends later."""
@@ -549,6 +552,15 @@ class StandaloneConversationManager(ConversationManager):
                 for conversation in found:
                     with suppress(ConversationError):  # a later round retries
                         await self._start(conversation, patiently=True)
+            await asyncio.sleep(SWEEP_S)
+
+    async def _stop_deactivated(self) -> None:
+        """Stop the loops of users who were deactivated, as a request of their own would."""
+        while True:
+            with _logged("The stop of deactivated users' agents"):
+                found = await astore.call(unanswered.of_deactivated_users, SWEEP_LIMIT)
+                with suppress(CommandPending):  # the holder will obey
+                    await self._close_each(found, time.monotonic() + command_channel.WAIT_S)
             await asyncio.sleep(SWEEP_S)
 
     async def _require_ready(self) -> None:

@@ -7,6 +7,8 @@ from datetime import timedelta
 from itertools import islice
 from typing import Any, TypeVar
 
+from django.conf import settings
+from django.contrib.auth.models import User
 from django.db import models
 from django.db.models import Q
 from django.utils import timezone
@@ -77,6 +79,21 @@ def abandoned(limit: int, *, besides: Collection[int] = ()) -> list[Conversation
     loops = AgentLoop.objects.there().exclude(pk__in=besides).exclude(expected).select_related("conversation")
     unheld = (loop.conversation.ref for loop in _by_pk(loops) if not loop.is_held(now))
     return list(islice(unheld, limit))
+
+
+def of_deactivated_users(limit: int) -> list[ConversationRef]:
+    """Return conversations with a loop or something to do whose owner was deactivated, at most `limit`.
+
+    In local mode there are none: its one user may always come in.
+    """
+    if settings.CONFIGURATION.auth == "local":
+        return []
+    owners = User.objects.filter(is_active=False).values("pk")
+    looping = Conversation.objects.filter(loop__in=AgentLoop.objects.there())
+    found: dict[int, ConversationRef] = {}
+    for rows in (looping, *_asked()):
+        found.update((row.pk, row.ref) for row in rows.filter(owner__in=owners)[: limit - len(found)])
+    return list(found.values())
 
 
 def _by_pk(rows: models.QuerySet[Row]) -> Iterator[Row]:

@@ -533,3 +533,30 @@ async def test_a_question_without_a_loop_is_refused(
 ) -> None:
     with pytest.raises(LoopUnavailable, match="no_conversation:talk"):
         await manager.request_llm_completion(conversation.public_id, "titles", None, [])
+
+
+# Deactivated users
+
+
+async def test_what_agents_do_for_a_user_ends_once_the_user_is_deactivated(
+    accounts: None,
+    talks: list[ConversationRef],
+    alice: User,
+    bob: User,
+    store: ConversationStore,
+    manager: ConversationManager,
+    stage: Stage,
+    quick_rounds: None,
+) -> None:
+    bobs = await astore.call(store.create, bob)
+    for conversation in (talks[0], bobs):
+        await ask(conversation, "hold")
+        await stage.holding()
+    alice.is_active = False
+    await astore.call(alice.save)
+    await until_no_loop(talks[0])
+    assert [end["text"] for end in await ends(talks[0])] == ["stopped: The agent was stopped."]
+    await astore.call(store.append, talks[1], [asking("from before")])
+    manager.wake(talks[1])
+    await until(lambda: not unanswered.is_asked(talks[1]) and not AgentLoop.objects.there().of(talks[1]))
+    assert (await loop_of(bobs)).status == "running"
