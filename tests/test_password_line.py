@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import secrets
+import sys
+import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -16,7 +19,7 @@ from django.contrib.auth.models import User
 from django.test import override_settings
 
 from convserver import password_line
-from convserver.password_hashers import COMPUTATIONS_MAX, BoundedArgon2PasswordHasher
+from convserver.password_hashers import COMPUTATIONS_MAX, NICENESS, BoundedArgon2PasswordHasher
 from convserver.web import guesses
 from sessions_app import astore
 from tests import hashers
@@ -152,6 +155,19 @@ def test_whoever_computes_argon2_does_so_two_at_a_time(monkeypatch: pytest.Monke
         wait_until(lambda: watch.now == COMPUTATIONS_MAX)
         watch.may_end.set()
     assert (watch.count, watch.most) == (6, COMPUTATIONS_MAX)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a thread has no priority of its own")
+def test_argon2_takes_what_others_leave_of_the_processors(monkeypatch: pytest.MonkeyPatch) -> None:
+    def computed(*others: object) -> int:
+        return os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
+
+    monkeypatch.setattr(Argon2PasswordHasher, "encode", computed)
+    monkeypatch.setattr(Argon2PasswordHasher, "verify", computed)
+    hasher, own = BoundedArgon2PasswordHasher(), computed()
+    found: list[object] = [hasher.encode("a", "b"), hasher.verify("a", "b")]
+    assert found == [NICENESS, NICENESS]
+    assert computed() == own
 
 
 # For whom
