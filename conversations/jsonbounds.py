@@ -49,10 +49,10 @@ class Shape(NamedTuple):
 def require_bounded(text: str, *, values_max: int = VALUES_MAX, depth_max: int = DEPTH_MAX) -> None:
     """Raise TooManyValues or TooDeep if the text has more than this, whether or not it is JSON.
 
-    Takes 5 to 25 ns a character, and never holds up other threads for more than a few milliseconds.
+    Takes 1 to 25 ns a character up to where the limit is passed, and never holds up other threads for more
+    than a millisecond.
     """
-    opened = text.count("[") + text.count("{")
-    if opened <= depth_max and opened + text.count(",") <= values_max:  # also with those inside strings
+    if _is_surely_bounded(text, values_max=values_max, depth_max=depth_max):
         return
     for shape in _shapes(text, depth_max):
         if shape.depth > depth_max:
@@ -108,6 +108,18 @@ def is_light_value(value: object) -> bool:
                     chain(container, container.values()) if isinstance(container, Mapping) else container
                 )
         if characters > LIGHT_MAX_CHARACTERS:
+            return False
+    return True
+
+
+def _is_surely_bounded(text: str, *, values_max: int, depth_max: int) -> bool:
+    """Say whether even with the brackets and commas inside strings there are no more than this."""
+    opened = commas = 0
+    for at in range(0, len(text), _SLICE_CHARACTERS):
+        end = at + _SLICE_CHARACTERS
+        opened += text.count("[", at, end) + text.count("{", at, end)
+        commas += text.count(",", at, end)
+        if opened > depth_max or opened + commas > values_max:
             return False
     return True
 

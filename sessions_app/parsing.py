@@ -10,13 +10,15 @@ import asyncio
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import ParamSpec, TypeVar
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
+CHARACTERS_PER_S = 32 * 1024 * 1024
+"""One user's large texts are read at this rate on average: to receive them takes time of the event loop."""
 REST_MAX_S = 0.25
 """After a piece of work the thread rests for as long as that took, and no longer than this.
 
@@ -79,7 +81,35 @@ def _settle(future: Future[T], function: Callable[[], T]) -> None:
         future.set_result(result)
 
 
+class Pace:
+    """When each user's next large text may be read."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._free_at: dict[int | None, float] = {}
+
+    def __len__(self) -> int:
+        """Return of how many users it knows something."""
+        return len(self._free_at)
+
+    def delay_s(self, user_pk: int | None, characters: int, *, now: float) -> float:
+        """Count a text that came at this moment, in seconds; return how long it waits for those before it."""
+        with self._lock:
+            free_at = max(now, self._free_at.pop(user_pk, now))
+            while self._free_at and next(iter(self._free_at.values())) <= now:
+                del self._free_at[next(iter(self._free_at))]
+            self._free_at[user_pk] = free_at + characters / CHARACTERS_PER_S
+        return free_at - now
+
+
 _turns = TurnTaker()
+_pace = Pace()
+
+
+def _delay_s(user_pk: int | None, args: Iterable[object]) -> float:
+    """Return how long a text among these has to wait; what was made of one has waited with it."""
+    characters = sum(len(each) for each in args if isinstance(each, str))
+    return _pace.delay_s(user_pk, characters, now=time.monotonic()) if characters else 0.0
 
 
 async def in_turn(
@@ -92,6 +122,7 @@ async def in_turn(
     """
     if is_light:
         return function(*args, **kwargs)
+    await asyncio.sleep(_delay_s(user_pk, args))
     return await asyncio.wrap_future(_turns.submit(user_pk, function, *args, **kwargs))
 
 
@@ -101,4 +132,5 @@ def in_turn_from_thread(
     """Do the same in a thread that may wait."""
     if is_light:
         return function(*args, **kwargs)
+    time.sleep(_delay_s(user_pk, args))
     return _turns.submit(user_pk, function, *args, **kwargs).result()

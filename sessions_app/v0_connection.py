@@ -29,7 +29,7 @@ from sessions_app.parsing import in_turn
 from sessions_app.refusals import log_frame_refused
 from sessions_app.scopes import may, require
 from sessions_app.status import ConversationState
-from sessions_app.v0_packets import Unread
+from sessions_app.v0_packets import Unread, event_of
 
 _failing_events = Outage(__name__, "A V0 event failed")
 _failing_sockets = Outage(__name__, "A V0 socket failed")
@@ -100,7 +100,7 @@ class V0Connection:
         sender_id = pk_of(self._guest.user)
         try:
             if isinstance(event, Unread):
-                event = await in_turn(sender_id, False, event.event)
+                event = await in_turn(sender_id, False, event_of, event.text)
             await self._guest.require_access()
             require(self._guest.user, Scope.RUN)
             if not isinstance(event, dict):

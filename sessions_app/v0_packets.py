@@ -50,20 +50,21 @@ class Unread:
     """The JSON of a packet that takes long to read; whoever takes the packet reads it off the event loop."""
 
     def __init__(self, text: str) -> None:
-        self._text = text
+        self.text = text
 
-    def event(self) -> Any:
-        """Return the object of the event [name, object]. Raise InvalidEvent."""
-        try:
-            jsonbounds.require_bounded(self._text)
-            data = Packet.json.loads(self._text)
-        except InvalidJson as error:
-            raise InvalidEvent(f"The request can't be read: {error}.") from error
-        except (ValueError, RecursionError) as error:
-            raise InvalidEvent(UNREADABLE) from error
-        if not _is_taken(data):
-            raise InvalidEvent(NOT_TAKEN)
-        return data[1] if len(data) > 1 else None
+
+def event_of(text: str) -> Any:
+    """Return the object of the event [name, object] that a packet's JSON is. Raise InvalidEvent."""
+    try:
+        jsonbounds.require_bounded(text)
+        data = Packet.json.loads(text)
+    except InvalidJson as error:
+        raise InvalidEvent(f"The request can't be read: {error}.") from error
+    except (ValueError, RecursionError) as error:
+        raise InvalidEvent(UNREADABLE) from error
+    if not _is_taken(data):
+        raise InvalidEvent(NOT_TAKEN)
+    return data[1] if len(data) > 1 else None
 
 
 class _LightJson:

@@ -115,6 +115,13 @@ def test_a_refusal_says_the_bound_and_what_to_do() -> None:
     )
 
 
+@pytest.mark.parametrize("many", [SLICE - 1, SLICE, SLICE + 1, 3 * SLICE])
+def test_values_are_counted_over_all_slices_of_a_text(many: int) -> None:
+    text = "[" + "1," * (many - 1) + "1]"
+    assert not is_refused(text, many, 1)
+    assert is_refused(text, many - 1, 1)
+
+
 def test_large_strings_are_not_bounded() -> None:
     text = json.dumps({"args": {"content": '[{",}]\\' * 300_000}})
     jsonbounds.require_bounded(text)

@@ -17,7 +17,7 @@ from django.contrib.auth.models import User
 from conversations.models import ConversationRef
 from conversations.store import ConversationStore
 from sessions_app import parsing
-from sessions_app.parsing import TurnTaker
+from sessions_app.parsing import CHARACTERS_PER_S, Pace, TurnTaker
 from tests import app_face
 from tests.clients import WAIT_S
 from tests.conftest import Connect, Dial, Join
@@ -38,6 +38,12 @@ HEAVY = "x" * 100_000
 """A text that is not light."""
 
 Send = Callable[[], Coroutine[Any, Any, object]]
+
+
+@pytest.fixture(autouse=True)
+def pace(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody has sent anything large before the test."""
+    monkeypatch.setattr(parsing, "_pace", Pace())
 
 
 @pytest.fixture
@@ -263,6 +269,40 @@ async def test_a_large_message_of_the_v1_wire_waits_for_its_turn(
         return frame["llm_message"]["content"][0]["text"]
 
     assert await waits_for_its_turn(send, stranger, others) == HEAVY
+
+
+# One after the other
+
+
+async def test_a_large_frame_waits_behind_those_of_its_user_and_nobody_elses(
+    conversation: ConversationRef, join: Join, others: Send, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parsing, "CHARACTERS_PER_S", 1)
+    client = await join(conversation)
+    await client.send(recorded("a", HEAVY))
+    await client.until("ack")
+    await client.send(recorded("b", HEAVY))
+    waiting = asyncio.create_task(client.until("ack"))
+    await others()
+    assert await parsing.in_turn(STRANGER, False, len, HEAVY) == len(HEAVY)
+    assert not waiting.done()
+    waiting.cancel()
+
+
+def test_large_texts_of_one_user_are_read_at_a_bounded_rate() -> None:
+    pace = Pace()
+    assert pace.delay_s(1, 2 * CHARACTERS_PER_S, now=100) == 0
+    assert pace.delay_s(1, CHARACTERS_PER_S, now=100.5) == 1.5
+    assert pace.delay_s(2, 1, now=100.5) == 0
+    assert pace.delay_s(1, 1, now=101) == 2
+    assert pace.delay_s(1, 1, now=104) == 0
+
+
+def test_nothing_is_kept_of_users_whose_next_text_would_not_wait() -> None:
+    pace = Pace()
+    for user in range(100):
+        pace.delay_s(user, CHARACTERS_PER_S, now=float(user))
+    assert len(pace) <= 2
 
 
 # Turns
