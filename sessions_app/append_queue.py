@@ -84,13 +84,15 @@ class AppendQueue:
         """Note that an append has its outcome: it no longer counts for its user."""
         load = self._loads[waiting.user]
         load.remove(waiting.cost)
-        if load.is_idle:
-            del self._loads[waiting.user]
+        self._forget_idle(waiting.user)
 
     async def room(self, user: int) -> None:
         """Return once the user has room for one more append, which has to be put in at once."""
         if (load := self._loads.get(user)) is not None:
-            await load.room()
+            try:
+                await load.room()
+            finally:
+                self._forget_idle(user)
 
     async def room_soon(self, user: int) -> None:
         """Like `room`. Raise TooManyWaiting if there is none within ROOM_WAIT_S."""
@@ -102,6 +104,15 @@ class AppendQueue:
                 "Too much of what you sent waits to be stored. Wait for answers before you send more."
             ) from None
 
+    @property
+    def users(self) -> int:
+        """How many users have something waiting, or wait for room."""
+        return len(self._loads)
+
+    def _forget_idle(self, user: int) -> None:
+        if (load := self._loads.get(user)) is not None and load.is_idle:
+            del self._loads[user]
+
 
 class _Load:
     """What one user has waiting, and those who wait until it is less, in their order."""
@@ -109,13 +120,14 @@ class _Load:
     def __init__(self) -> None:
         self._bytes = 0
         self._appends = 0
+        self._waiters = 0
         self._first = asyncio.Lock()
         self._is_less = asyncio.Event()
 
     @property
     def is_idle(self) -> bool:
         """Whether nothing waits, and nobody for it."""
-        return self._appends == 0 and not self._first.locked()
+        return self._appends == 0 and self._waiters == 0
 
     def add(self, cost: int) -> None:
         self._bytes += cost
@@ -129,7 +141,11 @@ class _Load:
 
     async def room(self) -> None:
         """Return once there is room; the caller uses it before anybody else can."""
-        async with self._first:
-            while self._bytes >= USER_MAX_BYTES:
-                self._is_less.clear()
-                await self._is_less.wait()
+        self._waiters += 1
+        try:
+            async with self._first:
+                while self._bytes >= USER_MAX_BYTES:
+                    self._is_less.clear()
+                    await self._is_less.wait()
+        finally:
+            self._waiters -= 1

@@ -236,3 +236,17 @@ async def test_those_who_wait_for_room_get_it_in_their_order_also_if_one_of_them
     await asyncio.gather(*waiting, return_exceptions=True)
     await held
     assert order == [0, 2, 3]
+
+
+async def test_a_user_who_got_room_and_did_not_use_it_is_not_remembered(
+    conversation: ConversationRef, first: FirstCommit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(append_queue, "USER_MAX_BYTES", 1)
+    held = await first.hold(conversation)
+    waiting = asyncio.create_task(astore.room(conversation))
+    await asyncio.sleep(0)
+    queue = astore.database().queue
+    assert queue.users == 1
+    first.let_go()
+    await asyncio.gather(held, waiting)
+    assert queue.users == 0
