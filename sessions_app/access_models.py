@@ -117,9 +117,10 @@ class ApiTokenQuerySet(models.QuerySet["ApiToken"]):
     def end_lapsed(self) -> None:
         """Revoke what has expired, as of then: what its holder could have learned opens nothing either."""
         for token in list(self.lapsed()):
-            if ApiToken.objects.lapsed().filter(pk=token.pk).update(revoked_at=F("expires_at")):
-                log_on_commit("Token expired", token=token.pk, user=token.user_id)
-                token.note_end()
+            with transaction.atomic():  # nobody looks again for what is revoked
+                if ApiToken.objects.lapsed().filter(pk=token.pk).update(revoked_at=F("expires_at")):
+                    log_on_commit("Token expired", token=token.pk, user=token.user_id)
+                    token.note_end()
 
 
 def token_digest(text: str) -> str:
@@ -215,6 +216,7 @@ class ApiToken(models.Model):
             with unless_locked():
                 ApiToken.objects.filter(pk=self.pk).update(last_used_at=now)
 
+    @transaction.atomic
     def revoke(self) -> None:
         """Revoke the token, and rotate the keys of conversations that its holder may have read."""
         self.revoked_at = timezone.now()

@@ -14,18 +14,22 @@ import pytest
 from django.contrib.auth import authenticate
 from django.contrib.auth.hashers import make_password
 from django.contrib.auth.models import User
+from django.contrib.sessions.backends.db import SessionStore
 from django.contrib.sessions.models import Session
-from django.db import connections
+from django.db import OperationalError, connection, connections
+from django.http import HttpRequest
 from django.test.utils import override_settings
 from django.utils import timezone
 
 from conversations.models import ConversationRef, Event, Version
 from conversations.store import ConversationStore
+from convserver.web.settings_pages.password import PasswordForm
 from sessions_app import astore, conversation_keys, hub
 from sessions_app.models import AccessRemoval, AgentLoop, ApiToken, ConversationKey, Grant, Scope
 from tests.clients import Client
 from tests.conftest import Connect, Dial
 from tests.test_access import bearer, login_cookie
+from tests.test_web_login import CHANGED, PASSWORD, set_password
 from tests.v0_socket import Refused
 from tests.v1_socket import ID, auth, events_path, message, session_path
 
@@ -492,3 +496,42 @@ def test_a_key_that_an_expired_token_was_shown_opens_nothing_before_anybody_has_
     assert not opens(key)
     assert ApiToken.objects.get().has_expired
     assert opens(conversation_keys.key_of(talk))
+
+
+# What takes access away is stored as a whole
+
+
+def refuse_removals(execute: Any, sql: str, params: Any, many: bool, context: Any) -> Any:
+    """Fail where a removal of access would be stored, as if the process ended there."""
+    if "sessions_app_accessremoval" in sql:
+        raise OperationalError("interrupted")
+    return execute(sql, params, many, context)
+
+
+def interrupted(end: End) -> None:
+    with connection.execute_wrapper(refuse_removals), pytest.raises(OperationalError, match="interrupted"):
+        end()
+
+
+def test_the_end_of_an_expired_token_that_was_interrupted_is_made_up_for(
+    talk: ConversationRef, token: str, key: str
+) -> None:
+    ApiToken.objects.update(expires_at=timezone.now())
+    interrupted(ApiToken.objects.end_lapsed)
+    assert not opens(key)
+
+
+def test_a_token_whose_revocation_was_interrupted_is_not_revoked(token: str) -> None:
+    interrupted(revoke_tokens)
+    assert ApiToken.objects.valid().exists()
+
+
+def test_a_change_of_password_that_was_interrupted_changes_nothing(alice: User) -> None:
+    set_password(alice)
+    request = HttpRequest()
+    request.user, request.session = alice, SessionStore()
+    form = PasswordForm(request, CHANGED)
+    assert form.is_valid()
+    interrupted(form.change)
+    alice.refresh_from_db()
+    assert alice.check_password(PASSWORD)

@@ -9,6 +9,7 @@ from django.contrib.auth import BACKEND_SESSION_KEY, update_session_auth_hash
 from django.contrib.auth.forms import PasswordChangeForm
 from django.contrib.auth.models import User
 from django.core.exceptions import ValidationError
+from django.db import transaction
 from django.http import HttpRequest
 
 from convserver import password_line
@@ -60,7 +61,8 @@ class PasswordForm(PasswordChangeForm):
 
     def change(self) -> None:
         """Store the new one; other sessions of the user end, and this one goes on."""
-        self.save()
+        with transaction.atomic():  # with what ends other access
+            self.save()
         update_session_auth_hash(self._request, self.user)
 
 
