@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import random
 import secrets
@@ -81,6 +82,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     left = config.stash[LEFT] = [item for item in items if not _needs_engine(item)]
     config.hook.pytest_deselected(items=left)
     items[:] = [item for item in items if _needs_engine(item)]
+
+
+def pytest_collection_finish() -> None:
+    """Let the collector of garbage pass over what stays until the end: all modules and thousands of tests."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(trylast=True)
@@ -317,3 +324,12 @@ def chance(request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]) -
     with capsys.disabled():
         print(f"\n{request.node.name}: TEST_SEED={seed}")
     return random.Random(seed)
+
+
+@pytest.fixture
+def limits(request: pytest.FixtureRequest, chance: random.Random) -> Sequence[int]:
+    """Lengths of pages, from 1 to 100: those at an edge and some by chance, or all with `--full`."""
+    every = range(1, 101)
+    if request.config.getoption("--full"):
+        return every
+    return sorted({1, 2, 7, 33, 50, 51, 99, 100, *chance.sample(every[2:], 3)})
