@@ -58,6 +58,17 @@ PING_S = 20.0
 PONG_WAIT_S = 60.0
 """A slow client sends its pong only after reading everything that was sent before the ping."""
 
+MANAGEMENT = {
+    "migrate": "create or upgrade the database, and restore missing guards",
+    "check": "check the configuration; with --database default the database's guards, too",
+    "createsuperuser": "create an account for an administrator",
+    "changepassword": "set another password for an account",
+    "create_token": "create an API token and print it once",
+    "rotate_secrets": "encrypt all secrets with the newest SECRET_KEY",
+    "rebuild_search": "rebuild the search index from the log",
+    "clearsessions": "delete logins that have expired",
+}
+"""The management commands that operators need, by what they do."""
 IMPORTS = {"openhands-v1": "import_openhands_v1"}
 """The management command of each format."""
 IMPORTS_HELP = {"openhands-v1": "the directories of OpenHands V1 agent servers and their SDK"}
@@ -96,12 +107,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
 
 
+def _management_help() -> str:
+    """Return the commands for operators, and where all of Django's are listed."""
+    width = max(map(len, MANAGEMENT))
+    lines = [f"  {name:{width}}  {what}" for name, what in MANAGEMENT.items()]
+    return (
+        "usage: convserver manage COMMAND [options]\n\n"
+        "Commands for operators:\n" + "\n".join(lines) + "\n\n"
+        "`convserver manage COMMAND --help` shows the options of one command, and\n"
+        "`convserver manage help --commands` lists all commands, including those of Django.\n"
+    )
+
+
 def manage_django(arguments: Sequence[str]) -> int:
     """Run one of Django's management commands."""
     _let_statements_take_their_time()
     _make_data_dir()
     _protect_files()
     try:
+        if not arguments or arguments[0] in ("-h", "--help") or list(arguments) == ["help"]:
+            sys.stdout.write(_management_help())
+            return 0
         if arguments[:1] == ["migrate"]:
             return _migrate_by_hand(arguments)
         execute_from_command_line(["convserver manage", *arguments])

@@ -7,24 +7,18 @@ from datetime import timedelta
 from django import forms
 from django.utils import timezone
 
+from sessions_app.access_models import ACCESS, ALL_SCOPES
 from sessions_app.models import Grant, Scope
-
-EVERYTHING = "Everything"
-"""What is said of a token that can do all that its user can."""
 
 
 class GrantFields(forms.Form):
     """The fields for what a new token opens."""
 
     rights = forms.ChoiceField(
-        choices=[
-            ("", EVERYTHING),
-            ("read write run", "Everything but settings, secrets and tokens"),
-            ("read run", "Read, and talk to the agent"),
-            ("read", "Read only"),
-        ],
+        choices=[("" if scopes == ALL_SCOPES else scopes, name) for scopes, name in ACCESS.items()],
         required=False,
         label="Access",
+        help_text="Only full access includes settings, secrets and tokens.",
     )
     days = forms.TypedChoiceField(
         choices=[

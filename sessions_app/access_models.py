@@ -79,6 +79,13 @@ _RIGHTS = {
     Scope.ADMIN: "change settings, secrets and tokens",
 }
 ALL_SCOPES = " ".join(Scope.values)
+ACCESS = {
+    ALL_SCOPES: "Full access",
+    "read write run": "Read, write and talk to the agent",
+    "read run": "Read and talk to the agent",
+    "read": "Read only",
+}
+"""The sets of scopes that are offered to people, and what they are called wherever one is shown."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -198,9 +205,10 @@ class ApiToken(models.Model):
         return self.conversation_id is None and self.scope_set == frozenset(Scope)
 
     @property
-    def rights(self) -> str:
-        """What it lets its holder do, in words: after "Can"."""
-        words = get_text_list([_RIGHTS[scope] for scope in Scope if scope in self.scope_set], "and")
+    def access(self) -> str:
+        """What it lets its holder do, in words."""
+        rights = get_text_list([_RIGHTS[scope] for scope in Scope if scope in self.scope_set], "and")
+        words = ACCESS.get(self.scopes) or rights.capitalize()
         return words if self.conversation is None else f"{words}, only in {self.conversation.shown_title}"
 
     @property

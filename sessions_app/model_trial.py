@@ -20,7 +20,7 @@ from conversations import jsonbounds
 from conversations.dialects import columns
 from conversations.exceptions import ConversationError
 from sessions_app.git_providers.base import InvalidName
-from sessions_app.git_providers.hosts import may_be_public, server_url
+from sessions_app.git_providers.hosts import may_lead_to_public, server_url
 from sessions_app.git_providers.ways import UnusableProxy, way_to
 
 CONNECT_S = 5.0
@@ -96,16 +96,9 @@ def checked_base_url(text: str) -> str:
         )
     if url.path.rstrip("/").endswith("/completions"):
         raise InvalidBaseUrl("Remove the path of the endpoint, such as /chat/completions, from the base URL.")
-    if settings.CONFIGURATION.auth == "accounts" and not _may_be_public(url.host.lower()):
+    if settings.CONFIGURATION.auth == "accounts" and not may_lead_to_public(url):
         raise InvalidBaseUrl("With accounts, a model must have a public address.")
     return str(url).rstrip("/")
-
-
-def _may_be_public(host: str) -> bool:
-    try:
-        return may_be_public(f"[{host}]" if ":" in host else host)
-    except ValueError:
-        return False
 
 
 _under_way: set[int] = set()

@@ -12,11 +12,12 @@ from django.db import transaction
 
 from conversations import provisional_titles
 from conversations.events import EventFilter
-from conversations.models import Conversation, ConversationRef
+from conversations.models import Conversation, ConversationRef, shown_title
 from conversations.provisional_titles import PARAMETER, PROVISIONAL
 from conversations.store import store
 from sessions_app import astore
 from sessions_app.agents.base import Agent
+from sessions_app.agents.chosen import cues
 
 logger = logging.getLogger(__name__)
 
@@ -45,7 +46,8 @@ def set_provisional_title(conversation: ConversationRef) -> None:
     with transaction.atomic():
         if not store().set_parameter_once(conversation, PARAMETER, PROVISIONAL):
             return
-        if not store().retitle(conversation, _beginning(message), title_is=None):
+        title = _of_cue(message, conversation) or _beginning(message)
+        if not store().retitle(conversation, title, title_is=None):
             provisional_titles.note_chosen(conversation.pk)  # somebody gave one just now
 
 
@@ -57,7 +59,8 @@ async def set_generated_title(conversation: ConversationRef, agent: Agent) -> No
     await astore.change(set_provisional_title, conversation)
     message = await astore.call(_message_of_provisional_title, conversation)
     if message is not None:
-        title = await made_of(message, agent.complete, TITLE_MAX_CHARACTERS)
+        title = _of_cue(message, conversation)
+        title = title or await made_of(message, agent.complete, TITLE_MAX_CHARACTERS)
         await astore.change(_replace_provisional_title, conversation, title)
 
 
@@ -100,6 +103,16 @@ def _first_message_without_title(conversation: ConversationRef) -> str | None:
 
 def _message_of_provisional_title(conversation: ConversationRef) -> str | None:
     return first_message(conversation) if provisional_titles.is_provisional(conversation.pk) else None
+
+
+def _of_cue(message: str, conversation: ConversationRef) -> str | None:
+    """Return the title of a conversation that begins with a command of the agent; None for other messages.
+
+    Many begin with the same one: what the default title shows of the id tells them apart.
+    """
+    said = message.strip().lower()
+    told_apart = shown_title(None, conversation.public_id).removeprefix("Conversation ")
+    return f"{said} · {told_apart}" if said in cues() else None
 
 
 def _cut(title: str, most: int) -> str:

@@ -17,7 +17,7 @@ from conversations.dialects import v1
 from conversations.exceptions import ConversationError
 from sessions_app.encryption import Sealed, SecretUnreadable, seal
 from sessions_app.git_providers.base import InvalidName
-from sessions_app.git_providers.hosts import may_be_public, server_url
+from sessions_app.git_providers.hosts import may_lead_to_public, server_url
 from sessions_app.git_providers.ways import UnusableProxy, way_to
 from sessions_app.models import Receiver, ReceiverKind
 from sessions_app.outbox import begin
@@ -81,17 +81,9 @@ def checked_url(text: str) -> str:
     if settings.CONFIGURATION.auth == "accounts":
         if url.scheme != "https":
             raise InvalidWebhook("With accounts, a webhook is asked over https only.")
-        if not _may_be_public(url):
+        if not may_lead_to_public(url):
             raise InvalidWebhook(NOT_PUBLIC)
     return str(url).rstrip("/")
-
-
-def _may_be_public(url: httpx.URL) -> bool:
-    host = url.host.lower()
-    try:
-        return may_be_public(f"[{host}]" if ":" in host else host)
-    except ValueError:
-        return False
 
 
 def checked_headers(text: str) -> dict[str, str]:

@@ -1103,7 +1103,7 @@ def test_the_list_of_tokens_says_what_each_can_do(boss: Browser, bob: User) -> N
     page = boss.get(TOKENS).content.decode()
     assert re.findall(r'class="field-can[^>]*>\s*(.*?)\s*</td>', page, re.DOTALL) == [
         "Read and talk to the agent",
-        "Everything",
+        "Full access",
     ]
 
 
@@ -1257,12 +1257,26 @@ def test_a_search_for_a_page_that_is_no_number_is_refused(boss: Browser, page: s
 
 
 def test_users_are_made_and_changed(boss: Browser) -> None:
-    passwords = {"usable_password": "true", "password1": "correct horse 1", "password2": "correct horse 1"}
+    passwords = {"password1": "correct horse 1", "password2": "correct horse 1"}
     assert boss.post(USERS + "add/", {"username": "carol", **passwords}).status_code == 302
     carol = User.objects.get(username="carol")
     body = {"username": "carol", "email": "c@example.org", "is_staff": "on", "is_active": "on"}
     assert boss.post(f"{USERS}{carol.pk}/change/", body).status_code == 302
     assert User.objects.get(pk=carol.pk).is_staff
+
+
+def test_no_form_of_a_user_speaks_of_logins_that_this_server_does_not_have(boss: Browser, bob: User) -> None:
+    for path in ("add/", f"{bob.pk}/change/", f"{bob.pk}/password/"):
+        page = boss.get(USERS + path).content.decode()
+        assert [each for each in ("LDAP", "Single Sign-On", "usable_password") if each in page] == []
+
+
+def test_a_password_that_staff_sets_lets_its_user_in(boss: Browser, bob: User) -> None:
+    bob.set_password("the old one")
+    bob.save()
+    passwords = {"password1": "correct horse 2", "password2": "correct horse 2"}
+    assert boss.post(f"{USERS}{bob.pk}/password/", passwords).status_code == 302
+    assert User.objects.get(pk=bob.pk).check_password("correct horse 2")
 
 
 def test_only_superusers_hand_out_rights(staff: Staff, bob: User) -> None:

@@ -17,6 +17,7 @@ from typing import Any
 
 import httpx
 import pytest
+from django.core.management import get_commands
 
 from convserver import cli, configuration
 from convserver.configuration import (
@@ -517,9 +518,18 @@ def test_the_server_does_not_start_on_a_file_that_is_no_database(server: Server,
     assert "file is not a database" in refusal(server, DATABASE_URL=f"sqlite:///{path}")
 
 
-def test_the_help_of_the_management_commands_names_them(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["manage", "--help"]) == 0
-    assert "create_token" in capsys.readouterr().out
+@pytest.mark.parametrize("arguments", [[], ["--help"], ["help"]])
+def test_the_help_of_the_management_commands_names_those_for_operators_alone(
+    capsys: pytest.CaptureFixture[str], arguments: list[str]
+) -> None:
+    assert cli.main(["manage", *arguments]) == 0
+    shown = capsys.readouterr().out
+    assert [name for name in cli.MANAGEMENT if name not in shown] == []
+    assert "makemigrations" not in shown
+
+
+def test_each_command_of_that_help_exists() -> None:
+    assert [name for name in cli.MANAGEMENT if name not in get_commands()] == []
 
 
 @pytest.mark.parametrize(

@@ -417,7 +417,7 @@ def test_an_answer_that_was_interrupted_says_so() -> None:
     ("payload", "shown"),
     [
         ({"kind": "PauseEvent"}, "Paused"),
-        ({"kind": "InterruptEvent"}, "Interrupted"),
+        ({"kind": "InterruptEvent"}, "The agent was stopped"),
         (
             {"kind": "ConversationStateUpdateEvent", "key": "llm", "value": {"model": "openai/x"}},
             "Model set to openai/x",
@@ -500,6 +500,18 @@ def test_an_answer_that_was_paused_and_then_stopped_is_marked_as_cut() -> None:
     assert CUT not in page(*_talk(PAUSED_V0, ends=False)).text
     assert CUT not in page(*_talk(PAUSED_V0, RUNNING_V0)).text
     assert CUT not in page(*_talk()).text
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"), [("PauseEvent", "Paused"), ("InterruptEvent", "The agent was stopped")]
+)
+def test_a_pause_and_a_stop_of_a_v1_agent_are_told_in_one_line(kind: str, words: str) -> None:
+    state = {"kind": "ConversationStateUpdateEvent", "key": "execution_status", "value": "paused"}
+    asked = {"kind": kind, "source": "user"}
+    resumed = {**state, "value": "running"}
+    for first, second in ((state, asked), (asked, state)):
+        shown = page(event(first, seq=1), event(second, seq=2), event(resumed, seq=3))
+        assert [article.attributes["aria-label"] for article in shown.named("article")] == [words]
 
 
 def test_an_answer_is_marked_as_cut_where_its_turn_ends_behind_the_page() -> None:

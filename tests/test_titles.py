@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import httpx
 import pytest
+from django.contrib.auth.models import User
 
 from conversations.metadata import ConversationMetadata
 from conversations.models import Conversation, ConversationRef, shown_title
@@ -85,6 +86,17 @@ async def test_where_the_agent_fails_the_beginning_of_the_message_serves(
     await say(store, conversation, message)
     await set_generated_title(conversation, SilentAgent())
     assert await title(conversation) == shown
+
+
+async def test_conversations_that_begin_with_the_same_command_have_titles_that_differ(
+    alice: User, store: ConversationStore
+) -> None:
+    begun = [await astore.call(store.create, alice, conversation_id=each) for each in ("mine", "yours", None)]
+    for each in begun:
+        await say(store, each, " /Slow ")
+        await set_generated_title(each, AnsweringAgent("/slow"))
+    titles = [await title(each) for each in begun]
+    assert titles == ["/slow · mine", "/slow · yours", f"/slow · {begun[2].public_id[:5]}"]
 
 
 async def test_a_title_is_made_once(conversation: ConversationRef, store: ConversationStore) -> None:

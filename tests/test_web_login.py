@@ -147,6 +147,30 @@ async def test_who_guesses_passwords_too_often_has_to_wait_though_the_next_is_ri
     assert (status, guesses.TOO_MANY in said) == (429, True)
 
 
+async def test_who_has_few_guesses_left_is_told_how_many_and_then_what_to_do(
+    accounts: None, bob: User, visitor: Browser
+) -> None:
+    said = [(await log_in(visitor, password="another"))[1] for _ in range(guesses.GUESSES_MAX + 1)]
+    told = [[words for words in ATTEMPTS_LEFT if words in each] for each in said]
+    assert told == [[]] * 6 + [[words] for words in ATTEMPTS_LEFT] + [[]]
+    assert "Wait five minutes" in said[-1]
+    assert "ask the administrator of this server" in said[-1]
+
+
+ATTEMPTS_LEFT = ["3 attempts left", "2 attempts left", "1 attempt left", "That was the last attempt"]
+
+
+@pytest.mark.parametrize("door", [LOGIN, ADMIN_LOGIN])
+async def test_where_everybody_is_let_in_nobody_is_asked_for_a_password(
+    alice: User, visitor: Browser, door: str
+) -> None:
+    answer = await visitor.get(f"{door}?next=/settings")
+    assert (answer.status_code, answer.headers["location"].startswith(("/settings", "/admin/"))) == (
+        302,
+        True,
+    )
+
+
 @pytest.mark.parametrize(
     ("guessed_at", "asked_at"), [(ADMIN_LOGIN, ADMIN_LOGIN), (ADMIN_LOGIN, LOGIN), (LOGIN, ADMIN_LOGIN)]
 )

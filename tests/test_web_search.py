@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import html
 import json
 import re
 from datetime import timedelta
@@ -51,6 +52,15 @@ async def test_fields_that_were_left_empty_filter_nothing(
 ) -> None:
     answer = await rest.get("/search?q=needle&kind=&source=&since=&until=&repository=&status=&version=")
     assert "<mark>needle</mark>" in answer.text
+
+
+@pytest.mark.parametrize(("query", "is_open"), [("needle", False), ("nowhere", True), ('"', True)])
+async def test_the_words_and_how_to_search_stay_whatever_was_found(
+    talk: ConversationRef, rest: httpx.AsyncClient, query: str, is_open: bool
+) -> None:
+    page = (await rest.get("/search", params={"q": query})).text
+    assert f'name="q" value="{html.escape(query)}"' in page
+    assert ("exact phrase" in page, '<details class="how quiet" open>' in page) == (True, is_open)
 
 
 async def test_filters_are_cleared_by_a_link_that_keeps_the_words(

@@ -15,10 +15,11 @@ from django.utils import timezone
 
 from conversations.masking import MASK
 from conversations.models import ConversationRef
+from conversations.store import ConversationStore
 from convserver.api.v0.mcp import SseServer
-from convserver.web.settings_pages import stored_servers
+from convserver.web.settings_pages import forms, stored_servers
 from sessions_app import astore, user_settings
-from sessions_app.models import ApiToken, Secret, SecretKind, UserSettings
+from sessions_app.models import ApiToken, Grant, Scope, Secret, SecretKind, UserSettings
 from sessions_app.user_settings import SettingSecret
 from tests.conftest import on_postgresql
 from tests.threads import in_threads
@@ -116,7 +117,43 @@ async def test_a_token_is_created_with_what_it_can_do_and_until_when(visitor: Br
     assert timedelta(days=29) < token.expires_at - timezone.now() <= timedelta(days=30)
     shown = words(await visitor.get(PAGE))
     assert f"expires {token.expires_at:%-d %b %Y}" in shown
-    assert "Can read and talk to the agent" in shown
+    assert "Access: Read and talk to the agent" in shown
+
+
+async def test_a_token_is_created_for_one_conversation_and_says_so(
+    visitor: Browser, conversation: ConversationRef, store: ConversationStore
+) -> None:
+    await astore.call(store.retitle, conversation, "The build")
+    assert ">The build</option>" in (await visitor.get(PAGE)).text
+    await send(visitor, "tokens", label="ci", rights="read", conversation="talk", id="one")
+    (token,) = await astore.call(lambda: list(ApiToken.objects.all()))
+    assert token.conversation_id == conversation.pk
+    assert "Access: Read only, only in The build" in words(await visitor.get(PAGE))
+
+
+async def test_the_menu_of_a_conversation_leads_to_a_token_for_it(
+    visitor: Browser, conversation: ConversationRef, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(forms, "CONVERSATIONS_OFFERED", 0)
+    assert 'href="/settings?conversation=talk#tokens"' in (await visitor.get("/c/talk")).text
+    assert '<option value="talk" selected>' in (await visitor.get(f"{PAGE}?conversation=talk")).text
+    assert 'value="talk"' not in (await visitor.get(PAGE)).text
+
+
+@pytest.mark.parametrize("other", ["nowhere", "of-bob"])
+async def test_no_token_is_created_for_a_conversation_that_the_user_may_not_read(
+    visitor: Browser, bob: User, store: ConversationStore, other: str
+) -> None:
+    await astore.call(store.create, bob, conversation_id="of-bob")
+    assert list(await beside(visitor, "tokens", label="ci", conversation=other, id="one")) == [
+        "token-conversation"
+    ]
+    assert not await astore.call(ApiToken.objects.exists)
+
+
+async def test_a_set_of_scopes_that_is_not_offered_is_named_scope_by_scope(alice: User) -> None:
+    token, _ = await astore.call(ApiToken.issue, alice.pk, "ci", Grant(scopes=[Scope.READ, Scope.WRITE]))
+    assert token.access == "Read and write"
 
 
 async def test_a_token_without_choices_can_do_everything_for_ever(visitor: Browser, alice: User) -> None:
@@ -312,6 +349,53 @@ async def test_what_is_wrong_with_a_tool_server_stands_beside_its_field(
     assert list(await beside(visitor, "tools", **form)) == [field]
 
 
+PRIVATE = [
+    "http://127.0.0.1:8000/mcp",
+    "ws://localhost/mcp",
+    "https://10.0.0.7/mcp",
+    "http://[::1]/mcp",
+    "http://0x7f000001/mcp",
+    "http://169.254.169.254/latest",
+]
+NOT_PUBLIC = "With accounts, a tool server must have a public address."
+
+
+@pytest.mark.parametrize("url", PRIVATE)
+async def test_with_accounts_a_tool_server_must_be_at_a_public_address(
+    accounts: None, visitor: Browser, bob: User, url: str
+) -> None:
+    await visitor.log_in(bob)
+    assert await beside(visitor, "tools", url=url, kind="shttp_servers") == {"server-url": NOT_PUBLIC}
+    assert await servers_of(bob) == {}
+    assert "Tool server added." in words(await send(visitor, "tools", url=SERVER, kind="shttp_servers"))
+
+
+@pytest.mark.parametrize("kind", ["sse_servers", "shttp_servers"])
+async def test_with_accounts_the_v0_door_refuses_such_a_tool_server_as_well(
+    accounts: None, rest: httpx.AsyncClient, bob: User, kind: str
+) -> None:
+    _, token = await astore.call(ApiToken.issue, bob.pk, "laptop")
+    for url, status in (*((url, 422) for url in PRIVATE), (SERVER, 200)):
+        body = {"mcp_config": {kind: [{"url": url}]}}
+        answer = await rest.post("/api/settings", json=body, headers={"authorization": f"Bearer {token}"})
+        assert answer.status_code == status, (url, answer.text)
+    assert (
+        NOT_PUBLIC[1:-1]
+        in (
+            await rest.post(
+                "/api/settings",
+                json={"mcp_config": {kind: [{"url": PRIVATE[0]}]}},
+                headers={"authorization": f"Bearer {token}"},
+            )
+        ).text
+    )
+
+
+async def test_without_accounts_a_tool_server_may_be_on_this_machine(visitor: Browser, alice: User) -> None:
+    await send(visitor, "tools", url=PRIVATE[0], kind="shttp_servers")
+    assert await servers_of(alice) != {}
+
+
 async def test_tool_servers_that_cannot_be_read_are_kept_until_all_are_removed(
     visitor: Browser, alice: User
 ) -> None:
@@ -494,7 +578,7 @@ async def test_a_strangers_things_are_neither_shown_nor_changed(
 # Appearance
 
 
-@pytest.mark.parametrize("path", ["/", "/settings", "/ui/login", "/nowhere"])
+@pytest.mark.parametrize("path", ["/", "/settings", "/deleted", "/nowhere"])
 async def test_a_theme_is_kept_by_the_browser_and_holds_on_every_page(visitor: Browser, path: str) -> None:
     assert "data-theme=" not in (await visitor.get(path)).text.partition("<head>")[0]
     assert await said(visitor, "theme", theme="dark") == "status: Saved."

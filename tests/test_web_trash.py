@@ -57,8 +57,8 @@ def test_a_restored_conversation_stands_again_and_can_be_deleted_again(
     assert 'action="/c/one/delete"' in answer.content.decode()
 
 
-def test_an_empty_trash_says_what_it_is_for(browser: Browser) -> None:
-    assert "Conversations you delete are listed here" in browser.get("/deleted").content.decode()
+def test_the_trash_says_how_long_it_keeps_what_is_in_it(browser: Browser) -> None:
+    assert "There is no time limit." in browser.get("/deleted").content.decode()
 
 
 def test_pages_bring_each_once_though_some_are_restored_meanwhile(

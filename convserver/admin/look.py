@@ -13,11 +13,14 @@ if TYPE_CHECKING:
     from django.contrib.admin.views.main import ChangeList
     from django.contrib.auth.admin import GroupAdmin
     from django.contrib.auth.admin import UserAdmin as _UserAdmin
-    from django.contrib.auth.forms import AdminPasswordChangeForm, AdminUserCreationForm
+    from django.contrib.auth.forms import AdminPasswordChangeForm as _AdminPasswordChangeForm
+    from django.contrib.auth.forms import AdminUserCreationForm as _AdminUserCreationForm
     from django.contrib.auth.forms import UserChangeForm as _UserChangeForm
     from django.core.paginator import Page, Paginator
     from django.forms import PasswordInput, Select, Textarea, TextInput
 
+    AdminPasswordChangeForm: TypeAlias = _AdminPasswordChangeForm[User]
+    AdminUserCreationForm: TypeAlias = _AdminUserCreationForm[User]
     UserChangeForm: TypeAlias = _UserChangeForm[User]
     UserAdmin: TypeAlias = _UserAdmin[User]
     AnyPage: TypeAlias = Page[Any]

@@ -18,7 +18,7 @@ from convserver.admin.base import ReadOnlyAdmin, may_change
 from convserver.admin.events import may_read
 from convserver.admin.filters import YES_OR_NO, FormFilter, choice_field, text_field
 from convserver.admin.users import within_reach
-from convserver.token_fields import EVERYTHING, GrantFields
+from convserver.token_fields import GrantFields
 from sessions_app.models import ApiToken, ApiTokenQuerySet
 
 
@@ -146,7 +146,7 @@ class ApiTokenAdmin(ReadOnlyAdmin[ApiToken]):
     @admin.display(description="Access")
     def can(self, token: ApiToken) -> str:
         """What it lets its holder do."""
-        return EVERYTHING if token.is_whole else f"{token.rights[:1].upper()}{token.rights[1:]}"
+        return token.access
 
     @admin.display(description="Expires (UTC)")
     def expires(self, token: ApiToken) -> SafeString | None:

@@ -54,13 +54,26 @@ class UserFilter(FormFilter[QuerySet[User]]):
         return rows.filter(**{f"is_{name}": value == "yes" for name, value in wanted.items()})
 
 
+class NewUserForm(look.AdminUserCreationForm):
+    """A new account; without the framework's choice of one that logs in elsewhere, which nobody can here."""
+
+    usable_password = None  # type: ignore[assignment]  # no such field
+
+
+class NewPasswordForm(look.AdminPasswordChangeForm):
+    """Another password for an account; without that choice as well."""
+
+    usable_password = None
+
+
 @admin.register(User)
 class UserAdmin(look.UserAdmin, ListAdmin[User]):
     """Accounts, the newest first."""
 
     form = look.UserChangeForm
-    add_form = look.AdminUserCreationForm
-    change_password_form = look.AdminPasswordChangeForm
+    add_form = NewUserForm
+    change_password_form = NewPasswordForm
+    add_fieldsets = ((None, {"fields": ("username", "password1", "password2")}),)
     list_display = ("username", "email", "is_active", "is_staff", "is_superuser", "logged_in", "joined")
     list_filter = (UserFilter,)
     fieldsets = (

@@ -15,7 +15,12 @@ GUESSES_MAX = 10
 ADDRESS_GUESSES_MAX = 50
 """At all of them: who tries many names may not have ten attempts at each."""
 WINDOW_S = 300
-TOO_MANY = "Too many wrong attempts. Wait five minutes, then try again."
+TOO_MANY = (
+    "Too many wrong attempts. Wait five minutes before the next one; until then, even the right one is "
+    "refused. If you don't know it, ask the administrator of this server."
+)
+FEW_LEFT = 3
+"""From so few attempts on, the pages say how many are left."""
 
 BUSY = "Too many people are logging in at the moment. Try again in a few seconds."
 """Said where a password was not even looked at."""
@@ -49,10 +54,23 @@ class Guesses:
         """
         return self._all.one_more() <= ADDRESS_GUESSES_MAX and self._these.one_more() <= GUESSES_MAX
 
+    def left(self) -> int:
+        """Return how many more wrong attempts will be judged, after those that were counted."""
+        return max(0, min(ADDRESS_GUESSES_MAX - self._all.value(), GUESSES_MAX - self._these.value()))
+
     def forget(self) -> None:
         """Begin anew, after one that was right; what was guessed at others stays counted."""
         self._these.forget()
         self._all.one_less()
+
+
+def said_of_attempts(left: int) -> str:
+    """Return what follows "Wrong password.", after a space; nothing while many attempts are left."""
+    if left > FEW_LEFT:
+        return ""
+    if left == 0:
+        return " That was the last attempt: wait five minutes before the next one."
+    return f" {left} attempt{'' if left == 1 else 's'} left, then you have to wait five minutes."
 
 
 class AccountAttempts:
@@ -85,6 +103,10 @@ class _Count:
         """Count one more and return how many there are."""
         caches[CACHE].add(self._name, 0, self._window_s)
         return self._changed(by=1)
+
+    def value(self) -> int:
+        """Return how many there are."""
+        return int(caches[CACHE].get(self._name, 0))
 
     def one_less(self) -> None:
         """Take one back."""

@@ -17,9 +17,9 @@ from django.urls import reverse
 from django.utils.http import urlencode
 
 from convserver import password_line, request_log
-from convserver.web.guesses import BUSY, TOO_MANY, WINDOW_S, AccountAttempts, Guesses
+from convserver.web.guesses import BUSY, TOO_MANY, WINDOW_S, AccountAttempts, Guesses, said_of_attempts
 from sessions_app import key_throttle
-from sessions_app.authentication import is_server_key
+from sessions_app.authentication import is_server_key, lets_everybody_in
 
 GUESSED_TOO_OFTEN = "guessed_too_often"
 NO_TURN = "no_turn"
@@ -52,10 +52,19 @@ class CountedForm(AuthenticationForm):
         guesses = Guesses(self.request or HttpRequest(), f"password {name}")
         if not guesses.may_go_on():
             raise ValidationError(TOO_MANY, code=GUESSED_TOO_OFTEN)
-        cleaned: dict[str, Any] = super().clean()
+        try:
+            cleaned: dict[str, Any] = super().clean()
+        except ValidationError as error:
+            raise _with_attempts_left(error, guesses) from error
         guesses.forget()
         AccountAttempts(name).forget()
         return cleaned
+
+
+def _with_attempts_left(error: ValidationError, guesses: Guesses) -> ValidationError:
+    """Return the error, which also says how many attempts are left where they are few."""
+    said = " ".join(error.messages)
+    return ValidationError(said + said_of_attempts(guesses.left()), code=error.code)
 
 
 class PasswordForm(CountedForm):
@@ -95,7 +104,7 @@ class KeyForm(forms.Form):
                 "administrator can create one with: convserver manage createsuperuser"
             )
         if self._user is None:
-            raise ValidationError("Wrong key.")
+            raise ValidationError("Wrong key." + said_of_attempts(guesses.left()))
         guesses.forget()
 
     def get_user(self) -> AbstractBaseUser | None:
@@ -133,9 +142,11 @@ class PasswordView(_WayIn):
     form_class = PasswordForm
 
     def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
-        """Lead to the key where it is the one way in."""
+        """Lead to the key where it is the one way in, and on where everybody is let in."""
         if takes_key_alone():
             return redirect(key_address(self.get_redirect_url()))
+        if lets_everybody_in():
+            return redirect(self.get_redirect_url() or "home")
         return super().dispatch(request, *args, **kwargs)
 
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:

@@ -107,6 +107,15 @@ def port_of(url: httpx.URL) -> int:
     return url.port or (80 if url.scheme == "http" else 443)
 
 
+def may_lead_to_public(url: httpx.URL) -> bool:
+    """Say whether the host of a URL is no address at all, or a public one."""
+    host = url.host.lower()
+    try:
+        return may_be_public(f"[{host}]" if ":" in host else host)
+    except ValueError:
+        return False
+
+
 def may_be_public(name: str) -> bool:
     """Say whether a name is no address at all, or a public one."""
     if name == "localhost" or name.endswith(".localhost"):

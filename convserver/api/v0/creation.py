@@ -15,7 +15,7 @@ from conversations.exceptions import InvalidConversationId, InvalidEvent
 from conversations.models import normal_id
 from convserver.api.v0.bounds import IMAGES_MAX, KnownMembers
 from convserver.api.v0.info import ConversationTrigger
-from convserver.api.v0.mcp import McpConfig
+from convserver.api.v0.mcp import EnteredMcpConfig
 from convserver.api.v0.suggested_tasks import SuggestedTask
 from convserver.api.v0.text import StorableText, decoded, storable
 from sessions_app.git_providers.base import ProviderType
@@ -55,7 +55,7 @@ class NewConversation(KnownMembers):
     suggested_task: SuggestedTask | None = None
     create_microagent: CreateMicroagent | None = None
     conversation_instructions: StorableText | None = None
-    mcp_config: McpConfig | None = None
+    mcp_config: EnteredMcpConfig | None = None
 
     @field_validator("replay_json")
     @classmethod

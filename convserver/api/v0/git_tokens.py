@@ -17,7 +17,7 @@ from convserver.api.event_loop import in_loop
 from convserver.api.v0.bounds import PROVIDERS_MAX, members_at_most
 from convserver.api.v0.errors import Detail, Refused
 from convserver.api.v0.failures import Failure, Message, failing_with
-from convserver.api.v0.mcp import McpConfig
+from convserver.api.v0.mcp import EnteredMcpConfig
 from convserver.api.v0.text import storable
 from convserver.api.v0.view import V0View, body_of
 from sessions_app import user_settings
@@ -74,7 +74,7 @@ class NewProviders(BaseModel):
     """Tokens by provider, and tool servers; providers that are not named keep what they have."""
 
     provider_tokens: Annotated[dict[ProviderType, NewToken], members_at_most(PROVIDERS_MAX)] = {}
-    mcp_config: McpConfig | None = None
+    mcp_config: EnteredMcpConfig | None = None
 
 
 @in_lane(Lane.ABROAD)

@@ -7,10 +7,12 @@ import shlex
 from typing import Annotated, Any
 from urllib.parse import urlsplit
 
+from django.conf import settings
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from convserver.api.v0.bounds import KnownMembers, members_at_most
 from convserver.api.v0.text import StorableText, storable
+from sessions_app.git_providers.hosts import may_lead_to_public, server_url
 
 SERVERS_MAX = 100
 """Of each kind."""
@@ -30,6 +32,25 @@ def _server_url(url: str) -> str:
     if parts.scheme not in ("http", "https", "ws", "wss") or not parts.netloc:
         raise ValueError("the URL must begin with http://, https://, ws:// or wss:// and name a host")
     return url.strip()
+
+
+def require_public(url: str) -> str:
+    """Return the URL of a tool server that a user enters. Raise ValueError for one that may not be asked.
+
+    With accounts it must be public: users must not reach what only the server's machine or network should.
+    Stored ones are not judged anew, or one refused address would make all of them unreadable.
+    """
+    if settings.CONFIGURATION.auth == "accounts":
+        parsed = server_url(re.sub("^ws", "http", url))
+        if parsed is None or not may_lead_to_public(parsed):
+            raise ValueError("with accounts, a tool server must have a public address")
+    return url
+
+
+def _all_public(config: McpConfig) -> McpConfig:
+    for server in (*config.sse_servers, *config.shttp_servers):
+        require_public(server.url)
+    return config
 
 
 def _server_name(name: str) -> str:
@@ -120,3 +141,7 @@ class McpConfig(KnownMembers):
     sse_servers: Annotated[list[Annotated[SseServer, BeforeValidator(_server)]], _FewServers] = []
     stdio_servers: Annotated[list[StdioServer], _FewServers] = []
     shttp_servers: Annotated[list[Annotated[StreamableServer, BeforeValidator(_server)]], _FewServers] = []
+
+
+EnteredMcpConfig = Annotated[McpConfig, AfterValidator(_all_public)]
+"""Tool servers as a client sends them, whose addresses may be asked."""

@@ -12,7 +12,7 @@ from rest_framework.response import Response
 from conversations import access
 from convserver.api.v0.errors import Detail, Refused
 from convserver.api.v0.failures import Failure, Message, failing_with
-from convserver.api.v0.mcp import McpConfig
+from convserver.api.v0.mcp import EnteredMcpConfig
 from convserver.api.v0.settings_shown import KnownSettings, known
 from convserver.api.v0.text import storable
 from convserver.api.v0.view import V0View, body_of
@@ -65,7 +65,7 @@ class NewSettings(BaseModel):
     user_consents_to_analytics: bool | None = None
     sandbox_base_container_image: Text | None = None
     sandbox_runtime_container_image: Text | None = None
-    mcp_config: McpConfig | None = None
+    mcp_config: EnteredMcpConfig | None = None
     search_api_key: Key | None = None
     sandbox_api_key: Key | None = None
     max_budget_per_task: Amount | None = None

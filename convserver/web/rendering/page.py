@@ -119,9 +119,9 @@ def entries(envelopes: Iterable[EventEnvelope], beyond: Iterable[EventEnvelope] 
         if card is None:
             continue
         entry = Entry(event=event, card=card)
-        if shown and _is_failure_told_by(event, shown[-1].card):
+        if shown and (_is_failure_told_by(event, shown[-1].card) or _is_told_by(event, shown[-1].event)):
             continue
-        if shown and _is_failure_told_by(shown[-1].event, card):
+        if shown and (_is_failure_told_by(shown[-1].event, card) or _is_told_by(shown[-1].event, event)):
             shown.pop()
         if isinstance(card, ResultCard) and (call := _call_of(event, calls)):
             call.results.append(entry)
@@ -168,6 +168,16 @@ def _is_failure_told_by(event: EventEnvelope, card: Card) -> bool:
     """Say whether an event is the state of a failed agent, and the card beside it the error that says why."""
     state = event["text"].partition(":")[0] if event["kind"] == Kind.STATE else ""
     return state == "error" and isinstance(card, ErrorCard)
+
+
+def _is_told_by(state: EventEnvelope, event: EventEnvelope) -> bool:
+    """Say whether an event is the pause of a V1 agent, and the one beside it says who asked for it."""
+    return (
+        state["type"] == "ConversationStateUpdateEvent"
+        and state["kind"] == Kind.STATE
+        and state["text"].partition(":")[0] == "paused"
+        and event["type"] in ("PauseEvent", "InterruptEvent")
+    )
 
 
 def read(event: EventEnvelope) -> Card | None:

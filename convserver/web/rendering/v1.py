@@ -249,7 +249,7 @@ def _pause(event: EventEnvelope, payload: Payload) -> QuietLine:
 
 
 def _interrupt(event: EventEnvelope, payload: Payload) -> QuietLine:
-    return QuietLine(words="Interrupted")
+    return QuietLine(words=words.state("stopped"))
 
 
 def _system(event: EventEnvelope, payload: Payload) -> QuietLine:

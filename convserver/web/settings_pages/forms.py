@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import replace
+from typing import Any, cast
 
 from django import forms
 from django.conf import settings
@@ -12,20 +13,25 @@ from django.core.exceptions import ValidationError
 from pydantic import BaseModel
 from pydantic import ValidationError as Problems
 
-from convserver.api.v0.mcp import SseServer, StdioServer, StreamableServer
+from conversations import access
+from conversations.access import Visitor
+from conversations.models import Conversation
+from convserver.api.v0.mcp import SseServer, StdioServer, StreamableServer, require_public
 from convserver.api.v0.model_names import MODEL_NAMES
 from convserver.configuration import AuthMode
 from convserver.token_fields import GrantFields
+from convserver.web.listing import normal_ids
 from sessions_app.model_trial import InvalidBaseUrl, checked_base_url
-from sessions_app.models import SECRET_NAME_MAX_LENGTH, TOKEN_NAME_MAX_LENGTH
+from sessions_app.models import SECRET_NAME_MAX_LENGTH, TOKEN_NAME_MAX_LENGTH, Grant
 
 TEXT_MAX = 8000
+CONVERSATIONS_OFFERED = 50
 KEY_MAX = 16_384
 """A private key fits."""
 OFF = {"autocomplete": "off", "spellcheck": "false", "autocapitalize": "off"}
 SECRET = {**OFF, "autocomplete": "new-password"}
 """Browsers offer what they keep for a site in fields that are only `off`."""
-BASE_URL_HELP = "Only for your own server or a proxy, for example"
+BASE_URL_HELP = "Leave empty for the provider's own address. For your own server or a proxy, for example"
 
 
 class UnshownText(forms.Textarea):
@@ -71,14 +77,14 @@ class ModelForm(Form):
         show_hidden_initial=True,
         max_length=TEXT_MAX,
         label="Model",
-        help_text="Provider and model name, for example openai/gpt-5.",
+        help_text="The provider, a slash, and the model's name, for example openai/gpt-5.",
         widget=forms.TextInput(attrs={**OFF, "list": "model-names"}),
     )
     base_url = forms.CharField(
         required=False,
         show_hidden_initial=True,
         max_length=TEXT_MAX,
-        label="Base URL",
+        label="Base URL (optional)",
         help_text=f"{BASE_URL_HELP} http://localhost:11434/v1.",
         widget=forms.URLInput(attrs=OFF),
     )
@@ -158,7 +164,17 @@ class ServerForm(Form):
         shape = StreamableServer if self.cleaned_data.get("kind") == "shttp_servers" else SseServer
         if not self.errors:
             self.server = _read(self, shape, given, {})
+        if self.server is not None and not _may_be_asked(self.server):
+            self.add_error("url", "With accounts, a tool server must have a public address.")
         return self.cleaned_data
+
+
+def _may_be_asked(server: SseServer) -> bool:
+    try:
+        require_public(server.url)
+    except ValueError:
+        return False
+    return True
 
 
 class CommandForm(Form):
@@ -257,3 +273,32 @@ class TokenForm(GrantFields, Form):
         error_messages={"required": "Enter a name."},
         widget=forms.TextInput(attrs={"autocomplete": "off", "placeholder": "laptop"}),
     )
+    conversation = forms.ChoiceField(
+        required=False,
+        label="Conversations",
+        help_text="For an older conversation, choose “New API token…” in its menu.",
+    )
+
+    def __init__(self, user: Visitor, *args: Any, only: str = "", **kwargs: Any) -> None:
+        """Offer the user's newest conversations, and `only`, the id of one that a page has asked for."""
+        data = args[0] if args else kwargs.get("data")
+        chosen = only or (data.get("conversation", "") if data else "")
+        super().__init__(*args, initial={"conversation": only}, **kwargs)
+        self._user = user
+        field = cast(forms.ChoiceField, self.fields["conversation"])
+        field.choices = [("", "All conversations"), *_offered(user, chosen)]
+
+    @property
+    def grant(self) -> Grant:
+        """What was chosen. Raise ConversationNotFound if the conversation is gone by now."""
+        only = self.cleaned_data["conversation"]
+        return replace(super().grant, conversation=access.readable(self._user, only) if only else None)
+
+
+def _offered(user: Visitor, chosen: str) -> list[tuple[str, str]]:
+    """Return ids and titles of the newest conversations, and of the chosen one wherever it stands."""
+    rows = Conversation.objects.visible_to(user)
+    newest = list(rows.newest_first()[:CONVERSATIONS_OFFERED])
+    known = {row.public_id for row in newest}
+    older = [] if chosen in known else list(rows.with_public_ids(normal_ids([chosen])))
+    return [(row.public_id, row.shown_title) for row in (*older, *newest)]

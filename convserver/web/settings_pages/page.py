@@ -47,7 +47,8 @@ def show(request: HttpRequest, *refused: Form | PasswordForm, **more: Any) -> Ht
     user_id = access.pk_of(request.user)
     forms: dict[str, Form | PasswordForm] = {
         "model": _model_form(user_id),
-        **{shape.name: shape() for shape in (ServerForm, CommandForm, SecretForm, TokenForm)},
+        **{shape.name: shape() for shape in (ServerForm, CommandForm, SecretForm)},
+        "token": TokenForm(request.user, only=request.GET.get("conversation", "")),
         **({"password": PasswordForm(request)} if has_password(request) else {}),
         **{form.name: form for form in refused},
     }

@@ -6,7 +6,7 @@ from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 
 from conversations import access
-from conversations.exceptions import QuotaExceeded
+from conversations.exceptions import ConversationNotFound, QuotaExceeded
 from convserver.web.messages import message_id
 from convserver.web.settings_pages.forms import TokenForm
 from convserver.web.settings_pages.page import form_of, not_saved, saved, show
@@ -27,7 +27,7 @@ def create(request: HttpRequest) -> HttpResponse:
 
     Loading it again sends the form again, and that makes no second one.
     """
-    form = TokenForm(request.POST)
+    form = TokenForm(request.user, request.POST)
     if not form.is_valid():
         return show(request, form)
     form_id, made = message_id(request), _made(request)
@@ -35,6 +35,9 @@ def create(request: HttpRequest) -> HttpResponse:
         return not_saved(request, "tokens", MADE_BEFORE)
     try:
         row, text = usage.issue_token(access.pk_of(request.user), form.cleaned_data["label"], form.grant)
+    except ConversationNotFound:
+        form.add_error("conversation", "This conversation no longer exists.")
+        return show(request, form)
     except QuotaExceeded as error:
         form.add_error("label", str(error))
         refused = show(request, form)
