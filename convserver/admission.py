@@ -68,6 +68,11 @@ class Place:
         """Note that this thread is at it."""
         self.is_used = True
 
+    def keep(self, lines: list[Line]) -> None:
+        """Take what was acquired of other lines, too: it is given up with the place."""
+        self._lines += lines
+        lines.clear()
+
     def leave(self) -> None:
         """Give it up, on the event loop; a second time changes nothing."""
         lines, self._lines = self._lines, []

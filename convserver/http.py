@@ -19,7 +19,7 @@ from rest_framework.permissions import SAFE_METHODS
 from conversations.exceptions import InvalidConversationId
 from conversations.models import normal_id
 from convserver import password_line, request_log
-from convserver.admission import ABROAD_THREADS, THREADS, WAIT_S, Lane, Place, ShareUsedUp, admission
+from convserver.admission import ABROAD_THREADS, THREADS, WAIT_S, Lane, Line, Place, ShareUsedUp, admission
 from convserver.api.unavailable import CROWDED, TOO_MANY, refuse
 from convserver.clients import EVERYBODY, client_of
 
@@ -72,13 +72,15 @@ class OneThreadHandler(ASGIHandler):
             return await self._in_thread(request, None)
         route = _Route.of(request)
         if request.method in SAFE_METHODS or route.view_name not in password_line.VIEWS:
-            return await self._placed(request, route)
-        async with password_line.password_line().turn(request, route.view_name):
-            return await self._placed(request, route)
+            return await self._placed(request, route, [])
+        async with password_line.password_line().turn(request, route.view_name) as turn:
+            return await self._placed(request, route, turn)
 
-    async def _placed(self, request: HttpRequest, route: _Route) -> HttpResponseBase:
+    async def _placed(self, request: HttpRequest, route: _Route, held: list[Line]) -> HttpResponseBase:
+        """Answer a request in its place, which keeps what is held already."""
         try:
             place = await _place(request, route)
+            place.keep(held)
         except ShareUsedUp:
             refuse(request, TOO_MANY)
             return await self._in_thread_refused(request, None)

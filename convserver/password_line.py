@@ -14,6 +14,7 @@ from weakref import WeakKeyDictionary
 
 from django.http import HttpRequest
 
+from convserver.admission import Line
 from convserver.configuration import UNKNOWN_BODY_MAX_BYTES
 from convserver.password_hashers import COMPUTATIONS_MAX
 from convserver.web.guesses import AccountAttempts
@@ -47,18 +48,22 @@ class PasswordLine:
         self._waiting: Counter[str] = Counter()
 
     @asynccontextmanager
-    async def turn(self, request: HttpRequest, view_name: str) -> AsyncIterator[None]:
-        """Wait for a turn. A request that gets none is marked, so that its form refuses it."""
+    async def turn(self, request: HttpRequest, view_name: str) -> AsyncIterator[list[Line]]:
+        """Wait for a turn. A request that gets none is marked, so that its form refuses it.
+
+        The turn ends with the block, unless it is taken out of the list.
+        """
         if view_name in LOGINS:
             await self._slow_down(request)
         is_admitted = await self._is_admitted(subscriber(request.META.get("REMOTE_ADDR", "")))
         if not is_admitted:
             setattr(request, _REFUSED, True)
+        held: list[Line] = [self._turns] if is_admitted else []
         try:
-            yield
+            yield held
         finally:
-            if is_admitted:
-                self._turns.release()
+            for line in held:
+                line.release()
 
     async def _slow_down(self, request: HttpRequest) -> None:
         """Wait for as long as attempts at this account have to."""

@@ -10,7 +10,9 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -19,6 +21,7 @@ from django.contrib.auth.models import User
 from django.test import override_settings
 
 from convserver import password_line
+from convserver.asgi import application
 from convserver.password_hashers import COMPUTATIONS_MAX, NICENESS, BoundedArgon2PasswordHasher
 from convserver.web import guesses
 from sessions_app import astore
@@ -125,6 +128,44 @@ async def test_who_waits_too_long_for_a_turn_may_come_again(
     watch.may_end.set()
     await asyncio.gather(*tasks)
     assert (await log_in()).status_code == 200
+
+
+async def test_who_leaves_while_their_password_is_computed_frees_no_turn_before_its_end(
+    accounts: None, bob: User, live: None, watch: hashers.Watch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(password_line, "WAIT_S", 0.05)
+    watch.may_end.clear()
+    leaves = asyncio.Event()
+
+    async def until_they_leave(scope: Any, receive: Any, send: Any) -> None:
+        parts = [await receive()]
+        while parts[-1]["more_body"]:
+            parts.append(await receive())
+
+        async def receive_again() -> Any:
+            return parts.pop(0) if parts else await leaves.wait() and {"type": "http.disconnect"}
+
+        await application(scope, receive_again, send)
+
+    async def leave() -> None:
+        browser = Browser()
+        browser.http = httpx.AsyncClient(
+            transport=httpx.ASGITransport(app=until_they_leave, client=(an_address(), 1)),
+            base_url=str(browser.http.base_url),
+        )
+        with suppress(AssertionError):  # there is no answer
+            await browser.send(LOGIN, {"username": "bob", "password": "another"})
+
+    tasks = [asyncio.create_task(leave()) for _ in range(COMPUTATIONS_MAX)]
+    await asyncio.to_thread(wait_until, lambda: watch.now == COMPUTATIONS_MAX)
+    leaves.set()
+    await asyncio.gather(*tasks)
+    async with asyncio.timeout(WAIT_S):
+        assert (await log_in()).status_code == 429
+    monkeypatch.setattr(password_line, "WAIT_S", WAIT_S)
+    watch.may_end.set()
+    assert (await log_in()).status_code == 200
+    assert watch.most == COMPUTATIONS_MAX
 
 
 async def test_a_changed_password_waits_in_the_same_line(
