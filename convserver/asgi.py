@@ -36,12 +36,15 @@ async def by_protocol(scope: Any, receive: Any, send: Any) -> None:
     """Pass a connection to the handler of its protocol."""
     match scope["type"]:
         case "http" | "websocket" if scope["path"].startswith(f"{socketio_v0.PATH}/"):
+            if scope["type"] == "websocket":
+                await courtesy.courtesy().handshake()
             await socketio_v0.socketio_v0(scope, receive, send)
         case "http" if scope["path"] in PROBES:
             await probes(scope, receive, send)
         case "http":
             await courtesy.counted(http, scope, receive, send)
         case "websocket":
+            await courtesy.courtesy().handshake()
             await router(scope, receive, send)
         case "lifespan":
             await lifespan(receive, send)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import httpx
 import pytest
@@ -14,7 +15,7 @@ from convserver import asgi
 from convserver.asgi import application
 from sessions_app import courtesy, feed
 from tests.clients import WAIT_S
-from tests.conftest import Join
+from tests.conftest import Dial, Join
 from tests.events import event
 
 HISTORY = 250
@@ -118,6 +119,42 @@ async def test_calls_that_never_cease_hold_up_a_crowd_of_readers_for_a_bounded_t
     async with asyncio.timeout(WAIT_S):  # half of what it takes if each waits for its turn
         await asyncio.gather(*(here.give_way() for _ in range(crowd)))
     here.end(call)
+
+
+@pytest.fixture
+def pending(monkeypatch: pytest.MonkeyPatch) -> object:
+    """A call that waits for its answer, for as long as the test lets it."""
+    monkeypatch.setattr(courtesy, "_courtesies", WeakKeyDictionary())
+    for name in ("GIVE_WAY_S", "QUEUE_S", "CALL_S", "BURST_S"):
+        monkeypatch.setattr(courtesy, name, FOR_EVER_S)
+    return object()
+
+
+async def test_after_many_frames_at_once_a_socket_waits_for_a_call(
+    conversation: ConversationRef, dial: Dial, pending: object
+) -> None:
+    client = await dial("/ws/conversations/talk", query={"follow": "false"})
+    await client.until("hello")
+    courtesy.courtesy().begin(pending)
+    sent = [f"f{number}" for number in range(courtesy.BURST + 3)]
+    for frame_id in sent:
+        await client.send({"type": "event", "id": frame_id, "event": {"action": "run", "args": {}}})
+    answered = [(await client.until("ack"))["id"] for _ in range(courtesy.BURST)]
+    assert await client.receives_nothing(within_s=0.2)
+    courtesy.courtesy().end(pending)
+    assert answered + [(await client.until("ack"))["id"] for _ in range(3)] == sent
+
+
+async def test_of_many_handshakes_at_once_those_beyond_the_first_wait_for_a_call(
+    conversation: ConversationRef, join: Join, pending: object
+) -> None:
+    courtesy.courtesy().begin(pending)
+    for _ in range(courtesy.BURST):
+        await join(conversation)
+    late = asyncio.ensure_future(join(conversation))
+    assert not (await asyncio.wait({late}, timeout=0.2))[0]
+    courtesy.courtesy().end(pending)
+    await late
 
 
 async def test_of_several_readers_one_has_its_turn_in_each_round_of_the_event_loop() -> None:

@@ -14,6 +14,7 @@ from typing import Any
 from asgiref.typing import ASGIReceiveCallable, ASGISendCallable, WebSocketScope
 
 from conversations.outages import Outage, first_of
+from sessions_app.courtesy import Burst, courtesy
 from sessions_app.refusals import log_socket_refused
 
 FAILED = 1011
@@ -46,6 +47,7 @@ class Socket:
         self._receive = receive
         self._send = send
         self._is_closed = False
+        self._burst = Burst()
 
     async def accept(self) -> None:
         """Accept the client; nothing can be sent before."""
@@ -61,6 +63,7 @@ class Socket:
 
     async def receive_text(self) -> str | None:
         """Return the next frame, None for one that is not text. Raise Closed at the end."""
+        await courtesy().frame(self._burst)
         message: Any = await self._receive()
         if message["type"] == "websocket.disconnect":
             self._is_closed = True
