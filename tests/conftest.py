@@ -36,11 +36,15 @@ from tests.clients import Client, Server
 from tests.v0_socket import V0Client
 from tests.web_browser import Browser
 
+QUICK, FULL = "quick", "full"
+"""Profiles of hypothesis; the second one is that of `--full`."""
+
 # A test fails for what the code does, never for how busy the machine is.
 hypothesis.settings.register_profile(
-    "patient", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+    FULL, deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
 )
-hypothesis.settings.load_profile("patient")
+hypothesis.settings.register_profile(QUICK, hypothesis.settings.get_profile(FULL), max_examples=40)
+hypothesis.settings.load_profile(QUICK)
 
 on_postgresql = pytest.mark.skipif(
     connection.vendor != "postgresql", reason="SQLite locks the whole database, never one row"
@@ -70,8 +74,13 @@ EMPTYING_TRIES = 5
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Let tests of chance be run at length."""
     parser.addoption(
-        "--full", action="store_true", help="try what chance may find a hundred times, not a few"
+        "--full", action="store_true", help="run whole what takes long: all of large tables, more by chance"
     )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Choose how many examples properties are tried on, before any module is read that says more of it."""
+    hypothesis.settings.load_profile(FULL if config.getoption("--full") else QUICK)
 
 
 @pytest.hookimpl(trylast=True)
@@ -99,10 +108,10 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
 
 def _needs_engine(item: pytest.Item) -> bool:
     """Say whether the other engine could change what the test finds."""
-    if any(item.iter_markers("one_engine")):
-        return False
+    if any(item.iter_markers("needs_engine")):
+        return True
     names = getattr(item, "fixturenames", ())
-    return bool(DATABASES.intersection(names)) or any(item.iter_markers("needs_engine"))
+    return bool(DATABASES.intersection(names)) and not any(item.iter_markers("one_engine"))
 
 
 @pytest.fixture(scope="session")
@@ -327,9 +336,15 @@ def chance(request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]) -
 
 
 @pytest.fixture
-def limits(request: pytest.FixtureRequest, chance: random.Random) -> Sequence[int]:
+def is_full(request: pytest.FixtureRequest) -> bool:
+    """Whether tests that take long shall be run whole."""
+    return bool(request.config.getoption("--full"))
+
+
+@pytest.fixture
+def limits(is_full: bool, chance: random.Random) -> Sequence[int]:
     """Lengths of pages, from 1 to 100: those at an edge and some by chance, or all with `--full`."""
     every = range(1, 101)
-    if request.config.getoption("--full"):
+    if is_full:
         return every
     return sorted({1, 2, 7, 33, 50, 51, 99, 100, *chance.sample(every[2:], 3)})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import threading
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -17,7 +18,8 @@ from tests.clients import WAIT_S, Server, SocketClosed
 from tests.network import NetworkClient, wait_until
 
 RECORDINGS = sorted(Path(__file__).parent.glob("data/openhands-v0-*.json"))
-KILLS = 5
+KILLS = 3
+FULL_KILLS = 5
 BURST_MAX = 6
 """So many frames are sent before their acks are read."""
 PATIENCE_S = 3 * WAIT_S
@@ -129,8 +131,10 @@ class Follower:
 class Killer:
     """Kills the server with -9 at moments drawn beforehand, and starts it again."""
 
-    def __init__(self, server: Server, is_up: threading.Event, chance: random.Random, events: int) -> None:
-        self.moments = sorted(chance.sample(range(events), KILLS))
+    def __init__(
+        self, server: Server, is_up: threading.Event, chance: random.Random, moments: Sequence[int]
+    ) -> None:
+        self.moments = sorted(moments)
         self.kills_before_ack = 0
         self._server = server
         self._is_up = is_up
@@ -171,12 +175,14 @@ def record(
 
 
 @pytest.mark.timeout(180)
-def test_recordings_arrive_whole_through_a_server_that_is_killed_five_times(
-    server: Server, alice: User, chance: random.Random
+def test_recordings_arrive_whole_through_a_server_that_is_killed_again_and_again(
+    server: Server, alice: User, chance: random.Random, is_full: bool
 ) -> None:
     recordings = [Recording(path) for path in RECORDINGS]
     is_up = threading.Event()
-    killer = Killer(server, is_up, chance, sum(len(recording.texts) for recording in recordings))
+    events = sum(len(recording.texts) for recording in recordings)
+    moments = chance.sample(range(events), FULL_KILLS if is_full else KILLS)
+    killer = Killer(server, is_up, chance, moments)
     followers = [Follower(server, is_up, recording) for recording in recordings]
     recorders: list[Recorder] = []
 

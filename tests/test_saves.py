@@ -213,15 +213,17 @@ def test_a_thousand_looks_at_the_state_write_nothing(talk: ConversationRef, stat
     assert is_whole(talk)
 
 
-async def test_a_thousand_reads_by_rest_write_nothing(
-    talk: ConversationRef, rest: httpx.AsyncClient, statements: list[str]
+async def test_hundreds_of_reads_by_rest_write_nothing(
+    talk: ConversationRef, rest: httpx.AsyncClient, statements: list[str], is_full: bool
 ) -> None:
+    reads = READS if is_full else READS // 5
+
     async def read() -> None:
-        for _ in range(READS // READERS):
+        for _ in range(reads // READERS):
             answer = await rest.get(f"/api/native/conversations/{talk.public_id}")
             assert answer.json()["last_seq"] == MESSAGES - 1
 
     await asyncio.gather(*(read() for _ in range(READERS)))
-    assert len(statements) >= READS
+    assert len(statements) >= reads
     assert writes(statements) == []
     assert await astore.call(is_whole, talk)

@@ -33,6 +33,8 @@ from sessions_app.status import ListedConversation, LoopState
 from tests.clients import HTTP, Server
 from tests.test_access import login_cookie, methods
 
+pytestmark = pytest.mark.one_engine
+
 SCHEMA = "/api/schema/"
 DOCS = "/api/docs/"
 SHOWING = {"schema", "docs"}

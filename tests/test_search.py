@@ -511,7 +511,9 @@ def test_pages_bring_every_hit_once(
     assert seen == [n for n in range(19, -1, -1) if n % 3]
 
 
-@pytest.mark.parametrize(("bound", "value"), [("EVENTS_MAX", 10), ("BYTES_MAX", 10), ("READING_S", 0.0)])
+@pytest.mark.parametrize(
+    ("bound", "value", "count"), [("EVENTS_MAX", 10, 100), ("BYTES_MAX", 10, 30), ("READING_S", 0.0, 30)]
+)
 def test_a_page_ends_early_where_much_has_to_be_looked_through_and_the_next_one_goes_on(
     store: ConversationStore,
     conversation: ConversationRef,
@@ -519,9 +521,10 @@ def test_a_page_ends_early_where_much_has_to_be_looked_through_and_the_next_one_
     monkeypatch: pytest.MonkeyPatch,
     bound: str,
     value: float,
+    count: int,
 ) -> None:
     monkeypatch.setattr(search, bound, value)
-    say(store, conversation, "the needle is here", *["here is the needle"] * 100)
+    say(store, conversation, "the needle is here", *["here is the needle"] * count)
     write_index()
     pages, page_id = 0, None
     while not (page := ask('"the needle is"', **({"page_id": page_id} if page_id else {})))["hits"]:

@@ -30,7 +30,16 @@ in_javascript = pytest.param(
 )
 
 
-@pytest.fixture(params=[PythonClient, in_javascript])
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Let each client join on one engine, and on both if two processes are joined, or with `--full`."""
+    here = [PythonClient] if connection.vendor == "postgresql" or node_problem() else [in_javascript]
+    everywhere = metafunc.config.getoption("--full") or "another" in metafunc.fixturenames
+    if "join" in metafunc.fixturenames:
+        clients = [PythonClient, in_javascript] if everywhere else here
+        metafunc.parametrize("join", clients, indirect=True)
+
+
+@pytest.fixture
 async def join(request: pytest.FixtureRequest, server: Server, alice: User) -> AsyncIterator[Join]:
     """Join a conversation of a server that runs; alice's in local mode."""
     clients: list[SocketIOClient] = []

@@ -19,6 +19,8 @@ from tests.clients import WAIT_S, Server
 from tests.socketio_clients import PythonClient
 from tests.stage import until
 
+pytestmark = pytest.mark.one_engine
+
 JUNK = "x" * 100_000
 QUERY = "EIO=4&transport=websocket&conversation_id=talk&session_api_key=null"
 

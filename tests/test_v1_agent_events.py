@@ -55,9 +55,9 @@ FILTERS: list[dict[str, Any]] = [
 
 
 @pytest.fixture
-def long_limits(request: pytest.FixtureRequest, limits: Sequence[int]) -> Sequence[int]:
+def long_limits(is_full: bool, limits: Sequence[int]) -> Sequence[int]:
     """Lengths of pages for a long history; short ones, which take the longest, only with `--full`."""
-    return limits if request.config.getoption("--full") else [limit for limit in limits if limit >= 7]
+    return limits if is_full else [limit for limit in limits if limit >= 7]
 
 
 @pytest.fixture

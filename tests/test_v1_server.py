@@ -42,6 +42,7 @@ def test_an_image_of_several_megabytes_is_stored_and_shown(server: Server, talk:
         assert said["llm_message"] == {"role": "user", "content": [{"type": "image", "image_urls": [url]}]}
 
 
+@pytest.mark.one_engine
 @pytest.mark.parametrize("path", [ALL, session_path()])
 def test_a_client_that_does_not_read_is_closed_with_1013_and_costs_little(
     server: Server, store: ConversationStore, talk: ConversationRef, path: str

@@ -25,6 +25,8 @@ from tests.conftest import on_postgresql
 from tests.threads import in_threads
 from tests.web_browser import Browser, words
 
+pytestmark = pytest.mark.one_engine
+
 PAGE = "/settings"
 KEY = "sk-1234567890"
 VALUE = "the value of a secret"
@@ -407,6 +409,7 @@ async def test_tool_servers_that_cannot_be_read_are_kept_until_all_are_removed(
 
 
 @on_postgresql
+@pytest.mark.needs_engine
 def test_of_two_tool_servers_added_at_once_none_is_lost(alice: User) -> None:
     def add(number: int) -> None:
         server = SseServer(url=f"{SERVER}/{number}")
