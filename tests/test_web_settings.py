@@ -95,7 +95,7 @@ async def test_where_no_agent_asks_a_model_the_page_says_so(
     configured: Callable[..., None], visitor: Browser, agent: str, asks: bool
 ) -> None:
     configured(agent=f"tests.{agent}")
-    assert ("The agent on this server needs no model." in words(await visitor.get(PAGE))) != asks
+    assert ("The agent on this server needs no model" in words(await visitor.get(PAGE))) != asks
 
 
 async def test_a_stored_key_is_asked_for_again_when_the_base_url_names_another_server(
