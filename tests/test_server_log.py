@@ -24,8 +24,9 @@ from conversations.server_log import Allowance, log_act, log_on_commit
 from conversations.store import ConversationStore
 from convserver import http, log_format, request_log
 from convserver.configuration import LogFormat, LogLevel
+from convserver.quotas import Quotas
 from convserver.web import guesses
-from sessions_app import astore, user_settings
+from sessions_app import astore, model_trial, user_settings
 from sessions_app.models import ApiToken, Grant, Scope, SecretKind
 from sessions_app.user_settings import SettingSecret
 from tests.clients import HTTP, Server
@@ -326,6 +327,23 @@ async def test_a_log_in_that_has_to_wait_has_a_line_with_a_code_and_the_next_ref
     await rest.get("/nix", headers={"X-Session-API-Key": ""})
     refused = [(line["status"], line.get("code")) for line in lines.of("Request refused")]
     assert refused == [(429, "too_many_attempts"), (404, None)]
+
+
+@once
+async def test_a_setting_that_is_refused_for_now_has_a_line_with_a_code(
+    visitor: Browser,
+    alice: User,
+    lines: Lines,
+    configured: Callable[..., None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    configured(quotas=Quotas(tokens=1))
+    await astore.call(ApiToken.issue, alice.pk, "phone")
+    monkeypatch.setattr(model_trial, "TRIALS_MAX", 0)
+    await visitor.send("/settings/tokens", {"label": "laptop", "id": "a" * 32}, page="/settings")
+    await visitor.send("/settings/model", {"model": "openai/gpt-5", "do": "test"}, page="/settings")
+    refused = [(line["status"], line.get("code")) for line in lines.of("Request refused")]
+    assert refused == [(429, "quota_exceeded"), (429, "trial_under_way")]
 
 
 @once

@@ -8,6 +8,7 @@ from django.views.decorators.debug import sensitive_post_parameters
 
 from conversations import access
 from conversations.exceptions import ConversationError
+from convserver import request_log
 from convserver.admission import Lane, in_lane
 from convserver.api.event_loop import in_loop
 from convserver.web.settings_pages.forms import ModelForm
@@ -32,6 +33,7 @@ def change(request: HttpRequest) -> HttpResponse:
     try:
         finding = _finding(access.pk_of(request.user))
     except TrialUnderWay as error:
+        request_log.name_code(error.code)
         return _not_now(request, f"Saved. {error}")
     answer = not_saved if finding.is_fault else saved
     return answer(request, "model", f"Saved. {finding.text}")

@@ -7,6 +7,7 @@ from django.urls import reverse
 
 from conversations import access
 from conversations.exceptions import ConversationNotFound, QuotaExceeded
+from convserver import request_log
 from convserver.web.messages import message_id
 from convserver.web.settings_pages.forms import TokenForm
 from convserver.web.settings_pages.page import form_of, not_saved, saved, show
@@ -40,6 +41,7 @@ def create(request: HttpRequest) -> HttpResponse:
         return show(request, form)
     except QuotaExceeded as error:
         form.add_error("label", str(error))
+        request_log.name_code(error.code)
         refused = show(request, form)
         refused.status_code, refused["Retry-After"] = 429, str(error.retry_after_s)
         return refused
