@@ -35,9 +35,7 @@ PROBES = {"/alive", "/health", "/ready"}
 async def by_protocol(scope: Any, receive: Any, send: Any) -> None:
     """Pass a connection to the handler of its protocol."""
     match scope["type"]:
-        case "http" | "websocket" if scope["path"].startswith(f"{socketio_v0.PATH}/"):
-            if scope["type"] == "websocket":
-                await courtesy.courtesy().handshake()
+        case "http" if scope["path"].startswith(f"{socketio_v0.PATH}/"):
             await socketio_v0.socketio_v0(scope, receive, send)
         case "http" if scope["path"] in PROBES:
             await probes(scope, receive, send)

@@ -12,6 +12,7 @@ from sessions_app.consumers.native_list import native_list_socket
 from sessions_app.consumers.socket import Socket
 from sessions_app.consumers.v1_events import v1_events_socket
 from sessions_app.consumers.v1_session import v1_session_socket
+from sessions_app.socketio_v0 import socketio_v0
 
 
 async def no_such_socket(scope: Any, receive: Any, send: Any) -> None:
@@ -23,6 +24,7 @@ async def no_such_socket(scope: Any, receive: Any, send: Any) -> None:
 
 # One list, no slashes added: the addresses are exactly those of the wires.
 _sockets: list[tuple[str, Any]] = [
+    (r"^socket\.io/", socketio_v0),
     (r"^ws/conversations$", native_list_socket),
     (r"^ws/conversations/(?P<conversation_id>[^/]+)$", native_socket),
     (r"^(?:agent/)?sockets/events/(?P<conversation_id>[^/]+)$", v1_events_socket),

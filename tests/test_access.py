@@ -24,8 +24,9 @@ from django.utils import timezone
 
 from conversations.models import Conversation, ConversationRef, Event, Version
 from conversations.store import ConversationStore
+from conversations.store import store as the_store
 from convserver.api.scopes import needed
-from sessions_app import astore, conversation_keys, guests, routing
+from sessions_app import astore, conversation_keys, guests
 from sessions_app.consumers import arrival, native, native_list
 from sessions_app.models import ApiToken, Grant, Scope
 from sessions_app.scopes import FRAME_SCOPES
@@ -71,6 +72,11 @@ class Row:
 
     def __str__(self) -> str:
         return f"{self.method} {self.path}"
+
+    @property
+    def statuses(self) -> Statuses:
+        """What the three are answered."""
+        return {"owner": self.owner, "stranger": self.stranger, "nobody": self.nobody}
 
 
 LOADED = {page.path for page in PAGES if page.method == "GET"}
@@ -341,15 +347,10 @@ ROWS = [
 ]
 
 PAGE_ROUTES = {page.route for page in PAGES}
+ALIKE_ROWS = [row for row in ROWS if row.owner == row.stranger == row.nobody]
+"""Rows of addresses that nobody needs a key for, or that no key opens: asking changes nothing."""
 CONVERSATION_ROWS = [row for row in ROWS if "{id}" in row.path]
 
-SOCKETS = {
-    r"^ws/conversations$": "/ws/conversations",
-    r"^ws/conversations/(?P<conversation_id>[^/]+)$": "/ws/conversations/talk",
-    r"^(?:agent/)?sockets/events/(?P<conversation_id>[^/]+)$": "/sockets/events/<uuid>",  # test_v1_socket
-    r"^(?:agent/)?sockets/session/(?P<conversation_id>[^/]+)$": "/sockets/session/<uuid>",
-    r"": "/ws/nowhere",
-}
 NATIVE_SOCKETS = ["/ws/conversations", "/ws/conversations/talk"]
 
 
@@ -459,12 +460,24 @@ def test_every_route_has_a_row_here() -> None:
     assert {(row.route, row.method) for row in ROWS} >= set(routes(get_resolver()))
 
 
-def test_every_socket_has_a_row_here() -> None:
-    routes: list[Any] = routing.router.routes
-    assert {str(route.pattern) for route in routes} == set(SOCKETS)
+async def statuses(rest: httpx.AsyncClient, row: Row, tokens: dict[str, str]) -> Statuses:
+    """Return what the three are answered; the owner, who may change something, asks last."""
+    nobody, stranger, owner = [
+        (await ask(rest, row, key=tokens.get(who))).status_code for who in ("nobody", "stranger", "owner")
+    ]
+    return {"owner": owner, "stranger": stranger, "nobody": nobody}
 
 
-@pytest.mark.parametrize("row", ROWS, ids=str)
+async def test_each_route_that_tells_nobody_apart_answers_all_alike(
+    accounts: None, conversation: ConversationRef, tokens: dict[str, str], rest: httpx.AsyncClient
+) -> None:
+    different = {
+        str(row): found for row in ALIKE_ROWS if (found := await statuses(rest, row, tokens)) != row.statuses
+    }
+    assert different == {}
+
+
+@pytest.mark.parametrize("row", [row for row in ROWS if row not in ALIKE_ROWS], ids=str)
 async def test_each_route_answers_as_its_row_says(
     accounts: None,
     conversation: ConversationRef,
@@ -472,11 +485,7 @@ async def test_each_route_answers_as_its_row_says(
     rest: httpx.AsyncClient,
     row: Row,
 ) -> None:
-    answers = {
-        who: (await ask(rest, row, key=tokens.get(who))).status_code
-        for who in ("nobody", "stranger", "owner")
-    }
-    assert answers == {"owner": row.owner, "stranger": row.stranger, "nobody": row.nobody}
+    assert await statuses(rest, row, tokens) == row.statuses
 
 
 API_ROWS = [row for row in ROWS if row.path.startswith(("/api/", "/agent/")) and row.nobody == 401]
@@ -500,31 +509,48 @@ async def differing(
     return found
 
 
-@pytest.mark.parametrize("key", ["revoked", "expired", "rotated"])
-async def test_on_every_route_what_was_taken_away_opens_what_nobody_is_given(
-    accounts: None, conversation: ConversationRef, alice: User, rest: httpx.AsyncClient, key: str
-) -> None:
-    def taken_away() -> str:
-        if key == "rotated":
-            text = conversation_keys.key_of(conversation)
-            conversation_keys.rotate(conversation)
-            return text
-        row, text = ApiToken.issue(alice.pk, "lost")
-        if key == "revoked":
-            row.revoke()
-        else:
-            ApiToken.objects.filter(pk=row.pk).update(expires_at=timezone.now())
-        return text
+def taken_away(talk: ConversationRef, user: User, other: User) -> dict[str, dict[str, str]]:
+    """Return the headers of what opens nothing any more, by why; the deactivated user is `other`."""
+    revoked, expired, deactivated = (
+        ApiToken.issue(owner.pk, "lost", Grant(scopes=[Scope.READ])) for owner in (user, user, other)
+    )
+    ApiToken.objects.filter(pk=expired[0].pk).update(expires_at=timezone.now())
+    ended, inactive = login_cookie(user), login_cookie(other)
+    Session.objects.get(pk=ended.removeprefix("sessionid=")).delete()
+    rotated = conversation_keys.key_of(talk)
+    others = conversation_keys.key_of(the_store().create(other))
+    revoked[0].revoke()  # a whole one would rotate the key as well
+    conversation_keys.rotate(talk)
+    User.objects.filter(pk=other.pk).update(is_active=False)
+    # Two at a time: if either opened anything, it would count.
+    return {
+        "a login that is over": {"cookie": ended},
+        "a deactivated user's login": {"cookie": inactive},
+        "a revoked and an expired token": {"x-session-api-key": revoked[1], **bearer(expired[1])},
+        "a rotated key and a deactivated user's token": {
+            "x-session-api-key": rotated,
+            **bearer(deactivated[1]),
+        },
+        "the key of a deactivated user's conversation": {"x-session-api-key": others, **bearer(rotated)},
+    }
 
-    text = await astore.call(taken_away)
+
+async def test_on_every_route_what_was_taken_away_opens_what_nobody_is_given(
+    accounts: None, conversation: ConversationRef, alice: User, bob: User, rest: httpx.AsyncClient
+) -> None:
+    by_why = await astore.call(taken_away, conversation, alice, bob)
     # Whoever sends a wrong key is told so where it would make a difference, as /server_info does.
-    rows = [row for row in ROWS if row.route not in {*PAGE_ROUTES, "server-info"}]
-    assert await differing(rest, rows, lambda row: text, lambda row: row.nobody) == {}
-    headers = {"x-session-api-key": text}
-    agent_rows = [row for row in API_ROWS if row.path.startswith("/agent/")]
-    for row in agent_rows:
+    rows = [row for row in ROWS if row.route != "server-info"]
+    wrong = {}
+    for row in rows:
         path = row.path.format(id="talk", token=1)
-        assert (await rest.request(row.method, path, json=row.body, headers=headers)).status_code == 401
+        for why, headers in by_why.items():
+            if row.route in PAGE_ROUTES and "cookie" not in headers:  # which no key opens
+                continue
+            answer = await rest.request(row.method, path, json=row.body, headers=headers)
+            if answer.status_code != row.nobody:
+                wrong[str(row), why] = (answer.status_code, row.nobody)
+    assert wrong == {}
 
 
 async def test_on_every_route_a_token_without_its_scope_is_told_which_one_is_needed(
@@ -609,15 +635,6 @@ async def test_a_socket_refuses_each_frame_beyond_the_scope_of_its_token(
         assert (error["id"], error["code"]) == (name, "scope_too_small")
         assert f"`{FRAME_SCOPES[name].value}`" in error["detail"]
     assert not await astore.call(lambda: Event.objects.exists())
-
-
-@pytest.mark.parametrize("path", NATIVE_SOCKETS)
-async def test_a_socket_refuses_a_token_that_may_not_read(
-    accounts: None, conversation: ConversationRef, alice: User, dial: Dial, path: str
-) -> None:
-    grant = Grant(scopes=[Scope.WRITE, Scope.RUN, Scope.ADMIN])
-    key = (await astore.call(ApiToken.issue, alice.pk, "writer", grant))[1]
-    assert await refusal(dial, path, token=key) == (4403, "This needs a token with the scope `read`.")
 
 
 async def test_a_join_by_a_token_that_may_not_write_makes_no_conversation(
@@ -759,13 +776,6 @@ async def test_an_id_that_is_taken_is_refused_alike_whoever_took_it_and_deleted_
 
 
 # Both sockets, in accounts mode
-
-
-@pytest.mark.parametrize("path", NATIVE_SOCKETS)
-async def test_a_socket_greets_the_owner_of_a_token(
-    accounts: None, conversation: ConversationRef, tokens: dict[str, str], dial: Dial, path: str
-) -> None:
-    assert (await greeting(dial, path, token=tokens["owner"]))["type"] == "hello"
 
 
 @pytest.mark.parametrize("path", NATIVE_SOCKETS)
@@ -1077,13 +1087,6 @@ async def test_a_login_writes_what_its_body_says_at_every_door(
     said = await rest.post(f"{V0}/talk/message", json={"message": "hello"}, headers=headers)
     made = await rest.post(NATIVE, json={"id": "made"}, headers=headers)
     assert (said.status_code, made.json()["id"]) == (200, "made")
-
-
-@pytest.mark.parametrize("path", NATIVE_SOCKETS)
-async def test_a_login_opens_a_socket(
-    accounts: None, conversation: ConversationRef, logged_in: dict[str, str], dial: Dial, path: str
-) -> None:
-    assert (await greeting(dial, path, headers=logged_in))["type"] == "hello"
 
 
 async def test_a_login_under_an_earlier_secret_key_opens_sockets_again_and_again(
