@@ -116,6 +116,12 @@ class Opened:
     expected_code: int | None
     """The code that it is to close with; None for a packet that says so."""
 
+    @property
+    def by_frames(self) -> Client:
+        """The client of a socket whose frames are JSON."""
+        assert isinstance(self.client, Client)
+        return self.client
+
     async def say_late(self) -> None:
         if isinstance(self.client, V0Client):
             await self.client.say("late")
@@ -235,7 +241,7 @@ async def test_a_key_that_its_owner_rotates_by_rest_closes_the_sockets_that_it_o
     door: str,
 ) -> None:
     by_key = await opened(door, "key")
-    by_token = (await opened("native", "token")).client
+    by_token = (await opened("native", "token")).by_frames
     headers = bearer(token)
     answer = await rest.post(f"/api/native/conversations/{HEX}/rotate-key", headers=headers)
     assert (answer.status_code, answer.content) == (204, b"")
@@ -264,7 +270,7 @@ async def test_the_key_of_a_deleted_conversation_is_not_rotated(
 async def test_a_right_of_staff_that_is_taken_away_has_open_sockets_check(
     accounts: None, opened: Callable[..., Awaitable[Opened]], alice: User, lost: str
 ) -> None:
-    client = (await opened("native", "token")).client
+    client = (await opened("native", "token")).by_frames
 
     def take_away() -> None:
         setattr(alice, lost, False)
@@ -278,7 +284,7 @@ async def test_a_right_of_staff_that_is_taken_away_has_open_sockets_check(
 async def test_a_token_that_is_revoked_closes_no_socket_of_another_user(
     accounts: None, opened: Callable[..., Awaitable[Opened]], bob: User
 ) -> None:
-    client = (await opened("native", "token")).client
+    client = (await opened("native", "token")).by_frames
     await astore.call(lambda: ApiToken.issue(bob.pk, "phone")[0].revoke())
     await client.send({**MESSAGE, "id": 1})
     assert (await client.until("ack"))["id"] == 1
