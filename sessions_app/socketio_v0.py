@@ -140,12 +140,14 @@ class V0Server:
             _failing_arrivals.failed(error)
             raise ConnectionRefusedError("The server could not do this now: try again.") from error
         _failing_arrivals.worked()
+        transport_id = self.socketio.manager.eio_sid_from_sid(sid, "/")
+        if not self._is_open(transport_id):  # nobody would say that it has ended
+            raise ConnectionRefusedError("This connection has ended.")
         try:
             end = open_sockets.begin(pk_of(guest.user))
         except QuotaExceeded as error:
             log_socket_refused(environ["asgi.scope"], code=error.code)
             raise ConnectionRefusedError(str(error)) from error
-        transport_id = self.socketio.manager.eio_sid_from_sid(sid, "/")
         connection = V0Connection(
             self.socketio,
             sid,
@@ -227,6 +229,11 @@ class V0Server:
     def knows(self, scope: Any) -> bool:
         """Say whether a request belongs to a connection whose client was let in."""
         return _transport_id_in(scope) in self._joined
+
+    def _is_open(self, transport_id: str | None) -> bool:
+        """Say whether the client is there; it may leave by another request while it is let in."""
+        transport = self.socketio.eio.sockets.get(transport_id)
+        return transport is not None and not transport.closed
 
     def _transport(self, scope: Any) -> Any:
         return self.socketio.eio.sockets.get(_transport_id_in(scope))

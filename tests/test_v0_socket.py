@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import httpx
 import pytest
@@ -13,16 +15,18 @@ from django.contrib.auth.models import User
 
 from conversations.engines import failures
 from conversations.models import Conversation, ConversationRef
-from conversations.store import ConversationStore
+from conversations.store import ConversationStore, DatabaseConversationStore
 from convserver.asgi import application
-from sessions_app import astore, feed, presence
+from sessions_app import astore, feed, open_sockets, presence
 from sessions_app.manager import get_manager
 from sessions_app.models import ApiToken, Connection
+from tests.clients import WAIT_S
 from tests.conftest import Connect
 from tests.events import event
 from tests.stage import Hooked, hooked, until, until_here, until_true
 from tests.v0 import EVENT_TIME, Matching
 from tests.v0_socket import Disconnected, Refused, V0Client
+from tests.web_browser import Browser
 
 __all__ = ["hooked"]
 
@@ -487,3 +491,33 @@ async def test_polling_works_as_well(rest: httpx.AsyncClient) -> None:
 
     await until_true(shown)
     assert seen.startswith("40")
+
+
+class SlowStore(DatabaseConversationStore):
+    """A store whose joins take as long as a test wants."""
+
+    begun: ClassVar[threading.Event]
+    go: ClassVar[threading.Event]
+
+    def join(self, *args: Any, **kwargs: Any) -> ConversationRef:
+        """Join once the test lets it."""
+        self.begun.set()
+        assert self.go.wait(WAIT_S)
+        return super().join(*args, **kwargs)
+
+
+async def test_a_client_that_leaves_while_it_is_let_in_leaves_nothing_behind(
+    conversation: ConversationRef, live: None, alice: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(settings, "CONVERSATION_STORE", f"{__name__}.SlowStore")
+    monkeypatch.setattr(SlowStore, "begun", threading.Event(), raising=False)
+    monkeypatch.setattr(SlowStore, "go", threading.Event(), raising=False)
+    async with Browser().http as client:
+        path = "/socket.io/?EIO=4&transport=polling&conversation_id=talk&latest_event_id=-1"
+        path += f"&sid={json.loads((await client.get(path)).text[1:])['sid']}"
+        joining = asyncio.create_task(client.post(path, content="40"))
+        assert await asyncio.to_thread(SlowStore.begun.wait, WAIT_S)
+        assert (await client.post(path, content="1")).status_code == 200
+        SlowStore.go.set()
+        await joining
+    assert open_sockets.number_of(alice.pk) == 0
