@@ -690,6 +690,21 @@ def test_a_conversations_pages_take_nothing(
     assert (Conversation.objects.values().get(pk=talk.pk), list(Event.objects.of(talk).values())) == before
 
 
+JARGON = re.compile(
+    r"\b(Lease|Epoch|epoch|[Dd]igest|Door|Turn through|Turn id|Refused writes:?)$", re.MULTILINE
+)
+
+
+def test_labels_of_conversations_loops_and_connections_are_no_names_of_columns(
+    boss: Browser, talk: ConversationRef
+) -> None:
+    AgentLoop.objects.create(conversation_id=talk.pk)
+    for path in (of(talk), LOOPS, f"{LOOPS}{talk.pk}/change/", "/admin/sessions_app/connection/"):
+        page = boss.get(path).content.decode()
+        labels = [each.strip() for each in re.findall(r">([^<>]+)<", page)]
+        assert [each for each in labels if JARGON.search(each)] == []
+
+
 def test_the_lists_offer_no_removal(boss: Browser, talk: ConversationRef) -> None:
     body = {"action": "delete_selected", "_selected_action": [str(talk.pk)], "index": "0", "post": "yes"}
     boss.post(LIST, body)
@@ -878,7 +893,7 @@ def test_the_page_of_a_conversation_offers_what_can_be_done_with_it(
 
 def test_lists_say_of_their_times_that_they_are_utc(boss: Browser, talk: ConversationRef) -> None:
     AgentLoop.objects.create(conversation_id=talk.pk)
-    for path, columns in ((LIST, ["Last message", "Created"]), (LOOPS, ["Lease ends"])):
+    for path, columns in ((LIST, ["Last message", "Created"]), (LOOPS, ["Reserved until"])):
         words = text_of(boss.get(path))
         assert [f"{column} (UTC)" in words for column in columns] == [True] * len(columns)
 

@@ -49,10 +49,10 @@ class ConnectionAdmin(ReadOnlyAdmin[Connection]):
     """The connections of all doors, the newest first."""
 
     keyset = ("since", "pk")
-    list_display = ("who", "where", "door", "came", "seen", "presence")
+    list_display = ("who", "where", "via", "came", "seen", "presence")
     list_filter = (ConnectionFilter,)
     list_select_related = ("user", "conversation")
-    fields = ("id", "who", "where", "door", "came", "seen", "presence")
+    fields = ("id", "who", "where", "via", "came", "seen", "presence")
 
     def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Any:
         """Return a connection; a text that no column could hold is nobody's id."""
@@ -67,6 +67,11 @@ class ConnectionAdmin(ReadOnlyAdmin[Connection]):
     def where(self, connection: Connection) -> SafeString:
         """Which conversation it is at."""
         return cells.link(connection.conversation)
+
+    @admin.display(description="Connected via")
+    def via(self, connection: Connection) -> str:
+        """By which of the server's interfaces."""
+        return connection.door
 
     @admin.display(description="Since (UTC)")
     def came(self, connection: Connection) -> SafeString | None:

@@ -104,7 +104,7 @@ class ConversationAdmin(ReadOnlyAdmin[Conversation]):
         ),
         (
             "Agent",
-            {"fields": (("loop_page", "loop_status"), ("waits", "loop_epoch"), ("present", "model_name"))},
+            {"fields": (("loop_page", "loop_status"), ("waits", "starts"), ("present", "model_name"))},
         ),
         ("Log", {"fields": (("event_count", "last_message_time"), "digest")}),
         (
@@ -314,12 +314,17 @@ class ConversationAdmin(ReadOnlyAdmin[Conversation]):
         """Whether the agent owes an answer."""
         return cells.yes_or_no(row.is_unanswered)
 
+    @admin.display(description="Starts of the agent so far")
+    def starts(self, row: Conversation) -> int:
+        """How often a process has started its agent."""
+        return row.loop_epoch
+
     @admin.display(description="Model")
     def model_name(self, row: Conversation) -> str | None:
         """Which model answers, where that is known."""
         return row.llm_model
 
-    @admin.display(description="Head digest")
+    @admin.display(description="Checksum of the log")
     def digest(self, row: Conversation) -> SafeString:
         """What proves that nothing was changed or left out."""
         return cells.code(row.head_digest)
@@ -339,7 +344,7 @@ class ConversationAdmin(ReadOnlyAdmin[Conversation]):
         """The conversation that started it."""
         return cells.link(row.parent) if row.parent else None
 
-    @admin.display(description="Children")
+    @admin.display(description="Sub-conversations")
     def children_pages(self, row: Conversation) -> SafeString | None:
         """The conversations that it started."""
         return _links(row.children.all())

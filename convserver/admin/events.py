@@ -184,10 +184,10 @@ def _facts(event: Event) -> list[tuple[str, Any]]:
         ("Turn", event.turn_id and cells.code(event.turn_id)),
         ("Tool call", event.tool_call_id and cells.code(event.tool_call_id)),
         ("Sender (user ID)", event.sender_id),
-        ("Loop epoch", event.epoch),
+        ("Start of the agent", event.epoch),
         ("Hidden from clients", "Yes" if event.hidden else None),
         ("Input to the agent", "Yes" if event.is_input else None),
         ("Payload", f"{cells.number(event.size)} bytes"),
-        ("Digest", cells.code(event.digest)),
+        ("Checksum", cells.code(event.digest)),
     ]
     return [(label, value) for label, value in facts if value not in (None, "")]

@@ -93,9 +93,9 @@ class AgentLoopAdmin(ReadOnlyAdmin[AgentLoop]):
             None,
             {"fields": (("of_conversation", "owner"), ("loop_status", "agent_status"), "agent", "error")},
         ),
-        ("Lease", {"fields": (("process", "is_held_now"), ("lease", "epoch"), "refused_writes")}),
-        ("Turn", {"fields": (("turn_id", "turn_through"), ("decision_shown", "decision_reason"))}),
-        ("Life", {"fields": (("started", "changed"))}),
+        ("Process", {"fields": (("process", "is_held_now"), ("lease", "starts"), "refused")}),
+        ("Turn", {"fields": (("turn", "answers_through"), ("decision_shown", "reason"))}),
+        ("Times", {"fields": (("started", "changed"))}),
     )
 
     def has_steer_permission(self, request: HttpRequest) -> bool:
@@ -163,20 +163,45 @@ class AgentLoopAdmin(ReadOnlyAdmin[AgentLoop]):
             f"{loop.owner_pid} on {loop.owner_host.partition(' ')[0]}",
         )
 
-    @admin.display(description="Lease ends (UTC)")
+    @admin.display(description="Reserved until (UTC)")
     def lease_in_list(self, loop: AgentLoop) -> SafeString | None:
         """Until when it may write unless it renews."""
         return cells.stacked(loop.lease_expires_at)
 
-    @admin.display(description="Lease ends (UTC)")
+    @admin.display(description="Reserved until (UTC)")
     def lease(self, loop: AgentLoop) -> SafeString | None:
         """Until when it may write unless it renews."""
         return cells.moment(loop.lease_expires_at)
 
-    @admin.display(description="Lease held")
+    @admin.display(description="Process alive")
     def is_held_now(self, loop: AgentLoop) -> str:
         """Whether a process that lives holds it."""
         return cells.yes_or_no(loop.is_held(timezone.now()))
+
+    @admin.display(description="Starts so far")
+    def starts(self, loop: AgentLoop) -> int:
+        """How often a process has taken it."""
+        return loop.epoch
+
+    @admin.display(description="Refused writes of replaced processes")
+    def refused(self, loop: AgentLoop) -> int:
+        """How often a process tried to write after another one had taken the loop."""
+        return loop.refused_writes
+
+    @admin.display(description="Turn ID")
+    def turn(self, loop: AgentLoop) -> SafeString | None:
+        """Which turn has begun and not ended."""
+        return cells.code(loop.turn_id) if loop.turn_id else None
+
+    @admin.display(description="Answers messages up to event")
+    def answers_through(self, loop: AgentLoop) -> int | None:
+        """Which input is the newest that the turn answers."""
+        return loop.turn_through if loop.turn_id else None
+
+    @admin.display(description="Reason")
+    def reason(self, loop: AgentLoop) -> str | None:
+        """Why the user decided so."""
+        return loop.decision_reason or None
 
     @admin.display(description="Decision")
     def decision_shown(self, loop: AgentLoop) -> str | None:

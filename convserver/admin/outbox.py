@@ -67,7 +67,7 @@ class ReceiverForm(FormOfReceiver):
         labels: ClassVar = {
             "base_url": "Base URL",
             "event_buffer_size": "Events per request",
-            "flush_delay_s": "Flush delay (seconds)",
+            "flush_delay_s": "Longest wait for more events (seconds)",
             "timeout_s": "Timeout (seconds)",
         }
         fields = (

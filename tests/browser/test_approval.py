@@ -256,7 +256,7 @@ def test_a_call_that_is_stopped_while_it_waits_stays_one_card(talk: Talk) -> Non
     talk.say("/approve")
     expect(talk.waiting).to_have_count(1)
     talk.page.get_by_role("button", name="Stop").click()
-    expect(talk.page.locator("#events article.tool_call .results")).to_contain_text("was interrupted")
+    expect(talk.page.locator("#events article.tool_call .results")).to_contain_text("Stopped")
     expect(talk.waiting).to_have_count(0)
     expect(talk.page.locator("#events").get_by_text("Result of")).to_have_count(0)
 

@@ -80,6 +80,22 @@ def test_what_is_put_away_can_be_taken_back(page: Page, site: Site, row: Row, de
     expect(row(conversation_id)).to_have_count(1)
 
 
+def test_the_way_back_stays_for_a_minute(page: Page, site: Site, row: Row) -> None:
+    conversation_id = site.create(title="Deleted by mistake")
+    page.clock.install()
+    page.goto("/")
+    open_deeds(row(conversation_id))
+    row(conversation_id).get_by_role("button", name="Delete", exact=True).click()
+    undo = page.locator("#toasts").get_by_role("button", name="Undo")
+    expect(undo).to_be_visible()
+    page.clock.fast_forward(50_000)
+    expect(undo).to_be_visible()
+    page.mouse.move(0, 0)
+    page.get_by_label("Find by title").focus()
+    page.clock.fast_forward(70_000)
+    expect(undo).to_be_hidden()
+
+
 @pytest.mark.parametrize("deed", ["Archive", "Delete"])
 def test_it_can_be_taken_back_where_the_news_of_it_comes_before_the_answer(
     page: Page, site: Site, row: Row, deed: str

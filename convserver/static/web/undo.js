@@ -1,10 +1,10 @@
-// Notices that can be taken back: they stay long enough to be reached, and as long as somebody is at them.
+// Notices that can be taken back: they stay a minute, and as long as somebody is at them.
 
-const STAYS_MS = 12_000;
+const STAYS_MS = 60_000;
 
 function stay(notice) {
   setTimeout(() => {
-    if (notice.matches(":hover, :focus-within")) stay(notice);
+    if (document.hidden || notice.matches(":hover, :focus-within")) stay(notice);
     else notice.remove();
   }, STAYS_MS);
 }
