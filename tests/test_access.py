@@ -553,6 +553,26 @@ async def test_on_every_route_what_was_taken_away_opens_what_nobody_is_given(
     assert wrong == {}
 
 
+async def test_on_every_route_the_key_of_one_conversation_finds_no_other_one(
+    accounts: None, conversation: ConversationRef, alice: User, rest: httpx.AsyncClient
+) -> None:
+    def key() -> str:
+        app_face.create(alice)  # what the rows of that face name
+        return conversation_keys.key_of(the_store().create(alice, version=Version.V1))
+
+    headers = {"x-session-api-key": await astore.call(key)}
+    opened = {}
+    for row in API_ROWS:
+        path = row.path.format(id=app_face.ID, token=1)
+        answer = await rest.request(row.method, path, json=row.body, headers=headers)
+        is_about_another = path != row.path or app_face.ID in path
+        # Its own face has lists, in which it finds itself alone: test_v1_shared_origin.py.
+        is_of_its_face = not is_about_another and path.startswith(("/agent/api/", v1.SHARED))
+        if answer.status_code not in (401, 404) and not is_of_its_face:
+            opened[str(row)] = answer.status_code
+    assert opened == {}
+
+
 async def test_on_every_route_a_token_without_its_scope_is_told_which_one_is_needed(
     accounts: None, conversation: ConversationRef, alice: User, rest: httpx.AsyncClient
 ) -> None:

@@ -140,7 +140,8 @@ async def test_whatever_opens_something_is_logged_with_the_address_that_it_was_a
     await browser.send("/settings/tokens/revoke", {"token": token.public_id})
     await browser.http.aclose()
     for act in ("Token created", "Token revoked"):
-        assert [line["address"] for line in lines.of(act)] == ["10.7.7.7"], act
+        found = [(line["user"], line["address"]) for line in lines.of(act)]
+        assert found == [(alice.pk, "10.7.7.7")], act
 
 
 @once

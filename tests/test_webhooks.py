@@ -251,6 +251,18 @@ async def test_a_receiver_that_hangs_is_tried_again_after_its_time(
     assert error == "No response in time."
 
 
+async def test_a_redirect_of_a_webhook_is_not_followed(
+    dispatching: None, receiver: WebhookServer, conversation: ConversationRef
+) -> None:
+    with WebhookServer() as elsewhere:
+        receiver.status, receiver.redirects_to = 307, elsewhere.url
+        await astore.call(webhook, receiver)
+        await append(conversation, "one")
+        await until(lambda: Delivery.objects.failing().exists())
+        assert receiver.calls
+        assert elsewhere.calls == []
+
+
 async def test_a_dead_receiver_delays_no_other(
     dispatching: None, receiver: WebhookServer, store: ConversationStore, alice: User
 ) -> None:

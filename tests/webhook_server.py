@@ -34,6 +34,7 @@ class WebhookServer(LoopbackServer):
         super().__init__()
         self.calls: list[Call] = []
         self.status = 200
+        self.redirects_to: str | None = None
         self._silent = threading.Event()
         self._go = threading.Event()
         self._go.set()
@@ -92,6 +93,6 @@ class WebhookServer(LoopbackServer):
         self.calls.append(Call(request.path, request.header_values(), request.read().decode(), status))
         self._go.wait()
         if status:
-            request.reply(status)
+            request.reply(status, headers={"Location": self.redirects_to} if self.redirects_to else {})
         else:
             self.stopped.wait()
