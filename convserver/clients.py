@@ -25,8 +25,23 @@ EVERYBODY = 0
 """The client of every request where there are no accounts."""
 
 
+_FOUND = "_client"
+"""The attribute of a request that says whose it is."""
+
+
+def found_client(request: HttpRequest) -> Hashable:
+    """Return what `client_of` has found; None before it was asked."""
+    return getattr(request, _FOUND, None)
+
+
 async def client_of(request: HttpRequest) -> Hashable:
     """Return the key of the user whose credentials these are; the address of a client without valid ones."""
+    client = await _client_of(request)
+    setattr(request, _FOUND, client)
+    return client
+
+
+async def _client_of(request: HttpRequest) -> Hashable:
     if settings.CONFIGURATION.auth == "local":
         return EVERYBODY
     address = subscriber(request.META.get("REMOTE_ADDR") or "")

@@ -10,7 +10,7 @@ import asyncio
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import ParamSpec, TypeVar
 
@@ -34,39 +34,39 @@ class TurnTaker:
     def __init__(self) -> None:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="parser")
         self._lock = threading.Lock()
-        self._waiting: dict[int | None, deque[Work]] = {}
+        self._waiting: dict[Hashable, deque[Work]] = {}
         """By user: what waits behind the one piece that is with the thread."""
 
     def submit(
-        self, user_pk: int | None, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs
+        self, user: Hashable, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs
     ) -> Future[T]:
-        """Queue a function of this user's; None stands for everybody who is not known."""
+        """Queue a function of this user's, given by their key, or their address if they are unknown."""
         future: Future[T] = Future()
 
         def work() -> None:
             _settle(future, lambda: function(*args, **kwargs))
 
         with self._lock:
-            if user_pk in self._waiting:
-                self._waiting[user_pk].append(work)
+            if user in self._waiting:
+                self._waiting[user].append(work)
             else:
-                self._waiting[user_pk] = deque()
-                self._thread.submit(self._run, user_pk, work)
+                self._waiting[user] = deque()
+                self._thread.submit(self._run, user, work)
         return future
 
-    def _run(self, user_pk: int | None, work: Work) -> None:
+    def _run(self, user: Hashable, work: Work) -> None:
         began = time.monotonic()
         work()
         time.sleep(min(time.monotonic() - began, REST_MAX_S))
         with self._lock:
-            if not self._waiting[user_pk]:
-                del self._waiting[user_pk]
+            if not self._waiting[user]:
+                del self._waiting[user]
                 return
-            work = self._waiting[user_pk].popleft()
+            work = self._waiting[user].popleft()
         try:
-            self._thread.submit(self._run, user_pk, work)
+            self._thread.submit(self._run, user, work)
         except RuntimeError:  # the process ends; a thread that waits for this work would keep it from ending
-            self._run(user_pk, work)
+            self._run(user, work)
 
 
 def _settle(future: Future[T], function: Callable[[], T]) -> None:
@@ -86,19 +86,19 @@ class Pace:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._free_at: dict[int | None, float] = {}
+        self._free_at: dict[Hashable, float] = {}
 
     def __len__(self) -> int:
         """Return of how many users it knows something."""
         return len(self._free_at)
 
-    def delay_s(self, user_pk: int | None, characters: int, *, now: float) -> float:
+    def delay_s(self, user: Hashable, characters: int, *, now: float) -> float:
         """Count a text that came at this moment, in seconds; return how long it waits for those before it."""
         with self._lock:
-            free_at = max(now, self._free_at.pop(user_pk, now))
+            free_at = max(now, self._free_at.pop(user, now))
             while self._free_at and next(iter(self._free_at.values())) <= now:
                 del self._free_at[next(iter(self._free_at))]
-            self._free_at[user_pk] = free_at + characters / CHARACTERS_PER_S
+            self._free_at[user] = free_at + characters / CHARACTERS_PER_S
         return free_at - now
 
 
@@ -106,14 +106,14 @@ _turns = TurnTaker()
 _pace = Pace()
 
 
-def _delay_s(user_pk: int | None, args: Iterable[object]) -> float:
+def _delay_s(user: Hashable, args: Iterable[object]) -> float:
     """Return how long a text among these has to wait; what was made of one has waited with it."""
     characters = sum(len(each) for each in args if isinstance(each, str))
-    return _pace.delay_s(user_pk, characters, now=time.monotonic()) if characters else 0.0
+    return _pace.delay_s(user, characters, now=time.monotonic()) if characters else 0.0
 
 
 async def in_turn(
-    user_pk: int | None, is_light: bool, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs
+    user: Hashable, is_light: bool, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs
 ) -> T:
     """Return what a function makes of what a user sent.
 
@@ -122,15 +122,15 @@ async def in_turn(
     """
     if is_light:
         return function(*args, **kwargs)
-    await asyncio.sleep(_delay_s(user_pk, args))
-    return await asyncio.wrap_future(_turns.submit(user_pk, function, *args, **kwargs))
+    await asyncio.sleep(_delay_s(user, args))
+    return await asyncio.wrap_future(_turns.submit(user, function, *args, **kwargs))
 
 
 def in_turn_from_thread(
-    user_pk: int | None, is_light: bool, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs
+    user: Hashable, is_light: bool, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs
 ) -> T:
     """Do the same in a thread that may wait."""
     if is_light:
         return function(*args, **kwargs)
-    time.sleep(_delay_s(user_pk, args))
-    return _turns.submit(user_pk, function, *args, **kwargs).result()
+    time.sleep(_delay_s(user, args))
+    return _turns.submit(user, function, *args, **kwargs).result()

@@ -16,12 +16,15 @@ from django.contrib.auth.models import User
 
 from conversations.models import ConversationRef
 from conversations.store import ConversationStore
-from sessions_app import parsing
+from sessions_app import astore, parsing
+from sessions_app.models import ApiToken
 from sessions_app.parsing import CHARACTERS_PER_S, Pace, TurnTaker
 from tests import app_face
 from tests.clients import WAIT_S
 from tests.conftest import Connect, Dial, Join
 from tests.events import payload
+from tests.network import wait_until
+from tests.v1 import SHARED
 from tests.v1_socket import events_path, until_full_state
 
 pytestmark = pytest.mark.one_engine
@@ -287,6 +290,28 @@ async def test_a_large_frame_waits_behind_those_of_its_user_and_nobody_elses(
     assert await parsing.in_turn(STRANGER, False, len, HEAVY) == len(HEAVY)
     assert not waiting.done()
     waiting.cancel()
+
+
+async def test_large_bodies_for_the_address_of_two_wires_wait_behind_nobody_elses(
+    accounts: None,
+    conversation: ConversationRef,
+    alice: User,
+    bob: User,
+    rest: httpx.AsyncClient,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    tokens = [(await astore.call(ApiToken.issue, user.pk, "laptop"))[1] for user in (alice, bob)]
+    monkeypatch.setattr(parsing, "CHARACTERS_PER_S", 5 * len(HEAVY))
+
+    async def start(token: str) -> int:
+        body = json.dumps({"agent": HEAVY})
+        return (await rest.post(SHARED, content=body, headers={"x-session-api-key": token})).status_code
+
+    hers = [asyncio.create_task(start(tokens[0])) for _ in range(10)]
+    await asyncio.to_thread(wait_until, lambda: len(parsing._pace) > 0)
+    assert await start(tokens[1]) == 422
+    assert not all(each.done() for each in hers)
+    assert {await each for each in hers} == {422}
 
 
 def test_large_texts_of_one_user_are_read_at_a_bounded_rate() -> None:

@@ -23,6 +23,7 @@ from convserver.api.v1.agent_urls import (
 )
 from convserver.api.v1.authentication import opened_by_key
 from convserver.api.v1.events import EventsView
+from convserver.clients import found_client
 from sessions_app.parsing import in_turn_from_thread
 
 View = Callable[..., HttpResponseBase]
@@ -63,7 +64,7 @@ def _starts_v1(request: HttpRequest) -> bool:
         return False
     try:
         text = body.decode()
-        return in_turn_from_thread(None, jsonbounds.is_light(text), _is_start_of_v1, text)
+        return in_turn_from_thread(found_client(request), jsonbounds.is_light(text), _is_start_of_v1, text)
     except ValueError:
         return False
 
