@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import random
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 
 import pytest
 from django.contrib.auth.models import User
@@ -94,9 +95,10 @@ def test_an_answer_cut_off_in_the_middle_is_kept_as_late_readers_saw_it_and_mark
 
 MOMENTS = {
     "before the first word": "hang at once",
-    "in the middle of an answer": "/slow",
     "during a tool call": "hang in a tool",
+    "in the middle of an answer": "/slow",
 }
+"""When a turn is cut off, and what is said to come there; the last one is the only one that passes."""
 
 
 def wait_for_moment(client: NetworkClient, moment: str) -> None:
@@ -109,25 +111,40 @@ def wait_for_moment(client: NetworkClient, moment: str) -> None:
             client.until("event", kind="tool_call")
 
 
-@pytest.mark.parametrize("moment", MOMENTS)
-def test_an_interrupted_turn_ends_once_and_the_next_message_is_answered(
-    server: Server, conversation: ConversationRef, moment: str
+@contextmanager
+def joined(server: Server, names: Iterable[str]) -> Iterator[dict[str, NetworkClient]]:
+    """Join conversations, and leave them in the end."""
+    with ExitStack() as until_left:
+        yield {name: until_left.enter_context(NetworkClient(server, name)) for name in names}
+
+
+def test_interrupted_turns_end_once_and_their_next_messages_are_answered(
+    server: Server, alice: User, store: ConversationStore
 ) -> None:
+    talks = {
+        f"talk-{number}": store.create(alice, conversation_id=f"talk-{number}")
+        for number in range(len(MOMENTS))
+    }
     server.start(CONVSERVER_AGENT=AGENT)
-    with NetworkClient(server, "talk") as client:
-        ask(client, MOMENTS[moment])
-        wait_for_moment(client, moment)
+    with joined(server, talks) as clients:
+        for client, (moment, text) in zip(clients.values(), MOMENTS.items(), strict=True):
+            ask(client, text)
+            wait_for_moment(client, moment)
         restarted = restart_after_kill(server, constants=ONE_SWEEP)
-    with NetworkClient(server, "talk") as client:
-        ask(client, "next")
-        client.until("ack", id="next")
+    with joined(server, talks) as clients:
+        for client in clients.values():
+            ask(client, "next")
+        for client in clients.values():
+            client.until("ack", id="next")
         elapsed_s = time.monotonic() - restarted
-        client.until("event", source="agent", text="You said: next")
-        client.until("event", kind="turn")
-    turns = stored(conversation, Kind.TURN)
+        for client in clients.values():
+            client.until("event", source="agent", text="You said: next")
+            client.until("event", kind="turn")
     assert elapsed_s < ACCEPTED_WITHIN_S
-    assert len({row.turn_id for row in turns}) == len(turns) == 2
-    assert [endings.INTERRUPTED_REASON in row.payload for row in turns] == [True, False]
+    for moment, talk in zip(MOMENTS, talks.values(), strict=True):
+        turns = stored(talk, Kind.TURN)
+        assert len({row.turn_id for row in turns}) == len(turns) == 2, moment
+        assert [endings.INTERRUPTED_REASON in row.payload for row in turns] == [True, False], moment
 
 
 def test_a_turn_that_nobody_goes_on_with_is_ended_as_soon_as_the_server_is_back(
@@ -193,13 +210,18 @@ def test_a_loop_that_was_started_meanwhile_is_not_taken_over_to_be_recovered(
 
 # Runs of the V1 wire
 
+Run = Callable[..., ConversationRef]
+
 
 @pytest.fixture
-def run(alice: User, store: ConversationStore) -> Callable[[str], ConversationRef]:
+def run(alice: User, store: ConversationStore) -> Run:
     """Let alice say something in a V1 conversation and ask for a run, whether or not a server is there."""
-    talk = store.create(alice, conversation_id="talk", version=Version.V1)
+    talks: dict[str, ConversationRef] = {}
 
-    def say(text: str) -> ConversationRef:
+    def say(text: str, name: str = "talk") -> ConversationRef:
+        if name not in talks:
+            talks[name] = store.create(alice, conversation_id=name, version=Version.V1)
+        talk = talks[name]
         authored = v1.authored(v1.user_message([v1.text_part(text)]), event_id=text)
         runs.take(talk, turn_events.new_event(authored, text, is_input=True), run=True)
         return talk
@@ -215,27 +237,25 @@ def wait_for_status(conversation: ConversationRef, status: str) -> None:
     wait_until(lambda: status_of(conversation) == status)
 
 
-@pytest.mark.parametrize("moment", MOMENTS)
-def test_a_run_that_is_killed_ends_in_error_and_the_next_one_works(
-    server: Server, run: Callable[[str], ConversationRef], moment: str
-) -> None:
-    talk = run(MOMENTS[moment])
+def test_runs_that_are_killed_end_in_error_and_the_next_ones_work(server: Server, run: Run) -> None:
+    talks = {name: run(text, name) for name, text in zip("abc", MOMENTS.values(), strict=True)}
     server.start(CONVSERVER_AGENT=AGENT)
-    with NetworkClient(server, "talk") as client:
-        wait_for_moment(client, moment)
+    with joined(server, talks) as clients:
+        for client, moment in zip(clients.values(), MOMENTS, strict=True):
+            wait_for_moment(client, moment)
         restart_after_kill(server, constants=SWEEPS_OFTEN)
-    wait_for_status(talk, "error")
-    calls, errors = stored(talk, Kind.TOOL_CALL), stored(talk, Kind.ERROR)
-    assert [each.tool_call_id for each in errors] == [each.tool_call_id for each in calls]
-    assert [each.text for each in stored(talk, Kind.TURN)] == ["error"]
-    run("next")
-    wait_for_status(talk, "finished")
-    assert "You said: next" in messages_of_the_agent(talk)[-1].text
+    for name, talk in talks.items():
+        wait_for_status(talk, "error")
+        calls, errors = stored(talk, Kind.TOOL_CALL), stored(talk, Kind.ERROR)
+        assert [each.tool_call_id for each in errors] == [each.tool_call_id for each in calls]
+        assert [each.text for each in stored(talk, Kind.TURN)] == ["error"]
+        run("next", name)
+    for talk in talks.values():
+        wait_for_status(talk, "finished")
+        assert "You said: next" in messages_of_the_agent(talk)[-1].text
 
 
-def test_a_run_that_was_accepted_and_had_not_begun_is_played_after_the_kill(
-    server: Server, run: Callable[[str], ConversationRef]
-) -> None:
+def test_a_run_that_was_accepted_and_had_not_begun_is_played_after_the_kill(server: Server, run: Run) -> None:
     talk = run("hello")
     assert status_of(talk) == "running"
     server.start()
@@ -244,7 +264,7 @@ def test_a_run_that_was_accepted_and_had_not_begun_is_played_after_the_kill(
 
 
 def test_a_call_that_was_approved_over_the_v1_wire_before_the_kill_is_carried_out_after_it(
-    server: Server, run: Callable[[str], ConversationRef]
+    server: Server, run: Run
 ) -> None:
     talk = run("/approve")
     server.start(CONVSERVER_AGENT=AGENT)
