@@ -17,7 +17,7 @@ from tests.clients import WAIT_S
 from tests.conftest import on_postgresql
 from tests.engines import DATABASE_URL, SLOWEST, is_whole
 from tests.network import wait_until
-from tests.shares import RUNS, all_files, divided, shares
+from tests.shares import RUNS, SLOW_S, all_files, divided, shares
 
 ROOT = Path(__file__).parent.parent
 FILE = "tests/test_engines.py"
@@ -148,6 +148,10 @@ def test_every_file_is_in_one_share(engines: str) -> None:
     assert len(found) == RUNS[engines]
     assert sorted(chain(*found)) == all_files()
     assert FILE in all_files()
+
+
+def test_every_file_that_is_called_slow_is_there() -> None:
+    assert {f"tests/{name}.py" for seconds in SLOW_S.values() for name in seconds} <= set(all_files())
 
 
 def test_what_is_slow_is_shared_out_first() -> None:
