@@ -5,7 +5,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
-# What `make test` passes on to pytest: ARGS="-k replay", or ARGS=--full for the long form of tests of chance.
+# What `make test` passes on to pytest: ARGS="-k replay", or ARGS=--full for the whole of what takes long.
 ARGS ?=
 
 # Stamps: made when their step is complete, so an interrupted one is done again.
