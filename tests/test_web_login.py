@@ -171,6 +171,27 @@ async def test_where_everybody_is_let_in_nobody_is_asked_for_a_password(
     )
 
 
+async def test_where_everybody_is_let_in_the_admin_offers_no_way_out_and_no_password(
+    alice: User, visitor: Browser
+) -> None:
+    first = await visitor.get("/admin/")
+    assert ("Log out" in words(first), "Change password" in words(first)) == (False, False)
+    for answer in (await visitor.get("/admin/password_change/"), await visitor.send("/admin/logout/")):
+        assert (answer.status_code, answer.headers["location"]) == (302, "/admin/")
+
+
+async def test_staff_with_a_password_change_it_and_log_out_in_the_admin(
+    accounts: None, alice: User, visitor: Browser
+) -> None:
+    await astore.call(set_password, alice)
+    await log_in(visitor, username=alice.username)
+    first = await visitor.get("/admin/")
+    assert ("Log out" in words(first), "Change password" in words(first)) == (True, True)
+    assert "Old password" in words(await visitor.get("/admin/password_change/"))
+    await visitor.send("/admin/logout/")
+    assert (await visitor.get("/admin/")).status_code == 302
+
+
 @pytest.mark.parametrize(
     ("guessed_at", "asked_at"), [(ADMIN_LOGIN, ADMIN_LOGIN), (ADMIN_LOGIN, LOGIN), (LOGIN, ADMIN_LOGIN)]
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from django.contrib import admin
+from django.contrib import admin, messages
 from django.contrib.admin.models import LogEntry
 from django.contrib.auth.models import Group, User
 from django.db.models import Model
@@ -18,6 +18,7 @@ from conversations.models import Conversation
 from convserver.admin import overview, repairs
 from convserver.admin.look import AdminAuthenticationForm
 from convserver.web.login import CountedForm, key_address, takes_key_alone, tell_when_to_return
+from convserver.web.pages import can_log_out
 from sessions_app.models import (
     AgentLoop,
     ApiToken,
@@ -65,6 +66,35 @@ def log_in(request: HttpRequest, extra_context: dict[str, Any] | None = None) ->
 
 
 admin.site.login = log_in  # type: ignore[method-assign]
+
+change_password = admin.site.password_change
+log_out_of_all = admin.site.logout
+context_of_each = admin.site.each_context
+
+
+def password_change(request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+    """Let staff change their password, if they have one; nobody else could answer the form."""
+    if not (isinstance(request.user, User) and request.user.has_usable_password()):
+        messages.info(request, "Your account has no password that could be changed.")
+        return redirect("admin:index")
+    return change_password(request, extra_context)
+
+
+def log_out(request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+    """End the login, where there is one."""
+    if not can_log_out(request):
+        return redirect("admin:index")
+    return log_out_of_all(request, extra_context)
+
+
+def each_context(request: HttpRequest) -> dict[str, Any]:
+    """Say on each page whether there is a login to end."""
+    return {**context_of_each(request), "can_log_out": can_log_out(request)}
+
+
+admin.site.password_change = password_change  # type: ignore[assignment, method-assign]
+admin.site.logout = log_out  # type: ignore[assignment, method-assign]
+admin.site.each_context = each_context  # type: ignore[method-assign]
 admin.site.login_form = StaffForm
 admin.site.index_template = "admin/first_page.html"
 admin.site.index_title = "Overview"

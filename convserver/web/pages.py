@@ -79,7 +79,7 @@ def page(
 def common(request: HttpRequest) -> dict[str, Any]:
     """Return what the templates of every page need."""
     ids = asking(Conversation.objects.visible_to(request.user))
-    return {"can_log_out": _can_log_out(request), "asking": json.dumps(ids), **list_beside(request)}
+    return {"can_log_out": can_log_out(request), "asking": json.dumps(ids), **list_beside(request)}
 
 
 def sender(request: HttpRequest) -> str:
@@ -95,6 +95,6 @@ def _page_of(request: HttpRequest) -> str:
     return request.get_full_path() if request.method in ("GET", "HEAD") else sender(request)
 
 
-def _can_log_out(request: HttpRequest) -> bool:
+def can_log_out(request: HttpRequest) -> bool:
     """Say whether there is a login to end: where everybody is let in there is none."""
     return bool(request.user.is_authenticated and "_auth_user_id" in request.session)
