@@ -40,6 +40,8 @@ SILENT_S = 20.0
 DISCARDED_MAX_BYTES = 32 * 1024 * 1024
 """This much of a body that was answered before its end is read on, so that the client sees the answer."""
 DISCARDED_S = 30.0
+UNREAD_S = 60.0
+"""An answer of which nothing more is taken for this long is given up."""
 PIPELINED_MAX = 32
 """At most this many requests of one connection wait behind the one that is being answered."""
 RETRY_AFTER_S = 5
@@ -89,6 +91,7 @@ class BoundedHttp(HttpToolsProtocol):
         self._place: Place | None = None
         self._stage = Stage.SILENT
         self._timer: asyncio.TimerHandle | None = None
+        self._unread_timer: asyncio.TimerHandle | None = None
         self._refusal: Refused | None = None
         """Why the parser was made to stop."""
         self._is_upgraded = False
@@ -112,9 +115,21 @@ class BoundedHttp(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Give the place up."""
         self._stop_timer()
+        self._stop_unread_timer()
         if self._place is not None:
             self._room.leave(self._place)
         super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        """Wait for a client that does not read its answer, but not for ever."""
+        super().pause_writing()
+        self._stop_unread_timer()
+        self._unread_timer = self.loop.call_later(UNREAD_S, self._give_up_unread)
+
+    def resume_writing(self) -> None:
+        """Go on with the answer."""
+        self._stop_unread_timer()
+        super().resume_writing()
 
     def data_received(self, data: bytes) -> None:
         """Read it in parts that bring no more of a head than may come."""
@@ -127,6 +142,7 @@ class BoundedHttp(HttpToolsProtocol):
     def handle_websocket_upgrade(self) -> None:
         """Hand the connection over, and its place with it."""
         self._stop_timer()
+        self._stop_unread_timer()
         if self._place is not None:
             self._room.work(self._place)
             self._place.give_way = None
@@ -258,6 +274,15 @@ class BoundedHttp(HttpToolsProtocol):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+    def _give_up_unread(self) -> None:
+        log_refusal("Answer given up", code="unread", address=self._address)
+        self.transport.abort()
+
+    def _stop_unread_timer(self) -> None:
+        if self._unread_timer is not None:
+            self._unread_timer.cancel()
+            self._unread_timer = None
 
     def _give_way(self) -> None:
         """End the connection in favour of another one."""

@@ -16,6 +16,7 @@ import psutil
 import pytest
 import uvicorn
 
+from convserver import http_protocol
 from convserver.configuration import UNKNOWN_BODY_MAX_BYTES
 from convserver.connections import HELD_MAX_BYTES, Connections
 from convserver.http_protocol import (
@@ -23,6 +24,7 @@ from convserver.http_protocol import (
     HEAD_MAX_BYTES,
     HEAD_MAX_LINES,
     PIPELINED_MAX,
+    BoundedHttp,
     BoundedWebSocket,
     State,
 )
@@ -450,6 +452,7 @@ class WrittenOnly(asyncio.Transport):
     def __init__(self) -> None:
         super().__init__()
         self.written = b""
+        self.aborted = asyncio.Event()
 
     def write(self, data: Any) -> None:
         self.written += data
@@ -462,6 +465,9 @@ class WrittenOnly(asyncio.Transport):
 
     def close(self) -> None:
         """Nothing: the test ends it."""
+
+    def abort(self) -> None:
+        self.aborted.set()
 
 
 async def test_pings_of_a_client_that_does_not_read_are_not_answered() -> None:
@@ -489,3 +495,25 @@ async def test_pings_of_a_client_that_does_not_read_are_not_answered() -> None:
         answers.append(connection.written.count(b"\x8a\x64"))
     client.connection_lost(None)
     assert answers == [1000, 0, 1000]
+
+
+async def test_an_answer_that_nobody_reads_is_given_up_and_one_that_is_read_on_is_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(http_protocol, "UNREAD_S", 0.01)
+
+    async def application(scope: Any, receive: Any, send: Any) -> None:
+        """Nothing: the test says how the answer is read."""
+
+    config = uvicorn.Config(application, log_config=None)
+    everybody = Connections(limit=2, per_address=0, exempt=Networks())
+    clients = [BoundedHttp(config, State(everybody), app_state={}) for _ in range(2)]
+    connections = [WrittenOnly() for _ in clients]
+    for client, connection in zip(clients, connections, strict=True):
+        client.connection_made(connection)
+        client.pause_writing()
+    clients[1].resume_writing()
+    await connections[0].aborted.wait()
+    assert not connections[1].aborted.is_set()
+    for client in clients:
+        client.connection_lost(None)

@@ -50,6 +50,7 @@ PLACES: dict[str, Callable[[str], tuple[dict[str, str], str]]] = {
     "header": lambda key: ({"x-session-api-key": key}, LIST),
     "bearer": lambda key: ({"authorization": f"Bearer {key}"}, LIST),
     "address": lambda key: ({}, f"{LIST}?session_api_key={key}"),
+    "encoded_address": lambda key: ({}, f"{LIST}?session%5Fapi%5fkey={key}"),
     "agent_face": lambda key: ({"x-session-api-key": key}, "/agent/api/conversations/count"),
 }
 
