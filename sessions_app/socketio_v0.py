@@ -34,7 +34,7 @@ from sessions_app.models import Scope
 from sessions_app.refusals import log_socket_refused
 from sessions_app.scopes import ScopeTooSmall, require
 from sessions_app.user_settings import ModelKeyMissing, SettingsNotFound
-from sessions_app.v0_connection import V0Connection
+from sessions_app.v0_connection import V0Connection, close_transport
 
 logger = logging.getLogger(__name__)
 
@@ -46,6 +46,9 @@ PATH = "/socket.io"
 PING_INTERVAL_S = 25
 PING_TIMEOUT_S = 20
 CLOSE_WAIT_S = 5.0
+JOIN_WAIT_S = 30.0
+"""A transport whose client has joined nothing for this long is closed: it takes memory, and a connection."""
+JOIN_LOOK_S = 5.0
 
 
 class Refusal(Exception):
@@ -119,9 +122,11 @@ class V0Server:
         for name in v0_packets.TAKEN:
             on(name, self._take)
         on(v0_packets.REFUSED, self._refuse)
+        self._looking = asyncio.get_running_loop().create_task(self._close_unjoined())
 
     async def close(self) -> None:
         """End all connections; their clients come back by themselves."""
+        self._looking.cancel()
         for connection in self._connections.values():
             connection.leave()
         if self._tasks:
@@ -165,6 +170,17 @@ class V0Server:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         task.add_done_callback(lambda _: end())
+
+    async def _close_unjoined(self) -> None:
+        """Close transports whose clients do not join, or were disconnected."""
+        now = asyncio.get_running_loop().time
+        since: dict[str, float] = {}
+        while True:
+            await asyncio.sleep(JOIN_LOOK_S)
+            transports = self.socketio.eio.sockets
+            since = {each: since.get(each, now()) for each in transports if each not in self._joined}
+            for transport_id in [each for each, moment in since.items() if now() - moment >= JOIN_WAIT_S]:
+                await close_transport(self.socketio, transport_id)
 
     async def _disconnect(self, sid: str, reason: object = None) -> None:
         connection = self._connections.pop(sid, None)

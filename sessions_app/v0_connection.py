@@ -159,10 +159,7 @@ class V0Connection:
 
     async def _cut_off(self) -> None:
         """End the transport, without a packet that says so: the client comes back by itself."""
-        transport = self._server.eio.sockets.get(self.transport_id)
-        if transport is not None:
-            await transport.close(wait=False, abort=True)
-            await transport.queue.put(None)  # ends its writer, which waits for packets to come and closes
+        await close_transport(self._server, self.transport_id)
 
     async def show_hello(self, state: ConversationState) -> None:
         """Note what the conversation is like and which of its agent's states a replay shows; start its loop.
@@ -271,3 +268,11 @@ class V0Connection:
         if transport is not None:
             async with asyncio.timeout(within_s):
                 await transport.queue.join()
+
+
+async def close_transport(server: socketio.AsyncServer, transport_id: str) -> None:
+    """End a transport, without a packet that says so; nothing if it is over."""
+    transport = server.eio.sockets.get(transport_id)
+    if transport is not None:
+        await transport.close(wait=False, abort=True)
+        await transport.queue.put(None)  # ends its writer, which waits for packets to come and closes

@@ -17,7 +17,7 @@ from conversations.engines import failures
 from conversations.models import Conversation, ConversationRef
 from conversations.store import ConversationStore, DatabaseConversationStore
 from convserver.asgi import application
-from sessions_app import astore, feed, open_sockets, presence
+from sessions_app import astore, feed, open_sockets, presence, socketio_v0
 from sessions_app.manager import get_manager
 from sessions_app.models import ApiToken, Connection
 from tests.clients import WAIT_S
@@ -504,6 +504,30 @@ class SlowStore(DatabaseConversationStore):
         self.begun.set()
         assert self.go.wait(WAIT_S)
         return super().join(*args, **kwargs)
+
+
+async def test_a_client_that_joins_nothing_is_closed_in_time_and_one_that_has_joined_stays(
+    connect: Connect, rest: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(socketio_v0, "JOIN_LOOK_S", 0.01)
+    joined = await connect("talk")
+    monkeypatch.setattr(socketio_v0, "JOIN_WAIT_S", 0.0)
+    path = "/socket.io/?EIO=4&transport=polling"
+    sid = json.loads((await rest.get(path)).text[1:])["sid"]
+    silent = V0Client(application, conversation_id="talk")
+
+    async def listen() -> None:
+        await silent.open()
+        await silent.receive()
+
+    with pytest.raises(Disconnected, match="closing the transport"):
+        await listen()
+
+    async def is_over() -> bool:
+        return (await rest.post(f"{path}&sid={sid}", content="3")).status_code == 400
+
+    await until_true(is_over)
+    assert (await joined.asked({"action": "message", "args": {"content": "still here"}}))["success"]
 
 
 async def test_a_client_that_leaves_while_it_is_let_in_leaves_nothing_behind(

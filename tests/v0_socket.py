@@ -56,13 +56,17 @@ class V0Client:
         self.frames: list[dict[str, Any]] = []
         self.opened: dict[str, Any] = {}
 
-    async def connect(self) -> None:
-        """Connect to the namespace. Raise Refused."""
+    async def open(self) -> None:
+        """Open the transport, without joining anything."""
         accepted, _ = await self._socket.connect(timeout=WAIT_S)
         assert accepted
         packet = await self._packet()
         assert packet[0] == "0", packet
         self.opened = json.loads(packet[1:])
+
+    async def connect(self) -> None:
+        """Connect to the namespace. Raise Refused."""
+        await self.open()
         await self._socket.send_to(text_data="40")
         answer = await self._packet()
         if answer.startswith("44"):
