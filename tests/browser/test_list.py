@@ -14,6 +14,8 @@ from tests.browser.site import Site, message
 from tests.browser.talk import Held, Talk
 from tests.clients import WAIT_S
 
+pytestmark = pytest.mark.one_engine
+
 Row = Callable[..., Locator]
 
 
@@ -28,6 +30,7 @@ def open_deeds(row: Locator) -> None:
     row.locator(".deeds > summary").click()
 
 
+@pytest.mark.needs_engine
 def test_a_conversation_is_renamed_in_place(talk: Talk, another_tab: Talk, row: Row) -> None:
     found = row(talk.id)
     open_deeds(found)

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import re
 
+import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.site import Site
 from tests.browser.talk import Talk
+
+pytestmark = pytest.mark.one_engine
 
 ANSWERED = re.compile("Answered( in .+)?")
 
@@ -78,6 +81,7 @@ def test_an_answer_that_is_longer_than_the_window_is_followed(talk: Talk) -> Non
     talk.answered("line 24")
 
 
+@pytest.mark.needs_engine
 def test_a_page_reloaded_in_mid_answer_shows_all_of_it(talk: Talk) -> None:
     talk.site.record(talk.id, [_greeting()])
     talk.say(SLOWLY)
