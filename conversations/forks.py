@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from django.db.models import Sum
 from django.utils import timezone
 
 from conversations import sql
@@ -47,6 +48,12 @@ def _end_of_log(source: Conversation, last: int) -> dict[str, Any]:
         "last_message": text[:LAST_MESSAGE_MAX_LENGTH],
         "last_message_at": at,
     }
+
+
+def size_of(source: ConversationRef, *, through: int) -> int:
+    """Return how many bytes the copy of these events will have."""
+    found = Event.objects.of(source).through(through).aggregate(bytes=Sum("size"))
+    return found["bytes"] or 0
 
 
 def copy(source: ConversationRef, fork: ConversationRef, *, through: int) -> None:

@@ -5,7 +5,7 @@ Rates are counted in memory (`rates`), so an append costs no query for them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from django.conf import settings
@@ -64,11 +64,20 @@ def admit_events(owner_pk: int, events: Sequence[NewEvent]) -> None:
     sent = [event for event in events if event.sender_id is not None]
     if not sent:
         return
-    if limit := limit_of("stored_mb"):
-        size = sum(len(event.payload) for event in sent)
-        if (used := meter.take(owner_pk, size, limit=limit)) is not None:
-            raise _no_room("stored_mb", used, size, "bytes of events", "Nothing more can be added.")
+    admit_bytes(owner_pk, lambda: sum(len(event.payload) for event in sent))
     _admit(MESSAGES, owner_pk, len(sent))
+
+
+def admit_bytes(owner_pk: int, size_of: Callable[[], int]) -> None:
+    """Count bytes of events that a user is about to add; their size is asked if there is a quota.
+
+    Raise QuotaExceeded.
+    """
+    if not (limit := limit_of("stored_mb")):
+        return
+    size = size_of()
+    if (used := meter.take(owner_pk, size, limit=limit)) is not None:
+        raise _no_room("stored_mb", used, size, "bytes of events", "Nothing more can be added.")
 
 
 def require_room(quota: str, used: int, added: int, words: str, remedy: str) -> None:

@@ -477,6 +477,7 @@ class DatabaseConversationStore(ConversationStore):
                 ),
                 **forks.beginning(original, through=through, keep_metrics=keep_metrics),
             )
+            quotas.admit_bytes(row.owner_id, lambda: forks.size_of(source, through=row.next_seq - 1))
             forks.copy(source, row.ref, through=row.next_seq - 1)
         return row.ref
 

@@ -520,6 +520,18 @@ async def test_bytes_that_were_stored_before_or_elsewhere_count_once_they_are_re
     assert (await bob.ask("POST", f"{bob.path}/events", json=RECORDED_LONG)).status_code == 200
 
 
+async def test_the_bytes_of_a_fork_count_before_it_is_made(people: list[Person], limited: Limited) -> None:
+    alice, bob = people
+    for who in people:
+        await astore.append(who.talk, [event("x" * 600_000)])
+    limited(stored_mb=1)
+    assert (await SPEAKERS["native"](alice)).status_code == 200
+    await astore.change(quotas.meter.refresh)
+    refused(await MAKERS["fork"](alice), "of 1,000,000 bytes of events")
+    assert await astore.call(Conversation.objects.owned_by(alice.user.pk).count) == 1
+    assert (await MAKERS["fork"](bob)).status_code in OK
+
+
 def test_totals_of_stored_bytes_equal_the_log_whoever_counts_and_how_often(
     alice: User, bob: User, store: ConversationStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
