@@ -19,6 +19,7 @@ from conversations.store import ConversationStore
 from sessions_app import agent_setups, owner_secrets, setup_keys
 from sessions_app.agent_setups import NewSetup, TooManySecrets
 from sessions_app.models import AgentSetup, SecretKind
+from sessions_app.tool_servers import sealed_parameter
 from sessions_app.user_settings import SettingSecret
 from sessions_app.v1_models import sealed_nothing
 from tests.events import event
@@ -133,6 +134,18 @@ def test_the_migration_finds_the_keys_of_agents_that_are_stored(
     import_module("sessions_app.migrations.0016_setup_keys").fill(apps, None)
     store.append(talk, [event(f"it is {KEY}.")])
     assert last(talk)["args"]["content"] == f"it is {MASK}."
+
+
+def test_the_migration_finds_the_keys_of_tool_servers_that_are_stored(
+    alice: User, store: ConversationStore
+) -> None:
+    config = json.dumps({"shttp_servers": [{"url": "https://a.example", "api_key": KEY}]})
+    plain, talk = (store.create(alice, parameters=sealed_parameter(each)) for each in ("{}", config))
+    store.create(alice, parameters={"mcp_config": "not sealed by any key"})
+    import_module("sessions_app.migrations.0017_tool_server_keys").fill(apps, None)
+    for each, shown in ((plain, KEY), (talk, MASK)):
+        store.append(each, [event(f"it is {KEY}.")])
+        assert last(each)["args"]["content"] == f"it is {shown}."
 
 
 @pytest.mark.parametrize("limit", [{"secrets_max": 2}, {"secrets_max_kb": 1}])
