@@ -545,7 +545,8 @@ def test_totals_of_stored_bytes_equal_the_log_whoever_counts_and_how_often(
     }
     assert stored_bytes.totals(sizes) == sizes
     horizon = stored_bytes.Horizon()
-    for _ in range(2):
+    horizon.look()
+    while horizon.settled < horizon.newest:  # as long as an older transaction runs, in whichever database
         horizon.look()
 
     def count(number: int) -> None:
