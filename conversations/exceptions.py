@@ -108,7 +108,9 @@ class QuotaExceeded(ConversationError):
 
     code = "quota_exceeded"
 
-    def __init__(self, sentence: str, *, retry_after_s: int) -> None:
+    def __init__(self, sentence: str, *, retry_after_s: int, is_about_room: bool = False) -> None:
         super().__init__(sentence)
         self.retry_after_s = retry_after_s
         """When trying again may help, in seconds."""
+        self.is_about_room = is_about_room
+        """Whether a stored amount is used up: what is stored already can still be repeated."""

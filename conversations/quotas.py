@@ -64,8 +64,8 @@ def admit_events(owner_pk: int, events: Sequence[NewEvent]) -> None:
     sent = [event for event in events if event.sender_id is not None]
     if not sent:
         return
-    admit_bytes(owner_pk, lambda: sum(len(event.payload) for event in sent))
     _admit(MESSAGES, owner_pk, len(sent))
+    admit_bytes(owner_pk, lambda: sum(len(event.payload) for event in sent))
 
 
 def admit_bytes(owner_pk: int, size_of: Callable[[], int]) -> None:
@@ -92,6 +92,7 @@ def _no_room(quota: str, used: int, added: int, words: str, remedy: str) -> Quot
         f"You have {used:,} of {limit_of(quota):,} {words}, and this would add {added:,}. {remedy} "
         f"The server's operator can raise the limit ({variable_of(quota)}).",
         retry_after_s=KEPT_RETRY_AFTER_S,
+        is_about_room=True,
     )
 
 

@@ -33,6 +33,7 @@ from conversations.exceptions import (
     ConversationNotFound,
     EventConflict,
     InvalidEvent,
+    QuotaExceeded,
 )
 from conversations.facts import Fact
 from conversations.importing import Imported, Times
@@ -270,6 +271,10 @@ class ConversationStore(ABC):
     @abstractmethod
     def seq_of_event(self, conversation: ConversationRef, event_id: str) -> int | None:
         """Return the place of the event with this id, None if there is none."""
+
+    def has_events(self, conversation: ConversationRef, events: Sequence[NewEvent]) -> bool:
+        """Say whether events with all of these ids are stored, so that to append these adds nothing."""
+        return all(self.seq_of_event(conversation, event.event_id) is not None for event in events)
 
     @abstractmethod
     def first_since(self, conversation: ConversationRef, moment: datetime) -> int | None:
@@ -561,7 +566,11 @@ class DatabaseConversationStore(ConversationStore):
         also: Callable[[Sequence[Appended]], None] | None = None,
     ) -> list[Appended]:
         """Append in one transaction and announce after it; see the seam."""
-        quotas.admit_events(conversation.owner_id, events)
+        try:
+            quotas.admit_events(conversation.owner_id, events)
+        except QuotaExceeded as error:
+            if not error.is_about_room or not self.has_events(conversation, events):
+                raise
         request = AppendRequest(conversation=conversation, events=events, epoch=epoch, also=also)
         (outcome,) = masked_and_committed(request)
         if isinstance(outcome, ConversationError):

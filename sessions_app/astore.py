@@ -486,15 +486,23 @@ def append_soon(
     request = AppendRequest(
         conversation=conversation, events=events, epoch=epoch, also=also, defers_masking=True
     )
+    stored: asyncio.Future[list[Appended]]
     try:
         quotas.admit_events(conversation.owner_id, events)
     except QuotaExceeded as error:  # told in the order of the calls, like any other outcome
-        stored = asyncio.get_running_loop().create_future()
-        stored.set_exception(error)
+        stored = asyncio.ensure_future(_repeated_only(request, error))
     else:
         stored = database().append(request)
     stored.add_done_callback(_look_at)
     return stored
+
+
+async def _repeated_only(request: AppendRequest, refusal: QuotaExceeded) -> list[Appended]:
+    """Append what is stored already, for a client that did not hear of it. Raise the refusal otherwise."""
+    conversation, events = request.conversation, request.events
+    if refusal.is_about_room and await call(store().has_events, conversation, events):
+        return await database().append(request)
+    raise refusal
 
 
 def _look_at(stored: asyncio.Future[list[Appended]]) -> None:

@@ -520,6 +520,20 @@ async def test_bytes_that_were_stored_before_or_elsewhere_count_once_they_are_re
     assert (await bob.ask("POST", f"{bob.path}/events", json=RECORDED_LONG)).status_code == 200
 
 
+async def test_what_is_stored_is_acknowledged_again_when_nothing_more_can_be_added(
+    people: list[Person], limited: Limited, store: ConversationStore
+) -> None:
+    limited(stored_mb=1)
+    alice, _ = people
+    frame, path = {**RECORDED_LONG, "id": "once"}, f"{alice.path}/events"
+    first, again = [await alice.ask("POST", path, json=frame) for _ in range(2)]
+    assert (first.status_code, again.status_code, again.json()) == (200, 200, first.json())
+    refused(await alice.ask("POST", path, json={**frame, "id": "twice"}), "bytes of events")
+    long = event("x" * 300_000, sender_id=alice.user.pk)
+    stored = [await astore.call(store.append, alice.talk, [long]) for _ in range(2)]
+    assert [(each.seq, each.is_new) for (each,) in stored] == [(1, True), (1, False)]
+
+
 async def test_the_bytes_of_a_fork_count_before_it_is_made(people: list[Person], limited: Limited) -> None:
     alice, bob = people
     for who in people:
