@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
-from django.conf import settings
 from django.db import OperationalError, connection, transaction
 from psycopg.errors import LockNotAvailable
 
@@ -57,12 +57,9 @@ def _at_once() -> Iterator[None]:
             cursor.execute("SET LOCAL lock_timeout = '1ms'")
             yield
         return
-    with connection.cursor() as cursor:
-        cursor.execute("PRAGMA busy_timeout = 0")
-        try:
-            yield
-        finally:
-            cursor.execute(f"PRAGMA busy_timeout = {settings.LOCK_TIMEOUT_S * 1000}")
+    wrapper: Any = connection
+    with wrapper.at_once():
+        yield
 
 
 def _locked(rows: ConversationQuerySet, wait_s: float | None = None) -> list[Conversation]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 from urllib.parse import quote
 
@@ -13,9 +14,14 @@ from django.db.backends.sqlite3 import base
 from django.db.utils import DatabaseErrorWrapper
 from django.utils.functional import cached_property
 
-from conversations.engines.sqlite3 import files
+from conversations.engines.sqlite3 import files, turns
+from conversations.engines.sqlite3.turns import WriteTurns
 
 OPEN_AGAIN_S = 0.05
+WAIT_S = 5
+"""The driver's wait for a lock, unless the settings have another."""
+SHORT_MS = 50
+"""Who has waited no longer for a turn waits for another process's lock as if there had been no turn."""
 DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 """The driver reports these as a DatabaseError, as if a statement were at fault."""
 SPENT = {sqlite3.SQLITE_READONLY, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN, *DAMAGED}
@@ -29,6 +35,48 @@ class CheckedConnection(sqlite3.Connection):
     is_spent = False
     is_read_only = False
     """Opened while the file was read-only: the connection stays so, whatever becomes of the file."""
+    turns: WriteTurns | None = None
+    """Of the threads that write to this file."""
+    wait_ms = 0
+    """How long a statement waits for its turn and for the lock."""
+    _has_turn = _is_late = False
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """Run a statement in this thread's turn, which lasts until the transaction ends that it may begin."""
+        self._take_turn()
+        try:
+            yield
+        finally:
+            if self._is_late:
+                self._is_late = False
+                self.wait_at_most(self.wait_ms)
+            self.leave_ended_turn()
+
+    def leave_ended_turn(self) -> None:
+        """Let the next thread write if the transaction has ended, by whatever statement."""
+        if not self.in_transaction:
+            self._leave_turn()
+
+    def _take_turn(self) -> None:
+        """Wait until the transactions of other threads are over that came before."""
+        if self.turns is None or self._has_turn:
+            return
+        began = time.monotonic()
+        self._has_turn = self.turns.take(self.wait_ms / 1000)
+        waited_ms = round((time.monotonic() - began) * 1000)
+        if waited_ms > SHORT_MS:  # the wait for another process's lock is part of the same
+            self._is_late = True
+            self.wait_at_most(max(0, self.wait_ms - waited_ms))
+
+    def _leave_turn(self) -> None:
+        if self._has_turn and self.turns is not None:
+            self._has_turn = False
+            self.turns.leave()
+
+    def wait_at_most(self, wait_ms: int) -> None:
+        """Let SQLite wait so long for another process's lock."""
+        self.execute(f"PRAGMA busy_timeout = {wait_ms}").close()
 
     def require_file(self) -> None:
         """Raise FileGone if the file is not the one that was opened."""
@@ -42,12 +90,23 @@ class CheckedConnection(sqlite3.Connection):
         except sqlite3.Error as error:
             self.note(error)
             raise
+        self._leave_turn()
         self.require_file()
+
+    def rollback(self) -> None:
+        """Roll back."""
+        try:
+            super().rollback()
+        finally:
+            self._leave_turn()
 
     def close(self) -> None:
         """Close, and no longer check the file."""
         self.opened = None
-        super().close()
+        try:
+            super().close()
+        finally:
+            self._leave_turn()
 
     def note(self, error: sqlite3.Error) -> None:
         """Check whether the connection has become useless. Raise FileGone if that is why."""
@@ -77,16 +136,24 @@ class CheckedCursor(base.SQLiteCursorWrapper):
     def _checked(
         self, statement: Callable[[str, Any], Any], query: str, params: Any, *, may_write: bool
     ) -> Any:
-        if may_write and not self.connection.in_transaction:
-            self.connection.require_file()
-        try:
-            result = statement(query, params)
-        except sqlite3.Error as error:
-            self._let_go(error)
-            raise
+        if may_write and not self.connection.in_transaction and not query.startswith("PRAGMA"):
+            with self.connection.writing():
+                self.connection.require_file()
+                result = self._run(statement, query, params)
+        else:
+            result = self._run(statement, query, params)
         if not self.connection.in_transaction:
             self.connection.require_file()
         return result
+
+    def _run(self, statement: Callable[[str, Any], Any], query: str, params: Any) -> Any:
+        try:
+            return statement(query, params)
+        except sqlite3.Error as error:
+            self._let_go(error)
+            raise
+        finally:
+            self.connection.leave_ended_turn()
 
     def _let_go(self, error: sqlite3.Error) -> None:
         """Note the error, and release a statement that waited for a lock in vain.
@@ -115,7 +182,7 @@ class ErrorWrapper(DatabaseErrorWrapper):
 
 
 class DatabaseWrapper(base.DatabaseWrapper):
-    """Opens only the file that the process opened first."""
+    """Opens only the file that the process opened first; its threads take turns in writing."""
 
     @cached_property
     def wrap_database_errors(self) -> ErrorWrapper:
@@ -135,13 +202,15 @@ class DatabaseWrapper(base.DatabaseWrapper):
         # The first statement that reads opens the files beside it.
         connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone()
         connection.opened = files.Opened(path)
+        connection.turns = turns.of_file(path)
+        connection.wait_ms = round(1000 * conn_params.get("timeout", WAIT_S))
         connection.is_read_only = not files.can_be_written(path)
         return connection
 
     def _opened(self, conn_params: dict[str, Any]) -> Any:
         """Open the file with retries: SQLite does not wait for others while it switches to its write-ahead
         log."""
-        until = time.monotonic() + conn_params.get("timeout", 5)
+        until = time.monotonic() + conn_params.get("timeout", WAIT_S)
         while True:
             try:
                 return super().get_new_connection({**conn_params, "factory": CheckedConnection})
@@ -155,6 +224,23 @@ class DatabaseWrapper(base.DatabaseWrapper):
         if not isinstance(self.connection, CheckedConnection):
             return super().create_cursor(name)
         return self.connection.cursor(factory=CheckedCursor)
+
+    @contextmanager
+    def at_once(self) -> Iterator[None]:
+        """Wait for no lock in this block."""
+        self.ensure_connection()
+        connection = self.connection
+        if not isinstance(connection, CheckedConnection):
+            yield
+            return
+        wait_ms, connection.wait_ms = connection.wait_ms, 0
+        connection.wait_at_most(0)
+        try:
+            yield
+        finally:
+            connection.wait_ms = wait_ms
+            if connection is self.connection:  # else it was closed
+                connection.wait_at_most(wait_ms)
 
     @property
     def is_read_only(self) -> bool:
