@@ -241,7 +241,7 @@ async def test_an_unknown_address_of_ours_is_no_page_of_the_frontend(
 
 
 async def test_our_own_pages_are_under_ui_and_keep_their_policy(frontend: httpx.AsyncClient) -> None:
-    for path in ("/ui/", "/ui/login"):
+    for path in ("/ui/", "/ui/settings"):
         answer = await frontend.get(path)
         assert (answer.status_code, "convserver" in answer.text) == (200, True)
         assert "default-src 'self'" in answer.headers["content-security-policy"]
