@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import html
+import re
 from collections.abc import Callable
 from typing import Any
 from urllib.parse import quote
@@ -138,6 +140,26 @@ async def test_who_has_given_the_servers_key_is_the_operator(
         request.getfixturevalue("accounts")
     await visitor.send("/ui/key", {"key": KEY}, page="/ui/key")
     assert await visit(visitor, page) == page.owner
+
+
+@pytest.mark.parametrize(
+    ("mode", "sent"), [("local", ""), ("accounts", "$TOKEN"), ("server_key", "$SESSION_API_KEY")]
+)
+async def test_the_examples_on_the_first_page_send_what_the_server_requires(
+    request: pytest.FixtureRequest, alice: User, visitor: Browser, mode: str, sent: str
+) -> None:
+    if mode != "local":
+        request.getfixturevalue(mode)
+        await visitor.log_in(alice)
+    examples = [
+        html.unescape(each)
+        for each in re.findall(r"<code>([^<]*\n[^<]*|ws:[^<]*)</code>", (await visitor.get("/new")).text)
+    ]
+    commands = [line for example in examples for line in example.splitlines() if line.startswith("curl")]
+    header = f'curl -H "X-Session-API-Key: {sent}" ' if sent else "curl "
+    assert len(commands) == 3
+    assert [line for line in commands if not line.startswith(header) or ("Key" in line) != bool(sent)] == []
+    assert (f'"token": "what {sent} holds"' in examples[0]) == bool(sent)
 
 
 async def test_a_strangers_page_is_that_of_what_does_not_exist(

@@ -306,6 +306,15 @@ def test_rows_are_asked_for_by_their_ids_and_only_those_that_match_come(
 # Who sees what
 
 
+def test_a_title_that_nothing_has_leads_to_a_search_of_the_messages(browser: Browser, database: None) -> None:
+    found = re.search(
+        r'href="(/search[^"]*)">Search all messages', body(browser.get("/rows?q=fish+%26+chips"))
+    )
+    assert found is not None
+    assert 'value="fish &amp; chips"' in body(browser.get(unescape(found[1])))
+    assert "Search all messages" not in body(browser.get("/rows?status=error"))
+
+
 def test_a_stranger_sees_no_row_and_does_nothing_to_one(
     accounts: None, conversation: ConversationRef, bob: User
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from uuid import UUID, uuid4
 
+from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.urls import reverse
@@ -14,6 +15,7 @@ from conversations.exceptions import ConversationError
 from conversations.store import ConversationExists, store
 from convserver.first_steps import example_id
 from convserver.web.conversation import not_said
+from convserver.web.login import takes_key_alone
 from convserver.web.messages import message_id, say, text_of
 from convserver.web.pages import page, person, takes_form
 from sessions_app.agents.chosen import cues
@@ -60,4 +62,12 @@ def _beginning(request: HttpRequest) -> dict[str, object]:
         "socket_origin": origin.replace("http", "ws", 1),
         "begin": reverse("begin"),
         "cues": cues().items(),
+        "credential": _credential(),
     }
+
+
+def _credential() -> str:
+    """Return the variable that holds what a program has to send; empty where it needs nothing."""
+    if settings.CONFIGURATION.auth == "accounts":
+        return "TOKEN"
+    return "SESSION_API_KEY" if takes_key_alone() else ""
