@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
 from enum import Enum, auto
 from typing import Any
 from weakref import WeakKeyDictionary
+
+from django.conf import settings
 
 GIVE_WAY_S = 0.02
 """Whoever gives way waits at most this long for calls: an endless series of calls stops nobody."""
@@ -15,6 +18,13 @@ QUEUE_S = 0.5
 """Whoever gives way waits at most this long for others who do."""
 CALL_S = 0.05
 """A call that takes longer than this is not waited for any more."""
+
+OPENING_CALL_S = 0.5
+"""The sockets of one user's crowd wait for calls that take up to this long: crowds make calls slow."""
+OPENING_GIVE_WAY_S = 0.1
+"""Each of them waits at most this long for calls."""
+OPENING_RESTS, OPENING_S = 4, 0.05
+"""Such a crowd rests after each socket for so many times as long as it took to open, or as this is."""
 
 BURST, BURST_S = 8, 0.5
 """Frames of one socket, and handshakes of all clients: beyond so many in this time they give way.
@@ -40,15 +50,29 @@ class Courtesy:
         self._none.set()
         self._turns = {work: asyncio.Lock() for work in Work}
         self._handshakes = Burst()
+        self._pending: set[object] = set()
+        self._none_pending = asyncio.Event()
+        self._none_pending.set()
+        self._openings: dict[int, Openings] = {}
 
     def begin(self, call: object) -> None:
-        """Count a call, for at most CALL_S."""
+        """Count a call, for at most CALL_S, and for those who open many sockets for longer."""
         self._calls.add(call)
         self._none.clear()
-        asyncio.get_running_loop().call_later(CALL_S, self.end, call)
+        self._pending.add(call)
+        self._none_pending.clear()
+        loop = asyncio.get_running_loop()
+        loop.call_later(CALL_S, self._end_recent, call)
+        loop.call_later(OPENING_CALL_S, self.end, call)
 
     def end(self, call: object) -> None:
         """Stop counting it; a second time changes nothing."""
+        self._end_recent(call)
+        self._pending.discard(call)
+        if not self._pending:
+            self._none_pending.set()
+
+    def _end_recent(self, call: object) -> None:
         self._calls.discard(call)
         if not self._calls:
             self._none.set()
@@ -65,6 +89,33 @@ class Courtesy:
         """Return when the next socket may be opened."""
         if self._handshakes.one_more() > BURST:
             await self.give_way(Work.HANDSHAKE)
+
+    @asynccontextmanager
+    async def opening(self, user_pk: int) -> AsyncIterator[Opening]:
+        """Open a socket of this user, who is known: in a crowd one after the other, and after calls.
+
+        The next one's turn comes when this one is open, or at the end of the block. Where there are no
+        accounts, there is nobody to wait for.
+        """
+        openings = self._openings.setdefault(user_pk, Openings())
+        openings.count += 1
+        opening = Opening(openings.turn)
+        try:
+            is_crowd = openings.burst.one_more() > BURST or openings.turn.locked()
+            if is_crowd and settings.CONFIGURATION.auth != "local":
+                await opening.begin(self._pass_pending)
+            yield opening
+        finally:
+            opening.end()
+            openings.count -= 1
+            if not openings.count and openings.burst.is_over():
+                self._openings.pop(user_pk, None)
+
+    async def _pass_pending(self) -> None:
+        await asyncio.sleep(0)  # a call that has arrived by now is counted
+        with suppress(TimeoutError):
+            async with asyncio.timeout(OPENING_GIVE_WAY_S):
+                await self._none_pending.wait()
 
     async def frame(self, burst: Burst) -> None:
         """Return when the next frame of a socket may be taken."""
@@ -93,6 +144,43 @@ class Burst:
     def end(self) -> None:
         """Count anew."""
         self._began_at, self._count = time.monotonic(), 0
+
+    def is_over(self) -> bool:
+        """Say whether the next one begins a new count."""
+        return time.monotonic() - self._began_at > BURST_S
+
+
+class Openings:
+    """The sockets of one user, who opens several."""
+
+    def __init__(self) -> None:
+        self.burst, self.turn = Burst(), asyncio.Lock()
+        self.count = 0
+
+
+class Opening:
+    """One socket that is being opened; it holds the user's turn if it is one of a crowd."""
+
+    def __init__(self, turn: asyncio.Lock) -> None:
+        self._turn = turn
+        self._began_at: float | None = None
+
+    async def begin(self, pass_calls: Callable[[], Awaitable[None]]) -> None:
+        """Return when it is this one's turn, and calls have passed."""
+        await self._turn.acquire()
+        try:
+            await pass_calls()
+        except BaseException:
+            self._turn.release()
+            raise
+        self._began_at = time.monotonic()
+
+    def end(self) -> None:
+        """Give the turn to the next one after a rest; a second time changes nothing."""
+        if self._began_at is not None:
+            rest = OPENING_RESTS * min(time.monotonic() - self._began_at, OPENING_S)
+            self._began_at = None
+            asyncio.get_running_loop().call_later(rest, self._turn.release)
 
 
 async def counted(application: Any, scope: Any, receive: Any, send: Any) -> None:

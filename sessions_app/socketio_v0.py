@@ -27,6 +27,7 @@ from conversations.store import store
 from sessions_app import astore, known_sockets, open_sockets, user_settings, v0_packets
 from sessions_app.agents.chosen import needs_model
 from sessions_app.authentication import Credentials, credentials_of, headers_of, visitor
+from sessions_app.courtesy import courtesy
 from sessions_app.git_providers.base import ProviderType
 from sessions_app.guests import Guest
 from sessions_app.manager import get_manager
@@ -275,7 +276,8 @@ async def _arrived(environ: Mapping[str, Any]) -> tuple[Guest, ConversationRef, 
     if handshake.session_api_key is not None and credentials.api_key is None:
         credentials = replace(credentials, api_key=handshake.session_api_key)
     user = await _let_in(credentials)
-    conversation = await _joined(user, handshake.conversation_id)
+    async with courtesy().opening(pk_of(user)):
+        conversation = await _joined(user, handshake.conversation_id)
     try:
         if needs_model():
             await astore.call(user_settings.require_model_key, conversation.owner_id)

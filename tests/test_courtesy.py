@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -155,6 +156,62 @@ async def test_of_many_handshakes_at_once_those_beyond_the_first_wait_for_a_call
     assert not (await asyncio.wait({late}, timeout=0.2))[0]
     courtesy.courtesy().end(pending)
     await late
+
+
+async def opened(user_pk: int, count: int) -> AsyncIterator[None]:
+    """Open so many sockets of a user at the same time; each comes when it is open."""
+
+    async def open_one() -> None:
+        async with courtesy.courtesy().opening(user_pk):
+            pass
+
+    for each in asyncio.as_completed([open_one() for _ in range(count)]):
+        yield await each
+
+
+async def test_with_accounts_those_of_one_users_crowd_wait_for_a_call_and_no_other_users(
+    accounts: None, pending: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("OPENING_CALL_S", "OPENING_GIVE_WAY_S"):
+        monkeypatch.setattr(courtesy, name, FOR_EVER_S)
+    courtesy.courtesy().begin(pending)
+    crowd = opened(1, courtesy.BURST + 3)
+    for _ in range(courtesy.BURST):
+        await anext(crowd)
+    late = asyncio.ensure_future(anext(crowd))
+    assert not (await asyncio.wait({late}, timeout=0.2))[0]
+    assert len([one async for one in opened(2, courtesy.BURST)]) == courtesy.BURST
+    courtesy.courtesy().end(pending)
+    await late
+    assert len([one async for one in crowd]) == 2
+
+
+async def test_with_accounts_a_crowd_that_calls_hold_up_goes_on_all_the_same(
+    accounts: None, pending: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(courtesy, "OPENING_CALL_S", FOR_EVER_S)
+    courtesy.courtesy().begin(pending)
+    async with asyncio.timeout(WAIT_S):
+        assert len([one async for one in opened(1, courtesy.BURST + 3)]) == courtesy.BURST + 3
+
+
+async def test_in_local_mode_a_crowd_waits_for_nobody(
+    pending: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("OPENING_CALL_S", "OPENING_GIVE_WAY_S"):
+        monkeypatch.setattr(courtesy, name, FOR_EVER_S)
+    courtesy.courtesy().begin(pending)
+    async with asyncio.timeout(WAIT_S):
+        assert len([one async for one in opened(1, 3 * courtesy.BURST)]) == 3 * courtesy.BURST
+
+
+async def test_nothing_is_kept_of_a_user_whose_sockets_are_open(
+    accounts: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(courtesy, "BURST_S", 0.0)
+    async with courtesy.courtesy().opening(1), courtesy.courtesy().opening(1):
+        pass
+    assert not courtesy.courtesy()._openings
 
 
 async def test_of_several_readers_one_has_its_turn_in_each_round_of_the_event_loop() -> None:

@@ -30,6 +30,7 @@ from sessions_app import astore, marks, native, parsing, presence
 from sessions_app.commands import CommandPending
 from sessions_app.consumers.arrival import authenticated, query_of, within_quotas
 from sessions_app.consumers.socket import Closed, Socket, closed_on_failure
+from sessions_app.courtesy import Opening, courtesy
 from sessions_app.feed import Feed
 from sessions_app.guests import BAD_REQUEST, NOT_FOUND, TOO_MUCH, TOO_SLOW, Guest, Refused
 from sessions_app.manager import ConversationManager, get_manager
@@ -115,9 +116,10 @@ async def native_socket(scope: WebSocketScope, receive: ASGIReceiveCallable, sen
             query = Query.read(scope)
             guest = await authenticated(socket)
             guest.require_reading()
-            async with within_quotas(socket, guest):
+            opening = courtesy().opening(pk_of(guest.user))
+            async with within_quotas(socket, guest), opening as turn:
                 conversation = await _joined(guest.user, scope, query)
-                await ConversationSocket(socket, guest, conversation, query).serve()
+                await ConversationSocket(socket, guest, conversation, query, turn).serve()
         except Refused as refusal:
             await socket.close(refusal.code, str(refusal))
         except Closed:
@@ -146,7 +148,10 @@ class _Pending(NamedTuple):
 class ConversationSocket:
     """One client on one conversation; a Reader of its feed."""
 
-    def __init__(self, socket: Socket, guest: Guest, conversation: ConversationRef, query: Query) -> None:
+    def __init__(
+        self, socket: Socket, guest: Guest, conversation: ConversationRef, query: Query, opening: Opening
+    ) -> None:
+        self._opening = opening
         self._socket = socket
         self._guest = guest
         self._user_pk = pk_of(guest.user)
@@ -231,6 +236,7 @@ class ConversationSocket:
             seen_through=seen_through,
         )
         self._greeted.set()
+        self._opening.end()
 
     async def show_events(self, events: Sequence[EventEnvelope]) -> None:
         """Send an `event` each."""

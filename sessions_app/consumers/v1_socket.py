@@ -35,6 +35,7 @@ from sessions_app.consumers.v1_arrival import (
     public_id_of,
     reached,
 )
+from sessions_app.courtesy import courtesy
 from sessions_app.feed import Feed
 from sessions_app.guests import NOT_ALLOWED, NOT_AUTHENTICATED, NOT_FOUND, TOO_MUCH, TOO_SLOW, Guest, Refused
 from sessions_app.hub import hub
@@ -242,8 +243,9 @@ async def serve(
             guest.require_reading()
             with open_sockets.counted(pk_of(guest.user)):
                 known_sockets.let_in(scope)
-                conversation = await reached(guest, public_id)
-                client = await kind.made(socket, guest, conversation, asked, by_frame=by_frame)
+                async with courtesy().opening(pk_of(guest.user)):
+                    conversation = await reached(guest, public_id)
+                    client = await kind.made(socket, guest, conversation, asked, by_frame=by_frame)
                 await client.serve()
         except Refused as refusal:
             await _close(socket, refusal)
