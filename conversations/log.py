@@ -256,10 +256,10 @@ def _conflict(head: _Head, sent: Sequence[NewEvent], masked: Sequence[NewEvent])
         stored = head.stored.get(event.event_id)
         earlier = taken.setdefault(event.event_id, stored.payload if stored else to_store.payload)
         if not _same(event, to_store, earlier):
-            where = f" as event {stored.seq}" if stored else " in the same request"
+            which = f"Event {stored.seq}" if stored else "Another event of this request"
             return EventConflict(
-                f"The id {event.event_id!r} stands{where} with other content: "
-                "send the same bytes to repeat it, or use a new id."
+                f"{which} has the id {event.event_id!r} and other content. "
+                "Send the same bytes to repeat it, or use a new id."
             )
     return None
 
