@@ -46,7 +46,7 @@ def test_same_id_with_other_bytes_is_a_conflict_and_stores_nothing(
     store: ConversationStore, conversation: ConversationRef
 ) -> None:
     store.append(conversation, [event("a", event_id="x")])
-    with pytest.raises(EventConflict, match="Event 0 has the id .* and other content"):
+    with pytest.raises(EventConflict, match=r"Event 0 has the id .* and other content"):
         store.append(conversation, [event("new"), event("b", event_id="x")])
     assert stored(conversation) == [(0, payload("a"))]
 

@@ -166,7 +166,8 @@ async def opened(user_pk: int, count: int) -> AsyncIterator[None]:
             pass
 
     for each in asyncio.as_completed([open_one() for _ in range(count)]):
-        yield await each
+        await each
+        yield
 
 
 async def test_with_accounts_those_of_one_users_crowd_wait_for_a_call_and_no_other_users(
