@@ -18,8 +18,8 @@ from tempfile import TemporaryDirectory
 
 from benchmarks import measurements, rows, table
 from benchmarks.databases import DATABASE_URL, Database, PostgreSQL, SQLite
-from benchmarks.floods import Floods
-from benchmarks.lists import FEW, MANY, Lists
+from benchmarks.flooding.floods import Floods
+from benchmarks.measured.lists import FEW, MANY, Lists
 from benchmarks.report import Report
 from benchmarks.rounds import FAILURES, Rounds
 from benchmarks.workbench import FULL, QUICK, Plan, Workbench

@@ -16,12 +16,12 @@ from typing import Any
 
 import uvloop
 
-from benchmarks.audience import Listener, Speaker
-from benchmarks.connections import Connection, Sender
 from benchmarks.job import Job, Result
-from benchmarks.openings import Opening
-from benchmarks.rest import Asker, Poster, Renamer
-from benchmarks.sockets import Appender, Replay
+from benchmarks.measured.audience import Listener, Speaker
+from benchmarks.measured.connections import Connection, Sender
+from benchmarks.measured.openings import Opening
+from benchmarks.measured.rest import Asker, Poster, Renamer
+from benchmarks.measured.sockets import Appender, Replay
 
 READY_WAIT_S = 30.0
 REST_WAIT_S = 15.0

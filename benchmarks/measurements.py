@@ -8,8 +8,10 @@ from functools import partial
 from statistics import median
 from uuid import uuid4
 
-from benchmarks import appends, floods, hanging, lists, locked, pages, server
+from benchmarks import server
+from benchmarks.flooding import floods
 from benchmarks.job import Job, Question, carry_out
+from benchmarks.measured import appends, hanging, lists, locked, pages
 from benchmarks.workbench import LENGTH_CLIENTS, LONG, OPENED, REPLAYS, SHORT, Values, Workbench, percentile
 
 BATCH = 50

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from benchmarks import floods, locked
-from benchmarks.appends import DOORS
+from benchmarks.flooding import floods
+from benchmarks.measured import locked
+from benchmarks.measured.appends import DOORS
 from benchmarks.samples import Samples
 
 MB, MS = "MB", "ms"

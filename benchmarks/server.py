@@ -54,7 +54,7 @@ def convserver(database_url: str, data_dir: Path, **environment: str) -> Iterato
 def bare(data_dir: Path) -> Iterator[Server]:
     """Run the bare sockets."""
     port = _free_port()
-    with _running(["benchmarks.bare", str(port)], port, {}, data_dir / "bare.log") as server:
+    with _running(["benchmarks.measured.bare", str(port)], port, {}, data_dir / "bare.log") as server:
         yield server
 
 

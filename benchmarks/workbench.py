@@ -11,11 +11,12 @@ from statistics import median
 
 import psutil
 
-from benchmarks import appends, limits, server
+from benchmarks import server
 from benchmarks.databases import TEMPLATE_ID, Database, PostgreSQL, SQLite
-from benchmarks.floods import Floods
+from benchmarks.flooding.floods import Floods
 from benchmarks.job import Job, Question, carry_out
-from benchmarks.lists import Lists
+from benchmarks.measured import appends, limits
+from benchmarks.measured.lists import Lists
 
 SHORT, LONG = 100, 100_000
 """Events in a conversation before it is appended to."""

@@ -13,11 +13,12 @@ from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
 from django.db import transaction
 from django.utils.module_loading import import_string
 
-from conversations import facts, quotas
+from conversations import facts
 from conversations.exceptions import ConversationNotFound
-from conversations.limits import limits_of
 from conversations.models import Conversation, ConversationRef, Version, normal_id
+from conversations.payloads.limits import limits_of
 from conversations.server_log import ids_of, log_on_commit
+from conversations.storage import quotas
 
 Visitor = AbstractBaseUser | AnonymousUser
 

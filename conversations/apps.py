@@ -16,7 +16,7 @@ from django.db.backends.signals import connection_created
 from django.db.migrations import Migration
 from django.db.models.signals import post_migrate, pre_migrate
 
-from conversations import any_case, durability, guards
+from conversations.engines import case_insensitive, durability, guards
 
 logger = logging.getLogger(__name__)
 
@@ -49,7 +49,7 @@ class ConversationsConfig(AppConfig):
 
     def ready(self) -> None:
         """Connect the guards to `migrate` and to the checks, and register SQLite's upper-case function."""
-        connection_created.connect(any_case.teach)
+        connection_created.connect(case_insensitive.teach)
         pre_migrate.connect(make_way, sender=self)
         post_migrate.connect(install_guards, sender=self)
         checks.register(guards.check_guards, checks.Tags.database)

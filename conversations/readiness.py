@@ -12,7 +12,7 @@ import logging
 from django.db import OperationalError
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from conversations import guards
+from conversations.engines import guards
 from conversations.engines.sqlite3 import files
 from conversations.engines.sqlite3.files import EMPTIED, GONE, FileGone
 from conversations.exceptions import StoreUnavailable

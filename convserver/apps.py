@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.apps import AppConfig
 
-from convserver import sign_ins
+from convserver.passwords import sign_ins
 
 
 class ConvserverConfig(AppConfig):

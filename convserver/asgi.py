@@ -14,17 +14,19 @@ django.setup(set_prefix=False)
 
 from django.db import connection
 
-from conversations import guards
+from conversations.engines import guards
 from convserver.activity import NotedActivity
 from convserver.api.bounded_bodies import BoundedBodies
-from convserver.caching import KeptByNobody
-from convserver.http import OneThreadHandler
-from sessions_app import astore, courtesy, socketio_v0
-from sessions_app.authentication import OwnOriginOnly
-from sessions_app.hub import hub
-from sessions_app.key_throttle import ThrottledKeys
-from sessions_app.manager import close_manager, get_manager
+from convserver.serving.caching import KeptByNobody
+from convserver.serving.http import OneThreadHandler
+from sessions_app import astore
+from sessions_app.identity.authentication import OwnOriginOnly
+from sessions_app.identity.key_throttle import ThrottledKeys
+from sessions_app.live import replay_throttle
+from sessions_app.live.hub import hub
+from sessions_app.loops.manager import close_manager, get_manager
 from sessions_app.routing import router
+from sessions_app.sockets.v0 import server
 
 http = OneThreadHandler()
 probes = OneThreadHandler("probes", are_shared=False)
@@ -35,14 +37,14 @@ PROBES = {"/alive", "/health", "/ready"}
 async def by_protocol(scope: Any, receive: Any, send: Any) -> None:
     """Pass a connection to the handler of its protocol."""
     match scope["type"]:
-        case "http" if scope["path"].startswith(f"{socketio_v0.PATH}/"):
-            await socketio_v0.socketio_v0(scope, receive, send)
+        case "http" if scope["path"].startswith(f"{server.PATH}/"):
+            await server.socketio_v0(scope, receive, send)
         case "http" if scope["path"] in PROBES:
             await probes(scope, receive, send)
         case "http":
-            await courtesy.counted(http, scope, receive, send)
+            await replay_throttle.counted(http, scope, receive, send)
         case "websocket":
-            await courtesy.courtesy().handshake()
+            await replay_throttle.courtesy().handshake()
             await router(scope, receive, send)
         case "lifespan":
             await lifespan(receive, send)
@@ -62,7 +64,7 @@ async def lifespan(receive: Any, send: Any) -> None:
                 return
             await send({"type": "lifespan.startup.complete"})
         else:
-            await socketio_v0.close()
+            await server.close()
             await close_manager()
             await send({"type": "lifespan.shutdown.complete"})
             return

@@ -34,7 +34,7 @@ from django.utils.module_loading import import_string
 from conversations.engines import failures
 from conversations.engines.sqlite3 import files
 from conversations.server_log import log_act
-from convserver import __version__, beginnings, first_steps, private_files
+from convserver import __version__, beginnings, private_files, quickstart
 from convserver.configuration import (
     LOOPBACK_ADDRESSES,
     MESSAGE_MAX_BYTES,
@@ -43,10 +43,10 @@ from convserver.configuration import (
     Configuration,
     ConfigurationError,
 )
-from convserver.connections import Connections, room
-from convserver.http_protocol import SILENT_S, BoundedHttp, BoundedWebSocket, State
-from sessions_app import heap
-from sessions_app.addresses import Networks
+from convserver.serving.connections import Connections, room
+from convserver.serving.http_protocol import SILENT_S, BoundedHttp, BoundedWebSocket, State
+from sessions_app.capacity import heap
+from sessions_app.identity.addresses import Networks
 
 logger = logging.getLogger(__name__)
 
@@ -269,7 +269,7 @@ class _Server(uvicorn.Server):
         if self.started:
             port: int = self.servers[0].sockets[0].getsockname()[1]
             log_act("Server started", **_facts_of(self._configuration, port))
-            print(first_steps.text(self._configuration, port), flush=True)
+            print(quickstart.text(self._configuration, port), flush=True)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Stop, and remember the signal for the log."""

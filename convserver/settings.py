@@ -9,8 +9,9 @@ from typing import Any
 
 import dj_database_url
 
-from convserver import __version__, configuration, log_format
+from convserver import __version__, configuration
 from convserver.configuration import AuthMode, ManagerKind
+from convserver.serving import log_format
 
 CONFIGURATION = configuration.read(os.environ)
 BASE_DIR = Path(__file__).resolve().parent
@@ -44,15 +45,15 @@ INSTALLED_APPS = [
 ]
 
 MIDDLEWARE = [
-    "convserver.request_log.RefusalsMiddleware",
+    "convserver.serving.request_log.RefusalsMiddleware",
     "corsheaders.middleware.CorsMiddleware",
     "django.middleware.security.SecurityMiddleware",
-    "convserver.static_files.StaticFilesMiddleware",
+    "convserver.serving.static_files.StaticFilesMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
-    "sessions_app.authentication.LocalUserMiddleware",
+    "sessions_app.identity.authentication.LocalUserMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "convserver.admin.policy.AdminPolicyMiddleware",
@@ -174,7 +175,7 @@ CACHES = {
 }
 
 PASSWORD_HASHERS = [
-    "convserver.password_hashers.BoundedArgon2PasswordHasher",
+    "convserver.passwords.hashers.BoundedArgon2PasswordHasher",
     "django.contrib.auth.hashers.PBKDF2PasswordHasher",
 ]
 AUTH_PASSWORD_VALIDATORS = [
@@ -325,12 +326,12 @@ SPECTACULAR_SETTINGS = {
 # The seams below the doors, chosen by dotted path.
 CONVERSATION_STORE = "conversations.store.DatabaseConversationStore"
 CONVERSATION_VALIDATOR = "conversations.access.ConversationValidator"
-CONVERSATION_SECRETS = "sessions_app.owner_secrets.OwnerSecrets"
-CONVERSATION_FACTS = "sessions_app.outbox.note"
+CONVERSATION_SECRETS = "sessions_app.settings.owner_secrets.OwnerSecrets"
+CONVERSATION_FACTS = "sessions_app.webhooks.deliveries.note"
 CONVERSATION_HOOKS = CONFIGURATION.hooks
 CONVERSATION_MANAGER = {
-    ManagerKind.STANDALONE: "sessions_app.manager.StandaloneConversationManager",
+    ManagerKind.STANDALONE: "sessions_app.loops.manager.StandaloneConversationManager",
 }[CONFIGURATION.manager]
 
-LOGGING_CONFIG = "convserver.log_format.configure"
+LOGGING_CONFIG = "convserver.serving.log_format.configure"
 LOGGING = log_format.settings(CONFIGURATION.log_format, CONFIGURATION.log_level)

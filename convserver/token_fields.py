@@ -7,8 +7,8 @@ from datetime import timedelta
 from django import forms
 from django.utils import timezone
 
-from sessions_app.access_models import ACCESS, ALL_SCOPES
 from sessions_app.models import Grant, Scope
+from sessions_app.models.access import ACCESS, ALL_SCOPES
 
 
 class GrantFields(forms.Form):

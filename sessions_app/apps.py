@@ -13,6 +13,6 @@ class SessionsConfig(AppConfig):
 
     def ready(self) -> None:
         """Note from now on what takes access away."""
-        from sessions_app import access_signals  # its models are there only now
+        from sessions_app.identity import access_signals  # its models are there only now
 
         access_signals.follow()

@@ -20,8 +20,7 @@ from django.contrib.auth.models import User
 from django.db import InterfaceError, InternalError, OperationalError, connection, connections
 from psycopg.errors import ReadOnlySqlTransaction
 
-from conversations import commits, live, log, quotas
-from conversations.commits import drop_broken_connections
+from conversations import live
 from conversations.engines import failures
 from conversations.events import Appended, EventEnvelope, NewEvent
 from conversations.exceptions import (
@@ -31,12 +30,16 @@ from conversations.exceptions import (
     OutcomeUnknown,
     QuotaExceeded,
 )
-from conversations.log import AppendOutcome, AppendRequest
+from conversations.log import append as log
+from conversations.log import commits
+from conversations.log.append import AppendOutcome, AppendRequest
+from conversations.log.commits import drop_broken_connections
 from conversations.models import ConversationRef
 from conversations.outages import Outage
+from conversations.storage import quotas
 from conversations.store import PAGE_MAX_EVENTS, store
-from sessions_app.append_queue import AppendQueue, WaitingAppend
-from sessions_app.shares import Shares
+from sessions_app.capacity.append_queue import AppendQueue, WaitingAppend
+from sessions_app.capacity.shares import Shares
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -18,12 +18,12 @@ from django.db import InterfaceError, OperationalError, connection, transaction
 from django.utils import timezone
 from psycopg.errors import LockNotAvailable
 
-from conversations import commits, sql
 from conversations.engines.lost_commits import LostCommit
 from conversations.exceptions import ConversationBusy, ConversationError
-from conversations.log import LOCK_TIMEOUT_S
+from conversations.log import commits, sql
+from conversations.log.append import LOCK_TIMEOUT_S
 from sessions_app.encryption import seal
-from sessions_app.idempotency_models import KEY_MAX_LENGTH, RecordedAnswer
+from sessions_app.models.idempotency import KEY_MAX_LENGTH, RecordedAnswer
 
 PRUNED_MAX = 1000
 """At most this many expired answers are removed at a time."""

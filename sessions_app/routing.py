@@ -7,12 +7,12 @@ from typing import Any
 from channels.routing import URLRouter
 from django.urls import re_path
 
-from sessions_app.consumers.native import native_socket
-from sessions_app.consumers.native_list import native_list_socket
-from sessions_app.consumers.socket import Socket
-from sessions_app.consumers.v1_events import v1_events_socket
-from sessions_app.consumers.v1_session import v1_session_socket
-from sessions_app.socketio_v0 import socketio_v0
+from sessions_app.sockets.native.conversation import native_socket
+from sessions_app.sockets.native.list import native_list_socket
+from sessions_app.sockets.socket import Socket
+from sessions_app.sockets.v0.server import socketio_v0
+from sessions_app.sockets.v1.events import v1_events_socket
+from sessions_app.sockets.v1.session import v1_session_socket
 
 
 async def no_such_socket(scope: Any, receive: Any, send: Any) -> None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 
-from conversations import live, titles
-from conversations.fulltext import indexing
-from conversations.fulltext.indexing import Horizon, Step
+from conversations import live
 from conversations.hints import Hint
 from conversations.outages import Outage
+from conversations.search import titles
+from conversations.search.fulltext import indexing
+from conversations.search.fulltext.indexing import Horizon, Step
 from sessions_app import astore
 
 _failing = Outage(

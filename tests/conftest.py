@@ -28,10 +28,11 @@ from conversations.store import store as the_store
 from convserver.asgi import application
 from convserver.configuration import AuthMode
 from convserver.health import health
-from convserver.web import guesses
-from sessions_app import key_throttle, socketio_v0
-from sessions_app.authentication import local_user
-from sessions_app.manager import close_manager
+from convserver.passwords import login_throttle
+from sessions_app.identity import key_throttle
+from sessions_app.identity.authentication import local_user
+from sessions_app.loops.manager import close_manager
+from sessions_app.sockets.v0 import server as socketio_v0
 from tests.clients import Client, Server
 from tests.v0_socket import V0Client
 from tests.web_browser import Browser
@@ -225,7 +226,7 @@ def accounts(configured: Callable[..., None]) -> None:
 @pytest.fixture(autouse=True)
 def undelayed_accounts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let tests log in to the same few accounts, whatever passwords the tests before them have tried."""
-    monkeypatch.setattr(guesses, "ACCOUNT_FREE", 1_000_000)
+    monkeypatch.setattr(login_throttle, "ACCOUNT_FREE", 1_000_000)
 
 
 @pytest.fixture(autouse=True)

@@ -11,7 +11,7 @@ from conversations.exceptions import ConversationBusy
 from conversations.store import DatabaseConversationStore
 from sessions_app.agents.base import Turn
 from sessions_app.agents.demo import DemoAgent
-from sessions_app.manager import StandaloneConversationManager
+from sessions_app.loops.manager import StandaloneConversationManager
 
 
 class FailingStore(DatabaseConversationStore):

@@ -19,7 +19,7 @@ django.setup()
 from conversations.models import Conversation
 from sessions_app import astore
 from sessions_app.agents.base import Turn
-from sessions_app.loop import Loop
+from sessions_app.loops.loop import Loop
 from sessions_app.processes import this_process
 
 

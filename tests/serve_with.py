@@ -1,4 +1,4 @@
-"""Serve with other values of constants: `python -m tests.serve_with sessions_app.hub.POLL_S=3600 …`."""
+"""Serve with other values of constants: `python -m tests.serve_with sessions_app.live.hub.POLL_S=3600 …`."""
 
 from __future__ import annotations
 

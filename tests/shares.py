@@ -36,7 +36,7 @@ SLOW_S: Mapping[str, Mapping[str, float]] = {
         "test_search": 26,
         "test_configuration": 26,
         "browser/test_long_log": 25,
-        "test_first_steps": 25,
+        "test_quickstart": 25,
         "test_hints": 24,
         "test_v0_packets": 23,
         "test_admin": 23,

@@ -15,7 +15,7 @@ from conversations.models import Conversation, ConversationRef
 from conversations.store import store
 from sessions_app import astore
 from sessions_app.agents.base import Turn
-from sessions_app.manager import ConversationManager, close_manager, get_manager
+from sessions_app.loops.manager import ConversationManager, close_manager, get_manager
 from sessions_app.models import AgentLoop
 from tests.clients import WAIT_S
 from tests.events import event

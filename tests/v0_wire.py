@@ -7,9 +7,10 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from conversations import dialects, jsontext
+from conversations import dialects
 from conversations.dialects import v0
 from conversations.events import EventEnvelope, Reading
+from conversations.payloads import jsontext
 
 DATA = Path(__file__).parent / "data"
 RECORDINGS = sorted(DATA.glob("openhands-v0-*.json"))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from conversations.dialects.v0_actions import ACTIONS
-from conversations.dialects.v0_observations import OBSERVATIONS
-from conversations.dialects.v0_types import Fields
-from conversations.dialects.v1_kinds import KINDS
+from conversations.dialects.v0.actions import ACTIONS
+from conversations.dialects.v0.observations import OBSERVATIONS
+from conversations.dialects.v0.types import Fields
+from conversations.dialects.v1.kinds import KINDS
 
 _V0_MEMBERS = (
     *("id", "timestamp", "source", "message", "cause", "action", "observation", "args", "extras"),

@@ -2,7 +2,7 @@ from django.apps.registry import Apps
 from django.db import migrations, models
 from django.db.backends.base.schema import BaseDatabaseSchemaEditor
 
-from conversations import titles
+from conversations.search import titles
 
 
 def create(apps: Apps, schema_editor: BaseDatabaseSchemaEditor) -> None:

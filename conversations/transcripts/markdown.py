@@ -10,7 +10,9 @@ import re
 from collections.abc import Mapping
 
 from conversations import dialects
-from conversations.dialects import columns, v0_reading, v1_reading
+from conversations.dialects import columns
+from conversations.dialects.v0 import reading
+from conversations.dialects.v1 import reading as v1_reading
 from conversations.events import Dialect, EventEnvelope, Kind
 
 _GRAVES = re.compile("`+")
@@ -109,7 +111,7 @@ def _thought(members: Mapping[str, object]) -> str:
 
 def _text(event: EventEnvelope, members: Mapping[str, object]) -> str:
     """Return the whole text of an event; the column is cut if it is long."""
-    wire = v0_reading if event["dialect"] == Dialect.V0 else v1_reading
+    wire = reading if event["dialect"] == Dialect.V0 else v1_reading
     return wire.whole_text(members) or event["text"]
 
 

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from conversations import jsontext
 from conversations.dialects import columns, refusals, v1
 from conversations.events import Metrics, NewEvent
 from conversations.exceptions import InvalidEvent
-from conversations.jsontext import InvalidJson, Member
+from conversations.payloads import jsontext
+from conversations.payloads.jsontext import InvalidJson, Member
 
 BASE_STATE = "base_state.json"
 META = "meta.json"

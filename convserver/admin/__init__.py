@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from convserver.admin import (
+from convserver.admin import repairs, site
+from convserver.admin.resources import (
     audit,
     connections,
     conversations,
     loops,
     outbox,
-    repairs,
     secrets,
-    site,
     tokens,
     user_settings,
     users,

@@ -16,8 +16,8 @@ from django.http import HttpRequest, HttpResponse
 
 from conversations.server_log import log_act
 from convserver.admin.filters import FormFilter
-from convserver.admin.look import ModelAdmin, TextInput
 from convserver.admin.pages import KeysetChangeList, UncountedPaginator
+from convserver.admin.widgets import ModelAdmin, TextInput
 
 Row = TypeVar("Row", bound=Model)
 

@@ -11,11 +11,11 @@ from django.http import HttpRequest, StreamingHttpResponse
 from django.utils.http import content_disposition_header
 
 from conversations.models import Conversation, ConversationRef
-from convserver.admin import audit
 from convserver.admin.parameters import shown_parameters
-from convserver.transcripts import pages, safe_name
-from sessions_app import native
-from sessions_app.status import iso
+from convserver.admin.resources import audit
+from convserver.export import pages, safe_name
+from sessions_app.live.status import iso
+from sessions_app.sockets.native import frames
 
 
 class Part(NamedTuple):
@@ -60,7 +60,7 @@ async def _one(part: Part) -> AsyncIterator[bytes]:
     yield f'{{"conversation":{part.facts},"events":['.encode()
     comma = ""
     async for page in pages(part.conversation, through=part.through):
-        yield (comma + ",\n".join(map(native.envelope_json, page))).encode()
+        yield (comma + ",\n".join(map(frames.envelope_json, page))).encode()
         comma = ",\n"
     yield b"]}"
 

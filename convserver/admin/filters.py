@@ -11,7 +11,7 @@ from django.contrib.admin.views.main import PAGE_VAR, ChangeList
 from django.db.models import Model, QuerySet
 from django.http import HttpRequest
 
-from convserver.admin.look import Select, TextInput
+from convserver.admin.widgets import Select, TextInput
 
 Rows = TypeVar("Rows", bound=QuerySet[Any])
 

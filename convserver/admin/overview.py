@@ -14,8 +14,8 @@ from django.utils.safestring import SafeString
 
 from conversations.models import Conversation, Event, GuardRepair
 from convserver.admin import cells, measures
+from sessions_app.live.state_words import in_state
 from sessions_app.models import AgentLoop, Connection, Delivery, ExecutionStatus
-from sessions_app.state_words import in_state
 
 TURNS_SHOWN = 10
 COUNTED_MAX = 1000

@@ -13,7 +13,7 @@ from django.http import HttpRequest
 from django.utils.functional import cached_property
 
 from convserver.admin.filters import FormFilter
-from convserver.admin.look import AnyPage, AnyPaginator, ChangeList
+from convserver.admin.widgets import AnyPage, AnyPaginator, ChangeList
 
 OLDER = "older"
 NEWER = "newer"

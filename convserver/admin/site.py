@@ -16,7 +16,7 @@ from django.urls import reverse
 from conversations.access import pk_of
 from conversations.models import Conversation
 from convserver.admin import overview, repairs
-from convserver.admin.look import AdminAuthenticationForm
+from convserver.admin.widgets import AdminAuthenticationForm
 from convserver.web.login import CountedForm, key_address, takes_key_alone, tell_when_to_return
 from convserver.web.pages import can_log_out
 from sessions_app.models import (

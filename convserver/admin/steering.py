@@ -16,11 +16,12 @@ from conversations.engines import failures
 from conversations.exceptions import ConversationError
 from conversations.models import Conversation, ConversationRef
 from conversations.store import store
-from convserver.admin import audit
-from convserver.api.event_loop import in_loop
-from sessions_app import conversation_keys, steering
-from sessions_app.authentication import is_keyed, lets_everybody_in
-from sessions_app.manager import get_manager
+from convserver.admin.resources import audit
+from convserver.event_loop import in_loop
+from sessions_app.identity import conversation_keys
+from sessions_app.identity.authentication import is_keyed, lets_everybody_in
+from sessions_app.loops.manager import get_manager
+from sessions_app.openhands_v1 import steering
 
 logger = logging.getLogger(__name__)
 

@@ -10,8 +10,8 @@ from django.http import HttpRequest
 from pydantic import BaseModel
 from rest_framework.request import Request
 
-from sessions_app import conversation_keys, scopes
-from sessions_app.authentication import lets_everybody_in
+from sessions_app.identity import conversation_keys, scopes
+from sessions_app.identity.authentication import lets_everybody_in
 
 M = TypeVar("M", bound=BaseModel)
 

@@ -1,4 +1,4 @@
-"""The REST framework's classes over `sessions_app.authentication`."""
+"""The REST framework's classes over `sessions_app.identity.authentication`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rest_framework.authentication import BaseAuthentication, SessionAuthenticat
 from rest_framework.exceptions import AuthenticationFailed
 from rest_framework.request import Request
 
-from sessions_app.authentication import credentials_of, holder_of_key, lets_everybody_in
+from sessions_app.identity.authentication import credentials_of, holder_of_key, lets_everybody_in
 
 
 class AuthType(StrEnum):

@@ -8,9 +8,9 @@ from typing import Any, TypeVar
 from rest_framework.exceptions import ParseError
 from rest_framework.parsers import BaseParser
 
-from conversations import jsonbounds
-from sessions_app import parsing
-from sessions_app.native import FRAME_MAX_BYTES, BadFrame, FrameTooLarge
+from conversations.payloads import bounds
+from sessions_app.capacity import parsing
+from sessions_app.sockets.native.frames import FRAME_MAX_BYTES, BadFrame, FrameTooLarge
 
 T = TypeVar("T")
 
@@ -41,7 +41,7 @@ class JsonParser(TextParser):
         """Return the value. Raise FrameTooLarge, BadFrame or ParseError."""
         text = super().parse(stream, media_type, parser_context)
         try:
-            return read_in_turn(_user_pk(parser_context), text, jsonbounds.loads)
+            return read_in_turn(_user_pk(parser_context), text, bounds.loads)
         except ValueError as error:
             raise ParseError(f"The body must be JSON: {error}.") from error
 
@@ -52,8 +52,8 @@ def read_in_turn(user_pk: int | None, text: str, read: Callable[[str], T]) -> T:
     Raise FrameTooLarge where `read` raises TooManyValues.
     """
     try:
-        return parsing.in_turn_from_thread(user_pk, jsonbounds.is_light(text), read, text)
-    except jsonbounds.TooManyValues as error:
+        return parsing.in_turn_from_thread(user_pk, bounds.is_light(text), read, text)
+    except bounds.TooManyValues as error:
         raise FrameTooLarge(f"The body is too large: {error}.") from error
 
 

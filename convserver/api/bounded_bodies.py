@@ -9,7 +9,7 @@ from typing import Any
 from convserver.api.bodies import TOO_LARGE
 from convserver.api.unknown_clients import answer, is_refused
 from convserver.configuration import UNKNOWN_BODY_MAX_BYTES
-from sessions_app.native import FRAME_MAX_BYTES, FrameTooLarge
+from sessions_app.sockets.native.frames import FRAME_MAX_BYTES, FrameTooLarge
 
 
 class BoundedBodies:

@@ -37,15 +37,15 @@ from conversations.exceptions import (
     StoreUnavailable,
     TooManyWaiting,
 )
-from conversations.fulltext.limits import SearchTooBroad
-from conversations.fulltext.questions import InvalidQuery
 from conversations.models import PUBLIC_ID_MAX_LENGTH, RESERVED_IDS
+from conversations.search.fulltext.limits import SearchTooBroad
+from conversations.search.fulltext.questions import InvalidQuery
 from conversations.store import ConversationExists
-from sessions_app.commands import CommandPending
 from sessions_app.encryption import SecretUnreadable
 from sessions_app.idempotency import IdempotencyKeyReused
-from sessions_app.native import BadFrame, FrameTooLarge
-from sessions_app.scopes import ScopeTooSmall
+from sessions_app.identity.scopes import ScopeTooSmall
+from sessions_app.loops.commands import CommandPending
+from sessions_app.sockets.native.frames import BadFrame, FrameTooLarge
 
 logger = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ from conversations import access
 from conversations.models import ConversationRef
 from sessions_app import idempotency
 from sessions_app.idempotency import FORM, Answer, IdempotencyKey
-from sessions_app.idempotency_models import KEY_MAX_LENGTH
+from sessions_app.models.idempotency import KEY_MAX_LENGTH
 
 HEADER = "Idempotency-Key"
 

@@ -31,7 +31,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from conversations.models import PUBLIC_ID_MAX_LENGTH
-from sessions_app.authentication import lets_everybody_in
+from sessions_app.identity.authentication import lets_everybody_in
 
 RENDERERS = (OpenApiJsonRenderer2, OpenApiJsonRenderer, OpenApiYamlRenderer2, OpenApiYamlRenderer)
 """The first one answers whoever has no wish."""
@@ -253,7 +253,7 @@ class LoginScheme(OpenApiAuthenticationExtension):
 class SandboxKeyScheme(OpenApiAuthenticationExtension):
     """The header by which agent servers elsewhere say which sandbox they report on."""
 
-    target_class = "convserver.api.v1.webhook_receivers.SandboxKeyAuthentication"
+    target_class = "convserver.api.v1.app.webhook_receivers.SandboxKeyAuthentication"
     name = "sandboxKey"
 
     def get_security_definition(self, auto_schema: AutoSchema) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import Any
 from rest_framework.permissions import SAFE_METHODS, BasePermission
 from rest_framework.request import Request
 
-from sessions_app import scopes
+from sessions_app.identity import scopes
 from sessions_app.models import Scope
 
 _ADMIN_ROUTES = frozenset(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from rest_framework.request import Request
 from rest_framework.throttling import BaseThrottle
 
-from conversations import quotas
+from conversations.storage import quotas
 
 if TYPE_CHECKING:  # the framework loads this module before its views
     from rest_framework.views import APIView

@@ -12,10 +12,11 @@ from conversations.exceptions import StoreUnavailable
 from conversations.outages import Outage
 from convserver.api.errors import RETRY_AFTER_S, WIRES
 from convserver.configuration import UNKNOWN_BODY_MAX_BYTES
-from sessions_app import astore, socketio_v0
-from sessions_app.authentication import credentials_of, headers_of, lets_everybody_in, visitor
-from sessions_app.conversation_keys import opened_by
+from sessions_app import astore
+from sessions_app.identity.authentication import credentials_of, headers_of, lets_everybody_in, visitor
+from sessions_app.identity.conversation_keys import opened_by
 from sessions_app.refusals import log_request_refused
+from sessions_app.sockets.v0 import server
 
 TOO_LARGE = f"Log in before you send a body of more than {UNKNOWN_BODY_MAX_BYTES} bytes."
 NOT_NOW = "The server cannot check credentials now. Try again in a few seconds."
@@ -27,7 +28,7 @@ _unchecked = Outage(__name__, "The client of a large body could not be authentic
 async def is_refused(application: Callable[..., Awaitable[None]], scope: Any, send: Any) -> bool:
     """Refuse a request with a large body, and return True, unless its client is known."""
     try:
-        if lets_everybody_in() or socketio_v0.is_connected(scope) or await astore.call(_is_known, scope):
+        if lets_everybody_in() or server.is_connected(scope) or await astore.call(_is_known, scope):
             return False
     except Exception as error:
         _unchecked.failed(error, path=scope["path"])

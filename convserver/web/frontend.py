@@ -13,7 +13,7 @@ from whitenoise.media_types import MediaTypes
 from whitenoise.responders import StaticFile
 
 from convserver.api.errors import NO_CACHE
-from convserver.static_files import whole
+from convserver.serving.static_files import whole
 
 INDEX = "index.html"
 OUR_OWN = frozenset(

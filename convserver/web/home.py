@@ -13,10 +13,10 @@ from django.views.decorators.http import require_safe
 
 from conversations.exceptions import ConversationError
 from conversations.store import ConversationExists, store
-from convserver.first_steps import example_id
-from convserver.web.conversation import not_said
+from convserver.quickstart import example_id
+from convserver.web.conversations.messages import message_id, say, text_of
+from convserver.web.conversations.page import not_said
 from convserver.web.login import takes_key_alone
-from convserver.web.messages import message_id, say, text_of
 from convserver.web.pages import page, person, takes_form
 from sessions_app.agents.chosen import cues
 

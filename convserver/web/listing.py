@@ -17,11 +17,11 @@ from conversations.access import Visitor
 from conversations.cursors import InvalidCursor, KeyCursor, ListCursor
 from conversations.exceptions import InvalidConversationId
 from conversations.models import Conversation, ConversationQuerySet, Version, normal_id
-from convserver.api.pagination import first_page
-from convserver.web.rendering.excerpts import excerpt
-from sessions_app import marks
-from sessions_app.state_words import OWNER_WORDS, state_of
-from sessions_app.status import ListedConversation, iso, listed, shown_in
+from convserver.pagination import first_page
+from convserver.rendering.text.excerpts import excerpt
+from sessions_app.live import marks
+from sessions_app.live.state_words import OWNER_WORDS, state_of
+from sessions_app.live.status import ListedConversation, iso, listed, shown_in
 
 PAGE_ROWS = 40
 TOLD = {"running", "paused", "waiting_for_confirmation", "error", "stuck"}

@@ -16,10 +16,18 @@ from django.shortcuts import redirect
 from django.urls import reverse
 from django.utils.http import urlencode
 
-from convserver import password_line, request_log
-from convserver.web.guesses import BUSY, TOO_MANY, WINDOW_S, AccountAttempts, Guesses, said_of_attempts
-from sessions_app import key_throttle
-from sessions_app.authentication import is_server_key, lets_everybody_in
+from convserver.passwords import line
+from convserver.passwords.login_throttle import (
+    BUSY,
+    TOO_MANY,
+    WINDOW_S,
+    AccountAttempts,
+    Guesses,
+    said_of_attempts,
+)
+from convserver.serving import request_log
+from sessions_app.identity import key_throttle
+from sessions_app.identity.authentication import is_server_key, lets_everybody_in
 
 GUESSED_TOO_OFTEN = "guessed_too_often"
 NO_TURN = "no_turn"
@@ -46,7 +54,7 @@ class CountedForm(AuthenticationForm):
 
     def clean(self) -> dict[str, Any]:
         """Judge them, unless there were too many wrong ones."""
-        if self.request is not None and password_line.is_refused(self.request):
+        if self.request is not None and line.is_refused(self.request):
             raise ValidationError(BUSY, code=NO_TURN)
         name = self.cleaned_data.get("username", "").lower()
         guesses = Guesses(self.request or HttpRequest(), f"password {name}")
@@ -116,7 +124,7 @@ def tell_when_to_return(answer: HttpResponse, form: forms.BaseForm) -> None:
     """Make the answer a 429 with `Retry-After` if the form was not judged."""
     waits = (
         (GUESSED_TOO_OFTEN, key_throttle.CODE, WINDOW_S),
-        (NO_TURN, "too_many_requests", password_line.RETRY_AFTER_S),
+        (NO_TURN, "too_many_requests", line.RETRY_AFTER_S),
     )
     for problem, code, wait_s in waits:
         if any(form.has_error(name, problem) for name in form.errors):

@@ -16,12 +16,13 @@ from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods
 
-from conversations import access, quotas
+from conversations import access
 from conversations.exceptions import ConversationNotFound, InvalidConversationId, QuotaExceeded
 from conversations.models import Conversation
-from convserver import request_log
+from conversations.storage import quotas
+from convserver.serving import request_log
 from convserver.web.listing import list_beside
-from sessions_app.status import asking
+from sessions_app.live.status import asking
 
 P = ParamSpec("P")
 View = Callable[Concatenate[HttpRequest, P], HttpResponse]

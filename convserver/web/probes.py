@@ -20,7 +20,7 @@ from convserver.activity import activity
 from convserver.api.negotiation import OneRenderer
 from convserver.api.schema import Door, NativeRefusal
 from convserver.health import health
-from sessions_app.status import iso
+from sessions_app.live.status import iso
 
 PROBES = Door(tag="probes", key_refusals={401: NativeRefusal})
 

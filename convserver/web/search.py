@@ -14,12 +14,12 @@ from rest_framework.exceptions import ValidationError
 from conversations.events import Kind
 from conversations.exceptions import ConversationError, ConversationNotFound
 from conversations.models import Version
-from convserver.admission import Lane, in_lane
 from convserver.api.errors import sentences
 from convserver.api.native.search import answer
+from convserver.rendering.text.excerpts import plain_parts
+from convserver.serving.admission import Lane, in_lane
 from convserver.web.pages import page, person
-from convserver.web.rendering.excerpts import plain_parts
-from sessions_app.state_words import OWNER_WORDS
+from sessions_app.live.state_words import OWNER_WORDS
 
 KINDS = {
     Kind.MESSAGE: "Messages",

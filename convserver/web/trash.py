@@ -12,10 +12,10 @@ from conversations import access
 from conversations.access import Visitor
 from conversations.cursors import InvalidCursor, ListCursor
 from conversations.models import Conversation
-from convserver.api.pagination import first_page
+from convserver.pagination import first_page
 from convserver.web.listing import normal_ids
 from convserver.web.pages import page, person
-from sessions_app.status import ListedConversation, listed
+from sessions_app.live.status import ListedConversation, listed
 
 PAGE_ROWS = 50
 

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from django.urls import path, re_path
 
-from convserver.web import (
+from convserver.web import home, rows, search, theme, trash
+from convserver.web.conversations import (
     access_keys,
     actions,
     answer,
-    conversation,
     decisions,
     event_output,
     export,
-    home,
-    rows,
-    search,
-    theme,
-    trash,
+)
+from convserver.web.conversations import (
+    page as conversation,
 )
 from convserver.web.settings_pages import account, model, page, secrets, tokens, tool_servers
 

@@ -21,9 +21,9 @@ from sessions_app.git_providers.base import (
     outcomes,
     trouble_of,
 )
-from sessions_app.git_providers.hosts import parse_host
 from sessions_app.git_providers.http import Api, Query, Reply, basic
 from sessions_app.git_providers.names import pieces_of
+from sessions_app.outbound.hosts import parse_host
 
 VERSION = "7.1"
 PROJECTS_MAX = 20

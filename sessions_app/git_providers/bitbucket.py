@@ -24,9 +24,9 @@ from sessions_app.git_providers.base import (
     outcomes,
     trouble_of,
 )
-from sessions_app.git_providers.hosts import Host, parse_host
 from sessions_app.git_providers.http import Api, Query, basic, bearer
 from sessions_app.git_providers.names import pieces_of
+from sessions_app.outbound.hosts import Host, parse_host
 
 T = TypeVar("T")
 

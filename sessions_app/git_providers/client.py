@@ -33,8 +33,8 @@ from sessions_app.git_providers.bitbucket import Bitbucket
 from sessions_app.git_providers.cached import cached
 from sessions_app.git_providers.github import GitHub
 from sessions_app.git_providers.gitlab import GitLab
-from sessions_app.git_providers.hosts import parse_host
 from sessions_app.git_providers.names import encodable, search_text
+from sessions_app.outbound.hosts import parse_host
 
 T = TypeVar("T")
 

@@ -22,9 +22,9 @@ from sessions_app.git_providers.base import (
     linked,
     trouble_of,
 )
-from sessions_app.git_providers.hosts import Host, parse_host
 from sessions_app.git_providers.http import Api, bearer
 from sessions_app.git_providers.names import pieces_of
+from sessions_app.outbound.hosts import Host, parse_host
 
 RAW = "application/vnd.github.raw+json"
 ORGANISATIONS_MAX = 30

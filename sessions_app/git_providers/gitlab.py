@@ -20,9 +20,9 @@ from sessions_app.git_providers.base import (
     linked,
     trouble_of,
 )
-from sessions_app.git_providers.hosts import parse_host
 from sessions_app.git_providers.http import Api, Reply, bearer
 from sessions_app.git_providers.names import pieces_of
+from sessions_app.outbound.hosts import parse_host
 
 ORDERS = {
     "pushed": "last_activity_at",

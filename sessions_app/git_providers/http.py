@@ -14,12 +14,12 @@ from weakref import WeakKeyDictionary, WeakValueDictionary
 import httpx
 import orjson
 
-from conversations import jsonbounds
+from conversations.payloads import bounds
 from sessions_app.git_providers.answers import Answer
 from sessions_app.git_providers.base import GitAuthenticationError, GitNotFound, GitProviderError, InvalidName
-from sessions_app.git_providers.hosts import port_of
 from sessions_app.git_providers.names import is_piece
-from sessions_app.git_providers.ways import UnusableProxy, way_to
+from sessions_app.outbound.hosts import port_of
+from sessions_app.outbound.proxies import UnusableProxy, way_to
 
 CONNECT_S = 5.0
 READ_S = 10.0
@@ -48,9 +48,9 @@ class Reply(NamedTuple):
     def json(self) -> Answer:
         """Read it as JSON. Raise GitProviderError."""
         try:
-            jsonbounds.require_bounded(self.content.decode("utf-8", "replace"), values_max=ANSWER_VALUES_MAX)
+            bounds.require_bounded(self.content.decode("utf-8", "replace"), values_max=ANSWER_VALUES_MAX)
             return Answer(self.label, orjson.loads(self.content))
-        except jsonbounds.TooManyValues as error:
+        except bounds.TooManyValues as error:
             raise GitProviderError(f"{self.label} returned a response that is too long.") from error
         except ValueError as error:  # not JSON, or too deep
             raise GitProviderError(f"{self.label} returned a response that is not JSON.") from error

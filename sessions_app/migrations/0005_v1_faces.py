@@ -7,7 +7,7 @@ from django.db import migrations, models
 
 import conversations.models
 import sessions_app.encryption
-import sessions_app.v1_models
+import sessions_app.models.v1
 
 
 class Migration(migrations.Migration):
@@ -35,8 +35,8 @@ class Migration(migrations.Migration):
                 ("shown_agent", models.JSONField(blank=True, null=True)),
                 ("sealed_secrets", sessions_app.encryption.EncryptedTextField(editable=False)),
                 ("shown_secrets", models.JSONField(blank=True, default=dict)),
-                ("workspace", models.JSONField(default=sessions_app.v1_models.default_workspace)),
-                ("confirmation_policy", models.JSONField(default=sessions_app.v1_models.never_confirm)),
+                ("workspace", models.JSONField(default=sessions_app.models.v1.default_workspace)),
+                ("confirmation_policy", models.JSONField(default=sessions_app.models.v1.never_confirm)),
                 ("security_analyzer", models.JSONField(blank=True, null=True)),
                 ("max_iterations", models.IntegerField(default=500)),
                 ("stuck_detection", models.BooleanField(default=True)),

@@ -7,9 +7,9 @@ from django.db import migrations
 from django.db.backends.base.schema import BaseDatabaseSchemaEditor
 
 import sessions_app.encryption
-import sessions_app.v1_models
+import sessions_app.models.v1
 from sessions_app.encryption import SecretUnreadable, seal
-from sessions_app.setup_keys import keys_of
+from sessions_app.settings.setup_keys import keys_of
 
 BATCH = 500
 
@@ -38,7 +38,7 @@ class Migration(migrations.Migration):
             model_name="agentsetup",
             name="sealed_keys",
             field=sessions_app.encryption.EncryptedTextField(
-                default=sessions_app.v1_models.sealed_nothing, editable=False
+                default=sessions_app.models.v1.sealed_nothing, editable=False
             ),
         ),
         migrations.RunPython(fill, migrations.RunPython.noop, elidable=True),

@@ -7,7 +7,7 @@ from django.db import migrations
 from django.db.backends.base.schema import BaseDatabaseSchemaEditor
 
 from sessions_app.encryption import Sealed, SecretUnreadable, seal
-from sessions_app.tool_server_secrets import secret_values
+from sessions_app.settings.tool_server_secrets import secret_values
 
 BATCH = 500
 PARAMETER = "mcp_config"

@@ -18,7 +18,10 @@ pytestmark = once
 NAME = "wendy"
 PASSWORD = "wendy's long password"
 KEY = "open-sesame"
-QUICK_CHECKS = {"sessions_app.guests.CHECK_S": 0.0, "sessions_app.consumers.native.HEARTBEAT_S": 0.1}
+QUICK_CHECKS = {
+    "sessions_app.identity.principals.CHECK_S": 0.0,
+    "sessions_app.sockets.native.conversation.HEARTBEAT_S": 0.1,
+}
 
 
 @pytest.fixture(scope="class")

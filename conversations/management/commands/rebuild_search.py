@@ -7,10 +7,10 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandParser
 
-from conversations import titles
-from conversations.fulltext import indexing
-from conversations.fulltext.indexing import Horizon
 from conversations.models import SearchProgress
+from conversations.search import titles
+from conversations.search.fulltext import indexing
+from conversations.search.fulltext.indexing import Horizon
 
 REST_S = 0.01
 """The pause between two steps, in which waiting writers get their turn."""

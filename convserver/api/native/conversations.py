@@ -17,10 +17,9 @@ from rest_framework.viewsets import ViewSet
 from conversations import access, provisional_titles
 from conversations.cursors import ListCursor
 from conversations.exceptions import ConversationNotFound
-from conversations.locks import lock
+from conversations.log.locks import lock
 from conversations.models import Conversation, ConversationQuerySet, ConversationRef, Version, normal_id
 from conversations.store import store
-from convserver.api.event_loop import in_loop
 from convserver.api.idempotency import IDEMPOTENCY_KEY, answer_once
 from convserver.api.native import etags
 from convserver.api.native.bodies import Body, Flag, Text
@@ -33,12 +32,15 @@ from convserver.api.native.shapes import (
     NativeSteeredConversation,
     refusals,
 )
-from convserver.api.pagination import PAGE_MAX, first_page
-from sessions_app import conversation_keys, marks, steering
-from sessions_app.commands import CommandPending
-from sessions_app.manager import get_manager
+from convserver.event_loop import in_loop
+from convserver.pagination import PAGE_MAX, first_page
+from sessions_app.identity import conversation_keys
+from sessions_app.live import marks
+from sessions_app.live.status import ListedConversation, in_status, listed
+from sessions_app.loops.commands import CommandPending
+from sessions_app.loops.manager import get_manager
 from sessions_app.models import ExecutionStatus
-from sessions_app.status import ListedConversation, in_status, listed
+from sessions_app.openhands_v1 import steering
 
 TAGS_MAX = 50
 TAG_NAME_MAX_LENGTH = 100

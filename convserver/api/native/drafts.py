@@ -12,9 +12,9 @@ from conversations import access
 from conversations.models import ConversationRef
 from convserver.api.native.bodies import Body, Text
 from convserver.api.native.shapes import NATIVE, NativeDraft, NativeDraftConflict, refusals
-from sessions_app import drafts
-from sessions_app.drafts import IMAGES_MAX_BYTES, TEXT_MAX_BYTES, DraftConflict, Edit
-from sessions_app.native import IMAGES_MAX
+from sessions_app.live import drafts
+from sessions_app.live.drafts import IMAGES_MAX_BYTES, TEXT_MAX_BYTES, DraftConflict, Edit
+from sessions_app.sockets.native.frames import IMAGES_MAX
 
 IMAGE = r"^data:image/[a-zA-Z0-9.+-]{1,100};base64,[A-Za-z0-9+/]*={0,2}\Z"
 VERSION_MAX = 2**63 - 2

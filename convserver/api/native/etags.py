@@ -12,7 +12,7 @@ from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
 
 from conversations.models import shown_title
-from sessions_app.status import ListedConversation
+from sessions_app.live.status import ListedConversation
 
 IF_MATCH = OpenApiParameter(
     "If-Match",

@@ -15,15 +15,15 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.views import APIView
 
-from conversations import access, histories, jsonbounds, jsontext
+from conversations import access, histories
 from conversations.cursors import EventCursor, InvalidCursor
 from conversations.events import Appended, NewEvent
 from conversations.exceptions import ConversationError
 from conversations.models import ConversationRef
+from conversations.payloads import bounds, jsontext
 from conversations.store import PAGE_MAX_EVENTS, store
 from convserver.api.bodies import TextParser
 from convserver.api.errors import NATIVE_STATUS, RETRY_AFTER_S, retry_headers, status_of
-from convserver.api.event_loop import in_loop
 from convserver.api.native.shapes import (
     FRAME_EXAMPLES,
     NATIVE,
@@ -34,11 +34,14 @@ from convserver.api.native.shapes import (
     refusals,
 )
 from convserver.api.schema import NativeRefusal
-from sessions_app import astore, native, scopes
-from sessions_app.manager import get_manager
-from sessions_app.native import BadFrame, Frame, FrameTooLarge
-from sessions_app.parsing import in_turn_from_thread
-from sessions_app.scopes import FRAME_SCOPES
+from convserver.event_loop import in_loop
+from sessions_app import astore
+from sessions_app.capacity.parsing import in_turn_from_thread
+from sessions_app.identity import scopes
+from sessions_app.identity.scopes import FRAME_SCOPES
+from sessions_app.loops.manager import get_manager
+from sessions_app.sockets.native import frames as native
+from sessions_app.sockets.native.frames import BadFrame, Frame, FrameTooLarge
 
 logger = logging.getLogger(__name__)
 
@@ -140,7 +143,7 @@ class EventsView(APIView):
         body = _text_of(request)
         # Here and not on the event loop, which does not wait for the reading of anything large.
         frames = in_turn_from_thread(
-            sender.user_id, jsonbounds.is_light(body), _read_frames, body, conversation, sender
+            sender.user_id, bounds.is_light(body), _read_frames, body, conversation, sender
         )
         answers = in_loop(_append, conversation, frames)
         if jsontext.is_array(body):
@@ -163,9 +166,9 @@ def _frame_texts(body: str) -> list[str]:
     if not jsontext.is_array(body):
         return [body]
     try:
-        jsonbounds.require_bounded(body)
+        bounds.require_bounded(body)
         return [item.text for item in jsontext.items(body, at_most=native.EVENTS_MAX)]
-    except jsonbounds.TooManyValues as error:
+    except bounds.TooManyValues as error:
         raise FrameTooLarge(f"The body is too large: {error}.") from error
     except jsontext.TooManyItems as error:
         raise BadFrame(f"A list can hold at most {native.EVENTS_MAX} frames.") from error

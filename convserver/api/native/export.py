@@ -15,7 +15,7 @@ from conversations import access
 from convserver.api.native.fields import ChoiceField
 from convserver.api.native.shapes import NATIVE, refusals
 from convserver.api.negotiation import OneRenderer
-from convserver.transcripts import CONTENT_TYPES, Format, download
+from convserver.export import CONTENT_TYPES, Format, download
 
 FILES = {(200, kind.partition(";")[0]): OpenApiTypes.BINARY for kind in CONTENT_TYPES.values()}
 

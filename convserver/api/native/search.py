@@ -16,16 +16,16 @@ from conversations.access import Visitor
 from conversations.cursors import KeyCursor
 from conversations.dialects.columns import SOURCE_MAX_CHARS
 from conversations.events import Kind
-from conversations.fulltext import questions
-from conversations.fulltext.questions import QUESTION_MAX_LENGTH, Question
-from conversations.fulltext.search import Hit, Scope, Wanted, by_title, search
 from conversations.models import Conversation, Version, shown_title
-from convserver.admission import Lane, in_lane
+from conversations.search.fulltext import questions
+from conversations.search.fulltext.questions import QUESTION_MAX_LENGTH, Question
+from conversations.search.fulltext.search import Hit, Scope, Wanted, by_title, search
 from convserver.api.native.fields import ChoiceField
 from convserver.api.native.shapes import NATIVE, NativeSearchPage, refusals
-from convserver.api.pagination import PAGE_MAX
+from convserver.pagination import PAGE_MAX
+from convserver.serving.admission import Lane, in_lane
+from sessions_app.live.status import ListedConversation, in_status, iso, listed, shown_in
 from sessions_app.models import ExecutionStatus
-from sessions_app.status import ListedConversation, in_status, iso, listed, shown_in
 
 TITLES = 20
 """At most this many conversations are found by their titles."""

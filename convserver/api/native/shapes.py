@@ -11,7 +11,7 @@ from conversations.events import Dialect, Kind
 from conversations.models import Version
 from convserver.api.schema import Door, NativeRefusal
 from sessions_app.models import TOKEN_NAME_MAX_LENGTH, ExecutionStatus, LoopEnd, LoopStatus
-from sessions_app.native import EVENTS_MAX, FRAME_ID_MAX_LENGTH, IMAGES_MAX
+from sessions_app.sockets.native.frames import EVENTS_MAX, FRAME_ID_MAX_LENGTH, IMAGES_MAX
 
 NATIVE = Door(
     tag="native",

@@ -18,9 +18,9 @@ from conversations.exceptions import ConversationNotFound
 from convserver.api.native.bodies import Body, Text
 from convserver.api.native.fields import ChoiceField
 from convserver.api.native.shapes import NATIVE, NativeTokens, NewNativeToken, TokenRequest, refusals
-from sessions_app import usage
+from sessions_app.identity.scopes import require_within
 from sessions_app.models import TOKEN_NAME_MAX_LENGTH, ApiToken, Grant, Scope
-from sessions_app.scopes import require_within
+from sessions_app.storage import usage
 
 
 class ScopesField(serializers.ListField):

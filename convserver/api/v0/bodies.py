@@ -7,10 +7,10 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, field_validator
 
-from convserver.api.v0.bounds import PROVIDERS_MAX, KnownMembers, members_at_most
+from convserver.api.openhands.bounds import PROVIDERS_MAX, KnownMembers, members_at_most
+from convserver.api.openhands.text import StorableText, storable
 from convserver.api.v0.info import ConversationStatus, ConversationTrigger
 from convserver.api.v0.pages import PageQuery
-from convserver.api.v0.text import StorableText, storable
 from sessions_app.git_providers.base import ProviderType
 
 EXPERIMENT_KEYS = frozenset({"system_prompt_filename"})

@@ -19,17 +19,14 @@ from conversations import access
 from conversations.exceptions import ConversationError, ConversationNotFound
 from conversations.models import Conversation, ConversationQuerySet, ConversationRef
 from conversations.store import ConversationExists, store
-from convserver.admission import Lane, in_lane
 from convserver.api.addresses import as_asked, origin_of
 from convserver.api.authentication import AuthType
 from convserver.api.errors import PASSING
-from convserver.api.event_loop import in_loop
 from convserver.api.idempotency import answer_again, answer_once
-from convserver.api.pagination import Page
+from convserver.api.openhands.errors import Refused
 from convserver.api.v0 import documented
 from convserver.api.v0.bodies import ConversationResponse, ListQuery, NewTitle, ProvidersSet
 from convserver.api.v0.creation import NewConversation, NewConversationWithId
-from convserver.api.v0.errors import Refused
 from convserver.api.v0.info import (
     ConversationInfo,
     ConversationInfoResultSet,
@@ -38,11 +35,16 @@ from convserver.api.v0.info import (
 )
 from convserver.api.v0.pages import page_of
 from convserver.api.v0.view import V0View, body_in, body_of, json_of, query_of
-from sessions_app import leases, steering, tool_servers, user_settings
+from convserver.event_loop import in_loop
+from convserver.pagination import Page
+from convserver.serving.admission import Lane, in_lane
 from sessions_app.agents.chosen import needs_model
 from sessions_app.git_providers.base import GitAuthenticationError, GitProviderError, ProviderType
 from sessions_app.git_providers.client import GitProviders
-from sessions_app.manager import get_manager
+from sessions_app.loops import leases
+from sessions_app.loops.manager import get_manager
+from sessions_app.openhands_v1 import steering
+from sessions_app.settings import tool_servers, user_settings
 
 logger = logging.getLogger(__name__)
 

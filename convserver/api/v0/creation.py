@@ -9,17 +9,18 @@ from uuid import uuid4
 
 from pydantic import AfterValidator, BaseModel, Field, field_validator, model_validator
 
-from conversations import dialects, jsonbounds, jsontext
+from conversations import dialects
 from conversations.events import Dialect, Kind, NewEvent
 from conversations.exceptions import InvalidConversationId, InvalidEvent
 from conversations.models import normal_id
-from convserver.api.v0.bounds import IMAGES_MAX, KnownMembers
+from conversations.payloads import bounds, jsontext
+from convserver.api.openhands.bounds import IMAGES_MAX, KnownMembers
+from convserver.api.openhands.text import StorableText, decoded, storable
+from convserver.api.v0.git.suggested_tasks import SuggestedTask
 from convserver.api.v0.info import ConversationTrigger
-from convserver.api.v0.mcp import EnteredMcpConfig
-from convserver.api.v0.suggested_tasks import SuggestedTask
-from convserver.api.v0.text import StorableText, decoded, storable
+from convserver.api.v0.settings.mcp import EnteredMcpConfig
 from sessions_app.git_providers.base import ProviderType
-from sessions_app.tool_servers import sealed_parameter
+from sessions_app.settings.tool_servers import sealed_parameter
 
 REPLAY_VALUES_MAX = 500_000
 """At most this many members and items in all events of a trajectory."""
@@ -168,7 +169,7 @@ def recorded_events(text: str) -> list[dict[str, Any]]:
     The agent's instructions before the first message are omitted, because this server's agents have their
     own. Raise ValueError unless the text is a list of V0 events whose first remaining one is a message.
     """
-    jsonbounds.require_bounded(text, values_max=REPLAY_VALUES_MAX)
+    bounds.require_bounded(text, values_max=REPLAY_VALUES_MAX)
     # Each by itself: so other threads get their turn between two.
     value = [decoded(item.text) for item in jsontext.items(text)]
     if not all(isinstance(item, dict) for item in value):

@@ -8,6 +8,7 @@ from drf_spectacular.utils import OpenApiParameter
 from pydantic import BaseModel
 
 from convserver.api.idempotency import IDEMPOTENCY_KEY
+from convserver.api.openhands.errors import Detail, ValidationProblems
 from convserver.api.schema import Door, NativeRefusal
 from convserver.api.v0.bodies import (
     AnyEvent,
@@ -22,7 +23,6 @@ from convserver.api.v0.bodies import (
     ProvidersSet,
 )
 from convserver.api.v0.creation import NewConversation
-from convserver.api.v0.errors import Detail, ValidationProblems
 from convserver.api.v0.info import ConversationInfo, ConversationInfoResultSet
 
 

@@ -20,13 +20,13 @@ from conversations.exceptions import ConversationError, InvalidEvent
 from conversations.models import ConversationRef
 from conversations.store import store
 from convserver.api.errors import UNAVAILABLE
-from convserver.api.event_loop import in_loop
+from convserver.api.openhands.errors import Refused
 from convserver.api.v0 import documented
 from convserver.api.v0.bodies import EventsQuery, FilterBody, MessageBody
-from convserver.api.v0.errors import Refused
 from convserver.api.v0.view import V0View, body_of, json_of, optional_body_of, query_of
+from convserver.event_loop import in_loop
 from sessions_app import astore
-from sessions_app.manager import get_manager
+from sessions_app.loops.manager import get_manager
 
 logger = logging.getLogger(__name__)
 

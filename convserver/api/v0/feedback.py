@@ -12,8 +12,8 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from conversations import access
-from convserver.api.v0.errors import Detail, Refused
-from convserver.api.v0.text import storable
+from convserver.api.openhands.errors import Detail, Refused
+from convserver.api.openhands.text import storable
 from convserver.api.v0.view import V0View, body_of
 from convserver.api.v0.workspace import WorkspaceProblem
 from sessions_app.models import Feedback, Permissions, Polarity

@@ -12,9 +12,10 @@ from pydantic import BaseModel
 
 from conversations.models import Conversation, Version
 from convserver.api.addresses import conversation_url, shown_key
-from sessions_app import conversation_keys, sandboxes
+from sessions_app.identity import conversation_keys
 from sessions_app.models import Connection, ExecutionStatus, LoopStatus
-from sessions_app.sandboxes import SandboxStatus
+from sessions_app.openhands_v1 import sandboxes
+from sessions_app.openhands_v1.sandboxes import SandboxStatus
 
 
 class ConversationStatus(StrEnum):

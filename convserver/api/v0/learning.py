@@ -12,16 +12,16 @@ from conversations import access
 from conversations.exceptions import LoopUnavailable
 from conversations.models import ConversationRef
 from conversations.store import store
-from convserver.admission import Lane, in_lane
 from convserver.api.errors import PASSING
-from convserver.api.event_loop import in_loop
+from convserver.api.openhands.errors import Refused
 from convserver.api.v0 import documented, prompts
 from convserver.api.v0.bodies import ExperimentBody, PromptQuery
-from convserver.api.v0.errors import Refused
 from convserver.api.v0.view import V0View, body_of, query_of
-from sessions_app import user_settings
+from convserver.event_loop import in_loop
+from convserver.serving.admission import Lane, in_lane
 from sessions_app.agents.chosen import chosen_agent, needs_model
-from sessions_app.manager import get_manager
+from sessions_app.loops.manager import get_manager
+from sessions_app.settings import user_settings
 
 logger = logging.getLogger(__name__)
 

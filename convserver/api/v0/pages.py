@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field
 
 from conversations.cursors import InvalidCursor, ListCursor
 from conversations.models import ConversationQuerySet
-from convserver.api.pagination import PAGE_MAX, Page, first_page
+from convserver.pagination import PAGE_MAX, Page, first_page
 
 _OFFSET_MAX = 1_000_000_000
 

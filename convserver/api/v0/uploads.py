@@ -18,10 +18,10 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from conversations import access
-from convserver.api.v0.errors import Detail, InvalidRequest
+from convserver.api.openhands.errors import Detail, InvalidRequest
 from convserver.api.v0.view import V0View
-from sessions_app import attachments
-from sessions_app.attachments import Attached, NewFile, Skipped
+from sessions_app.storage import attachments
+from sessions_app.storage.attachments import Attached, NewFile, Skipped
 
 FIELD = "files"
 

@@ -10,8 +10,9 @@ from django.urls import path, re_path
 from convserver.api.v0.conversations import ConversationViewSet
 from convserver.api.v0.events import MessageView, TrajectoryView
 from convserver.api.v0.feedback import FeedbackView
-from convserver.api.v0.git_tokens import GitProvidersView, UnsetProvidersView
-from convserver.api.v0.git_user import (
+from convserver.api.v0.git.microagents import MicroagentManagementView
+from convserver.api.v0.git.tokens import GitProvidersView, UnsetProvidersView
+from convserver.api.v0.git.user import (
     BranchesView,
     BranchSearchView,
     GitUserView,
@@ -23,10 +24,14 @@ from convserver.api.v0.git_user import (
     SuggestedTasksView,
 )
 from convserver.api.v0.learning import ExperimentView, RememberPromptView
-from convserver.api.v0.microagents import MicroagentManagementView
-from convserver.api.v0.options import AgentsView, ModelsView, SecurityAnalyzersView, ServerConfigView
-from convserver.api.v0.secrets import SecretsView, SecretView
-from convserver.api.v0.settings import ResetSettingsView, SettingsView
+from convserver.api.v0.settings.options import (
+    AgentsView,
+    ModelsView,
+    SecurityAnalyzersView,
+    ServerConfigView,
+)
+from convserver.api.v0.settings.secrets import SecretsView, SecretView
+from convserver.api.v0.settings.views import ResetSettingsView, SettingsView
 from convserver.api.v0.uploads import UploadView
 from convserver.api.v0.workspace import (
     ArchiveView,

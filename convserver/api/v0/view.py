@@ -12,15 +12,15 @@ from rest_framework.renderers import JSONRenderer
 from rest_framework.request import Request
 from rest_framework.views import APIView
 
-from conversations.jsonbounds import is_light
 from conversations.models import normal_id
+from conversations.payloads.bounds import is_light
 from convserver.api.bodies import TextParser
 from convserver.api.errors import NO_CACHE
 from convserver.api.negotiation import OneRenderer
+from convserver.api.openhands.errors import InvalidRequest, v0_response
+from convserver.api.openhands.text import decoded
 from convserver.api.v0.documented import DOOR
-from convserver.api.v0.errors import InvalidRequest, v0_response
-from convserver.api.v0.text import decoded
-from sessions_app.parsing import in_turn_from_thread
+from sessions_app.capacity.parsing import in_turn_from_thread
 
 M = TypeVar("M", bound=BaseModel)
 

@@ -13,9 +13,9 @@ from conversations import access
 from conversations.exceptions import ConversationNotFound, InvalidConversationId
 from conversations.models import Conversation, ConversationQuerySet, ConversationRef, normal_id
 from convserver.api.authentication import KeyAuthentication, LoginAuthentication
-from convserver.api.v0.errors import Refused
-from convserver.api.v1.errors import malformed_id
-from sessions_app.conversation_keys import opened_by
+from convserver.api.openhands.errors import Refused
+from convserver.api.v1.agent.errors import malformed_id
+from sessions_app.identity.conversation_keys import opened_by
 
 _HEX_DIGITS = re.compile("[0-9a-f]{32}")
 

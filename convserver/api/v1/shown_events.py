@@ -10,7 +10,7 @@ from conversations.dialects import v1
 from conversations.events import SomeEvents
 from conversations.models import ConversationRef
 from conversations.store import store
-from convserver.api.v0.text import storable
+from convserver.api.openhands.text import storable
 from convserver.api.v1.batches import Read
 
 

@@ -16,13 +16,13 @@ from pydantic import ValidationError as Problems
 from conversations import access
 from conversations.access import Visitor
 from conversations.models import Conversation
-from convserver.api.v0.mcp import SseServer, StdioServer, StreamableServer, require_public
-from convserver.api.v0.model_names import MODEL_NAMES
+from convserver.api.v0.settings.mcp import SseServer, StdioServer, StreamableServer, require_public
+from convserver.api.v0.settings.model_names import MODEL_NAMES
 from convserver.configuration import AuthMode
 from convserver.token_fields import GrantFields
 from convserver.web.listing import normal_ids
-from sessions_app.model_trial import InvalidBaseUrl, checked_base_url
 from sessions_app.models import SECRET_NAME_MAX_LENGTH, TOKEN_NAME_MAX_LENGTH, Grant
+from sessions_app.outbound.model_trial import InvalidBaseUrl, checked_base_url
 
 TEXT_MAX = 8000
 CONVERSATIONS_OFFERED = 50

@@ -8,16 +8,16 @@ from django.views.decorators.debug import sensitive_post_parameters
 
 from conversations import access
 from conversations.exceptions import ConversationError
-from convserver import request_log
-from convserver.admission import Lane, in_lane
-from convserver.api.event_loop import in_loop
+from convserver.event_loop import in_loop
+from convserver.serving import request_log
+from convserver.serving.admission import Lane, in_lane
 from convserver.web.settings_pages.forms import ModelForm
 from convserver.web.settings_pages.page import form_of, not_saved, saved, show
-from sessions_app import user_settings
 from sessions_app.encryption import SecretUnreadable
-from sessions_app.model_trial import Finding, ModelSetup, TrialUnderWay, try_model
 from sessions_app.models import SecretKind
-from sessions_app.user_settings import SettingSecret
+from sessions_app.outbound.model_trial import Finding, ModelSetup, TrialUnderWay, try_model
+from sessions_app.settings import user_settings
+from sessions_app.settings.user_settings import SettingSecret
 
 
 @in_lane(Lane.ABROAD)

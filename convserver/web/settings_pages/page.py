@@ -24,11 +24,11 @@ from convserver.web.settings_pages.forms import (
 )
 from convserver.web.settings_pages.password import PasswordForm, has_password
 from convserver.web.settings_pages.stored_servers import servers_of
-from sessions_app import user_settings
 from sessions_app.agents.chosen import needs_model
-from sessions_app.authentication import lets_everybody_in
+from sessions_app.identity.authentication import lets_everybody_in
 from sessions_app.models import ApiToken
-from sessions_app.user_settings import SettingSecret
+from sessions_app.settings import user_settings
+from sessions_app.settings.user_settings import SettingSecret
 
 TOKENS_SHOWN = 200
 

@@ -12,9 +12,9 @@ from django.core.exceptions import ValidationError
 from django.db import transaction
 from django.http import HttpRequest
 
-from convserver import password_line
 from convserver.configuration import AuthMode
-from convserver.web.guesses import BUSY, TOO_MANY, Guesses
+from convserver.passwords import line
+from convserver.passwords.login_throttle import BUSY, TOO_MANY, Guesses
 from convserver.web.login import GUESSED_TOO_OFTEN, NO_TURN
 
 BY_PASSWORD = "django.contrib.auth.backends.ModelBackend"  # noqa: S105 - a class
@@ -46,7 +46,7 @@ class PasswordForm(PasswordChangeForm):
 
     def clean_old_password(self) -> str:
         """Judge it, unless there were too many wrong ones."""
-        if password_line.is_refused(self._request):
+        if line.is_refused(self._request):
             raise ValidationError(BUSY, code=NO_TURN)
         guesses = Guesses(self._request, f"password {self.user.get_username().lower()}")
         if not guesses.may_go_on():

@@ -9,8 +9,8 @@ from conversations import access
 from conversations.exceptions import ConversationError
 from convserver.web.settings_pages.forms import KEY_MAX, SecretForm, as_pasted
 from convserver.web.settings_pages.page import form_of, not_saved, saved, show
-from sessions_app import user_settings
-from sessions_app.user_settings import SecretExists
+from sessions_app.settings import user_settings
+from sessions_app.settings.user_settings import SecretExists
 
 
 @sensitive_post_parameters("value")

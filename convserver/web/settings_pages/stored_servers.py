@@ -7,11 +7,17 @@ from typing import NamedTuple
 from django.utils.crypto import salted_hmac
 from pydantic import ValidationError
 
-from convserver.api.v0.mcp import SERVERS_MAX, McpConfig, SseServer, StdioServer, StreamableServer
-from sessions_app import user_settings
+from convserver.api.v0.settings.mcp import (
+    SERVERS_MAX,
+    McpConfig,
+    SseServer,
+    StdioServer,
+    StreamableServer,
+)
 from sessions_app.encryption import SecretUnreadable
 from sessions_app.models import SecretKind
-from sessions_app.user_settings import SettingSecret, TooManySecrets
+from sessions_app.settings import user_settings
+from sessions_app.settings.user_settings import SettingSecret, TooManySecrets
 
 SALT = "convserver.web.settings_pages.stored_servers"
 KINDS = {SseServer: "sse_servers", StreamableServer: "shttp_servers", StdioServer: "stdio_servers"}

@@ -7,12 +7,12 @@ from django.urls import reverse
 
 from conversations import access
 from conversations.exceptions import ConversationNotFound, QuotaExceeded
-from convserver import request_log
-from convserver.web.messages import message_id
+from convserver.serving import request_log
+from convserver.web.conversations.messages import message_id
 from convserver.web.settings_pages.forms import TokenForm
 from convserver.web.settings_pages.page import form_of, not_saved, saved, show
-from sessions_app import usage
 from sessions_app.models import ApiToken
+from sessions_app.storage import usage
 
 MADE_BEFORE = (
     "This token was already created, and a token is shown only once. If you didn't copy it, revoke it."

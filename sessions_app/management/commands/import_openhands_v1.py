@@ -17,11 +17,11 @@ from django.db.migrations.executor import MigrationExecutor
 from django.utils import timezone
 
 from conversations.exceptions import ConversationError
-from conversations.importing import Imported, ImportRefused
+from conversations.store.importing import Imported, ImportRefused
 from conversations.transcripts import openhands_v1
 from conversations.transcripts.openhands_v1 import Persisted, Unreadable
-from sessions_app import imports
-from sessions_app.authentication import LOCAL_USERNAME, local_user
+from sessions_app.identity.authentication import LOCAL_USERNAME, local_user
+from sessions_app.openhands_v1 import imports
 
 
 class Command(BaseCommand):

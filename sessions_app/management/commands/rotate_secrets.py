@@ -9,9 +9,9 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 
 from conversations.models import Conversation
-from sessions_app import agent_setups, tool_servers
 from sessions_app.encryption import SecretUnreadable
 from sessions_app.models import Receiver, RecordedAnswer, Secret
+from sessions_app.settings import agent_setups, tool_servers
 
 BATCH = 500
 

@@ -1,0 +1,1 @@
+"""One user floods the server while another one asks."""

@@ -1,0 +1,1 @@
+"""What is measured: the limits of the machine, and the doors beside them."""

@@ -1,0 +1,1 @@
+"""Events of one wire as events of the other."""

@@ -1,0 +1,303 @@
+"""Events of the V0 wire as events of the V1 wire: each one of them as exactly one.
+
+What a V0 event becomes is in `v1_filter.SHOWN_AS`; here is how it is written. A hidden one becomes a note
+that it is there. So does what V1 has no event for, with its text: an update of a field of the state that no
+release has, which clients keep and never look at.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from uuid import UUID, uuid5
+
+from conversations.dialects import columns
+from conversations.dialects.v0 import reading
+from conversations.dialects.v0.observations import OBSERVATIONS
+from conversations.dialects.v0.older import todays_args, todays_extras
+from conversations.dialects.v1 import payload as v1_payload
+from conversations.dialects.v1 import state
+from conversations.dialects.v1.author import tool_name
+from conversations.dialects.v1.filter import shown_kind
+from conversations.dialects.v1.payload import Call, Part, V1Event, image_part, text_part
+from conversations.dialects.v1.reading import INTERRUPTED_NOTE
+from conversations.events import TEXT_MAX_BYTES, EventEnvelope, Kind
+
+NOTE_KEY = "v0_event"
+"""The field of the state that is noted for what V1 has no event for; a value has `type` and `text`."""
+
+_EVENT_IDS = UUID("0d0b8f0e-3f3c-4a4e-9a9b-6f7a3f5b1c52")
+_ANSWERS = (Kind.TOOL_RESULT, Kind.ERROR)
+_TIMED_OUT = -1
+_RISKS = {0: "LOW", 1: "MEDIUM", 2: "HIGH"}
+_NOT_ARGUMENTS = frozenset({"thought", "security_risk", "confirmation_state", "hidden"})
+_STATUSES = {
+    "init": "idle",
+    "loading": "idle",
+    "running": "running",
+    "awaiting_user_input": "idle",
+    "paused": "paused",
+    "rate_limited": "paused",
+    "stopped": "paused",
+    "finished": "finished",
+    "rejected": "finished",
+    "error": "error",
+    "awaiting_user_confirmation": "waiting_for_confirmation",
+    "user_confirmed": "running",
+    "user_rejected": "idle",
+}
+
+
+def payload(event: EventEnvelope, public_id: str) -> str:
+    """Return a V0 event of a conversation as the JSON text of its V1 counterpart."""
+    try:
+        return _written(_V0Event(event, _members(event), public_id))
+    except RecursionError:  # nested so deeply that it cannot be written again
+        return _written(_V0Event(event, {}, public_id))
+
+
+def event_id(public_id: str, seq: int) -> str:
+    """Return the id under which V1 readers know a V0 event, for ever the same."""
+    return str(uuid5(_EVENT_IDS, f"{public_id} {seq}"))
+
+
+def seq_of(public_id: str, event_id_shown: str, *, last_seq: int) -> int | None:
+    """Return which event, up to `last_seq`, is known by this id; None if none is.
+
+    The newest is looked at first. It costs a hash per event, so ask the database for stored ids before.
+    """
+    wanted = _uuid_5(event_id_shown)
+    if wanted is None:
+        return None
+    # The first six bytes of the hash are those of the UUID.
+    beginning = hashlib.sha1(_EVENT_IDS.bytes + f"{public_id} ".encode(), usedforsecurity=False)
+    for seq in range(last_seq, -1, -1):
+        hashed = beginning.copy()
+        hashed.update(b"%d" % seq)
+        if hashed.digest()[:6] == wanted.bytes[:6] and event_id(public_id, seq) == event_id_shown:
+            return seq
+    return None
+
+
+@dataclass(frozen=True)
+class _V0Event:
+    """One event on its way: its columns, and the members of its payload as far as they can be read."""
+
+    columns: EventEnvelope
+    members: Mapping[str, object]
+    public_id: str
+
+    @property
+    def id(self) -> str:
+        return event_id(self.public_id, self.columns["seq"])
+
+    @property
+    def type(self) -> str:
+        return self.columns["type"]
+
+    @cached_property
+    def text(self) -> str:
+        """What a person would read, all of it: the column is cut where it is long."""
+        text = self.columns["text"]
+        if len(text.encode()) < TEXT_MAX_BYTES - 3:  # a cut leaves less than one character's bytes
+            return text
+        return reading.whole_text(self.members) or text
+
+    @cached_property
+    def args(self) -> Mapping[str, object]:
+        return todays_args(columns.fields(self.members.get("args")))
+
+    @cached_property
+    def extras(self) -> Mapping[str, object]:
+        return todays_extras(columns.fields(self.members.get("extras")))
+
+    @cached_property
+    def call(self) -> Call:
+        """The tool call that the event is, or else answers."""
+        answered = self.columns["cause"] if self.columns["kind"] in _ANSWERS else None
+        place = self.columns["seq"] if answered is None else answered
+        return Call(self._tool_name, self.columns["tool_call_id"] or f"call_{place}")
+
+    @property
+    def action_id(self) -> str:
+        """The id of the event that this one answers; for answers only."""
+        cause = self.columns["cause"]
+        return "" if cause is None else event_id(self.public_id, cause)
+
+    @property
+    def _tool_name(self) -> str:
+        metadata = columns.fields(self.members.get("tool_call_metadata"))
+        # Only these two say in their fields which tool it is.
+        named = {"call_tool_mcp": self.args, "mcp": self.extras}.get(self.type, {})
+        return tool_name(columns.first_text(metadata.get("function_name"), named.get("name"), self.type))
+
+
+def _written(event: _V0Event) -> str:
+    timestamp = event.columns["timestamp"].removesuffix("Z")
+    return v1_payload.written(_counterpart(event), event_id=event.id, timestamp=timestamp)
+
+
+def _counterpart(event: _V0Event) -> V1Event:
+    return _WRITERS[shown_kind(event.columns)](event)
+
+
+def _message(event: _V0Event) -> V1Event:
+    images = [*_images(event.args), *_images(event.extras)]
+    content = [*([text_part(event.text)] if event.text or not images else ()), *images]
+    if event.columns["source"] == "user" and event.columns["kind"] == Kind.MESSAGE:
+        return v1_payload.user_message(content)
+    note = INTERRUPTED_NOTE if reading.is_interrupted(event.members) else ""
+    return v1_payload.agent_message(content, note=note)
+
+
+def _images(fields: Mapping[str, object]) -> list[Part]:
+    given = fields.get("image_urls")
+    urls = [url for url in given if isinstance(url, str)] if isinstance(given, list) else []
+    return [image_part(urls)] if urls else []
+
+
+def _action(event: _V0Event) -> V1Event:
+    action, arguments = _action_and_arguments(event)
+    risk = event.args.get("security_risk")
+    return v1_payload.action(
+        event.call,
+        arguments=arguments,
+        action=action,
+        response_id=_response_id(event),
+        thought="" if event.type == "think" else columns.first_text(event.args.get("thought")),
+        security_risk=_RISKS.get(risk, "UNKNOWN") if isinstance(risk, int) else "UNKNOWN",
+    )
+
+
+def _action_and_arguments(event: _V0Event) -> tuple[Part, Mapping[str, object]]:
+    """Return the call as V1 has it, and what the tool was called with.
+
+    Only these kinds are of the SDK itself or common to all releases of its tools; whatever else was called
+    is shown as a tool of an MCP server, with all its arguments.
+    """
+    args = event.args
+    match event.type:
+        case "finish":
+            return {"kind": "FinishAction", "message": event.text}, {"message": event.text}
+        case "think":
+            return {"kind": "ThinkAction", "thought": event.text}, {"thought": event.text}
+        case "run":
+            command = columns.first_text(args.get("command"), event.text)
+            arguments: Mapping[str, object] = {
+                "command": command,
+                "is_input": args.get("is_input") is True,
+            }
+            return {"kind": "TerminalAction", **arguments, "reset": False}, arguments
+        case "call_tool_mcp":
+            arguments = columns.fields(args.get("arguments"))
+        case _:
+            arguments = {name: value for name, value in args.items() if name not in _NOT_ARGUMENTS}
+    arguments = arguments or ({"text": event.text} if event.text else {})
+    return {"kind": "MCPToolAction", "data": arguments}, arguments
+
+
+def _response_id(event: _V0Event) -> str:
+    """Return the id of the model's answer, which its calls share; the event's own where it is not known."""
+    metadata = columns.fields(event.members.get("tool_call_metadata"))
+    return columns.first_text(columns.fields(metadata.get("model_response")).get("id"), event.id)
+
+
+def _observation(event: _V0Event) -> V1Event:
+    content = [text_part(event.text), *_images(event.extras)]
+    seen: dict[str, object] = {"content": content, "is_error": False}
+    match event.type:
+        case "think":
+            seen = {"kind": "ThinkObservation", **seen}
+        case "run":
+            seen = {"kind": "TerminalObservation", **seen, **_end_of_command(event)}
+        case _:
+            seen = {"kind": "MCPToolObservation", **seen, "tool_name": event.call.tool_name}
+    return v1_payload.observation(event.call, observation=seen, action_id=event.action_id)
+
+
+def _end_of_command(event: _V0Event) -> dict[str, object]:
+    """Return what is known of a command's end and place; `command` must be there even when it is null."""
+    command, given = event.extras.get("command"), columns.fields(event.extras.get("metadata"))
+    known = OBSERVATIONS["run"].fields["metadata"].members
+    metadata = {
+        name: given[name]
+        for name, field in known.items()
+        if given.get(name) is not None and field.is_met_by(given[name])
+    }
+    exit_code = {"exit_code": metadata["exit_code"]} if "exit_code" in metadata else {}
+    return {
+        "command": command if isinstance(command, str) else None,
+        **exit_code,
+        "timeout": metadata.get("exit_code") == _TIMED_OUT,
+        "metadata": metadata,
+    }
+
+
+def _rejection(event: _V0Event) -> V1Event:
+    return v1_payload.rejection(event.call, reason=event.text, action_id=event.action_id)
+
+
+def _agent_error(event: _V0Event) -> V1Event:
+    return v1_payload.agent_error(event.call, error=event.text)
+
+
+def _conversation_error(event: _V0Event) -> V1Event:
+    code = columns.first_text(event.extras.get("error_id"), "error")
+    return v1_payload.conversation_error(code=code, detail=event.text)
+
+
+def _system_prompt(event: _V0Event) -> V1Event:
+    return v1_payload.system_prompt(event.text)
+
+
+def _condensation(event: _V0Event) -> V1Event:
+    """Write the summary; which events are left out is said there, in the numbers of the sender."""
+    return v1_payload.condensation(forgotten_event_ids=[], response_id=event.id, summary=event.text or None)
+
+
+def _condensation_request(event: _V0Event) -> V1Event:
+    return v1_payload.condensation_request()
+
+
+def _state_update(event: _V0Event) -> V1Event:
+    if event.columns["hidden"]:
+        return v1_payload.state_update(NOTE_KEY, {"type": event.type, "hidden": True})
+    if event.type == "agent_state_changed" and (status := _status(event)):
+        return state.execution_status(status)
+    return v1_payload.state_update(NOTE_KEY, {"type": event.type, "text": event.text})
+
+
+def _status(event: _V0Event) -> str | None:
+    return _STATUSES.get(columns.first_text(event.extras.get("agent_state")))
+
+
+_WRITERS: Mapping[str, Callable[[_V0Event], V1Event]] = {
+    "MessageEvent": _message,
+    "ActionEvent": _action,
+    "ObservationEvent": _observation,
+    "UserRejectObservation": _rejection,
+    "AgentErrorEvent": _agent_error,
+    "ConversationErrorEvent": _conversation_error,
+    "SystemPromptEvent": _system_prompt,
+    "Condensation": _condensation,
+    "CondensationRequest": _condensation_request,
+    "ConversationStateUpdateEvent": _state_update,
+}
+
+
+def _members(event: EventEnvelope) -> Mapping[str, object]:
+    try:
+        return columns.fields(json.loads(event["payload"]))
+    except (ValueError, RecursionError):
+        return {}
+
+
+def _uuid_5(event_id_shown: str) -> UUID | None:
+    try:
+        read = UUID(event_id_shown)
+    except ValueError:
+        return None
+    return read if read.version == 5 else None

@@ -1,0 +1,148 @@
+"""How the server's own agents write V0 events."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+
+from conversations.dialects.author import COMMAND_TOOL, AgentState, command_of
+from conversations.dialects.v0 import payload as v0_payload
+from conversations.dialects.v0.reading import read
+from conversations.events import Authored
+
+_STATES = {
+    AgentState.IDLE: "awaiting_user_input",
+    AgentState.RUNNING: "running",
+    AgentState.WAITING_FOR_CONFIRMATION: "awaiting_user_confirmation",
+    AgentState.PAUSED: "paused",
+    # A turn that ended normally waits for the user; `finished` would be the task's end.
+    AgentState.FINISHED: "awaiting_user_input",
+    AgentState.STOPPED: "stopped",
+    AgentState.INTERRUPTED: "error",
+    AgentState.ERROR: "error",
+}
+_INTERRUPTED_REASON = "The agent was interrupted."
+_NOTHING: Mapping[str, object] = {}
+
+
+class V0Author:
+    """Writes V0 events; `id`, `timestamp` and `cause` are left out, for the server lays them over."""
+
+    def user_message(self, *, text: str, image_urls: Sequence[str] | None = (), event_id: str) -> Authored:
+        urls = None if image_urls is None else list(image_urls)
+        return _action("message", {"content": text, "image_urls": urls}, source="user")
+
+    def agent_message(self, *, text: str, event_id: str, interrupted: bool = False) -> Authored:
+        args = {"content": text, "wait_for_response": True}
+        return _action("message", args, beside={"interrupted": True} if interrupted else {})
+
+    def tool_call(
+        self,
+        *,
+        name: str,
+        arguments: Mapping[str, object],
+        thought: str = "",
+        tool_call_id: str,
+        event_id: str,
+        awaiting_confirmation: bool = False,
+    ) -> Authored:
+        # call_tool_mcp has no such field, and strict readers refuse it: set only when it matters.
+        state = {"confirmation_state": "awaiting_confirmation"} if awaiting_confirmation else {}
+        beside = _tool_call_metadata(name, tool_call_id)
+        if name == COMMAND_TOOL:
+            return _action(
+                "run", {"command": command_of(arguments), "thought": thought, **state}, beside=beside
+            )
+        args = {"name": name, "arguments": arguments, "thought": thought, **state}
+        return _action("call_tool_mcp", args, beside=beside)
+
+    def tool_result(
+        self,
+        *,
+        name: str,
+        arguments: Mapping[str, object],
+        content: str,
+        exit_code: int = 0,
+        tool_call_id: str,
+        event_id: str,
+        call_event_id: str,
+    ) -> Authored:
+        beside = _tool_call_metadata(name, tool_call_id)
+        if name != COMMAND_TOOL:
+            extras: dict[str, object] = {"name": name, "arguments": arguments}
+            return _observation("mcp", content, extras=extras, beside=beside)
+        extras = {"command": command_of(arguments), "metadata": {"exit_code": exit_code}}
+        return _observation("run", content, extras=extras, beside=beside)
+
+    def finish(self, *, message: str, thought: str = "", tool_call_id: str, event_id: str) -> Authored:
+        args = {"final_thought": message, "outputs": {}, "thought": thought}
+        return _action("finish", args, beside=_tool_call_metadata("finish", tool_call_id))
+
+    def finished(
+        self, *, message: str, tool_call_id: str, event_id: str, call_event_id: str
+    ) -> Authored | None:
+        return None
+
+    def tool_rejected(
+        self, *, name: str, reason: str, tool_call_id: str, event_id: str, call_event_id: str
+    ) -> Authored:
+        return _observation("user_rejected", reason, beside=_tool_call_metadata(name, tool_call_id))
+
+    def tool_failed(
+        self, *, name: str, reason: str, tool_call_id: str, event_id: str, call_event_id: str
+    ) -> Authored:
+        return _observation("error", reason, beside=_tool_call_metadata(name, tool_call_id))
+
+    def state(self, *, state: AgentState, event_id: str, reason: str = "") -> Authored:
+        if state is AgentState.INTERRUPTED:
+            reason = reason or _INTERRUPTED_REASON
+        extras = {"agent_state": _STATES[state], "reason": reason}
+        return _observation("agent_state_changed", extras=extras, source="environment")
+
+    def steering(self, *, state: AgentState, event_id: str) -> Authored | None:
+        return None
+
+    def error(self, *, code: str, detail: str, event_id: str) -> Authored:
+        return _observation("error", detail, extras={"error_id": code}, source="environment")
+
+    def decision(self, *, accepted: bool, event_id: str) -> Authored:
+        state = "user_confirmed" if accepted else "user_rejected"
+        return _action("change_agent_state", {"agent_state": state}, source="user")
+
+
+AUTHOR = V0Author()
+
+
+def _action(
+    name: str,
+    args: Mapping[str, object],
+    *,
+    source: str = "agent",
+    beside: Mapping[str, object] = _NOTHING,
+) -> Authored:
+    return _read_back(v0_payload.action(name, args, source=source, beside=beside))
+
+
+def _observation(
+    name: str,
+    content: str = "",
+    *,
+    extras: Mapping[str, object] = _NOTHING,
+    source: str = "agent",
+    beside: Mapping[str, object] = _NOTHING,
+) -> Authored:
+    return _read_back(v0_payload.observation(name, content, extras=extras, source=source, beside=beside))
+
+
+def _read_back(payload: str) -> Authored:
+    return Authored(payload=payload, reading=read(json.loads(payload)))
+
+
+def _tool_call_metadata(name: str, tool_call_id: str) -> dict[str, object]:
+    call = {
+        "function_name": name,
+        "tool_call_id": tool_call_id,
+        "model_response": {},
+        "total_calls_in_response": 1,
+    }
+    return {"tool_call_metadata": call}

@@ -1,0 +1,78 @@
+"""Writing V0 payloads: the wire's keys in the wire's order, with the message of their type.
+
+`id`, `timestamp` and `cause` are left out, for the server lays them over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from conversations.dialects import columns
+from conversations.dialects.author import to_json
+from conversations.dialects.v0.actions import ACTIONS
+from conversations.dialects.v0.observations import OBSERVATIONS
+from conversations.dialects.v0.older import todays_args, todays_extras
+from conversations.dialects.v0.types import EventType, filled
+from conversations.exceptions import InvalidEvent
+
+_NOTHING: Mapping[str, object] = {}
+
+
+def action(
+    name: str, args: Mapping[str, object], *, source: str, beside: Mapping[str, object] = _NOTHING
+) -> str:
+    """Return an action of ACTIONS as JSON text; args that are not given get their defaults.
+
+    `beside` stands between the action's name and its args. Raise InvalidEvent when a required one of the
+    args is missing, or one is JSON of another type.
+    """
+    written = ACTIONS[name]
+    whole = filled(args, written.fields, of=f"the action `{name}`")
+    return to_json(
+        {"source": source, "message": written.message(whole), "action": name, **beside, "args": whole}
+    )
+
+
+def observation(
+    name: str,
+    content: object = "",
+    *,
+    extras: Mapping[str, object] = _NOTHING,
+    source: str,
+    beside: Mapping[str, object] = _NOTHING,
+) -> str:
+    """Return an observation of OBSERVATIONS as JSON text; see `action`."""
+    written = OBSERVATIONS[name]
+    whole = filled({**extras, "content": content}, written.fields, of=f"the observation `{name}`")
+    event = {
+        "source": source,
+        "message": written.message(whole),
+        "observation": name,
+        **beside,
+        "content": content,
+        "extras": {key: value for key, value in whole.items() if key != "content"},
+    }
+    return to_json(event if written.success is None else {**event, "success": written.success(whole)})
+
+
+def plain(text: str, *, source: str) -> str:
+    """Return an event that only shows a text, for what this wire has no event for."""
+    return observation("success", text, source=source)
+
+
+def message_of(event: Mapping[str, object]) -> str:
+    """Return the message that an event's type makes of its fields; empty where they are not the type's."""
+    try:
+        if name := columns.first_text(event.get("action")):
+            return _message(ACTIONS, name, todays_args(columns.fields(event.get("args"))))
+        name = columns.first_text(event.get("observation"))
+        extras = todays_extras(columns.fields(event.get("extras")))
+        return _message(OBSERVATIONS, name, {**extras, "content": event.get("content", "")})
+    except (InvalidEvent, RecursionError):
+        return ""
+
+
+def _message(types: Mapping[str, EventType], name: str, given: Mapping[str, object]) -> str:
+    if name not in types:
+        return ""
+    return types[name].message(filled(given, types[name].fields, of=name))

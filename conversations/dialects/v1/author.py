@@ -1,0 +1,141 @@
+"""How the server's own agents write V1 events."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from conversations.dialects.author import COMMAND_TOOL, AgentState, command_of
+from conversations.dialects.v1 import payload
+from conversations.dialects.v1.payload import Call, authored, image_part, text_part
+from conversations.dialects.v1.reading import COMMAND_TOOL_NAME, INTERRUPTED_NOTE
+from conversations.dialects.v1.state import EXECUTION_STATUSES, execution_status
+from conversations.events import Authored
+
+FINISH_TOOL_NAME = "finish"
+
+
+class V1Author:
+    """Writes V1 events of release 1.3.0: only its base fields, no null that may be left out."""
+
+    def user_message(self, *, text: str, image_urls: Sequence[str] | None = (), event_id: str) -> Authored:
+        images = [image_part(image_urls)] if image_urls else []
+        content = [*([text_part(text)] if text or not images else ()), *images]
+        return authored(payload.user_message(content), event_id=event_id)
+
+    def agent_message(self, *, text: str, event_id: str, interrupted: bool = False) -> Authored:
+        note = INTERRUPTED_NOTE if interrupted else ""
+        return authored(payload.agent_message([text_part(text)], note=note), event_id=event_id)
+
+    def tool_call(
+        self,
+        *,
+        name: str,
+        arguments: Mapping[str, object],
+        thought: str = "",
+        tool_call_id: str,
+        event_id: str,
+        awaiting_confirmation: bool = False,
+    ) -> Authored:
+        """Write the call; on this wire a call awaits confirmation as long as nothing answers it."""
+        event = payload.action(
+            Call(tool_name(name), tool_call_id),
+            arguments=arguments,
+            action=_action(name, arguments),
+            response_id=event_id,
+            thought=thought,
+        )
+        return authored(event, event_id=event_id)
+
+    def tool_result(
+        self,
+        *,
+        name: str,
+        arguments: Mapping[str, object],
+        content: str,
+        exit_code: int = 0,
+        tool_call_id: str,
+        event_id: str,
+        call_event_id: str,
+    ) -> Authored:
+        event = payload.observation(
+            Call(tool_name(name), tool_call_id),
+            observation=_observation(name, arguments, content, exit_code),
+            action_id=call_event_id,
+        )
+        return authored(event, event_id=event_id)
+
+    def finish(self, *, message: str, thought: str = "", tool_call_id: str, event_id: str) -> Authored:
+        call = Call(FINISH_TOOL_NAME, tool_call_id)
+        event = payload.finish(call, message=message, response_id=event_id, thought=thought)
+        return authored(event, event_id=event_id)
+
+    def finished(
+        self, *, message: str, tool_call_id: str, event_id: str, call_event_id: str
+    ) -> Authored | None:
+        call = Call(FINISH_TOOL_NAME, tool_call_id)
+        event = payload.finished(call, message=message, action_id=call_event_id)
+        return authored(event, event_id=event_id)
+
+    def tool_rejected(
+        self, *, name: str, reason: str, tool_call_id: str, event_id: str, call_event_id: str
+    ) -> Authored:
+        call = Call(tool_name(name), tool_call_id)
+        event = payload.rejection(call, reason=reason, action_id=call_event_id)
+        return authored(event, event_id=event_id)
+
+    def tool_failed(
+        self, *, name: str, reason: str, tool_call_id: str, event_id: str, call_event_id: str
+    ) -> Authored:
+        """Write the failure; this kind names its call by `tool_call_id` alone."""
+        event = payload.agent_error(Call(tool_name(name), tool_call_id), error=reason)
+        return authored(event, event_id=event_id)
+
+    def state(self, *, state: AgentState, event_id: str, reason: str = "") -> Authored:
+        """Write the state; this kind has no place for a reason."""
+        return authored(execution_status(EXECUTION_STATUSES[state]), event_id=event_id)
+
+    def steering(self, *, state: AgentState, event_id: str) -> Authored | None:
+        match state:
+            case AgentState.PAUSED:
+                return authored(payload.pause(), event_id=event_id)
+            case AgentState.STOPPED:
+                return authored(payload.interrupt(), event_id=event_id)
+            case _:
+                return None
+
+    def error(self, *, code: str, detail: str, event_id: str) -> Authored:
+        return authored(payload.conversation_error(code=code, detail=detail), event_id=event_id)
+
+    def decision(self, *, accepted: bool, event_id: str) -> Authored:
+        """Write the state that the decision leads to: this wire has no event for the decision itself."""
+        return authored(execution_status("running" if accepted else "idle"), event_id=event_id)
+
+
+AUTHOR = V1Author()
+
+
+def tool_name(name: str) -> str:
+    """Return what this wire calls a tool."""
+    return COMMAND_TOOL_NAME if name == COMMAND_TOOL else name
+
+
+def _action(name: str, arguments: Mapping[str, object]) -> dict[str, object]:
+    if name != COMMAND_TOOL:
+        return {"kind": "MCPToolAction", "data": arguments}
+    return {"kind": "TerminalAction", "command": command_of(arguments), "is_input": False, "reset": False}
+
+
+def _observation(
+    name: str, arguments: Mapping[str, object], content: str, exit_code: int
+) -> dict[str, object]:
+    shared: dict[str, object] = {"content": [text_part(content)], "is_error": exit_code != 0}
+    if name != COMMAND_TOOL:
+        return {"kind": "MCPToolObservation", **shared, "tool_name": name}
+    return {
+        "kind": "TerminalObservation",
+        **shared,
+        "command": command_of(arguments),
+        "exit_code": exit_code,
+        "timeout": False,
+        "metadata": {"exit_code": exit_code, "pid": -1, "prefix": "", "suffix": ""},
+    }

@@ -1,0 +1,152 @@
+"""Reading any event of the V1 wire into columns."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from conversations.dialects import columns
+from conversations.dialects.author import COMMAND_TOOL
+from conversations.dialects.v1.kinds import KINDS, kind_of
+from conversations.events import Dialect, Kind, Reading
+from conversations.payloads import bounds
+
+INTERRUPTED_NOTE = "This answer was interrupted before it was complete."
+"""The `extended_content` of an answer that was stopped before its end."""
+
+_DEFAULT_SOURCES = dict.fromkeys(
+    (
+        *("SystemPromptEvent", "ActionEvent", "AgentErrorEvent", "TokenEvent"),
+        *("ACPToolCallEvent", "StreamingDeltaEvent"),
+    ),
+    "agent",
+) | {"PauseEvent": "user", "InterruptEvent": "user", "HookExecutionEvent": "hook"}
+_ROLE_SOURCES = {"user": "user", "assistant": "agent"}
+_TELLING_FIELDS = (
+    "text",
+    "message",
+    "detail",
+    "error",
+    "summary",
+    "title",
+    "reason",
+    "stdout",
+    "hook_command",
+    "filename",
+)
+COMMAND_TOOL_NAME = "terminal"
+"""What this wire calls COMMAND_TOOL."""
+DEFAULT_REJECTION = "User rejected the action"
+
+
+def read(payload: Mapping[str, object]) -> Reading:
+    """Read the columns off one V1 event, ignoring optional fields of the wrong type.
+
+    Without a source an event has its kind's own; a message that of its role; any other the environment.
+    """
+    event_kind = kind_of(payload)
+    return Reading(
+        dialect=Dialect.V1,
+        type=columns.name(event_kind, columns.TYPE_MAX_CHARS) or "",
+        kind=Kind.MESSAGE if _is_finish(payload) else KINDS.get(event_kind, Kind.OTHER),
+        source=columns.name(payload.get("source"), columns.SOURCE_MAX_CHARS) or _default_source(payload),
+        text=columns.readable(whole_text(payload)),
+        timestamp=columns.instant(payload.get("timestamp")),
+        event_id=columns.event_id(payload.get("id")),
+        cause_event_id=columns.event_id(payload.get("action_id")),
+        parent_event_id=columns.event_id(payload.get("parent_id")),
+        tool_call_id=_tool_call_id(payload),
+    )
+
+
+def is_interrupted(payload: Mapping[str, object]) -> bool:
+    """Say whether an agent's message is marked as stopped before its end.
+
+    The mark is a note in `extended_content`, a field of every release: there a model that continues the
+    conversation reads it, while the message that people see stays as it was said.
+    """
+    if payload.get("source") != "agent":
+        return False
+    return columns.content_text(payload.get("extended_content")) == INTERRUPTED_NOTE
+
+
+def called_tool(payload: Mapping[str, object]) -> tuple[str, Mapping[str, object]]:
+    """Return name and arguments of a tool call: those that the model gave, as JSON beside the action."""
+    call = columns.fields(payload.get("tool_call"))
+    name = columns.first_text(payload.get("tool_name"), call.get("name"))
+    try:
+        arguments = columns.fields(_decoded(columns.first_text(call.get("arguments"))))
+    except (ValueError, RecursionError):
+        arguments = {}
+    return COMMAND_TOOL if name == COMMAND_TOOL_NAME else name, arguments
+
+
+def _decoded(text: str) -> Any:
+    """Return the value of JSON that is a string of an event, and so is not bounded with that."""
+    bounds.require_bounded(text)
+    return json.loads(text)
+
+
+def _is_finish(payload: Mapping[str, object]) -> bool:
+    return kind_of(payload) == "ActionEvent" and kind_of(payload.get("action")) == "FinishAction"
+
+
+def _default_source(payload: Mapping[str, object]) -> str:
+    role = columns.fields(payload.get("llm_message")).get("role")
+    event_kind = kind_of(payload)
+    if event_kind == "MessageEvent" and isinstance(role, str):
+        return _ROLE_SOURCES.get(role, "environment")
+    return _DEFAULT_SOURCES.get(event_kind, "environment")
+
+
+def _tool_call_id(payload: Mapping[str, object]) -> str | None:
+    call = columns.fields(payload.get("tool_call"))
+    return columns.name(columns.first_text(payload.get("tool_call_id"), call.get("id")), columns.ID_MAX_CHARS)
+
+
+def whole_text(payload: Mapping[str, object]) -> str:
+    """Return what a person would read of an event, however long it is."""
+    match kind_of(payload):
+        case "MessageEvent":
+            return columns.content_text(columns.fields(payload.get("llm_message")).get("content"))
+        case "ActionEvent":
+            return _action_text(payload)
+        case "ObservationEvent":
+            return columns.content_text(columns.fields(payload.get("observation")).get("content"))
+        case "UserRejectObservation":
+            return columns.first_text(payload.get("rejection_reason"), DEFAULT_REJECTION)
+        case "AgentErrorEvent":
+            return columns.first_text(payload.get("error"))
+        case "ConversationErrorEvent" | "ServerErrorEvent":
+            return columns.first_text(payload.get("detail"), payload.get("code"))
+        case "ConversationStateUpdateEvent":
+            return _state_text(payload)
+        case "SystemPromptEvent":
+            return columns.content_text(payload.get("system_prompt"))
+        case _:
+            content = columns.content_text(payload.get("content"))
+            return columns.first_text(*(payload.get(key) for key in _TELLING_FIELDS), content)
+
+
+def _action_text(payload: Mapping[str, object]) -> str:
+    action = columns.fields(payload.get("action"))
+    answer = action.get("message") if _is_finish(payload) else None
+    thought = columns.content_text(payload.get("thought"))
+    return columns.first_text(answer, thought) or _call_text(payload, action)
+
+
+def _call_text(payload: Mapping[str, object], action: Mapping[str, object]) -> str:
+    call = columns.fields(payload.get("tool_call"))
+    tool = columns.first_text(payload.get("tool_name"), call.get("name"))
+    arguments = {key: value for key, value in action.items() if key != "kind"}
+    shown = columns.first_text(call.get("arguments")) or (columns.as_json(arguments) if arguments else "")
+    return f"{tool} {shown}".strip()
+
+
+def _state_text(payload: Mapping[str, object]) -> str:
+    key, value = columns.first_text(payload.get("key")), payload.get("value")
+    if not isinstance(value, str | int | float):
+        return key
+    shown = value if isinstance(value, str) else columns.as_json(value)
+    return shown if key == "execution_status" else f"{key}: {shown}"

@@ -1,0 +1,1 @@
+"""Appending to the log: the statements, the locks, and the outcome of a commit."""

@@ -1,0 +1,395 @@
+"""The only way to write to the log: many appends in one transaction, set-based, on both engines."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import NamedTuple
+
+from django.conf import settings
+from django.db import OperationalError, connection
+from django.utils import timezone
+from psycopg.errors import LockNotAvailable
+
+from conversations.events import Appended, Dialect, EventEnvelope, Kind, NewEvent
+from conversations.exceptions import (
+    ConversationBusy,
+    ConversationError,
+    ConversationNotFound,
+    EventConflict,
+    Fenced,
+    InvalidEvent,
+    MaskingDeferred,
+)
+from conversations.log import sql
+from conversations.models import LAST_MESSAGE_MAX_LENGTH, Conversation, ConversationRef, envelope
+from conversations.readiness import readiness
+from conversations.redaction import masking
+from conversations.redaction import secrets as secrecy
+from conversations.redaction.masking import NO_MASKS, Masks
+from conversations.redaction.secrets import MaskedEvents, MaskingAllowance
+
+LOCK_TIMEOUT_S: float = settings.LOCK_TIMEOUT_S
+"""How long an append waits for a conversation that another transaction has locked (PostgreSQL)."""
+
+STAMP_LENGTH = 26
+_MICROSECOND = timedelta(microseconds=1)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AppendRequest:
+    """The events that one caller wants stored: all or none."""
+
+    conversation: ConversationRef
+    events: Sequence[NewEvent]
+    epoch: int | None = None
+    """The epoch of the writing loop; None for all other callers."""
+    also: Callable[[Sequence[Appended]], None] | None = None
+    """Run in the same transaction after the events are stored, under the conversation's lock."""
+    masked: MaskedEvents | None = None
+    """The events without secrets, if they were masked before."""
+    defers_masking: bool = False
+    """Whether to answer MaskingDeferred instead of masking long events under the lock."""
+
+
+def masked(request: AppendRequest) -> AppendRequest:
+    """Return the request with its events masked by the present secrets, before its transaction."""
+    ref = request.conversation
+    return replace(request, masked=secrecy.masked_beforehand(ref.owner_id, ref.pk, request.events))
+
+
+@dataclass(frozen=True, slots=True)
+class AppendOutcome:
+    """The outcome of one request: where its events stand, and the envelopes of the new ones."""
+
+    appended: list[Appended]
+    envelopes: list[EventEnvelope]
+
+
+class _Stored(NamedTuple):
+    seq: int
+    payload: str
+
+
+@dataclass(slots=True)
+class _Head:
+    """The end of one locked log, which moves while a transaction appends."""
+
+    pk: int
+    next_seq: int
+    head_digest: str
+    loop_epoch: int
+    asked_through: int
+    last_message: str
+    last_message_at: datetime | None
+    accumulated_cost: float
+    prompt_tokens: int
+    completion_tokens: int
+    total_tokens: int
+    updated_at: datetime
+    listed_at: datetime
+    deleted_at: datetime | None
+    masks: Masks = NO_MASKS
+    """The values to mask: the owner's secrets and the conversation's."""
+    is_deferred: bool = False
+    """Whether an append of this transaction waits until its events are masked."""
+    stored: dict[str, _Stored] = field(default_factory=dict)
+    """By event id: stored events that these requests repeat or refer to, and events added so far."""
+    wire_ids: dict[int, int] = field(default_factory=dict)
+    """By the number that a V0 sender gave an event: its newest seq."""
+
+
+_HEAD_COLUMNS = (
+    "pk",
+    "next_seq",
+    "head_digest",
+    "loop_epoch",
+    "asked_through",
+    "last_message",
+    "last_message_at",
+    "accumulated_cost",
+    "prompt_tokens",
+    "completion_tokens",
+    "total_tokens",
+    "updated_at",
+    "listed_at",
+    "deleted_at",
+)
+
+
+def chain(head_digest: str, *, seq: int, event_id: str, payload: str) -> str:
+    """Return the digest of the event that follows `head_digest`: SHA-256 in hex.
+
+    The id is preceded by its length, so that two different logs never hash the same text.
+    """
+    name = event_id.encode()
+    head = b"%s %d %d " % (head_digest.encode(), seq, len(name))
+    return hashlib.sha256(head + name + payload.encode()).hexdigest()
+
+
+def append_many(requests: Sequence[AppendRequest], *, wait: bool) -> list[AppendOutcome | ConversationError]:
+    """Store all requests in the running transaction; return each outcome in its place.
+
+    A refused request stores nothing and affects no other. Without `wait`, a conversation that another
+    transaction has locked is answered with ConversationBusy at once; with it, after LOCK_TIMEOUT_S. If this
+    raises, the transaction must be rolled back. Raise StoreUnavailable if nothing can be stored at the
+    moment.
+    """
+    readiness.require()
+    heads = _locked_heads(requests, wait=wait)
+    rows: list[sql.EventRow] = []
+    allowance = MaskingAllowance()
+    outcomes = [_take(heads, request, rows, allowance, wait=wait) for request in requests]
+    moved = {row.conversation_id for row in rows}
+    with sql.together():
+        sql.insert_events(rows)
+        sql.move_heads([_moved(heads[pk]) for pk in sorted(moved)])
+    for request, outcome in zip(requests, outcomes, strict=True):
+        if request.also is not None and isinstance(outcome, AppendOutcome):
+            request.also(outcome.appended)
+    return outcomes
+
+
+def _locked_heads(requests: Sequence[AppendRequest], *, wait: bool) -> dict[int, _Head]:
+    """Lock the requests' conversations, and find the stored events that they repeat or refer to.
+
+    The secrets of their owners and their own are found in the same transaction. So a secret that was stored
+    before is never written in clear, whichever process stored it.
+    """
+    # One lock per conversation makes the order of seqs the order of commits: a reader that has seen seq
+    # n cannot have missed an n - 1. Locks are taken in the same order everywhere, so that writers
+    # cannot deadlock. SQLite has no row locks: its transactions are IMMEDIATE, one at a time.
+    pks = sorted({request.conversation.pk for request in requests})
+    owners = sorted({request.conversation.owner_id for request in requests})
+    ids, wire_ids = _references(requests)
+    try:
+        with sql.together():  # a later statement sees what was committed before this one got the lock
+            rows = _heads_found(pks, wait=wait)
+            stored, numbered = sql.events_with_ids(ids), sql.events_with_wire_ids(wire_ids)
+            secrets = secrecy.found(owners, pks)
+    except OperationalError as error:
+        if isinstance(error.__cause__, LockNotAvailable):
+            raise ConversationBusy("The conversation is locked by another process. Try again.") from error
+        raise
+    heads = {row[0]: _Head(*row) for row in rows.rows()}
+    if hidden := secrets.rows():
+        owned = {request.conversation.pk: request.conversation.owner_id for request in requests}
+        for pk, masks in secrecy.masks_for(owned.items(), hidden).items():
+            if pk in heads:
+                heads[pk].masks = masks
+    for pk, event_id, seq, payload in stored.rows():
+        if pk in heads:
+            heads[pk].stored[event_id] = _Stored(seq, payload)
+    for pk, wire_id, seq, dialect in numbered.rows():
+        if pk in heads and dialect == Dialect.V0:
+            heads[pk].wire_ids[wire_id] = max(seq, heads[pk].wire_ids.get(wire_id, -1))
+    return heads
+
+
+def _heads_found(pks: Sequence[int], *, wait: bool) -> sql.Found:
+    if connection.vendor == "postgresql":
+        if wait:
+            sql.limit_lock_wait(LOCK_TIMEOUT_S)
+        return sql.locked_heads(("id", *_HEAD_COLUMNS[1:]), pks, wait=wait)
+    rows = Conversation.objects.filter(pk__in=pks).values_list(*_HEAD_COLUMNS)
+    return sql.Found(rows)
+
+
+def _references(requests: Sequence[AppendRequest]) -> tuple[set[tuple[int, str]], set[tuple[int, int]]]:
+    """Return the event ids and the senders' numbers to look up, each with its conversation."""
+    ids: set[tuple[int, str]] = set()
+    wire_ids: set[tuple[int, int]] = set()
+    for request in requests:
+        pk = request.conversation.pk
+        for event in request.events:
+            ids.add((pk, event.event_id))
+            if event.reading.cause_event_id is not None:
+                ids.add((pk, event.reading.cause_event_id))
+            if event.cause_seq is None and event.reading.cause_wire_id is not None:
+                wire_ids.add((pk, event.reading.cause_wire_id))
+    return ids, wire_ids
+
+
+def _take(
+    heads: dict[int, _Head],
+    request: AppendRequest,
+    rows: list[sql.EventRow],
+    allowance: MaskingAllowance,
+    *,
+    wait: bool,
+) -> AppendOutcome | ConversationError:
+    """Number the request's events at the end of their log, or return the reason why not."""
+    head = heads.get(request.conversation.pk)
+    if head is None and not wait:
+        return ConversationBusy("The conversation is locked by another process.")
+    if head is None or head.deleted_at is not None:
+        return ConversationNotFound("Conversation not found.")
+    if request.epoch is not None and request.epoch != head.loop_epoch:
+        return Fenced(f"The loop of epoch {request.epoch} was replaced by that of epoch {head.loop_epoch}.")
+    events = _masked(head, request, allowance)
+    if isinstance(events, ConversationError):
+        return events
+    if conflict := _conflict(head, request.events, events):
+        return conflict
+    new: list[sql.EventRow] = []
+    appended = [_number(head, event, request.epoch, new) for event in events]
+    rows += new
+    return AppendOutcome(appended, [_envelope(row) for row in new])
+
+
+def _masked(
+    head: _Head, request: AppendRequest, allowance: MaskingAllowance
+) -> Sequence[NewEvent] | InvalidEvent | MaskingDeferred:
+    """Return the request's events without secrets, or the reason why not."""
+    if request.masked is not None and request.masked.masks == head.masks:
+        return request.masked.events
+    # Whatever follows a deferred append of a conversation is stored after it.
+    if request.defers_masking and (head.is_deferred or not allowance.covers(request.events, head.masks)):
+        head.is_deferred = True
+        return MaskingDeferred("The conversation's secrets keep changing. Try again.")
+    return secrecy.masked_all(request.events, head.masks)
+
+
+def _conflict(head: _Head, sent: Sequence[NewEvent], masked: Sequence[NewEvent]) -> EventConflict | None:
+    taken: dict[str, str] = {}
+    for event, to_store in zip(sent, masked, strict=True):
+        stored = head.stored.get(event.event_id)
+        earlier = taken.setdefault(event.event_id, stored.payload if stored else to_store.payload)
+        if not _same(event, to_store, earlier):
+            which = f"Event {stored.seq}" if stored else "Another event of this request"
+            return EventConflict(
+                f"{which} has the id {event.event_id!r} and other content. "
+                "Send the same bytes to repeat it, or use a new id."
+            )
+    return None
+
+
+def _same(sent: NewEvent, masked: NewEvent, stored: str) -> bool:
+    """Say whether an event was stored before, whichever values were secrets then and are now."""
+    if masked.stamp_offset is not None:
+        start, end = masked.stamp_offset, masked.stamp_offset + STAMP_LENGTH
+        stored = stored[:start] + masked.payload[start:end] + stored[end:]
+    return stored in (masked.payload, sent.payload) or masking.may_hide(stored, sent.payload)
+
+
+def _number(head: _Head, event: NewEvent, epoch: int | None, new: list[sql.EventRow]) -> Appended:
+    if stored := head.stored.get(event.event_id):
+        return Appended(event.event_id, stored.seq, is_new=False)
+    now = head.updated_at = max(timezone.now(), head.updated_at + _MICROSECOND)
+    payload = (
+        event.payload if event.stamp_offset is None else _stamped(event.payload, event.stamp_offset, now)
+    )
+    seq = head.next_seq
+    row = _row(head, event, seq=seq, payload=payload, epoch=epoch, now=now)
+    head.next_seq, head.head_digest = seq + 1, row.digest
+    head.stored[event.event_id] = _Stored(seq, payload)
+    if row.wire_id is not None and row.dialect == Dialect.V0:
+        head.wire_ids[row.wire_id] = seq
+    _count(head, event, seq=seq, now=now)
+    new.append(row)
+    return Appended(event.event_id, seq, is_new=True)
+
+
+def _row(
+    head: _Head, event: NewEvent, *, seq: int, payload: str, epoch: int | None, now: datetime
+) -> sql.EventRow:
+    reading = event.reading
+    return sql.EventRow(
+        conversation_id=head.pk,
+        seq=seq,
+        event_id=event.event_id,
+        dialect=reading.dialect.value,
+        type=reading.type,
+        kind=(event.kind or reading.kind).value,
+        source=reading.source,
+        timestamp=now if event.stamp_offset is not None else reading.timestamp or now,
+        cause_seq=_cause(head, event, seq),
+        turn_id=event.turn_id,
+        epoch=epoch,
+        tool_call_id=reading.tool_call_id,
+        parent_event_id=reading.parent_event_id,
+        sender_id=event.sender_id,
+        wire_id=reading.wire_id,
+        brings_envelope=reading.brings_envelope,
+        hidden=reading.hidden,
+        is_input=event.is_input,
+        text=reading.text,
+        payload=payload,
+        size=len(payload.encode()),
+        digest=chain(head.head_digest, seq=seq, event_id=event.event_id, payload=payload),
+        received_at=now,
+    )
+
+
+def _stamped(payload: str, offset: int, now: datetime) -> str:
+    stamp = now.replace(tzinfo=None).isoformat(timespec="microseconds")
+    return payload[:offset] + stamp + payload[offset + STAMP_LENGTH :]
+
+
+def _cause(head: _Head, event: NewEvent, seq: int) -> int | None:
+    """Return the seq of the event that this one answers, in whichever way its wire names it."""
+    reading = event.reading
+    if event.cause_seq is not None:
+        return event.cause_seq
+    if reading.cause_event_id is not None:
+        stored = head.stored.get(reading.cause_event_id)
+        return stored.seq if stored else None
+    if reading.cause_wire_id is None:
+        return None
+    if reading.cause_wire_id in head.wire_ids:
+        return head.wire_ids[reading.cause_wire_id]
+    # A sender that does not number events refers to what it was shown: the seq.
+    return reading.cause_wire_id if reading.wire_id is None and reading.cause_wire_id < seq else None
+
+
+def _count(head: _Head, event: NewEvent, *, seq: int, now: datetime) -> None:
+    if event.is_input and event.asks:
+        head.asked_through = seq
+    if event.metrics is not None:
+        head.accumulated_cost = max(head.accumulated_cost, event.metrics.accumulated_cost)
+        head.prompt_tokens = max(head.prompt_tokens, event.metrics.prompt_tokens)
+        head.completion_tokens = max(head.completion_tokens, event.metrics.completion_tokens)
+        head.total_tokens = max(head.total_tokens, head.prompt_tokens + head.completion_tokens)
+    if event.reading.kind is Kind.MESSAGE and not event.reading.hidden:
+        head.last_message = event.reading.text[:LAST_MESSAGE_MAX_LENGTH]
+        head.last_message_at = now
+        head.listed_at = max(now, head.listed_at + _MICROSECOND)  # always another one: so it is numbered
+
+
+def _moved(head: _Head) -> sql.HeadRow:
+    return sql.HeadRow(
+        id=head.pk,
+        next_seq=head.next_seq,
+        head_digest=head.head_digest,
+        asked_through=head.asked_through,
+        last_message=head.last_message,
+        last_message_at=head.last_message_at,
+        accumulated_cost=head.accumulated_cost,
+        prompt_tokens=head.prompt_tokens,
+        completion_tokens=head.completion_tokens,
+        total_tokens=head.total_tokens,
+        updated_at=head.updated_at,
+        listed_at=head.listed_at,
+    )
+
+
+def _envelope(row: sql.EventRow) -> EventEnvelope:
+    return envelope(
+        row.seq,
+        row.event_id,
+        row.dialect,
+        row.type,
+        row.kind,
+        row.source,
+        row.timestamp,
+        row.cause_seq,
+        row.turn_id,
+        row.tool_call_id,
+        row.brings_envelope,
+        row.hidden,
+        row.digest,
+        row.text,
+        row.payload,
+    )

@@ -1,0 +1,119 @@
+"""Appends and their commits: the outcome of a commit is known before any caller is answered."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+
+from django.db import InterfaceError, OperationalError, connection, connections, transaction
+
+from conversations.engines.lost_commits import LostCommit
+from conversations.exceptions import ConversationError, MaskingDeferred, OutcomeUnknown
+from conversations.log import append, sql
+from conversations.log.append import LOCK_TIMEOUT_S, AppendOutcome, AppendRequest, append_many
+from conversations.models import Conversation
+from conversations.outages import Outage
+
+LOOK_UP_S = 10.0
+"""How long a lost commit is looked up, at least."""
+MASK_TRIES = 3
+"""How often an append is masked again before its transaction, because the secrets have changed."""
+AGAIN_S = 0.2
+"""The pause before it is looked up again."""
+UNKNOWN = (
+    "The connection to the database broke while this was being stored, so it may be stored or not: "
+    "repeat it with the same id, and it is stored once."
+)
+
+_lost = Outage(
+    __name__,
+    "The connection broke during a commit, and what became of it is looked up",
+    "What became of the commit is known",
+)
+
+
+def committed(requests: Sequence[AppendRequest], *, wait: bool) -> list[AppendOutcome | ConversationError]:
+    """Append all in one transaction and commit it; answer each in its place.
+
+    Raise OperationalError or InterfaceError only where nothing was stored, OutcomeUnknown where the
+    connection broke during the commit and the database does not say within LOOK_UP_S what it has made of it.
+    Inside another transaction it is that one which commits.
+    """
+    outcomes: list[AppendOutcome | ConversationError] = []
+    is_inner = connection.in_atomic_block
+    try:
+        with transaction.atomic():
+            outcomes = append_many(requests, wait=wait)
+    except (OperationalError, InterfaceError) as error:
+        new = _new_events(requests, outcomes) if outcomes else []
+        if is_inner or not new or connection.vendor != "postgresql":
+            raise  # SQLite has no connection that could be lost: if it reports a failure, nothing was stored
+        _lost.failed(error)
+        if not _are_stored(new):
+            if isinstance(error, LostCommit):  # the outcome is known now
+                raise OperationalError(str(error)) from error.__cause__
+            raise
+        _lost.worked()
+    return outcomes
+
+
+def masked_and_committed(request: AppendRequest) -> list[AppendOutcome | ConversationError]:
+    """Append and commit one request: `committed`. What takes long to mask is masked before the transaction.
+
+    Inside another transaction, and if the secrets keep changing, it is masked under the lock.
+    """
+    if not connection.in_atomic_block:
+        for _ in range(MASK_TRIES):
+            (outcome,) = committed([replace(request, defers_masking=True)], wait=True)
+            if not isinstance(outcome, MaskingDeferred):
+                return [outcome]
+            request = append.masked(request)
+    return committed([request], wait=True)
+
+
+def _new_events(
+    requests: Sequence[AppendRequest], outcomes: Sequence[AppendOutcome | ConversationError]
+) -> list[tuple[int, str]]:
+    """Return the conversations and event ids that a commit would have stored."""
+    return [
+        (request.conversation.pk, envelope["id"])
+        for request, outcome in zip(requests, outcomes, strict=True)
+        if isinstance(outcome, AppendOutcome)
+        for envelope in outcome.envelopes
+    ]
+
+
+def _are_stored(events: list[tuple[int, str]]) -> bool:
+    """Say whether these events are in the log; one transaction was to store all of them. Raise
+    OutcomeUnknown."""
+    until = time.monotonic() + LOOK_UP_S
+    while True:
+        try:
+            drop_broken_connections()
+            return _are_stored_now(events)
+        except (OperationalError, InterfaceError) as error:
+            _lost.failed(error)
+            if time.monotonic() > until:
+                raise OutcomeUnknown(UNKNOWN) from error
+        time.sleep(AGAIN_S)
+
+
+def _are_stored_now(events: list[tuple[int, str]]) -> bool:
+    """Look under the conversations' locks: an unfinished commit still holds them."""
+    with transaction.atomic():
+        if connection.vendor == "postgresql":
+            sql.limit_lock_wait(LOCK_TIMEOUT_S)
+        pks = sorted({pk for pk, _ in events})
+        rows = Conversation.objects.filter(pk__in=pks).order_by("pk").values_list("pk", flat=True)
+        list(rows.select_for_update(no_key=True))
+        return len(sql.events_with_ids(set(events)).rows()) == len(set(events))
+
+
+def drop_broken_connections() -> None:
+    """Drop this thread's connection if it broke or cannot write, and the broken connections of the pool."""
+    for each in connections.all(initialized_only=True):
+        each.close_if_unusable_or_obsolete()
+        pool = getattr(each, "pool", None)  # PostgreSQL
+        if pool is not None and each.connection is None:
+            pool.check()  # a restart of the database broke all connections, more than the number of tries

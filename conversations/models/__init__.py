@@ -1,0 +1,75 @@
+"""The durable tables, their constraints, and the queries on them."""
+
+from __future__ import annotations
+
+from conversations.models.conversations import (
+    CHILDREN_MAX,
+    CHOSEN_ID_SHOWN,
+    LAST_MESSAGE_MAX_LENGTH,
+    OWNED_BY_APPEND,
+    PUBLIC_ID_MAX_LENGTH,
+    RESERVED_IDS,
+    ChangeNumber,
+    Conversation,
+    ConversationManager,
+    ConversationQuerySet,
+    ConversationRef,
+    CreationParameters,
+    Moment,
+    Version,
+    WholeRowSaveRefused,
+    new_public_id,
+    normal_id,
+    shown_title,
+)
+from conversations.models.events import (
+    ENVELOPE_COLUMNS,
+    Event,
+    EventQuerySet,
+    envelope,
+)
+from conversations.models.guards import (
+    GuardRepair,
+    Purge,
+    WriteProbe,
+)
+from conversations.models.index import (
+    SearchProgress,
+    TitleChange,
+)
+from conversations.models.storage import (
+    StorageProgress,
+    StoredBytes,
+)
+
+__all__ = [
+    "CHILDREN_MAX",
+    "CHOSEN_ID_SHOWN",
+    "ENVELOPE_COLUMNS",
+    "LAST_MESSAGE_MAX_LENGTH",
+    "OWNED_BY_APPEND",
+    "PUBLIC_ID_MAX_LENGTH",
+    "RESERVED_IDS",
+    "ChangeNumber",
+    "Conversation",
+    "ConversationManager",
+    "ConversationQuerySet",
+    "ConversationRef",
+    "CreationParameters",
+    "Event",
+    "EventQuerySet",
+    "GuardRepair",
+    "Moment",
+    "Purge",
+    "SearchProgress",
+    "StorageProgress",
+    "StoredBytes",
+    "TitleChange",
+    "Version",
+    "WholeRowSaveRefused",
+    "WriteProbe",
+    "envelope",
+    "new_public_id",
+    "normal_id",
+    "shown_title",
+]

@@ -1,0 +1,436 @@
+"""Conversations, their ids, their order in lists, and the queries on them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any, ClassVar, Literal, NamedTuple, Self
+from uuid import UUID, uuid4
+
+from django.conf import settings
+from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
+from django.db import models
+from django.db.models import F, Q, Window
+from django.db.models.functions import RowNumber
+from django.utils import timezone
+
+from conversations.engines.planner import of_many
+from conversations.events import (
+    Dialect,
+)
+from conversations.exceptions import InvalidConversationId
+from conversations.payloads.limits import limits_of
+from conversations.search import titles
+
+PUBLIC_ID_MAX_LENGTH = 100
+
+
+RESERVED_IDS = frozenset({"search", "count"})
+
+
+CHOSEN_ID_SHOWN = 40
+"""So many characters of a chosen id the default title of its conversation has, an ellipsis included."""
+
+
+_HEX_UUID = "^[0-9a-f]{32}$"
+
+
+LAST_MESSAGE_MAX_LENGTH = 200
+
+
+CHILDREN_MAX = 100
+"""At most this many of the conversations that one has started are named with it."""
+
+
+OWNED_BY_APPEND = frozenset(
+    {"next_seq", "head_digest", "loop_epoch", "asked_through", "answered_through", "last_message"}
+)
+"""Columns of a conversation that only the log's own writes may change."""
+
+
+Moment = Literal["created_at", "updated_at", "deleted_at"]
+"""The orders of lists of conversations."""
+
+
+class Version(models.TextChoices):
+    """The wire that a conversation was opened for."""
+
+    V0 = "V0"
+    V1 = "V1"
+
+
+class WholeRowSaveRefused(RuntimeError):
+    """`save()` would write a whole conversation over a stored one."""
+
+
+class ConversationRef(NamedTuple):
+    """A conversation that a caller may access: enough to act on it, and nothing that goes stale."""
+
+    pk: int
+    public_id: str
+    owner_id: int
+    version: str
+
+    @property
+    def dialect(self) -> Dialect:
+        """The wire of the events that the server itself writes in this conversation."""
+        return Dialect(self.version.lower())
+
+
+def normal_id(text: str) -> str:
+    """Return the form in which an id is stored: a UUID of any spelling as 32 hex digits.
+
+    Raise InvalidConversationId, with the texts and in the order of spec V0 §0.2.
+    """
+    if len(text) > PUBLIC_ID_MAX_LENGTH:
+        raise InvalidConversationId("Conversation ID is too long")
+    if "\0" in text:
+        raise InvalidConversationId("Conversation ID contains invalid characters")
+    if ".." in text or "/" in text or "\\" in text:
+        raise InvalidConversationId("Conversation ID contains invalid path characters")
+    if any(character < " " for character in text):
+        raise InvalidConversationId("Conversation ID contains control characters")
+    if not text or text in RESERVED_IDS or not text.isprintable():
+        raise InvalidConversationId(f"Conversation ID cannot be {text!r}")
+    return _hex_of_uuid(text) or text
+
+
+def _hex_of_uuid(text: str) -> str | None:
+    dashed = len(text) == 36 and [at for at, character in enumerate(text) if character == "-"] == [
+        8,
+        13,
+        18,
+        23,
+    ]
+    digits = text.replace("-", "") if dashed else text
+    if len(digits) != 32 or not digits.isascii() or not digits.isalnum():
+        return None
+    try:
+        return UUID(digits).hex
+    except ValueError:
+        return None
+
+
+def shown_title(title: str | None, public_id: str) -> str:
+    """Return the title, or the default one: of an id that somebody chose it shows as much as is readable."""
+    if title:
+        return title
+    if _hex_of_uuid(public_id):
+        return f"Conversation {public_id[:5]}"  # as spec V0 §4.5 has it for all ids
+    is_long = len(public_id) > CHOSEN_ID_SHOWN
+    return f"Conversation {public_id[: CHOSEN_ID_SHOWN - 1]}…" if is_long else f"Conversation {public_id}"
+
+
+def new_public_id() -> str:
+    """Return a new, unused id."""
+    return uuid4().hex
+
+
+class ConversationQuerySet(models.QuerySet["Conversation"]):
+    """Queries for many conversations."""
+
+    def standing(self) -> Self:
+        """Return those that are not deleted."""
+        return self.filter(deleted_at__isnull=True)
+
+    def deleted(self) -> Self:
+        """Return the deleted ones."""
+        return self.filter(deleted_at__isnull=False)
+
+    def visible_to(self, user: AbstractBaseUser | AnonymousUser) -> Self:
+        """Return those that the user may see; none for an anonymous visitor."""
+        rows = self.standing().filter(of_many("owner_id", user.pk))
+        only = limits_of(user).only
+        return rows if only is None else rows.filter(pk=only)
+
+    def owned_by(self, user_pk: int) -> Self:
+        """Return those of the user, including deleted ones."""
+        return self.filter(of_many("owner_id", user_pk))
+
+    def with_public_ids(self, public_ids: Iterable[str]) -> Self:
+        """Return those with one of these ids, in stored form."""
+        return self.filter(public_id__in=list(public_ids))
+
+    def with_pks(self, pks: Iterable[int]) -> Self:
+        """Return those with these keys."""
+        return self.filter(pk__in=list(pks))
+
+    def children_of(self, pks: Iterable[int]) -> dict[int, list[str]]:
+        """Return the ids of the conversations that each of these has started, the oldest first.
+
+        Only those of the same owner, and at most the CHILDREN_MAX newest of each conversation.
+        """
+        place = Window(RowNumber(), partition_by="parent_id", order_by=["-created_at", "-pk"])
+        own = of_many("owner_id", F("parent__owner_id"))
+        rows = self.filter(own, parent_id__in=list(pks)).annotate(place=place)
+        newest = rows.filter(place__lte=CHILDREN_MAX).order_by("created_at", "pk")
+        found: dict[int, list[str]] = {}
+        for parent, public_id in newest.values_list("parent_id", "public_id"):
+            found.setdefault(parent, []).append(public_id)
+        return found
+
+    def newest_first(self) -> Self:
+        """Order by creation, the newest first; a row never changes its place."""
+        return self.order_by("-created_at", "-pk")
+
+    def in_order(self, column: Moment, *, newest_first: bool) -> Self:
+        """Order by creation, by the last change, or by the deletion."""
+        return self.order_by(f"-{column}", "-pk") if newest_first else self.order_by(column, "pk")
+
+    def beyond(self, column: Moment, moment: datetime, pk: int, *, newest_first: bool) -> Self:
+        """Return those that come after this position in that order."""
+        side = "lt" if newest_first else "gt"
+        further = Q(**{f"{column}__{side}": moment}) | Q(**{column: moment, f"pk__{side}": pk})
+        return self.filter(further, **{f"{column}__{side}e": moment})  # redundant, for the index
+
+    def older_than(self, created_at: datetime, pk: int) -> Self:
+        """Return those that come after this position when the newest is first."""
+        further = self.filter(Q(created_at__lt=created_at) | Q(created_at=created_at, pk__lt=pk))
+        return further.filter(created_at__lte=created_at)  # redundant, for the index
+
+    def matching(
+        self,
+        *,
+        title: str | None = None,
+        repository: str | None = None,
+        trigger: str | None = None,
+        version: str | None = None,
+    ) -> Self:
+        """Return those that meet all conditions; the title may contain the text anywhere.
+
+        The index of titles is queried at once.
+        """
+        wanted: dict[str, Any] = {}
+        rows = self if title is None else self.filter(titles.holding(title))
+        if repository is not None:
+            wanted["repository"] = repository
+        if trigger is not None:
+            wanted["trigger"] = trigger
+        if version is not None:
+            wanted["version"] = version
+        return rows.filter(**wanted)
+
+    def top_level(self) -> Self:
+        """Return those that no other conversation has started."""
+        return self.filter(parent__isnull=True)
+
+    def started_by(self, public_id: str) -> Self:
+        """Return those that this conversation of the same owner has started."""
+        return self.filter(of_many("parent__owner_id", F("owner_id")), parent__public_id=public_id)
+
+    def of_version(self, version: str) -> Self:
+        """Return those of this wire."""
+        return self.filter(version=version)
+
+    def heads(self) -> Self:
+        """Return the roots of families: no existing conversation of the same owner has started them."""
+        return self.exclude(parent__isnull=False, parent__deleted_at=None, parent__owner_id=F("owner_id"))
+
+    def begun_from(self, pk: int, *, newest_first: bool) -> Self:
+        """Return this one and those that come after it in the order of their creation."""
+        return self.filter(**{"pk__lte" if newest_first else "pk__gte": pk})
+
+    def known_to_v1(self) -> Self:
+        """Return those that the V1 wire can name: V1 conversations whose id is a UUID."""
+        return self.filter(version=Version.V1, public_id__regex=_HEX_UUID)
+
+    def within(
+        self,
+        *,
+        created_from: datetime | None = None,
+        created_before: datetime | None = None,
+        updated_from: datetime | None = None,
+        updated_before: datetime | None = None,
+    ) -> Self:
+        """Return those that were created, and last changed, in these periods; None means no limit."""
+        bounds = {
+            "created_at__gte": created_from,
+            "created_at__lt": created_before,
+            "updated_at__gte": updated_from,
+            "updated_at__lt": updated_before,
+        }
+        return self.filter(**{name: moment for name, moment in bounds.items() if moment is not None})
+
+    def changed_since(self, moment: datetime) -> Self:
+        """Return those to which something was added since then."""
+        return self.filter(updated_at__gte=moment)
+
+    def listed_from(self, moment: datetime, pk: int) -> Self:
+        """Return those that changed, in something that a list shows, after this position, in that order."""
+        further = self.filter(Q(listed_at__gt=moment) | Q(listed_at=moment, pk__gt=pk))
+        return further.filter(listed_at__gte=moment).order_by("listed_at", "pk")  # redundant, for the index
+
+    def changed_from(self, number: int, pk: int, *, end: int) -> Self:
+        """Return those that changed, in something that a list shows, after this position, in commit order.
+
+        Only those with a number below `end`: rows of a restored dump may have any number.
+        """
+        further = self.filter(Q(listed_in__gt=number) | Q(listed_in=number, pk__gt=pk))
+        return further.filter(listed_in__gte=number, listed_in__lt=end).order_by("listed_in", "pk")
+
+    def unanswered(self) -> Self:
+        """Return those whose newest input has no answer yet."""
+        return self.standing().filter(asked_through__gt=F("answered_through"))
+
+    def locked(self) -> Self:
+        """Return the rows, locked until the transaction ends (on SQLite the whole database already is)."""
+        return self.select_for_update(no_key=True)
+
+
+ConversationManager = models.Manager.from_queryset(ConversationQuerySet)
+
+
+class Conversation(models.Model):
+    """One log of events and its owner: a narrow row, which is changed by named columns only."""
+
+    public_id = models.CharField(max_length=PUBLIC_ID_MAX_LENGTH, unique=True)
+    # PROTECT: removing an account must never take histories with it.
+    owner = models.ForeignKey(
+        settings.AUTH_USER_MODEL, models.PROTECT, related_name="conversations", db_index=False
+    )
+    version = models.CharField(max_length=20, choices=Version, default=Version.V0)
+    title = models.TextField(null=True, blank=True)
+    repository = models.TextField(null=True, blank=True)
+    branch = models.TextField(null=True, blank=True)
+    provider = models.TextField(null=True, blank=True)
+    trigger = models.TextField(null=True, blank=True)
+    pr_number = models.JSONField(default=list, blank=True)
+    llm_model = models.TextField(null=True, blank=True)
+    accumulated_cost = models.FloatField(default=0.0)
+    prompt_tokens = models.BigIntegerField(default=0)
+    completion_tokens = models.BigIntegerField(default=0)
+    total_tokens = models.BigIntegerField(default=0)
+    parent = models.ForeignKey(
+        "self", models.PROTECT, null=True, blank=True, related_name="children", db_index=False
+    )
+    tags = models.JSONField(default=dict, blank=True)
+    forked_from = models.ForeignKey("self", models.PROTECT, null=True, blank=True, related_name="forks")
+    forked_at = models.BigIntegerField(null=True, blank=True)
+
+    next_seq = models.BigIntegerField(default=0)
+    head_digest = models.CharField(max_length=64, default="", blank=True)
+    loop_epoch = models.BigIntegerField(default=0)
+    asked_through = models.BigIntegerField(default=-1)
+    """The seq of the newest event that asks the agent for an answer."""
+    answered_through = models.BigIntegerField(default=-1)
+    """The agent has answered or given up every input up to this seq."""
+
+    last_message = models.CharField(max_length=LAST_MESSAGE_MAX_LENGTH, default="", blank=True)
+    last_message_at = models.DateTimeField(null=True, blank=True)
+    created_at = models.DateTimeField(default=timezone.now)
+    updated_at = models.DateTimeField(default=timezone.now)
+    """The conversation's clock: every event has a later time than the one before."""
+    listed_at = models.DateTimeField(default=timezone.now)
+    """The time of the last change in something that a list of conversations shows."""
+    listed_in = models.BigIntegerField(null=True, blank=True, editable=False)
+    """The number of that change (change_order), set by a trigger; None if it is older than the triggers."""
+    deleted_at = models.DateTimeField(null=True, blank=True)
+
+    objects = ConversationManager()
+
+    class Meta:
+        # An append changes no indexed column unless it adds a message or an input, so PostgreSQL can update
+        # the row in place.
+        indexes: ClassVar = [
+            models.Index(
+                fields=["owner", "-created_at", "-id"], name="conversation_list", condition=Q(deleted_at=None)
+            ),
+            models.Index(
+                fields=["owner", "-created_at", "-id"],
+                name="conversation_top_level",
+                condition=Q(deleted_at=None, parent=None),
+            ),
+            models.Index(
+                fields=["owner", "version", "-created_at", "-id"],
+                name="conversation_by_version",
+                condition=Q(deleted_at=None, parent=None),
+            ),
+            models.Index(
+                fields=["owner", "repository", "-created_at", "-id"],
+                name="conversation_by_repository",
+                condition=Q(deleted_at=None, repository__isnull=False),
+            ),
+            models.Index(
+                fields=["owner", "trigger", "-created_at", "-id"],
+                name="conversation_by_trigger",
+                condition=Q(deleted_at=None, trigger__isnull=False),
+            ),
+            models.Index(
+                fields=["parent", "owner"], name="conversation_children", condition=Q(parent__isnull=False)
+            ),
+            models.Index(fields=["owner", "listed_at"], name="conversation_listed"),
+            models.Index(
+                fields=["owner", "listed_in"],
+                name="conversation_changed",
+                condition=Q(listed_in__isnull=False),
+            ),
+            models.Index(
+                fields=["owner", "-deleted_at", "-id"],
+                name="conversation_deleted",
+                condition=Q(deleted_at__isnull=False),
+            ),
+            models.Index(
+                fields=["id"],
+                name="conversation_unanswered",
+                condition=Q(asked_through__gt=F("answered_through")),
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return self.shown_title
+
+    def save(self, *args: Any, **kwargs: Any) -> None:
+        """Store a new row, or the named columns of an existing one.
+
+        Raise WholeRowSaveRefused for anything more: a stale, partial or stub object would undo the changes
+        of others.
+        """
+        columns = kwargs.get("update_fields")
+        if columns is None:
+            if self.pk is not None and not kwargs.get("force_insert"):
+                raise WholeRowSaveRefused(
+                    f"Conversation {self.public_id or self.pk} is stored already: a whole-row save could "
+                    "undo what others wrote. Call ConversationStore.save_metadata, or name update_fields."
+                )
+        elif owned := OWNED_BY_APPEND.intersection(columns):
+            raise WholeRowSaveRefused(
+                f"{', '.join(sorted(owned))} belong to the log: call ConversationStore.append."
+            )
+        super().save(*args, **kwargs)
+
+    @property
+    def shown_title(self) -> str:
+        """The title, or the default one."""
+        return shown_title(self.title, self.public_id)
+
+    @property
+    def ref(self) -> ConversationRef:
+        """Return the value that doors pass on once access is granted."""
+        return ConversationRef(self.pk, self.public_id, self.owner_id, self.version)
+
+    @property
+    def is_unanswered(self) -> bool:
+        """Say whether an input waits for the agent."""
+        return self.asked_through > self.answered_through
+
+
+class CreationParameters(models.Model):
+    """The parameters of a conversation's creation: instructions, mcp_config, replay, experiment config."""
+
+    # A table of its own, because SQLite rewrites a whole row for every change of it.
+    conversation = models.OneToOneField(
+        Conversation, models.PROTECT, primary_key=True, related_name="creation_parameters"
+    )
+    parameters = models.JSONField(default=dict)
+
+    def __str__(self) -> str:
+        return f"creation parameters of {self.conversation_id}"
+
+
+class ChangeNumber(models.Model):
+    """The number of the newest change that a list shows, in one row; only SQLite needs it (change_order)."""
+
+    number = models.BigIntegerField()
+
+    def __str__(self) -> str:
+        return f"change {self.number}"

@@ -1,0 +1,371 @@
+"""The log's table, its pages, and events as they leave it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime
+from functools import reduce
+from operator import or_
+from types import MappingProxyType
+from typing import Any, ClassVar, Self
+
+from django.db import connection, models
+from django.db.models import Case, Exists, F, Min, OuterRef, Q, Subquery, Sum, When, Window
+from django.db.models.expressions import RawSQL
+
+from conversations.cursors import fingerprint
+from conversations.engines import case_insensitive
+from conversations.events import (
+    Dialect,
+    EventEnvelope,
+    EventFilter,
+    EventMatch,
+    FarEvent,
+    Kind,
+    SomeEvents,
+)
+from conversations.models.conversations import Conversation, ConversationQuerySet, ConversationRef
+
+_PAGE_BOUND = """
+    (SELECT {bound}(seq) FROM (
+        SELECT seq, SUM(size) OVER (ORDER BY seq {order}) - size AS bytes_before FROM (
+            SELECT seq, size FROM conversations_event
+            WHERE conversation_id = %s AND seq {side} %s ORDER BY seq {order} LIMIT %s
+        ) AS candidates
+    ) AS summed WHERE bytes_before < %s)
+"""
+
+
+_PAGE_END = _PAGE_BOUND.format(bound="MAX", order="ASC", side=">")
+
+
+_PAGE_START = _PAGE_BOUND.format(bound="MIN", order="DESC", side="<")
+
+
+class EventQuerySet(models.QuerySet["Event"]):
+    """Queries for many events."""
+
+    def of(self, conversation: ConversationRef | Conversation) -> Self:
+        """Return the log of one conversation."""
+        return self.filter(conversation_id=conversation.pk)
+
+    def after(self, seq: int) -> Self:
+        """Return those after this cursor."""
+        return self.filter(seq__gt=seq)
+
+    def before(self, seq: int) -> Self:
+        """Return those before it."""
+        return self.filter(seq__lt=seq)
+
+    def through(self, seq: int) -> Self:
+        """Return those up to and including it."""
+        return self.filter(seq__lte=seq)
+
+    def oldest_first(self) -> Self:
+        """Order as appended."""
+        return self.order_by("seq")
+
+    def newest_first(self) -> Self:
+        """Order by seq, the newest first."""
+        return self.order_by("-seq")
+
+    def page(self, conversation: ConversationRef, *, after: int, limit: int, max_bytes: int) -> Self:
+        """Return the next events, oldest first: at most `limit`, and none once `max_bytes` are reached."""
+        end = RawSQL(_PAGE_END, [conversation.pk, after, limit, max_bytes])
+        return self.of(conversation).after(after).filter(seq__lte=end).oldest_first()
+
+    def page_before(self, conversation: ConversationRef, *, before: int, limit: int, max_bytes: int) -> Self:
+        """Return the events just before `before`, oldest first, limited like `page`."""
+        start = RawSQL(_PAGE_START, [conversation.pk, before, limit, max_bytes])
+        return self.of(conversation).before(before).filter(seq__gte=start).oldest_first()
+
+    def between(self, first: int, last: int | None) -> Self:
+        """Return those from `first` through `last`; if `last` is None, to the end."""
+        rows = self.filter(seq__gte=first)
+        return rows if last is None else rows.filter(seq__lte=last)
+
+    def since(self, moment: datetime) -> Self:
+        """Return those of this time or later, wherever they are: not every log is in the order of time."""
+        return self.filter(timestamp__gte=moment)
+
+    def matching(self, wanted: EventFilter) -> Self:
+        """Return those that meet all conditions."""
+        rows = self
+        if wanted.exclude_hidden:
+            rows = rows.filter(hidden=False)
+        if wanted.types:
+            rows = rows.filter(type__in=wanted.types)
+        if wanted.any_of:
+            rows = rows.filter(reduce(or_, map(_having, wanted.any_of)))
+        if wanted.exclude_types:
+            rows = rows.exclude(type__in=wanted.exclude_types)
+        if wanted.text:
+            rows = rows.filter(case_insensitive.holds("text", wanted.text))
+        if wanted.source is not None:
+            rows = rows.filter(source=wanted.source)
+        if wanted.since is not None:
+            rows = rows.filter(timestamp__gte=wanted.since)
+        if wanted.until is not None:
+            rows = rows.filter(timestamp__lte=wanted.until)
+        return rows
+
+    def of_any(self, conversations: ConversationQuerySet) -> Self:
+        """Return the logs of these conversations."""
+        return self.filter(conversation__in=conversations)
+
+    def beyond(self, conversation_pk: int, seq: int, *, newest_first: bool) -> Self:
+        """Return those after this position, where logs follow one another by their creation."""
+        side = "lt" if newest_first else "gt"
+        further = Q(**{f"conversation_id__{side}": conversation_pk})
+        return self.filter(further | Q(conversation_id=conversation_pk, **{f"seq__{side}": seq}))
+
+    def log_by_log(self, *, newest_first: bool) -> Self:
+        """Order by the creation of the conversations, and within one as appended."""
+        return self.order_by(*(["-conversation_id", "-seq"] if newest_first else ["conversation_id", "seq"]))
+
+    def with_event_ids(self, event_ids: Iterable[str], *, dialect: Dialect) -> Self:
+        """Return those of a wire with one of these ids."""
+        return self.filter(event_id__in=list(event_ids), dialect=dialect)
+
+    def oldest_copies(self) -> Self:
+        """Of events with the same id, which forks share, return the one that was stored first."""
+        oldest = self.order_by().values("event_id").annotate(oldest=Min("pk")).values("oldest")
+        return self.filter(pk__in=oldest)
+
+    def with_pks(self, pks: Iterable[int]) -> Self:
+        """Return those with these keys."""
+        return self.filter(pk__in=list(pks))
+
+    def with_seqs(self, seqs: Iterable[int]) -> Self:
+        """Return those at these places."""
+        return self.filter(seq__in=list(seqs))
+
+    def known_as(self, event_ids: Iterable[str], seqs: Iterable[int]) -> Self:
+        """Return those with one of these ids or at one of these places."""
+        return self.filter(Q(event_id__in=list(event_ids)) | Q(seq__in=list(seqs)))
+
+    def of_turn(self, turn_id: str) -> Self:
+        """Return the events of one turn."""
+        return self.filter(turn_id=turn_id)
+
+    def inputs(self) -> Self:
+        """Return those that asked the agent for an answer."""
+        return self.filter(is_input=True)
+
+    def open_calls(self) -> Self:
+        """Return the tool calls that no event of the same turn answers, by its cause or the call's id."""
+        answers = Event.objects.filter(
+            Q(cause_seq=OuterRef("seq")) | Q(tool_call_id=OuterRef("tool_call_id")),
+            conversation_id=OuterRef("conversation_id"),
+            turn_id=OuterRef("turn_id"),
+            kind__in=[Kind.TOOL_RESULT, Kind.ERROR],
+        )
+        return self.filter(~Exists(answers), kind=Kind.TOOL_CALL)
+
+    def envelopes(self) -> list[EventEnvelope]:
+        """Read the rows as their readers see them, payloads untouched."""
+        read = _reader()
+        return [read(*row) for row in self._shown_columns()]
+
+    def portion(self, *, max_bytes: int) -> SomeEvents:
+        """Read the rows with one query, payloads only until `max_bytes` are reached; at least one."""
+        before = Window(Sum("size"), order_by="seq") - F("size")
+        near = self.annotate(bytes_before=before).filter(bytes_before__lt=max_bytes)
+        end = Subquery(near.newest_first().values("seq")[:1])
+        texts = {name: Case(When(seq__lte=end, then=F(name))) for name in ("text", "payload")}
+        read, rows = _reader(), list(self._shown_columns(texts))
+        return SomeEvents(
+            [read(*row) for row in rows if row[-1] is not None],
+            [FarEvent(*row[:3]) for row in rows if row[-1] is None],
+        )
+
+    def bytes_by_owner(self) -> Iterable[tuple[int, int]]:
+        """Return the owner of each conversation and the bytes of these events of theirs."""
+        rows = self.order_by().values_list("conversation__owner_id")
+        return rows.annotate(bytes=Sum("size"))
+
+    def _shown_columns(self, others: Mapping[str, Case] = MappingProxyType({})) -> Iterable[tuple[Any, ...]]:
+        """Return ENVELOPE_COLUMNS of the rows, some replaced by `others`."""
+        columns: dict[str, Any] = {name: name for name in ENVELOPE_COLUMNS} | dict(others)
+        if connection.vendor == "postgresql":  # the database formats the time for readers
+            columns["timestamp"] = _SHOWN_TIMESTAMP
+        return self.values_list(*columns.values())
+
+
+def _reader() -> Callable[..., EventEnvelope]:
+    """Return what makes an envelope from ENVELOPE_COLUMNS; one engine formats the time itself."""
+    return _shown if connection.vendor == "postgresql" else envelope
+
+
+def _having(match: EventMatch) -> Q:
+    """Return the condition that an event meets all conditions of a match."""
+    facts = Q(dialect=match.dialect) & ~Q(type__in=match.exclude_types) & ~Q(source__in=match.exclude_sources)
+    if match.types:
+        facts &= Q(type__in=match.types)
+    if match.kinds:
+        facts &= Q(kind__in=match.kinds)
+    if match.sources:
+        facts &= Q(source__in=match.sources)
+    if match.is_answer is not None:
+        facts &= Q(cause_seq__isnull=not match.is_answer)
+    if match.is_hidden is not None:
+        facts &= Q(hidden=match.is_hidden)
+    return facts
+
+
+_SHOWN_TIMESTAMP = RawSQL(
+    """to_char(timestamp AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')""",
+    [],
+    output_field=models.TextField(),
+)
+
+
+class Event(models.Model):
+    """One entry of a log; written once, never changed, and removed only by a purge (`guards`)."""
+
+    conversation = models.ForeignKey(Conversation, models.PROTECT, db_index=False)
+    seq = models.BigIntegerField()
+    event_id = models.TextField()
+    dialect = models.CharField(max_length=20, choices=[(dialect.value, dialect.value) for dialect in Dialect])
+    type = models.TextField()
+    kind = models.CharField(max_length=20, choices=[(kind.value, kind.value) for kind in Kind])
+    source = models.TextField()
+    timestamp = models.DateTimeField()
+    cause_seq = models.BigIntegerField(null=True)
+    turn_id = models.TextField(null=True)
+    epoch = models.BigIntegerField(null=True)
+    tool_call_id = models.TextField(null=True)
+    parent_event_id = models.TextField(null=True)
+    """V1: the event that this one follows, if the history branches."""
+    sender_id = models.BigIntegerField(null=True)
+    """The user who sent it: a number instead of a reference, because it outlives the account."""
+    wire_id = models.BigIntegerField(null=True)
+    """V0: the number in the payload itself, to which `cause` refers. V1: its index in the imported files.
+
+    There may be gaps.
+    """
+    brings_envelope = models.BooleanField(default=False)
+    hidden = models.BooleanField(default=False)
+    is_input = models.BooleanField(default=False)
+    size = models.IntegerField()
+    """Bytes of the payload, so that a page can be limited before it is read."""
+    digest = models.CharField(max_length=64)
+    received_at = models.DateTimeField()
+    # Last, because SQLite reads a row from its beginning: reading only the size then skips the payload.
+    text = models.TextField(default="")
+    payload = models.TextField()
+
+    objects = models.Manager.from_queryset(EventQuerySet)()
+
+    class Meta:
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["conversation", "seq"], name="event_seq_once"),
+            models.UniqueConstraint(fields=["conversation", "event_id"], name="event_id_once"),
+        ]
+        indexes: ClassVar = [
+            models.Index(
+                fields=["conversation", "wire_id"],
+                name="event_wire_id",
+                condition=Q(wire_id__isnull=False),
+            ),
+            models.Index(
+                fields=["conversation", "turn_id"], name="event_turn", condition=Q(turn_id__isnull=False)
+            ),
+            models.Index(fields=["conversation", "timestamp", "seq"], name="event_time"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.type} {self.seq}"
+
+
+ENVELOPE_COLUMNS = (
+    "seq",
+    "event_id",
+    "dialect",
+    "type",
+    "kind",
+    "source",
+    "timestamp",
+    "cause_seq",
+    "turn_id",
+    "tool_call_id",
+    "brings_envelope",
+    "hidden",
+    "digest",
+    "text",
+    "payload",
+)
+
+
+def envelope(
+    seq: int,
+    event_id: str,
+    dialect: str,
+    type: str,
+    kind: str,
+    source: str,
+    timestamp: datetime,
+    cause_seq: int | None,
+    turn_id: str | None,
+    tool_call_id: str | None,
+    brings_envelope: bool,
+    hidden: bool,
+    digest: str,
+    text: str,
+    payload: str,
+) -> EventEnvelope:
+    """Return one event for its readers; the arguments are in the order of ENVELOPE_COLUMNS."""
+    shown = timestamp.isoformat(timespec="microseconds").replace("+00:00", "Z")
+    return _shown(
+        seq,
+        event_id,
+        dialect,
+        type,
+        kind,
+        source,
+        shown,
+        cause_seq,
+        turn_id,
+        tool_call_id,
+        brings_envelope,
+        hidden,
+        digest,
+        text,
+        payload,
+    )
+
+
+def _shown(
+    seq: int,
+    event_id: str,
+    dialect: str,
+    type: str,
+    kind: str,
+    source: str,
+    timestamp: str,
+    cause_seq: int | None,
+    turn_id: str | None,
+    tool_call_id: str | None,
+    brings_envelope: bool,
+    hidden: bool,
+    digest: str,
+    text: str,
+    payload: str,
+) -> EventEnvelope:
+    return {
+        "seq": seq,
+        "fingerprint": fingerprint(digest),
+        "id": event_id,
+        "dialect": dialect,
+        "type": type,
+        "kind": kind,
+        "source": source,
+        "timestamp": timestamp,
+        "cause": cause_seq,
+        "turn": turn_id,
+        "tool_call_id": tool_call_id,
+        "hidden": hidden,
+        "brings_envelope": brings_envelope,
+        "text": text,
+        "payload": payload,
+    }

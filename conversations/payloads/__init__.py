@@ -1,0 +1,1 @@
+"""Payloads as JSON text: their bounds and their parts, without decoding them."""

@@ -1,0 +1,1 @@
+"""Secret values: where they come from, how they are found, and how events lose them."""

@@ -1,0 +1,191 @@
+"""Redaction: where the secret values of owners and conversations come from, and how events lose them."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any, cast
+
+from django.conf import settings
+from django.utils.module_loading import import_string
+
+from conversations import dialects
+from conversations.events import NewEvent, Reading
+from conversations.exceptions import InvalidEvent
+from conversations.log.sql import Found
+from conversations.payloads import jsontext
+from conversations.payloads.jsontext import InvalidJson
+from conversations.redaction import masking
+from conversations.redaction.masking import NO_MASKS, Masks
+
+UNDER_LOCK_MAX_CHARS = 16 * 1024
+"""Longer events of one append are not masked in the transaction that stores them, if they hold secrets."""
+TRANSACTION_MAX_CHARS = 64 * 1024
+"""Nor are more of them, all appends of a transaction together."""
+TRACED_MAX_CHARS = 1024 * 1024
+"""Longer ones are not even searched there."""
+BUILT_MAX_CHARS = 8 * 1024
+"""Nor is the search for longer secrets built there."""
+
+
+@dataclass(frozen=True, slots=True)
+class MaskedEvents:
+    """What was masked before its transaction; it holds while the secrets are the same."""
+
+    masks: Masks
+    events: Sequence[NewEvent] | InvalidEvent
+
+
+class MaskingAllowance:
+    """How much may be masked in one transaction, while all others wait."""
+
+    __slots__ = ("_left",)
+
+    def __init__(self) -> None:
+        """Allow TRANSACTION_MAX_CHARS."""
+        self._left = TRANSACTION_MAX_CHARS
+
+    def covers(self, events: Sequence[NewEvent], masks: Masks) -> bool:
+        """Say whether these events may be masked, and count them."""
+        if not masks:
+            return True
+        size = sum(len(event.payload) for event in events)
+        if size > TRACED_MAX_CHARS or (masks.size > BUILT_MAX_CHARS and not masks.is_built):
+            return False
+        if size > min(self._left, UNDER_LOCK_MAX_CHARS):
+            size = sum(len(event.payload) for event in events if masks.may_be_in(event.payload))
+        if size > min(self._left, UNDER_LOCK_MAX_CHARS):
+            return False
+        self._left -= size
+        return True
+
+
+class SecretValues(ABC):
+    """The secret values of users and of conversations: a seam, chosen by CONVERSATION_SECRETS.
+
+    Its methods return what is committed at that moment: only secrets in the database are known.
+    """
+
+    @abstractmethod
+    def find(self, owners: Sequence[int], conversations: Sequence[int]) -> Found:
+        """Find the secrets of these users and of these conversations, by their keys and with one statement.
+
+        Each row begins with the keys of the user and of the conversation; the key that does not apply is 0.
+        The rows may be read later, after the end of a block of `sql.together`.
+        """
+
+    @abstractmethod
+    def masks(self, secrets: Iterable[tuple[Any, ...]]) -> Masks:
+        """Return the masks for such rows; an unreadable secret is skipped.
+
+        All rows belong to one owner, or to one owner and one of their conversations.
+        """
+
+
+@cache
+def _values_class(path: str) -> type[SecretValues]:
+    return cast(type[SecretValues], import_string(path))
+
+
+def _values() -> SecretValues:
+    return _values_class(settings.CONVERSATION_SECRETS)()
+
+
+def found(owners: Sequence[int], conversations: Sequence[int]) -> Found:
+    """Find the secrets of these users and conversations; their rows are for `masks_for`."""
+    return _values().find(owners, conversations)
+
+
+def masks_for(
+    conversations: Iterable[tuple[int, int]], secrets: Iterable[tuple[Any, ...]]
+) -> dict[int, Masks]:
+    """Return the masks of conversations, given with their owners, by the conversation's key."""
+    rows: dict[tuple[int, int], list[tuple[Any, ...]]] = {}
+    for secret in secrets:
+        rows.setdefault((secret[0], secret[1]), []).append(secret)
+    return {
+        conversation: _masks([*rows.get((owner, 0), ()), *rows.get((0, conversation), ())])
+        for conversation, owner in conversations
+    }
+
+
+def masks_of(owner: int, conversation: int | None = None) -> Masks:
+    """Return the present masks of a user and a conversation."""
+    return _masks(found([owner], [] if conversation is None else [conversation]).rows())
+
+
+def masked_columns(owner: int, conversation: int | None, columns: Mapping[str, Any]) -> dict[str, Any]:
+    """Return columns of a conversation with the present secrets masked in its title and tags."""
+    if not columns.get("title") and not columns.get("tags"):
+        return dict(columns)
+    return hidden_in_columns(columns, masks_of(owner, conversation))
+
+
+def hidden_in_columns(columns: Mapping[str, Any], masks: Masks) -> dict[str, Any]:
+    """Return columns of a conversation with these values masked in its title and tags."""
+    shown = dict(columns)
+    if title := columns.get("title"):
+        shown["title"] = masks.hide(title)
+    if tags := columns.get("tags"):
+        shown["tags"] = {masks.hide(name): masks.hide(str(value)) for name, value in tags.items()}
+    return shown
+
+
+def _masks(secrets: Sequence[tuple[Any, ...]]) -> Masks:
+    return _values().masks(secrets) if secrets else NO_MASKS
+
+
+def masked_beforehand(owner: int, conversation: int, events: Sequence[NewEvent]) -> MaskedEvents:
+    """Mask events with the present secrets, before the transaction that stores them compares these."""
+    masks = masks_of(owner, conversation)
+    return MaskedEvents(masks, masked_all(events, masks))
+
+
+def masked_all(events: Sequence[NewEvent], masks: Masks) -> Sequence[NewEvent] | InvalidEvent:
+    """Return the events without the values, or the reason why one of them cannot be stored."""
+    if not masks:
+        return events
+    try:
+        return [masked(event, masks) for event in events]
+    except InvalidEvent as refusal:
+        return refusal
+
+
+def masked(event: NewEvent, masks: Masks) -> NewEvent:
+    """Return the event without the values; the same object if it contains none.
+
+    Raise InvalidEvent for a value in its id or type, and for more than can be masked in bounded time.
+    """
+    masks.check_id(event.event_id)
+    spans = masks.in_event(event.payload)
+    if not spans:
+        return event
+    masks.check_type(event.reading.type)  # its member may be spelled so that it was masked like any other
+    payload = masking.replaced(event.payload, spans)
+    stamp_offset = event.stamp_offset
+    return replace(
+        event,
+        payload=payload,
+        reading=_reading(payload, event.reading, masks),
+        stamp_offset=None if stamp_offset is None else masking.moved(stamp_offset, spans),
+    )
+
+
+def _reading(payload: str, clear: Reading, masks: Masks) -> Reading:
+    """Derive text and ids again: the present text may be cut in the middle of a value."""
+    try:
+        members = jsontext.members(payload)
+    except InvalidJson:  # nested too deeply for this thread's stack
+        return replace(
+            clear,
+            text=masks.hide(clear.text),
+            tool_call_id=clear.tool_call_id and masks.hide(clear.tool_call_id),
+        )
+    again = dialects.read({name: member.value for name, member in members.items()})
+    return replace(
+        clear,
+        text=again.text or masks.hide(clear.text),
+        tool_call_id=again.tool_call_id or clear.tool_call_id,
+    )

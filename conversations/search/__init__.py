@@ -1,0 +1,1 @@
+"""Search: titles, the full text of events, and the logs of many conversations."""

@@ -1,0 +1,83 @@
+"""Writing the search index after the log: step by step, with one cursor over all events.
+
+The cursor moves only up to the watermark (`conversations.engines.watermark`). Search reads the events above
+the cursor directly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from django.db import transaction
+
+from conversations.engines import guards
+from conversations.engines.watermark import KeyHorizon
+from conversations.models import Event, SearchProgress
+from conversations.search import titles
+from conversations.search.fulltext import index
+from conversations.search.fulltext.index import Entry, Facets
+from conversations.search.fulltext.words import Words
+
+STEP_EVENTS = 200
+STEP_BYTES = 512 * 1024
+"""A step ends with the event that reaches this size: on SQLite nothing else can write meanwhile."""
+
+
+class Horizon(KeyHorizon[int]):
+    """The watermark: an event with a key up to it that does not exist now never will."""
+
+    def __init__(self) -> None:
+        super().__init__(int, guards.EVENT)
+
+
+class Step(NamedTuple):
+    """The result of one step."""
+
+    events: int
+    is_last: bool
+    """No event up to the watermark is left."""
+
+
+def step(horizon: Horizon) -> Step:
+    """Index the next events; of several processes, one does this at a time."""
+    through = SearchProgress.through_now()
+    if through >= horizon.settled:
+        return Step(0, is_last=True)
+    last, pks = _next(through, horizon.settled)
+    entries = list(_entries(pks))
+    with transaction.atomic():
+        if SearchProgress.move(through, last):
+            index.add(entries)
+    return Step(len(pks), is_last=last >= horizon.settled)
+
+
+def begin_anew() -> None:
+    """Empty the indexes, all or none; until they are rebuilt, search reads the events directly."""
+    with transaction.atomic():
+        SearchProgress.objects.update(through=0)
+        index.empty()
+        titles.begin_anew()
+
+
+def _next(through: int, settled: int) -> tuple[int, list[int]]:
+    """Return where the next step ends, and the keys of its events."""
+    rows = Event.objects.filter(pk__gt=through, pk__lte=settled).order_by("pk")
+    pks, size_so_far = [], 0
+    for pk, size in rows.values_list("pk", "size")[:STEP_EVENTS]:
+        pks.append(pk)
+        size_so_far += size
+        if size_so_far >= STEP_BYTES:
+            return pk, pks
+    return (pks[-1] if len(pks) == STEP_EVENTS else settled), pks
+
+
+def _entries(pks: list[int]) -> Iterator[Entry]:
+    """Yield the index entries of these; events that their authors hid or that have no words get none."""
+    rows = Event.objects.with_pks(pks).filter(hidden=False).order_by("pk")
+    for pk, owner, conversation, kind, source, text in rows.values_list(
+        "pk", "conversation__owner_id", "conversation_id", "kind", "source", "text"
+    ):
+        if words := Words(text).different:
+            facets = Facets((owner,), (conversation,), (kind,), (source,))
+            yield index.entry(pk, facets, sorted(words))

@@ -1,0 +1,167 @@
+"""The index of titles: trigrams, so that any part of a title is found quickly.
+
+It is written after the change. A trigger records whose title has changed in any way
+(`conversations.engines.guards`), and a search reads those as well. An append changes no title and pays
+nothing for this.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from functools import reduce
+from operator import and_
+
+from django.db import Error, connection, transaction
+from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.models import Q
+
+from conversations.engines import case_insensitive, guards
+
+TABLE = guards.TITLE_TEXT
+CHANGED = guards.TITLE_CHANGE
+PIECE = 3
+"""Characters; shorter texts are searched in the conversations themselves."""
+ASKED_MAX = 100
+"""Characters: a longer text is looked up by this many, which few other titles contain."""
+CANDIDATES_MAX = 1_000
+"""A text that more titles than this contain is soon found by reading the newest."""
+STEP_TITLES = 500
+
+_CREATION = {
+    "sqlite": f"CREATE VIRTUAL TABLE {TABLE} USING fts5(title, tokenize = 'trigram case_sensitive 1')",
+    "postgresql": f"CREATE TABLE {TABLE} (conversation_id bigint PRIMARY KEY, title text NOT NULL)",
+}
+_INDEX = [
+    "CREATE EXTENSION IF NOT EXISTS pg_trgm",
+    f"CREATE INDEX IF NOT EXISTS conversations_titletext_pieces ON {TABLE} USING gin (title gin_trgm_ops)",
+]
+_KEY = {"sqlite": "rowid", "postgresql": "conversation_id"}
+_ADDING = {engine: f"INSERT INTO {TABLE} ({key}, title) VALUES (%s, %s)" for engine, key in _KEY.items()}
+_TAKING = f"""
+    DELETE FROM {CHANGED} WHERE conversation_id IN
+    (SELECT conversation_id FROM {CHANGED} ORDER BY conversation_id LIMIT {STEP_TITLES})
+    RETURNING conversation_id
+"""
+# A transaction that is deleting one of them is waited for; a later one sees the new rows.
+_READING = {
+    "sqlite": f"SELECT id, {case_insensitive.IN_CAPITALS['sqlite']} FROM {guards.CONVERSATION} "
+    "WHERE title IS NOT NULL AND id IN ({keys})",
+    "postgresql": f"SELECT id, {case_insensitive.IN_CAPITALS['postgresql']} FROM {guards.CONVERSATION} "
+    "WHERE title IS NOT NULL AND id IN ({keys}) FOR KEY SHARE",
+}
+_IN_INDEX = {
+    "sqlite": f"SELECT rowid FROM {TABLE} WHERE {TABLE} MATCH %s",
+    "postgresql": f"SELECT conversation_id FROM {TABLE} WHERE title LIKE %s",
+}
+_FINDING = {
+    engine: f"{in_index} UNION ALL SELECT conversation_id FROM {CHANGED} LIMIT {CANDIDATES_MAX + 1}"
+    for engine, in_index in _IN_INDEX.items()
+}
+
+logger = logging.getLogger(__name__)
+
+
+def create(connection: BaseDatabaseWrapper) -> None:
+    """Create the table, empty, and mark every title for indexing."""
+    with connection.cursor() as cursor:
+        cursor.execute(_CREATION[connection.vendor])
+    _begin(connection)
+
+
+def drop(connection: BaseDatabaseWrapper) -> None:
+    """Remove the table."""
+    with connection.cursor() as cursor:
+        cursor.execute(f"DROP TABLE {TABLE}")
+
+
+def begin_anew() -> None:
+    """Empty the index, whatever its state, and mark every title for indexing."""
+    with transaction.atomic():
+        if connection.vendor == "sqlite":
+            drop(connection)
+            create(connection)
+        else:
+            with connection.cursor() as cursor:
+                # A step takes marks first and then writes the index. So this waits for it while holding
+                # nothing that it needs. A title that changes from here on waits, and is marked afterwards.
+                cursor.execute(f"LOCK TABLE {CHANGED} IN SHARE ROW EXCLUSIVE MODE")
+                cursor.execute(f"TRUNCATE {TABLE}")
+            _begin(connection)
+
+
+def step() -> int:
+    """Index the titles that have changed, a limited number at a time; return that number."""
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute(_TAKING)
+        keys = sorted(key for (key,) in cursor.fetchall())
+        if keys:
+            _renew(connection, keys)
+    return len(keys)
+
+
+def holding(*texts: str) -> Q:
+    """Return the condition that a conversation's title contains each text, in any case.
+
+    The index is queried at once, and not when the condition is used: once for each different text.
+    """
+    wanted = dict.fromkeys(text.upper() for text in texts)
+    holds = reduce(and_, (Q(case_insensitive.holds("title", text)) for text in wanted))
+    found = [keys for text in wanted if (keys := _candidates(text)) is not None]
+    return Q(pk__in=set[int].intersection(*found)) & holds if found else holds
+
+
+def _candidates(wanted: str) -> set[int] | None:
+    """Return the keys of those that contained it when indexed, and of those that have changed since.
+
+    Return None if these are many.
+    """
+    if len(wanted) < PIECE or "\0" in wanted:  # where FTS5 would end a query
+        return None
+    beginning = wanted[:ASKED_MAX]
+    asked = _phrase(beginning) if connection.vendor == "sqlite" else _pattern(beginning)
+    with connection.cursor() as cursor:
+        cursor.execute(_FINDING[connection.vendor], [asked])
+        keys = [key for (key,) in cursor.fetchall()]
+    return set(keys) if len(keys) <= CANDIDATES_MAX else None
+
+
+def _begin(connection: BaseDatabaseWrapper) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"INSERT INTO {CHANGED} (conversation_id) SELECT id FROM {guards.CONVERSATION} "
+            "WHERE title IS NOT NULL ON CONFLICT DO NOTHING"
+        )
+    if connection.vendor == "postgresql":
+        _index(connection)
+
+
+def _index(connection: BaseDatabaseWrapper) -> None:
+    """Create the index, if the server has the extension and its user may create it."""
+    try:
+        with transaction.atomic(using=connection.alias), connection.cursor() as cursor:
+            for statement in _INDEX:
+                cursor.execute(statement)
+    except Error as error:
+        logger.warning(
+            "Titles are searched without an index: PostgreSQL's pg_trgm cannot be used (%s). Once an "
+            "operator has run CREATE EXTENSION pg_trgm, run `convserver manage rebuild_search`.",
+            str(error).strip().partition("\n")[0],
+        )
+
+
+def _renew(connection: BaseDatabaseWrapper, keys: Sequence[int]) -> None:
+    places = ", ".join(["%s"] * len(keys))
+    with connection.cursor() as cursor:
+        cursor.execute(_READING[connection.vendor].format(keys=places), keys)
+        titles = cursor.fetchall()
+        cursor.execute(f"DELETE FROM {TABLE} WHERE {_KEY[connection.vendor]} IN ({places})", keys)
+        cursor.executemany(_ADDING[connection.vendor], titles)
+
+
+def _phrase(text: str) -> str:
+    return '"' + text.replace('"', '""') + '"'
+
+
+def _pattern(text: str) -> str:
+    return "%" + text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_") + "%"

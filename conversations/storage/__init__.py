@@ -1,0 +1,1 @@
+"""How much each user may use, and has used."""

@@ -1,0 +1,123 @@
+"""How many bytes of events each user has stored: counted behind the log, and checked in memory.
+
+An append counts nothing in the database. One cursor over all events (StorageProgress) says how far the totals
+have come, as for the search index. Each process adds what it has admitted itself, so an append needs no
+query.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Collection
+
+from django.db import transaction
+from django.db.models import F
+
+from conversations.engines import guards
+from conversations.engines.watermark import KeyHorizon
+from conversations.models import Event, StorageProgress, StoredBytes
+
+STEP_EVENTS = 2_000
+"""At most this many events are counted in one transaction."""
+STEPS = 10
+"""At most this many steps are made in one round; an old log is counted over many rounds."""
+
+
+class Horizon(KeyHorizon[int]):
+    """The watermark: an event with a key up to it that does not exist now never will."""
+
+    def __init__(self) -> None:
+        super().__init__(int, guards.EVENT)
+
+
+def count(horizon: Horizon) -> bool:
+    """Count the next events into the totals of their owners; return whether none is left.
+
+    If several processes do this at once, the totals of one of them are stored.
+    """
+    through = StorageProgress.objects.get_or_create(pk=1)[0].through
+    if through >= horizon.settled:
+        return True
+    last = int(min(_end_of(through, STEP_EVENTS), horizon.settled))
+    sums = list(Event.objects.filter(pk__gt=through, pk__lte=last).bytes_by_owner())
+    with transaction.atomic():
+        if StorageProgress.objects.filter(pk=1, through=through).update(through=last):
+            for owner_pk, size in sums:
+                StoredBytes.objects.get_or_create(owner_id=owner_pk)
+                StoredBytes.objects.filter(owner_id=owner_pk).update(total=F("total") + size)
+    return last >= horizon.settled
+
+
+def _end_of(through: int, events: int) -> float:
+    """Return the key of the last of this many events after a place; infinity if there are fewer."""
+    keys = Event.objects.filter(pk__gt=through).order_by("pk").values_list("pk", flat=True)
+    return next(iter(keys[events - 1 : events]), math.inf)
+
+
+def totals(owner_pks: Collection[int]) -> dict[int, int]:
+    """Return the bytes of these users, including events that are not counted yet, as far as those are few."""
+    with transaction.atomic():  # the cursor stays where it is meanwhile
+        progress = StorageProgress.objects.select_for_update().filter(pk=1).first()
+        through = progress.through if progress is not None else 0
+        found = dict.fromkeys(owner_pks, 0)
+        found |= StoredBytes.objects.filter(owner_id__in=owner_pks).values_list("owner_id", "total")
+        uncounted = Event.objects.filter(pk__gt=through)
+        end = _end_of(through, STEP_EVENTS * STEPS)
+        near = uncounted if end == math.inf else uncounted.filter(pk__lte=end)
+        for owner_pk, size in near.bytes_by_owner():
+            if owner_pk in found:
+                found[owner_pk] += size
+    return found
+
+
+class _Use:
+    """What is known of one user."""
+
+    __slots__ = ("fresh", "stored")
+
+    def __init__(self) -> None:
+        self.stored = 0
+        """Bytes in the database, when they were last read."""
+        self.fresh = 0
+        """Bytes admitted here since then."""
+
+
+class Meter:
+    """The bytes of users who add something in this process; thread-safe.
+
+    Other processes' bytes are known after the next `refresh`, so until then users may exceed the limit by
+    what they add there; a user whom this process does not know yet is admitted once.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._uses: dict[int, _Use] = {}
+        self._horizon = Horizon()
+        self.has_news = False
+        """Whether anything was admitted since the last `refresh`."""
+
+    def take(self, owner_pk: int, size: int, *, limit: int) -> int | None:
+        """Count `size` more bytes if the limit allows it; return the bytes used before if it does not."""
+        with self._lock:
+            use = self._uses.setdefault(owner_pk, _Use())
+            used = use.stored + use.fresh
+            if used + size > limit:
+                return used
+            use.fresh += size
+            self.has_news = True
+        return None
+
+    def refresh(self) -> bool:
+        """Count what was added, and read the totals; return whether all events are counted."""
+        self.has_news = False
+        self._horizon.look()
+        is_complete = any(count(self._horizon) for _ in range(STEPS))
+        with self._lock:
+            admitted = {owner_pk: use.fresh for owner_pk, use in self._uses.items()}
+        found = totals(admitted)
+        with self._lock:
+            for owner_pk, fresh in admitted.items():
+                use = self._uses[owner_pk]
+                use.stored, use.fresh = found[owner_pk], use.fresh - fresh
+        return is_complete and self._horizon.settled >= self._horizon.newest

@@ -1,0 +1,27 @@
+"""ConversationStore, the seam, and the store in the database."""
+
+from __future__ import annotations
+
+from conversations.store.chosen import (
+    store,
+)
+from conversations.store.database import (
+    PAGE_MAX_BYTES,
+    DatabaseConversationStore,
+    within_bytes,
+)
+from conversations.store.seam import (
+    PAGE_MAX_EVENTS,
+    ConversationExists,
+    ConversationStore,
+)
+
+__all__ = [
+    "PAGE_MAX_BYTES",
+    "PAGE_MAX_EVENTS",
+    "ConversationExists",
+    "ConversationStore",
+    "DatabaseConversationStore",
+    "store",
+    "within_bytes",
+]

@@ -1,0 +1,21 @@
+"""The store that the settings name."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import cast
+
+from django.conf import settings
+from django.utils.module_loading import import_string
+
+from conversations.store.seam import ConversationStore
+
+
+@cache
+def _store_class(path: str) -> type[ConversationStore]:
+    return cast(type[ConversationStore], import_string(path))
+
+
+def store(user_id: str | None = None) -> ConversationStore:
+    """Return the store that the settings name, acting for this user."""
+    return _store_class(settings.CONVERSATION_STORE).get_instance(user_id)

@@ -1,0 +1,65 @@
+"""A fork: a conversation that begins with a copy of another's log."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.db.models import Sum
+from django.utils import timezone
+
+from conversations.events import Kind
+from conversations.exceptions import EventNotFound
+from conversations.log import sql
+from conversations.models import LAST_MESSAGE_MAX_LENGTH, Conversation, ConversationRef, Event
+
+_SAME = ("version", "repository", "branch", "provider", "pr_number", "llm_model")
+_COUNTED = ("accumulated_cost", "prompt_tokens", "completion_tokens", "total_tokens")
+
+
+def beginning(source: Conversation, *, through: int | None, keep_metrics: bool) -> dict[str, Any]:
+    """Return the columns of a new fork whose log is the source's up to and including `through`.
+
+    No event of the fork asks for an answer. Inputs that no turn has answered wait for a run, and so may the
+    last event always. Raise EventNotFound if there is no event at `through`.
+    """
+    last = source.next_seq - 1 if through is None else through
+    if not -1 <= last < source.next_seq:
+        raise EventNotFound(f"There is no event at place {through}.")
+    answered = max(-1, min(source.answered_through, last - 1))
+    return {
+        **{name: getattr(source, name) for name in (*_SAME, *(_COUNTED if keep_metrics else ()))},
+        **_end_of_log(source, last),
+        "forked_from_id": source.pk,
+        "forked_at": last,
+        "next_seq": last + 1,
+        "asked_through": answered,
+        "answered_through": answered,
+        "updated_at": max(timezone.now(), source.updated_at),
+    }
+
+
+def _end_of_log(source: Conversation, last: int) -> dict[str, Any]:
+    events = Event.objects.of(source).through(last)
+    digest = events.newest_first().values_list("digest", flat=True).first()
+    said = events.filter(kind=Kind.MESSAGE, hidden=False).newest_first()
+    text, at = said.values_list("text", "received_at").first() or ("", None)
+    return {
+        "head_digest": digest or "",
+        "last_message": text[:LAST_MESSAGE_MAX_LENGTH],
+        "last_message_at": at,
+    }
+
+
+def size_of(source: ConversationRef, *, through: int) -> int:
+    """Return how many bytes the copy of these events will have."""
+    found = Event.objects.of(source).through(through).aggregate(bytes=Sum("size"))
+    return found["bytes"] or 0
+
+
+def copy(source: ConversationRef, fork: ConversationRef, *, through: int) -> None:
+    """Copy the events unchanged, since a digest covers only what comes before an event.
+
+    Raise EventNotFound if not all of them exist any more.
+    """
+    if sql.copy_events(source.pk, fork.pk, through=through) != through + 1:
+        raise EventNotFound("The events of the conversation were removed meanwhile.")

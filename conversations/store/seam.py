@@ -1,0 +1,303 @@
+"""ConversationStore: what every door asks of a store, and what it may raise."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, ClassVar, Self
+
+from conversations.access import Visitor
+from conversations.events import (
+    Appended,
+    EventEnvelope,
+    EventFilter,
+    EventPage,
+    NewEvent,
+    SomeEvents,
+)
+from conversations.exceptions import (
+    ConversationError,
+)
+from conversations.log.append import AppendOutcome, AppendRequest
+from conversations.models import (
+    ConversationRef,
+    Version,
+)
+from conversations.store.importing import Imported
+from conversations.store.metadata import (
+    ConversationMetadata,
+    ConversationMetadataResultSet,
+)
+
+PAGE_MAX_EVENTS = 500
+
+
+class ConversationStore(ABC):
+    """Where conversations are stored: a seam, chosen by CONVERSATION_STORE.
+
+    An instance acts for one user, named by the id; None means the server itself, which sees all. Ids are
+    accepted in every spelling.
+    """
+
+    @classmethod
+    @abstractmethod
+    def get_instance(cls, user_id: str | None = None) -> Self:
+        """Return a store that acts for this user."""
+
+    @abstractmethod
+    def save_metadata(self, metadata: ConversationMetadata, fields: Collection[str] | None = None) -> None:
+        """Store the metadata; create the conversation if necessary.
+
+        The metadata alone fills empty columns and overwrites none, so a stub or an old copy removes
+        nothing. The named `fields` overwrite, even with empty values. Totals only increase, and no event
+        can be changed from here. Raise ValueError for a field that cannot be saved, ConversationExists for
+        an id that is another user's or deleted, and ConversationNotFound if a new one would have no owner.
+        """
+
+    @abstractmethod
+    def get_metadata(self, conversation_id: str) -> ConversationMetadata:
+        """Return the metadata. Raise ConversationNotFound."""
+
+    @abstractmethod
+    def validate_metadata(self, conversation_id: str, user_id: str) -> bool:
+        """Say whether the conversation exists and is this user's."""
+
+    @abstractmethod
+    def delete_metadata(self, conversation_id: str) -> None:
+        """Hide the conversation until it is restored. Raise ConversationNotFound."""
+
+    @abstractmethod
+    def exists(self, conversation_id: str) -> bool:
+        """Say whether the conversation exists and is not deleted."""
+
+    @abstractmethod
+    def search(self, page_id: str | None = None, limit: int = 20) -> ConversationMetadataResultSet:
+        """Return one page of the user's conversations, the newest first. Raise InvalidCursor."""
+
+    @abstractmethod
+    def get_all_metadata(self, conversation_ids: Iterable[str]) -> list[ConversationMetadata]:
+        """Return the metadata of all, in the order asked. Raise ConversationNotFound if one is missing."""
+
+    @abstractmethod
+    def create(
+        self,
+        user: Visitor,
+        *,
+        conversation_id: str | None = None,
+        version: Version = Version.V0,
+        parameters: dict[str, Any] | None = None,
+        events: Sequence[NewEvent] = (),
+        **facts: Any,
+    ) -> ConversationRef:
+        """Create a conversation of the user that begins with `events`; `facts` are columns.
+
+        Raise ConversationExists for a taken id; then, and if it fails, nothing was stored.
+        """
+
+    @abstractmethod
+    def fork(
+        self,
+        user: Visitor,
+        source: ConversationRef,
+        *,
+        conversation_id: str | None = None,
+        through: int | None = None,
+        title: str | None = None,
+        tags: Mapping[str, str] | None = None,
+        keep_metrics: bool = False,
+    ) -> ConversationRef:
+        """Create a conversation of the user with a copy of another's log, up to and including `through`.
+
+        The events keep their ids, places and digests. Nothing in the copy asks for an answer, and its
+        totals start at zero unless `keep_metrics`. Raise ConversationExists for a taken id, EventNotFound
+        if there is no event at `through`.
+        """
+
+    @abstractmethod
+    def import_conversation(
+        self,
+        user: Visitor,
+        events: Iterable[NewEvent],
+        *,
+        conversation_id: str,
+        version: Version,
+        begin: Callable[[ConversationRef], None] | None = None,
+        **facts: Any,
+    ) -> Imported:
+        """Import a conversation as the user's, one page of its events at a time.
+
+        Events that are already stored, by their ids, are skipped, so an import can be repeated and
+        continues where it was interrupted. No event asks for an answer. `facts` are columns, and `begin`
+        runs in the transaction that creates the conversation. Raise ImportRefused if the id is that of a
+        conversation that is another user's, deleted, or of another version.
+        """
+
+    @abstractmethod
+    def join(self, user: Visitor, conversation_id: str, *, version: Version = Version.V0) -> ConversationRef:
+        """Return the conversation, created now if it does not exist; an existing one is not changed.
+
+        Raise ConversationNotFound if it is deleted or another user's.
+        """
+
+    @abstractmethod
+    def append(
+        self,
+        conversation: ConversationRef,
+        events: Sequence[NewEvent],
+        *,
+        epoch: int | None = None,
+        also: Callable[[Sequence[Appended]], None] | None = None,
+    ) -> list[Appended]:
+        """Add events at the end of the log, all or none, and return the place of each.
+
+        Repeating an event with the same bytes returns its first place and adds nothing. `epoch` is that of
+        the writing loop. `also` runs in the same transaction after the events are stored. When this
+        returns, they are committed; when it raises, nothing was stored. Raise EventConflict, Fenced,
+        ConversationNotFound or ConversationBusy.
+        """
+
+    @abstractmethod
+    def append_many(
+        self, requests: Sequence[AppendRequest], *, wait: bool = False
+    ) -> list[AppendOutcome | ConversationError]:
+        """Store independent requests together and return each outcome in its place; nothing is announced.
+
+        Without `wait`, ConversationBusy means that another transaction holds the lock: append it alone.
+        When this raises, nothing was stored.
+        """
+
+    @abstractmethod
+    def read_after(
+        self,
+        conversation: ConversationRef,
+        seq: int,
+        *,
+        limit: int = PAGE_MAX_EVENTS,
+        max_bytes: int | None = None,
+    ) -> list[EventEnvelope]:
+        """Return the events after `seq`, oldest first: at most `limit`, fewer if long; none at the end.
+
+        The last of them reaches `max_bytes` of payload; None means a whole page.
+        """
+
+    @abstractmethod
+    def read_before(
+        self, conversation: ConversationRef, seq: int, *, limit: int = PAGE_MAX_EVENTS
+    ) -> list[EventEnvelope]:
+        """Return the events just before `seq`, oldest first: at most `limit`, fewer if they are long."""
+
+    @abstractmethod
+    def search_events(
+        self,
+        conversation: ConversationRef,
+        wanted: EventFilter,
+        *,
+        first: int = 0,
+        last: int | None = None,
+        newest_first: bool = False,
+        limit: int,
+    ) -> EventPage:
+        """Return matching events with seq from `first` through `last`: at most `limit`, fewer if they are
+        long."""
+
+    @abstractmethod
+    def count_events(self, conversation: ConversationRef, wanted: EventFilter) -> int:
+        """Return the number of matching events in the log."""
+
+    @abstractmethod
+    def read_some(
+        self, conversation: ConversationRef, *, event_ids: Collection[str] = (), seqs: Collection[int] = ()
+    ) -> list[EventEnvelope]:
+        """Return the events with one of these ids or at one of these places.
+
+        However long they are, so ask for few.
+        """
+
+    @abstractmethod
+    def read_portion(
+        self, conversation: ConversationRef, *, event_ids: Collection[str] = (), seqs: Collection[int] = ()
+    ) -> SomeEvents:
+        """Return the events with one of these ids or at one of these places.
+
+        If they are long, only the first are read; of the others the places are returned.
+        """
+
+    @abstractmethod
+    def read_turn(self, conversation: ConversationRef, turn_id: str, *, limit: int) -> list[EventEnvelope]:
+        """Return the newest events of one turn except states, oldest first: at most one page."""
+
+    @abstractmethod
+    def newest_state(self, conversation: ConversationRef, turn_id: str) -> str | None:
+        """Return the text of the last state of a turn; None before the first."""
+
+    @abstractmethod
+    def read_inputs(self, conversation: ConversationRef, *, after: int, through: int) -> list[EventEnvelope]:
+        """Return the events in this range that asked the agent for an answer, oldest first."""
+
+    @abstractmethod
+    def newest_input(self, conversation: ConversationRef, *, after: int) -> int | None:
+        """Return the seq of the newest event after this one that speaks to the agent, if there is one."""
+
+    @abstractmethod
+    def seq_of_event(self, conversation: ConversationRef, event_id: str) -> int | None:
+        """Return the place of the event with this id, None if there is none."""
+
+    def has_events(self, conversation: ConversationRef, events: Sequence[NewEvent]) -> bool:
+        """Say whether events with all of these ids are stored, so that to append these adds nothing."""
+        return all(self.seq_of_event(conversation, event.event_id) is not None for event in events)
+
+    @abstractmethod
+    def first_since(self, conversation: ConversationRef, moment: datetime) -> int | None:
+        """Return the lowest seq of an event of this time or later, None if there is none."""
+
+    @abstractmethod
+    def open_calls(self, conversation: ConversationRef, turn_id: str) -> list[EventEnvelope]:
+        """Return the tool calls of a turn that have no result, oldest first."""
+
+    @abstractmethod
+    def event_ids(
+        self, conversation: ConversationRef, wanted: EventFilter, *, first: int = 0, last: int | None = None
+    ) -> list[str]:
+        """Return the ids of all matching events with seq from `first` through `last`, oldest first."""
+
+    @abstractmethod
+    def last_seq(self, conversation: ConversationRef) -> int:
+        """Return the seq of the newest event, -1 if there is none."""
+
+    @abstractmethod
+    def retitle(self, conversation: ConversationRef, title: str | None, **only_if: str | None) -> bool:
+        """Set the title; with `title_is=…` only if that is still the title. Say whether it was set.
+
+        A title that is set without a condition is a user's choice: no generated one replaces it.
+        """
+
+    @abstractmethod
+    def retag(self, conversation: ConversationRef, tags: Mapping[str, str]) -> None:
+        """Replace all tags."""
+
+    @abstractmethod
+    def note_branch(self, conversation: ConversationRef, branch: str) -> None:
+        """Set the branch that is checked out; does nothing for a conversation without a repository."""
+
+    @abstractmethod
+    def note_pull_request(self, conversation: ConversationRef, number: int) -> None:
+        """Add a pull request that was opened after the others; a known one changes nothing."""
+
+    @abstractmethod
+    def set_parameter_once(self, conversation: ConversationRef, name: str, value: Any) -> bool:
+        """Add a creation parameter (JSON) unless its name exists; say whether it was added."""
+
+    @abstractmethod
+    def hide(self, conversation: ConversationRef) -> None:
+        """Hide it from all users; every event stays. Deleting twice changes nothing."""
+
+    @abstractmethod
+    def restore(self, conversation: ConversationRef) -> None:
+        """Restore a deleted conversation with its whole log."""
+
+
+class ConversationExists(ConversationError):
+    """The id is taken, by this user or another, even if deleted."""
+
+    code: ClassVar[str] = "conversation_exists"

@@ -1,0 +1,1 @@
+"""The admin's pages of each noun."""

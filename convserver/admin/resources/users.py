@@ -1,0 +1,145 @@
+"""Users and groups: Django's, with unfold's forms; only superusers hand out rights.
+
+Accounts are closed by taking `Active` away, never deleted: the log of the admin names them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django import forms
+from django.contrib import admin
+from django.contrib.auth.models import Group, User
+from django.db.models import QuerySet
+from django.http import HttpRequest
+from django.utils.html import format_html_join
+from django.utils.safestring import SafeString
+
+from conversations.storage import quotas
+from convserver.admin import cells, widgets
+from convserver.admin.base import ListAdmin
+from convserver.admin.filters import YES_OR_NO, FormFilter, choice_field
+from sessions_app.storage import usage
+
+RIGHTS = ("is_staff", "is_superuser", "groups", "user_permissions")
+
+admin.site.unregister(User)
+admin.site.unregister(Group)
+
+
+def within_reach(request: HttpRequest, users: QuerySet[User]) -> QuerySet[User]:
+    """Return the users for whom this member of staff may act: for staff, superusers alone may."""
+    return users if _is_superuser(request) else users.filter(is_staff=False, is_superuser=False)
+
+
+def _is_superuser(request: HttpRequest) -> bool:
+    return isinstance(request.user, User) and request.user.is_superuser
+
+
+class UserFilterForm(forms.Form):
+    """What users can be looked for by."""
+
+    active = choice_field("Active", YES_OR_NO)
+    staff = choice_field("Staff", YES_OR_NO)
+    superuser = choice_field("Superuser", YES_OR_NO)
+
+
+class UserFilter(FormFilter[QuerySet[User]]):
+    """Users by what they may."""
+
+    form_class = UserFilterForm
+
+    def narrowed(self, rows: QuerySet[User], wanted: dict[str, Any]) -> QuerySet[User]:
+        """Return the users with the wanted facts."""
+        return rows.filter(**{f"is_{name}": value == "yes" for name, value in wanted.items()})
+
+
+class NewUserForm(widgets.AdminUserCreationForm):
+    """A new account; without the framework's choice of one that logs in elsewhere, which nobody can here."""
+
+    usable_password = None  # type: ignore[assignment]  # no such field
+
+
+class NewPasswordForm(widgets.AdminPasswordChangeForm):
+    """Another password for an account; without that choice as well."""
+
+    usable_password = None
+
+
+@admin.register(User)
+class UserAdmin(widgets.UserAdmin, ListAdmin[User]):
+    """Accounts, the newest first."""
+
+    form = widgets.UserChangeForm
+    add_form = NewUserForm
+    change_password_form = NewPasswordForm
+    add_fieldsets = ((None, {"fields": ("username", "password1", "password2")}),)
+    list_display = ("username", "email", "is_active", "is_staff", "is_superuser", "logged_in", "joined")
+    list_filter = (UserFilter,)
+    fieldsets = (
+        (None, {"fields": ("username", "password")}),
+        ("Person", {"fields": ("first_name", "last_name", "email")}),
+        ("Permissions", {"fields": ("is_active", *RIGHTS)}),
+        ("Times", {"fields": ("logged_in", "joined")}),
+        ("Quotas", {"fields": ("use",)}),
+    )
+    search_fields = ("username", "email")
+    compressed_fields = True
+
+    def get_readonly_fields(self, request: HttpRequest, obj: User | None = None) -> Any:
+        """Let superusers alone hand out rights."""
+        facts = ("logged_in", "joined", "use")
+        return facts if _is_superuser(request) else (*facts, *RIGHTS)
+
+    def has_change_permission(self, request: HttpRequest, obj: User | None = None) -> bool:
+        """Let superusers alone change staff: a new password would be a way to their rights."""
+        is_allowed = super().has_change_permission(request, obj)
+        return is_allowed and (
+            obj is None or _is_superuser(request) or not (obj.is_staff or obj.is_superuser)
+        )
+
+    def has_delete_permission(self, request: HttpRequest, obj: User | None = None) -> bool:
+        """Nobody may: an account is closed by taking `Active` away."""
+        return False
+
+    @admin.display(description="Last login (UTC)")
+    def logged_in(self, user: User) -> SafeString | None:
+        """When they last signed in."""
+        return cells.moment(user.last_login)
+
+    @admin.display(description="Joined (UTC)")
+    def joined(self, user: User) -> SafeString | None:
+        """When the account was made."""
+        return cells.moment(user.date_joined)
+
+    @admin.display(description="Used")
+    def use(self, user: User) -> SafeString | str:
+        """What they have used of each quota; rates and sockets as this process knows them."""
+        lines = [
+            (quota.replace("_mb", " (bytes)").replace("_", " "), f"{used:,}", f"{quotas.limit_of(quota):,}")
+            for quota, used in usage.use_of(user.pk).items()
+        ]
+        return format_html_join(SafeString("<br>"), "{}: {} of {}", lines) or "No quotas are set."
+
+    def lookup_allowed(self, lookup: str, value: str, request: HttpRequest | None = None) -> bool:
+        """Allow the filters of this list alone."""
+        return lookup in UserFilterForm.base_fields
+
+
+@admin.register(Group)
+class GroupAdmin(widgets.GroupAdmin, ListAdmin[Group]):
+    """Groups and the rights that they give."""
+
+    list_filter = ()
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        """Let superusers alone hand out rights."""
+        return _is_superuser(request)
+
+    def has_change_permission(self, request: HttpRequest, obj: Group | None = None) -> bool:
+        """Let superusers alone hand out rights."""
+        return _is_superuser(request)
+
+    def has_delete_permission(self, request: HttpRequest, obj: Group | None = None) -> bool:
+        """Let superusers alone take rights away."""
+        return _is_superuser(request)

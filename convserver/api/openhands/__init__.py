@@ -1,0 +1,1 @@
+"""What the REST doors of V0 and V1 share."""

@@ -1,0 +1,99 @@
+"""Addresses that both wires have: the credentials and the content decide which is meant (spec V1 §2.8)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import update_wrapper
+from typing import Any
+
+from django.core.exceptions import RequestDataTooBig
+from django.http import HttpRequest, HttpResponseBase
+from django.urls import path, re_path
+
+from conversations.payloads import bounds, jsontext
+from convserver.api.v0.conversations import ConversationViewSet as V0ConversationViewSet
+from convserver.api.v0.events import EventsView as V0EventsView
+from convserver.api.v1.agent.events import EventsView
+from convserver.api.v1.agent.urls import (
+    UNDESCRIBED,
+    conversation_routes,
+    free_routes,
+    many,
+    one,
+    workspace_routes,
+)
+from convserver.api.v1.authentication import opened_by_key
+from convserver.serving.clients import found_client
+from sessions_app.capacity.parsing import in_turn_from_thread
+
+View = Callable[..., HttpResponseBase]
+
+_TELLING_MEMBERS = frozenset({"agent", "workspace"})
+"""Members of the body that starts a conversation: every V1 client sends one, and no V0 client may."""
+
+
+_MEMBERS_MAX = 1_000
+"""A body with more has none of a start's."""
+
+
+def either(v0_view: View, agent_view: View) -> View:
+    """Return a view that passes an unread request to the right face; documented as V0's."""
+
+    def chosen(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        view = agent_view if _is_for_agent_face(request) else v0_view
+        return view(request, *args, **kwargs)
+
+    return update_wrapper(chosen, v0_view)
+
+
+def _is_for_agent_face(request: HttpRequest) -> bool:
+    if opened_by_key(request) is not None:
+        return True
+    if request.resolver_match is None or request.resolver_match.kwargs:
+        return False
+    return "ids" in request.GET if request.method == "GET" else _starts_v1(request)
+
+
+def _starts_v1(request: HttpRequest) -> bool:
+    """Look at the body, which the view reads again from its beginning."""
+    try:
+        body = request.body
+    except RequestDataTooBig:  # nothing was read, and the view will report this
+        return False
+    if not any(name.encode() in body for name in _TELLING_MEMBERS):
+        return False
+    try:
+        text = body.decode()
+        return in_turn_from_thread(found_client(request), bounds.is_light(text), _is_start_of_v1, text)
+    except ValueError:
+        return False
+
+
+def _is_start_of_v1(text: str) -> bool:
+    bounds.require_bounded(text)
+    return not _TELLING_MEMBERS.isdisjoint(jsontext.members(text, at_most=_MEMBERS_MAX))
+
+
+_ONE = r"^conversations/(?P<conversation_id>[^/]+)"
+
+urlpatterns = [
+    *free_routes("conversations", **UNDESCRIBED),
+    *conversation_routes("acp/conversations", **UNDESCRIBED),
+    *workspace_routes("", **UNDESCRIBED),
+    path(
+        "conversations",
+        either(V0ConversationViewSet.as_view({"get": "list", "post": "create"}), many()),
+        name="v0-conversations",
+    ),
+    re_path(
+        rf"{_ONE}$",
+        either(
+            V0ConversationViewSet.as_view(
+                {"get": "retrieve", "patch": "partial_update", "delete": "destroy"}
+            ),
+            one(),
+        ),
+        name="v0-conversation",
+    ),
+    re_path(rf"{_ONE}/events$", either(V0EventsView.as_view(), EventsView.as_view()), name="v0-events"),
+]

@@ -1,0 +1,1 @@
+"""Git providers at the V0 door: tokens, repositories, microagents, suggested tasks."""

@@ -1,0 +1,250 @@
+"""Data of the user's git providers, as far as their tokens allow (spec V0 §1.11)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Annotated, Any
+
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from pydantic import AfterValidator, BaseModel, Field
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from conversations import access
+from convserver.api.openhands.errors import Detail, ValidationProblems, v0_response
+from convserver.api.openhands.text import storable
+from convserver.api.v0.git.shapes import (
+    GitBranch,
+    GitBranchPage,
+    GitMicroagent,
+    GitMicroagentContent,
+    GitRepository,
+    GitTask,
+    GitUserInfo,
+)
+from convserver.api.v0.view import V0View, query_of
+from convserver.event_loop import in_loop
+from convserver.serving.admission import Lane, in_lane
+from sessions_app.git_providers.base import (
+    GitAuthenticationError,
+    GitNotFound,
+    GitProviderError,
+    InvalidName,
+    NotOffered,
+    ProviderType,
+)
+from sessions_app.git_providers.client import GitProviders
+from sessions_app.settings import user_settings
+
+logger = logging.getLogger(__name__)
+
+WITH_INSTALLATIONS = frozenset({ProviderType.GITHUB, ProviderType.BITBUCKET, ProviderType.AZURE_DEVOPS})
+
+Words = Annotated[str, Field(max_length=1000), AfterValidator(storable)]
+Number = Annotated[int, Field(ge=-(2**31), lt=2**31)]
+"""Numbers outside a provider's limits are corrected."""
+
+_REPOSITORY_NAME = OpenApiParameter(
+    "repository_name",
+    OpenApiTypes.STR,
+    OpenApiParameter.PATH,
+    description="The whole name: `owner/name`, or longer.",
+)
+
+
+def _asked(answer: Any, *parameters: Any) -> dict[str, Any]:
+    """Return the API document of a route with these parameters."""
+    refusals = {400: str, 401: Detail | str, 404: str | Detail, 422: ValidationProblems, 500: str}
+    return {"parameters": list(parameters), "responses": {200: answer, **refusals}}
+
+
+class InstallationsQuery(BaseModel):
+    """Which installations to return."""
+
+    provider: ProviderType
+
+
+class RepositoriesQuery(BaseModel):
+    """Which repositories to return, and which page of them."""
+
+    sort: Words = "pushed"
+    selected_provider: ProviderType | None = None
+    page: Number | None = None
+    per_page: Number | None = None
+    installation_id: Words | None = None
+
+
+class RepositorySearch(BaseModel):
+    """Which repositories to find, by a part of their names."""
+
+    query: Words
+    per_page: Number = 5
+    sort: Words = "stars"
+    order: Words = "desc"
+    selected_provider: ProviderType | None = None
+
+
+class BranchesQuery(BaseModel):
+    """Which branches to return, and which page of them."""
+
+    repository: Words
+    page: Number = 1
+    per_page: Number = 30
+
+
+class BranchSearch(BaseModel):
+    """Which branches to find, by a part of their names."""
+
+    repository: Words
+    query: Words
+    per_page: Number = 30
+    selected_provider: ProviderType | None = None
+
+
+class ContentQuery(BaseModel):
+    """Which file to return."""
+
+    file_path: Words
+
+
+@in_lane(Lane.ABROAD)
+class GitView(V0View):
+    """A request to the user's providers; errors are plain text on this wire."""
+
+    def get_exception_handler(self) -> Callable[..., Any]:
+        """Answer the errors of providers too."""
+        return _git_response
+
+
+class GitUserView(GitView):
+    """The user's profile at a provider."""
+
+    @extend_schema(**_asked(GitUserInfo))
+    def get(self, request: Request) -> Response:
+        """Return the user's profile from the first provider that has one."""
+        return Response(in_loop(_providers(request).user))
+
+
+class InstallationsView(GitView):
+    """The owners by which repositories can be listed."""
+
+    @extend_schema(**_asked(list[str], InstallationsQuery))
+    def get(self, request: Request) -> Response:
+        """Return the installations, workspaces or organisations of one provider."""
+        provider = query_of(request, InstallationsQuery).provider
+        tokens = user_settings.provider_tokens(access.pk_of(request.user))
+        if tokens and provider not in WITH_INSTALLATIONS:
+            raise NotOffered(f"Provider {provider} has no installations.")
+        return Response(in_loop(GitProviders(tokens).installations, provider))
+
+
+class RepositoriesView(GitView):
+    """The user's repositories."""
+
+    @extend_schema(**_asked(list[GitRepository], RepositoriesQuery))
+    def get(self, request: Request) -> Response:
+        """Return a page of them; the first one's `link_header` says whether there is a next page."""
+        query = query_of(request, RepositoriesQuery)
+        found = in_loop(
+            _providers(request).repositories,
+            sort=query.sort,
+            provider=query.selected_provider,
+            page=query.page,
+            per_page=query.per_page,
+            installation_id=query.installation_id,
+        )
+        return Response(found)
+
+
+class RepositorySearchView(GitView):
+    """Repositories by name."""
+
+    @extend_schema(**_asked(list[GitRepository], RepositorySearch))
+    def get(self, request: Request) -> Response:
+        """Return the repositories that match a name or a web address."""
+        query = query_of(request, RepositorySearch)
+        found = in_loop(
+            _providers(request).search_repositories,
+            query.query,
+            per_page=query.per_page,
+            sort=query.sort,
+            order=query.order,
+            provider=query.selected_provider,
+        )
+        return Response(found)
+
+
+class BranchSearchView(GitView):
+    """Branches by name."""
+
+    @extend_schema(**_asked(list[GitBranch], BranchSearch))
+    def get(self, request: Request) -> Response:
+        """Return the branches of a repository whose names contain a text."""
+        query = query_of(request, BranchSearch)
+        found = in_loop(
+            _providers(request).search_branches,
+            query.repository,
+            query.query,
+            per_page=query.per_page,
+            provider=query.selected_provider,
+        )
+        return Response(found)
+
+
+class SuggestedTasksView(GitView):
+    """The tasks that wait for the user."""
+
+    @extend_schema(**_asked(list[GitTask]))
+    def get(self, request: Request) -> Response:
+        """Return pull requests with problems, and open issues assigned to the user."""
+        return Response(in_loop(_providers(request).suggested_tasks))
+
+
+class BranchesView(GitView):
+    """A repository's branches."""
+
+    @extend_schema(**_asked(GitBranchPage, BranchesQuery))
+    def get(self, request: Request) -> Response:
+        """Return a page of them."""
+        query = query_of(request, BranchesQuery)
+        found = in_loop(
+            _providers(request).branches, query.repository, page=query.page, per_page=query.per_page
+        )
+        return Response(found)
+
+
+class RepositoryMicroagentsView(GitView):
+    """The files of a repository with instructions for agents."""
+
+    @extend_schema(**_asked(list[GitMicroagent], _REPOSITORY_NAME))
+    def get(self, request: Request, repository_name: str) -> Response:
+        """Return their names; none if there is no folder for them."""
+        return Response(in_loop(_providers(request).microagents, repository_name))
+
+
+class RepositoryMicroagentView(GitView):
+    """One file with instructions for agents."""
+
+    @extend_schema(**_asked(GitMicroagentContent, _REPOSITORY_NAME, ContentQuery))
+    def get(self, request: Request, repository_name: str) -> Response:
+        """Return it without its front matter, and the triggers in that."""
+        query = query_of(request, ContentQuery)
+        return Response(in_loop(_providers(request).microagent_content, repository_name, query.file_path))
+
+
+def _providers(request: Request) -> GitProviders:
+    return GitProviders(user_settings.provider_tokens(access.pk_of(request.user)))
+
+
+def _git_response(error: Exception, context: dict[str, Any]) -> Response | None:
+    match error:
+        case NotOffered() | InvalidName():
+            return Response(str(error), status=400)
+        case GitNotFound():
+            return Response(str(error), status=404)
+        case GitProviderError() if not isinstance(error, GitAuthenticationError):
+            logger.warning("A git provider failed: %s", error)
+            return Response(str(error), status=500)
+    return v0_response(error, context)

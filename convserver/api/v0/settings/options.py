@@ -1,0 +1,81 @@
+"""The suggestions of forms, and the first questions of a web client (spec V0 §1.8)."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from drf_spectacular.utils import extend_schema
+from pydantic import BaseModel
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from convserver.api.v0.settings.model_names import MODEL_NAMES
+from convserver.api.v0.view import V0View
+from sessions_app.agents.chosen import chosen_agent
+
+AGENTS = frozenset(
+    {"BrowsingAgent", "CodeActAgent", "DummyAgent", "LocAgent", "ReadOnlyAgent", "VisualBrowsingAgent"}
+)
+"""The agents that clients of this wire know; whichever they choose, the server's own one answers."""
+SECURITY_ANALYZERS = ("grayswan", "invariant", "llm")
+
+
+class FeatureFlags(BaseModel):
+    """What a web client shows or hides."""
+
+    ENABLE_BILLING: bool
+    HIDE_LLM_SETTINGS: bool
+
+
+class ServerOptions(BaseModel):
+    """The kind of server; `oss` has no logins, bills and third parties of its own."""
+
+    APP_MODE: Literal["oss"]
+    GITHUB_CLIENT_ID: str
+    POSTHOG_CLIENT_KEY: str
+    FEATURE_FLAGS: FeatureFlags
+
+
+# An empty key keeps a web client from reporting its user's actions to anybody.
+OPTIONS = ServerOptions(
+    APP_MODE="oss",
+    GITHUB_CLIENT_ID="",
+    POSTHOG_CLIENT_KEY="",
+    FEATURE_FLAGS=FeatureFlags(ENABLE_BILLING=False, HIDE_LLM_SETTINGS=False),
+)
+
+
+class ServerConfigView(V0View):
+    """The kind of server."""
+
+    @extend_schema(responses={200: ServerOptions})
+    def get(self, request: Request) -> Response:
+        """Return what kind of server this is."""
+        return Response(OPTIONS.model_dump())
+
+
+class ModelsView(V0View):
+    """The models that a form suggests."""
+
+    @extend_schema(responses={200: list[str]})
+    def get(self, request: Request) -> Response:
+        """Return the names of models, sorted; any other name can be set too."""
+        return Response(sorted(set(MODEL_NAMES)))
+
+
+class AgentsView(V0View):
+    """The agents that a form suggests."""
+
+    @extend_schema(responses={200: list[str]})
+    def get(self, request: Request) -> Response:
+        """Return the names of agents, sorted, including the server's own."""
+        return Response(sorted(AGENTS | {chosen_agent().__name__}))
+
+
+class SecurityAnalyzersView(V0View):
+    """The security analyzers that a form suggests."""
+
+    @extend_schema(responses={200: list[str]})
+    def get(self, request: Request) -> Response:
+        """Return the names of security analyzers, sorted."""
+        return Response(list(SECURITY_ANALYZERS))

@@ -1,0 +1,154 @@
+"""A user's settings: read completely, changed in part (spec V0 §1.9)."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from drf_spectacular.utils import extend_schema
+from pydantic import AfterValidator, BaseModel, Field
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from conversations import access
+from convserver.api.openhands.errors import Detail, Refused
+from convserver.api.openhands.text import storable
+from convserver.api.v0.settings.failures import Failure, Message, failing_with
+from convserver.api.v0.settings.mcp import EnteredMcpConfig
+from convserver.api.v0.settings.shown import KnownSettings, known
+from convserver.api.v0.view import V0View, body_of
+from sessions_app.git_providers.base import ProviderType
+from sessions_app.models import CONDENSER_SIZE_MIN, UserSettings
+from sessions_app.settings import user_settings
+from sessions_app.settings.user_settings import SettingSecret
+
+Text = Annotated[str, Field(max_length=8000), AfterValidator(storable)]
+Key = Annotated[str, Field(max_length=16_384), AfterValidator(storable)]
+Count = Annotated[int, Field(ge=-(2**31), lt=2**31)]
+"""The range of an integer column of any database."""
+
+
+def _enough_events(size: int) -> int:
+    if size < CONDENSER_SIZE_MIN:
+        raise ValueError(f"a condenser keeps {CONDENSER_SIZE_MIN} events at least")
+    return size
+
+
+CondenserSize = Annotated[
+    int,
+    Field(lt=2**31, json_schema_extra={"minimum": CONDENSER_SIZE_MIN}),
+    AfterValidator(_enough_events),
+]
+Amount = Annotated[float, Field(allow_inf_nan=False)]
+
+NULL_KEEPS = frozenset(
+    {"llm_api_key", "llm_model", "llm_base_url", "search_api_key", "user_consents_to_analytics"}
+)
+"""The settings that a null leaves unchanged; it clears all others."""
+
+
+class NewSettings(BaseModel):
+    """The settings to change; absent ones stay, null clears one, and unknown members are ignored."""
+
+    language: Text | None = None
+    agent: Text | None = None
+    max_iterations: Count | None = None
+    security_analyzer: Text | None = None
+    confirmation_mode: bool | None = None
+    llm_model: Text | None = None
+    llm_api_key: Key | None = None
+    llm_base_url: Text | None = None
+    remote_runtime_resource_factor: Count | None = None
+    enable_default_condenser: bool | None = None
+    enable_sound_notifications: bool | None = None
+    enable_proactive_conversation_starters: bool | None = None
+    enable_solvability_analysis: bool | None = None
+    user_consents_to_analytics: bool | None = None
+    sandbox_base_container_image: Text | None = None
+    sandbox_runtime_container_image: Text | None = None
+    mcp_config: EnteredMcpConfig | None = None
+    search_api_key: Key | None = None
+    sandbox_api_key: Key | None = None
+    max_budget_per_task: Amount | None = None
+    condenser_max_size: CondenserSize | None = None
+    email: Text | None = None
+    git_user_name: Text | None = None
+    git_user_email: Text | None = None
+    v1_enabled: bool | None = None
+
+    def values(self) -> dict[str, Any]:
+        """Return the columns to set: a setting that a null clears gets its default."""
+        unset = UserSettings()
+        return {
+            name: getattr(unset, name) if value is None else value
+            for name, value in self._given().items()
+            if name not in list(SettingSecret)
+        }
+
+    def secrets(self) -> dict[SettingSecret, str]:
+        """Return the secrets to set, in clear; a blank one is to be removed."""
+        given = self._given()
+        texts = {
+            **given,
+            **({"mcp_config": self.mcp_config.model_dump_json()} if self.mcp_config else {}),
+        }
+        return {name: texts[name] or "" for name in SettingSecret if name in texts}
+
+    def _given(self) -> dict[str, Any]:
+        """Return the members of the body, without the nulls that change nothing."""
+        named = {name: getattr(self, name) for name in self.model_fields_set}
+        return {name: value for name, value in named.items() if value is not None or name not in NULL_KEEPS}
+
+
+class SettingsInfo(KnownSettings):
+    """A user's settings; a key is never shown, only whether there is one."""
+
+    llm_api_key: None = None
+    search_api_key: None = None
+    sandbox_api_key: None = None
+    provider_tokens_set: dict[ProviderType, str | None]
+    """The host of each provider that has a token; null is the public one."""
+    llm_api_key_set: bool
+    search_api_key_set: bool
+
+
+class SettingsView(V0View):
+    """The settings of the user."""
+
+    @extend_schema(responses={200: SettingsInfo, 404: Failure, 500: Failure})
+    def get(self, request: Request) -> Response:
+        """Return all settings; 404 if none was ever saved."""
+        user_id = access.pk_of(request.user)
+        with failing_with("Something went wrong loading settings"):
+            settings = user_settings.settings_of(user_id)
+            if settings is None:
+                raise Refused(404, {"error": "Settings not found"})
+            return Response(_shown(settings))
+
+    @extend_schema(request=NewSettings, responses={200: Message, 400: Detail, 500: Failure})
+    def post(self, request: Request) -> Response:
+        """Change the settings given in the body."""
+        body = body_of(request, NewSettings)
+        with failing_with("Something went wrong storing settings"):
+            user_settings.change_settings(access.pk_of(request.user), body.values(), secrets=body.secrets())
+        return Response({"message": "Settings stored"})
+
+
+class ResetSettingsView(V0View):
+    """A route that the wire no longer has."""
+
+    @extend_schema(request=None, responses={410: Failure})
+    def post(self, request: Request) -> Response:
+        """Report that settings can't be reset any more."""
+        raise Refused(410, {"error": "Reset settings functionality has been removed."})
+
+
+def _shown(settings: UserSettings) -> dict[str, Any]:
+    secrets = user_settings.setting_secrets(settings.pk)
+    tokens = user_settings.provider_tokens(settings.pk)
+    info = SettingsInfo(
+        **known(settings, secrets, user_id=settings.pk),
+        provider_tokens_set={provider: token.host for provider, token in tokens.items()},
+        llm_api_key_set=SettingSecret.LLM_API_KEY in secrets,
+        search_api_key_set=SettingSecret.SEARCH_API_KEY in secrets,
+    )
+    return info.model_dump(mode="json")

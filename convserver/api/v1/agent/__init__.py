@@ -1,0 +1,1 @@
+"""The agent face: one conversation, as an agent server has it."""

@@ -1,0 +1,169 @@
+"""The log on the agent face: pages, counts, events by id, and messages (spec V1 §2.4)."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from django.http import HttpResponse
+from django.http.response import HttpResponseBase
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from pydantic import BaseModel, ConfigDict, RootModel
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from conversations import access
+from conversations.dialects import v1
+from conversations.events import EventEnvelope
+from conversations.exceptions import LoopUnavailable
+from conversations.models import ConversationRef
+from conversations.store import store
+from convserver.api.openhands.errors import Detail, Refused, ValidationProblems
+from convserver.api.v0.view import body_of, optional_body_of, query_of
+from convserver.api.v1 import batches, shown_events
+from convserver.api.v1.agent.pages import (
+    EventPageQuery,
+    EventsQuery,
+    as_json,
+    batch,
+    event_page,
+    missing,
+    queried,
+    spliced,
+)
+from convserver.api.v1.agent.requests import ConfirmationDecision, Saying
+from convserver.api.v1.agent.view import AgentView, Done, described, done
+from convserver.api.v1.authentication import conversation_of
+from convserver.event_loop import in_loop
+from sessions_app.loops.manager import get_manager
+from sessions_app.openhands_v1 import input as v1_input
+
+ONE = {404: Detail, 422: ValidationProblems}
+IDS = [
+    OpenApiParameter(name, {"type": "array", "items": {"type": "string"}}, description="Or in the body.")
+    for name in ("event_ids", "id")
+]
+
+
+class Event(BaseModel):
+    """An event, byte for byte as it was stored; a V0 event as its V1 counterpart."""
+
+    model_config = ConfigDict(extra="allow")
+
+    kind: str
+
+
+class EventPage(BaseModel):
+    """A page of events; `next_page_id` is null on the last one."""
+
+    items: list[Event]
+    next_page_id: str | None
+
+
+class EventIds(RootModel[list[str]]):
+    """Ids, as the body of a GET."""
+
+
+class EventsFaceView(AgentView):
+    """A view of the events of one conversation."""
+
+    not_found = "Conversation not found: {conversation_id}"
+
+
+class EventSearchView(EventsFaceView):
+    """The log by pages."""
+
+    @extend_schema(parameters=described(EventPageQuery), responses={200: EventPage, **ONE})
+    def get(self, request: Request, conversation_id: str) -> HttpResponse:
+        """Return one page of the matching events, in the order of the log or from its end.
+
+        A page is shorter than `limit` if its events are long; continue until `next_page_id` is null.
+        """
+        conversation = conversation_of(request, conversation_id)
+        query = query_of(request, EventPageQuery)
+        page = event_page(conversation, query)
+        return spliced((_shown(event, conversation) for event in page.events), page.next_page_id)
+
+
+class EventCountView(EventsFaceView):
+    """The length of the log."""
+
+    @extend_schema(parameters=described(EventsQuery), responses={200: int, **ONE})
+    def get(self, request: Request, conversation_id: str) -> Response:
+        """Return how many events match."""
+        conversation = conversation_of(request, conversation_id)
+        wanted = query_of(request, EventsQuery).wanted()
+        return Response(0 if wanted is None else store().count_events(conversation, wanted))
+
+
+class EventView(EventsFaceView):
+    """One event."""
+
+    @extend_schema(operation_id="agent_api_conversations_event_get", responses={200: Event, **ONE})
+    def get(self, request: Request, conversation_id: str, event_id: str) -> HttpResponse:
+        """Return the event with this id."""
+        conversation = conversation_of(request, conversation_id)
+        found = shown_events.with_id(conversation, event_id)
+        if found is None:
+            raise Refused(404, {"detail": "Not Found"})
+        return as_json(found)
+
+
+class EventsView(EventsFaceView):
+    """Events by their ids, and the user's messages."""
+
+    @extend_schema(parameters=IDS, responses={200: list[Event | None], 400: Detail, **ONE})
+    def get(self, request: Request, conversation_id: str) -> HttpResponseBase:
+        """Return the events with these ids, in this order; null for an unknown one.
+
+        The ids are in the query, or a list in the body.
+        """
+        conversation = conversation_of(request, conversation_id)
+        ids = queried(request, "event_ids", "id")
+        if ids is None:
+            body = optional_body_of(request, EventIds)
+            if body is None:
+                raise missing("body")
+            ids = body.root
+        found = shown_events.with_ids(conversation, batch(ids))
+        return batches.in_order(ids, found.near, found.far)
+
+    @extend_schema(request=Saying, responses={200: Done, **ONE, 409: Detail, 503: Detail})
+    def post(self, request: Request, conversation_id: str) -> Response:
+        """Store a user message; with `run` the agent answers, unless it waits for approval."""
+        conversation = conversation_of(request, conversation_id)
+        body = body_of(request, Saying)
+        in_loop(
+            v1_input.say,
+            conversation,
+            body.model_dump(exclude={"run"}),
+            sender_id=access.pk_of(request.user),
+            run=body.run,
+        )
+        return done()
+
+
+class DecisionView(EventsFaceView):
+    """The calls that wait for approval."""
+
+    @extend_schema(request=ConfirmationDecision, responses={200: Done, **ONE, 409: Detail, 503: Detail})
+    def post(self, request: Request, conversation_id: str) -> Response:
+        """Approve or reject all pending calls; rejecting does nothing if none is pending.
+
+        Approving resumes the agent even if no call is pending.
+        """
+        conversation = conversation_of(request, conversation_id)
+        body = body_of(request, ConfirmationDecision)
+        in_loop(_decide, conversation, body)
+        return done()
+
+
+def _shown(event: EventEnvelope, conversation: ConversationRef) -> str:
+    return v1.shown(event, conversation.public_id)
+
+
+async def _decide(conversation: ConversationRef, decision: ConfirmationDecision) -> None:
+    if decision.accept:
+        await get_manager().ask_run(conversation)
+        return
+    with suppress(LoopUnavailable):  # no call waits, so there is nothing to reject
+        await get_manager().reject(conversation, decision.reason)

@@ -1,0 +1,215 @@
+"""Pages of the agent face: their queries, and opaque cursors (spec V1 R7)."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import re
+from collections.abc import Iterable
+from datetime import timedelta
+from enum import StrEnum
+from typing import Literal, NamedTuple, Self
+
+from django.http import HttpResponse
+from pydantic import BaseModel, Field
+from rest_framework.request import Request
+
+from conversations.cursors import InvalidCursor, ListCursor
+from conversations.dialects import v1
+from conversations.events import EventEnvelope, EventFilter
+from conversations.exceptions import UnknownKind
+from conversations.models import ConversationQuerySet, ConversationRef, Moment
+from conversations.store import store
+from convserver.api.openhands.errors import InvalidRequest, Refused
+from convserver.api.openhands.text import StorableText
+from convserver.api.v0.bodies import Instant
+from convserver.pagination import PAGE_MAX, Page, first_page
+from sessions_app.models import ExecutionStatus
+from sessions_app.openhands_v1.information import SIZE
+
+BATCH_MAX = 100
+MESSAGE = "MessageEvent"
+_SEQ_MAX = 2**63 - 2
+_CURSOR = re.compile(r"([ad])(\d{1,19})")
+_MICROSECOND = timedelta(microseconds=1)
+
+
+class ListOrder(StrEnum):
+    """The orders of conversations."""
+
+    CREATED_AT = "CREATED_AT"
+    CREATED_AT_DESC = "CREATED_AT_DESC"
+    UPDATED_AT = "UPDATED_AT"
+    UPDATED_AT_DESC = "UPDATED_AT_DESC"
+
+    @property
+    def column(self) -> Moment:
+        """The column of the order."""
+        return "created_at" if self in (ListOrder.CREATED_AT, ListOrder.CREATED_AT_DESC) else "updated_at"
+
+    @property
+    def newest_first(self) -> bool:
+        """Whether the newest come first."""
+        return self in (ListOrder.CREATED_AT_DESC, ListOrder.UPDATED_AT_DESC)
+
+
+class StatusQuery(BaseModel):
+    """Which conversations to return."""
+
+    status: ExecutionStatus | None = None
+
+
+class ListQuery(StatusQuery):
+    """Which page of the conversations to return."""
+
+    page_id: str | None = None
+    limit: int = Field(default=PAGE_MAX, ge=1, le=PAGE_MAX)
+    sort_order: ListOrder = ListOrder.CREATED_AT_DESC
+
+
+def page_of(rows: ConversationQuerySet, query: ListQuery) -> Page:
+    """Return one page of conversations with one query. Raise InvalidCursor."""
+    column, newest_first = query.sort_order.column, query.sort_order.newest_first
+    if query.page_id:
+        rows = rows.beyond(column, *ListCursor.decode(query.page_id), newest_first=newest_first)
+    ordered = rows.in_order(column, newest_first=newest_first)
+    return first_page(ordered, query.limit, column=column, size=SIZE)
+
+
+class EventCursor(NamedTuple):
+    """The place in a log where a page ended, and the direction of the pages."""
+
+    seq: int
+    newest_first: bool
+
+    def encode(self) -> str:
+        """Return the cursor as URL-safe text."""
+        text = f"{'d' if self.newest_first else 'a'}{self.seq}"
+        return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
+
+    @classmethod
+    def decode(cls, text: str, *, newest_first: bool) -> Self:
+        """Return the place that `encode` wrote for this direction. Raise InvalidCursor."""
+        try:
+            padded = text.encode("ascii") + b"=" * (-len(text) % 4)
+            found = _CURSOR.fullmatch(base64.b64decode(padded, altchars=b"-_", validate=True).decode("ascii"))
+        except (UnicodeError, binascii.Error, ValueError):
+            found = None
+        if found is None or (found[1] == "d") is not newest_first or int(found[2]) > _SEQ_MAX:
+            raise InvalidCursor(
+                "This is not a page id of these events in this order: use next_page_id of the page before, "
+                "unchanged."
+            )
+        return cls(int(found[2]), newest_first)
+
+
+class EventOrder(StrEnum):
+    """The end of the log from which pages start; always by place, never by time."""
+
+    TIMESTAMP = "TIMESTAMP"
+    TIMESTAMP_DESC = "TIMESTAMP_DESC"
+
+
+class EventsQuery(BaseModel):
+    """Which events to return; a time without an offset is UTC."""
+
+    kind: str | None = Field(default=None, description="With or without the path of its class.")
+    source: Literal["agent", "user", "environment", "hook"] | None = None
+    body: StorableText | None = Field(default=None, description="Occurs in a message, in any case.")
+    timestamp__gte: Instant | None = None
+    timestamp__lt: Instant | None = None
+
+    def wanted(self) -> EventFilter | None:
+        """Return the filter; None if no event can match."""
+        of_message = bool(self.body) and self.kind is None
+        if self.body and self.kind is not None and self.kind.rpartition(".")[2] != MESSAGE:
+            return None
+        try:
+            until = None if self.timestamp__lt is None else self.timestamp__lt - _MICROSECOND
+            any_of = v1.shown_as(kind=MESSAGE if of_message else self.kind, source=self.source)
+        except (OverflowError, UnknownKind):
+            return None
+        is_any = self.kind is None and self.source is None and not of_message
+        return EventFilter(
+            any_of=frozenset() if is_any else any_of,
+            text=self.body or None,
+            since=self.timestamp__gte,
+            until=until,
+        )
+
+
+class EventPageQuery(EventsQuery):
+    """Which page of the events to return."""
+
+    page_id: str | None = None
+    limit: int = Field(default=PAGE_MAX, ge=1, le=PAGE_MAX)
+    sort_order: EventOrder = EventOrder.TIMESTAMP
+
+    @property
+    def newest_first(self) -> bool:
+        """Whether pages start at the end of the log."""
+        return self.sort_order is EventOrder.TIMESTAMP_DESC
+
+    @property
+    def bounds(self) -> tuple[int, int | None]:
+        """Return the first and the last seq that remain, None for no limit. Raise InvalidCursor."""
+        if not self.page_id:
+            return 0, None
+        seq = EventCursor.decode(self.page_id, newest_first=self.newest_first).seq
+        return (0, seq - 1) if self.newest_first else (seq + 1, None)
+
+
+class ShownPage(NamedTuple):
+    """A page of events, and where the next page begins; None on the last one."""
+
+    events: list[EventEnvelope]
+    next_page_id: str | None
+
+
+def event_page(conversation: ConversationRef, query: EventPageQuery) -> ShownPage:
+    """Return one page of a log, with as many queries however long it is. Raise InvalidCursor."""
+    first, last = query.bounds
+    wanted = query.wanted()
+    if wanted is None:
+        return ShownPage([], None)
+    page = store(str(conversation.owner_id)).search_events(
+        conversation,
+        wanted,
+        first=first,
+        last=last,
+        newest_first=query.newest_first,
+        limit=query.limit,
+    )
+    if not page.has_more:
+        return ShownPage(page.events, None)
+    return ShownPage(page.events, EventCursor(page.events[-1]["seq"], query.newest_first).encode())
+
+
+def batch(ids: list[str]) -> list[str]:
+    """Return the ids of a batch. Raise Refused for too many."""
+    if len(ids) > BATCH_MAX:
+        raise Refused(400, {"detail": f"At most {BATCH_MAX} ids can be asked for at once."})
+    return ids
+
+
+def queried(request: Request, *names: str) -> list[str] | None:
+    """Return the query's values for these names, in order; None if there are none."""
+    given = [value for name in names for value in request.query_params.getlist(name)]
+    return given if given or any(name in request.query_params for name in names) else None
+
+
+def missing(*where: str) -> InvalidRequest:
+    """Return the refusal of a request without a required value."""
+    problem = {"type": "missing", "loc": list(where), "msg": "Field required", "input": None}
+    return InvalidRequest([problem])
+
+
+def spliced(texts: Iterable[str], next_page_id: str | None) -> HttpResponse:
+    """Return a page of events as their JSON texts, without decoding them."""
+    return as_json(f'{{"items":[{",".join(texts)}],"next_page_id":{json.dumps(next_page_id)}}}')
+
+
+def as_json(text: str) -> HttpResponse:
+    """Return a JSON text unchanged."""
+    return HttpResponse(text, content_type="application/json")

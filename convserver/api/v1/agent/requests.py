@@ -1,0 +1,212 @@
+"""Request bodies of the agent face; unknown members are ignored (spec V1 R10)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from itertools import chain
+from typing import Annotated, Any
+from uuid import UUID
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    Field,
+    StringConstraints,
+    ValidationInfo,
+)
+
+from convserver.api.openhands.text import StorableText, storable
+from sessions_app.models.v1 import MAX_ITERATIONS, never_confirm
+
+DEPTH_MAX = 100
+"""Deeper nesting is refused: it could be parsed, but not processed."""
+KEPT_MAX_BYTES = 1024 * 1024
+"""The limit for the JSON of each part of a setup, which is read whenever the conversation is."""
+ITERATIONS_MAX = 2**31 - 1
+NAMES_MAX = 500
+NAME_MAX_LENGTH = 200
+TAGS_MAX = 50
+TAG_MAX_LENGTH = 500
+POLICIES = frozenset({"NeverConfirm", "AlwaysConfirm", "ConfirmRisky"})
+DEFAULT_REASON = "User rejected the action."
+
+
+def kept(value: Any, info: ValidationInfo) -> Any:
+    """Return JSON that every database can store and that is not too long. Raise ValueError otherwise."""
+    _look_through(value, DEPTH_MAX)
+    if len(json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()) > KEPT_MAX_BYTES:
+        raise ValueError(f"`{info.field_name}` may have {KEPT_MAX_BYTES} bytes as JSON at the most")
+    return value
+
+
+def _look_through(value: object, depth: int) -> None:
+    match value:
+        case str():
+            storable(value)
+        case dict() | list() if depth == 0:
+            raise ValueError(f"the value is nested more than {DEPTH_MAX} deep")
+        case dict():
+            for part in chain.from_iterable(value.items()):
+                _look_through(part, depth - 1)
+        case list():
+            for part in value:
+                _look_through(part, depth - 1)
+
+
+def _has_kind(value: dict[str, Any]) -> dict[str, Any]:
+    if not isinstance(value.get("kind"), str):
+        raise ValueError("the object names no `kind`")
+    return value
+
+
+def _is_policy(value: dict[str, Any]) -> dict[str, Any]:
+    """Refuse a policy that no agent here supports."""
+    if _has_kind(value)["kind"] not in POLICIES:
+        raise ValueError(f"the kinds of policies are {', '.join(sorted(POLICIES))}")
+    return value
+
+
+def _is_workspace(value: dict[str, Any]) -> dict[str, Any]:
+    if not isinstance(value.get("working_dir"), str):
+        raise ValueError("a workspace has a `working_dir`")
+    return {"kind": "LocalWorkspace", **value}
+
+
+def _is_agent(value: dict[str, Any]) -> dict[str, Any]:
+    return value if "kind" in value else {**value, "kind": "Agent"}
+
+
+def _source_of_text(value: object) -> object:
+    """Return the source of a secret whose value is given as a text; anything else unchanged."""
+    is_text = isinstance(value, str)
+    return {"kind": "StaticSecret", "value": value, "description": None} if is_text else value
+
+
+def _is_source(value: dict[str, Any]) -> dict[str, Any]:
+    given = {"StaticSecret": "value", "LookupSecret": "url"}.get(_has_kind(value)["kind"].rpartition(".")[2])
+    if given and not isinstance(value.get(given), str):
+        raise ValueError(f"a {value['kind']} has a `{given}`")
+    return value
+
+
+KeptObject = Annotated[dict[str, Any], AfterValidator(kept)]
+Kinded = Annotated[KeptObject, AfterValidator(_has_kind)]
+Policy = Annotated[KeptObject, AfterValidator(_is_policy)]
+Workspace = Annotated[KeptObject, AfterValidator(_is_workspace)]
+AgentObject = Annotated[KeptObject, AfterValidator(_is_agent)]
+Name = Annotated[str, Field(min_length=1, max_length=NAME_MAX_LENGTH), AfterValidator(storable)]
+Source = Annotated[KeptObject, BeforeValidator(_source_of_text), AfterValidator(_is_source)]
+Sources = Annotated[dict[Name, Source], Field(max_length=NAMES_MAX, fail_fast=True)]
+Tag = Annotated[str, Field(max_length=TAG_MAX_LENGTH), AfterValidator(storable)]
+Tags = Annotated[dict[Name, Tag], Field(max_length=TAGS_MAX, fail_fast=True)]
+Title = Annotated[
+    str, StringConstraints(strip_whitespace=True, min_length=1, max_length=200), AfterValidator(storable)
+]
+
+
+class Saying(BaseModel):
+    """A user's message (SendMessageRequest)."""
+
+    role: str = "user"
+    content: str | list[Any] | None = None
+    sender: str | None = None
+    run: bool = False
+
+
+class Start(BaseModel):
+    """The body that starts a conversation (StartConversationRequest)."""
+
+    agent: AgentObject | None = None
+    workspace: Workspace
+    conversation_id: UUID | None = None
+    confirmation_policy: Policy | None = None
+    security_analyzer: Kinded | None = None
+    initial_message: Saying | None = None
+    max_iterations: int = Field(default=MAX_ITERATIONS, ge=1, le=ITERATIONS_MAX)
+    stuck_detection: bool = True
+    secrets: Sources = {}
+    tags: Tags = {}
+    parent_conversation_id: UUID | None = None
+    hook_config: KeptObject | None = None
+    client_tools: Annotated[list[Any], AfterValidator(kept)] = []
+    tool_module_qualnames: KeptObject = {}
+
+    @property
+    def policy(self) -> Mapping[str, Any]:
+        """When the agent asks for approval."""
+        return self.confirmation_policy or never_confirm()
+
+    @property
+    def model(self) -> str | None:
+        """The language model of the agent, if it names one."""
+        llm = (self.agent or {}).get("llm")
+        model = llm.get("model") if isinstance(llm, dict) else None
+        return model if isinstance(model, str) else None
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """Other members that are returned again."""
+        facts = ("hook_config", "client_tools", "tool_module_qualnames")
+        return {name: value for name in facts if (value := getattr(self, name))}
+
+
+class ConversationChange(BaseModel):
+    """The body that renames, or sets the tags."""
+
+    title: Title | None = None
+    tags: Tags | None = None
+
+
+class NewSecrets(BaseModel):
+    """The body that adds secrets."""
+
+    secrets: Sources
+
+
+class NewPolicy(BaseModel):
+    """The body that sets when the agent asks for approval."""
+
+    policy: Policy
+
+
+class NewAnalyzer(BaseModel):
+    """The body that sets what judges the risk of a call; null for nothing."""
+
+    security_analyzer: Kinded | None
+
+
+class TitleWish(BaseModel):
+    """The body that requests a title; the server's own agent generates it, whatever `llm` says."""
+
+    max_length: int = Field(default=50, ge=1, le=200)
+
+
+class Question(BaseModel):
+    """The body that asks the agent a question."""
+
+    question: str
+
+
+class Fork(BaseModel):
+    """The body that copies a conversation, up to an event or to its end."""
+
+    id: UUID | None = None
+    title: Title | None = None
+    tags: Tags | None = None
+    reset_metrics: bool = True
+    from_event_id: StorableText | None = None
+
+
+class Destination(BaseModel):
+    """The body that goes to an event of the history; null for its beginning."""
+
+    event_id: StorableText | None
+
+
+class ConfirmationDecision(BaseModel):
+    """The body that decides about the calls that wait."""
+
+    accept: bool
+    reason: str = DEFAULT_REASON

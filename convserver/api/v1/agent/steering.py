@@ -1,0 +1,190 @@
+"""What clients have a conversation do: run, pause, copy itself, answer beside its log (spec V1 §2.3)."""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+
+from drf_spectacular.utils import extend_schema
+from pydantic import BaseModel
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.viewsets import ViewSetMixin
+
+from conversations.exceptions import EventNotFound
+from conversations.models import ConversationRef
+from convserver.api.errors import PASSING
+from convserver.api.idempotency import IDEMPOTENCY_KEY, answer_once
+from convserver.api.openhands.errors import Detail, Refused
+from convserver.api.v0.view import body_of, json_of, optional_body_in, optional_body_of
+from convserver.api.v1.agent.conversations import ONE, AgentConversation, information
+from convserver.api.v1.agent.requests import (
+    Destination,
+    Fork,
+    NewAnalyzer,
+    NewPolicy,
+    NewSecrets,
+    Question,
+    TitleWish,
+)
+from convserver.api.v1.agent.view import AgentView, Done, done
+from convserver.api.v1.authentication import conversation_of, require_more_than_one
+from convserver.event_loop import in_loop
+from convserver.serving.admission import Lane, in_lane
+from sessions_app.loops.manager import get_manager
+from sessions_app.openhands_v1 import input as v1_input
+from sessions_app.openhands_v1 import questions
+from sessions_app.settings import agent_setups
+
+logger = logging.getLogger(__name__)
+
+ALREADY_RUNNING = "Conversation already running. Wait for it to finish, or pause it first."
+STEERED = {**ONE, 409: Detail, 503: Detail}
+
+
+class Title(BaseModel):
+    """What a conversation could be called; nothing is stored."""
+
+    title: str
+
+
+class Answer(BaseModel):
+    """What the agent says."""
+
+    response: str
+
+
+class SteeringViewSet(ViewSetMixin, AgentView):
+    """One conversation, and what is done with it."""
+
+    @extend_schema(request=None, responses={200: Done, **STEERED})
+    def run(self, request: Request, conversation_id: str) -> Response:
+        """Run the agent on the unanswered messages; approves a pending call.
+
+        Responds immediately; the status is `running` until the agent is done.
+        """
+        if not in_loop(_ask_run, conversation_of(request, conversation_id)):
+            raise Refused(409, {"detail": ALREADY_RUNNING})
+        return done()
+
+    @extend_schema(request=None, responses={200: Done, **STEERED})
+    def pause(self, request: Request, conversation_id: str) -> Response:
+        """Pause the agent after its current step."""
+        in_loop(_pause, conversation_of(request, conversation_id))
+        return done()
+
+    @extend_schema(request=None, responses={200: Done, **STEERED})
+    def interrupt(self, request: Request, conversation_id: str) -> Response:
+        """Interrupt the agent immediately."""
+        in_loop(_interrupt, conversation_of(request, conversation_id))
+        return done()
+
+    @extend_schema(request=None, responses={200: Done, **STEERED})
+    def condense(self, request: Request, conversation_id: str) -> Response:
+        """Replace the earlier events with a summary for the model."""
+        in_loop(v1_input.condense, conversation_of(request, conversation_id))
+        return done()
+
+    @extend_schema(request=NewSecrets, responses={200: Done, **STEERED})
+    def add_secrets(self, request: Request, conversation_id: str) -> Response:
+        """Add secrets; one with the same name is replaced."""
+        conversation = conversation_of(request, conversation_id)
+        agent_setups.add_secrets(conversation, body_of(request, NewSecrets).secrets)
+        return done()
+
+    @extend_schema(request=NewPolicy, responses={200: Done, **STEERED})
+    def set_policy(self, request: Request, conversation_id: str) -> Response:
+        """Set when the agent asks for approval."""
+        conversation = conversation_of(request, conversation_id)
+        agent_setups.set_policy(conversation, body_of(request, NewPolicy).policy)
+        return done()
+
+    @extend_schema(request=NewAnalyzer, responses={200: Done, **STEERED})
+    def set_analyzer(self, request: Request, conversation_id: str) -> Response:
+        """Set how the risk of a call is assessed."""
+        conversation = conversation_of(request, conversation_id)
+        agent_setups.set_analyzer(conversation, body_of(request, NewAnalyzer).security_analyzer)
+        return done()
+
+    @in_lane(Lane.ABROAD)
+    @extend_schema(request=TitleWish | None, responses={200: Title, **STEERED})
+    def generate_title(self, request: Request, conversation_id: str) -> Response:
+        """Generate a title from the first user message, without storing it."""
+        conversation = conversation_of(request, conversation_id)
+        wish = optional_body_of(request, TitleWish) or TitleWish()
+        title = in_loop(questions.title_of, conversation, max_characters=wish.max_length)
+        if title is None:
+            raise Refused(409, {"detail": "The user has not sent a message yet."})
+        return Response({"title": title})
+
+    @in_lane(Lane.ABROAD)
+    @extend_schema(request=Question, responses={200: Answer, **ONE, 502: Detail})
+    def ask_agent(self, request: Request, conversation_id: str) -> Response:
+        """Ask the agent a question without storing it in the conversation."""
+        conversation = conversation_of(request, conversation_id)
+        question = body_of(request, Question).question
+        try:
+            answer = in_loop(questions.answer_to, conversation, question)
+        except PASSING:
+            raise
+        except Exception as error:
+            logger.exception("The agent of conversation %s could not be asked", conversation.public_id)
+            raise Refused(502, {"detail": "The agent could not be asked. Try again."}) from error
+        return Response({"response": answer})
+
+    @extend_schema(
+        parameters=[IDEMPOTENCY_KEY],
+        request=Fork | None,
+        responses={201: AgentConversation, **STEERED},
+    )
+    def fork(self, request: Request, conversation_id: str) -> Response:
+        """Copy the conversation, through one event or all of them, into a new one that is idle."""
+        source = conversation_of(request, conversation_id)
+        require_more_than_one(request)
+        sent = json_of(request)
+        body = optional_body_in(sent, Fork) or Fork()
+        return answer_once(request, sent, partial(_fork, request, source, body))
+
+    @extend_schema(request=Destination, responses={200: AgentConversation, **STEERED})
+    def navigate(self, request: Request, conversation_id: str) -> Response:
+        """Go to an event of the history, from which the conversation is continued."""
+        conversation = conversation_of(request, conversation_id)
+        v1_input.navigate(conversation, body_of(request, Destination).event_id)
+        return Response(information(conversation))
+
+    @extend_schema(responses={200: Answer, **ONE})
+    def final_response(self, request: Request, conversation_id: str) -> Response:
+        """Return the agent's last message; empty if there is none."""
+        return Response({"response": v1_input.final_response(conversation_of(request, conversation_id))})
+
+
+def _fork(request: Request, source: ConversationRef, body: Fork) -> Response:
+    copy = agent_setups.fork(
+        request.user,
+        source,
+        conversation_id=body.id.hex if body.id else None,
+        through=_place(source, body.from_event_id) if body.from_event_id is not None else None,
+        title=body.title,
+        tags=body.tags,
+        keep_metrics=not body.reset_metrics,
+    )
+    return Response(information(copy), status=201)
+
+
+def _place(conversation: ConversationRef, event_id: str) -> int:
+    seq = v1_input.place_of(conversation, event_id)
+    if seq is None:
+        raise EventNotFound(f"There is no event {event_id!r}.")
+    return seq
+
+
+async def _ask_run(conversation: ConversationRef) -> bool:
+    return await get_manager().ask_run(conversation)
+
+
+async def _pause(conversation: ConversationRef) -> None:
+    await get_manager().pause(conversation)
+
+
+async def _interrupt(conversation: ConversationRef) -> None:
+    await get_manager().interrupt(conversation)

@@ -1,0 +1,106 @@
+"""The addresses of the agent face: all below `/agent/`, and those that are free on the server's own address.
+
+Each is documented once, below `/agent/`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+from django.urls import URLPattern, path, re_path
+from rest_framework.views import APIView
+
+from convserver.api.v1.agent.conversations import ConversationViewSet
+from convserver.api.v1.agent.events import (
+    DecisionView,
+    EventCountView,
+    EventSearchView,
+    EventsView,
+    EventView,
+)
+from convserver.api.v1.agent.server_routes import AgentServerInfoView
+from convserver.api.v1.agent.steering import SteeringViewSet
+from convserver.api.v1.agent.workspace import ChangesView, DiffView, EditorView, ToolsView, UploadView
+from convserver.web.probes import AliveView, HealthView, ReadyView
+
+UNDESCRIBED: dict[str, Any] = {"schema": None}
+ACTIONS: dict[str, Any] = {
+    "run": {"post": "run"},
+    "pause": {"post": "pause"},
+    "interrupt": {"post": "interrupt"},
+    "condense": {"post": "condense"},
+    "secrets": {"post": "add_secrets"},
+    "confirmation_policy": {"post": "set_policy"},
+    "security_analyzer": {"post": "set_analyzer"},
+    "generate_title": {"post": "generate_title"},
+    "ask_agent": {"post": "ask_agent"},
+    "fork": {"post": "fork"},
+    "navigate": {"post": "navigate"},
+    "agent_final_response": {"get": "final_response"},
+}
+
+many = partial(ConversationViewSet.as_view, {"get": "batch", "post": "create"})
+one = partial(
+    ConversationViewSet.as_view, {"get": "retrieve", "patch": "partial_update", "delete": "destroy"}
+)
+
+
+def conversation_routes(prefix: str, **options: Any) -> Iterator[URLPattern]:
+    """Yield all routes about conversations below a prefix."""
+    yield path(prefix, many(**options), name="agent-conversations")
+    yield from free_routes(prefix, **options)
+    yield re_path(_one(prefix, "$"), one(**options), name="agent-conversation")
+    yield re_path(_one(prefix, "/events$"), EventsView.as_view(**options), name="agent-events")
+
+
+def free_routes(prefix: str, **options: Any) -> Iterator[URLPattern]:
+    """Yield those whose addresses no other wire has."""
+    for action in ("search", "count"):
+        view = ConversationViewSet.as_view({"get": action}, **options)
+        yield path(f"{prefix}/{action}", view, name=f"agent-conversations-{action}")
+    for name, methods in ACTIONS.items():
+        view = SteeringViewSet.as_view(methods, **options)
+        yield re_path(_one(prefix, f"/{name}$"), view, name=f"agent-{name.replace('_', '-')}")
+    named: dict[str, type[APIView]] = {
+        "search": EventSearchView,
+        "count": EventCountView,
+        "respond_to_confirmation": DecisionView,
+    }
+    for name, each in named.items():
+        route = f"agent-events-{name.replace('_', '-')}"
+        yield re_path(_one(prefix, f"/events/{name}$"), each.as_view(**options), name=route)
+    event = _one(prefix, r"/events/(?P<event_id>[^/]+)$")
+    yield re_path(event, EventView.as_view(**options), name="agent-event")
+
+
+def workspace_routes(prefix: str, **options: Any) -> Iterator[URLPattern]:
+    """Yield the routes about workspaces; a path may be in the address or in the query."""
+    yield path(f"{prefix}tools/", ToolsView.as_view(**options), name="agent-tools")
+    yield path(f"{prefix}vscode/url", EditorView.as_view(**options), name="agent-vscode-url")
+    of_a_path: dict[str, type[APIView]] = {
+        "git/changes": ChangesView,
+        "git/diff": DiffView,
+        "file/upload": UploadView,
+    }
+    for name, each in of_a_path.items():
+        route = f"agent-{name.replace('/', '-')}"
+        yield path(f"{prefix}{name}", each.as_view(**UNDESCRIBED), name=route)
+        yield re_path(rf"^{prefix}{name}/(?P<path>[\s\S]+)\Z", each.as_view(**options), name=route)
+
+
+def _one(prefix: str, rest: str) -> str:
+    return rf"^{prefix}/(?P<conversation_id>[^/]+){rest}"
+
+
+urlpatterns = [
+    path("", AgentServerInfoView.as_view(**UNDESCRIBED), name="agent-root"),
+    path("alive", AliveView.as_view(**UNDESCRIBED), name="agent-alive"),
+    path("health", HealthView.as_view(**UNDESCRIBED), name="agent-health"),
+    path("ready", ReadyView.as_view(**UNDESCRIBED), name="agent-ready"),
+    path("server_info", AgentServerInfoView.as_view(), name="agent-server-info"),
+    *conversation_routes("api/conversations"),
+    *conversation_routes("api/acp/conversations", **UNDESCRIBED),
+    *workspace_routes("api/"),
+]

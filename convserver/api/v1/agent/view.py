@@ -1,0 +1,65 @@
+"""The base of the agent face's views, and their common part of the API document."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+from pydantic import BaseModel
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from convserver.api.errors import NO_CACHE
+from convserver.api.negotiation import OneRenderer
+from convserver.api.openhands.errors import Detail, ValidationProblems
+from convserver.api.schema import Door, NativeRefusal
+from convserver.api.v0.view import NullRenderer, V0View
+from convserver.api.v1.agent.errors import ServerFailure, agent_response
+from convserver.api.v1.authentication import AUTHENTICATION
+
+AGENT_FACE = Door(
+    tag="v1-agent",
+    refusals={403: Detail | NativeRefusal, 429: Detail, 500: ServerFailure},
+    key_refusals={401: Detail},
+    body_refusals={400: Detail, 413: Detail | NativeRefusal, 422: ValidationProblems},
+)
+
+
+class Done(BaseModel):
+    """The request was carried out."""
+
+    success: Literal[True]
+
+
+class AgentView(APIView):
+    """A view of the agent face."""
+
+    door = AGENT_FACE
+    authentication_classes = AUTHENTICATION
+    renderer_classes = (NullRenderer,)
+    content_negotiation_class = OneRenderer
+    http_method_names = V0View.http_method_names
+    not_found = "Not Found"
+    """The answer for a conversation that does not exist."""
+
+    def get_exception_handler(self) -> Callable[..., Any]:
+        """Answer errors as this wire does."""
+        return agent_response
+
+    def finalize_response(self, request: Request, response: Any, *args: Any, **kwargs: Any) -> Any:
+        """Forbid caching: each answer is about the present."""
+        final = super().finalize_response(request, response, *args, **kwargs)
+        for name, value in NO_CACHE.items():
+            final[name] = value
+        return final
+
+
+def described(*parameters: Any) -> Any:
+    """Return parameters in the form for a view's annotation, of any type that the API document knows."""
+    return list(parameters)
+
+
+def done() -> Response:
+    """Answer that the request was carried out."""
+    return Response({"success": True})

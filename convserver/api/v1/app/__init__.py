@@ -1,0 +1,1 @@
+"""The app face: lists, starts and sandboxes."""

@@ -1,0 +1,158 @@
+"""Sandboxes, one for each family of conversations: read, pause, resume (spec V1 §1.5)."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from drf_spectacular.utils import extend_schema
+from pydantic import BaseModel
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from conversations import access, families
+from conversations.cursors import ListCursor
+from conversations.models import Conversation, ConversationRef
+from convserver.api.addresses import as_asked
+from convserver.api.openhands.errors import Detail, Refused
+from convserver.api.v0.view import query_of
+from convserver.api.v1.app.shapes import (
+    SANDBOX_SPEC,
+    Done,
+    Moment,
+    SandboxInfo,
+    SandboxPage,
+    sandbox_info,
+)
+from convserver.api.v1.app.view import IDS, AppView, PageQuery, described, of_list, texts_of
+from convserver.event_loop import in_loop
+from convserver.pagination import first_page
+from sessions_app.models.v1 import DEFAULT_WORKING_DIR
+from sessions_app.openhands_v1 import sandboxes, steering
+
+_OF_ONE: dict[int, Any] = {404: Detail}
+_STOPPED: dict[int, Any] = {**_OF_ONE, 503: Detail}
+
+
+class SandboxSpecInfo(BaseModel):
+    """The spec of sandboxes: this server's own is the only one."""
+
+    id: str
+    command: list[str] | None
+    created_at: Moment
+    initial_env: dict[str, str]
+    working_dir: str
+
+
+class SandboxSpecPage(BaseModel):
+    """One page of specs."""
+
+    items: list[SandboxSpecInfo]
+    next_page_id: str | None
+
+
+SPEC = SandboxSpecInfo(
+    id=SANDBOX_SPEC,
+    command=None,
+    created_at=datetime(2025, 1, 1, tzinfo=UTC),
+    initial_env={},
+    working_dir=DEFAULT_WORKING_DIR,
+)
+
+
+class SandboxSearchView(AppView):
+    """The user's sandboxes."""
+
+    @extend_schema(parameters=described(PageQuery), responses={200: SandboxPage, **of_list})
+    def get(self, request: Request) -> Response:
+        """Return one page, the newest first."""
+        query = query_of(request, PageQuery)
+        rows = Conversation.objects.visible_to(request.user).known_to_v1().top_level().newest_first()
+        if query.page_id:
+            rows = rows.older_than(*ListCursor.decode(query.page_id))
+        page = first_page(rows, query.limit)
+        found = sandboxes.of_rows(Conversation.objects.standing().with_pks(page.pks).newest_first())
+        items = [as_asked(request, sandbox_info(each)) for each in found]
+        shown = SandboxPage(items=items, next_page_id=page.next_page_id)
+        return Response(shown.model_dump(mode="json"))
+
+
+class SandboxesView(AppView):
+    """Sandboxes by their ids."""
+
+    @extend_schema(parameters=[IDS], responses={200: list[SandboxInfo | None], **of_list})
+    def get(self, request: Request) -> Response:
+        """Return them in the requested order, null for an unknown id; one of a deleted conversation is
+        MISSING."""
+        ids = texts_of(request, "id")
+        found = sandboxes.of_ids(access.pk_of(request.user), ids)
+        shown = {name: as_asked(request, sandbox_info(sandbox)) for name, sandbox in found.items()}
+        return Response([shown[each].model_dump(mode="json") if each in shown else None for each in ids])
+
+    @extend_schema(request=None, responses={404: Detail})
+    def post(self, request: Request) -> Response:
+        """Refuse: sandboxes are created with conversations."""
+        raise Refused(404, {"detail": "A sandbox comes with a conversation: start one."})
+
+
+class PauseView(AppView):
+    """Stopping the agents of a sandbox."""
+
+    @extend_schema(request=None, responses={200: Done, **_STOPPED})
+    def post(self, request: Request, sandbox_id: str) -> Response:
+        """Stop the agents of all conversations in it."""
+        in_loop(steering.pause, _top_of(request, sandbox_id))
+        return Response({"success": True})
+
+
+class ResumeView(AppView):
+    """Starting the agents of a sandbox."""
+
+    @extend_schema(request=None, responses={200: Done, **_OF_ONE})
+    def post(self, request: Request, sandbox_id: str) -> Response:
+        """Start the agents of the conversations in it."""
+        in_loop(steering.resume, _conversations_in(request, sandbox_id))
+        return Response({"success": True})
+
+
+class SandboxView(AppView):
+    """One sandbox."""
+
+    @extend_schema(responses={200: Done, **_STOPPED})
+    def delete(self, request: Request, sandbox_id: str) -> Response:
+        """Stop the agents of all conversations in it; the conversations stay, and can be resumed."""
+        in_loop(steering.pause, _top_of(request, sandbox_id))
+        return Response({"success": True})
+
+
+class SpecSearchView(AppView):
+    """The specs of sandboxes."""
+
+    @extend_schema(parameters=described(PageQuery), responses={200: SandboxSpecPage, **of_list})
+    def get(self, request: Request) -> Response:
+        """Return the only spec."""
+        query_of(request, PageQuery)
+        return Response(SandboxSpecPage(items=[SPEC], next_page_id=None).model_dump(mode="json"))
+
+
+class SpecsView(AppView):
+    """Specs by their ids."""
+
+    @extend_schema(parameters=[IDS], responses={200: list[SandboxSpecInfo | None], **of_list})
+    def get(self, request: Request) -> Response:
+        """Return them in the requested order, null for an unknown id."""
+        ids = texts_of(request, "id")
+        return Response([SPEC.model_dump(mode="json") if each == SPEC.id else None for each in ids])
+
+
+def _conversations_in(request: Request, sandbox_id: str) -> list[ConversationRef]:
+    """Return the existing conversations of one of the user's sandboxes. Raise Refused."""
+    return families.family_of(_top_of(request, sandbox_id))
+
+
+def _top_of(request: Request, sandbox_id: str) -> ConversationRef:
+    """Return the root conversation of one of the user's sandboxes. Raise Refused."""
+    top = sandboxes.top_of(access.pk_of(request.user), sandbox_id)
+    if top is None:
+        raise Refused(404, {"detail": "There is no such sandbox."})
+    return top

@@ -1,0 +1,36 @@
+"""The authenticated user, with their settings (spec V1 §1.5)."""
+
+from __future__ import annotations
+
+from drf_spectacular.utils import extend_schema
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from conversations import access
+from convserver.api.v0.settings.shown import KnownSettings, known
+from convserver.api.v1.app.shapes import shown_user
+from convserver.api.v1.app.view import AppView
+from sessions_app.models import UserSettings
+from sessions_app.settings import user_settings
+from sessions_app.settings.setup_keys import MASK
+
+
+class UserInfo(KnownSettings):
+    """A user; stored keys are shown as asterisks."""
+
+    id: str | None
+
+
+class MeView(AppView):
+    """The authenticated user."""
+
+    @extend_schema(responses={200: UserInfo})
+    def get(self, request: Request) -> Response:
+        """Return the user; unset settings have their defaults."""
+        user_id = access.pk_of(request.user)
+        settings = user_settings.settings_of(user_id) or UserSettings()
+        secrets = user_settings.setting_secrets(user_id)
+        info = UserInfo(
+            id=shown_user(user_id), **known(settings, secrets, user_id=user_id, key_shown_as=MASK)
+        )
+        return Response(info.model_dump(mode="json"))

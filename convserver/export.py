@@ -1,0 +1,158 @@
+"""Exports: conversations as files that are sent while they are read, with one page of a log in memory."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import unicodedata
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from enum import StrEnum
+
+from django.http import StreamingHttpResponse
+from django.utils.http import content_disposition_header
+
+from conversations.events import EventEnvelope
+from conversations.models import Conversation, ConversationRef
+from conversations.transcripts import jsonl, markdown
+from convserver.rendering import document
+from sessions_app import astore
+from sessions_app.live.status import iso, states_of
+
+NAME_MAX_LENGTH = 80
+EVENTS_AT_ONCE = 50
+"""This many events are rendered together, so that results are placed in their calls."""
+
+_NOT_IN_NAMES = re.compile(r'[\\/:*?"<>|%\s]+')
+_UNSAFE_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
+
+
+class Format(StrEnum):
+    """The formats of an export."""
+
+    JSONL = "jsonl"
+    MARKDOWN = "md"
+    HTML = "html"
+
+
+CONTENT_TYPES = {
+    Format.JSONL: "application/x-ndjson",
+    Format.MARKDOWN: "text/markdown; charset=utf-8",
+    Format.HTML: "text/html; charset=utf-8",
+}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Source:
+    """A conversation when its export began, so that its metadata and its events agree."""
+
+    conversation: ConversationRef
+    title: str
+    facts: dict[str, object]
+    through: int
+    """The last seq."""
+    head_digest: str
+
+
+def source(row: Conversation) -> Source:
+    """Return the facts that an export needs of a conversation."""
+    title = states_of([row.pk])[row.pk]["title"]
+    facts: dict[str, object] = {
+        "id": row.public_id,
+        "version": row.version,
+        "repository": row.repository,
+        "branch": row.branch,
+        "model": row.llm_model,
+        "created_at": iso(row.created_at),
+        "updated_at": iso(row.updated_at),
+    }
+    return Source(
+        conversation=row.ref,
+        title=title,
+        facts=facts,
+        through=row.next_seq - 1,
+        head_digest=row.head_digest,
+    )
+
+
+def download(row: Conversation, wanted: Format) -> StreamingHttpResponse:
+    """Return a conversation as a file that is named after its title."""
+    found = source(row)
+    texts = {Format.JSONL: _jsonl, Format.MARKDOWN: _markdown, Format.HTML: _html}[wanted]
+    name = f"{file_name(found.title) or 'conversation-' + safe_name(row.public_id)}.{wanted}"
+    return StreamingHttpResponse(
+        _encoded(texts(found)),
+        content_type=CONTENT_TYPES[wanted],
+        headers={
+            "Content-Disposition": content_disposition_header(True, name),
+            "Content-Security-Policy": "sandbox; default-src 'none'",
+            "X-Content-Type-Options": "nosniff",
+        },
+    )
+
+
+def safe_name(public_id: str) -> str:
+    """Return an id as a part of a file name."""
+    return re.sub(r"[^A-Za-z0-9_-]+", "-", public_id)[:NAME_MAX_LENGTH].strip("-") or "unnamed"
+
+
+def file_name(title: str) -> str:
+    """Return a title as a file name that every system accepts, in any script; empty if nothing is left."""
+    seen = "".join(" " if unicodedata.category(each) in _UNSAFE_CATEGORIES else each for each in title)
+    return _NOT_IN_NAMES.sub(" ", seen)[:NAME_MAX_LENGTH].strip(" .-~")
+
+
+async def pages(conversation: ConversationRef, *, through: int) -> AsyncIterator[list[EventEnvelope]]:
+    """Return a log up to a seq, oldest first, by pages."""
+    seq = -1
+    while seq < through:
+        page = [event for event in await astore.read_after(conversation, seq) if event["seq"] <= through]
+        if not page:  # a purge has removed the others
+            break
+        yield page
+        seq = page[-1]["seq"]
+
+
+async def _encoded(texts: AsyncIterator[str]) -> AsyncIterator[bytes]:
+    async for text in texts:
+        yield text.encode(errors="replace")
+
+
+async def _jsonl(found: Source) -> AsyncIterator[str]:
+    """Read the log twice: the first line describes the others."""
+    manifest = jsonl.Manifest()
+    async for page in pages(found.conversation, through=found.through):
+        await asyncio.to_thread(_count, manifest, page)
+    yield manifest.line(conversation={"title": found.title, **found.facts}, head_digest=found.head_digest)
+    async for page in pages(found.conversation, through=found.through):
+        yield "".join(map(jsonl.line, page))
+
+
+def _count(manifest: jsonl.Manifest, page: list[EventEnvelope]) -> None:
+    for event in page:
+        manifest.add(event)
+
+
+async def _markdown(found: Source) -> AsyncIterator[str]:
+    yield markdown.head(title=found.title, facts=_named(found.facts))
+    async for page in pages(found.conversation, through=found.through):
+        yield await asyncio.to_thread(_sections, page)
+
+
+def _named(facts: dict[str, object]) -> dict[str, object]:
+    """Return facts under names for people."""
+    return {name.removesuffix("_at").replace("_", " "): value for name, value in facts.items()}
+
+
+def _sections(page: list[EventEnvelope]) -> str:
+    return "".join(map(markdown.section, page))
+
+
+async def _html(found: Source) -> AsyncIterator[str]:
+    yield document.beginning(title=found.title, facts=_named(found.facts))
+    async for page in pages(found.conversation, through=found.through):
+        for at in range(0, len(page), EVENTS_AT_ONCE):
+            events = page[at : at + EVENTS_AT_ONCE]
+            # Rendering takes time, so it runs in a thread: other connections continue.
+            yield await asyncio.to_thread(document.articles, events, found.conversation.public_id)
+    yield document.end()

@@ -1,0 +1,1 @@
+"""Passwords: hashed in a line of their own, guessed a few times, and logged."""

@@ -1,0 +1,76 @@
+"""What a tool was called with, as text that a person can read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+from conversations.dialects import columns
+from convserver.rendering.cards import Task
+from convserver.rendering.tools import Tool, first_line
+
+TASKS_MAX = 200
+CODE = {
+    "terminal": ("command", "bash"),
+    "python": ("code", "python"),
+    "browser": ("browser_actions", "python"),
+}
+"""By a tool's icon: which of its arguments is code, and in which language."""
+_EDITED = frozenset({"old_str", "new_str", "file_text", "content", "path", "command", "start", "end"})
+"""Arguments of an edit that its diff and its card's first line show."""
+
+
+def code_of(tool: Tool, arguments: Mapping[str, object]) -> tuple[str, str]:
+    """Return the arguments as text, and in which language: a command as itself, others as JSON."""
+    name, language = CODE.get(tool.icon, ("", ""))
+    if code := columns.first_text(arguments.get(name)):
+        return code, language
+    if tool.icon == "think":
+        return columns.first_text(arguments.get("thought")), "text"
+    shown = {key: value for key, value in arguments.items() if value not in (None, "", [], {})}
+    if is_edit(tool):
+        shown = {key: value for key, value in shown.items() if key not in _EDITED}
+    return "" if _is_told(shown) else written(shown), "json"
+
+
+def _is_told(shown: Mapping[str, object]) -> bool:
+    """Say whether the first line of the card tells all: there is nothing, or one short text."""
+    values = list(shown.values())
+    return not values or (
+        len(values) == 1 and isinstance(values[0], str) and first_line(values[0]) == values[0]
+    )
+
+
+def is_edit(tool: Tool) -> bool:
+    """Say whether calls of the tool change a file, so that they are shown as a diff."""
+    return tool.icon == "edit"
+
+
+def written(value: object) -> str:
+    """Return a JSON value as indented text, a string as itself; empty when it cannot be written."""
+    if value is None or isinstance(value, str):
+        return value or ""
+    try:
+        return json.dumps(value, ensure_ascii=False, indent=2, default=str)
+    except (RecursionError, ValueError, TypeError):
+        return ""
+
+
+def tasks_of(fields: Mapping[str, object]) -> tuple[Task, ...]:
+    """Return the agent's list of tasks, where the fields bring one."""
+    given = fields.get("task_list")
+    read = [columns.fields(each) for each in given[:TASKS_MAX]] if isinstance(given, list) else []
+    return tuple(
+        Task(
+            title=columns.first_text(each.get("title")),
+            status=columns.first_text(each.get("status"), "todo"),
+            notes=columns.first_text(each.get("notes")),
+        )
+        for each in read
+    )
+
+
+def plan(tasks: tuple[Task, ...]) -> str:
+    """Return in a few words how far a list of tasks is; nothing where there is none."""
+    done = sum(task.status == "done" for task in tasks)
+    return f"{done} of {len(tasks)} {'task' if len(tasks) == 1 else 'tasks'} done" if tasks else ""

@@ -1,0 +1,120 @@
+"""What a person is shown of an event, whichever wire it came by."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from conversations.dialects import CALL_STOPPED
+from convserver.rendering.diffs import Diff
+from convserver.rendering.tools import Tool
+
+
+class Outcome(StrEnum):
+    """How a tool call ended, or that it has not."""
+
+    RUNNING = "running"
+    WAITING = "waiting"
+    UNKNOWN = "unknown"
+    """No result is in sight, and the conversation went on."""
+    DONE = "done"
+    FAILED = "failed"
+    STOPPED = "stopped"
+    """The user stopped the agent before the result came."""
+    REJECTED = "rejected"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Folded:
+    """Text that stands behind a line that can be opened."""
+
+    label: str
+    text: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Task:
+    """One entry of the agent's own list."""
+
+    title: str
+    status: str
+    """`todo`, `in_progress` or `done`; anything else is shown as it is."""
+    notes: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MessageCard:
+    """What somebody said."""
+
+    author: str
+    text: str
+    is_users: bool
+    images: tuple[str, ...] = ()
+    reasoning: str = ""
+    interrupted: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CallCard:
+    """A tool that was called."""
+
+    tool: Tool
+    summary: str
+    """One line: a command's first, a file's path."""
+    thought: str = ""
+    """What the agent said when it called."""
+    reasoning: str = ""
+    arguments: str = ""
+    language: str = "json"
+    """Of the arguments."""
+    diff: Diff | None = None
+    tasks: tuple[Task, ...] = ()
+    risk: str = ""
+    outcome: Outcome = Outcome.RUNNING
+    given: Mapping[str, object] | None = field(default_factory=dict)
+    """All that it was called with; None where that cannot be read."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ResultCard:
+    """What a tool answered."""
+
+    tool: Tool
+    output: str
+    outcome: Outcome = Outcome.DONE
+    exit_code: int | None = None
+    timed_out: bool = False
+    diff: Diff | None = None
+    images: tuple[str, ...] = ()
+    tasks: tuple[Task, ...] = ()
+
+
+def unanswered(tool: Tool, reason: str) -> ResultCard:
+    """Return the card of a call that brought no result: it failed, or the user stopped it."""
+    if reason == CALL_STOPPED:
+        return ResultCard(tool=tool, output="", outcome=Outcome.STOPPED)
+    return ResultCard(tool=tool, output=reason, outcome=Outcome.FAILED)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class QuietLine:
+    """Something that happened, in a few words."""
+
+    words: str
+    folded: tuple[Folded, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ErrorCard:
+    """What went wrong, and what to do."""
+
+    words: str
+    next_step: str
+    code: str
+    detail: str
+    cause: str = ""
+    """What was wrong, on one line, where the words do not say it."""
+
+
+Card = MessageCard | CallCard | ResultCard | QuietLine | ErrorCard

@@ -1,0 +1,42 @@
+"""A conversation as one HTML file that opens anywhere: no script, and nothing is asked of any server."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+
+from django.contrib.staticfiles import finders
+from django.template.loader import render_to_string
+from django.utils.safestring import SafeString, mark_safe
+
+from conversations.events import EventEnvelope
+from convserver.rendering.page import render_events
+from convserver.rendering.text import visible
+
+_STYLES = ("web/document.css", "web/events.css", "web/calls.css", "web/code.css")
+
+
+def beginning(*, title: str, facts: Mapping[str, object]) -> str:
+    """Return all that stands before the first event."""
+    shown = [(name, visible.name(str(value))) for name, value in facts.items() if value not in (None, "")]
+    context = {"title": visible.name(title), "facts": shown, "styles": styles()}
+    return render_to_string("web/events/document_beginning.html", context)
+
+
+def articles(events: Sequence[EventEnvelope], conversation_id: str) -> str:
+    """Return events with all that they say, however long."""
+    return f"{render_events(events, conversation_id=conversation_id, whole=True)}\n"
+
+
+def end() -> str:
+    """Return what closes the file."""
+    return "</main>\n</body>\n</html>\n"
+
+
+@cache
+def styles() -> SafeString:
+    """Return the stylesheets of events as one text."""
+    found = [finders.find(name) for name in _STYLES]
+    texts = [Path(path).read_text(encoding="utf-8") for path in found if isinstance(path, str)]
+    return mark_safe("\n".join(texts))  # noqa: S308 - files of this project

@@ -1,0 +1,256 @@
+"""One page of events as HTML: each event read once, results put into the calls that they answer."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import NamedTuple, assert_never
+
+from django.template.loader import get_template
+from django.utils.safestring import SafeString, mark_safe
+
+from conversations.dialects import columns
+from conversations.events import Dialect, EventEnvelope, Kind
+from convserver.rendering import v0, v1
+from convserver.rendering.cards import (
+    CallCard,
+    Card,
+    ErrorCard,
+    MessageCard,
+    Outcome,
+    QuietLine,
+    ResultCard,
+)
+from convserver.rendering.parts import Parts
+from convserver.rendering.subjects import subject_of
+
+RESULTS = (Kind.TOOL_RESULT, Kind.ERROR)
+OPEN = frozenset({Outcome.RUNNING, Outcome.WAITING})
+"""What a call without a result can be as long as nothing else is known."""
+
+
+@dataclass(kw_only=True, slots=True)
+class Entry:
+    """An event, its card, and what is shown inside it."""
+
+    event: EventEnvelope
+    card: Card
+    results: list[Entry] = field(default_factory=list)
+
+    @property
+    def moment(self) -> datetime:
+        """When it happened."""
+        return datetime.fromisoformat(self.event["timestamp"])
+
+
+class Asked(NamedTuple):
+    """The newest call of a page that waits for approval."""
+
+    seq: int
+    is_whole: bool
+    """Whether the page shows all of it."""
+
+
+class Page(NamedTuple):
+    """One page of events."""
+
+    html: SafeString
+    asked: Asked | None
+
+
+def render_events(
+    envelopes: Sequence[EventEnvelope],
+    *,
+    conversation_id: str,
+    beyond: Sequence[EventEnvelope] = (),
+    still: Set[Outcome] = OPEN,
+    whole: bool = False,
+) -> SafeString:
+    """Return the events of one page as HTML; see `render_page`."""
+    return render_page(
+        envelopes, conversation_id=conversation_id, beyond=beyond, still=still, whole=whole
+    ).html
+
+
+def render_page(
+    envelopes: Sequence[EventEnvelope],
+    *,
+    conversation_id: str,
+    beyond: Sequence[EventEnvelope] = (),
+    still: Set[Outcome] = OPEN,
+    whole: bool = False,
+) -> Page:
+    """Return the events of one page that people are shown, in order, as articles.
+
+    A result stands inside its call where both are on the page, else as an article that names its call.
+    Of `beyond`, the events that follow the page, only results are shown, in calls of the page.
+    `still`: what a call without a result may be said to be by now; one that is none of it has no result.
+    `whole`: long texts are there to their end, folded, instead of behind a link that downloads them.
+    """
+    parts = Parts(conversation_id, whole=whole)
+    shown = entries(envelopes, beyond)
+    _leave_behind(shown, OPEN - still)
+    html = mark_safe("\n".join(_article(entry, parts) for entry in shown))  # noqa: S308 - made by templates
+    waiting = [entry for entry in shown if _waits(entry)]
+    return Page(html, _asked(waiting[-1]) if waiting else None)
+
+
+def _waits(entry: Entry) -> bool:
+    """Say whether this is a call that waits for approval, which no answered one does."""
+    return isinstance(entry.card, CallCard) and entry.card.outcome is Outcome.WAITING and not entry.results
+
+
+def _asked(entry: Entry) -> Asked:
+    assert isinstance(entry.card, CallCard)  # noqa: S101 - asked before
+    return Asked(entry.event["seq"], subject_of(entry.card).is_whole)
+
+
+def entries(envelopes: Iterable[EventEnvelope], beyond: Iterable[EventEnvelope] = ()) -> list[Entry]:
+    """Return what people are shown of these events, results inside their calls, also those from `beyond`."""
+    shown: list[Entry] = []
+    calls: dict[int | str, Entry] = {}
+    pauses = _Pauses()
+    for event in envelopes:
+        card = read(event)
+        _note_state(event, calls.values())
+        pauses.note(event, shown)
+        if card is None:
+            continue
+        entry = Entry(event=event, card=card)
+        if shown and (_is_failure_told_by(event, shown[-1].card) or _is_told_by(event, shown[-1].event)):
+            continue
+        if shown and (_is_failure_told_by(shown[-1].event, card) or _is_told_by(shown[-1].event, event)):
+            shown.pop()
+        if isinstance(card, ResultCard) and (call := _call_of(event, calls)):
+            call.results.append(entry)
+            continue
+        shown.append(entry)
+        if isinstance(card, CallCard):
+            calls[event["seq"]] = entry
+            if event["tool_call_id"]:
+                calls[event["tool_call_id"]] = entry
+    for event in beyond:
+        _note_state(event, calls.values())
+        pauses.note(event, shown)
+        if event["kind"] in RESULTS and (call := _call_of(event, calls)) and (card := read(event)):
+            call.results.append(Entry(event=event, card=card))
+    return shown
+
+
+class _Pauses:
+    """Marks the last answer of a turn that was paused and never went on: it was cut there, too."""
+
+    def __init__(self) -> None:
+        self._is_paused = False
+        self._last: Entry | None = None
+        """What stands before the pause."""
+
+    def note(self, event: EventEnvelope, shown: Sequence[Entry]) -> None:
+        """Hear of the next event; `shown` are the entries before it."""
+        if event["kind"] == Kind.STATE:
+            was_paused, self._is_paused = self._is_paused, event["text"].partition(":")[0] == "paused"
+            if self._is_paused and not was_paused:
+                self._last = shown[-1] if shown else None
+        elif event["kind"] == Kind.TURN:
+            if self._is_paused and self._last is not None:
+                _mark_cut(self._last)
+            self._is_paused = False
+
+
+def _mark_cut(entry: Entry) -> None:
+    if isinstance(entry.card, MessageCard) and not entry.card.is_users:
+        entry.card = replace(entry.card, interrupted=True)
+
+
+def _is_failure_told_by(event: EventEnvelope, card: Card) -> bool:
+    """Say whether an event is the state of a failed agent, and the card beside it the error that says why."""
+    state = event["text"].partition(":")[0] if event["kind"] == Kind.STATE else ""
+    return state == "error" and isinstance(card, ErrorCard)
+
+
+def _is_told_by(state: EventEnvelope, event: EventEnvelope) -> bool:
+    """Say whether an event is the pause of a V1 agent, and the one beside it says who asked for it."""
+    return (
+        state["type"] == "ConversationStateUpdateEvent"
+        and state["kind"] == Kind.STATE
+        and state["text"].partition(":")[0] == "paused"
+        and event["type"] in ("PauseEvent", "InterruptEvent")
+    )
+
+
+def read(event: EventEnvelope) -> Card | None:
+    """Return what people are shown of one event; None for what is hidden and for bookkeeping."""
+    if event["hidden"] or event["kind"] == Kind.TURN:
+        return None
+    payload = payload_of(event)
+    if event["dialect"] == Dialect.V0:
+        return v0.card(event, payload)
+    return v1.card(event, payload)
+
+
+def payload_of(event: EventEnvelope) -> Mapping[str, object]:
+    """Return the members of an event; none when they are nested too deeply to be read."""
+    try:
+        return columns.fields(json.loads(event["payload"]))
+    except (ValueError, RecursionError):
+        return {}
+
+
+def _call_of(event: EventEnvelope, calls: Mapping[int | str, Entry]) -> Entry | None:
+    if event["cause"] is not None:
+        return calls.get(event["cause"])
+    return calls.get(event["tool_call_id"] or "")
+
+
+def _note_state(event: EventEnvelope, calls: Iterable[Entry]) -> None:
+    """Say of calls without a result what later events tell of them."""
+    state = event["text"] if event["kind"] == Kind.STATE else ""
+    if state in ("waiting_for_confirmation", "awaiting_user_confirmation"):
+        _tell(calls, OPEN, Outcome.WAITING)
+    elif event["kind"] == Kind.MESSAGE and event["source"] == "user":
+        _leave_behind(calls, {Outcome.RUNNING})  # what waits for a decision waits on
+    elif event["kind"] in (Kind.MESSAGE, Kind.TURN):
+        _leave_behind(calls, OPEN)
+
+
+def _leave_behind(calls: Iterable[Entry], outcomes: Set[Outcome]) -> None:
+    _tell(calls, outcomes, Outcome.UNKNOWN)
+
+
+def _tell(entries: Iterable[Entry], outcomes: Set[Outcome], outcome: Outcome) -> None:
+    """Give the calls without a result that are one of `outcomes` another one."""
+    for entry in entries:
+        card = entry.card
+        if isinstance(card, CallCard) and card.outcome in outcomes and not entry.results:
+            entry.card = replace(card, outcome=outcome) if card.tool.icon != "think" else card
+
+
+def _beside(call: CallCard, result: ResultCard) -> ResultCard:
+    """Return a result without the plan that its call shows already."""
+    return replace(result, tasks=()) if call.tasks and call.outcome is not Outcome.WAITING else result
+
+
+def _article(entry: Entry, parts: Parts) -> str:
+    match entry.card:
+        case MessageCard():
+            name, context = "message", parts.message(entry.event, entry.card)
+        case CallCard():
+            results = [
+                parts.result(each.event, _beside(entry.card, each.card))
+                for each in entry.results
+                if isinstance(each.card, ResultCard)
+            ]
+            card = entry.card if not entry.results else replace(entry.card, outcome=Outcome.UNKNOWN)
+            name, context = "call", {**parts.call(entry.event, card), "results": results}
+        case ResultCard():
+            name, context = "result_alone", {"result": parts.result(entry.event, entry.card)}
+        case QuietLine():
+            name, context = "quiet", parts.quiet(entry.event, entry.card)
+        case ErrorCard():
+            name, context = "error", parts.error(entry.event, entry.card)
+        case _:
+            assert_never(entry.card)
+    shared = {"event": entry.event, "moment": entry.moment}
+    return get_template(f"web/events/{name}.html").render({**shared, **context})

@@ -1,0 +1,232 @@
+"""What the templates of events are given: text that is clean, bounded and ready."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from django.urls import reverse
+from django.utils.safestring import SafeString
+
+from conversations.events import EventEnvelope
+from convserver.rendering.cards import (
+    CallCard,
+    ErrorCard,
+    MessageCard,
+    Outcome,
+    QuietLine,
+    ResultCard,
+    Task,
+)
+from convserver.rendering.diffs import Diff
+from convserver.rendering.icons import icon
+from convserver.rendering.output import Output, output
+from convserver.rendering.subjects import Subject, subject_of
+from convserver.rendering.text import code, visible
+from convserver.rendering.text.images import IMAGES_MAX, Image, image
+from convserver.rendering.text.markdown import is_long, markdown
+from convserver.rendering.text.pieces import LongTexts
+
+MARKDOWN_MAX_CHARS = 200_000
+"""So much Markdown is rendered on one page; what comes after is shown as it is."""
+OPEN_DIFF_LINES = 20
+NAME_MAX_CHARS = 200
+
+_OUTCOMES = {
+    Outcome.RUNNING: "Running…",
+    Outcome.WAITING: "Needs your approval",
+    Outcome.UNKNOWN: "No result",
+    Outcome.DONE: "Done",
+    Outcome.FAILED: "Failed",
+    Outcome.STOPPED: "Stopped",
+    Outcome.REJECTED: "Rejected",
+}
+_STATUSES = {"todo": "To do", "in_progress": "In progress", "done": "Done"}
+_TIMED_OUT = -1
+
+
+class Parts:
+    """Prepares the events of one page, which share a bound on what is costly."""
+
+    def __init__(self, conversation_id: str, *, whole: bool = False) -> None:
+        self.conversation_id = conversation_id
+        self._whole = whole
+        self._markdown_left = MARKDOWN_MAX_CHARS
+        self._long_texts = LongTexts()
+
+    def message(self, event: EventEnvelope, card: MessageCard) -> dict[str, Any]:
+        """Return what `message.html` shows."""
+        author = name(card.author)
+        return {
+            "author": author,
+            "label": f"{author}, message {event['seq']}",
+            "side": "user" if card.is_users else "agent",
+            "body": self._body(event, card.text, breaks=card.is_users),
+            "reasoning": self._text(event, card.reasoning),
+            "images": _images(card.images),
+            "interrupted": card.interrupted,
+            "is_users": card.is_users,
+        }
+
+    def call(self, event: EventEnvelope, card: CallCard) -> dict[str, Any]:
+        """Return what `call.html` shows, but for its results.
+
+        Of a call that waits for approval that is all it would do.
+        """
+        label, summary = name(card.tool.label), name(card.summary)
+        if waits := card.outcome is Outcome.WAITING:
+            card = replace(card, arguments="", diff=None, tasks=())
+        return {
+            "icon": icon(card.tool.icon),
+            "tool": card.tool.icon,
+            "tool_label": label,
+            "tool_name": name(card.tool.name),
+            "label": f"{label}: {summary}" if summary else label,
+            "summary": "" if waits else summary,
+            "subject": self._subject(event, card) if waits else {},
+            "thought": self._body(event, card.thought),
+            "reasoning": self._text(event, card.reasoning),
+            "arguments": self._arguments(event, card),
+            "diff": card.diff and _diff(card.diff),
+            "tasks": _tasks(card.tasks),
+            "risk": _risk(card.risk, is_asked=waits),
+            "outcome": card.outcome.value,
+            "state": "" if card.tool.icon == "think" else _OUTCOMES[card.outcome],
+        }
+
+    def result(self, event: EventEnvelope, card: ResultCard) -> dict[str, Any]:
+        """Return what `result.html` shows."""
+        timed_out = card.timed_out or card.exit_code == _TIMED_OUT
+        failed_code = card.exit_code if card.exit_code not in (None, 0, _TIMED_OUT) else None
+        return {
+            "event": event,
+            "icon": icon(card.tool.icon),
+            "tool_label": name(card.tool.label),
+            "output": output(card.output, visible.output, whole=self._whole),
+            "outcome": card.outcome.value,
+            "state": "Timed out" if timed_out else _OUTCOMES[card.outcome],
+            "exit_code": failed_code,
+            "diff": card.diff and _diff(card.diff),
+            "images": _images(card.images),
+            "tasks": _tasks(card.tasks),
+            "download": self.download(event),
+        }
+
+    def quiet(self, event: EventEnvelope, card: QuietLine) -> dict[str, Any]:
+        """Return what `quiet.html` shows."""
+        folded = [(name(each.label), self._text(event, each.text)) for each in card.folded]
+        return {"words": name(card.words), "folded": folded}
+
+    def error(self, event: EventEnvelope, card: ErrorCard) -> dict[str, Any]:
+        """Return what `error.html` shows."""
+        return {
+            "icon": icon("error"),
+            "words": card.words,
+            "cause": name(card.cause),
+            "next_step": card.next_step,
+            "code": name(card.code),
+            "detail": self._text(event, card.detail),
+        }
+
+    def download(self, event: EventEnvelope) -> str:
+        """Return where all that an event says can be downloaded; nowhere when it is all there."""
+        if self._whole:
+            return ""
+        return reverse("event-output", args=[self.conversation_id, event["seq"]])
+
+    def _subject(self, event: EventEnvelope, card: CallCard) -> dict[str, Any]:
+        subject = subject_of(card)
+        return {
+            "sections": [
+                {"name": each.name, "is_line": each.is_line, "code": code.coloured(each.text, each.language)}
+                for each in subject.sections
+            ],
+            "diff": subject.diff and _diff(subject.diff, visible.exact),
+            "size": _measure(subject),
+            "is_whole": subject.is_whole,
+            "shown": subject.shown,
+            "raw": "" if self._whole else self._raw(event),
+        }
+
+    def _raw(self, event: EventEnvelope) -> str:
+        """Return where the event can be read as it was received."""
+        return f"{reverse('native-events', args=[self.conversation_id])}?after={event['seq'] - 1}&limit=1"
+
+    def _body(self, event: EventEnvelope, text: str, *, breaks: bool = False) -> dict[str, Any]:
+        """Return Markdown as HTML, or text that is too long for that as it is."""
+        html: SafeString | None = None
+        if len(text) <= self._markdown_left:
+            html = markdown(text, breaks=breaks)
+        if html is None:
+            parts = self._long_body(event, text, breaks=breaks) if is_long(text) else []
+            return {"parts": parts} if parts else {"html": "", **self._text(event, text)}
+        self._markdown_left -= len(text)
+        return {"html": html, "output": None, "download": ""}
+
+    def _long_body(self, event: EventEnvelope, text: str, *, breaks: bool) -> list[dict[str, Any]]:
+        """Return long Markdown in parts, as far as the page's bound goes; nothing when that is nowhere."""
+        pieces, rest = self._long_texts.rendered(text, breaks=breaks)
+        parts = [
+            {"html": each.html} if each.html is not None else {"html": "", **self._text(event, each.text)}
+            for each in pieces
+        ]
+        if not any(part["html"] for part in parts):
+            return []
+        return [*parts, {"html": "", **self._text(event, rest)}] if rest.strip() else parts
+
+    def _text(self, event: EventEnvelope, text: str) -> dict[str, Any]:
+        shown: Output | None = output(text, visible.prose, whole=self._whole) if text else None
+        return {"output": shown, "download": self.download(event)}
+
+    def _arguments(self, event: EventEnvelope, card: CallCard) -> dict[str, Any]:
+        text = card.arguments
+        if not text or text.strip() == card.summary:
+            return {}
+        if len(text) <= code.COLOURED_MAX_CHARS:
+            return {"code": code.block(text, card.language), "language": card.language}
+        return {"language": card.language, **self._text(event, text)}
+
+
+def name(text: str) -> str:
+    """Return a name on one line, bounded, with nothing that turns its direction."""
+    return " ".join(visible.name(text[: NAME_MAX_CHARS * 2]).split())[: NAME_MAX_CHARS * 2]
+
+
+def _images(urls: tuple[str, ...]) -> list[Image]:
+    return [image(url) for url in urls[:IMAGES_MAX]]
+
+
+def _risk(risk: str, *, is_asked: bool) -> str:
+    """Return a risk that is worth a word: any where the user is asked, else none that is low."""
+    known = risk if risk in ("low", "medium", "high") else "unknown"
+    return known if is_asked or known in ("medium", "high") else ""
+
+
+def _measure(subject: Subject) -> str:
+    counts = ((subject.lines, "line"), (subject.characters, "character"))
+    return ", ".join(f"{count:,} {noun}{'' if count == 1 else 's'}" for count, noun in counts)
+
+
+def _diff(diff: Diff, clean: Callable[[str], str] = visible.name) -> dict[str, Any]:
+    lines = [line._replace(text=clean(line.text)) for line in diff.lines]
+    return {
+        "lines": lines,
+        "added": diff.added,
+        "removed": diff.removed,
+        "is_numbered": diff.is_numbered,
+        "is_cut": diff.is_cut,
+        "is_open": len(lines) <= OPEN_DIFF_LINES,
+    }
+
+
+def _tasks(tasks: tuple[Task, ...]) -> list[dict[str, str]]:
+    return [
+        {
+            "title": name(task.title),
+            "notes": name(task.notes),
+            "status": task.status if task.status in _STATUSES else "other",
+            "status_words": _STATUSES.get(task.status) or name(task.status),
+        }
+        for task in tasks
+    ]

@@ -1,0 +1,1 @@
+"""Text as HTML: Markdown, code, excerpts, and answers that are still coming."""

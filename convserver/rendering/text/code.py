@@ -1,0 +1,84 @@
+"""Code as HTML: coloured by classes, with the language's name and a button that copies it."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from io import StringIO
+from time import perf_counter
+
+from django.utils.html import escape
+from django.utils.safestring import SafeString, mark_safe
+from pygments.formatters import HtmlFormatter
+from pygments.lexer import Lexer
+from pygments.lexers import get_lexer_by_name
+from pygments.token import STANDARD_TYPES, _TokenType
+from pygments.util import ClassNotFound
+
+from convserver.rendering.text import visible
+
+COLOURED_MAX_CHARS = 10_000
+"""Longer code is shown plain: finding its parts would take too long."""
+COLOURING_MAX_S = 0.05
+"""So long may one block take."""
+LINE_MAX_CHARS = 2_000
+"""Code with longer lines is no code that people wrote, and lexers are slow on it."""
+NAME_MAX_CHARS = 40
+CLASSES = frozenset(filter(None, STANDARD_TYPES.values()))
+"""All classes that coloured code has."""
+
+_FORMATTER: HtmlFormatter[str] = HtmlFormatter(nowrap=True)
+_PLAIN = frozenset({"", "text", "plain", "txt", "plaintext", "output", "console-output"})
+
+
+def block(code: str, language: str) -> SafeString:
+    """Return code as a figure; a language that is not known is named all the same."""
+    label = visible.name(language)[:NAME_MAX_CHARS]
+    return mark_safe(  # noqa: S308 - both parts are escaped below
+        '<figure class="code"><figcaption>'
+        f'<span class="language">{escape(label or "text")}</span>'
+        '<button type="button" class="copy" aria-label="Copy code" title="Copy code"></button></figcaption>'
+        f'<pre tabindex="0"><code>{coloured(code, language)}</code></pre></figure>'
+    )
+
+
+def coloured(code: str, language: str) -> SafeString:
+    """Return code with the classes of its parts, without a block around it."""
+    text = visible.name(code)
+    lexer = None if _is_long(text) else _lexer(language.lower())
+    tokens = None if lexer is None else _tokens(text, lexer)
+    html = str(escape(text)) if tokens is None else _written(tokens)
+    return mark_safe(html)  # noqa: S308 - the formatter escapes, too
+
+
+def _tokens(text: str, lexer: Lexer) -> list[tuple[_TokenType, str]] | None:
+    """Take code apart; None when that takes too long, or changes what it says.
+
+    Some lexers take seconds on what looks like their language.
+    """
+    tokens: list[tuple[_TokenType, str]] = []
+    until = perf_counter() + COLOURING_MAX_S
+    for token in lexer.get_tokens(text):
+        tokens.append(token)
+        if perf_counter() > until:
+            return None
+    return tokens if "".join(part for _, part in tokens) == text else None
+
+
+def _written(tokens: list[tuple[_TokenType, str]]) -> str:
+    html = StringIO()
+    _FORMATTER.format(tokens, html)
+    return html.getvalue()
+
+
+def _is_long(text: str) -> bool:
+    return len(text) > COLOURED_MAX_CHARS or max(map(len, text.split("\n")), default=0) > LINE_MAX_CHARS
+
+
+@lru_cache(maxsize=128)
+def _lexer(language: str) -> Lexer | None:
+    if language in _PLAIN or len(language) > NAME_MAX_CHARS:
+        return None
+    try:
+        return get_lexer_by_name(language, stripnl=False, ensurenl=False)
+    except ClassNotFound:
+        return None

@@ -1,0 +1,66 @@
+"""The beginning of a message on one line: what its Markdown says, without the signs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cache, lru_cache
+
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
+
+from convserver.rendering.text import visible
+
+KEPT = 1_000
+"""So many lines are remembered: a list shows the same ones again and again."""
+
+
+@lru_cache(maxsize=KEPT)
+def excerpt(text: str) -> str:
+    """Return text, at most a few hundred characters of Markdown, as one line of plain words."""
+    said = " ".join(" ".join(_words(_parser().parse(visible.prose(text)))).split())
+    return visible.prose(said)  # again: entities are characters only now
+
+
+def plain_parts(parts: Sequence[tuple[str, bool]]) -> list[tuple[str, bool]]:
+    """Return the parts of a snippet of Markdown, (text, whether it is marked), without most of its signs.
+
+    A snippet begins and ends anywhere, so it cannot be parsed; what stands inside code may lose signs, too.
+    """
+    texts = [(_MARKS.sub("", text), marked) for text, marked in parts]
+    joined = "".join(f"{_BEGIN}{text}{_END}" if marked else text for text, marked in texts)
+    plain = _SIGNS.sub(lambda sign: sign[1] or sign[2] or "", joined)
+    return [(text, place % 2 == 1) for place, text in enumerate(_MARKS.split(plain)) if text]
+
+
+_BEGIN, _END = "\2", "\3"
+_MARKS = re.compile(f"[{_BEGIN}{_END}]")
+"""Around what is marked, while signs are looked for in the whole text."""
+_SIGNS = re.compile(
+    r"!?\[([^\]\n]*)\]\([^)\s]*\)"  # a link: its words
+    r"|(?<!\w)_{1,2}(?=\S)([^_\n]+)(?<=\S)_{1,2}(?!\w)"  # _slanted_, but not a_name_like_this
+    r"|\*\*|~~|`+|(?<!\w)\*(?=\w)|(?<=\w)\*(?!\w)"
+    r"|(?:^|(?<=\s))\#{1,6}\s+"  # a heading
+    r"|\|(?:\s*:?-{3,}:?\s*\|)+"  # the line below a table's head
+)
+
+
+def _words(tokens: Iterable[Token]) -> Iterator[str]:
+    """Yield what each block says."""
+    for token in tokens:
+        if token.type == "inline":
+            yield "".join(map(_inline, token.children or []))
+        elif token.content:  # code
+            yield token.content
+
+
+def _inline(token: Token) -> str:
+    return "" if token.type in ("link_open", "link_close") else token.content or _BREAKS.get(token.type, "")
+
+
+_BREAKS = {"softbreak": " ", "hardbreak": " "}
+
+
+@cache
+def _parser() -> MarkdownIt:
+    return MarkdownIt("commonmark", {"html": False}).enable(["strikethrough", "table"])

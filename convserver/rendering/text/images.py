@@ -1,0 +1,40 @@
+"""Which images a page shows: those that it brings itself, for it asks no other origin for any."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from convserver.rendering.text import visible
+
+DATA_MAX_CHARS = 12_000_000
+IMAGES_MAX = 20
+"""So many images of one event are shown."""
+_DATA = re.compile(r"data:image/(?:png|jpeg|jpg|gif|webp|avif|bmp);base64,[A-Za-z0-9+/=\s]+", re.IGNORECASE)
+_LINK = re.compile(r"(?:https?://|mailto:)[^\s<>\"'`\\\x00-\x20\x7f\ud800-\udfff]+", re.IGNORECASE)
+
+
+class Image(NamedTuple):
+    """An image to show (`src`), or else a link to it (`href`), or else only that there is one."""
+
+    src: str
+    href: str
+    name: str
+
+
+def is_shown(url: str) -> bool:
+    """Say whether an image is in its URL itself."""
+    return len(url) <= DATA_MAX_CHARS and _DATA.fullmatch(url) is not None
+
+
+def is_link(url: str) -> bool:
+    """Say whether a URL may stand behind a link."""
+    return _LINK.fullmatch(url) is not None
+
+
+def image(url: str) -> Image:
+    """Return how an image with this URL is shown."""
+    if is_shown(url):
+        return Image(url, "", "Image")
+    name = visible.name(url[:200])
+    return Image("", url, name) if is_link(url) else Image("", "", name)

@@ -1,0 +1,70 @@
+"""Markdown that is too long for one piece: rendered in several, as far as the page's bound goes."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from django.utils.safestring import SafeString
+
+from convserver.rendering.text.blocks import blocks
+from convserver.rendering.text.markdown import HIGHEST, MAX_CHARS, MAX_MARKS, is_long, markdown, marks_in
+
+LONG_MAX_CHARS = 200_000
+"""So much long Markdown is rendered on one page."""
+LONG_MAX_MARKS = 20_000
+"""So many signs that mean something may be in it."""
+_HEADING = re.compile(r"(#{1,6})\s")
+
+
+class Piece(NamedTuple):
+    """A part of a message."""
+
+    text: str
+    html: SafeString | None
+    """None for one that is too long or too dense to be rendered."""
+
+
+class LongTexts:
+    """The long messages of one page, which share what they may cost."""
+
+    def __init__(self) -> None:
+        self._chars = LONG_MAX_CHARS
+        self._marks = LONG_MAX_MARKS
+
+    def rendered(self, text: str, *, breaks: bool) -> tuple[list[Piece], str]:
+        """Return a text in pieces as far as there is room, and the rest as it is."""
+        read = text[: self._chars]
+        self._chars -= len(read)
+        found = blocks(read)
+        if len(read) < len(text) and found:
+            found.pop()  # its end was not read
+        shown = self._with_room(found)
+        headings = [len(heading[1]) for heading in map(_HEADING.match, shown) if heading]
+        env = {HIGHEST: min(headings)} if headings else {}
+        pieces = [Piece(each, markdown(each, breaks=breaks, env=env)) for each in _joined(shown)]
+        return pieces, text[sum(map(len, shown)) :]
+
+    def _with_room(self, found: list[str]) -> list[str]:
+        """Return the first blocks, those whose signs there is room for; what is not rendered needs none."""
+        for at, block in enumerate(found):
+            marks = 0 if is_long(block) else marks_in(block)
+            if marks > self._marks:
+                return found[:at]
+            self._marks -= marks
+        return found
+
+
+def _joined(found: list[str]) -> list[str]:
+    """Return blocks with small ones put together, as long as they can be rendered in one piece."""
+    pieces: list[str] = []
+    chars = marks = 0
+    for block in found:
+        block_marks = marks_in(block)
+        if pieces and chars + len(block) <= MAX_CHARS and marks + block_marks <= MAX_MARKS:
+            pieces[-1] += block
+        else:
+            pieces.append(block)
+            chars = marks = 0
+        chars, marks = chars + len(block), marks + block_marks
+    return pieces

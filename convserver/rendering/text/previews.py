@@ -1,0 +1,126 @@
+"""An answer that is being given, as HTML: block by block, each finished one rendered once."""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from threading import Lock
+from typing import Any
+
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+
+from convserver.rendering.text import visible
+from convserver.rendering.text.blocks import blocks
+from convserver.rendering.text.markdown import HIGHEST, markdown
+from convserver.rendering.text.unfinished import closed
+
+SHOWN_MAX_CHARS = 200_000
+"""What comes after is shown when the answer is stored."""
+SMALL_CHARS = 4_000
+"""An open block of so many characters is rendered whenever it has grown."""
+GROWTH = 16
+"""A longer one is rendered when it has grown by this part of its length."""
+KEPT = 64
+"""So many answers are remembered in a process."""
+WAIT_S = 0.2
+"""A page asks again after this long."""
+ASKED_MAX_PER_S = 250
+"""The readers of one answer ask a process at most this often, however many they are."""
+
+
+class Preview:
+    """One answer as far as it has come. What is rendered is in proportion to its length."""
+
+    def __init__(self) -> None:
+        self.lock = Lock()
+        self.through = -1
+        """The index of the last piece of the answer that is shown."""
+        self.version = 0
+        """Changes when finished parts do."""
+        self.finished: list[SafeString] = []
+        self.open = SafeString("")
+        """The last block, which grows."""
+        self.rendered_chars = 0
+        """How many characters were rendered for this answer so far."""
+        self._text = ""
+        self._env: dict[str, Any] = {}
+        self._open_text = ""
+        self._next_slot = 0.0
+
+    def grow(self, text: str, through: int) -> None:
+        """Take in all of the answer up to the piece `through`."""
+        text = text[:SHOWN_MAX_CHARS]
+        if not text.startswith(self._text):  # what has become secret is hidden from now on
+            self._begin_again()
+        self.through = through
+        rest = text[len(self._text) :]
+        if self._is_soon_enough(rest):
+            return
+        *done, last = blocks(rest, is_all=False) or [""]
+        for block in done:
+            self._finish(block)
+        self._show_open(last)
+
+    def wait_s(self, clock: Callable[[], float] = time.monotonic) -> float:
+        """Return after how many seconds a reader who asks now may ask again."""
+        now = clock()
+        self._next_slot = max(now, self._next_slot) + 1 / ASKED_MAX_PER_S
+        return max(WAIT_S, self._next_slot - now)
+
+    def _begin_again(self) -> None:
+        self.version += 1
+        self._text, self._env, self._open_text = "", {}, ""
+        self.finished, self.open = [], SafeString("")
+
+    def _finish(self, block: str) -> None:
+        highest = self._env.get(HIGHEST)
+        self.finished.append(self._rendered(block, self._env))
+        self._text += block
+        if highest is not None and self._env[HIGHEST] < highest:
+            self._lower_finished()
+
+    def _lower_finished(self) -> None:
+        """Render all again below the higher heading that has come, which happens five times at most."""
+        text, env = self._text, {HIGHEST: self._env[HIGHEST]}
+        self._begin_again()
+        self._env = env
+        for block in blocks(text):
+            self.finished.append(self._rendered(block, env))
+        self._text = text
+
+    def _is_soon_enough(self, rest: str) -> bool:
+        """Say whether a long open block has grown too little to be looked at again."""
+        goes_on = bool(self._open_text) and rest.startswith(self._open_text)
+        grown = len(rest) - len(self._open_text)
+        return goes_on and len(rest) > SMALL_CHARS and grown * GROWTH < len(rest)
+
+    def _show_open(self, block: str) -> None:
+        self._open_text = block
+        env = {**self._env, "references": {**self._env.get("references", {})}}
+        self.open = self._rendered(closed(block), env) if block.strip() else SafeString("")
+
+    def _rendered(self, block: str, env: dict[str, Any]) -> SafeString:
+        self.rendered_chars += len(block)
+        html = markdown(block, env=env)
+        if html is None:
+            return format_html('<pre class="output" dir="auto">{}</pre>', visible.prose(block.rstrip("\n")))
+        return html
+
+
+class Previews:
+    """The previews of one process, the newest KEPT of them."""
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[str, Preview] = OrderedDict()
+        self._lock = Lock()
+
+    def of(self, answer: str) -> Preview:
+        """Return that of an answer; a new one is empty."""
+        with self._lock:
+            preview = self._kept.setdefault(answer, Preview())
+            self._kept.move_to_end(answer)
+            while len(self._kept) > KEPT:
+                self._kept.popitem(last=False)
+            return preview

@@ -1,0 +1,201 @@
+"""Markdown whose end is still to come: what is open in it is closed, so that its signs are not seen."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+from convserver.rendering.text.blocks import FENCE
+
+TABLE_COLUMNS_MAX = 60
+LEAF_MAX_CHARS = 8_000
+"""A longer last paragraph stays as it is, and one with more than MARKS_MAX signs of Markdown."""
+MARKS_MAX = 400
+_ANY_FENCE = re.compile(r"\s*(`{3,}|~{3,})")
+_ONLY_SIGNS = re.compile(r"[\s\d\-+*_=#~`|:>.)!\[]*")
+_TASK_BEGUN = re.compile(r"(\s*(?:[-+*]|\d{1,9}[.)])\s+)\[[ xX]?\]?")
+_LEAF = re.compile(r"\s*(?:[-+*]\s|\d{1,9}[.)]\s|#{1,6}\s|>|\|)")
+_ENTITY_BEGUN = re.compile(r"&#?\w{0,10}$")
+_PIPE = re.compile(r"(?<!\\)\|")
+
+
+def closed(text: str) -> str:
+    """Return the last block of growing Markdown as it can be rendered now."""
+    body, newline, last = text.rpartition("\n")
+    if sign := _open_fence(text):
+        return body + newline if last.strip() and set(last.strip()) == {sign} else text
+    if newline and FENCE.match(last):
+        return text
+    if _ONLY_SIGNS.fullmatch(last):
+        text = body
+    elif begun := _TASK_BEGUN.fullmatch(last):
+        text = f"{body}{newline}{begun[1]}"
+    text = text.rstrip()
+    lines = text.split("\n")
+    first = _first_of_leaf(lines)
+    leaf = _closed_inline("\n".join(lines[first:]))
+    return "\n".join([*lines[:first], _as_table(leaf, lines)])
+
+
+def _open_fence(text: str) -> str:
+    """Return the character of the fence that is open at the end; nothing when none is."""
+    sign = ""
+    for line in text.split("\n"):
+        found = _ANY_FENCE.match(line)
+        if not found:
+            continue
+        if not sign:
+            sign = found[1]
+        elif found[1].startswith(sign) and not line[found.end() :].strip():
+            sign = ""
+    return sign[:1]
+
+
+def _first_of_leaf(lines: list[str]) -> int:
+    """Return where the last paragraph, item, heading or row begins."""
+    for at in range(len(lines) - 1, -1, -1):
+        if not lines[at].strip():
+            return at + 1
+        if _LEAF.match(lines[at]):
+            return at
+    return 0
+
+
+def _as_table(leaf: str, lines: list[str]) -> str:
+    """Return the head of a table, whose second line is still to come, as a table; anything else as it is."""
+    if not leaf.lstrip().startswith("|") or "\n" in leaf:
+        return leaf
+    for line in reversed(lines):
+        if not line.lstrip().startswith("|"):
+            break
+        if "-" in line and set(line) <= set("|-: \t"):
+            return leaf
+    head = leaf if leaf.rstrip().endswith("|") and not leaf.rstrip().endswith("\\|") else f"{leaf} |"
+    columns = len(_PIPE.findall(head)) - 1
+    return f"{head}\n|{'---|' * columns}" if 0 < columns <= TABLE_COLUMNS_MAX else leaf
+
+
+@dataclass(slots=True)
+class _Inline:
+    """What is open in a paragraph, read from its beginning."""
+
+    text: str
+    open: list[tuple[str, int, int]] = field(default_factory=list)
+    """Emphasis: its character, how many of them, and where."""
+    brackets: list[int] = field(default_factory=list)
+    dropped: list[tuple[int, int]] = field(default_factory=list)
+    """Stretches that are no text."""
+
+
+def _closed_inline(text: str) -> str:
+    if len(text) > LEAF_MAX_CHARS or sum(map(text.count, "*_~`[]\\")) > MARKS_MAX:
+        return text
+    text = _ENTITY_BEGUN.sub("", text)
+    line = _Inline(text)
+    at = 0
+    while at < len(line.text):
+        at = _step(line, at)
+    for bracket in line.brackets:
+        line.dropped.append((bracket - (line.text[:bracket].endswith("!")), bracket + 1))
+    return _written(line)
+
+
+def _step(line: _Inline, at: int) -> int:
+    """Read what stands at `at`; return where the next begins."""
+    text = line.text
+    match text[at]:
+        case "\\":
+            if at + 1 == len(text):
+                line.dropped.append((at, at + 1))
+            return at + 2
+        case "`":
+            return _code(line, at)
+        case "*" | "_" | "~":
+            return _emphasis(line, at)
+        case "[":
+            line.brackets.append(at)
+        case "]" if line.brackets:
+            return _bracket(line, at)
+    return at + 1
+
+
+def _code(line: _Inline, at: int) -> int:
+    end = _end_of_run(line.text, at)
+    run = line.text[at:end]
+    found = re.compile(rf"(?<!`){run}(?!`)").search(line.text, end)
+    if found:
+        return found.end()
+    inside = line.text[end:].rstrip("`")
+    if inside.strip():
+        line.text = f"{line.text[:end]}{inside}{run}"
+    else:
+        line.dropped.append((at, len(line.text)))
+    return len(line.text)
+
+
+def _emphasis(line: _Inline, at: int) -> int:
+    text = line.text
+    sign, end = text[at], _end_of_run(text, at)
+    before, after = text[at - 1 : at], text[end : end + 1]
+    count = end - at
+    closes = bool(before) and not before.isspace() and not (sign == "_" and after.isalnum())
+    opens = bool(after) and not after.isspace() and not (sign == "_" and before.isalnum())
+    if not after:  # the end of what is there: the rest of a sign may be to come
+        line.dropped.append((at, end))
+        return end
+    if sign == "~" and count != 2:
+        return end
+    while closes and count and any(each[0] == sign for each in line.open):
+        while line.open[-1][0] != sign:
+            line.open.pop()
+        _, length, place = line.open.pop()
+        if length > count:
+            line.open.append((sign, length - count, place))
+        count = max(0, count - length)
+    if opens and count:
+        line.open.append((sign, count, end - count))
+    return end
+
+
+def _bracket(line: _Inline, at: int) -> int:
+    """Read the end of a link's text: without its address it is text."""
+    text, start = line.text, line.brackets.pop()
+    after = text[at + 1 : at + 2]
+    if after == "(":
+        end = text.find(")", at)
+        if end >= 0:
+            return end + 1
+    elif after:
+        return at + 1
+    line.dropped += [(start - (text[:start].endswith("!")), start + 1), (at, len(text))]
+    return len(text)
+
+
+def _end_of_run(text: str, at: int) -> int:
+    end = at
+    while end < len(text) and text[end] == text[at]:
+        end += 1
+    return end
+
+
+def _written(line: _Inline) -> str:
+    """Return the text without what was dropped, and with what closes the rest."""
+    dropped = {place for start, end in line.dropped for place in range(start, end)}
+    kept_until = _last_kept(line.text, dropped)
+    closers = ""
+    for sign, length, place in reversed(line.open):
+        if place + length > kept_until:
+            dropped.update(range(place, place + length))
+            kept_until = _last_kept(line.text, dropped)
+        else:
+            closers += sign * length
+    kept = "".join(sign for at, sign in enumerate(line.text) if at not in dropped)
+    return kept.rstrip() + closers if closers else kept
+
+
+def _last_kept(text: str, dropped: set[int]) -> int:
+    """Return where the last character stands that is neither dropped nor a space; -1 without one."""
+    at = len(text) - 1
+    while at >= 0 and (at in dropped or text[at].isspace()):
+        at -= 1
+    return at

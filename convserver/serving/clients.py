@@ -1,0 +1,69 @@
+"""Whose request it is: to share threads by, which is settled before a view knows; never what it may do."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from hashlib import sha256
+
+from django.conf import settings
+from django.core.cache.backends.locmem import LocMemCache
+from django.http import HttpRequest
+
+from conversations.engines import failures
+from sessions_app import astore
+from sessions_app.identity.addresses import subscriber
+from sessions_app.identity.authentication import Credentials, credentials_of, holder_of
+from sessions_app.identity.conversation_keys import opened_by
+
+KNOWN_S = 60
+"""Credentials are looked up again after this long."""
+KNOWN_MAX = 10_000
+
+_known = LocMemCache("clients", {"TIMEOUT": KNOWN_S, "OPTIONS": {"MAX_ENTRIES": KNOWN_MAX}})
+
+EVERYBODY = 0
+"""The client of every request where there are no accounts."""
+
+
+_FOUND = "_client"
+"""The attribute of a request that says whose it is."""
+
+
+def found_client(request: HttpRequest) -> Hashable:
+    """Return what `client_of` has found; None before it was asked."""
+    return getattr(request, _FOUND, None)
+
+
+async def client_of(request: HttpRequest) -> Hashable:
+    """Return the key of the user whose credentials these are; the address of a client without valid ones."""
+    client = await _client_of(request)
+    setattr(request, _FOUND, client)
+    return client
+
+
+async def _client_of(request: HttpRequest) -> Hashable:
+    if settings.CONFIGURATION.auth == "local":
+        return EVERYBODY
+    address = subscriber(request.META.get("REMOTE_ADDR") or "")
+    credentials = credentials_of({name.lower(): value for name, value in request.headers.items()})
+    given = [*credentials.keys, credentials.session_key or ""]
+    if not any(given):
+        return address
+    name = sha256("\0".join(given).encode(errors="surrogatepass")).hexdigest()
+    found = _known.get(name)
+    if found is None:
+        try:
+            found = await astore.call(_user_of, credentials)
+        except failures.FAILURES:
+            return address
+        _known.set(name, found)
+    return found or address
+
+
+def _user_of(credentials: Credentials) -> int:
+    """Return the key of their user; 0 for nobody."""
+    for key in credentials.keys:
+        if (conversation := opened_by(key)) is not None:
+            return conversation.owner_id
+    user = holder_of(credentials)
+    return 0 if user is None else user.pk

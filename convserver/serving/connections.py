@@ -1,0 +1,145 @@
+"""The open connections of a server: how many there may be, and which give way when there is no room.
+
+A connection waits while the server waits for a whole request on it; otherwise it works. Only waiting
+connections give way, those first that have waited longest.
+"""
+
+from __future__ import annotations
+
+import resource
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+
+from conversations.outages import Outage
+from sessions_app.identity.addresses import Networks, subscriber
+
+RESERVED_DESCRIPTORS = 256
+"""Descriptors left for everything but clients: SQLite's files, PostgreSQL, Redis, outgoing requests."""
+CONNECTIONS_MIN = 32
+"""There is room for this many connections, however few descriptors there are."""
+HELD_MAX_BYTES = 16 * 1024 * 1024
+"""Unfinished requests of unknown clients hold at most this much memory in all."""
+RECOVERED = 0.75
+"""Below this share of the limit there is room again, as far as the log is concerned."""
+
+
+class NoRoom(OSError):
+    """There is no room for another connection; the text says how many there are."""
+
+
+class Place:
+    """The place of one connection."""
+
+    __slots__ = ("give_way", "held_bytes", "subscriber")
+
+    def __init__(self, subscriber: str | None, give_way: Callable[[], None]) -> None:
+        self.subscriber = subscriber
+        """Whom the connection counts for; None if it counts for nobody."""
+        self.give_way: Callable[[], None] | None = give_way
+        self.held_bytes = 0
+
+
+class Connections:
+    """All connections of a server; used on its event loop."""
+
+    def __init__(self, *, limit: int, per_address: int, exempt: Networks) -> None:
+        """`per_address`: how many each address may have, 0 for any number; `exempt` ones any number."""
+        self._limit = limit
+        self._per_address = per_address
+        self._exempt = exempt
+        self._places: set[Place] = set()
+        self._by_subscriber: Counter[str] = Counter()
+        self._waiting: dict[Place, None] = {}
+        """In the order in which they began to wait."""
+        self._holding: dict[Place, None] = {}
+        """Those with a part of a request, in the order in which it began."""
+        self._held_bytes = 0
+        self._crowd = Outage(
+            __name__,
+            "There is no room for more connections, so silent ones are closed",
+            "There is room for connections again",
+        )
+
+    def enter(self, address: str, give_way: Callable[[], None]) -> Place | None:
+        """Return a place for a new connection, which waits; None if its address has too many."""
+        client = self._counted(address)
+        if client is not None:
+            if self._by_subscriber[client] >= self._per_address:
+                return None
+            self._by_subscriber[client] += 1
+        place = Place(client, give_way)
+        self._places.add(place)
+        self._waiting[place] = None
+        if len(self._places) > self._limit:
+            self._crowd.failed(NoRoom(f"{self._limit} connections are open"))
+            self._let_one_give_way()
+        return place
+
+    def leave(self, place: Place) -> None:
+        """Give the place up; a second time changes nothing."""
+        if place not in self._places:
+            return
+        self._places.remove(place)
+        self.work(place)
+        if place.subscriber is not None:
+            self._by_subscriber[place.subscriber] -= 1
+            if not self._by_subscriber[place.subscriber]:
+                del self._by_subscriber[place.subscriber]
+        if len(self._places) < self._limit * RECOVERED:
+            self._crowd.worked()
+
+    def wait(self, place: Place) -> None:
+        """Note that the server waits for a request on this connection."""
+        if place in self._places:
+            self._waiting[place] = None
+
+    def hold(self, place: Place, held_bytes: int) -> None:
+        """Note how much of an unfinished request is in memory; beyond the bound the oldest gives way."""
+        if place not in self._waiting:
+            return
+        self._held_bytes += held_bytes - place.held_bytes
+        place.held_bytes = held_bytes
+        self._holding[place] = None
+        while self._held_bytes > HELD_MAX_BYTES:
+            self._evict(next(iter(self._holding)))
+
+    def work(self, place: Place) -> None:
+        """Note that the connection does not wait any more."""
+        self._waiting.pop(place, None)
+        if place.held_bytes:
+            self._held_bytes -= place.held_bytes
+            place.held_bytes = 0
+        self._holding.pop(place, None)
+
+    def _counted(self, address: str) -> str | None:
+        if not self._per_address or address in self._exempt:
+            return None
+        return subscriber(address)
+
+    def _let_one_give_way(self) -> None:
+        """Close the connection that has waited longest; the new one waits as well, so there is one."""
+        self._evict(next(iter(self._waiting)))
+
+    def _evict(self, place: Place) -> None:
+        give_way = place.give_way
+        self.leave(place)
+        if give_way is not None:
+            give_way()
+
+
+def room(wanted: int) -> int:
+    """Return how many connections there may be: as many as wanted, if there are descriptors for them.
+
+    Raise the limit of this process for that, as far as the operator allows.
+    """
+    needed = wanted + RESERVED_DESCRIPTORS
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != resource.RLIM_INFINITY and soft < needed:
+        soft = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
+        with suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY:
+        return wanted
+    return min(wanted, max(soft - RESERVED_DESCRIPTORS, CONNECTIONS_MIN))

@@ -1,0 +1,438 @@
+"""HTTP/1.1 and WebSockets with bounds on what a client may send, and how slowly, before it is known.
+
+The parser of uvicorn bounds neither the size of a head nor the time that a request takes to arrive. Its
+WebSockets have one bound for all messages, which is that of known clients.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from enum import Enum, auto
+from http import HTTPStatus
+from typing import Any
+
+import httptools
+import uvicorn
+from uvicorn._types import ASGIReceiveEvent
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+from uvicorn.server import ServerState
+from websockets.frames import CloseCode
+from websockets.http11 import Request
+
+from conversations.server_log import log_refusal, printable
+from convserver.configuration import UNKNOWN_BODY_MAX_BYTES
+from convserver.serving.connections import Connections, Place
+from convserver.serving.unknown_frames import TooLarge, UnknownFrames
+from sessions_app.identity import known_sockets
+
+HEAD_MAX_BYTES = 32 * 1024
+HEAD_MAX_LINES = 100
+HEAD_S = 15.0
+"""A head has come completely this long after its first byte."""
+BODY_S = 60.0
+"""A body makes progress at least this often."""
+PROGRESS_BYTES = 1024
+"""Less than this is no progress: a byte now and then would keep a connection for hours."""
+SILENT_S = 20.0
+"""A connection without a request is closed after this long; those of sockets have pings instead."""
+DISCARDED_MAX_BYTES = 32 * 1024 * 1024
+"""This much of a body that was answered before its end is read on, so that the client sees the answer."""
+DISCARDED_S = 30.0
+UNREAD_S = 60.0
+"""An answer of which nothing more is taken for this long is given up."""
+PIPELINED_MAX = 32
+"""At most this many requests of one connection wait behind the one that is being answered."""
+RETRY_AFTER_S = 5
+
+NO_REQUEST = "This is not a request in HTTP/1.1."
+TOO_LARGE = f"The headers are too large: the limit is {HEAD_MAX_BYTES} bytes and {HEAD_MAX_LINES} lines."
+TOO_SLOW = "The request took too long to arrive. Send it again."
+TOO_MANY = "This address has too many open connections. Close some, then try again."
+PIPELINED = f"Too many requests were sent at once: wait for answers after {PIPELINED_MAX}."
+UNKNOWN = f"Log in before you send more than {UNKNOWN_BODY_MAX_BYTES} bytes."
+
+
+class State(ServerState):
+    """What all protocols of one server share."""
+
+    def __init__(self, connections: Connections) -> None:
+        super().__init__()
+        self.room = connections
+
+
+class Stage(Enum):
+    """What has come of the newest request."""
+
+    SILENT = auto()
+    HEAD = auto()
+    BODY = auto()
+    WHOLE = auto()
+    DISCARDED = auto()
+    """The rest of a body that was answered before its end is coming."""
+
+
+class Refused(Exception):
+    """The request is refused while it is being read."""
+
+    def __init__(self, status: HTTPStatus, code: str, detail: str) -> None:
+        super().__init__(detail)
+        self.status = status
+        self.code = code
+
+
+class BoundedHttp(HttpToolsProtocol):
+    """One HTTP connection."""
+
+    def __init__(self, config: uvicorn.Config, server_state: State, **others: Any) -> None:
+        super().__init__(config, server_state, **others)
+        self._room = server_state.room
+        self._place: Place | None = None
+        self._stage = Stage.SILENT
+        self._timer: asyncio.TimerHandle | None = None
+        self._unread_timer: asyncio.TimerHandle | None = None
+        self._refusal: Refused | None = None
+        """Why the parser was made to stop."""
+        self._is_upgraded = False
+        self._has_moved = False
+        """Whether the part that is being read has ended a head, or brought some of a body or its end."""
+        self._unended_bytes = 0
+        """What has come of a head, or of the lines after a body, so far."""
+        self._body_bytes = 0
+        self._progress_at = 0.0
+        self._progress_bytes = 0
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Take a place, or refuse a client whose address has too many."""
+        super().connection_made(transport)
+        self._place = self._room.enter(self._address, self._give_way)
+        if self._place is None:
+            self._refuse(Refused(HTTPStatus.TOO_MANY_REQUESTS, "too_many_connections", TOO_MANY))
+        else:
+            self._enter(Stage.SILENT)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Give the place up."""
+        self._stop_timer()
+        self._stop_unread_timer()
+        if self._place is not None:
+            self._room.leave(self._place)
+        super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        """Wait for a client that does not read its answer, but not for ever."""
+        super().pause_writing()
+        self._stop_unread_timer()
+        self._unread_timer = self.loop.call_later(UNREAD_S, self._give_up_unread)
+
+    def resume_writing(self) -> None:
+        """Go on with the answer."""
+        self._stop_unread_timer()
+        super().resume_writing()
+
+    def data_received(self, data: bytes) -> None:
+        """Read it in parts that bring no more of a head than may come."""
+        start = 0
+        while start < len(data) and not self.transport.is_closing() and self._is_reading:
+            end = start + HEAD_MAX_BYTES - self._unended_bytes
+            self._read(data if start == 0 and end >= len(data) else data[start:end])
+            start = end
+
+    def handle_websocket_upgrade(self) -> None:
+        """Hand the connection over, and its place with it."""
+        self._stop_timer()
+        self._stop_unread_timer()
+        if self._place is not None:
+            self._room.work(self._place)
+            self._place.give_way = None
+        place, self._place = self._place, None
+        super().handle_websocket_upgrade()
+        socket = self.transport.get_protocol()
+        if place is not None and isinstance(socket, BoundedWebSocket):
+            socket.keep(self._room, place)
+        self._is_upgraded = True
+
+    def on_message_begin(self) -> None:
+        """Begin a request."""
+        super().on_message_begin()
+        self._body_bytes = 0
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Take a line of the head, or one after a body."""
+        if len(self.headers) >= HEAD_MAX_LINES:
+            self._refusal = _too_large()
+            raise self._refusal
+        super().on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        """Let the request be answered, while its body still comes."""
+        self._has_moved = True
+        if len(self.pipeline) >= PIPELINED_MAX:
+            self._refusal = Refused(HTTPStatus.TOO_MANY_REQUESTS, "too_many_requests", PIPELINED)
+            raise self._refusal
+        self._enter(Stage.BODY)
+        super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        """Take a part of the body."""
+        self._has_moved = True
+        self._body_bytes += len(body)
+        if self._body_bytes >= self._progress_bytes + PROGRESS_BYTES:
+            self._progress_bytes, self._progress_at = self._body_bytes, self.loop.time()
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        """Note that the request has come as a whole."""
+        self._has_moved = True
+        super().on_message_complete()
+        is_answered = self.cycle is not None and self.cycle.response_complete
+        self._enter(Stage.SILENT if is_answered else Stage.WHOLE)
+
+    def on_response_complete(self) -> None:
+        """Wait for the next request, or for the rest of this one."""
+        super().on_response_complete()
+        if not self.cycle.response_complete:  # another one is being answered
+            return
+        if self._stage is Stage.WHOLE:
+            self._enter(Stage.SILENT)
+        elif self._stage is Stage.BODY:
+            self._body_bytes = 0
+            self._enter(Stage.DISCARDED)
+
+    @property
+    def _address(self) -> str:
+        return self.client[0] if self.client else ""
+
+    @property
+    def _is_reading(self) -> bool:
+        return self.parser is not None and not self._is_upgraded
+
+    def _read(self, part: bytes) -> None:
+        """Read a part of at most HEAD_MAX_BYTES, and look at what it has changed."""
+        self._has_moved = False
+        if self._stage is Stage.SILENT:
+            self._enter(Stage.HEAD)
+        self._unset_keepalive_if_required()
+        try:
+            self.parser.feed_data(part)
+        except httptools.HttpParserError:  # not by the inherited method, which logs without a bound
+            self._refuse(self._refusal or Refused(HTTPStatus.BAD_REQUEST, "bad_request", NO_REQUEST))
+        except httptools.HttpParserUpgrade:
+            if self._should_upgrade():
+                self.handle_websocket_upgrade()
+        if self.transport.is_closing() or self._is_upgraded:
+            return
+        self._unended_bytes = 0 if self._has_moved else self._unended_bytes + len(part)
+        if self._unended_bytes >= HEAD_MAX_BYTES:
+            self._refuse(_too_large())
+        elif self._stage is Stage.DISCARDED and self._body_bytes > DISCARDED_MAX_BYTES:
+            self.transport.close()
+        elif self._place is not None and self._stage in (Stage.HEAD, Stage.BODY):
+            self._hold(self._place)
+
+    def _hold(self, place: Place) -> None:
+        """Note what this connection keeps in memory while nobody knows who it is."""
+        if self._body_bytes > UNKNOWN_BODY_MAX_BYTES:
+            self._room.work(place)
+        else:
+            self._room.hold(place, self._unended_bytes + self._body_bytes)
+
+    def _enter(self, stage: Stage) -> None:
+        self._stop_timer()
+        self._stage = stage
+        if self._place is None:
+            return
+        if stage is Stage.WHOLE:
+            self._room.work(self._place)
+            return
+        if stage in (Stage.SILENT, Stage.DISCARDED):
+            self._room.work(self._place)
+            self._room.wait(self._place)
+        if stage is Stage.BODY:
+            self._progress_bytes, self._progress_at = 0, self.loop.time()
+        self._timer = self.loop.call_later(_PATIENCE_S[stage](), self._lose_patience)
+
+    def _lose_patience(self) -> None:
+        """End a connection on which too little has come."""
+        self._timer = None
+        if self.transport.is_closing():
+            return
+        if self._stage is Stage.BODY and (left_s := self._left_for_body_s()) > 0:
+            self._timer = self.loop.call_later(left_s, self._lose_patience)
+        elif self._stage in (Stage.HEAD, Stage.BODY):
+            self._refuse(Refused(HTTPStatus.REQUEST_TIMEOUT, "request_timeout", TOO_SLOW))
+        else:
+            self.transport.close()
+
+    def _left_for_body_s(self) -> float:
+        if self.flow.read_paused:  # it is the server that does not read
+            return BODY_S
+        return self._progress_at + BODY_S - self.loop.time()
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _give_up_unread(self) -> None:
+        log_refusal("Answer given up", code="unread", address=self._address)
+        self.transport.abort()
+
+    def _stop_unread_timer(self) -> None:
+        if self._unread_timer is not None:
+            self._unread_timer.cancel()
+            self._unread_timer = None
+
+    def _give_way(self) -> None:
+        """End the connection in favour of another one."""
+        self._stop_timer()
+        self._place = None
+        if self.cycle is not None:
+            self.cycle.disconnected = True
+        self.transport.abort()
+
+    def _refuse(self, refused: Refused) -> None:
+        """Answer, unless another answer is under way, and close."""
+        self._stop_timer()
+        log_refusal("Request refused", status=refused.status, code=refused.code, address=self._address)
+        if self._may_be_answered:
+            self.transport.write(_answer(refused))
+        if self.cycle is not None:
+            self.cycle.disconnected = True
+        self.transport.close()
+
+    @property
+    def _may_be_answered(self) -> bool:
+        """Whether the next bytes that the client expects are the beginning of an answer to this request."""
+        if self.cycle is None or self._stage in (Stage.SILENT, Stage.HEAD):
+            return self.cycle is None or self.cycle.response_complete
+        return self._stage is Stage.BODY and not self.pipeline and not self.cycle.response_started
+
+
+class BoundedWebSocket(WebSocketsSansIOProtocol):
+    """One WebSocket, which keeps the place of the connection that it was.
+
+    Until its door knows the client, frames are read one by one, each when the door waits for it, and a
+    message has at most UNKNOWN_BODY_MAX_BYTES. What comes early is held: it may follow the frame that
+    authenticates the client.
+    """
+
+    _place: Place | None = None
+
+    def __init__(self, *arguments: Any, **others: Any) -> None:
+        super().__init__(*arguments, **others)
+        self._is_known = False
+        self._is_awaited = False
+        """Whether the door of an unknown client waits for a message."""
+        self._held = UnknownFrames()
+
+    def keep(self, room: Connections, place: Place) -> None:
+        """Keep the place for as long as the connection lasts."""
+        self._room, self._place = room, place
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Give the place up."""
+        if self._place is not None:
+            self._room.leave(self._place)
+        super().connection_lost(exc)
+
+    def handle_connect(self, event: Request) -> None:
+        """Begin, and let the door say when it knows the client."""
+        super().handle_connect(event)
+        if self.response.status_code == HTTPStatus.SWITCHING_PROTOCOLS:
+            extensions: Any = self.scope["extensions"]
+            extensions[known_sockets.EXTENSION] = {"let_in": self._let_in}
+
+    def handle_ping(self) -> None:
+        """Answer, unless the client does not read: unread answers would fill the memory."""
+        if self.writable.is_set():
+            super().handle_ping()
+        else:
+            self.conn.data_to_send()
+
+    def data_received(self, data: bytes) -> None:
+        """Read it, or of an unknown client what its door waits for."""
+        if self._is_known or not self.handshake_initiated:
+            super().data_received(data)
+        else:
+            self._held.add(data)
+            self._read_held()
+
+    async def receive(self) -> ASGIReceiveEvent:
+        """Return the next message."""
+        if self._is_known:
+            return await super().receive()
+        self._is_awaited = True
+        self._read_held()
+        try:
+            return await super().receive()
+        finally:
+            self._is_awaited = False
+
+    def _let_in(self) -> None:
+        """Read messages of any permitted length from now on."""
+        self._is_known = True
+        self._read_held()
+
+    def _read_held(self) -> None:
+        """Read what may be read of the held bytes; then let more come, or not."""
+        try:
+            while not self.transport.is_closing() and (part := self._readable()):
+                super().data_received(part)
+        except TooLarge:
+            log_refusal(
+                "Socket refused",
+                code=int(CloseCode.MESSAGE_TOO_BIG),
+                path=printable(self.scope["path"]),
+                address=self.client[0] if self.client else None,
+            )
+            self.conn.fail(CloseCode.MESSAGE_TOO_BIG, UNKNOWN)
+            self.handle_parser_exception()
+        else:
+            self._let_come()
+
+    def _readable(self) -> bytes:
+        if self._is_known or self.close_sent:
+            return self._held.take_all()
+        return self._held.take_frame() if self._is_wanted else b""
+
+    def _let_come(self) -> None:
+        if self._is_wanted or (self._is_known and self.queue.empty()):
+            if self.read_paused:
+                self.read_paused = False
+                self.transport.resume_reading()
+        elif len(self._held) > UNKNOWN_BODY_MAX_BYTES and not self.read_paused:
+            self.read_paused = True
+            self.transport.pause_reading()
+
+    @property
+    def _is_wanted(self) -> bool:
+        """Whether the door waits for a message and has none."""
+        return self._is_awaited and self.queue.empty()
+
+
+_PATIENCE_S = {
+    Stage.SILENT: lambda: SILENT_S,
+    Stage.HEAD: lambda: HEAD_S,
+    Stage.BODY: lambda: BODY_S,
+    Stage.DISCARDED: lambda: DISCARDED_S,
+}
+"""How long each stage may last; functions, so that the constants can have other values."""
+
+
+def _too_large() -> Refused:
+    return Refused(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "head_too_large", TOO_LARGE)
+
+
+def _answer(refused: Refused) -> bytes:
+    """Return a whole response, after which the connection ends."""
+    body = json.dumps({"code": refused.code, "detail": str(refused)}).encode()
+    lines = [
+        f"HTTP/1.1 {refused.status.value} {refused.status.phrase}",
+        "content-type: application/json",
+        f"content-length: {len(body)}",
+        *([f"retry-after: {RETRY_AFTER_S}"] if refused.status == HTTPStatus.TOO_MANY_REQUESTS else []),
+        "connection: close",
+    ]
+    return "\r\n".join([*lines, "", ""]).encode() + body

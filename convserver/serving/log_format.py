@@ -1,0 +1,145 @@
+"""The format of the server's log, for its own lines and those of libraries: text or JSON."""
+
+from __future__ import annotations
+
+import logging
+import logging.config
+import sys
+from collections.abc import Mapping
+from io import StringIO
+from typing import Any, TextIO
+
+import orjson
+import structlog
+from structlog.typing import EventDict, ExcInfo, Processor, WrappedLogger
+
+from conversations.server_log import ACTS
+from convserver.configuration import LogFormat, LogLevel
+from convserver.serving import request_log
+
+OWN_LOGGERS = ("convserver", "conversations", "sessions_app")
+
+
+class StandardError(logging.StreamHandler[TextIO]):
+    """Writes to the standard error of the moment, not to that of the start."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write a line."""
+        self.stream = sys.stderr
+        super().emit(record)
+
+
+def settings(format: LogFormat, level: LogLevel) -> dict[str, Any]:
+    """Return the value of Django's LOGGING, which `configure` reads."""
+    number = logging.getLevelNamesMapping()[level.upper()]
+    # Debug lines of libraries contain frames, headers and queries.
+    of_libraries = max(number, logging.INFO)
+    return {
+        "version": 1,
+        "disable_existing_loggers": False,
+        "filters": {
+            "told_once": {"()": "convserver.serving.request_log.ToldOnce"},
+            "seldom": {"()": "conversations.outages.Seldom"},
+        },
+        "formatters": {
+            "line": {
+                "()": structlog.stdlib.ProcessorFormatter,
+                "foreign_pre_chain": [*_FACTS, structlog.stdlib.ExtraAdder(allow=())],
+                "processors": [
+                    structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+                    *_written_as(format),
+                ],
+            }
+        },
+        "handlers": {"console": {"()": StandardError, "formatter": "line"}},
+        "root": {"handlers": ["console"], "level": of_libraries},
+        "loggers": {
+            **{name: {"level": number} for name in OWN_LOGGERS},
+            "django": {"handlers": [], "level": of_libraries, "propagate": True},
+            "django.server": {"handlers": [], "level": of_libraries, "propagate": True},
+            "django.request": {"filters": ["told_once"]},
+            "psycopg": {"filters": ["seldom"]},
+            "psycopg.pool": {"filters": ["seldom"]},
+            # It logs every address that it requests, and these name private repositories.
+            "httpx": {"level": max(number, logging.WARNING)},
+            # Addresses may contain keys (V1 sockets), and the line about an accepted socket has the whole
+            # address.
+            "uvicorn.error": {"level": max(number, logging.WARNING)},
+            # Without a level, these two add handlers of their own, and every line is written twice.
+            "engineio.server": {"level": logging.ERROR},
+            "socketio.server": {"level": logging.ERROR},
+        },
+    }
+
+
+def configure(logging_settings: Mapping[str, Any]) -> None:
+    """Configure both structlog and Python's logging with these settings: Django's LOGGING_CONFIG."""
+    structlog.configure(
+        processors=[
+            structlog.stdlib.filter_by_level,
+            *_FACTS,
+            structlog.stdlib.ProcessorFormatter.wrap_for_formatter,
+        ],
+        wrapper_class=structlog.stdlib.BoundLogger,
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        cache_logger_on_first_use=True,
+    )
+    logging.config.dictConfig(dict(logging_settings))
+
+
+def _with_request(logger: WrappedLogger, method: str, event: EventDict) -> EventDict:
+    """Add the id of this thread's request, and to a line about an action where it was asked from."""
+    if (request_id := request_log.current_id()) is not None:
+        event.setdefault("request", request_id)
+    if getattr(logger, "name", None) == ACTS and (address := request_log.current_address()) is not None:
+        event.setdefault("address", address)
+    return event
+
+
+_FACTS: list[Processor] = [
+    _with_request,
+    structlog.stdlib.add_logger_name,
+    structlog.stdlib.add_log_level,
+    structlog.processors.TimeStamper(fmt="iso", utc=True),
+    structlog.stdlib.PositionalArgumentsFormatter(),
+]
+"""The parts of every line, whoever writes it."""
+
+
+def _written_as(format: LogFormat) -> list[Processor]:
+    if format is LogFormat.JSON:
+        return [structlog.processors.format_exc_info, _as_json]
+    console = structlog.dev.ConsoleRenderer(
+        colors=sys.stderr.isatty(),
+        pad_event_to=0,
+        pad_level=False,
+        # The other formatters would show the values of variables, and secrets among them.
+        exception_formatter=_traceback,
+    )
+    return [_escaped, console]
+
+
+def _escaped(logger: WrappedLogger, method: str, event: EventDict) -> EventDict:
+    """Escape control characters and line ends in the sentence and in every fact."""
+    return {name: _visible(value) if isinstance(value, str) else value for name, value in event.items()}
+
+
+def _traceback(output: TextIO, exc_info: ExcInfo) -> None:
+    """Write a traceback on lines of its own; its last line may quote text from outside."""
+    plain = StringIO()
+    structlog.dev.plain_traceback(plain, exc_info)
+    output.write("\n".join(_visible(line) for line in plain.getvalue().split("\n")))
+
+
+def _visible(text: str) -> str:
+    """Return the text with every unprintable character escaped: controls, bidi marks, line ends."""
+    if text.isprintable():
+        return text
+    return "".join(
+        character if character.isprintable() else character.encode("unicode_escape").decode()
+        for character in text
+    )
+
+
+def _as_json(logger: WrappedLogger, method: str, event: EventDict) -> str:
+    return orjson.dumps({"event": event.pop("event", ""), **event}, default=str).decode()

@@ -1,0 +1,1 @@
+"""The page of one conversation, and what is done to conversations."""

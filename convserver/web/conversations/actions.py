@@ -1,0 +1,159 @@
+"""What is done to a conversation in the list or on its page: its name, its place, its end and its return."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from functools import wraps
+from typing import Any
+from urllib.parse import unquote, urlencode
+
+from django import forms
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.views.decorators.http import require_POST
+
+from conversations import access
+from conversations.exceptions import ConversationError
+from conversations.models import Conversation, ConversationRef
+from conversations.store import store
+from convserver.api.errors import NATIVE_STATUS, retry_headers, status_of
+from convserver.event_loop import in_loop
+from convserver.web.listing import Filters, row_of
+from convserver.web.pages import person, sender
+from sessions_app.identity.authentication import is_keyed
+from sessions_app.live import marks
+from sessions_app.live.status import listed
+from sessions_app.openhands_v1 import steering
+
+TITLE_MAX_LENGTH = 200
+
+Action = Callable[[HttpRequest, ConversationRef], HttpResponse]
+View = Callable[[HttpRequest, str], HttpResponse]
+
+
+class TitleForm(forms.Form):
+    """A title; empty for the default one."""
+
+    title = forms.CharField(max_length=TITLE_MAX_LENGTH, required=False)
+
+
+def _action(reach: Callable[[Any, str], ConversationRef]) -> Callable[[Action], View]:
+    """Let a function be done to a conversation that `reach` finds; what goes wrong is said in words."""
+
+    def decorate(act: Action) -> View:
+        @require_POST
+        @person
+        @wraps(act)
+        def view(request: HttpRequest, conversation_id: str) -> HttpResponse:
+            conversation = reach(request.user, conversation_id)
+            try:
+                return act(request, conversation)
+            except ConversationError as error:
+                return _refused(str(error), status_of(error, NATIVE_STATUS), retry_headers(error))
+
+        return view
+
+    return decorate
+
+
+@_action(access.writable)
+def rename(request: HttpRequest, conversation: ConversationRef) -> HttpResponse:
+    """Set the title and return the row; an empty one restores the default, and offers the way back."""
+    form = TitleForm(request.POST)
+    if not form.is_valid():
+        return _refused(" ".join(map(str, form.errors["title"])), 400)
+    given = form.cleaned_data["title"] or None
+    old = None if given else Conversation.objects.with_pks([conversation.pk]).get().title
+    store(str(request.user.pk)).retitle(conversation, given)
+    if not old:
+        return _row(request, conversation)
+    return _row(request, conversation, done="Default title restored", back="rename", old_title=old)
+
+
+@_action(access.writable)
+def pin(request: HttpRequest, conversation: ConversationRef) -> HttpResponse:
+    """Keep it on top of the list, or not any more, and return the row."""
+    pinned = request.POST.get("pinned") == "true"
+    marks.mark(access.pk_of(request.user), conversation, pinned=pinned)
+    if not _is_from_menu(request):  # the row itself goes where one sees it
+        return _row(request, conversation)
+    return _row(request, conversation, done="Pinned" if pinned else "Unpinned", back="pin", pinned=not pinned)
+
+
+@_action(access.writable)
+def archive(request: HttpRequest, conversation: ConversationRef) -> HttpResponse:
+    """Put it away, or take it out again; return the row if its list still shows it, and the way back."""
+    archived = request.POST.get("away") == "true"  # the page's filters have an `archived` of their own
+    marks.mark(access.pk_of(request.user), conversation, archived=archived)
+    words = "Archived" if archived else "Unarchived"
+    return _row(request, conversation, done=words, back="archive", away=not archived)
+
+
+@_action(access.writable)
+def delete(request: HttpRequest, conversation: ConversationRef) -> HttpResponse:
+    """Stop the agent, hide the conversation, and return the way back."""
+    in_loop(steering.stop_to_delete, conversation)
+    store(str(request.user.pk)).hide(conversation)
+    if not _by_script(request):
+        if sender(request) == reverse("deleted"):
+            return redirect("deleted")
+        return redirect(f"{reverse('home')}?{urlencode({'deleted': conversation.public_id})}")
+    return _row(request, conversation, done="Deleted", back="restore")
+
+
+@_action(access.restorable)
+def restore(request: HttpRequest, conversation: ConversationRef) -> HttpResponse:
+    """Bring it back."""
+    store(str(request.user.pk)).restore(conversation)
+    if sender(request) == reverse("deleted") and not _by_script(request):
+        return redirect(f"{reverse('deleted')}?{urlencode({'restored': conversation.public_id})}")
+    return _row(request, conversation, is_back=True)
+
+
+def _row(request: HttpRequest, conversation: ConversationRef, **said: Any) -> HttpResponse:
+    """Return the row as the page's list shows it now, if it does; to the conversation's menu, the menu.
+
+    Without a script, lead back to the conversation's page if it was sent from there, else to the list.
+    """
+    if not _by_script(request):
+        return _back(request, conversation)
+    undoes = said.get("is_back") or request.POST.get("undo") == "true"
+    states = listed(Conversation.objects.with_pks([conversation.pk]), access.pk_of(request.user))
+    state = states[conversation.pk]
+    context = {"state": state, "has_key": is_keyed(state["version"]), **({} if undoes else said)}
+    if _is_from_menu(request):
+        template = "web/menu_done.html"
+    else:
+        template = "web/row_done.html"
+        context["is_in_front"] = _is_in_front(request, conversation)
+        filters = Filters.read(request.POST)
+        context["row"] = None if undoes else row_of(request.user, conversation.public_id, filters)
+    response = render(request, template, context)
+    response["HX-Trigger"] = json.dumps({"row": {"id": conversation.public_id}})
+    return response
+
+
+def _back(request: HttpRequest, conversation: ConversationRef) -> HttpResponse:
+    if _is_in_front(request, conversation):
+        return redirect("conversation", conversation.public_id)
+    return redirect("home")
+
+
+def _is_in_front(request: HttpRequest, conversation: ConversationRef) -> bool:
+    """Say whether the page that asks is the conversation's own."""
+    return unquote(sender(request)) == unquote(reverse("conversation", args=[conversation.public_id]))
+
+
+def _is_from_menu(request: HttpRequest) -> bool:
+    """Say whether a script asks for the menu of the conversation's page."""
+    return request.headers.get("HX-Target") == "menu"
+
+
+def _refused(words: str, status: int, headers: Mapping[str, str] | None = None) -> HttpResponse:
+    return HttpResponse(words, status=status, content_type="text/plain; charset=utf-8", headers=headers)
+
+
+def _by_script(request: HttpRequest) -> bool:
+    return "HX-Request" in request.headers

@@ -1,0 +1,32 @@
+"""All that one event says, as a file: what a page shows only the beginning of."""
+
+from __future__ import annotations
+
+from django.http import HttpRequest, HttpResponse
+from django.views.decorators.http import require_safe
+
+from conversations import access
+from conversations.exceptions import ConversationNotFound
+from conversations.store import store
+from convserver.rendering.plain_text import whole_text
+from convserver.web.pages import person
+
+SEQ_MAX = 2**63 - 1
+
+
+@require_safe
+@person
+def download(request: HttpRequest, conversation_id: str, seq: int) -> HttpResponse:
+    """Return an event's text as a download; what is hidden, not there or another's is not found."""
+    conversation = access.readable(request.user, conversation_id)
+    found = store(str(request.user.pk)).read_some(conversation, seqs=[seq]) if seq <= SEQ_MAX else []
+    if not found or found[0]["hidden"]:
+        raise ConversationNotFound("There is no such event.")
+    return HttpResponse(
+        whole_text(found[0]).encode(errors="replace"),
+        content_type="text/plain; charset=utf-8",
+        headers={
+            "Content-Disposition": f'attachment; filename="event-{seq}.txt"',
+            "X-Content-Type-Options": "nosniff",
+        },
+    )

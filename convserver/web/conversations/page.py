@@ -1,0 +1,204 @@
+"""One conversation as a page: its newest events, and the pages before and after."""
+
+from __future__ import annotations
+
+from collections.abc import Set
+from dataclasses import dataclass
+from typing import Any
+from uuid import uuid4
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.utils import timezone
+from django.utils.safestring import SafeString
+from django.views.decorators.http import require_safe
+
+from conversations import access
+from conversations.cursors import EventCursor
+from conversations.events import EventEnvelope
+from conversations.exceptions import ConversationError
+from conversations.models import Conversation, ConversationRef
+from conversations.store import store
+from convserver.api.errors import NATIVE_STATUS, retry_headers, status_of
+from convserver.rendering import render_page
+from convserver.rendering.cards import Outcome
+from convserver.rendering.page import Asked
+from convserver.web.conversations.messages import message_id, say, text_of, why_not_said
+from convserver.web.listing import Row
+from convserver.web.pages import page, person, takes_form
+from sessions_app.agents.chosen import cues
+from sessions_app.identity.authentication import is_keyed
+from sessions_app.live.status import (
+    ConversationState,
+    last_turn_of,
+    listed,
+    progress_of,
+    states_of,
+)
+from sessions_app.models import AgentLoop, ExecutionStatus, LoopEnd, LoopStatus
+
+PAGE_EVENTS = 50
+"""At most this many events of the log are shown at once."""
+BEYOND_EVENTS = 10
+"""At most this many events after them are read for the results of their calls."""
+_CALLS = ('="event tool_', '="event error', '="output', '="code')
+"""HTML that only `calls.css` and `code.css` style."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EventsShown:
+    """A stretch of the log as HTML, and where it lies."""
+
+    html: SafeString
+    first: int
+    """The seq where it begins; all before is asked for with `before=`."""
+    last: int
+    """The seq of its last event, `first - 1` if it has none."""
+    last_seq: int
+    """The end of the log."""
+    cursor: str
+    """What to go on after from that end; with a fingerprint where the last event was read."""
+    has_calls: bool
+    """Whether calls, results, errors, output or code are there, which stylesheets of their own style."""
+    asked: Asked | None = None
+    """The call that waits for approval, if it is there."""
+
+
+@require_safe
+@person
+def conversation(request: HttpRequest, conversation_id: str) -> HttpResponse:
+    """Show one conversation: its newest events, or those that the address asks for."""
+    return _page(request, access.readable(request.user, conversation_id))
+
+
+def not_said(
+    request: HttpRequest, conversation_id: str, *, text: str, error: ConversationError
+) -> HttpResponse:
+    """Show the conversation with a message that was refused: why, and its text in the box to be sent again.
+
+    Raise ConversationNotFound.
+    """
+    found = access.readable(request.user, conversation_id)
+    status = status_of(error, NATIVE_STATUS)
+    shown = _page(request, found, status=status, typed=text, problem=why_not_said(error))
+    for name, value in retry_headers(error).items():
+        shown.headers[name] = value
+    return shown
+
+
+def _page(request: HttpRequest, found: ConversationRef, *, status: int = 200, **said: str) -> HttpResponse:
+    state = listed(Conversation.objects.with_pks([found.pk]), access.pk_of(request.user))[found.pk]
+    context = {
+        "conversation": state,
+        "has_key": is_keyed(state["version"]),
+        "standing": progress_of(found),
+        "last_turn": last_turn_of(found) if _has_given_up(state) else None,
+        "row": Row(state=state, now=timezone.now()),
+        "parent": _parent(request, state["parent"]),
+        "shown": _asked_for(request, found),
+        "message_id": str(uuid4()),
+        "cues": cues().items(),
+        **said,
+    }
+    return page(request, "web/conversation.html", context, status=status)
+
+
+def _has_given_up(state: ConversationState) -> bool:
+    """Say whether something may stand unanswered for good: most logs need no look for their last turn."""
+    loop = state["loop"]
+    return loop["ended_by"] == LoopEnd.STOPPED or loop["execution_status"] == ExecutionStatus.ERROR
+
+
+@require_safe
+@person
+def events(request: HttpRequest, conversation_id: str) -> HttpResponse:
+    """Return a stretch of the log alone, for a page that has others of it."""
+    found = access.readable(request.user, conversation_id)
+    return render(request, "web/conversation/events.html", {"shown": _asked_for(request, found)})
+
+
+def _whole(request: HttpRequest, conversation_id: str) -> HttpResponse:
+    """Lead to the conversation's page."""
+    return redirect("conversation", access.readable(request.user, conversation_id).public_id)
+
+
+@takes_form(_whole)
+def post_message(request: HttpRequest, conversation_id: str) -> HttpResponse:
+    """Take a message from a form, and show the conversation again."""
+    text = text_of(request)
+    if not text:
+        return redirect("conversation", conversation_id)
+    try:
+        seq = say(request, conversation_id, text=text, message_id=message_id(request))
+    except ConversationError as error:
+        return not_said(request, conversation_id, text=text, error=error)
+    return redirect(f"{reverse('conversation', args=[conversation_id])}#e{seq}")
+
+
+def _parent(request: HttpRequest, parent_id: str | None) -> Conversation | None:
+    """Return what has started the conversation, if the user may see that."""
+    if parent_id is None:
+        return None
+    return Conversation.objects.visible_to(request.user).with_public_ids([parent_id]).first()
+
+
+def _asked_for(request: HttpRequest, found: ConversationRef) -> EventsShown:
+    """Return the stretch that `before`, `after` or `around` names; without them the end of the log.
+
+    What lies beyond the end is taken for the end.
+    """
+    log: Any = store(str(request.user.pk))
+    last_seq = log.last_seq(found)
+    asked = {name: _seq(request.GET.get(name)) for name in ("after", "before", "around")}
+    if asked["after"] is not None:
+        after = min(asked["after"], last_seq)
+        return _shown(found, log.read_after(found, after, limit=PAGE_EVENTS), after + 1, last_seq)
+    if asked["around"] is not None:
+        start = max(-1, min(asked["around"], last_seq) - PAGE_EVENTS // 2)
+        return _shown(found, log.read_after(found, start, limit=PAGE_EVENTS), start + 1, last_seq)
+    before = last_seq + 1 if asked["before"] is None else asked["before"]
+    page_before = log.read_before(found, before, limit=PAGE_EVENTS)
+    return _shown(found, page_before, page_before[0]["seq"] if page_before else 0, last_seq)
+
+
+def _shown(found: ConversationRef, page: list[EventEnvelope], first: int, last_seq: int) -> EventsShown:
+    last = page[-1]["seq"] if page else first - 1
+    beyond = store().read_after(found, last, limit=BEYOND_EVENTS) if last < last_seq else []
+    still = _still(found, is_end=last >= last_seq)
+    shown = render_page(page, conversation_id=found.public_id, beyond=beyond, still=still)
+    asked = shown.asked if shown.asked and AgentLoop.objects.of(found).undecided().exists() else None
+    has_calls = any(mark in shown.html for mark in _CALLS)
+    end = max(last, last_seq)
+    return EventsShown(
+        html=shown.html,
+        first=first,
+        last=last,
+        last_seq=end,
+        cursor=_cursor([*page, *beyond], end),
+        has_calls=has_calls,
+        asked=asked,
+    )
+
+
+def _cursor(read: list[EventEnvelope], end: int) -> str:
+    found = next((event["fingerprint"] for event in reversed(read) if event["seq"] == end), None)
+    return EventCursor(end, found).encode()
+
+
+def _still(found: ConversationRef, *, is_end: bool) -> Set[Outcome]:
+    """Return what a call without a result can be, by what the agent does once the call was read."""
+    loop = states_of([found.pk])[found.pk]["loop"]
+    is_there = loop["status"] in (LoopStatus.STARTING, LoopStatus.RUNNING)
+    if loop["execution_status"] == ExecutionStatus.WAITING_FOR_CONFIRMATION:
+        return {Outcome.WAITING}
+    if loop["execution_status"] == ExecutionStatus.RUNNING and is_there and is_end:
+        return {Outcome.RUNNING, Outcome.WAITING}
+    return set()
+
+
+def _seq(text: str | None) -> int | None:
+    """Return a number that can be a seq or -1; None for all else, which shows the end of the log."""
+    if text is None or not text.removeprefix("-").isdecimal() or len(text) > 18:
+        return None
+    return max(-1, int(text))

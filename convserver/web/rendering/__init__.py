@@ -1,5 +1,0 @@
-"""What events look like: one page of them as HTML that does nothing but show itself."""
-
-from convserver.web.rendering.page import render_events, render_page
-
-__all__ = ["render_events", "render_page"]

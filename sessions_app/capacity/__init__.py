@@ -1,0 +1,1 @@
+"""Queues and shares of what all users use: threads, appends, parsing, memory."""

@@ -1,0 +1,151 @@
+"""Appends that wait for a commit: which of them share the next one, and how much of each user's may wait."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+
+from conversations.events import Appended
+from conversations.exceptions import TooManyWaiting
+from conversations.log.append import AppendRequest
+from sessions_app.capacity.fair_queue import FairQueue
+
+BATCH_MAX_EVENTS = 128
+BATCH_MAX_BYTES = 1024 * 1024
+"""At most this much is in a commit, or one append that is larger. Whoever comes meanwhile waits for its end,
+and longer commits store hardly more in a second."""
+QUANTUM_BYTES = 16 * 1024
+"""While several users have appends waiting, each may store this much in a turn."""
+EVENT_BYTES = 512
+"""The cost of an event beside its payload: many small events take as long as a few large ones."""
+USER_MAX_BYTES = 32 * 1024 * 1024
+"""While this much of a user's appends waits, over all sockets and requests, no further one is taken."""
+ROOM_WAIT_S = 10.0
+"""A request waits at most this long until less is waiting."""
+
+
+class WaitingAppend:
+    """One append and the caller that awaits it."""
+
+    __slots__ = ("cost", "future", "is_masked_first", "request", "since", "size")
+
+    def __init__(self, request: AppendRequest, future: asyncio.Future[list[Appended]]) -> None:
+        self.request = request
+        self.future = future
+        self.size = sum(len(event.payload) for event in request.events)
+        self.cost = self.size + EVENT_BYTES * len(request.events)
+        self.since = time.monotonic()
+        self.is_masked_first = False
+        """Whether its events are masked before the transaction, because that takes long."""
+
+    @property
+    def user(self) -> int:
+        """The key of the user whose share it takes: the owner of the log, whoever writes to it."""
+        return self.request.conversation.owner_id
+
+
+class AppendQueue:
+    """The appends of one event loop; users take turns, and what one user has waiting is bounded."""
+
+    def __init__(self) -> None:
+        self._queue: FairQueue[WaitingAppend] = FairQueue(QUANTUM_BYTES)
+        self._loads: dict[int, _Load] = {}
+
+    def __bool__(self) -> bool:
+        """Say whether anything waits to be taken."""
+        return bool(self._queue)
+
+    def put(self, waiting: WaitingAppend) -> None:
+        """Add an append behind the others of its user, whether or not there is room."""
+        self._loads.setdefault(waiting.user, _Load()).add(waiting.cost)
+        self._queue.put(waiting.user, waiting, cost=waiting.cost)
+
+    def next_batch(self, divert: Callable[[WaitingAppend], bool]) -> list[WaitingAppend]:
+        """Take the appends for one commit, without those that `divert` takes.
+
+        An append that is too long for a commit with others has one of its own. It has come to its turn
+        by then, so whoever has less to store does not wait for it.
+        """
+        batch: list[WaitingAppend] = []
+        events = size = 0
+        while (waiting := self._queue.next()) is not None:
+            if divert(waiting):
+                self._queue.take()
+                continue
+            events += len(waiting.request.events)
+            size += waiting.size
+            if batch and (events > BATCH_MAX_EVENTS or size > BATCH_MAX_BYTES):
+                break
+            batch.append(self._queue.take())
+        return batch
+
+    def settle(self, waiting: WaitingAppend) -> None:
+        """Note that an append has its outcome: it no longer counts for its user."""
+        load = self._loads[waiting.user]
+        load.remove(waiting.cost)
+        self._forget_idle(waiting.user)
+
+    async def room(self, user: int) -> None:
+        """Return once the user has room for one more append, which has to be put in at once."""
+        if (load := self._loads.get(user)) is not None:
+            try:
+                await load.room()
+            finally:
+                self._forget_idle(user)
+
+    async def room_soon(self, user: int) -> None:
+        """Like `room`. Raise TooManyWaiting if there is none within ROOM_WAIT_S."""
+        try:
+            async with asyncio.timeout(ROOM_WAIT_S):
+                await self.room(user)
+        except TimeoutError:
+            raise TooManyWaiting(
+                "Too much of what you sent waits to be stored. Wait for answers before you send more."
+            ) from None
+
+    @property
+    def users(self) -> int:
+        """How many users have something waiting, or wait for room."""
+        return len(self._loads)
+
+    def _forget_idle(self, user: int) -> None:
+        if (load := self._loads.get(user)) is not None and load.is_idle:
+            del self._loads[user]
+
+
+class _Load:
+    """What one user has waiting, and those who wait until it is less, in their order."""
+
+    def __init__(self) -> None:
+        self._bytes = 0
+        self._appends = 0
+        self._waiters = 0
+        self._first = asyncio.Lock()
+        self._is_less = asyncio.Event()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing waits, and nobody for it."""
+        return self._appends == 0 and self._waiters == 0
+
+    def add(self, cost: int) -> None:
+        self._bytes += cost
+        self._appends += 1  # one without events costs nothing, and waits like any other
+
+    def remove(self, cost: int) -> None:
+        self._bytes -= cost
+        self._appends -= 1
+        if self._bytes < USER_MAX_BYTES:
+            self._is_less.set()
+
+    async def room(self) -> None:
+        """Return once there is room; the caller uses it before anybody else can."""
+        self._waiters += 1
+        try:
+            async with self._first:
+                while self._bytes >= USER_MAX_BYTES:
+                    self._is_less.clear()
+                    await self._is_less.wait()
+        finally:
+            self._waiters -= 1

@@ -1,0 +1,152 @@
+"""How often the server's key may be guessed in headers, addresses and first frames.
+
+Wrong keys count by address, each different one once: a program with an old key, which it repeats for ever, is
+not guessing. Each process counts by itself.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import Any
+from urllib.parse import parse_qs
+
+from django.conf import settings
+
+from sessions_app.identity.addresses import subscriber
+from sessions_app.identity.authentication import credentials_of, headers_of, is_server_key
+from sessions_app.identity.conversation_keys import PREFIX as CONVERSATION_KEY
+from sessions_app.identity.principals import TOO_MUCH
+from sessions_app.models import TOKEN_PREFIX
+from sessions_app.refusals import log_request_refused, log_socket_refused
+
+WINDOW_S = 300.0
+WRONG_MAX = 10
+"""An address that has sent more wrong keys than this in a window has to wait for its end."""
+WRONG_IN_ALL_MAX = 200
+"""After this many wrong keys of all addresses in a window, an address has one attempt."""
+ADDRESSES_MAX = 10_000
+"""Of at most this many addresses the wrong keys are remembered; the oldest are forgotten first."""
+DETAIL = "Too many wrong keys came from this address. Wait five minutes, then try again."
+CODE = "too_many_attempts"
+
+
+@dataclass(slots=True)
+class _Guesses:
+    """The wrong keys of one address in its window, as digests."""
+
+    ends_at: float
+    digests: set[bytes] = field(default_factory=set)
+
+
+class KeyThrottle:
+    """The wrong keys of all addresses; used on the event loop."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._by_address: dict[str, _Guesses] = {}
+        """In the order in which their windows began, and so will end."""
+        self._count = 0
+
+    def admits(self, address: str, keys: list[str]) -> bool:
+        """Count the keys that are wrong, and say whether this address may try them.
+
+        Keys that cannot be the server's, such as tokens, are always admitted.
+        """
+        attempts = [key for key in keys if _may_be_server_key(key)]
+        if not attempts:
+            return True
+        self._forget()
+        client = subscriber(address)
+        known = self._by_address.get(client)
+        if known is not None and len(known.digests) >= self._allowed():
+            return False
+        for key in attempts:
+            if is_server_key(key):
+                continue
+            known = self._by_address.setdefault(client, _Guesses(self._clock() + WINDOW_S))
+            digest = sha256(key.encode(errors="surrogatepass")).digest()
+            self._count += digest not in known.digests
+            known.digests.add(digest)
+        return True
+
+    def _allowed(self) -> int:
+        return WRONG_MAX if self._count < WRONG_IN_ALL_MAX else 1
+
+    def _forget(self) -> None:
+        """Forget whose window has ended, and the oldest of too many."""
+        now = self._clock()
+        while self._by_address:
+            client, oldest = next(iter(self._by_address.items()))
+            if now < oldest.ends_at and len(self._by_address) <= ADDRESSES_MAX:
+                return
+            self._count -= len(oldest.digests)
+            del self._by_address[client]
+
+
+key_throttle = KeyThrottle()
+
+
+class ThrottledKeys:
+    """An application that answers 429 to addresses that have sent too many wrong keys."""
+
+    def __init__(self, application: Callable[..., Awaitable[None]]) -> None:
+        self.application = application
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Pass the request on, or refuse it."""
+        if scope["type"] in ("http", "websocket") and settings.CONFIGURATION.session_api_key is not None:
+            keys = list(_keys_in(scope))
+            if keys and not key_throttle.admits(address_of(scope), keys):
+                await _refuse(scope, receive, send)
+                return
+        await self.application(scope, receive, send)
+
+
+def address_of(scope: Any) -> str:
+    """Return the address of the client; empty if it has none, as at a socket of the file system."""
+    client = scope.get("client")
+    return client[0] if client else ""
+
+
+def may_try(scope: Any, key: str) -> bool:
+    """Say whether the client of a socket may authenticate by this key; a wrong one is counted."""
+    return settings.CONFIGURATION.session_api_key is None or key_throttle.admits(address_of(scope), [key])
+
+
+def _keys_in(scope: Any) -> Iterator[str]:
+    yield from credentials_of(headers_of(scope)).keys
+    query: bytes = scope["query_string"]
+    if b"session_api_key=" in query or b"%" in query:  # which may stand for a part of the name
+        given = parse_qs(query.decode("latin-1")).get("session_api_key", [])
+        yield from {*given[:1], *given[-1:]}  # some doors read the first, others the last
+
+
+def _may_be_server_key(key: str) -> bool:
+    """Say whether a key may be a guess, unlike tokens and keys of conversations, if those look different.
+
+    Some clients send `null` where they have no key.
+    """
+    expected = settings.CONFIGURATION.session_api_key or ""
+    others = [prefix for prefix in (TOKEN_PREFIX, CONVERSATION_KEY) if not expected.startswith(prefix)]
+    return key not in ("null", "undefined") and not key.startswith(tuple(others))
+
+
+async def _refuse(scope: Any, receive: Any, send: Any) -> None:
+    if scope["type"] == "websocket":
+        log_socket_refused(scope, code=TOO_MUCH)
+        await receive()
+        await send({"type": "websocket.close", "code": TOO_MUCH, "reason": DETAIL})
+        return
+    log_request_refused(scope, status=429, code=CODE)
+    body = json.dumps({"code": CODE, "detail": DETAIL}).encode()
+    headers = [
+        (b"content-type", b"application/json"),
+        (b"content-length", str(len(body)).encode()),
+        (b"retry-after", str(int(WINDOW_S)).encode()),
+    ]
+    await send({"type": "http.response.start", "status": 429, "headers": headers})
+    await send({"type": "http.response.body", "body": body})

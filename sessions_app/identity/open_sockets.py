@@ -1,0 +1,44 @@
+"""How many sockets each user has open in this process, by any door."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from conversations.storage import quotas
+
+_lock = threading.Lock()
+_open: Counter[int] = Counter()
+
+
+@contextmanager
+def counted(user_pk: int) -> Iterator[None]:
+    """Count one more socket inside the block. Raise QuotaExceeded."""
+    end = begin(user_pk)
+    try:
+        yield
+    finally:
+        end()
+
+
+def begin(user_pk: int) -> Callable[[], None]:
+    """Count one more socket, and its handshake as a request; return what ends it. Raise QuotaExceeded."""
+    quotas.admit_request(user_pk)
+    with _lock:
+        quotas.require_room("sockets", _open[user_pk], 1, "open sockets", "Close one, then connect again.")
+        _open[user_pk] += 1
+
+    def end() -> None:
+        with _lock:
+            _open[user_pk] -= 1
+            if _open[user_pk] <= 0:
+                del _open[user_pk]
+
+    return end
+
+
+def number_of(user_pk: int) -> int:
+    """Return how many the user has open."""
+    return _open.get(user_pk, 0)

@@ -1,0 +1,80 @@
+"""What a visitor who came by an API token may do; who came by anything else may do all that its user may."""
+
+from __future__ import annotations
+
+from django.contrib.auth.models import User
+
+from conversations.access import Visitor
+from conversations.exceptions import ConversationError
+from conversations.payloads.limits import Limits, limit
+from sessions_app.models import ApiToken, Grant, Scope
+
+_ATTRIBUTE = "_api_token"
+FRAME_SCOPES = {
+    "message": Scope.RUN,
+    "event": Scope.WRITE,
+    "events": Scope.WRITE,
+    "run": Scope.RUN,
+    "pause": Scope.RUN,
+    "stop": Scope.RUN,
+    "confirm": Scope.RUN,
+}
+"""The scope that each frame of the native socket needs beside `read`, which opens it."""
+ONE_ONLY = "This token opens one conversation only. This needs a token for all conversations."
+
+
+class ScopeTooSmall(ConversationError):
+    """The visitor's token lacks the scope that this needs."""
+
+    code = "scope_too_small"
+
+
+def holder_of(token: ApiToken) -> User:
+    """Return the token's user, limited to what the token opens."""
+    user = token.user
+    setattr(user, _ATTRIBUTE, token)
+    may_create = token.conversation_id is None and Scope.WRITE in token.scope_set
+    limit(user, Limits(only=token.conversation_id, may_create=may_create))
+    return user
+
+
+def token_of(user: Visitor) -> ApiToken | None:
+    """Return the token by which the visitor came; None for any other way."""
+    found: ApiToken | None = getattr(user, _ATTRIBUTE, None)
+    return found
+
+
+def may(user: Visitor, scope: Scope) -> bool:
+    """Say whether the visitor may do what needs this scope."""
+    token = token_of(user)
+    return token is None or scope in token.scope_set
+
+
+def require(user: Visitor, scope: Scope) -> None:
+    """Raise ScopeTooSmall unless the visitor may do what needs this scope."""
+    if not may(user, scope):
+        raise ScopeTooSmall(f"This needs a token with the scope `{scope.value}`.")
+
+
+def require_all_conversations(user: Visitor) -> None:
+    """Raise ScopeTooSmall for the token of one conversation."""
+    token = token_of(user)
+    if token is not None and token.conversation_id is not None:
+        raise ScopeTooSmall(ONE_ONLY)
+
+
+def require_within(user: Visitor, grant: Grant) -> None:
+    """Raise ScopeTooSmall if a token that the visitor makes could do more, or for longer, than their own."""
+    own = token_of(user)
+    if own is None:
+        return
+    for scope in grant.scopes:
+        require(user, Scope(scope))
+    if own.expires_at is not None and (grant.expires_at is None or grant.expires_at > own.expires_at):
+        raise ScopeTooSmall("A token can't create one that outlives it. Give an earlier `expires_at`.")
+
+
+def sees_keys(user: Visitor) -> bool:
+    """Say whether the visitor is shown the keys of conversations, which open more than a small token does."""
+    token = token_of(user)
+    return token is None or token.is_whole

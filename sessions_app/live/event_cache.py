@@ -1,0 +1,115 @@
+"""The cache of announced events, shared by all readers of a process, so that late readers need no query."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Sequence
+from sys import getsizeof
+from typing import Generic, TypeVar
+from weakref import WeakValueDictionary
+
+from conversations.events import EventEnvelope
+from conversations.models import ConversationRef
+from sessions_app import astore
+from sessions_app.live.replay_throttle import courtesy
+from sessions_app.live.replays import PAGE_MAX_BYTES, Place
+
+V = TypeVar("V")
+
+RECENT_MAX_BYTES = 16 * 1024 * 1024
+"""The cache keeps this much of the events, and this much of their translations."""
+RUN_MAX_EVENTS = 100
+"""At most this many are returned at once, and no more after PAGE_MAX_BYTES."""
+_BESIDE_TEXT_BYTES = 500
+"""The size of an entry beside its text."""
+
+
+class RecentEvents:
+    """The newest announced events of one event loop, and their forms on the wires."""
+
+    def __init__(self, max_bytes: int = RECENT_MAX_BYTES) -> None:
+        self._events: _Bounded[EventEnvelope] = _Bounded(max_bytes)
+        self._texts: _Bounded[str] = _Bounded(max_bytes)
+        self._reading: WeakValueDictionary[int, asyncio.Lock] = WeakValueDictionary()
+
+    def keep(self, pk: int, events: Sequence[EventEnvelope]) -> None:
+        """Add events of the conversation with this key."""
+        for event in events:
+            self._events.keep((pk, event["seq"]), event, _bytes_of(event))
+
+    def after(self, pk: int, seq: int) -> list[EventEnvelope]:
+        """Return cached events that follow `seq`, in order and without a gap: possibly none."""
+        run: list[EventEnvelope] = []
+        size = 0
+        while len(run) < RUN_MAX_EVENTS and size < PAGE_MAX_BYTES:
+            event = self._events.get((pk, seq + 1))
+            if event is None:
+                break
+            run.append(event)
+            size += _bytes_of(event)
+            seq += 1
+        return run
+
+    async def read_after(self, conversation: ConversationRef, seq: int) -> list[EventEnvelope]:
+        """Return some events that follow `seq`; if many readers miss the same ones, one of them queries."""
+        pk = conversation.pk
+        if run := self.after(pk, seq):
+            return run
+        async with self._reading.setdefault(pk, asyncio.Lock()):
+            if run := self.after(pk, seq):
+                return run
+            await courtesy().give_way()
+            page = await astore.read_after(conversation, seq, max_bytes=PAGE_MAX_BYTES)
+            self.keep(pk, page)
+            return page
+
+    def shown(self, conversation: ConversationRef, event: EventEnvelope, write: Callable[[], str]) -> str:
+        """Return the result of `write` for this event; it is called once for all readers."""
+        place = (conversation.pk, event["seq"])
+        text = self._texts.get(place)
+        if text is None:
+            text = write()
+            self._texts.keep(place, text, getsizeof(text))
+        return text
+
+    def keep_only(self, pks: Collection[int]) -> None:
+        """Remove the events of all conversations but these."""
+        self._events.keep_only(pks)
+        self._texts.keep_only(pks)
+
+
+def _bytes_of(event: EventEnvelope) -> int:
+    """Return the memory of its texts: with one emoji in it, a text takes four bytes a character."""
+    return getsizeof(event["payload"]) + getsizeof(event["text"])
+
+
+class _Bounded(Generic[V]):
+    """Values by place; if there are too many, the least recently used are removed."""
+
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        self._bytes = 0
+        self._values: OrderedDict[Place, tuple[V, int]] = OrderedDict()
+
+    def get(self, place: Place) -> V | None:
+        found = self._values.get(place)
+        if found is None:
+            return None
+        self._values.move_to_end(place)
+        return found[0]
+
+    def keep(self, place: Place, value: V, size: int) -> None:
+        if place in self._values:
+            return
+        size += _BESIDE_TEXT_BYTES
+        self._values[place] = (value, size)
+        self._bytes += size
+        while self._bytes > self._max_bytes:
+            _, (_, size) = self._values.popitem(last=False)
+            self._bytes -= size
+
+    def keep_only(self, pks: Collection[int]) -> None:
+        for place in [place for place in self._values if place[0] not in pks]:
+            _, size = self._values.pop(place)
+            self._bytes -= size

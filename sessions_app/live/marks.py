@@ -1,0 +1,97 @@
+"""A user's marks on conversations: how far they have seen one, and whether it is pinned or archived.
+
+Each user has marks of their own.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from django.db import transaction
+from django.db.models import Exists, OuterRef
+from django.utils import timezone
+
+from conversations import live
+from conversations.models import Conversation, ConversationQuerySet, ConversationRef, Event
+from sessions_app.live.status import listed
+from sessions_app.models import Mark, MarkQuerySet
+
+PINNED_MAX = 50
+"""At most this many pinned conversations are on top of a list; older pins follow."""
+
+
+def mark_seen(user_pk: int, conversation: ConversationRef, through: int) -> None:
+    """Record how far the user has seen: never backwards, and never beyond the end of the log."""
+    (before,) = listed(Conversation.objects.with_pks([conversation.pk]), user_pk).values()
+    through = min(through, before["last_seq"])
+    if through <= before["seen_through"]:
+        return
+    seen_at = Event.objects.of(conversation).with_seqs([through]).values_list("received_at", flat=True)
+    with transaction.atomic():
+        if before["unread"]:
+            _touch(conversation)
+        mark = _mark(user_pk, conversation)
+        Mark.objects.filter(pk=mark.pk, through__lt=through).update(
+            through=through, through_at=seen_at.first()
+        )
+        _announce(user_pk, conversation)
+
+
+def seen_through(user_pk: int, conversation: ConversationRef) -> int:
+    """Return how far the user has seen, -1 if not at all."""
+    through = Mark.objects.of(user_pk, conversation).values_list("through", flat=True).first()
+    return -1 if through is None else through
+
+
+def mark(
+    user_pk: int, conversation: ConversationRef, *, pinned: bool | None = None, archived: bool | None = None
+) -> None:
+    """Pin or unpin the conversation in the user's list, archive it or not; None leaves a mark unchanged.
+
+    Marking twice keeps the time of the first.
+    """
+    now = timezone.now()
+    with transaction.atomic():
+        _touch(conversation)
+        row = _mark(user_pk, conversation)
+        _set(row, "pinned_at", pinned, now)
+        _set(row, "archived_at", archived, now)
+        _announce(user_pk, conversation)
+
+
+def put_away(rows: ConversationQuerySet, user_pk: int, *, archived: bool) -> ConversationQuerySet:
+    """Return those of the rows that the user has archived, or the others."""
+    return _with(rows, Mark.objects.of_user(user_pk).archived(), marked=archived)
+
+
+def kept_on_top(rows: ConversationQuerySet, user_pk: int, *, pinned: bool) -> ConversationQuerySet:
+    """Return those of the rows that the user has pinned, or the others."""
+    return _with(rows, Mark.objects.of_user(user_pk).pinned().order_by(), marked=pinned)
+
+
+def _with(rows: ConversationQuerySet, found: MarkQuerySet, *, marked: bool) -> ConversationQuerySet:
+    """Return those with one of these marks, which are few and looked up, or those without any."""
+    if marked:
+        return rows.filter(pk__in=found.values("conversation"))
+    return rows.filter(~Exists(found.filter(conversation=OuterRef("pk"))))
+
+
+def _mark(user_pk: int, conversation: ConversationRef) -> Mark:
+    return Mark.objects.get_or_create(user_id=user_pk, conversation_id=conversation.pk)[0]
+
+
+def _set(row: Mark, column: str, wanted: bool | None, now: datetime) -> None:
+    rows = Mark.objects.filter(pk=row.pk)
+    if wanted:
+        rows.filter(**{f"{column}__isnull": True}).update(**{column: now})
+    elif wanted is not None:
+        rows.update(**{column: None})
+
+
+def _touch(conversation: ConversationRef) -> None:
+    """Let reconnecting lists find the change; everywhere the conversation is locked before its marks."""
+    Conversation.objects.with_pks([conversation.pk]).update(listed_at=timezone.now())
+
+
+def _announce(user_pk: int, conversation: ConversationRef) -> None:
+    transaction.on_commit(lambda: live.announce_listed_to(user_pk, conversation), robust=True)

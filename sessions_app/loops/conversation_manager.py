@@ -1,0 +1,311 @@
+"""ConversationManager, the seam (spec V0 §5.1), which runs, finds and steers agent loops."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Self
+from uuid import uuid4
+
+from conversations import dialects
+from conversations.dialects import v0
+from conversations.events import Authored, Dialect, Kind, NewEvent
+from conversations.exceptions import ConversationError
+from conversations.models import ConversationRef
+from conversations.payloads.bounds import is_light_value
+from sessions_app import astore
+from sessions_app.capacity.parsing import in_turn
+from sessions_app.loops import runs
+from sessions_app.loops.loop import Loop
+from sessions_app.loops.runs import Said
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AgentLoopInfo:
+    """The status of a loop (spec V0 §4.3)."""
+
+    conversation_id: str
+    status: str
+    runtime_status: str | None
+    execution_status: str
+    url: str | None = None
+    session_api_key: str | None = None
+
+
+class ConversationManager(ABC):
+    """Starts, finds and stops the agent loops of conversations; used as an async context manager.
+
+    Ids are public ids. Before any of these methods is called, the client's event is stored.
+    """
+
+    @classmethod
+    @abstractmethod
+    def get_instance(cls) -> Self:
+        """Return a manager for the running event loop."""
+
+    async def __aenter__(self) -> Self:
+        await self.ensure_started()
+        return self
+
+    @abstractmethod
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc_value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """End turns as interrupted, release all leases, close everything that was opened."""
+
+    @abstractmethod
+    async def ensure_started(self) -> None:
+        """Start the manager's own tasks, once; doors call it, since not every server supports lifespans."""
+
+    @abstractmethod
+    async def attach_to_conversation(
+        self, conversation_id: str, user_id: str | None = None
+    ) -> ConversationRef | None:
+        """Return the conversation without joining it; None if this user has none with this id."""
+
+    @abstractmethod
+    async def detach_from_conversation(self, conversation: ConversationRef) -> None:
+        """Release an attached conversation."""
+
+    @abstractmethod
+    async def join_conversation(
+        self,
+        conversation: ConversationRef,
+        connection_id: str,
+        user_id: str,
+        settings: Mapping[str, Any] | None = None,
+    ) -> AgentLoopInfo:
+        """Record the connection and start the loop if there is none."""
+
+    @abstractmethod
+    async def is_agent_loop_running(self, conversation_id: str) -> bool:
+        """Say whether the conversation has a loop."""
+
+    @abstractmethod
+    async def get_running_agent_loops(
+        self, user_id: str | None = None, filter_to_sids: Collection[str] | None = None
+    ) -> set[str]:
+        """Return the ids of conversations with a loop; an empty filter means none."""
+
+    @abstractmethod
+    async def get_connections(
+        self, user_id: str | None = None, filter_to_sids: Collection[str] | None = None
+    ) -> dict[str, str]:
+        """Return connection id → conversation id of those present; an empty filter means none."""
+
+    @abstractmethod
+    async def maybe_start_agent_loop(
+        self,
+        conversation: ConversationRef,
+        settings: Mapping[str, Any] | None = None,
+        initial_user_msg: NewEvent | None = None,
+    ) -> AgentLoopInfo:
+        """Start the loop if there is none; the message is stored only if it starts."""
+
+    @abstractmethod
+    async def send_to_event_stream(self, connection_id: str, data: Mapping[str, Any]) -> None:
+        """Append a V0 event of the connection's user. Raise LoopUnavailable for an unknown connection."""
+
+    @abstractmethod
+    async def send_event_to_conversation(self, conversation_id: str, data: Mapping[str, Any]) -> None:
+        """Append a V0 event of the user; a message asks for an answer, a state steers the agent.
+
+        Raise InvalidEvent, or LoopUnavailable for an unknown conversation.
+        """
+
+    @abstractmethod
+    async def disconnect_from_session(self, connection_id: str) -> None:
+        """Remove the connection; the loop continues."""
+
+    @abstractmethod
+    async def close_session(self, conversation_id: str) -> None:
+        """Stop the loop and those of all conversations below it; what they have said stays.
+
+        Does nothing without a loop. Raise CommandPending if one has not ended within 8 s; it ends later.
+        """
+
+    @abstractmethod
+    async def close_sub_conversations(self, conversation: ConversationRef) -> None:
+        """Do what `close_session` does with all conversations below this one."""
+
+    @abstractmethod
+    def get_agent_session(self, conversation_id: str) -> Loop | None:
+        """Return the loop if this process runs it."""
+
+    @abstractmethod
+    async def get_agent_loop_info(
+        self, user_id: str | None = None, filter_to_sids: Collection[str] | None = None
+    ) -> list[AgentLoopInfo]:
+        """Return the status of the existing loops; an empty filter means none."""
+
+    @abstractmethod
+    async def request_llm_completion(
+        self, conversation_id: str, service_id: str, llm_config: Any, messages: Sequence[Mapping[str, str]]
+    ) -> str:
+        """Ask the loop's agent beside the conversation. Raise LoopUnavailable if there is no loop."""
+
+    @abstractmethod
+    def start_soon(self, conversation: ConversationRef) -> None:
+        """Start the loop if there is none, even if nothing waits for an answer; does not wait."""
+
+    @abstractmethod
+    def wake(self, conversation: ConversationRef) -> None:
+        """Let the agent answer stored inputs, starting its loop if necessary; does not wait."""
+
+    async def take(
+        self,
+        conversation: ConversationRef,
+        event: Mapping[str, Any],
+        *,
+        sender_id: int | None = None,
+        event_id: str | None = None,
+    ) -> int | None:
+        """Store a V0 client's event and do what it asks for: answer, pause, continue, stop, decide.
+
+        Return its seq; None for a decision, whose event the server writes itself. A repeated `event_id`
+        stores and does nothing again. Raise InvalidEvent, or LoopUnavailable for a decision if no call
+        waits.
+        """
+        is_light = is_light_value(event)
+        authored = await in_turn(sender_id, is_light, v0.received, event)
+        match _asked_state(event):
+            case "user_confirmed":
+                await self.confirm(conversation, accept=True, event_id=event_id)
+            case "user_rejected":
+                await self.confirm(conversation, accept=False, event_id=event_id)
+            case state:
+                new = await in_turn(
+                    sender_id,
+                    is_light,
+                    _new_event,
+                    conversation,
+                    authored,
+                    sender_id=sender_id,
+                    event_id=event_id,
+                )
+                await astore.room_soon(conversation)
+                stored = astore.append_soon(conversation, [new])
+                if new.is_input:  # it is answered even if the client leaves
+                    stored.add_done_callback(lambda _: self.wake(conversation))
+                (appended,) = await asyncio.shield(stored)
+                if appended.is_new:
+                    await self._steer(conversation, state)
+                return appended.seq
+        return None
+
+    async def _steer(self, conversation: ConversationRef, state: str | None) -> None:
+        """Do what a stored state asks for; a failure is logged, since the state is stored anyway."""
+        try:
+            match state:
+                case "stopped":
+                    try:
+                        await self.interrupt(conversation)
+                    finally:
+                        await self.close_sub_conversations(conversation)
+                case "paused":
+                    await self.pause(conversation)
+                case "running":
+                    await self.run(conversation)
+        except ConversationError as error:
+            logger.warning("Conversation %s cannot be %s: %s", conversation.public_id, state, error)
+        except Exception:
+            logger.exception("Conversation %s could not be steered", conversation.public_id)
+
+    @abstractmethod
+    async def run(self, conversation: ConversationRef) -> None:
+        """Start the loop, or resume a paused one. Raise CommandPending like `pause`."""
+
+    @abstractmethod
+    async def ask_run(self, conversation: ConversationRef) -> bool:
+        """Let the agent answer everything in the log, or approve the call that waits (spec V1 §2.6).
+
+        When this returns the conversation is `running`, or the run is already over; False if one was on.
+        Raise CommandPending like `pause`.
+        """
+
+    async def reject(self, conversation: ConversationRef, reason: str = "") -> None:
+        """Reject the calls that wait for approval, which on the V1 wire ends the turn.
+
+        Raise LoopUnavailable if none waits.
+        """
+        reason = reason or runs.REJECTED_REASON
+        if conversation.dialect is Dialect.V0:
+            await self.confirm(conversation, accept=False, reason=reason)
+        else:
+            await astore.change(runs.reject, conversation, reason)
+            self.wake(conversation)  # what was said meanwhile may have asked for an answer
+
+    @abstractmethod
+    async def take_input(self, conversation: ConversationRef, message: NewEvent, *, run: bool) -> Said:
+        """Store a V1 client's message; with `run`, ask for a run unless one is on (see `runs.take`)."""
+
+    @abstractmethod
+    async def pause(self, conversation: ConversationRef) -> None:
+        """Pause after the current step; return once the loop, in whichever process, knows of it.
+
+        Raise CommandPending if it does not within 8 s; it pauses later.
+        """
+
+    @abstractmethod
+    async def interrupt(self, conversation: ConversationRef) -> None:
+        """Interrupt the agent's turn; its loop stays, and later messages are answered.
+
+        Raise CommandPending like `pause`.
+        """
+
+    @abstractmethod
+    async def confirm(
+        self,
+        conversation: ConversationRef,
+        *,
+        accept: bool,
+        reason: str = "",
+        call_seq: int | None = None,
+        event_id: str | None = None,
+    ) -> None:
+        """Decide about the tool call that waits; a repeated `event_id` decides about no other.
+
+        Raise LoopUnavailable if none waits, or if `call_seq` is given and another one waits.
+        """
+
+
+def _asked_state(event: Mapping[str, Any]) -> str | None:
+    """Return the state that a well-formed event asks the agent to enter, if any."""
+    if event.get("action") != "change_agent_state":
+        return None
+    return str(event["args"]["agent_state"])
+
+
+def _new_event(
+    conversation: ConversationRef,
+    authored: Authored,
+    *,
+    sender_id: int | None,
+    event_id: str | None,
+) -> NewEvent:
+    """Return a client's event that asks for an answer as an event of the conversation's own wire."""
+    event_id = event_id or str(uuid4())
+    is_input = authored.reading.kind is Kind.MESSAGE and authored.reading.type == "message"
+    if is_input and conversation.dialect is not Dialect.V0:
+        args = json.loads(authored.payload)["args"]
+        authored = dialects.author(conversation.dialect).user_message(
+            text=args["content"], image_urls=args.get("image_urls") or (), event_id=event_id
+        )
+    return NewEvent(
+        event_id=event_id,
+        payload=authored.payload,
+        reading=authored.reading,
+        sender_id=sender_id,
+        is_input=is_input,
+        stamp_offset=authored.stamp_offset,
+    )

@@ -1,0 +1,192 @@
+"""Leases, the right to run a conversation's loop, as rows: claim, renew, release.
+
+Lock order everywhere: Conversation, then AgentLoop. A claim raises `Conversation.loop_epoch`; every write
+of a loop carries its epoch and is refused once it is not the newest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+
+from django.db import transaction
+from django.db.models import F
+from django.utils import timezone
+
+from conversations import facts, live
+from conversations.exceptions import ConversationNotFound, Fenced, LoopUnavailable
+from conversations.facts import Fact
+from conversations.log.locks import lock
+from conversations.models import Conversation, ConversationRef
+from conversations.server_log import ids_of, log_on_commit
+from sessions_app.loops import commands
+from sessions_app.models import AgentLoop, LoopEnd, LoopStatus
+from sessions_app.processes import Process
+
+LEASE_S = 15.0
+
+
+class LoopHeld(LoopUnavailable):
+    """Another process runs the loop."""
+
+    code = "loop_held"
+
+
+def held(loop: AgentLoop) -> LoopHeld:
+    """Return the error that names the holder of a loop."""
+    return LoopHeld(f"The loop runs in process {loop.owner_pid} on {loop.owner_host}.")
+
+
+def expect(conversation: ConversationRef) -> None:
+    """Show a loop as starting before it is claimed, if there never was one.
+
+    Without a lease it counts as abandoned if no process claims it: the next sweep ends it.
+    """
+    AgentLoop.objects.get_or_create(
+        conversation_id=conversation.pk,
+        defaults={"desired": LoopStatus.RUNNING, "status": LoopStatus.STARTING},
+    )
+    transaction.on_commit(lambda: announce(conversation), robust=True)
+
+
+def claim(
+    conversation: ConversationRef,
+    process: Process,
+    *,
+    agent: str,
+    lease_s: float = LEASE_S,
+    only_abandoned: bool = False,
+) -> int:
+    """Take the loop's lease and return its epoch.
+
+    Raise LoopHeld while another living process holds it, with `only_abandoned` while any does, including
+    this one; ConversationNotFound for a deleted conversation.
+    """
+    now = timezone.now()
+    with transaction.atomic():
+        row = locked(conversation)
+        loop, _ = AgentLoop.objects.locked().get_or_create(conversation_id=conversation.pk)
+        if loop.is_held(now) and (only_abandoned or loop.owner != process):
+            raise held(loop)
+        epoch = row.loop_epoch + 1
+        Conversation.objects.filter(pk=conversation.pk).update(loop_epoch=epoch, listed_at=now)
+        AgentLoop.objects.of(conversation).update(
+            desired=LoopStatus.RUNNING,
+            status=LoopStatus.STARTING,
+            agent=agent,
+            epoch=epoch,
+            owner_host=process.host,
+            owner_pid=process.pid,
+            owner_started=process.started,
+            lease_expires_at=now + timedelta(seconds=lease_s),
+            error="",
+            ended_by="",
+            started_at=now,
+            updated_at=now,
+        )
+    announce(conversation)
+    return epoch
+
+
+def locked(conversation: ConversationRef) -> Conversation:
+    """Return the conversation's row, locked until the transaction ends.
+
+    Raise ConversationNotFound for a deleted one, ConversationBusy if it stays locked elsewhere.
+    """
+    row = lock(Conversation.objects.standing(), conversation)
+    if row is None:
+        raise ConversationNotFound("Conversation not found.")
+    return row
+
+
+def locked_by(conversation: ConversationRef, epoch: int) -> Conversation:
+    """Lock the conversation for the loop of `epoch`. Raise Fenced if there is a newer one."""
+    return _fenced(locked(conversation), epoch)
+
+
+def _fenced(row: Conversation, epoch: int) -> Conversation:
+    if row.loop_epoch != epoch:
+        raise Fenced(f"The loop of epoch {epoch} was replaced by that of epoch {row.loop_epoch}.")
+    return row
+
+
+def renew(held: Mapping[int, int], process: Process, *, lease_s: float = LEASE_S) -> set[int]:
+    """Extend this process's leases (conversation → epoch); return the conversations whose leases it lost.
+
+    Deleted conversations are among them; one that is locked is not, and is extended the next time.
+    """
+    expires_at = timezone.now() + timedelta(seconds=lease_s)
+    mine = AgentLoop.objects.held_by(process).filter(conversation_id__in=list(held)).there()
+    with transaction.atomic():
+        # Waiting for a row while holding others could deadlock with a batch of appends.
+        free = mine.select_for_update(no_key=True, skip_locked=True, of=("self",)).order_by("pk")
+        AgentLoop.objects.filter(pk__in=[loop.pk for loop in free]).update(lease_expires_at=expires_at)
+    still = dict(mine.values_list("conversation_id", "epoch"))
+    return {pk for pk, epoch in held.items() if still.get(pk) != epoch}
+
+
+def count_refused_write(conversation: ConversationRef) -> None:
+    """Record that a loop without the lease tried to write."""
+    AgentLoop.objects.of(conversation).update(refused_writes=F("refused_writes") + 1)
+
+
+def ready(conversation: ConversationRef, epoch: int) -> None:
+    """Record that the loop takes turns from now on."""
+    with transaction.atomic():
+        locked_by(conversation, epoch)
+        AgentLoop.objects.of(conversation).update(
+            status=LoopStatus.RUNNING, runtime_status="STATUS$READY", updated_at=timezone.now()
+        )
+        facts.note(conversation.pk, Fact.LOOP)
+        log_on_commit("Agent started", **ids_of(conversation), epoch=epoch)
+    announce(conversation)
+
+
+def release(
+    conversation: ConversationRef,
+    epoch: int,
+    *,
+    ended_by: LoopEnd = LoopEnd.INTERRUPTED,
+    error: str = "",
+) -> None:
+    """Release the lease, also of a deleted conversation, and record why the loop ended.
+
+    Commands that the loop has not obeyed are settled with it.
+    """
+    now = timezone.now()
+    with transaction.atomic():
+        row = lock(Conversation.objects.all(), conversation)
+        if row is None:
+            raise ConversationNotFound("Conversation not found.")
+        _fenced(row, epoch)
+        Conversation.objects.filter(pk=conversation.pk).update(listed_at=now)
+        AgentLoop.objects.of(conversation).update(
+            desired=LoopStatus.STOPPED,
+            status=LoopStatus.ERROR if error else LoopStatus.STOPPED,
+            runtime_status="STATUS$ERROR" if error else None,
+            lease_expires_at=None,
+            error=error,
+            ended_by=ended_by,
+            updated_at=now,
+        )
+        left = commands.left_behind(conversation, before=epoch + 1)
+        settled = commands.settle_left(conversation, left, is_stopped=ended_by is LoopEnd.STOPPED)
+        facts.note(conversation.pk, Fact.LOOP)
+        log_on_commit(
+            "Agent failed" if error else "Agent stopped",
+            **ids_of(conversation),
+            epoch=epoch,
+            ended_by=ended_by,
+        )
+    commands.announce_settled(settled)
+    announce(conversation)
+
+
+def announce(conversation: ConversationRef) -> None:
+    """Announce to readers and lists that the loop's status changed; they read it themselves."""
+    live.announce_changed(conversation)
+
+
+def require_epoch(conversation: ConversationRef, epoch: int) -> None:
+    """Lock the conversation and make sure that the loop of `epoch` still holds it. Raise Fenced."""
+    locked_by(conversation, epoch)

@@ -1,0 +1,403 @@
+"""One loop: takes the lease, repairs what a dead loop left, and plays turns until it is stopped."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from functools import partial
+from typing import ParamSpec, TypeVar
+
+import psycopg
+import structlog
+from django.db import Error as DatabaseProblem
+from redis.exceptions import RedisError
+
+from conversations.dialects import AgentState
+from conversations.events import Dialect, Metrics, NewEvent
+from conversations.exceptions import ConversationError, ConversationNotFound, Fenced
+from conversations.models import ConversationRef
+from conversations.outages import Outage
+from conversations.server_log import ids_of
+from sessions_app import astore
+from sessions_app.agents.base import Agent
+from sessions_app.loops import leases, pauses, pending_work, recovery, runs, titles, turns
+from sessions_app.loops.played_turn import PlayedTurn, TurnSuspended, persistently
+from sessions_app.loops.runs import Asked, Said
+from sessions_app.loops.turns import PendingTurn, TurnStart
+from sessions_app.models import ExecutionStatus, LoopEnd
+from sessions_app.processes import Process
+
+logger = structlog.stdlib.get_logger(__name__)
+
+_failing = Outage(__name__, "A loop failed")
+_untitled = Outage(__name__, "A conversation gets no title")
+
+INTERNAL = "The server failed. See its log for the cause."
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Loop:
+    """The agent loop of one conversation in this process."""
+
+    def __init__(
+        self,
+        conversation: ConversationRef,
+        agent: Agent,
+        process: Process,
+        *,
+        lease_s: float = leases.LEASE_S,
+    ) -> None:
+        self.conversation = conversation
+        self.epoch = 0
+        self.agent = agent
+        self.started = asyncio.Event()
+        self.given_up_through: int | None = None
+        """The newest input when the user stopped the loop: inputs up to it are given up."""
+        self.is_ending = False
+        """True once its task was cancelled; cancelling it twice would interrupt the cleanup."""
+        self.ended_by = LoopEnd.INTERRUPTED
+        """Why it ends, once it does; a turn under way ends for the same reason."""
+        self._process = process
+        self._lease_s = lease_s
+        self._asked = asyncio.Event()
+        self._turn: PlayedTurn | None = None
+        self._playing: asyncio.Future[None] | None = None
+        self._is_preparing = False
+        """True from the beginning of a turn until the agent plays it."""
+        self._interrupted_through: int | None = None
+        """The newest input when the user interrupted the turn under way."""
+        self._pause_wanted = False
+        self._is_pause_taken_back = False
+        """The turn that was to pause may have been about to: then it goes on at once."""
+        self._is_resumed = False
+        """The turn that is being interrupted pauses its conversation: then it does no longer."""
+        self._steering = asyncio.Lock()
+        """Pause and run take effect in the order in which they were requested."""
+        self.is_leaving = False
+        self._titling: asyncio.Task[None] | None = None
+        self._counted: Metrics | None = None
+        """The totals that V1 readers have seen last."""
+
+    @property
+    def is_wanted(self) -> bool:
+        """Say whether the user has not stopped it."""
+        return self.given_up_through is None
+
+    @property
+    def is_working(self) -> bool:
+        """Say whether a turn is being played."""
+        return self._turn is not None
+
+    def wake(self) -> None:
+        """Look for something to do; does not wait."""
+        self._asked.set()
+
+    def leave(self) -> None:
+        """End as soon as there is nothing to do."""
+        self.is_leaving = True
+        self._asked.set()
+
+    async def pause(self) -> None:
+        """Pause: after the current step if a turn is being played, otherwise at once."""
+        async with self._steering:
+            self._is_pause_taken_back = self._is_resumed = False
+            self._set_pause_wanted(True)
+            if self._turn is None and await astore.change(self._pause_now):
+                self._set_pause_wanted(False)
+
+    def _pause_now(self) -> bool:
+        return pauses.pause(self.conversation, holder=self._process)
+
+    async def resume(self) -> None:
+        """Cancel a pause, even one that has not taken effect yet."""
+        async with self._steering:
+            self._set_pause_wanted(False)
+            self._is_resumed = self._interrupted_through is not None
+            await astore.change(pauses.resume, self.conversation)
+        self.wake()
+
+    async def ask_run(self) -> Asked:
+        """Request a run; this cancels a pause that has not taken effect yet."""
+        async with self._steering:
+            was_pausing = self._take_pause_back()
+            asked = await astore.change(runs.ask, self.conversation, given_up=self._interrupted_through)
+        self.wake()
+        return Asked.BEGUN if was_pausing and asked is Asked.RUNS else asked
+
+    async def take(self, message: NewEvent, *, run: bool) -> Said:
+        """Store the user's message; if it asks for a run, it cancels a pause that is still pending."""
+        async with self._steering:
+            was_pausing = run and self._take_pause_back()
+            said = await astore.call_settled(
+                runs.take, self.conversation, message, run=run, given_up=self._interrupted_through
+            )
+            if was_pausing and not said.asks:
+                self._is_pause_taken_back = False
+                self._set_pause_wanted(True)
+        if said.asks:
+            self.wake()
+        return said
+
+    async def interrupt(self, *, through: int | None = None) -> None:
+        """End the turn that is played or waits, and give up its inputs; the loop stays.
+
+        A playing agent is cancelled; a run that is requested meanwhile follows its turn. `through` is the
+        newest input to give up, by default the newest of all.
+        """
+        if through is None:
+            through = await astore.call(pending_work.asked_through, self.conversation)
+        async with self._steering:
+            self._is_pause_taken_back = self._is_resumed = False
+            if self._playing is not None or self._is_preparing:
+                self._interrupted_through = through
+                if self._playing is not None:
+                    self._playing.cancel()
+            else:
+                await self._persist(partial(recovery.stop_turn, through=through))
+
+    def _take_pause_back(self) -> bool:
+        """Say whether a pause has been requested and not taken effect, and cancel it."""
+        self._is_pause_taken_back = self._pause_wanted
+        self._set_pause_wanted(False)
+        return self._is_pause_taken_back
+
+    def _set_pause_wanted(self, wanted: bool) -> None:
+        self._pause_wanted = wanted
+        if self._turn is not None:
+            self._turn.pause_wanted = wanted
+
+    async def run(self) -> None:
+        """Run until cancelled or fenced; cancelling ends the turn and releases the lease.
+
+        Raise LoopHeld, ConversationBusy or ConversationNotFound if the lease cannot be taken.
+        """
+        try:
+            await _to_its_end(self._claim)
+            await self._serve()
+        except asyncio.CancelledError:
+            if self.epoch:
+                await asyncio.shield(self._give_up())
+            raise
+        finally:
+            if self._titling is not None:
+                self._titling.cancel()
+
+    def _claim(self) -> None:
+        name = f"{type(self.agent).__module__}.{type(self.agent).__qualname__}"
+        self.epoch = leases.claim(self.conversation, self._process, agent=name, lease_s=self._lease_s)
+
+    async def _serve(self) -> None:
+        try:
+            await self._persist(recovery.repair)
+            await self._persist(turns.greet)
+            await self._persist(leases.ready)
+            self.started.set()
+            await self._pause_if_wanted()
+            await self._play_turns()
+            await self._persist(partial(leases.release, ended_by=LoopEnd.IDLE))
+        except Fenced as error:
+            logger.warning("The agent was refused a write", **ids_of(self.conversation), error=str(error))
+            await astore.change(leases.count_refused_write, self.conversation)
+        except ConversationNotFound:
+            logger.info("The agent ends: its conversation was deleted", **ids_of(self.conversation))
+            with suppress(Fenced):
+                await self._persist(partial(leases.release, ended_by=LoopEnd.STOPPED))
+        except Exception as error:
+            _failing.failed(error, **ids_of(self.conversation))
+            with suppress(ConversationError):
+                end = partial(leases.release, ended_by=LoopEnd.FAILED, error=_sentence(error))
+                await astore.change(end, self.conversation, self.epoch)
+
+    async def _play_turns(self) -> None:
+        while True:
+            self._asked.clear()
+            turn = await self._begin()
+            if turn is not None:
+                self._set_generated_title_soon()
+                await self._play(turn)
+                if self.is_ending:
+                    raise asyncio.CancelledError  # the agent has kept it to itself
+                await self._pause_if_wanted()
+            elif self.is_leaving:
+                return
+            else:
+                # What is said to a paused agent is the conversation's first message all the same.
+                await self._titled(astore.change(titles.set_provisional_title, self.conversation))
+                await self._asked.wait()
+
+    async def _begin(self) -> PlayedTurn | None:
+        """Begin a turn; commands find either none yet or this one."""
+        async with self._steering:
+            start = await self._persist(turns.begin_turn)
+            if start is None:
+                return None
+            turn = self._turn = PlayedTurn(self.conversation, self.epoch, start)
+            turn.pause_wanted = self._pause_wanted
+            self._is_preparing = True
+            return turn
+
+    def _set_generated_title_soon(self) -> None:
+        """Generate a title beside the turns, at most once for each loop."""
+        if self._titling is None:
+            self._titling = asyncio.get_running_loop().create_task(
+                self._titled(titles.set_generated_title(self.conversation, self.agent))
+            )
+
+    async def _titled(self, giving: Awaitable[None]) -> None:
+        """Await the generation of the title; its failure affects nothing else."""
+        try:
+            await giving
+        except Exception as error:
+            _untitled.failed(error, **ids_of(self.conversation))
+
+    async def _pause_if_wanted(self) -> None:
+        """Apply a pause that was requested during a turn's last step, or before a repair, to what follows."""
+        async with self._steering:
+            wanted, self._pause_wanted = self._pause_wanted, False
+            if wanted:
+                await persistently(lambda: _to_its_end(self._pause_now))
+
+    async def _play(self, turn: PlayedTurn) -> None:
+        """Play a turn and end or suspend it; commands come before its end or after it."""
+        self._counted = self._counted or turn.start.counted
+        try:
+            end = await self._played(turn)
+            async with self._steering:
+                await end()
+        finally:
+            self._turn = self._interrupted_through = None
+            self._is_preparing = self._is_resumed = False
+
+    async def _played(self, turn: PlayedTurn) -> Callable[[], Awaitable[None]]:
+        """Let the agent play; return what is left to do."""
+        try:
+            await turn.prepare()
+            await self._play_to_its_end(turn)
+        except TurnSuspended as suspended:
+            leases.announce(self.conversation)
+            return partial(self._suspend, suspended)
+        except asyncio.CancelledError:
+            if self.is_ending or self._interrupted_through is None:
+                raise
+            return self._end_interrupted
+        except (Fenced, ConversationNotFound):
+            raise
+        except Exception as error:
+            logger.exception("The agent raised an error", **ids_of(self.conversation))
+            return partial(self._end_in_error, turn.start, error)
+        return partial(self._end, turn.start)
+
+    async def _suspend(self, suspended: TurnSuspended) -> None:
+        """Leave a turn to the user; end one that was interrupted, go on where a pause was taken back."""
+        taken_back, self._is_pause_taken_back = self._is_pause_taken_back, False
+        if self._interrupted_through is not None:
+            await self._end_interrupted()
+        elif taken_back and suspended.args == (AgentState.PAUSED,):
+            await persistently(lambda: _to_its_end(runs.ask, self.conversation))
+            self.wake()
+
+    async def _play_to_its_end(self, turn: PlayedTurn) -> None:
+        """Let the agent play in a task of its own, which an interruption ends alone."""
+        if self._interrupted_through is not None:
+            raise asyncio.CancelledError  # while the turn was being prepared
+        self._is_preparing = False
+        self._playing = asyncio.ensure_future(self.agent.play(turn))
+        try:
+            while not self._playing.done():
+                try:
+                    await asyncio.wait({self._playing})
+                except asyncio.CancelledError:
+                    self._playing.cancel()
+            self._playing.result()
+        finally:
+            self._playing = None
+
+    async def _end_interrupted(self) -> None:
+        # After everything that the turn is still writing, so that nothing of it follows its end.
+        await persistently(lambda: astore.append(self.conversation, [], epoch=self.epoch))
+        through = -1 if self._interrupted_through is None else self._interrupted_through
+        await self._persist(partial(recovery.stop_turn, through=through))
+        if self._is_resumed:
+            await persistently(lambda: _to_its_end(pauses.resume, self.conversation))
+
+    async def _end(self, start: TurnStart) -> None:
+        finish = partial(
+            runs.finish,
+            start=start,
+            counted=self._counted or start.counted,
+            given_up=self._interrupted_through,
+        )
+        self._counted = await self._persist(finish)
+
+    async def _end_in_error(self, start: TurnStart, error: Exception) -> None:
+        if self._interrupted_through is not None:
+            await self._end_interrupted()  # it failed because it was
+            return
+        turn = PendingTurn(start.turn_id, start.through, is_suspended=False)
+        ending = (AgentState.ERROR, ExecutionStatus.ERROR, _sentence(error))
+        code = type(error).__name__ if self.conversation.dialect is Dialect.V1 else "AgentError"
+        await persistently(lambda: _to_its_end(self._cut_off, turn, *ending, code=code))
+
+    async def _persist(self, act: Callable[[ConversationRef, int], T]) -> T:
+        """The work of the loop under its lease that can be repeated."""
+        return await persistently(lambda: _to_its_end(act, self.conversation, self.epoch))
+
+    async def _give_up(self) -> None:
+        """End the turn that a stop interrupted, keep its text, and release the lease."""
+        with suppress(Fenced, ConversationNotFound):
+            # After everything that the turn is still writing, so that nothing of it follows its end.
+            await persistently(lambda: astore.append(self.conversation, [], epoch=self.epoch))
+            await persistently(lambda: astore.change(self._store_stop))
+        with suppress(Fenced):
+            ended_by = self.ended_by if self.is_wanted else LoopEnd.STOPPED
+            await self._persist(partial(leases.release, ended_by=ended_by))
+        await self._titled(astore.change(titles.keep_provisional_title, self.conversation))
+
+    def _store_stop(self) -> None:
+        turn = turns.pending_turn(self.conversation, self.epoch)
+        if turn is not None and turn.is_suspended and self.is_wanted:
+            pass  # it waits for the user, and continues wherever the loop runs next
+        elif turn is not None:
+            is_v1 = self.conversation.dialect is Dialect.V1
+            stopped = AgentState.IDLE if is_v1 else AgentState.STOPPED
+            state = AgentState.INTERRUPTED if self.is_wanted else stopped
+            status = ExecutionStatus.ERROR if is_v1 and self.is_wanted else ExecutionStatus.IDLE
+            crowded_out = self.ended_by is LoopEnd.CROWDED_OUT
+            kept = recovery.CROWDED_OUT_REASON if crowded_out else recovery.INTERRUPTED_REASON
+            reason = kept if self.is_wanted else recovery.STOPPED_REASON
+            self._cut_off(turn, state, status, reason)
+        if self.given_up_through is not None:
+            recovery.give_up(self.conversation, self.epoch, self.given_up_through)
+
+    def _cut_off(
+        self,
+        turn: PendingTurn,
+        state: AgentState,
+        status: ExecutionStatus,
+        reason: str,
+        code: str = "AgentError",
+    ) -> None:
+        recovery.cut_off(self.conversation, self.epoch, turn, state, status, reason=reason, code=code)
+
+
+async def _to_its_end(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Run a function of the store; a cancellation takes effect after it, never meanwhile."""
+    work = asyncio.ensure_future(astore.change(function, *args, **kwargs))
+    try:
+        return await asyncio.shield(work)
+    except asyncio.CancelledError:
+        await asyncio.gather(work, return_exceptions=True)
+        raise
+
+
+def _sentence(error: Exception) -> str:
+    """Return the text of a failure for readers; a failure of the server itself shows no details."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, (DatabaseProblem, psycopg.Error, RedisError)):
+            return INTERNAL
+        cause = cause.__cause__ or cause.__context__
+    return str(error) or type(error).__name__

@@ -1,0 +1,54 @@
+"""Pausing a loop that plays no turn, and resuming it."""
+
+from __future__ import annotations
+
+from django.db import transaction
+from django.utils import timezone
+
+from conversations.dialects import AgentState
+from conversations.events import Dialect
+from conversations.models import ConversationRef
+from conversations.store import store
+from sessions_app.loops import leases, recovery, turn_events, turns
+from sessions_app.models import AgentLoop, ExecutionStatus
+from sessions_app.processes import Process
+
+
+def pause(conversation: ConversationRef, *, holder: Process | None = None) -> bool:
+    """Pause a loop that plays no turn; False for a turn that a dead loop has left.
+
+    A turn that waits for approval keeps waiting, and a V1 run that has ended stays so. `holder` is the
+    process of the calling loop, which plays no turn. Raise LoopHeld if another process may be playing one.
+    """
+    events = turn_events.steered(conversation, AgentState.PAUSED)
+    with transaction.atomic():
+        leases.locked(conversation)
+        loop, _ = AgentLoop.objects.locked().get_or_create(conversation_id=conversation.pk)
+        if _waits_for_the_user(loop) or _has_ended(conversation, loop):
+            return True
+        if loop.execution_status == ExecutionStatus.RUNNING and loop.turn_id is not None:
+            if loop.is_held(timezone.now()) and loop.owner != holder:
+                raise leases.held(loop)
+            if not turns.is_unplayed(conversation, loop.turn_id, loop):
+                return False
+        store().append(conversation, events, also=turns.suspend_turn(conversation, ExecutionStatus.PAUSED))
+    leases.announce(conversation)
+    return True
+
+
+def resume(conversation: ConversationRef) -> None:
+    """Let a paused loop take turns again; does nothing to a loop that is not paused."""
+    paused = AgentLoop.objects.of(conversation).filter(execution_status=ExecutionStatus.PAUSED)
+    if paused.update(execution_status=ExecutionStatus.IDLE, updated_at=timezone.now()):
+        leases.announce(conversation)
+
+
+def _waits_for_the_user(loop: AgentLoop) -> bool:
+    """Say whether the loop takes no turn until the user acts; a decided call is still carried out."""
+    if loop.execution_status == ExecutionStatus.WAITING_FOR_CONFIRMATION:
+        return loop.decision is None
+    return loop.execution_status == ExecutionStatus.PAUSED
+
+
+def _has_ended(conversation: ConversationRef, loop: AgentLoop) -> bool:
+    return conversation.dialect is Dialect.V1 and loop.execution_status in recovery.ENDED

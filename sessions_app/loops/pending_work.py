@@ -1,0 +1,111 @@
+"""Work that waits for a loop: conversations with something to do, and abandoned loops."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from datetime import timedelta
+from itertools import islice
+from typing import Any, TypeVar
+
+from django.conf import settings
+from django.contrib.auth.models import User
+from django.db import models
+from django.db.models import Q
+from django.utils import timezone
+
+from conversations.models import Conversation, ConversationQuerySet, ConversationRef
+from sessions_app.loops import leases, turns
+from sessions_app.models import AgentLoop, ExecutionStatus
+
+Row = TypeVar("Row", bound=models.Model)
+
+
+SWEEP_PAGE = 200
+
+
+def is_asked(conversation: ConversationRef) -> bool:
+    """Say whether a loop would find something to do."""
+    return any(rows.filter(pk=conversation.pk).exists() for rows in _asked())
+
+
+def asked_among(pks: Collection[int]) -> set[int]:
+    """Return which of these conversations' loops would find something to do."""
+    return {pk for rows in _asked() for pk in rows.filter(pk__in=pks).values_list("pk", flat=True)}
+
+
+def asked_through(conversation: ConversationRef) -> int:
+    """Return the seq of the newest input, -1 if there is none."""
+    return Conversation.objects.values_list("asked_through", flat=True).get(pk=conversation.pk)
+
+
+def needing_a_loop(limit: int, *, besides: Collection[int] = (), after: int = 0) -> list[ConversationRef]:
+    """Return conversations with something to do whose loop no living process runs, at most `limit`.
+
+    Those of `besides`, whose loops run here, are excluded. Those after the key `after` come first.
+    """
+    now = timezone.now()
+    found: dict[int, ConversationRef] = {}
+    for is_behind in (True, False):
+        for asked in _asked():
+            rows = asked.exclude(pk__in=besides).select_related("loop")
+            rows = rows.filter(pk__gt=after) if is_behind else rows.filter(pk__lte=after)
+            unheld = (row for row in _by_pk(rows) if not hasattr(row, "loop") or not row.loop.is_held(now))
+            found.update((row.pk, row.ref) for row in islice(unheld, limit - len(found)))
+    return list(found.values())
+
+
+def is_suspended(conversation: ConversationRef) -> bool:
+    """Say whether the conversation exists and its loop waits for the user, wherever it runs, if at all.
+
+    A loop that is to continue but runs in no living process counts too: it has a turn to end.
+    """
+    loop = AgentLoop.objects.of(conversation).filter(conversation__deleted_at=None).first()
+    if loop is None or loop.execution_status in turns.SUSPENDED:
+        return loop is not None
+    is_held = loop.is_held(timezone.now())
+    return loop.turn_id is not None and not is_held and turns.is_unplayed(conversation, loop.turn_id, loop)
+
+
+def abandoned(limit: int, *, besides: Collection[int] = ()) -> list[ConversationRef]:
+    """Return conversations whose loop belongs to a process that is gone or lost its lease.
+
+    At most `limit`, without those of `besides`, whose loops run here, and without one that is about to be
+    claimed.
+    """
+    now = timezone.now()
+    expected = Q(epoch=0, updated_at__gt=now - timedelta(seconds=leases.LEASE_S))
+    loops = AgentLoop.objects.there().exclude(pk__in=besides).exclude(expected).select_related("conversation")
+    unheld = (loop.conversation.ref for loop in _by_pk(loops) if not loop.is_held(now))
+    return list(islice(unheld, limit))
+
+
+def of_deactivated_users(limit: int) -> list[ConversationRef]:
+    """Return conversations with a loop or something to do whose owner was deactivated, at most `limit`.
+
+    In local mode there are none: its one user may always come in.
+    """
+    if settings.CONFIGURATION.auth == "local":
+        return []
+    owners = User.objects.filter(is_active=False).values("pk")
+    looping = Conversation.objects.filter(loop__in=AgentLoop.objects.there())
+    found: dict[int, ConversationRef] = {}
+    for rows in (looping, *_asked()):
+        found.update((row.pk, row.ref) for row in rows.filter(owner__in=owners)[: limit - len(found)])
+    return list(found.values())
+
+
+def _by_pk(rows: models.QuerySet[Row]) -> Iterator[Row]:
+    """Go through all rows, reading a page at a time."""
+    after: Any = 0
+    while page := list(rows.filter(pk__gt=after).order_by("pk")[:SWEEP_PAGE]):
+        yield from page
+        after = page[-1].pk
+
+
+def _asked() -> list[ConversationQuerySet]:
+    """Return the conversations where a loop would find something to do, by the kind of work."""
+    waiting = ExecutionStatus.WAITING_FOR_CONFIRMATION
+    return [
+        Conversation.objects.unanswered().exclude(loop__execution_status__in=turns.SUSPENDED),
+        Conversation.objects.standing().filter(loop__execution_status=waiting, loop__decision__isnull=False),
+    ]

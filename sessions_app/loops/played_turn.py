@@ -1,0 +1,417 @@
+"""One turn being played: what the agent says and does becomes events of the conversation's wire."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from math import inf
+from typing import Any, TypeVar
+from uuid import uuid4
+
+import structlog
+from django.db import InterfaceError, OperationalError, transaction
+
+from conversations import dialects, live
+from conversations.dialects import AgentState
+from conversations.dialects.author import COMMAND_TOOL, command_of
+from conversations.engines import failures
+from conversations.events import Appended, Authored, Dialect, EventEnvelope, NewEvent
+from conversations.exceptions import ConversationBusy, ConversationError, EventConflict
+from conversations.models import ConversationRef
+from conversations.outages import Outage
+from conversations.redaction import secrets
+from conversations.redaction.masking import MASK, Masks
+from conversations.server_log import ids_of
+from conversations.store import store
+from conversations.tool_facts import PULL_REQUEST_TOOLS, branch_after, pull_request_in
+from sessions_app import astore
+from sessions_app.agents.base import Decision, ToolCall
+from sessions_app.loops import decisions, leases, turn_events, turns
+from sessions_app.loops.client_tools import has_terminal
+from sessions_app.loops.confirmation import policy_of, wants_approval
+from sessions_app.loops.turns import TurnStart
+from sessions_app.models import AgentLoop, ExecutionStatus, UnfinishedAnswer
+
+logger = structlog.stdlib.get_logger(__name__)
+
+_trying = Outage(
+    __name__, "An agent's turn could not be stored and is tried again", "Agents' turns are stored again"
+)
+
+T = TypeVar("T")
+PLAIN_COMMAND_TOOL = "bash"
+"""The name of a COMMAND_TOOL that is shown as an ordinary tool."""
+_COMMAND_TOOLS = (COMMAND_TOOL, PLAIN_COMMAND_TOOL)
+AppendHook = Callable[[Sequence[Appended]], None]
+
+DONE_MAX_EVENTS = 200
+"""A continued turn gets at most this many of its stored events; a long one continues often."""
+
+SNAPSHOT_S = 0.25
+"""A late reader misses at most this much of an unfinished answer until the next snapshot."""
+HELD_BACK_SHOWN_MAX_CHARS = 4
+"""If the end of an interrupted answer may be the beginning of a secret and is longer, it is masked."""
+
+AGAIN_S = 0.2
+
+
+async def persistently(attempt: Callable[[], Awaitable[T]]) -> T:
+    """Await something repeatable: again while the conversation is locked, and after connections broke."""
+    left = max(astore.READERS, astore.CHANGERS)  # each thread's connection may be broken
+    while True:
+        try:
+            done = await attempt()
+        except ConversationBusy as error:
+            _trying.failed(error)
+        except (OperationalError, InterfaceError) as error:
+            if not left:
+                raise
+            # Another transaction writes for long, or no connection is free: nothing broke.
+            left -= not (failures.is_locked(error) or failures.is_unconnected(error))
+            _trying.failed(error)
+        else:
+            _trying.worked()
+            return done
+        await asyncio.sleep(AGAIN_S)
+
+
+class TurnSuspended(Exception):
+    """The turn stops here and continues later: it waits for the user."""
+
+
+class PlayedTurn:
+    """The Turn that agents get (`agents.base`)."""
+
+    def __init__(self, conversation: ConversationRef, epoch: int, start: TurnStart) -> None:
+        self.conversation = conversation
+        self.turn_id = start.turn_id
+        self.inputs: Sequence[EventEnvelope] = ()
+        self.done: Sequence[EventEnvelope] = ()
+        self.decision: Decision | None = None
+        self.pause_wanted = False
+        self._policy: Mapping[str, Any] = {}
+        self._has_terminal = True
+        self._epoch = epoch
+        self.start = start
+        self._author = dialects.author(conversation.dialect)
+
+    async def prepare(self) -> None:
+        """Read the inputs of the turn, and store that the agent works."""
+        self.inputs, self.done, calls = await persistently(lambda: astore.call(self._read))
+        if self.conversation.dialect is Dialect.V1:
+            self._policy = await persistently(lambda: astore.call(policy_of, self.conversation))
+            self._has_terminal = await persistently(lambda: astore.call(has_terminal, self.conversation))
+        if self.start.decision is not None and calls:
+            self.decision = Decision(
+                call=_tool_call(calls[-1]), accepted=self.start.decision, reason=self.start.decision_reason
+            )
+        event_id = str(uuid4())
+        authored = self._author.state(state=AgentState.RUNNING, event_id=event_id)
+        await persistently(lambda: self._append(authored, event_id))
+
+    def _read(self) -> tuple[list[EventEnvelope], list[EventEnvelope], list[EventEnvelope]]:
+        log, start = store(), self.start
+        return (
+            log.read_inputs(self.conversation, after=start.answered_through, through=start.through),
+            log.read_turn(self.conversation, self.turn_id, limit=DONE_MAX_EVENTS),
+            log.open_calls(self.conversation, self.turn_id) if start.decision is not None else [],
+        )
+
+    @property
+    def is_pausing(self) -> bool:
+        """Say whether the next step pauses the turn."""
+        return self.pause_wanted
+
+    def confirms(self, risk: str = "UNKNOWN") -> bool:
+        """Ask the conversation's policy."""
+        return wants_approval(self._policy, risk)
+
+    async def history(self, limit: int = 200) -> Sequence[EventEnvelope]:
+        """Return the newest events, oldest first."""
+        return await astore.call(store().read_before, self.conversation, 2**63 - 1, limit=limit)
+
+    @asynccontextmanager
+    async def answer(self) -> AsyncIterator[StreamedAnswer]:
+        """Stream an answer; store it as one message at the end, and its beginning on an error."""
+        await self._checkpoint()
+        owner, conversation = self.conversation.owner_id, self.conversation.pk
+        masks = await persistently(lambda: astore.call(secrets.masks_of, owner, conversation))
+        answer = StreamedAnswer(self.conversation, self.turn_id, self._epoch, masks)
+        try:
+            yield answer
+        except (asyncio.CancelledError, Exception):
+            with suppress(ConversationError):  # whoever ends the turn stores what was said so far
+                await asyncio.shield(answer.break_off())
+            raise
+        if answer.text:
+            await self._say(answer.text, answer.event_id)
+
+    async def say(self, text: str) -> None:
+        """Store a message."""
+        await self._checkpoint()
+        await self._say(text, str(uuid4()))
+
+    async def call_tool(self, name: str, arguments: Mapping[str, Any], *, thought: str = "") -> ToolCall:
+        """Store a tool call."""
+        await self._checkpoint()
+        name = self._shown_name(name)
+        event, tool_call_id = self._new_call(name, arguments, thought, awaiting_confirmation=False)
+        (appended,) = await astore.append(self.conversation, [event], epoch=self._epoch)
+        return ToolCall(
+            name=name,
+            arguments=arguments,
+            tool_call_id=tool_call_id,
+            event_id=event.event_id,
+            seq=appended.seq,
+        )
+
+    async def ask_approval(self, name: str, arguments: Mapping[str, Any], *, thought: str = "") -> None:
+        """Store a call that waits; the turn is suspended."""
+        await self._checkpoint()
+        event, _ = self._new_call(self._shown_name(name), arguments, thought, awaiting_confirmation=True)
+        state, status = AgentState.WAITING_FOR_CONFIRMATION, ExecutionStatus.WAITING_FOR_CONFIRMATION
+        await self._suspend(state, status, call=event)
+
+    async def tool_result(self, call: ToolCall, content: str, *, exit_code: int = 0) -> None:
+        """Store a tool's result, and the facts in it about the conversation's repository."""
+        event_id = str(uuid4())
+        authored = self._author.tool_result(
+            name=call.name,
+            arguments=call.arguments,
+            content=content,
+            exit_code=exit_code,
+            tool_call_id=call.tool_call_id,
+            event_id=event_id,
+            call_event_id=call.event_id,
+        )
+        await self._append(authored, event_id, answered=call, also=self._learning(call, content, exit_code))
+
+    def _learning(self, call: ToolCall, content: str, exit_code: int) -> AppendHook | None:
+        if exit_code:
+            return None
+        branch = branch_after(command_of(call.arguments), content) if call.name in _COMMAND_TOOLS else None
+        number = pull_request_in(content) if call.name in PULL_REQUEST_TOOLS else None
+
+        def learn(appended: Sequence[Appended]) -> None:
+            if branch is not None and not self._hides(branch):
+                store().note_branch(self.conversation, branch)
+            if number is not None:
+                store().note_pull_request(self.conversation, number)
+
+        return None if branch is None and number is None else learn
+
+    def _hides(self, text: str) -> bool:
+        return secrets.masks_of(self.conversation.owner_id, self.conversation.pk).hide(text) != text
+
+    async def tool_rejected(self, call: ToolCall, reason: str) -> None:
+        """Store a rejection."""
+        event_id = str(uuid4())
+        authored = self._author.tool_rejected(
+            name=call.name,
+            reason=reason,
+            tool_call_id=call.tool_call_id,
+            event_id=event_id,
+            call_event_id=call.event_id,
+        )
+        await self._append(authored, event_id, answered=call)
+
+    async def finish(self, message: str, *, thought: str = "") -> None:
+        """Store the call that ends the task, and its answer if the wire has one."""
+        await self._checkpoint()
+        call_id, answer_id, tool_call_id = str(uuid4()), str(uuid4()), _new_tool_call_id()
+        call = self._author.finish(
+            message=message, thought=thought, tool_call_id=tool_call_id, event_id=call_id
+        )
+        answer = self._author.finished(
+            message=message, tool_call_id=tool_call_id, event_id=answer_id, call_event_id=call_id
+        )
+        events = [turn_events.new_event(call, call_id, turn_id=self.turn_id)]
+        if answer is not None:
+            events.append(turn_events.new_event(answer, answer_id, turn_id=self.turn_id))
+        await astore.append(self.conversation, events, epoch=self._epoch)
+
+    def _shown_name(self, name: str) -> str:
+        """Return the log's name of a tool: a plain one, if the client cannot read calls of a terminal."""
+        return PLAIN_COMMAND_TOOL if name == COMMAND_TOOL and not self._has_terminal else name
+
+    def _new_call(
+        self, name: str, arguments: Mapping[str, Any], thought: str, *, awaiting_confirmation: bool
+    ) -> tuple[NewEvent, str]:
+        event_id, tool_call_id = str(uuid4()), _new_tool_call_id()
+        authored = self._author.tool_call(
+            name=name,
+            arguments=arguments,
+            thought=thought,
+            tool_call_id=tool_call_id,
+            event_id=event_id,
+            awaiting_confirmation=awaiting_confirmation,
+        )
+        return turn_events.new_event(authored, event_id, turn_id=self.turn_id), tool_call_id
+
+    async def _say(self, text: str, event_id: str) -> None:
+        try:
+            await self._store_message(text, event_id)
+        except EventConflict:  # readers have seen the id with the first piece, and one of them used it
+            await self._store_message(text, turn_events.fresh_id(event_id))
+
+    async def _store_message(self, text: str, event_id: str) -> None:
+        def forget_snapshot(appended: Sequence[Appended]) -> None:
+            UnfinishedAnswer.objects.filter(conversation_id=self.conversation.pk).delete()
+
+        authored = self._author.agent_message(text=text, event_id=event_id)
+        event = turn_events.new_event(authored, event_id, turn_id=self.turn_id)
+        await astore.append(self.conversation, [event], epoch=self._epoch, also=forget_snapshot)
+
+    async def _append(
+        self,
+        authored: Authored,
+        event_id: str,
+        *,
+        answered: ToolCall | None = None,
+        also: AppendHook | None = None,
+    ) -> list[Appended]:
+        cause_seq = answered.seq if answered else None
+        is_decided = answered is not None and self.decision is not None and answered == self.decision.call
+        event = turn_events.new_event(authored, event_id, turn_id=self.turn_id, cause_seq=cause_seq)
+        hooks = [decisions.carry_out(self.conversation)] if is_decided else []
+        hooks += [also] if also is not None else []
+
+        def run_all(appended: Sequence[Appended]) -> None:
+            for hook in hooks:
+                hook(appended)
+
+        return await astore.append(
+            self.conversation, [event], epoch=self._epoch, also=run_all if hooks else None
+        )
+
+    async def _checkpoint(self) -> None:
+        """Apply a pause between two steps; a call and its result are one step."""
+        if self.pause_wanted:
+            await self._suspend(AgentState.PAUSED, ExecutionStatus.PAUSED)
+
+    async def _suspend(
+        self, state: AgentState, status: ExecutionStatus, *, call: NewEvent | None = None
+    ) -> None:
+        """Store the state, and in the same append the call that waits, so no decision comes too early."""
+        events = turn_events.steered(self.conversation, state, turn_id=self.turn_id)
+        if call is not None:
+            # The V0 web client offers a decision only for a call that follows the state.
+            events.insert(1 if self.conversation.dialect is Dialect.V0 else 0, call)
+        await astore.append(
+            self.conversation,
+            events,
+            epoch=self._epoch,
+            also=turns.suspend_turn(self.conversation, status),
+        )
+        raise TurnSuspended(state)
+
+
+def _new_tool_call_id() -> str:
+    return f"call_{uuid4().hex[:12]}"
+
+
+def _tool_call(event: EventEnvelope) -> ToolCall:
+    name, arguments = dialects.called_tool(json.loads(event["payload"]), Dialect(event["dialect"]))
+    return ToolCall(
+        name=name,
+        arguments=arguments,
+        tool_call_id=event["tool_call_id"] or "",
+        event_id=event["id"],
+        seq=event["seq"],
+    )
+
+
+class StreamedAnswer:
+    """An unfinished answer: readers get each piece, and late readers a snapshot.
+
+    A secret value may span pieces, so an end in which one may have begun waits for the next piece.
+    """
+
+    def __init__(self, conversation: ConversationRef, turn_id: str, epoch: int, masks: Masks) -> None:
+        self.event_id = str(uuid4())
+        self.text = ""
+        self._conversation = conversation
+        self._turn_id = turn_id
+        self._epoch = epoch
+        self._masks = masks
+        self._waiting = ""
+        self._shown = ""
+        self._index = 0
+        self._snapshot_at = -inf  # the first piece makes one, also where the clock has just begun
+        self._snapshot_through = -1
+
+    async def write(self, text: str) -> None:
+        """Add a piece."""
+        if not text:
+            return
+        self.text += text
+        self._waiting += text
+        self._show(self._waiting[: self._masks.settled(self._waiting)])
+        if time.monotonic() - self._snapshot_at >= SNAPSHOT_S:
+            await self.snapshot()
+
+    async def break_off(self) -> None:
+        """Show and store everything: nothing follows. Raise Fenced if another loop has taken over.
+
+        An end that was held back may be a secret without its last character, so only a short one is shown.
+        """
+        self._show(self._waiting[: self._masks.settled(self._waiting)])
+        held_back, self._waiting = self._waiting, ""
+        self._announce(held_back if len(held_back) <= HELD_BACK_SHOWN_MAX_CHARS else MASK)
+        await self.snapshot()
+
+    def _show(self, text: str) -> None:
+        """Send the beginning of the held-back text to the readers."""
+        self._waiting = self._waiting[len(text) :]
+        self._announce(self._masks.hide(text))
+
+    def _announce(self, shown: str) -> None:
+        if not shown:
+            return
+        self._shown += shown
+        index, self._index = self._index, self._index + 1
+        live.announce(
+            live.conversation_group(self._conversation.pk),
+            {"kind": "delta", "turn": self._turn_id, "answer": self.event_id, "index": index, "text": shown},
+        )
+
+    async def snapshot(self) -> None:
+        """Store what was shown so far, unless the database fails just now: the next one has it all.
+
+        Raise Fenced if another loop has taken over.
+        """
+        if self._snapshot_through == self._index - 1:
+            return
+        self._snapshot_at = time.monotonic()
+        through, text = self._index - 1, self._shown
+        try:
+            self._masks = await astore.change(
+                _store_snapshot, self._conversation, self._turn_id, self._epoch, self.event_id, through, text
+            )
+        except (ConversationBusy, OperationalError, InterfaceError) as error:
+            logger.warning(
+                "A snapshot of an answer is left out", **ids_of(self._conversation), error=str(error)
+            )
+            return
+        self._snapshot_through = through
+        live.announce(live.conversation_group(self._conversation.pk), {"kind": "answer"})
+
+
+def _store_snapshot(
+    conversation: ConversationRef, turn_id: str, epoch: int, event_id: str, through: int, text: str
+) -> Masks:
+    """Store the text without what is secret by now, and return what that is."""
+    with transaction.atomic():
+        leases.require_epoch(conversation, epoch)
+        masks = secrets.masks_of(conversation.owner_id, conversation.pk)
+        shown = masks.hide(text)
+        # Otherwise the turn was ended meanwhile, and the answer is in the log as far as it got.
+        if AgentLoop.objects.of(conversation).filter(turn_id=turn_id).exists():
+            UnfinishedAnswer.objects.update_or_create(
+                conversation_id=conversation.pk,
+                defaults={"turn_id": turn_id, "event_id": event_id, "through": through, "text": shown},
+            )
+    return masks

@@ -1,0 +1,274 @@
+"""Ends of turns that do not end by themselves: stopped, interrupted, failed, or left by a dead loop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from uuid import uuid4
+
+from django.db import transaction
+from django.db.models import Q
+from django.db.models.functions import Greatest
+from django.utils import timezone
+
+from conversations import dialects, facts
+from conversations.dialects import CALL_INTERRUPTED, CALL_STOPPED, AgentState
+from conversations.events import Dialect
+from conversations.exceptions import ConversationNotFound, Fenced
+from conversations.facts import Fact
+from conversations.log.locks import lock
+from conversations.models import Conversation, ConversationRef
+from conversations.store import store
+from sessions_app.loops import commands, leases, titles, turn_events, turns
+from sessions_app.loops.commands import LeftBehind
+from sessions_app.loops.leases import LoopHeld
+from sessions_app.loops.turn_events import Naming
+from sessions_app.loops.turns import PendingTurn
+from sessions_app.models import AgentLoop, ExecutionStatus, LoopEnd, LoopStatus, Repair, Verb
+from sessions_app.processes import Process
+
+ENDED = (ExecutionStatus.FINISHED, ExecutionStatus.ERROR, ExecutionStatus.STUCK)
+"""A run in one of these states is over."""
+
+
+def recover(conversation: ConversationRef, process: Process) -> None:
+    """Take over an abandoned loop only to end its turn, and release it.
+
+    The turn of a deleted conversation stays until it is restored and started again.
+    """
+    try:
+        epoch = leases.claim(conversation, process, agent="", only_abandoned=True)
+        repair(conversation, epoch)
+        leases.release(conversation, epoch)
+    except (LoopHeld, Fenced):
+        pass  # a loop that was started meanwhile repairs by itself
+    except ConversationNotFound:
+        AgentLoop.objects.of(conversation).update(
+            status=LoopStatus.STOPPED, lease_expires_at=None, updated_at=timezone.now()
+        )  # what it was told is settled when the conversation is restored and started again
+
+
+def repair(conversation: ConversationRef, epoch: int) -> None:
+    """End what a dead loop left, once, and settle the commands that it did not obey. Raise Fenced."""
+    with transaction.atomic():
+        leases.locked_by(conversation, epoch)
+        left = commands.left_behind(conversation, before=epoch)
+        if not left.verbs.isdisjoint({Verb.STOP, Verb.INTERRUPT}):
+            _stop_left_turn(conversation, epoch, left)
+    _repair_turn(conversation, epoch)
+    with transaction.atomic():
+        leases.locked_by(conversation, epoch)
+        settled = commands.settle_left(conversation, left, is_stopped=Verb.STOP in left.verbs)
+    commands.announce_settled(settled)
+
+
+def _stop_left_turn(conversation: ConversationRef, epoch: int, left: LeftBehind) -> None:
+    """End a dead loop's turn, one that waits for the user too, as its user had told the loop to."""
+    is_v1 = conversation.dialect is Dialect.V1
+    if Verb.STOP in left.verbs:
+        state, status = (AgentState.IDLE if is_v1 else AgentState.STOPPED), ExecutionStatus.IDLE
+    else:
+        state, status = AgentState.STOPPED, ExecutionStatus.PAUSED if is_v1 else ExecutionStatus.IDLE
+    turn = turns.pending_turn(conversation, epoch)
+    if turn is not None:
+        cut_off(conversation, epoch, turn, state, status, reason=STOPPED_REASON)
+    give_up(conversation, epoch, left.through, status)
+
+
+def _repair_turn(conversation: ConversationRef, epoch: int) -> None:
+    """End the turn that a dead loop left, and record that: its partial text is kept and marked.
+
+    A turn that waits for approval or is paused is not interrupted: it continues.
+    """
+    loop = AgentLoop.objects.of(conversation).get()
+    if loop.turn_id is None or turns.is_unplayed(conversation, loop.turn_id, loop):
+        return
+    turn = PendingTurn(loop.turn_id, loop.turn_through, is_suspended=False)
+
+    def record() -> None:
+        taker = {"host": loop.owner_host, "pid": loop.owner_pid}
+        Repair.objects.get_or_create(conversation_id=conversation.pk, turn_id=turn.turn_id, defaults=taker)
+
+    cut_off(
+        conversation,
+        epoch,
+        turn,
+        AgentState.INTERRUPTED,
+        ExecutionStatus.ERROR,
+        reason=INTERRUPTED_REASON,
+        also=record,
+    )
+    titles.keep_provisional_title(conversation)
+
+
+def cut_off(
+    conversation: ConversationRef,
+    epoch: int,
+    turn: PendingTurn,
+    state: AgentState,
+    status: ExecutionStatus,
+    *,
+    reason: str,
+    code: str = "AgentError",
+    also: Callable[[], object] | None = None,
+) -> None:
+    """End a turn that did not end by itself: its text is kept and marked, its calls end without result.
+
+    `code` is that of an error. Nothing changes if it has ended already; otherwise `also` runs in the same
+    transaction. Raise Fenced.
+    """
+
+    def write(naming: Naming) -> None:
+        end = turn_events.end_of_turn(conversation, turn.turn_id, state, reason=reason, naming=naming)
+        said = turn_events.said_of_end(
+            conversation, turn.turn_id, state, code=code, reason=reason, naming=naming
+        )
+        # V1 clients read the reason after the state, V0 clients before it.
+        ending = [end, *said] if conversation.dialect is Dialect.V1 else [*said, end]
+        why = CALL_STOPPED if state in (AgentState.STOPPED, AgentState.IDLE) else CALL_INTERRUPTED
+        events = [
+            *turn_events.interrupted_turn(conversation, turn.turn_id, calls_ended=why, naming=naming),
+            *ending,
+        ]
+        finish = turns.finish_turn(conversation, turn.through, status)
+        store().append(conversation, events, epoch=epoch, also=finish)
+
+    with transaction.atomic():
+        leases.require_epoch(conversation, epoch)
+        if not AgentLoop.objects.of(conversation).filter(turn_id=turn.turn_id).exists():
+            return
+        turn_events.under_a_free_id(write)
+        if also is not None:
+            also()
+    leases.announce(conversation)
+
+
+def stop_turn(conversation: ConversationRef, epoch: int, *, through: int) -> None:
+    """End a turn that waits for the user, if there is one, and give up the inputs up to `through`.
+
+    Readers see either way that the agent stopped, unless a V1 run is already over or paused. A V1
+    conversation is paused from then on, or runs again if that was requested since. Raise Fenced.
+    """
+    with transaction.atomic():
+        row = leases.locked_by(conversation, epoch)
+        status = _stopped_status(conversation, goes_on=row.asked_through > through)
+        turn = turns.pending_turn(conversation, epoch)
+        if turn is not None:
+            cut_off(conversation, epoch, turn, AgentState.STOPPED, status, reason=STOPPED_REASON)
+        elif _is_at_rest(conversation):
+            return
+        else:
+            events = turn_events.steered(conversation, AgentState.STOPPED, reason=STOPPED_REASON)
+            store().append(conversation, events, epoch=epoch)
+        give_up(conversation, epoch, through, status)
+    leases.announce(conversation)
+
+
+def _stopped_status(conversation: ConversationRef, *, goes_on: bool) -> ExecutionStatus:
+    if conversation.dialect is Dialect.V0:
+        return ExecutionStatus.IDLE
+    return ExecutionStatus.RUNNING if goes_on else ExecutionStatus.PAUSED
+
+
+def _is_over(conversation: ConversationRef) -> bool:
+    return AgentLoop.objects.of(conversation).filter(execution_status__in=ENDED).exists()
+
+
+def _is_at_rest(conversation: ConversationRef) -> bool:
+    if conversation.dialect is not Dialect.V1:
+        return False
+    at_rest = [*ENDED, ExecutionStatus.PAUSED]
+    return AgentLoop.objects.of(conversation).filter(execution_status__in=at_rest).exists()
+
+
+INTERRUPTED_REASON = (
+    "The agent was interrupted before it finished: the server stopped or lost its database. "
+    "Send the message again."
+)
+
+
+STOPPED_REASON = "The agent was stopped."
+
+
+CROWDED_OUT_REASON = "The loop was closed to make room for another conversation; what it had said is kept."
+
+
+def give_up_unheld(conversation: ConversationRef, through: int) -> None:
+    """Give up the inputs up to `through`, if no living process runs the loop."""
+    with transaction.atomic():
+        row = lock(Conversation.objects.standing(), conversation)
+        loop = AgentLoop.objects.of(conversation).first()
+        if row is None or (loop is not None and loop.is_held(timezone.now())):
+            return
+        rows = Conversation.objects.filter(pk=row.pk)
+        rows.update(answered_through=Greatest("answered_through", through), listed_at=timezone.now())
+        # A run that was requested and never begun.
+        asked = AgentLoop.objects.of(conversation).filter(turn_id=None)
+        asked.filter(execution_status=ExecutionStatus.RUNNING).update(execution_status=ExecutionStatus.IDLE)
+        # One that was claimed and left may have a turn to end, which the sweep does.
+        unclaimed = Q(status=LoopStatus.STARTING, epoch=0)
+        AgentLoop.objects.of(conversation).filter(Q(status=LoopStatus.ERROR) | unclaimed).update(
+            status=LoopStatus.STOPPED, ended_by=LoopEnd.STOPPED, error="", updated_at=timezone.now()
+        )
+    leases.announce(conversation)
+
+
+def fail(conversation: ConversationRef, error: str) -> None:
+    """Record that no loop could be started, unless a living process runs one; a later start may succeed."""
+    now = timezone.now()
+    with transaction.atomic():
+        leases.locked(conversation)
+        loop, _ = AgentLoop.objects.locked().get_or_create(conversation_id=conversation.pk)
+        if loop.is_held(now):
+            return
+        if conversation.dialect is Dialect.V1 and loop.execution_status == ExecutionStatus.RUNNING:
+            _fail_run(conversation, loop, error)
+        elif (loop.status, loop.error) == (LoopStatus.ERROR, error):
+            return
+        Conversation.objects.filter(pk=conversation.pk).update(listed_at=now)
+        AgentLoop.objects.of(conversation).update(
+            status=LoopStatus.ERROR,
+            runtime_status="STATUS$ERROR",
+            ended_by=LoopEnd.FAILED,
+            error=error,
+            updated_at=now,
+        )
+        facts.note(conversation.pk, Fact.LOOP)
+    leases.announce(conversation)
+
+
+def _fail_run(conversation: ConversationRef, loop: AgentLoop, error: str) -> None:
+    """End a run that no loop can play, and the turn that it would have continued."""
+    code = "LoopUnavailable"
+    if loop.turn_id is not None:
+        turn = PendingTurn(loop.turn_id, loop.turn_through, is_suspended=True)
+        ending = (AgentState.ERROR, ExecutionStatus.ERROR)
+        cut_off(conversation, leases.locked(conversation).loop_epoch, turn, *ending, reason=error, code=code)
+        return
+    author = dialects.author(conversation.dialect)
+    state_id, error_id = str(uuid4()), str(uuid4())
+    state = author.state(state=AgentState.ERROR, event_id=state_id)
+    said = author.error(code=code, detail=error, event_id=error_id)
+    store().append(
+        conversation, [turn_events.new_event(state, state_id), turn_events.new_event(said, error_id)]
+    )
+    AgentLoop.objects.of(conversation).update(execution_status=ExecutionStatus.ERROR)
+
+
+def give_up(
+    conversation: ConversationRef,
+    epoch: int,
+    through: int,
+    status: ExecutionStatus = ExecutionStatus.IDLE,
+) -> None:
+    """Give up the inputs up to `through`: a stopped agent stays silent. Raise Fenced.
+
+    A V1 run that is over or paused stays so, because readers have seen that. So does a V0 turn that is over,
+    unless inputs are given up.
+    """
+    with transaction.atomic():
+        row = leases.locked_by(conversation, epoch)
+        rows = Conversation.objects.filter(pk=row.pk)
+        rows.update(answered_through=Greatest("answered_through", through))
+        is_over = not row.is_unanswered and _is_over(conversation)
+        if not (is_over or _is_at_rest(conversation)):
+            AgentLoop.objects.of(conversation).update(execution_status=status, updated_at=timezone.now())

@@ -1,0 +1,186 @@
+"""Turns as rows: begun, suspended, continued, ended. Lock order: Conversation, then AgentLoop (`leases`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+from uuid import uuid4
+
+from django.db import transaction
+from django.db.models.functions import Greatest
+from django.utils import timezone
+
+from conversations import dialects, facts
+from conversations.dialects import AgentState, v0
+from conversations.events import Appended, Dialect, EventFilter, Metrics
+from conversations.facts import Fact
+from conversations.models import Conversation, ConversationRef
+from conversations.store import store
+from sessions_app.loops import decisions, leases, turn_events
+from sessions_app.models import AgentLoop, ExecutionStatus, UnfinishedAnswer
+
+SUSPENDED = (ExecutionStatus.PAUSED, ExecutionStatus.WAITING_FOR_CONFIRMATION)
+"""A loop in one of these states takes no turn until the user asks for it."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TurnStart:
+    """A turn to play: a new one, or a suspended one that continues."""
+
+    turn_id: str
+    through: int
+    """The newest input that it answers."""
+    answered_through: int
+    """The newest input that earlier turns have answered."""
+    decision: bool | None
+    """The user's decision about the waiting call; None if no call waits."""
+    decision_reason: str
+    counted: Metrics
+    """The conversation's totals."""
+
+
+def greet(conversation: ConversationRef, epoch: int) -> None:
+    """Show V0 readers that the agent waits for them, unless the newest state in the log does. Raise Fenced.
+
+    V0 clients accept no input before they have seen a state.
+    """
+    if conversation.dialect is not Dialect.V0:
+        return
+    with transaction.atomic():
+        row = leases.locked_by(conversation, epoch)
+        loop = AgentLoop.objects.locked().get(conversation_id=conversation.pk)
+        if loop.execution_status in SUSPENDED or _may_play(row, loop) or _waits_already(conversation):
+            return
+        event_id = str(uuid4())
+        authored = dialects.author(conversation.dialect).state(state=AgentState.IDLE, event_id=event_id)
+        store().append(conversation, [turn_events.new_event(authored, event_id)], epoch=epoch)
+
+
+def _waits_already(conversation: ConversationRef) -> bool:
+    states = EventFilter(types=v0.STATE_TYPES)
+    newest = store().search_events(conversation, states, newest_first=True, limit=1).events
+    return bool(newest) and newest[0]["text"].startswith(("awaiting_user_input", "finished"))
+
+
+def begin_turn(conversation: ConversationRef, epoch: int) -> TurnStart | None:
+    """Begin the next turn, or continue a suspended one; None if there is nothing to do.
+
+    Without an unanswered input, the loop is idle as of this transaction: an input that is committed later
+    finds it so. A continued turn answers its own inputs; later ones are for the next turn. Repeating a call
+    of unknown outcome returns the same turn. Raise Fenced.
+    """
+    now = timezone.now()
+    with transaction.atomic():
+        row = leases.locked_by(conversation, epoch)
+        loop = AgentLoop.objects.locked().get(conversation_id=conversation.pk)
+        if not _may_play(row, loop):
+            return None
+        if loop.turn_id is None:
+            turn_id, through = uuid4().hex, row.asked_through
+        else:
+            turn_id, through = loop.turn_id, loop.turn_through
+        AgentLoop.objects.of(conversation).update(
+            turn_id=turn_id,
+            turn_through=through,
+            execution_status=ExecutionStatus.RUNNING,
+            updated_at=now,
+        )
+        Conversation.objects.filter(pk=conversation.pk).update(listed_at=now)
+        facts.note(conversation.pk, Fact.LOOP)
+    leases.announce(conversation)
+    return TurnStart(
+        turn_id=turn_id,
+        through=through,
+        answered_through=row.answered_through,
+        decision=loop.decision,
+        decision_reason=loop.decision_reason,
+        counted=totals_of(row),
+    )
+
+
+def totals_of(row: Conversation) -> Metrics:
+    """Return the totals of a conversation so far."""
+    return Metrics(
+        accumulated_cost=row.accumulated_cost,
+        prompt_tokens=row.prompt_tokens,
+        completion_tokens=row.completion_tokens,
+    )
+
+
+def _may_play(row: Conversation, loop: AgentLoop) -> bool:
+    if loop.execution_status == ExecutionStatus.PAUSED:
+        return False
+    if loop.execution_status == ExecutionStatus.WAITING_FOR_CONFIRMATION:
+        return loop.decision is not None
+    return row.is_unanswered or loop.turn_id is not None
+
+
+def finish_turn(
+    conversation: ConversationRef, through: int, status: ExecutionStatus
+) -> Callable[[Sequence[Appended]], None]:
+    """Return what the turn's last append does besides: mark everything up to `through` as answered.
+
+    Repeated after the turn has ended, it changes nothing.
+    """
+
+    def finish(appended: Sequence[Appended]) -> None:
+        now = timezone.now()
+        turn = AgentLoop.objects.of(conversation).filter(turn_id__isnull=False)
+        if not turn.update(
+            turn_id=None, execution_status=status, decision=None, decision_reason="", updated_at=now
+        ):
+            return
+        rows = Conversation.objects.filter(pk=conversation.pk)
+        rows.update(answered_through=Greatest("answered_through", through), listed_at=now)
+        UnfinishedAnswer.objects.filter(conversation_id=conversation.pk).delete()
+
+    return finish
+
+
+def suspend_turn(
+    conversation: ConversationRef, status: ExecutionStatus
+) -> Callable[[Sequence[Appended]], None]:
+    """Return what the append that suspends a turn does besides: the turn continues later under the same id.
+
+    Repeated, it changes nothing: the user may have decided since.
+    """
+
+    def suspend(appended: Sequence[Appended]) -> None:
+        if not any(each.is_new for each in appended):
+            return
+        now = timezone.now()
+        Conversation.objects.filter(pk=conversation.pk).update(listed_at=now)
+        AgentLoop.objects.of(conversation).update(execution_status=status, updated_at=now)
+        if status == ExecutionStatus.WAITING_FOR_CONFIRMATION:
+            decisions.forget_decision(conversation)  # an older one is about another call
+
+    return suspend
+
+
+class PendingTurn(NamedTuple):
+    """A turn that has begun and not ended."""
+
+    turn_id: str
+    through: int
+    is_suspended: bool
+
+
+def pending_turn(conversation: ConversationRef, epoch: int) -> PendingTurn | None:
+    """Return the turn that the loop of `epoch` has begun and not ended, if there is one."""
+    loop = AgentLoop.objects.of(conversation).filter(epoch=epoch, turn_id__isnull=False).first()
+    if loop is None or loop.turn_id is None:
+        return None
+    is_suspended = is_unplayed(conversation, loop.turn_id, loop)
+    return PendingTurn(loop.turn_id, loop.turn_through, is_suspended)
+
+
+def is_unplayed(conversation: ConversationRef, turn_id: str, loop: AgentLoop) -> bool:
+    """Say whether nothing plays the turn: it waits for the user, or has not been continued yet.
+
+    A continued run is `running` from the request on; the log says whether a loop took it up.
+    """
+    if loop.execution_status != ExecutionStatus.RUNNING:
+        return True
+    state = store().newest_state(conversation, turn_id)
+    return state is not None and not state.startswith("running")

@@ -1,0 +1,82 @@
+"""Feedback, and files that users give to conversations."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Self
+
+from django.db import models
+from django.db.models import Q
+from django.utils import timezone
+
+from conversations.models import Conversation, ConversationRef, new_public_id
+
+
+class Polarity(models.TextChoices):
+    """A user's opinion of a conversation."""
+
+    POSITIVE = "positive"
+    NEGATIVE = "negative"
+
+
+class Permissions(models.TextChoices):
+    """The audience that a user chose for their feedback; it stays on this server either way."""
+
+    PUBLIC = "public"
+    PRIVATE = "private"
+
+
+class Feedback(models.Model):
+    """A user's feedback on a conversation, for the operators of this server (spec V0 §1.7)."""
+
+    feedback_id = models.CharField(max_length=32, unique=True, default=new_public_id)
+    conversation = models.ForeignKey(Conversation, models.CASCADE, related_name="feedback")
+    polarity = models.CharField(max_length=10, choices=Polarity)
+    permissions = models.CharField(max_length=10, choices=Permissions, default=Permissions.PRIVATE)
+    version = models.TextField(default="", blank=True)
+    """Of the client."""
+    email = models.TextField(default="", blank=True)
+    created_at = models.DateTimeField(default=timezone.now, db_index=True)
+
+    class Meta:
+        verbose_name_plural = "feedback"
+
+    def __str__(self) -> str:
+        return f"{self.polarity} feedback {self.feedback_id}"
+
+
+ATTACHMENT_NAME_MAX_LENGTH = 200
+
+
+class AttachmentQuerySet(models.QuerySet["Attachment"]):
+    """Queries for attachments; only `content_of` reads their content."""
+
+    def of(self, conversation: ConversationRef) -> Self:
+        """Return those of one conversation, the oldest first."""
+        return self.filter(conversation_id=conversation.pk).order_by("pk")
+
+    def content_of(self, name: str) -> bytes | None:
+        """Return the bytes of the one with this name; None if there is none."""
+        content = self.filter(name=name).values_list("content", flat=True).first()
+        return None if content is None else bytes(content)
+
+
+class Attachment(models.Model):
+    """A file that the user added to the conversation, byte for byte."""
+
+    conversation = models.ForeignKey(Conversation, models.CASCADE, related_name="attachments", db_index=False)
+    name = models.CharField(max_length=ATTACHMENT_NAME_MAX_LENGTH)
+    size = models.BigIntegerField()
+    """Bytes of the content."""
+    content = models.BinaryField()
+    created_at = models.DateTimeField(default=timezone.now)
+
+    objects = models.Manager.from_queryset(AttachmentQuerySet)()
+
+    class Meta:
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["conversation", "name"], name="attachment_once"),
+            models.CheckConstraint(condition=~Q(name=""), name="attachment_has_a_name"),
+        ]
+
+    def __str__(self) -> str:
+        return self.name

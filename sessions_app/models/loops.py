@@ -1,0 +1,304 @@
+"""Agents' loops, commands for them, unfinished answers, and repairs."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import ClassVar, Self
+
+from django.db import models
+from django.db.models import Q
+from django.db.models.functions import Coalesce, Greatest
+from django.utils import timezone
+
+from conversations.engines.planner import of_many
+from conversations.models import Conversation, ConversationRef
+from sessions_app.processes import Process, is_gone
+
+STALLED_S = 60
+"""A turn without progress for this long may hang."""
+
+
+LATELY = timedelta(hours=24)
+
+
+class LoopStatus(models.TextChoices):
+    """Whether a loop exists."""
+
+    STARTING = "starting"
+    RUNNING = "running"
+    STOPPED = "stopped"
+    ERROR = "error"
+
+
+class LoopEnd(models.TextChoices):
+    """Why a loop ended."""
+
+    STOPPED = "stopped", "stopped by its user"
+    CROWDED_OUT = "crowded_out", "closed to make room"
+    IDLE = "idle", "closed after nobody used it for long"
+    INTERRUPTED = "interrupted", "its process ended"
+    FAILED = "failed", "failed"
+
+
+class ExecutionStatus(models.TextChoices):
+    """What the agent is doing (spec V1 §2.6)."""
+
+    IDLE = "idle"
+    RUNNING = "running"
+    PAUSED = "paused"
+    WAITING_FOR_CONFIRMATION = "waiting_for_confirmation"
+    FINISHED = "finished"
+    ERROR = "error"
+    STUCK = "stuck"
+
+
+def _ended_lately(status: ExecutionStatus, now: datetime) -> Q:
+    """Return the condition for loops whose last turn ended so; closing a loop changes its row, too."""
+    since = now - LATELY
+    return Q(execution_status=status, updated_at__gt=since, conversation__updated_at__gt=since)
+
+
+class AgentLoopQuerySet(models.QuerySet["AgentLoop"]):
+    """Queries for many loops."""
+
+    def of(self, conversation: ConversationRef) -> Self:
+        """Return the loop of one conversation, if it was ever started."""
+        return self.filter(conversation_id=conversation.pk)
+
+    def there(self) -> Self:
+        """Return the loops that are starting or running; a deleted conversation has none."""
+        return self.filter(
+            status__in=[LoopStatus.STARTING, LoopStatus.RUNNING], conversation__deleted_at__isnull=True
+        )
+
+    def playing(self) -> Self:
+        """Return the loops that are playing a turn."""
+        return self.filter(status=LoopStatus.RUNNING, execution_status=ExecutionStatus.RUNNING)
+
+    def asking(self) -> Self:
+        """Return the loops of agents that wait for an approval."""
+        return self.filter(execution_status=ExecutionStatus.WAITING_FOR_CONFIRMATION)
+
+    def undecided(self) -> Self:
+        """Return the loops of agents that wait for an approval that the user has not decided yet."""
+        return self.asking().filter(decision=None)
+
+    def with_progress(self) -> Self:
+        """Add `progress_at`: when the turn began, or something of it was last stored or streamed."""
+        streamed = Coalesce("conversation__unfinished_answer__updated_at", "updated_at")
+        return self.annotate(progress_at=Greatest("updated_at", "conversation__updated_at", streamed))
+
+    def stalled(self, now: datetime) -> Self:
+        """Return the loops that are playing a turn without progress for STALLED_S."""
+        return self.playing().with_progress().filter(progress_at__lte=self.stalled_before(now))
+
+    def stalled_before(self, now: datetime) -> datetime:
+        """Return the time since which every turn that has not stalled has made progress."""
+        return now - timedelta(seconds=STALLED_S)
+
+    def failed_lately(self, now: datetime) -> Self:
+        """Return the loops that failed, or whose last turn did, in the last 24 hours."""
+        unmade = Q(status=LoopStatus.ERROR, updated_at__gt=now - LATELY)
+        return self.filter(unmade | _ended_lately(ExecutionStatus.ERROR, now))
+
+    def stuck_lately(self, now: datetime) -> Self:
+        """Return the loops whose last turn got stuck in the last 24 hours."""
+        return self.filter(_ended_lately(ExecutionStatus.STUCK, now))
+
+    def of_user(self, user_id: int | str) -> Self:
+        """Return the loops of one user's conversations."""
+        return self.filter(of_many("conversation__owner_id", user_id))
+
+    def held_by(self, process: Process) -> Self:
+        """Return those that this process holds."""
+        return self.filter(owner_host=process.host, owner_pid=process.pid, owner_started=process.started)
+
+    def least_wanted_first(self) -> Self:
+        """Order idle loops before working ones, and each group by the last activity of the conversation."""
+        working = Q(execution_status=ExecutionStatus.RUNNING)
+        return self.order_by(models.Case(models.When(working, then=1), default=0), "conversation__updated_at")
+
+    def locked(self) -> Self:
+        """Return the rows locked; their conversations must be locked already."""
+        return self.select_for_update(no_key=True, of=("self",))
+
+
+class AgentLoop(models.Model):
+    """The loop of one conversation; the fence is `Conversation.loop_epoch`, this is its owner and state."""
+
+    conversation = models.OneToOneField(Conversation, models.PROTECT, primary_key=True, related_name="loop")
+    desired = models.CharField(max_length=10, default=LoopStatus.STOPPED)
+    """`running` or `stopped`: the last request."""
+    status = models.CharField(max_length=10, choices=LoopStatus, default=LoopStatus.STOPPED)
+    runtime_status = models.TextField(null=True, blank=True)
+    execution_status = models.CharField(max_length=30, choices=ExecutionStatus, default=ExecutionStatus.IDLE)
+    agent = models.TextField(default="", blank=True)
+    epoch = models.BigIntegerField(default=0)
+    owner_host = models.TextField(default="", blank=True)
+    owner_pid = models.BigIntegerField(default=0)
+    owner_started = models.FloatField(default=0.0)
+    lease_expires_at = models.DateTimeField(null=True, blank=True)
+    turn_id = models.TextField(null=True, blank=True)
+    """The turn that has begun and has no `turn` event yet."""
+    turn_through = models.BigIntegerField(default=-1)
+    """The newest input that the turn answers."""
+    decision = models.BooleanField(null=True, blank=True)
+    """The decision about the call that waits for approval; None until there is one."""
+    decision_reason = models.TextField(default="", blank=True)
+    error = models.TextField(default="", blank=True)
+    ended_by = models.CharField(max_length=20, choices=LoopEnd, default="", blank=True)
+    """Why it ended; empty while it exists, and before it ever did."""
+    refused_writes = models.BigIntegerField(default=0)
+    """How often a loop without the lease tried to write."""
+    started_at = models.DateTimeField(null=True, blank=True)
+    updated_at = models.DateTimeField(auto_now=True)
+
+    objects = models.Manager.from_queryset(AgentLoopQuerySet)()
+
+    class Meta:
+        indexes: ClassVar = [
+            models.Index(fields=["status", "lease_expires_at"], name="loop_lease"),
+            models.Index(fields=["execution_status"], name="loop_doing"),
+            models.Index(fields=["turn_id"], name="loop_turn", condition=Q(turn_id__isnull=False)),
+            models.Index(fields=["decision"], name="loop_decided", condition=Q(decision__isnull=False)),
+        ]
+
+    def __str__(self) -> str:
+        return f"Agent loop of {self.conversation.shown_title}"
+
+    @property
+    def owner(self) -> Process:
+        """The process that holds, or last held, the lease."""
+        return Process(self.owner_host, self.owner_pid, self.owner_started)
+
+    @property
+    def is_there(self) -> bool:
+        """Whether the loop is starting or running."""
+        return self.status in (LoopStatus.STARTING, LoopStatus.RUNNING)
+
+    @property
+    def can_be_started(self) -> bool:
+        """Whether to start it changes anything: it is not there, or paused."""
+        return not self.is_there or self.execution_status == ExecutionStatus.PAUSED
+
+    @property
+    def can_be_stopped(self) -> bool:
+        """Whether to stop it changes anything: it is there, or has left a turn that waits for the user."""
+        waits = self.execution_status in (ExecutionStatus.PAUSED, ExecutionStatus.WAITING_FOR_CONFIRMATION)
+        return self.is_there or waits
+
+    def is_held(self, now: datetime) -> bool:
+        """Say whether another process may still write for this loop: a dead owner holds nothing."""
+        if not self.is_there or self.lease_expires_at is None:
+            return False
+        return self.lease_expires_at > now and not is_gone(self.owner)
+
+
+class Verb(models.TextChoices):
+    """The commands that a loop's process can be given."""
+
+    STOP = "stop", "stop the loop"
+    EVICT = "evict", "close the loop to make room"
+    PAUSE = "pause", "pause after the current step"
+    INTERRUPT = "interrupt", "end the turn, keep the loop"
+    RESUME = "resume", "let a paused loop go on"
+    RUN = "run", "answer what stands in the log"
+
+
+class CommandOutcome(models.TextChoices):
+    """The outcome of a command."""
+
+    PENDING = "", "not obeyed yet"
+    DONE = "done", "obeyed"
+    RUNS = "runs", "a run was on already"
+    NOTHING = "nothing", "there was nothing to do"
+    REFUSED = "refused", "refused by the loop"
+    ENDED = "ended", "the loop ended before"
+
+
+class LoopCommandQuerySet(models.QuerySet["LoopCommand"]):
+    """Queries for commands."""
+
+    def pending(self) -> Self:
+        """Return those that are neither obeyed nor settled, in the order in which they were given."""
+        return self.filter(outcome=CommandOutcome.PENDING).order_by("pk")
+
+    def settled_before(self, moment: datetime) -> Self:
+        """Return those that were settled before this time."""
+        return self.filter(settled_at__lt=moment)
+
+
+class LoopCommand(models.Model):
+    """A request of one process to a loop that another one runs; it is for the loop of one epoch only."""
+
+    conversation = models.ForeignKey(Conversation, models.CASCADE, related_name="commands", db_index=False)
+    epoch = models.BigIntegerField()
+    verb = models.CharField(max_length=10, choices=Verb)
+    through = models.BigIntegerField(default=-1)
+    """The newest input when it was given: a stop or interruption gives up inputs up to it."""
+    asked_by = models.TextField()
+    """The hint group of the process that waits for the outcome."""
+    outcome = models.CharField(
+        max_length=10, choices=CommandOutcome, default=CommandOutcome.PENDING, blank=True
+    )
+    detail = models.TextField(default="", blank=True)
+    """Why it was refused."""
+    given_at = models.DateTimeField(default=timezone.now)
+    settled_at = models.DateTimeField(null=True, blank=True)
+
+    objects = models.Manager.from_queryset(LoopCommandQuerySet)()
+
+    class Meta:
+        indexes: ClassVar = [
+            models.Index(fields=["conversation"], name="command_pending", condition=Q(outcome="")),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.verb} for the loop of {self.conversation_id}"
+
+
+class UnfinishedAnswer(models.Model):
+    """The text of an unfinished answer, for readers who join late; removed once the answer is stored."""
+
+    conversation = models.OneToOneField(
+        Conversation, models.CASCADE, primary_key=True, related_name="unfinished_answer"
+    )
+    turn_id = models.TextField()
+    event_id = models.TextField()
+    """The id that the stored message will have."""
+    through = models.BigIntegerField()
+    """The index of the last delta that `text` contains."""
+    text = models.TextField()
+    updated_at = models.DateTimeField(auto_now=True)
+
+    def __str__(self) -> str:
+        return f"answer of turn {self.turn_id} through {self.through}"
+
+
+class RepairQuerySet(models.QuerySet["Repair"]):
+    """Queries for repaired turns."""
+
+    def since(self, moment: datetime) -> Self:
+        """Return those that were ended at this time or later."""
+        return self.filter(repaired_at__gte=moment)
+
+
+class Repair(models.Model):
+    """A turn that a dead loop left and the next one ended, recorded for staff."""
+
+    conversation = models.ForeignKey(Conversation, models.CASCADE, related_name="repairs", db_index=False)
+    turn_id = models.TextField()
+    repaired_at = models.DateTimeField(default=timezone.now, db_index=True)
+    host = models.TextField()
+    """Together with `pid` the process that took the loop over."""
+    pid = models.BigIntegerField()
+
+    objects = models.Manager.from_queryset(RepairQuerySet)()
+
+    class Meta:
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["conversation", "turn_id"], name="repair_once"),
+        ]
+
+    def __str__(self) -> str:
+        return f"Repair of turn {self.turn_id}"

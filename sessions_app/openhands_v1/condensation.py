@@ -1,0 +1,113 @@
+"""Condensing: events that the model no longer gets, and the summary that replaces them (spec V1 §2.3).
+
+Nothing is removed from the log: readers still see all of it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import NamedTuple
+from uuid import uuid4
+
+from conversations.dialects import v1
+from conversations.dialects.v1 import V1Event
+from conversations.events import EventEnvelope, EventFilter, Kind
+from conversations.models import Conversation, ConversationRef
+from conversations.store import store
+from sessions_app import astore
+from sessions_app.agents.base import Agent
+from sessions_app.agents.chosen import chosen_agent
+from sessions_app.loops import turn_events
+from sessions_app.loops.manager import get_manager
+
+logger = logging.getLogger(__name__)
+
+SHOWN_MAX_EVENTS = 200
+SHOWN_MAX_CHARACTERS = 1000
+"""The agent that writes the summary gets at most this much of each event."""
+
+_GIVEN = EventFilter(
+    types=frozenset(
+        {"MessageEvent", "ActionEvent", "ObservationEvent", "UserRejectObservation", "AgentErrorEvent"}
+    )
+)
+"""The part of a log that a model gets."""
+_CONDENSATIONS = EventFilter(types=frozenset({"Condensation"}))
+_REQUEST = (
+    "Summarize the conversation below for the agent that continues it: what the user wants, what was "
+    "done, what is left to do. Answer with the summary only."
+)
+
+
+class _Prefix(NamedTuple):
+    """The events to forget, as far as they can be shown."""
+
+    event_ids: list[str]
+    shown: list[EventEnvelope]
+    offset: int
+    """The place of the summary among the events that the model gets."""
+
+
+async def condense(conversation: ConversationRef) -> None:
+    """Store that a condensation was requested, let the agent write the summary, and store that."""
+    await _append(conversation, v1.condensation_request())
+    prefix = await astore.call(_prefix, conversation)
+    event_id = str(uuid4())
+    condensation = v1.condensation(
+        forgotten_event_ids=prefix.event_ids,
+        response_id=event_id,
+        summary=await _summary(conversation, prefix),
+        summary_offset=prefix.offset,
+    )
+    await _append(conversation, condensation, event_id)
+
+
+async def _append(conversation: ConversationRef, event: V1Event, event_id: str | None = None) -> None:
+    event_id = event_id or str(uuid4())
+    await astore.append(
+        conversation, [turn_events.new_event(v1.authored(event, event_id=event_id), event_id)]
+    )
+
+
+def _prefix(conversation: ConversationRef) -> _Prefix:
+    """Return the answered part of the log since the last condensation."""
+    log = store()
+    earlier = log.search_events(conversation, _CONDENSATIONS, newest_first=True, limit=1).events
+    since = {"first": earlier[0]["seq"] + 1 if earlier else 0, "last": _answered_through(conversation)}
+    newest = log.search_events(conversation, _GIVEN, **since, newest_first=True, limit=SHOWN_MAX_EVENTS)
+    first = log.read_after(conversation, -1, limit=1)
+    return _Prefix(
+        event_ids=log.event_ids(conversation, _GIVEN, **since),
+        shown=[*earlier, *reversed(newest.events)],
+        offset=1 if first and first[0]["kind"] == Kind.SYSTEM else 0,
+    )
+
+
+def _answered_through(conversation: ConversationRef) -> int:
+    """Return the end of the log, or the last event before the inputs of a turn under way."""
+    row = Conversation.objects.select_related("loop").get(pk=conversation.pk)
+    is_busy = row.is_unanswered or (hasattr(row, "loop") and row.loop.turn_id is not None)
+    return row.answered_through if is_busy else row.next_seq - 1
+
+
+async def _summary(conversation: ConversationRef, prefix: _Prefix) -> str:
+    messages = [
+        {"role": "system", "content": _REQUEST},
+        {"role": "user", "content": _transcript(prefix.shown)},
+    ]
+    try:
+        answer = (await _agent(conversation).complete(messages)).strip()
+    except Exception as error:
+        logger.warning("Conversation %s is summed up without its agent: %s", conversation.public_id, error)
+        answer = ""
+    return answer or f"{len(prefix.event_ids)} earlier events were left out here."
+
+
+def _agent(conversation: ConversationRef) -> Agent:
+    loop = get_manager().get_agent_session(conversation.public_id)
+    return loop.agent if loop is not None else chosen_agent()()
+
+
+def _transcript(events: Sequence[EventEnvelope]) -> str:
+    return "\n".join(f"{event['source']}: {event['text'][:SHOWN_MAX_CHARACTERS]}" for event in events)

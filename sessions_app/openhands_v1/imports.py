@@ -1,0 +1,192 @@
+"""V1 conversations from an agent server's directories: log, agent's setup and status (spec V1 §7.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import tzinfo
+from typing import Any
+from uuid import uuid5
+
+from conversations.access import Visitor
+from conversations.dialects import columns, v1
+from conversations.dialects.v1.payload import Call, V1Event
+from conversations.events import Kind, NewEvent
+from conversations.models import ConversationRef, Version
+from conversations.payloads import jsontext
+from conversations.store import importing, store
+from conversations.store.importing import Imported
+from conversations.transcripts import openhands_v1
+from conversations.transcripts.openhands_v1 import Persisted, Skip
+from sessions_app.models import AgentLoop, ExecutionStatus, LoopStatus
+from sessions_app.models.v1 import MAX_ITERATIONS, default_workspace, never_confirm
+from sessions_app.settings import agent_setups, setup_keys
+from sessions_app.settings.agent_setups import NewSetup
+
+CUT_OFF = "This call was interrupted. Its result is unknown."
+_CANNOT_GO_ON = frozenset({ExecutionStatus.RUNNING, ExecutionStatus.WAITING_FOR_CONFIRMATION})
+"""No agent here can carry out a call of the other server's agent."""
+_FACTS = (
+    "invoked_skills",
+    "blocked_actions",
+    "blocked_messages",
+    "agent_state",
+    "hook_config",
+    "client_tools",
+    "tool_module_qualnames",
+    "launched_agent_profile",
+)
+_ITERATIONS_LIMIT = 2**31
+
+
+def preview(user: Visitor, persisted: Persisted, *, zone: tzinfo, skip: Skip) -> Imported:
+    """Return what `bring_in` would do, without doing it. Raise ImportRefused or Unreadable."""
+    return importing.preview(
+        user,
+        _Log(persisted, zone, skip).events(),
+        conversation_id=persisted.conversation_id.hex,
+        version=Version.V1,
+    )
+
+
+def bring_in(user: Visitor, persisted: Persisted, *, zone: tzinfo, skip: Skip) -> Imported:
+    """Store the conversation as the user's, or the missing part of it. Raise ImportRefused or Unreadable."""
+    log = _Log(persisted, zone, skip)
+    metrics = persisted.metrics
+    imported = store(str(user.pk)).import_conversation(
+        user,
+        log.events(),
+        conversation_id=persisted.conversation_id.hex,
+        version=Version.V1,
+        begin=lambda conversation: agent_setups.add(
+            conversation, _setup(persisted), leaf_event_id=_leaf_event_id(persisted)
+        ),
+        title=persisted.title,
+        tags=persisted.tags,
+        llm_model=_model(persisted),
+        created_at=persisted.created_at,
+        accumulated_cost=metrics.accumulated_cost,
+        prompt_tokens=metrics.prompt_tokens,
+        completion_tokens=metrics.completion_tokens,
+        total_tokens=metrics.prompt_tokens + metrics.completion_tokens,
+    )
+    if imported.conversation is not None:
+        _set_status(imported.conversation, log.status, is_new=imported.added > 0)
+    return imported
+
+
+class _Log:
+    """The events of a directory, followed by those that end an interrupted run."""
+
+    def __init__(self, persisted: Persisted, zone: tzinfo, skip: Skip) -> None:
+        self._persisted = persisted
+        self._zone = zone
+        self._skip = skip
+        self._told: ExecutionStatus | None = None
+        self._last_id = ""
+        self._open: dict[str, tuple[str, Call]] = {}
+        """By the id of a tool call without a result: the event's id, and the call."""
+
+    @property
+    def status(self) -> ExecutionStatus | None:
+        """Return the agent's state at the end of the log, None if it is unknown."""
+        told = self._last_told
+        return ExecutionStatus.ERROR if told in _CANNOT_GO_ON else told
+
+    @property
+    def _last_told(self) -> ExecutionStatus | None:
+        return _status(self._persisted.execution_status) or self._told
+
+    def events(self) -> Iterator[NewEvent]:
+        """Yield the events in order. Raise Unreadable."""
+        for event in openhands_v1.events(self._persisted.directory, zone=self._zone, skip=self._skip):
+            self._follow(event)
+            yield event
+        if self._last_told in _CANNOT_GO_ON:
+            yield from self._ending()
+
+    def _follow(self, event: NewEvent) -> None:
+        self._last_id = event.event_id
+        reading = event.reading
+        if reading.kind is Kind.STATE:
+            self._told = _status(reading.text) or self._told
+        elif reading.tool_call_id is None:
+            return
+        elif reading.type == "ActionEvent":
+            self._open[reading.tool_call_id] = (event.event_id, _call(event, reading.tool_call_id))
+        else:
+            self._open.pop(reading.tool_call_id, None)
+
+    def _ending(self) -> Iterator[NewEvent]:
+        """Yield a result for each open call, then the state; their ids are always the same."""
+        for event_id, call in self._open.values():
+            yield self._authored(v1.agent_error(call, error=CUT_OFF), f"call {event_id}")
+        yield self._authored(v1.execution_status(ExecutionStatus.ERROR.value), f"state after {self._last_id}")
+
+    def _authored(self, event: V1Event, name: str) -> NewEvent:
+        event_id = str(uuid5(self._persisted.conversation_id, name))
+        authored = v1.authored(event, event_id=event_id)
+        return NewEvent(
+            event_id=event_id,
+            payload=authored.payload,
+            reading=authored.reading,
+            stamp_offset=authored.stamp_offset,
+        )
+
+
+def _set_status(conversation: ConversationRef, status: ExecutionStatus | None, *, is_new: bool) -> None:
+    """Store the agent's last state; a loop that has run here has its own."""
+    if status is None:
+        return
+    told = {"execution_status": status}
+    _, is_first = AgentLoop.objects.get_or_create(conversation_id=conversation.pk, defaults=told)
+    if is_new and not is_first:
+        AgentLoop.objects.of(conversation).filter(epoch=0, status=LoopStatus.STOPPED).update(**told)
+
+
+def _call(event: NewEvent, tool_call_id: str) -> Call:
+    tool_name = jsontext.members(event.payload).get("tool_name")
+    return Call(columns.first_text(tool_name.value if tool_name else None), tool_call_id)
+
+
+def _status(word: str | None) -> ExecutionStatus | None:
+    return ExecutionStatus(word) if word in ExecutionStatus.values else None
+
+
+def _setup(persisted: Persisted) -> NewSetup:
+    """Return the agent's setup without keys: those in the files are encrypted for another server."""
+    agent = persisted.fact("agent")
+    iterations = columns.wire_id(persisted.fact("max_iterations"))
+    detects = persisted.fact("stuck_detection")
+    return NewSetup(
+        agent=setup_keys.masked(agent) if isinstance(agent, Mapping) else None,
+        secrets=_secrets(persisted),
+        workspace=columns.fields(persisted.fact("workspace")) or default_workspace(),
+        confirmation_policy=columns.fields(persisted.fact("confirmation_policy")) or never_confirm(),
+        security_analyzer=columns.fields(persisted.fact("security_analyzer")) or None,
+        max_iterations=iterations if iterations and iterations < _ITERATIONS_LIMIT else MAX_ITERATIONS,
+        stuck_detection=detects if isinstance(detects, bool) else True,
+        facts={name: value for name in _FACTS if (value := persisted.fact(name))},
+    )
+
+
+def _secrets(persisted: Persisted) -> dict[str, dict[str, Any]]:
+    """Return the names and descriptions of the secrets, without values."""
+    registry = columns.fields(persisted.state.get("secret_registry"))
+    sources: Iterable[Mapping[str, Any]] = (
+        columns.fields(persisted.request.get("secrets")),
+        columns.fields(registry.get("secret_sources")),
+    )
+    return {
+        name: {key: columns.fields(source).get(key) for key in ("kind", "description")}
+        for named in sources
+        for name, source in named.items()
+    }
+
+
+def _model(persisted: Persisted) -> str | None:
+    llm = columns.fields(columns.fields(persisted.fact("agent")).get("llm"))
+    return columns.first_text(llm.get("model")) or None
+
+
+def _leaf_event_id(persisted: Persisted) -> str | None:
+    return columns.event_id(persisted.state.get("leaf_event_id"))

@@ -1,0 +1,132 @@
+"""A conversation as the agent face shows it: ConversationInfo (spec V1 §2.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+from uuid import UUID
+
+from conversations.dialects.v1 import state
+from conversations.events import Metrics
+from conversations.models import Conversation
+from sessions_app.live.status import iso
+from sessions_app.models import AgentSetup, ExecutionStatus
+from sessions_app.models.v1 import DEFAULT_MODEL, json_size
+
+ConversationInformation = dict[str, Any]
+
+_NEWER: ConversationInformation = {
+    "invoked_skills": [],
+    "blocked_actions": {},
+    "blocked_messages": {},
+    "last_user_message_id": None,
+    "agent_state": {},
+    "hook_config": None,
+    "forked_from_event_id": None,
+    "current_model_id": None,
+    "available_models": [],
+    "supports_runtime_model_switch": False,
+    "launched_agent_profile": None,
+    "client_tools": [],
+    "tool_module_qualnames": {},
+    "runtime_info": None,
+}
+"""What newer clients look for; a fact of the conversation's start takes the place of its default."""
+SIZE = json_size(
+    *(
+        f"agent_setup__{column}"
+        for column in (
+            *("shown_agent", "shown_secrets", "workspace", "confirmation_policy", "security_analyzer"),
+            "facts",
+        )
+    )
+)
+"""How much of a conversation's information may be long, for queries about conversations."""
+_COLUMNS = (
+    "pk",
+    "public_id",
+    "title",
+    "llm_model",
+    "accumulated_cost",
+    "prompt_tokens",
+    "completion_tokens",
+    "tags",
+    "created_at",
+    "updated_at",
+    "forked_at",
+    "forked_from__public_id",
+    "parent__public_id",
+    "loop__execution_status",
+)
+
+
+def information_of(pks: Sequence[int], *, deleted: bool = False) -> dict[int, ConversationInformation]:
+    """Return the information by key, of those that stand; the number of queries is always the same.
+
+    `deleted`: of tombstones, too.
+    """
+    found = Conversation.objects.all() if deleted else Conversation.objects.standing()
+    rows = found.with_pks(pks).values(*_COLUMNS)
+    setups = AgentSetup.objects.shown().in_bulk(list(pks))
+    children = Conversation.objects.standing().children_of(pks)
+    return {
+        row["pk"]: _information(row, setups.get(row["pk"]) or AgentSetup(), children.get(row["pk"], []))
+        for row in rows
+    }
+
+
+def _information(row: dict[str, Any], setup: AgentSetup, children: list[str]) -> ConversationInformation:
+    model = row["llm_model"] or DEFAULT_MODEL
+    metrics = _metrics(row, model)
+    return {
+        **_NEWER,
+        **setup.facts,
+        "id": dashed(row["public_id"]),
+        "agent": setup.shown_agent or default_agent(model),
+        "workspace": setup.workspace,
+        "persistence_dir": f"workspace/conversations/{row['public_id']}",
+        "max_iterations": setup.max_iterations,
+        "stuck_detection": setup.stuck_detection,
+        "execution_status": row["loop__execution_status"] or ExecutionStatus.IDLE.value,
+        "confirmation_policy": setup.confirmation_policy,
+        "security_analyzer": setup.security_analyzer,
+        "activated_knowledge_skills": [],
+        "stats": {"usage_to_metrics": {"agent": metrics} if metrics else {}},
+        "secret_registry": {"secret_sources": setup.shown_secrets},
+        "title": row["title"],
+        "metrics": metrics,
+        "created_at": iso(row["created_at"]),
+        "updated_at": iso(row["updated_at"]),
+        "tags": row["tags"],
+        "leaf_event_id": setup.leaf_event_id,
+        "forked_from_conversation_id": _dashed_or_none(row["forked_from__public_id"]),
+        "parent_conversation_id": _dashed_or_none(row["parent__public_id"]),
+        "sub_conversation_ids": [dashed(child) for child in children],
+    }
+
+
+def default_agent(model: str) -> dict[str, Any]:
+    """Return the agent of a conversation that no V1 client has set up."""
+    return {"kind": "Agent", "llm": {"model": model, "usage_id": "agent"}, "tools": []}
+
+
+def dashed(public_id: str) -> str:
+    """Return an id as the agent face prints it: a UUID with dashes (R1), any other as it is."""
+    try:
+        return str(UUID(public_id))
+    except ValueError:
+        return public_id
+
+
+def _dashed_or_none(public_id: str | None) -> str | None:
+    return None if public_id is None else dashed(public_id)
+
+
+def _metrics(row: dict[str, Any], model: str) -> dict[str, object] | None:
+    """Return the totals, None while nothing was counted."""
+    counted = Metrics(
+        accumulated_cost=row["accumulated_cost"],
+        prompt_tokens=row["prompt_tokens"],
+        completion_tokens=row["completion_tokens"],
+    )
+    return None if counted == Metrics() else state.snapshot(counted, model=model)

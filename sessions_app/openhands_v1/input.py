@@ -1,0 +1,106 @@
+"""What V1 clients say to a conversation, and where they stand in it (spec V1 §2.3, §2.4, §2.6)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping
+from uuid import uuid4
+
+from conversations import dialects
+from conversations.dialects import columns, v1
+from conversations.events import Authored, Dialect, EventFilter, EventMatch, Kind, NewEvent
+from conversations.exceptions import EventNotFound
+from conversations.models import ConversationRef
+from conversations.payloads.bounds import is_light_value
+from conversations.store import store
+from sessions_app.capacity.parsing import in_turn
+from sessions_app.loops import turn_events
+from sessions_app.loops.manager import get_manager
+from sessions_app.openhands_v1.condensation import condense as condense
+from sessions_app.settings import agent_setups
+
+_SAID_BY_THE_AGENT = EventFilter(
+    source="agent",
+    exclude_hidden=True,
+    any_of=frozenset(EventMatch(dialect=dialect, kinds=frozenset({Kind.MESSAGE})) for dialect in Dialect),
+)
+SYSTEM_PROMPT = "You are the agent of this conversation: answer the user with the tools that you have."
+
+
+def system_prompt_event() -> NewEvent:
+    """Return the event that a V1 conversation begins with."""
+    event_id = str(uuid4())
+    return turn_events.new_event(v1.authored(v1.system_prompt(SYSTEM_PROMPT), event_id=event_id), event_id)
+
+
+async def say(
+    conversation: ConversationRef,
+    request: Mapping[str, object],
+    *,
+    sender_id: int,
+    run: bool,
+    event_id: str | None = None,
+) -> int:
+    """Store a SendMessageRequest and return its seq; with `run` ask for a run unless one is on.
+
+    While a call waits for approval the message is stored, answered later, and no approval. A repeated
+    `event_id` stores and asks nothing. Raise InvalidEvent.
+    """
+    event_id = event_id or str(uuid4())
+    message = await in_turn(
+        sender_id, is_light_value(request), _message, conversation, request, sender_id, event_id
+    )
+    # Whether or not the client stays to hear of it, it is answered.
+    return await asyncio.shield(_take(conversation, message, run=run))
+
+
+async def _take(conversation: ConversationRef, message: NewEvent, *, run: bool) -> int:
+    return (await get_manager().take_input(conversation, message, run=run)).seq
+
+
+def _message(
+    conversation: ConversationRef, request: Mapping[str, object], sender_id: int, event_id: str
+) -> NewEvent:
+    authored = _authored(conversation, request, event_id)
+    return NewEvent(
+        event_id=event_id,
+        payload=authored.payload,
+        reading=authored.reading,
+        sender_id=sender_id,
+        is_input=True,
+        stamp_offset=authored.stamp_offset,
+    )
+
+
+def _authored(conversation: ConversationRef, request: Mapping[str, object], event_id: str) -> Authored:
+    authored = v1.received(request, event_id=event_id)
+    if conversation.dialect is Dialect.V1:
+        return authored
+    parts = json.loads(authored.payload)["llm_message"]["content"]
+    urls = [url for part in parts for url in part.get("image_urls", ())]
+    author = dialects.author(conversation.dialect)
+    return author.user_message(text=columns.content_text(parts), image_urls=urls, event_id=event_id)
+
+
+def navigate(conversation: ConversationRef, event_id: str | None) -> None:
+    """Note at which event the user stands; None for the end. Raise EventNotFound."""
+    if event_id is not None and place_of(conversation, event_id) is None:
+        raise EventNotFound(f"There is no event {event_id!r}.")
+    setup = agent_setups.row_of(conversation)
+    setup.leaf_event_id = event_id
+    setup.save(update_fields=["leaf_event_id"])
+
+
+def place_of(conversation: ConversationRef, event_id: str) -> int | None:
+    """Return the seq of the event that V1 readers know by this id; None if none is."""
+    seq = store().seq_of_event(conversation, event_id)
+    if seq is not None:
+        return seq
+    return v1.seq_of(conversation.public_id, event_id, last_seq=store().last_seq(conversation))
+
+
+def final_response(conversation: ConversationRef) -> str:
+    """Return the last that the agent has said, by `finish` or in a message; empty if it was silent."""
+    newest = store().search_events(conversation, _SAID_BY_THE_AGENT, newest_first=True, limit=1).events
+    return newest[0]["text"] if newest else ""

@@ -1,0 +1,214 @@
+"""Sandboxes, which the V1 wire requires and agents here do not have: one for each family of conversations.
+
+None is stored. A sandbox's id contains that of its root conversation, and its status is derived from the
+loops (spec V1 §1.5).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+from uuid import UUID
+
+from django.db import transaction
+from django.utils import timezone
+
+from conversations import families
+from conversations.log.locks import lock_all
+from conversations.models import Conversation, ConversationQuerySet, ConversationRef
+from sessions_app.identity import conversation_keys
+from sessions_app.loops import leases
+from sessions_app.models import AgentLoop, ExecutionStatus, LoopEnd, LoopStatus
+
+_BASE62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+_ID_BYTES = 16
+_ID_MAX_CHARS = 24
+
+
+class SandboxStatus(StrEnum):
+    """Whether its conversations accept messages (spec V1 §1.1)."""
+
+    STARTING = "STARTING"
+    RUNNING = "RUNNING"
+    PAUSED = "PAUSED"
+    ERROR = "ERROR"
+    MISSING = "MISSING"
+
+
+_BUSIEST_FIRST = (SandboxStatus.RUNNING, SandboxStatus.STARTING, SandboxStatus.ERROR, SandboxStatus.PAUSED)
+
+STATUS_COLUMNS = (
+    "deleted_at",
+    "asked_through",
+    "answered_through",
+    "loop__status",
+    "loop__ended_by",
+    "loop__execution_status",
+)
+"""The columns of a conversation that decide the status."""
+
+_PARKED_BY = (LoopEnd.STOPPED, LoopEnd.CROWDED_OUT, LoopEnd.IDLE)
+_FOR_THE_USER = (ExecutionStatus.PAUSED, ExecutionStatus.WAITING_FOR_CONFIRMATION)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Sandbox:
+    """One sandbox as its owner sees it."""
+
+    id: str
+    owner_id: int
+    status: SandboxStatus
+    key: str
+    created_at: datetime
+
+
+def status_of(row: Mapping[str, Any]) -> SandboxStatus:
+    """Return the status for STATUS_COLUMNS of one conversation.
+
+    A conversation accepts messages from the first, even if no loop was ever started or its process ended,
+    until it is stopped or makes room for others.
+    """
+    if row["deleted_at"] is not None:
+        return SandboxStatus.MISSING
+    match row["loop__status"]:
+        case LoopStatus.ERROR:
+            return SandboxStatus.ERROR
+        case LoopStatus.STOPPED if row["loop__ended_by"] in _PARKED_BY:
+            return SandboxStatus.STARTING if _is_asked(row) else SandboxStatus.PAUSED
+    return SandboxStatus.RUNNING
+
+
+def _is_asked(row: Mapping[str, Any]) -> bool:
+    """Say whether its loop is about to start again: it has an input, and waits for nobody."""
+    is_unanswered = row["asked_through"] > row["answered_through"]
+    return bool(is_unanswered and row["loop__execution_status"] not in _FOR_THE_USER)
+
+
+def id_of(public_id: str) -> str | None:
+    """Return a UUID's 16 bytes in base 62, with a prefix for each leading zero byte; None for another id."""
+    try:
+        id_bytes = UUID(public_id).bytes
+    except ValueError:
+        return None
+    number, digits = int.from_bytes(id_bytes), ""
+    while number:
+        number, digit = divmod(number, len(_BASE62))
+        digits = _BASE62[digit] + digits
+    zeros = len(id_bytes) - len(id_bytes.lstrip(b"\0"))
+    return (f"0{_BASE62[zeros]}" if zeros else "") + digits
+
+
+def public_id_in(sandbox_id: str) -> str | None:
+    """Return the id of the conversation in a sandbox's id; None if it is not a sandbox's id."""
+    if not 0 < len(sandbox_id) <= _ID_MAX_CHARS or not set(sandbox_id) <= set(_BASE62):
+        return None
+    digits = sandbox_id[2:] if sandbox_id.startswith("0") else sandbox_id
+    number = 0
+    for digit in digits:
+        number = number * len(_BASE62) + _BASE62.index(digit)
+    if number >= 1 << 8 * _ID_BYTES:
+        return None
+    public_id = number.to_bytes(_ID_BYTES).hex()
+    return public_id if id_of(public_id) == sandbox_id else None
+
+
+def ids_of(pks: Sequence[int]) -> dict[int, str | None]:
+    """Return the sandbox of each of these conversations, None if it has none; one query."""
+    return {pk: _id_of_line(line) for pk, line in families.lines_of(pks).items()}
+
+
+def _id_of_line(line: Sequence[str]) -> str | None:
+    """Return the sandbox of the topmost conversation that has one, which all below it share."""
+    found = None
+    for public_id in line:
+        if (sandbox_id := id_of(public_id)) is None:
+            return found
+        found = sandbox_id
+    return found
+
+
+def of_ids(user_id: int, sandbox_ids: Collection[str]) -> dict[str, Sandbox]:
+    """Return the user's sandboxes by id, even if their conversation is deleted; four queries."""
+    public_ids = {public_id for each in sandbox_ids if (public_id := public_id_in(each)) is not None}
+    rows = Conversation.objects.owned_by(user_id).known_to_v1().with_public_ids(public_ids)
+    found = {sandbox.id: sandbox for sandbox in of_rows(rows)}
+    return {each: found[each] for each in sandbox_ids if each in found}
+
+
+def of_rows(rows: ConversationQuerySet) -> list[Sandbox]:
+    """Return the sandboxes of the roots among the conversations; four queries."""
+    columns = ("pk", "owner_id", "created_at", "deleted_at", *conversation_keys.COLUMNS)
+    tops = list(conversation_keys.keyed(rows).values(*columns))
+    pks = [top["pk"] for top in tops]
+    own_ids = ids_of(pks)
+    below = families.families_of(pks)
+    members = {pk for family in below.values() for pk in family}
+    statuses = {
+        row["pk"]: status_of(row)
+        for row in Conversation.objects.with_pks(members).values("pk", *STATUS_COLUMNS)
+    }
+    return [
+        Sandbox(
+            id=sandbox_id,
+            owner_id=top["owner_id"],
+            status=_busiest([statuses[pk] for pk in below[top["pk"]] if pk in statuses], top),
+            key=conversation_keys.key_in(top),
+            created_at=top["created_at"],
+        )
+        for top in tops
+        if (sandbox_id := own_ids.get(top["pk"])) is not None and sandbox_id == id_of(top["public_id"])
+    ]
+
+
+def _busiest(statuses: Collection[SandboxStatus], top: Mapping[str, Any]) -> SandboxStatus:
+    if top["deleted_at"] is not None:
+        return SandboxStatus.MISSING
+    return next((status for status in _BUSIEST_FIRST if status in statuses), SandboxStatus.MISSING)
+
+
+def top_of(user_id: int, sandbox_id: str) -> ConversationRef | None:
+    """Return the existing root conversation of a user's sandbox; None if there is none."""
+    public_id = public_id_in(sandbox_id)
+    if public_id is None:
+        return None
+    rows = Conversation.objects.owned_by(user_id).standing().known_to_v1().with_public_ids([public_id])
+    row = rows.first()
+    return row.ref if row is not None and ids_of([row.pk]).get(row.pk) == sandbox_id else None
+
+
+def is_at_or_below(conversation: ConversationRef, upper: ConversationRef) -> bool:
+    """Say whether a conversation is this one, or was started from it in the same sandbox."""
+    for public_id in families.lines_of([conversation.pk]).get(conversation.pk, []):
+        if id_of(public_id) is None:
+            return False
+        if public_id == upper.public_id:
+            return True
+    return False
+
+
+def sandbox_of(conversation: ConversationRef) -> str | None:
+    """Return the sandbox of a conversation."""
+    return ids_of([conversation.pk]).get(conversation.pk)
+
+
+def note_paused(conversations: Sequence[ConversationRef]) -> None:
+    """Record that these were stopped on purpose, even without a loop or with a dead one.
+
+    A loop that was started meanwhile is left alone.
+    """
+    pks = [conversation.pk for conversation in conversations]
+    now = timezone.now()
+    with transaction.atomic():
+        lock_all(conversations)
+        Conversation.objects.with_pks(pks).update(listed_at=now)
+        AgentLoop.objects.bulk_create(
+            [AgentLoop(conversation_id=pk, ended_by=LoopEnd.STOPPED) for pk in pks], ignore_conflicts=True
+        )
+        AgentLoop.objects.filter(conversation_id__in=pks, status=LoopStatus.STOPPED).update(
+            ended_by=LoopEnd.STOPPED, updated_at=now
+        )
+    for conversation in conversations:
+        leases.announce(conversation)

@@ -1,0 +1,156 @@
+"""Starting V1 conversations: conversation, agent's setup, first message and record, all or nothing.
+
+So a start is never half done: later queries find it ready, or failed with the reason.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import uuid4
+
+from django.db import transaction
+
+from conversations.access import Visitor, pk_of
+from conversations.dialects import columns, v1
+from conversations.events import NewEvent
+from conversations.models import Conversation
+from conversations.redaction import masking, secrets
+from conversations.storage import quotas
+from conversations.store import ConversationExists
+from sessions_app.models import StartTask, UserSettings
+from sessions_app.models.v1 import DEFAULT_MODEL, never_confirm
+from sessions_app.openhands_v1.information import default_agent
+from sessions_app.openhands_v1.input import system_prompt_event
+from sessions_app.settings import agent_setups, setup_keys, user_settings
+from sessions_app.settings.agent_setups import NewSetup
+
+READY = "READY"
+ERROR = "ERROR"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Wanted:
+    """The parameters of a start; None means the parent's value, if there is a parent."""
+
+    request: Mapping[str, Any]
+    """JSON: the request, to be shown again."""
+    conversation_id: str | None = None
+    parent: Conversation | None = None
+    first_message: NewEvent | None = None
+    system_message_suffix: str | None = None
+    llm_model: str | None = None
+    repository: str | None = None
+    branch: str | None = None
+    provider: str | None = None
+    title: str | None = None
+    trigger: str | None = None
+    pr_number: Sequence[int] = ()
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+
+
+def first_message(message: Mapping[str, Any], *, sender_id: int) -> NewEvent:
+    """Return a SendMessageRequest as a conversation's first event. Raise InvalidEvent.
+
+    It asks for an answer, whatever its `run` says.
+    """
+    event_id = str(uuid4())
+    authored = v1.received(message, event_id=event_id)
+    return NewEvent(
+        event_id=event_id,
+        payload=authored.payload,
+        reading=authored.reading,
+        sender_id=sender_id,
+        is_input=True,
+        stamp_offset=authored.stamp_offset,
+    )
+
+
+def shown_content(message: NewEvent) -> Any:
+    """Return the parts of a first message in a form that can be shown again and stored by any database."""
+    return _clean(json.loads(message.payload)["llm_message"]["content"])
+
+
+def _clean(value: Any) -> Any:
+    match value:
+        case str():
+            return columns.clean(value)
+        case list():
+            return [_clean(item) for item in value]
+        case dict():
+            return {name: _clean(item) for name, item in value.items()}
+    return value
+
+
+def start(user: Visitor, wanted: Wanted) -> StartTask:
+    """Create the conversation and return the record: ready, or failed.
+
+    Raise InvalidEvent if the request cannot be stored, and QuotaExceeded.
+    """
+    quotas.admit_start(pk_of(user))
+    try:
+        with transaction.atomic():
+            return _started(user, wanted)
+    except ConversationExists as error:
+        return _failed(user, wanted, str(error))
+
+
+def failed(user: Visitor, wanted: Wanted, reason: str) -> StartTask:
+    """Record that a conversation could not be started, and why. Raise InvalidEvent, QuotaExceeded."""
+    quotas.admit_start(pk_of(user))
+    return _failed(user, wanted, reason)
+
+
+def _failed(user: Visitor, wanted: Wanted, reason: str) -> StartTask:
+    return StartTask.objects.create(
+        user_id=pk_of(user), status=ERROR, detail=reason, request=_masked(user, wanted.request)
+    )
+
+
+def _masked(user: Visitor, request: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the request without keys and the user's secrets. Raise InvalidEvent if it may hold too many."""
+    text = json.dumps(setup_keys.masked(request))
+    spans = secrets.masks_of(pk_of(user)).in_event(text)
+    masked: dict[str, Any] = json.loads(masking.replaced(text, spans))
+    return masked
+
+
+def _started(user: Visitor, wanted: Wanted) -> StartTask:
+    parent = wanted.parent
+    settings = user_settings.settings_of(pk_of(user))
+    inherited = parent if parent is not None else Conversation()
+    model = wanted.llm_model or inherited.llm_model or (settings.llm_model if settings else None)
+    has_own_repository = wanted.repository is not None
+    conversation = agent_setups.create(
+        user,
+        _setup(wanted, model, settings),
+        conversation_id=wanted.conversation_id,
+        events=[system_prompt_event(), *([wanted.first_message] if wanted.first_message else [])],
+        parameters=dict(wanted.parameters),
+        parent_id=parent.pk if parent is not None else None,
+        title=wanted.title,
+        repository=wanted.repository or inherited.repository,
+        branch=wanted.branch or (None if has_own_repository else inherited.branch),
+        provider=wanted.provider or (None if has_own_repository else inherited.provider),
+        llm_model=model,
+        trigger=wanted.trigger,
+        pr_number=list(wanted.pr_number),
+    )
+    return StartTask.objects.create(
+        user_id=conversation.owner_id,
+        conversation_id=conversation.pk,
+        status=READY,
+        request=_masked(user, wanted.request),
+    )
+
+
+def _setup(wanted: Wanted, model: str | None, settings: UserSettings | None) -> NewSetup:
+    suffix = wanted.system_message_suffix
+    agent = default_agent(model or DEFAULT_MODEL) | {"agent_context": {"system_message_suffix": suffix}}
+    asks_always = settings is not None and settings.confirmation_mode
+    return NewSetup(
+        agent=agent if suffix else None,
+        confirmation_policy={"kind": "AlwaysConfirm"} if asks_always else never_confirm(),
+    )

@@ -1,0 +1,75 @@
+"""Stopping, starting and removing a conversation with all below it: what a sandbox, or a family, is told."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+
+from django.conf import settings
+from django.db import transaction
+
+from conversations import families
+from conversations.exceptions import ConversationBusy, ConversationError
+from conversations.log.locks import lock_all
+from conversations.models import ConversationRef, Version
+from conversations.store import store
+from sessions_app import astore
+from sessions_app.loops.commands import CommandPending
+from sessions_app.loops.manager import get_manager
+from sessions_app.openhands_v1 import sandboxes
+
+
+async def pause(conversation: ConversationRef) -> None:
+    """Stop the loops of a conversation and of all below it; V1 readers see it also where there was none.
+
+    Raise CommandPending if one has not ended within 8 s; it ends later. Raise ConversationBusy if one stays
+    locked so long.
+    """
+    family = await astore.call(families.family_of, conversation)
+    of_v1 = [each for each in family if each.version == Version.V1]
+    try:
+        await get_manager().close_session(conversation.public_id)
+    except ConversationBusy:  # to note anything would wait for the same lock, once more
+        raise
+    except BaseException:
+        await _note_paused(of_v1)
+        raise
+    await _note_paused(of_v1)
+
+
+async def _note_paused(conversations: Sequence[ConversationRef]) -> None:
+    if conversations:
+        await astore.change(sandboxes.note_paused, conversations)
+
+
+async def stop_to_delete(conversation: ConversationRef) -> None:
+    """Stop the loops of a conversation that is about to be deleted, and of all below it.
+
+    One that has not ended within 8 s cannot write any more once it is deleted, and ends later.
+    """
+    with suppress(CommandPending):
+        await get_manager().close_session(conversation.public_id)
+
+
+async def resume(conversations: Sequence[ConversationRef]) -> None:
+    """Start the loops, the first ones only where the user may not have as many; return once they are there.
+
+    One that cannot be started shows that by its status.
+    """
+    for conversation in conversations[: settings.CONFIGURATION.max_concurrent]:
+        with suppress(ConversationError):
+            await get_manager().maybe_start_agent_loop(conversation)
+
+
+async def remove(conversation: ConversationRef) -> None:
+    """Stop the loops of a conversation and of all below it, and hide them: the lowest first, all or none."""
+    family = (await astore.call(families.family_of, conversation))[::-1]
+    await stop_to_delete(conversation)
+    await astore.change(_hide, family)
+
+
+@transaction.atomic
+def _hide(conversations: Sequence[ConversationRef]) -> None:
+    lock_all(conversations)
+    for conversation in conversations:
+        store(str(conversation.owner_id)).hide(conversation)

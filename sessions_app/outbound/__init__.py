@@ -1,0 +1,1 @@
+"""Which addresses this server asks, and by which proxy."""

@@ -1,0 +1,279 @@
+"""Testing a user's model as it is configured: one request, and a sentence about what is wrong.
+
+The server at the base URL gets the requests of OpenAI's clients: its list of models, then one token.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import httpx
+import orjson
+from django.conf import settings
+
+from conversations.dialects import columns
+from conversations.exceptions import ConversationError
+from conversations.payloads import bounds
+from sessions_app.git_providers.base import InvalidName
+from sessions_app.outbound.hosts import may_lead_to_public, server_url
+from sessions_app.outbound.proxies import UnusableProxy, way_to
+
+CONNECT_S = 5.0
+READ_S = 10.0
+TOTAL_S = 15.0
+TRIALS_MAX = 4
+"""At most this many tests run at once in this process, one for each user: each occupies a server thread."""
+ANSWER_MAX_BYTES = 4 * 1024 * 1024
+TOO_LONG = "The server's response is too long. The base URL doesn't lead to a model API."
+"""The longest list of models that is known has a tenth of it."""
+
+ANTHROPIC = "api.anthropic.com"
+KNOWN_SERVERS = {
+    "anthropic": f"https://{ANTHROPIC}/v1",
+    "deepseek": "https://api.deepseek.com/v1",
+    "gemini": "https://generativelanguage.googleapis.com/v1beta/openai",
+    "groq": "https://api.groq.com/openai/v1",
+    "mistral": "https://api.mistral.ai/v1",
+    "moonshot": "https://api.moonshot.ai/v1",
+    "openai": "https://api.openai.com/v1",
+    "openrouter": "https://openrouter.ai/api/v1",
+    "xai": "https://api.x.ai/v1",
+}
+"""By the part before the slash in a model's name: its address if there is no base URL."""
+
+
+class InvalidBaseUrl(ConversationError):
+    """No model can be reached at this address; the text says why."""
+
+    code = "invalid_base_url"
+
+
+class TrialUnderWay(ConversationError):
+    """No model is tested now, because others are; the text says what to do."""
+
+    code = "trial_under_way"
+
+    def __init__(self) -> None:
+        super().__init__("Another test is running. Wait until it ends, then test again.")
+
+
+class Finding(NamedTuple):
+    """The result, in words for the user."""
+
+    is_fault: bool
+    text: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ModelSetup:
+    """The settings of a model."""
+
+    model: str
+    base_url: str
+    key: str = field(repr=False)
+
+
+class _Fault(Exception):
+    """Why the model cannot be used; the text says what to do."""
+
+
+def checked_base_url(text: str) -> str:
+    """Return the address without a trailing slash. Raise InvalidBaseUrl; its text does not repeat the
+    address."""
+    url = server_url(text)
+    if url is None:
+        raise InvalidBaseUrl(
+            "Enter a base URL that starts with https:// or http://, for example https://api.example.org/v1."
+        )
+    if url.userinfo or url.query or url.fragment:
+        raise InvalidBaseUrl(
+            "Remove the password, the ? or the # from the base URL. Enter the key in its own field."
+        )
+    if url.path.rstrip("/").endswith("/completions"):
+        raise InvalidBaseUrl("Remove the path of the endpoint, such as /chat/completions, from the base URL.")
+    if settings.CONFIGURATION.auth == "accounts" and not may_lead_to_public(url):
+        raise InvalidBaseUrl("With accounts, a model must have a public address.")
+    return str(url).rstrip("/")
+
+
+_under_way: set[int] = set()
+"""The users whose models are being tested."""
+
+
+async def try_model(user_id: int, setup: ModelSetup) -> Finding:
+    """Test a user's model like `ask_model`. Raise TrialUnderWay beyond the limit."""
+    if user_id in _under_way or len(_under_way) >= TRIALS_MAX:
+        raise TrialUnderWay
+    _under_way.add(user_id)
+    try:
+        return await ask_model(setup)
+    finally:
+        _under_way.discard(user_id)
+
+
+async def ask_model(setup: ModelSetup) -> Finding:
+    """Ask the model's server, and return the result in words; stores nothing and raises nothing."""
+    try:
+        base_url = _base_url(setup)
+        async with asyncio.timeout(TOTAL_S), _client(base_url, setup.key) as client:
+            return Finding(is_fault=False, text=await _asked(client, setup.model))
+    except _Fault as fault:
+        return Finding(is_fault=True, text=str(fault))
+    except (InvalidBaseUrl, UnusableProxy) as error:
+        return Finding(is_fault=True, text=str(error))
+    except InvalidName:
+        return Finding(is_fault=True, text="With accounts, a model must have a public address.")
+    except (TimeoutError, httpx.TimeoutException):
+        return Finding(
+            is_fault=True,
+            text="The server didn't respond in time. It may be down, slow or behind a firewall.",
+        )
+    # A redirect may lead to a name that cannot be read.
+    except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError, UnicodeError) as error:
+        return Finding(is_fault=True, text=_connection_fault(error))
+
+
+def _base_url(setup: ModelSetup) -> str:
+    if setup.base_url:
+        return checked_base_url(setup.base_url)
+    if not setup.model:
+        raise _Fault("There is nothing to test yet. Enter a model.")
+    server = KNOWN_SERVERS.get(setup.model.partition("/")[0])
+    if server is None:
+        raise _Fault("The provider can't be told from the model's name. Enter the base URL.")
+    return server
+
+
+def _client(base_url: str, key: str) -> httpx.AsyncClient:
+    headers = {"accept": "application/json", "accept-encoding": "identity", "user-agent": "convserver"}
+    if key:
+        if not (key.isascii() and key.isprintable()):
+            raise _Fault("The key contains invalid characters. Copy it again, without line breaks.")
+        headers["authorization"] = f"Bearer {key}"
+    url = httpx.URL(base_url)
+    if key and url.host == ANTHROPIC:
+        headers |= {"x-api-key": key, "anthropic-version": "2023-06-01"}
+    return httpx.AsyncClient(
+        base_url=base_url,
+        headers=headers,
+        transport=way_to(url),
+        timeout=httpx.Timeout(READ_S, connect=CONNECT_S),
+        follow_redirects=False,
+    )
+
+
+async def _asked(client: httpx.AsyncClient, model: str) -> str:
+    """Return what the server said. Raise _Fault."""
+    names = await _listed(client)
+    if not model:
+        if names is None:
+            raise _Fault("Not found (404). Check the base URL; most end with /v1.")
+        return "The server responds. Enter a model to test it, too."
+    own_name = _own_name(model)
+    question = {"model": own_name, "max_tokens": 1, "messages": [{"role": "user", "content": "Hi"}]}
+    status, _ = await _answer(client, "POST", "chat/completions", body=question)
+    if status not in (400, 404, 405, 422):
+        _refuse(status)
+        return "The model works."
+    # Some servers have more models than they list, and some models refuse so short an answer.
+    if names is not None and {model, own_name, f"models/{own_name}"} & names:
+        return f"The server accepts the key and has the model, but rejected the test request ({status})."
+    raise _Fault(_no_model(status, is_path_right=names is not None))
+
+
+def _no_model(status: int, *, is_path_right: bool) -> str:
+    if is_path_right:
+        return "The server responds, but has no model with this name. Check the spelling."
+    if status in (404, 405):
+        return (
+            f"The server returned {status}. The path of the base URL is wrong (most end with /v1), or the "
+            "server has no such model."
+        )
+    return f"The server rejected the request ({status}). Check the spelling of the model's name."
+
+
+async def _listed(client: httpx.AsyncClient) -> set[str] | None:
+    """Return the models that the server lists; None where it has no list. Raise _Fault."""
+    status, content = await _answer(client, "GET", "models")
+    if status in (404, 405, 501):
+        return None
+    _refuse(status)
+    try:
+        bounds.require_bounded(content.decode("utf-8", "replace"))
+        listed = columns.fields(orjson.loads(content)).get("data")
+    except bounds.TooManyValues:
+        raise _Fault(TOO_LONG) from None
+    except ValueError:
+        raise _Fault("The response isn't JSON. The base URL leads to a web page, not to an API.") from None
+    rows = listed if isinstance(listed, list) else []
+    return {name for row in rows if isinstance(name := columns.fields(row).get("id"), str)}
+
+
+async def _answer(
+    client: httpx.AsyncClient, method: str, path: str, body: dict[str, object] | None = None
+) -> tuple[int, bytes]:
+    """Return status and content. Raise _Fault for an answer without end."""
+    content = bytearray()
+    async with client.stream(method, path, json=body) as response:
+        async for part in response.aiter_raw():
+            content += part
+            if len(content) > ANSWER_MAX_BYTES:
+                raise _Fault(TOO_LONG)
+        return response.status_code, bytes(content)
+
+
+def _refuse(status: int) -> None:
+    """Raise _Fault for a status that is no success."""
+    match status:
+        case 200 | 201:
+            return
+        case 401:
+            raise _Fault("The server rejected the key (401). It is wrong, expired or missing.")
+        case 402:
+            raise _Fault("The account is out of credits (402). Check the account the key belongs to.")
+        case 403:
+            raise _Fault("The key isn't allowed to use this (403). Check its permissions, or use another.")
+        case 429:
+            raise _Fault("The rate limit was reached (429). Wait, or check the quota.")
+        case status if 300 <= status < 400:
+            raise _Fault("The server redirects to another address. Enter that address as the base URL.")
+        case status if status >= 500:
+            raise _Fault(f"The server failed ({status}). Try again later.")
+        case _:
+            raise _Fault(f"The server returned status {status}. Check the base URL.")
+
+
+def _own_name(model: str) -> str:
+    """Return what the server itself calls the model: without the provider in front."""
+    _, slash, name = model.partition("/")
+    return name if slash else model
+
+
+def _connection_fault(error: Exception) -> str:
+    causes = list(_causes(error))
+    if any(isinstance(cause, socket.gaierror) for cause in causes):
+        return "The server's name wasn't found. Check the spelling of the base URL."
+    if any(isinstance(cause, ssl.SSLCertVerificationError) for cause in causes):
+        return "The server's certificate isn't trusted. It is expired, self-signed or for another name."
+    if any(isinstance(cause, ssl.SSLError) for cause in causes):
+        return "The server doesn't use TLS on this port. Try http:// instead of https://, or another port."
+    if any(isinstance(cause, ConnectionRefusedError) for cause in causes):
+        return "Connection refused. Check the port, and that the server is running."
+    if isinstance(error, httpx.RemoteProtocolError):
+        return "There is no HTTP server on this port. Check the port, and whether to use http:// or https://."
+    return f"The connection failed ({type(error).__name__}). Check the address and the network."
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    """Go through an error and all that led to it."""
+    while error is not None:
+        yield error
+        if isinstance(error, BaseExceptionGroup):
+            for inner in error.exceptions:
+                yield from _causes(inner)
+        error = error.__cause__ or error.__context__

@@ -1,0 +1,93 @@
+"""The way to a server that a user has named: by the proxy that is set for this one, or straight there."""
+
+from __future__ import annotations
+
+import ssl
+from functools import cache
+from urllib.request import getproxies, proxy_bypass
+
+import httpx
+from django.conf import settings
+
+from sessions_app.outbound.hosts import public_addresses, require_public, server_url
+
+
+class UnusableProxy(Exception):
+    """No question can be put by the proxy that is set; the text says so."""
+
+    def __init__(self) -> None:
+        super().__init__("The proxy configured for this server can't be used.")
+
+
+def way_to(url: httpx.URL) -> httpx.AsyncHTTPTransport:
+    """Return what asks the server at this URL, and no other. Raise UnusableProxy.
+
+    With accounts, asking raises InvalidName where it would not lead to public addresses.
+    """
+    # A proxy would read what goes without TLS.
+    proxy = _proxy_of(url) if url.scheme == "https" else None
+    if proxy is not None:
+        return _by(proxy)
+    if settings.CONFIGURATION.auth == "accounts":
+        return _PublicWay(verify=_tls())
+    return httpx.AsyncHTTPTransport(verify=_tls())
+
+
+class _PublicWay(httpx.AsyncHTTPTransport):
+    """Goes straight to the public addresses that were found: looked up again, a name may lead elsewhere."""
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        """Ask at the first address that can be reached."""
+        try:
+            *others, last = await public_addresses(request.url)
+        except OSError as error:
+            raise httpx.ConnectError(str(error), request=request) from error
+        for address in others:
+            try:
+                return await super().handle_async_request(_sent_to(address, request))
+            except (httpx.ConnectError, httpx.ConnectTimeout):
+                continue
+        return await super().handle_async_request(_sent_to(last, request))
+
+
+class _ProxyWay(httpx.AsyncHTTPTransport):
+    """Goes by a proxy, which looks names up for itself: what is known of them here has to do."""
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        """Ask, unless the name is known to lead inside."""
+        await require_public(request.url)
+        return await super().handle_async_request(request)
+
+
+def _sent_to(address: str, request: httpx.Request) -> httpx.Request:
+    """Return the request for a literal address; header and certificate are still those of the name."""
+    return httpx.Request(
+        request.method,
+        request.url.copy_with(host=address),
+        headers=request.headers,
+        stream=request.stream,
+        extensions={**request.extensions, "sni_hostname": request.url.raw_host.decode("ascii")},
+    )
+
+
+def _proxy_of(url: httpx.URL) -> str | None:
+    proxies = getproxies()
+    proxy = proxies.get(url.scheme) or proxies.get("all")
+    if not proxy or proxy_bypass(url.host):
+        return None
+    return proxy if "://" in proxy else f"http://{proxy}"
+
+
+def _by(proxy: str) -> httpx.AsyncHTTPTransport:
+    if not proxy.startswith("socks") and server_url(proxy) is None:
+        raise UnusableProxy
+    try:
+        return _ProxyWay(proxy=proxy, verify=_tls())
+    except (ImportError, ValueError, httpx.InvalidURL) as error:
+        raise UnusableProxy from error
+
+
+@cache
+def _tls() -> ssl.SSLContext:
+    """Read the certificates once: it takes longer than many an answer."""
+    return httpx.create_ssl_context()

@@ -1,0 +1,1 @@
+"""Users' settings and secrets, tool servers, and the setups of agents."""

@@ -1,0 +1,46 @@
+"""What is secret in a configuration of tool servers (spec V0 §1.9)."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from urllib.parse import unquote, urlsplit
+
+from conversations.dialects import columns
+from sessions_app.settings import setup_keys
+
+_PATH_KEY = re.compile(r"(?=[^/]*[0-9])(?=[^/]*[A-Za-z])[^/]{16,}")
+"""A part of a path that is a key: no word, and too long to be a version."""
+ENVIRONMENT_MIN_CHARS = 8
+"""A shorter value in the environment of a program, such as `1` or `true`, is no secret."""
+
+
+def secret_values(config: str) -> Iterator[str]:
+    """Yield the API keys, those in URLs and arguments, and what programs are given in their environment."""
+    try:
+        servers_by_kind = columns.fields(json.loads(config))
+    except (ValueError, RecursionError):
+        return
+    yield from setup_keys.keys_of(servers_by_kind)
+    groups = servers_by_kind.values()
+    for servers in groups:
+        for server in servers if isinstance(servers, list) else ():
+            members = columns.fields(server)
+            yield from _keys_in_path(members.get("url"))
+            if isinstance(key := members.get("api_key"), str):
+                yield key
+            for value in columns.fields(members.get("env")).values():
+                if isinstance(value, str) and len(value.strip()) >= ENVIRONMENT_MIN_CHARS:
+                    yield value
+
+
+def _keys_in_path(url: object) -> Iterator[str]:
+    """Yield the parts of an address's path that are keys: some services know their users by these alone."""
+    try:
+        path = urlsplit(url).path if isinstance(url, str) else ""
+    except ValueError:
+        return
+    for part in filter(_PATH_KEY.fullmatch, path.split("/")):
+        yield part
+        yield unquote(part)

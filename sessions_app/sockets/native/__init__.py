@@ -1,0 +1,1 @@
+"""The native sockets: one conversation, and the list."""

@@ -1,0 +1,427 @@
+"""The native socket of one conversation: join, frames in, frames out (docs/protocol.md)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Concatenate, NamedTuple, ParamSpec, Self, TypeVar
+
+from asgiref.typing import ASGIReceiveCallable, ASGISendCallable, WebSocketScope
+
+from conversations.access import Visitor, pk_of
+from conversations.cursors import EventCursor, InvalidCursor
+from conversations.engines import failures
+from conversations.events import Appended, EventEnvelope, NewEvent
+from conversations.exceptions import (
+    ConversationError,
+    ConversationNotFound,
+    InvalidConversationId,
+    OtherHistory,
+    QuotaExceeded,
+)
+from conversations.models import ConversationRef, Version
+from conversations.outages import Outage
+from conversations.payloads.bounds import is_light
+from conversations.store import store
+from sessions_app import astore
+from sessions_app.capacity import parsing
+from sessions_app.identity.principals import BAD_REQUEST, NOT_FOUND, TOO_MUCH, TOO_SLOW, Guest, Refused
+from sessions_app.identity.scopes import FRAME_SCOPES, require
+from sessions_app.live import marks, presence
+from sessions_app.live.feed import Feed
+from sessions_app.live.replay_throttle import Opening, courtesy
+from sessions_app.live.status import ConversationState, states_of
+from sessions_app.loops.commands import CommandPending
+from sessions_app.loops.manager import ConversationManager, get_manager
+from sessions_app.models import new_connection_id
+from sessions_app.refusals import log_frame_refused
+from sessions_app.sockets.handshake import authenticated, query_of, within_quotas
+from sessions_app.sockets.native import frames
+from sessions_app.sockets.native.frames import BadFrame, Frame
+from sessions_app.sockets.socket import Closed, Socket, closed_on_failure
+
+TRY_AGAIN_LATER = 1013
+"""The close code for a failure of the database."""
+
+logger = logging.getLogger(__name__)
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_failing_frames = Outage(__name__, "A frame failed")
+
+HEARTBEAT_S = 20.0
+UNANSWERED_MAX = 512
+"""At most this many frames of one socket wait for their commit; then no more are read from it."""
+UNANSWERED_MAX_CHARACTERS = 32 * 1024 * 1024
+"""The same for the text of their events: a further frame is read while less than this waits."""
+
+SHOWN_CHANGES = (
+    "title",
+    "version",
+    "repository",
+    "branch",
+    "trigger",
+    "pr_number",
+    "tags",
+    "loop",
+    "deleted",
+)
+"""The keys of a `conversation` frame; the log itself reports everything else."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Query:
+    """The parameters of the address."""
+
+    after: EventCursor
+    version: Version
+    session: str | None
+    follow: bool
+    payload: bool
+
+    @classmethod
+    def read(cls, scope: WebSocketScope) -> Self:
+        """Read them. Raise Refused for a wrong one."""
+        given = query_of(scope)
+        session = given.get("session")
+        try:
+            after = EventCursor.decode(given.get("after", "-1"))
+        except InvalidCursor as error:
+            raise Refused(
+                BAD_REQUEST, "`after` is the `cursor` or the `seq` of an event; -1 for none."
+            ) from error
+        if given.get("version", "V0") not in Version.values:
+            raise Refused(BAD_REQUEST, "`version` is V0 or V1.")
+        if session is not None and not 0 < len(session) <= frames.SESSION_MAX_LENGTH:
+            raise Refused(BAD_REQUEST, f"`session` has 1 to {frames.SESSION_MAX_LENGTH} characters.")
+        for name in ("follow", "payload"):
+            if given.get(name, "true") not in ("true", "false"):
+                raise Refused(BAD_REQUEST, f"`{name}` is true or false.")
+        return cls(
+            after=after,
+            version=Version(given.get("version", "V0")),
+            session=session,
+            follow=given.get("follow") != "false",
+            payload=given.get("payload") != "false",
+        )
+
+
+async def native_socket(scope: WebSocketScope, receive: ASGIReceiveCallable, send: ASGISendCallable) -> None:
+    """Serve one client from its handshake to its close."""
+    socket = Socket(scope, receive, send)
+    await socket.accept()
+    async with closed_on_failure(socket):
+        try:
+            query = Query.read(scope)
+            guest = await authenticated(socket)
+            guest.require_reading()
+            opening = courtesy().opening(pk_of(guest.user))
+            async with within_quotas(socket, guest), opening as turn:
+                conversation = await _joined(guest.user, scope, query)
+                await ConversationSocket(socket, guest, conversation, query, turn).serve()
+        except Refused as refusal:
+            await socket.close(refusal.code, str(refusal))
+        except Closed:
+            pass
+
+
+async def _joined(user: Visitor, scope: WebSocketScope, query: Query) -> ConversationRef:
+    conversation_id: str = scope["url_route"]["kwargs"]["conversation_id"]  # type: ignore[typeddict-item]
+    try:
+        return await astore.call(store(str(user.pk)).join, user, conversation_id, version=query.version)
+    except InvalidConversationId as error:
+        raise Refused(BAD_REQUEST, str(error)) from error
+    except ConversationNotFound as error:
+        raise Refused(NOT_FOUND, str(error)) from error
+
+
+class _Pending(NamedTuple):
+    """A frame whose sender still needs its answer."""
+
+    frame_id: Any
+    stored: asyncio.Future[list[Appended]]
+    is_batch: bool
+    characters: int
+
+
+class ConversationSocket:
+    """One client on one conversation; a Reader of its feed."""
+
+    def __init__(
+        self, socket: Socket, guest: Guest, conversation: ConversationRef, query: Query, opening: Opening
+    ) -> None:
+        self._opening = opening
+        self._socket = socket
+        self._guest = guest
+        self._user_pk = pk_of(guest.user)
+        self._conversation = conversation
+        self._query = query
+        self._manager: ConversationManager = get_manager()
+        self._connection_id = new_connection_id()
+        self._session = query.session or self._connection_id
+        self._state: dict[str, Any] = {}
+        self._shown_through = query.after.seq
+        self._greeted = asyncio.Event()
+        self._pending: asyncio.Queue[_Pending] = asyncio.Queue(UNANSWERED_MAX)
+        self._unanswered_characters = 0
+        self._has_room = asyncio.Event()
+        self._has_room.set()
+        self._handlers: dict[str, Callable[[Frame], Awaitable[None]]] = {
+            "message": self._message,
+            "event": self._event,
+            "events": self._events,
+            "run": self._run,
+            "pause": self._pause,
+            "stop": self._stop,
+            "confirm": self._confirm,
+            "seen": self._seen,
+            "auth": self._auth,
+        }
+
+    async def serve(self) -> None:
+        """Send and receive frames until either side ends it."""
+        await self._manager.ensure_started()
+        try:
+            async with presence.connected(
+                self._connection_id, self._conversation, self._user_pk, door="native"
+            ):
+                await self._run_tasks()
+        except* Refused as group:
+            await self._socket.close(group.exceptions[0].code, str(group.exceptions[0]))  # type: ignore[union-attr]
+        except* TimeoutError:
+            await self._socket.close(TOO_SLOW, f"You did not read; resume from {self._shown_through}")
+        except* failures.FAILURES as group:
+            await self._give_up(group.exceptions[0])
+        except* Closed:
+            pass
+
+    async def _give_up(self, error: BaseException) -> None:
+        """Send that the log cannot be read any more, and close."""
+        while isinstance(error, BaseExceptionGroup):
+            error = error.exceptions[0]
+        detail = failures.sentence(error)
+        logger.error("A socket of conversation %s ends: %s", self._conversation.public_id, detail)
+        with suppress(Closed, TimeoutError):
+            await self._send(type="error", code="unavailable", detail=detail, id=None)
+        await self._socket.close(TRY_AGAIN_LATER, f"Not available now; resume from {self._shown_through}")
+
+    async def _run_tasks(self) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._show())
+            tasks.create_task(self._answer())
+            tasks.create_task(self._heartbeat())
+            tasks.create_task(self._take())
+
+    # Out
+
+    async def _show(self) -> None:
+        if self._query.follow:
+            await Feed(self._conversation, self, after=self._query.after).run()
+        else:
+            states = await astore.call(states_of, [self._conversation.pk])
+            await self.show_hello(states[self._conversation.pk])
+
+    async def show_hello(self, state: ConversationState) -> None:
+        """Send `hello`."""
+        self._state = {name: state[name] for name in SHOWN_CHANGES}  # type: ignore[literal-required]
+        shown = {name: value for name, value in state.items() if name not in ("last_seq", "loop", "deleted")}
+        seen_through = await astore.call(marks.seen_through, self._user_pk, self._conversation)
+        await self._send(
+            type="hello",
+            conversation=shown,
+            last_seq=state["last_seq"],
+            loop=state["loop"],
+            session=self._session,
+            seen_through=seen_through,
+        )
+        self._greeted.set()
+        self._opening.end()
+
+    async def show_events(self, events: Sequence[EventEnvelope]) -> None:
+        """Send an `event` each."""
+        await self._socket.send_texts(self._event_frames(events))
+
+    def _event_frames(self, events: Sequence[EventEnvelope]) -> Iterator[str]:
+        as_json = frames.envelope_json if self._query.payload else frames.envelope_json_without_payload
+        for event in events:
+            yield as_json(event)
+            self._shown_through = event["seq"]
+
+    async def show_replay_complete(self, through: int) -> None:
+        """Send `replay_complete`."""
+        await self._send(type="replay_complete", through=through)
+
+    async def show_delta(self, *, turn: str, answer: str, index: int, text: str) -> None:
+        """Send `delta`."""
+        await self._send(type="delta", turn=turn, answer=answer, index=index, text=text)
+
+    async def show_answer(self, *, turn: str, answer: str, through: int, text: str) -> None:
+        """Send `answer`."""
+        await self._send(type="answer", turn=turn, answer=answer, through=through, text=text)
+
+    async def show_state(self, state: ConversationState) -> None:
+        """Send `conversation` with the changes; close if it was deleted."""
+        now = {name: state[name] for name in SHOWN_CHANGES}  # type: ignore[literal-required]
+        changes = {name: value for name, value in now.items() if value != self._state[name]}
+        self._state = now
+        if changes:
+            await self._send(type="conversation", changes=changes)
+        if state["deleted"]:
+            raise Refused(NOT_FOUND, "The conversation was deleted.")
+
+    async def show_run(self) -> None:
+        """Nothing: the states that follow report the outcome."""
+
+    async def show_other_history(self, error: OtherHistory) -> None:
+        """Send that the client has another history."""
+        await self._send(**frames.error_frame(error))
+
+    async def _heartbeat(self) -> None:
+        await self._greeted.wait()
+        while True:
+            await self._guest.stay(HEARTBEAT_S)
+            await self._send(type="heartbeat")
+
+    async def _send(self, **frame: Any) -> None:
+        await self._socket.send_text(frames.frame_json(**frame))
+
+    # In
+
+    async def _take(self) -> None:
+        """Read frame after frame; their appends are committed while the next ones arrive."""
+        await self._greeted.wait()  # `hello` is the first frame, however early a client sends
+        while True:
+            text = await self._socket.receive_text()
+            frame_id = None
+            try:
+                if text is None:
+                    raise BadFrame("Frames are text, not binary.")
+                frame = await parsing.in_turn(self._user_pk, is_light(text), frames.parse, text)
+                frame_id = frame.id
+                await self._guest.require_access()
+                if frame.type in FRAME_SCOPES:
+                    require(self._guest.user, FRAME_SCOPES[frame.type])
+                await self._handler(frame)(frame)
+            except ConversationError as error:
+                await self._refuse(error, frame_id)
+            except (Closed, Refused, TimeoutError):
+                raise
+            except Exception as error:
+                _failing_frames.failed(error, conversation=self._conversation.public_id)
+                await self._send(**frames.unavailable_frame(error, frame_id))
+
+    def _handler(self, frame: Frame) -> Callable[[Frame], Awaitable[None]]:
+        handler = self._handlers.get(frame.type)
+        if handler is None:
+            raise BadFrame(f"There is no frame {frame.type!r}; there are {', '.join(self._handlers)}.")
+        return handler
+
+    async def _message(self, frame: Frame) -> None:
+        event = await self._read(
+            frame, frames.message_event, self._conversation, user_id=self._user_pk, session=self._session
+        )
+        await astore.room(self._conversation)
+        stored = astore.append_soon(self._conversation, [event])
+        # The message is answered even if this client leaves.
+        stored.add_done_callback(lambda _: self._manager.wake(self._conversation))
+        await self._expect(frame, stored, [event])
+
+    async def _event(self, frame: Frame) -> None:
+        event = await self._read(frame, frames.recorded_event, sender_id=self._user_pk)
+        await astore.room(self._conversation)
+        await self._expect(frame, astore.append_soon(self._conversation, [event]), [event])
+
+    async def _events(self, frame: Frame) -> None:
+        events = await self._read(frame, frames.recorded_events, sender_id=self._user_pk)
+        await astore.room(self._conversation)
+        await self._expect(frame, astore.append_soon(self._conversation, events), events)
+
+    async def _read(
+        self, frame: Frame, read: Callable[Concatenate[Frame, P], T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        """Return what is read off the frame, which takes long for a large one."""
+        found = await parsing.in_turn(self._user_pk, frame.is_light, read, frame, *args, **kwargs)
+        if not frame.is_light:  # its turn may have come late
+            await self._guest.require_access()
+        return found
+
+    async def _expect(
+        self, frame: Frame, stored: asyncio.Future[list[Appended]], events: Sequence[NewEvent]
+    ) -> None:
+        """Let the frame be answered in its turn; return once there is room for the next one."""
+        characters = sum(len(event.payload) for event in events)
+        self._unanswered_characters += characters
+        if self._unanswered_characters >= UNANSWERED_MAX_CHARACTERS:
+            self._has_room.clear()
+        await self._pending.put(_Pending(frame.id, stored, frame.type == "events", characters))
+        await self._has_room.wait()
+
+    async def _answer(self) -> None:
+        """Send the acknowledgements in the order of the frames."""
+        while True:
+            frame_id, stored, is_batch, characters = await self._pending.get()
+            try:
+                # Shielded: a client that leaves must not end the future before its commit.
+                appended = await asyncio.shield(stored)
+            except QuotaExceeded as error:  # all frames before it have their answers by now
+                await self._refuse(error, frame_id)
+                raise Refused(TOO_MUCH, str(error)) from error
+            except ConversationError as error:
+                await self._refuse(error, frame_id)
+            except Exception as error:  # the append has logged it
+                await self._send(**frames.unavailable_frame(error, frame_id))
+            else:
+                seqs = [each.seq for each in appended]
+                if frame_id is not None:
+                    await self._ack(frame_id, **({"seqs": seqs} if is_batch else {"seq": seqs[0]}))
+            self._unanswered_characters -= characters
+            if self._unanswered_characters < UNANSWERED_MAX_CHARACTERS:
+                self._has_room.set()
+
+    async def _refuse(self, error: ConversationError, frame_id: Any) -> None:
+        log_frame_refused("native", self._conversation, error, user=self._user_pk)
+        await self._send(**frames.error_frame(error, frame_id))
+
+    async def _ack(self, frame_id: Any, **members: Any) -> None:
+        if frame_id is not None:
+            await self._send(type="ack", id=frame_id, **members)
+
+    async def _run(self, frame: Frame) -> None:
+        await self._steer(frame, self._manager.run(self._conversation))
+
+    async def _pause(self, frame: Frame) -> None:
+        await self._steer(frame, self._manager.pause(self._conversation))
+
+    async def _stop(self, frame: Frame) -> None:
+        await self._steer(frame, self._manager.close_session(self._conversation.public_id))
+
+    async def _steer(self, frame: Frame, steering: Awaitable[None]) -> None:
+        """Steer the agent; a request that is stored but still pending is acknowledged with its status."""
+        try:
+            await steering
+        except CommandPending as pending:
+            await self._ack(frame.id, status=pending.state)
+        else:
+            await self._ack(frame.id)
+
+    async def _confirm(self, frame: Frame) -> None:
+        await self._manager.confirm(
+            self._conversation,
+            accept=frame.flag("accept"),
+            reason=frame.text("reason", default=""),
+            call_seq=frames.decided_call(frame),
+            event_id=frames.decision_id(frame, user_id=self._user_pk, session=self._session),
+        )
+        await self._ack(frame.id)
+
+    async def _seen(self, frame: Frame) -> None:
+        await astore.change(marks.mark_seen, self._user_pk, self._conversation, frame.number("through"))
+        await self._ack(frame.id)
+
+    async def _auth(self, frame: Frame) -> None:
+        """Answer an `auth` frame of a client that is already authenticated."""
+        await self._ack(frame.id)

@@ -1,0 +1,244 @@
+"""The native wire: envelopes out, frames in, for its socket and REST. docs/protocol.md has every frame."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from json.encoder import encode_basestring
+from typing import Any, cast
+from uuid import UUID, uuid4, uuid5
+
+from django.conf import settings
+
+from conversations import dialects
+from conversations.dialects import Author
+from conversations.engines import failures
+from conversations.events import EventEnvelope, NewEvent
+from conversations.exceptions import ConversationError
+from conversations.models import ConversationRef
+from conversations.payloads import bounds, jsontext
+from conversations.payloads.jsontext import Member
+
+FRAME_ID_MAX_LENGTH = 200
+SESSION_MAX_LENGTH = 100
+IMAGES_MAX = 100
+EVENTS_MAX = 500
+MEMBERS_MAX = 1_000
+"""At most this many members of a frame itself; what they hold has its own bounds (jsonbounds)."""
+FRAME_MAX_BYTES: int = settings.MESSAGE_MAX_BYTES
+"""The maximum size of a frame, or of a REST body."""
+
+_MESSAGE_IDS = UUID("5b1f29a4-4c3d-4f0e-9d53-0f6f2c1d7a10")
+"""The namespace of message ids, so that no id sent with an event can equal one."""
+_DECISION_IDS = UUID("0f0c0f5e-6a86-4b0b-9f0f-2a7b6c1e4d52")
+"""The same for decisions, so that no message's id can equal one either."""
+
+
+class BadFrame(ConversationError):
+    """The frame is not part of the protocol."""
+
+    code = "bad_frame"
+
+
+class FrameTooLarge(BadFrame):
+    """The frame is longer than the limit, or has more values."""
+
+    code = "too_large"
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """One frame from a client: its type, its id as it was sent, and its members."""
+
+    type: str
+    id: Any
+    """A string, a number, or None if the client wants no answer."""
+    members: Mapping[str, Member]
+    is_light: bool = True
+    """Reading it further delays nobody (jsonbounds)."""
+
+    def text(self, name: str, *, default: str | None = None) -> str:
+        """Return a string member. Raise BadFrame if it is missing or not a string."""
+        return cast(str, _typed(self, name, str, "a string", default))
+
+    def flag(self, name: str) -> bool:
+        """Return a boolean member. Raise BadFrame if it is missing or not a boolean."""
+        return cast(bool, _typed(self, name, bool, "true or false", None))
+
+    def number(self, name: str) -> int:
+        """Return a whole number, -1 or more. Raise BadFrame if it is missing or another value."""
+        value = cast(int, _typed(self, name, int, "a whole number", None))
+        if isinstance(value, bool) or not -1 <= value < 2**63:
+            raise BadFrame(f"`{name}` of the frame `{self.type}` must be a whole number, -1 or more.")
+        return value
+
+
+def _typed(frame: Frame, name: str, kind: type, description: str, default: Any) -> Any:
+    member = frame.members.get(name)
+    value = default if member is None else member.value
+    if not isinstance(value, kind):
+        raise BadFrame(f"`{name}` of the frame `{frame.type}` must be {description}.")
+    return value
+
+
+def parse(text: str) -> Frame:
+    """Read a client's frame. Raise BadFrame, and FrameTooLarge before anything is decoded."""
+    try:
+        bounds.require_bounded(text)
+        members = jsontext.members(text, at_most=MEMBERS_MAX)
+    except bounds.TooManyValues as error:
+        raise FrameTooLarge(f"The frame is too large: {error}.") from error
+    except jsontext.InvalidJson as error:
+        raise BadFrame(f"A frame is one JSON object: {error}.") from error
+    return frame_of(members, is_light=bounds.is_light(text))
+
+
+def frame_of(members: Mapping[str, Member], *, is_light: bool = True) -> Frame:
+    """Read a frame whose members are known. Raise BadFrame."""
+    kind = members["type"].value if "type" in members else None
+    if not isinstance(kind, str):
+        raise BadFrame("`type` is missing or not a string; it is, for example, `message`.")
+    frame_id = members["id"].value if "id" in members else None
+    if frame_id is not None and not _is_id(frame_id):
+        raise BadFrame(
+            f"A frame's `id` is a string of 1 to {FRAME_ID_MAX_LENGTH} characters, or a whole number "
+            "of 64 bits."
+        )
+    return Frame(kind, frame_id, members, is_light)
+
+
+def _is_id(value: object) -> bool:
+    if isinstance(value, str):
+        return 0 < len(value) <= FRAME_ID_MAX_LENGTH and jsontext.is_sendable(value)
+    return isinstance(value, int) and not isinstance(value, bool) and -(2**63) <= value < 2**63
+
+
+def recorded_event(frame: Frame, *, sender_id: int) -> NewEvent:
+    """Return the event of an `event` frame, as it was sent.
+
+    A V1 event keeps its own id if it has one; any other event gets the frame's. Raise BadFrame or
+    InvalidEvent.
+    """
+    member = frame.members.get("event")
+    if member is None or not isinstance(member.value, dict):
+        raise BadFrame("`event` of the frame `event` must be an object.")
+    reading = dialects.read(member.value)
+    event_id = reading.event_id or (str(frame.id) if frame.id is not None else str(uuid4()))
+    return NewEvent(event_id=event_id, payload=member.text, reading=reading, sender_id=sender_id)
+
+
+def recorded_events(frame: Frame, *, sender_id: int) -> list[NewEvent]:
+    """Return the events of an `events` frame, a list of {id, event}, all or none.
+
+    Raise BadFrame or InvalidEvent.
+    """
+    member = frame.members.get("events")
+    if member is None or not isinstance(member.value, list):
+        raise BadFrame("`events` of the frame `events` must be a list of {id, event}.")
+    if not 0 < len(member.value) <= EVENTS_MAX or not all(isinstance(item, dict) for item in member.value):
+        raise BadFrame(f"`events` of the frame `events` must hold 1 to {EVENTS_MAX} objects {{id, event}}.")
+    items = map(_item_frame, jsontext.objects(member.text, at_most=EVENTS_MAX))
+    return [recorded_event(item, sender_id=sender_id) for item in items]
+
+
+def _item_frame(members: Mapping[str, Member]) -> Frame:
+    """Read one item of an `events` frame, which has an id and an event but needs no type."""
+    return frame_of({**members, "type": Member("event", '"event"')})
+
+
+def message_event(frame: Frame, conversation: ConversationRef, *, user_id: int, session: str) -> NewEvent:
+    """Return the user's message of a `message` frame, which asks the agent for an answer.
+
+    Repeating the frame stores nothing twice. A UUID is unique by itself; any other id counts within its
+    session, so that two tabs may both number their messages from 1. Raise BadFrame.
+    """
+    images = frame.members["images"].value if "images" in frame.members else []
+    if (
+        not isinstance(images, list)
+        or len(images) > IMAGES_MAX
+        or not all(isinstance(url, str) for url in images)
+    ):
+        raise BadFrame(f"`images` of the frame `message` must be a list of at most {IMAGES_MAX} addresses.")
+    text = frame.text("text")
+    if not text.strip() and not images:
+        raise BadFrame("A `message` needs a text that is not blank, or images.")
+    event_id = _message_id(frame.id, user_id=user_id, session=session)
+    author: Author = dialects.author(conversation.dialect)
+    authored = author.user_message(text=text, image_urls=images, event_id=event_id)
+    return NewEvent(
+        event_id=event_id,
+        payload=authored.payload,
+        reading=authored.reading,
+        sender_id=user_id,
+        is_input=True,
+        stamp_offset=authored.stamp_offset,
+    )
+
+
+def decided_call(frame: Frame) -> int | None:
+    """Return the seq of the call that a `confirm` frame names; None if it names none. Raise BadFrame."""
+    return frame.number("seq") if "seq" in frame.members else None
+
+
+def decision_id(frame: Frame, *, user_id: int, session: str) -> str:
+    """Return the event id of the decision of a `confirm` frame: repeating it decides nothing twice.
+
+    The frame's id counts like that of a message, and separately for each named call. Raise BadFrame.
+    """
+    return _event_id(_DECISION_IDS, frame.id, user_id=user_id, session=session, also=[decided_call(frame)])
+
+
+def _message_id(frame_id: Any, *, user_id: int, session: str) -> str:
+    return _event_id(_MESSAGE_IDS, frame_id, user_id=user_id, session=session)
+
+
+def _event_id(namespace: UUID, frame_id: Any, *, user_id: int, session: str, also: Sequence[Any] = ()) -> str:
+    if frame_id is None:
+        return str(uuid4())
+    scope = "" if _is_uuid(frame_id) else session
+    return str(uuid5(namespace, json.dumps([user_id, scope, frame_id, *also])))
+
+
+def _is_uuid(frame_id: Any) -> bool:
+    try:
+        return isinstance(frame_id, str) and bool(UUID(frame_id))
+    except ValueError:
+        return False
+
+
+def envelope_json(event: EventEnvelope) -> str:
+    """Return an `event` frame: the columns, and the payload spliced in as it was received."""
+    return f'{_columns_json(event)},"event":{event["payload"]}}}'
+
+
+def envelope_json_without_payload(event: EventEnvelope) -> str:
+    """Return an `event` frame without the payload."""
+    return f"{_columns_json(event)}}}"
+
+
+def _columns_json(event: EventEnvelope) -> str:
+    cause = "null" if event["cause"] is None else event["cause"]
+    return (
+        f'{{"type":"event","seq":{event["seq"]},"cursor":"{event["seq"]}.{event["fingerprint"]}",'
+        f'"id":{encode_basestring(event["id"])},'
+        f'"dialect":"{event["dialect"]}","event_type":{encode_basestring(event["type"])},'
+        f'"kind":"{event["kind"]}","source":{encode_basestring(event["source"])},'
+        f'"timestamp":"{event["timestamp"]}","cause":{cause},"text":{encode_basestring(event["text"])}'
+    )
+
+
+def frame_json(**members: Any) -> str:
+    """Return a frame other than an `event` as text: ASCII, so that half a surrogate pair can be sent."""
+    return json.dumps(members, separators=(",", ":"))
+
+
+def error_frame(error: ConversationError, frame_id: Any = None) -> dict[str, Any]:
+    """Return the `error` frame for the frame with this id."""
+    return {"type": "error", "code": error.code, "detail": str(error), "id": frame_id}
+
+
+def unavailable_frame(error: Exception, frame_id: Any) -> dict[str, Any]:
+    """Return the `error` frame for a failure of the server itself: repeating the frame is safe."""
+    detail = failures.known(error) or "The server could not do this now. Send it again."
+    return {"type": "error", "code": "unavailable", "detail": detail, "id": frame_id}

@@ -1,0 +1,118 @@
+"""One WebSocket as an ASGI application: what every socket door needs, independent of the wire.
+
+A door could be a Channels consumer, but measurements show that its dispatch costs more than everything else
+for a frame (two tasks and a thread hop), and hints come through the hub anyway.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from typing import Any
+
+from asgiref.typing import ASGIReceiveCallable, ASGISendCallable, WebSocketScope
+
+from conversations.outages import Outage, first_of
+from sessions_app.live.replay_throttle import Burst, courtesy
+from sessions_app.refusals import log_socket_refused
+
+FAILED = 1011
+"""The close code for a failure of the server itself: the client may reconnect at once."""
+WHY_FAILED = "The server had to close the connection. Connect again."
+
+SLOW_READER_S = 15.0
+"""A client that reads nothing for this long is closed."""
+PROGRESS_CHARACTERS = 64 * 1024
+"""A client that has read this many more characters is not slow, however long the rest is."""
+GRACE_S = 5.0
+"""How long a closed client may take to read the reason."""
+REASON_MAX_BYTES = 123
+REFUSALS = frozenset({4400, 4401, 4403, 4404, 4429, 4001, 4004})
+"""The close codes of the native and the V1 sockets after which a client must not reconnect."""
+
+
+_failures = Outage(__name__, "A socket was closed because the server could not go on")
+
+
+class Closed(Exception):
+    """The socket is over; nothing more can be sent."""
+
+
+class Socket:
+    """One connection: accepted by `open`, read by `receive_text`, ended by `close`."""
+
+    def __init__(self, scope: WebSocketScope, receive: ASGIReceiveCallable, send: ASGISendCallable) -> None:
+        self.scope = scope
+        self._receive = receive
+        self._send = send
+        self._is_closed = False
+        self._burst = Burst()
+
+    async def accept(self) -> None:
+        """Accept the client; nothing can be sent before."""
+        await self._receive()
+        await self._send({"type": "websocket.accept", "subprotocol": None, "headers": []})
+
+    async def refuse(self) -> None:
+        """Refuse the client: its handshake fails with HTTP 403."""
+        await self._receive()
+        self._is_closed = True
+        log_socket_refused(self.scope, code=403)
+        await self._send({"type": "websocket.close", "code": 1008, "reason": ""})
+
+    async def receive_text(self) -> str | None:
+        """Return the next frame, None for one that is not text. Raise Closed at the end."""
+        await courtesy().frame(self._burst)
+        message: Any = await self._receive()
+        if message["type"] == "websocket.disconnect":
+            self._is_closed = True
+            raise Closed
+        text = message.get("text")
+        return text if isinstance(text, str) else None
+
+    async def send_text(self, text: str) -> None:
+        """Send one frame. Raise Closed if the client is gone, TimeoutError if it does not read."""
+        await self.send_texts((text,))
+
+    async def send_texts(self, texts: Iterable[str]) -> None:
+        """Send frames, with SLOW_READER_S for each PROGRESS_CHARACTERS. Raise like send_text."""
+        if self._is_closed:
+            raise Closed
+        now = asyncio.get_running_loop().time
+        since_progress = 0
+        async with asyncio.timeout(SLOW_READER_S) as patience:  # one for many: it costs as much as a frame
+            try:
+                for text in texts:
+                    await self._send({"type": "websocket.send", "text": text, "bytes": None})
+                    since_progress += len(text)
+                    if since_progress >= PROGRESS_CHARACTERS:
+                        patience.reschedule(now() + SLOW_READER_S)
+                        since_progress = 0
+            except OSError as error:  # servers report in this way that the client has left
+                self._is_closed = True
+                raise Closed from error
+
+    async def close(self, code: int, reason: str = "") -> None:
+        """Close with a code; do not wait for a client that does not read."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        if code in REFUSALS:
+            log_socket_refused(self.scope, code=code)
+        short = reason.encode()[:REASON_MAX_BYTES].decode(errors="ignore")
+        try:
+            async with asyncio.timeout(GRACE_S):
+                await self._send({"type": "websocket.close", "code": code, "reason": short})
+        except (OSError, TimeoutError):
+            pass
+
+
+@asynccontextmanager
+async def closed_on_failure(socket: Socket) -> AsyncIterator[None]:
+    """Close the socket with a code whatever fails inside, so that the client knows."""
+    try:
+        yield
+    except Exception as error:
+        _failures.failed(first_of(error))
+        await socket.close(FAILED, WHY_FAILED)

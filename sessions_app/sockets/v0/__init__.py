@@ -1,0 +1,1 @@
+"""The V0 door by Socket.IO."""

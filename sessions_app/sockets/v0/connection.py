@@ -1,0 +1,279 @@
+"""One client of the V0 wire by Socket.IO: what it is shown of its conversation, and what it sends."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import Any
+
+import socketio
+
+from conversations.access import pk_of
+from conversations.cursors import EventCursor
+from conversations.dialects import v0
+from conversations.engines import failures
+from conversations.events import EventEnvelope, EventFilter
+from conversations.exceptions import ConversationError, InvalidEvent, OtherHistory
+from conversations.models import ConversationRef
+from conversations.outages import Outage, first_of
+from conversations.store import store
+from sessions_app import astore
+from sessions_app.capacity.parsing import in_turn
+from sessions_app.identity.principals import CHECK_S, Guest, Refused
+from sessions_app.identity.scopes import may, require
+from sessions_app.live import presence
+from sessions_app.live.feed import Feed
+from sessions_app.live.status import ConversationState
+from sessions_app.loops.manager import get_manager
+from sessions_app.models import LoopEnd, LoopStatus, Scope, new_connection_id
+from sessions_app.refusals import log_frame_refused
+from sessions_app.sockets.v0.packets import Unread, event_of
+
+_failing_events = Outage(__name__, "A V0 event failed")
+_failing_sockets = Outage(__name__, "A V0 socket failed")
+
+SLOW_READER_S = 15.0
+"""A client that reads nothing for this long is closed."""
+UNDRAINED_MAX_CHARACTERS = 64 * 1024
+"""After this much, the next event is queued only when the transport, which holds as much, has taken it."""
+DRAIN_WAIT_S = 5.0
+"""How long a disconnected client may take to read the reason."""
+
+TOO_MANY = (
+    "Too many conversations at once. If you are still using this one, try reactivating it by prompting the "
+    "agent to continue"
+)
+_HERE = (LoopStatus.STARTING, LoopStatus.RUNNING)
+_STATUS_FRAMES = {
+    LoopStatus.STARTING: ("STATUS$STARTING_RUNTIME", "The agent is being started."),
+    LoopStatus.RUNNING: ("STATUS$READY", "The agent is ready."),
+}
+
+
+class _Over(Exception):
+    """The conversation's loop was closed, or the conversation deleted: the client is disconnected."""
+
+
+class V0Connection:
+    """One connection; a Reader of its conversation's feed."""
+
+    def __init__(
+        self,
+        server: socketio.AsyncServer,
+        sid: str,
+        transport_id: str,
+        *,
+        guest: Guest,
+        conversation: ConversationRef,
+        after: int,
+    ) -> None:
+        self._server = server
+        self._sid = sid
+        self.transport_id = transport_id
+        self._guest = guest
+        self._conversation = conversation
+        self._after = after
+        self._connection_id = new_connection_id()
+        self._state: ConversationState | None = None
+        self._newest_state = -1
+        """Of a replay the newest of the agent's states alone is shown: this one."""
+        self._replay_through = -1
+        self._was_there = False
+        self._task: asyncio.Task[None] | None = None
+
+    def begin(self) -> asyncio.Task[None]:
+        """Begin to show, in a task that `leave` ends; return it."""
+        self._task = asyncio.get_running_loop().create_task(self._serve())
+        return self._task
+
+    def leave(self) -> None:
+        """End; nothing if this is the connection's own doing."""
+        if self._task is not None and self._task is not asyncio.current_task():
+            self._task.cancel()
+
+    # In
+
+    async def take(self, event: object) -> dict[str, Any]:
+        """Store what the client sent and do what it asks for; return the acknowledgement."""
+        sender_id = pk_of(self._guest.user)
+        try:
+            if isinstance(event, Unread):
+                event = await in_turn(sender_id, False, event_of, event.text)
+            await self._guest.require_access()
+            require(self._guest.user, Scope.RUN)
+            if not isinstance(event, dict):
+                raise InvalidEvent("An event is a JSON object with an `action` or an `observation`.")
+            seq = await get_manager().take(self._conversation, event, sender_id=sender_id)
+        except ConversationError as error:
+            log_frame_refused("v0", self._conversation, error, user=sender_id)
+            return await self.refuse(str(error))
+        except Refused as error:
+            return await self.refuse(str(error))
+        except Exception as error:
+            _failing_events.failed(error, conversation=self._conversation.public_id)
+            return await self.refuse("The server could not do this now. Send it again.")
+        return {"success": True, "id": seq}
+
+    async def refuse(self, words: str) -> dict[str, Any]:
+        """Tell the client why what it sent is not taken; return the acknowledgement."""
+        await self._send_status("error", "STATUS$ERROR", words)
+        return {"success": False, "error": words}
+
+    # Out
+
+    async def _serve(self) -> None:
+        try:
+            async with presence.connected(
+                self._connection_id, self._conversation, pk_of(self._guest.user), door="v0"
+            ):
+                await self._run_tasks()
+        except* (_Over, Refused):
+            with suppress(TimeoutError):
+                await self._drained(DRAIN_WAIT_S)
+            await self._server.disconnect(self._sid)
+        except* TimeoutError:
+            await self._cut_off()
+        except* Exception as group:
+            await self._give_up(first_of(group))
+
+    async def _give_up(self, error: Exception) -> None:
+        """Tell the client what failed; it comes back by itself, as it would not if it were disconnected."""
+        _failing_sockets.failed(error, conversation=self._conversation.public_id)
+        is_told = isinstance(error, failures.FAILURES)
+        words = failures.sentence(error) if is_told else "The server could not go on: connect again."
+        with suppress(TimeoutError):
+            await self._send_status("error", "STATUS$ERROR", words)
+            await self._drained(DRAIN_WAIT_S)
+        await self._cut_off()
+
+    async def _run_tasks(self) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(Feed(self._conversation, self, after=EventCursor(self._after)).run())
+            tasks.create_task(self._check())
+
+    async def _check(self) -> None:
+        while True:
+            await self._guest.stay(CHECK_S)
+
+    async def _cut_off(self) -> None:
+        """End the transport, without a packet that says so: the client comes back by itself."""
+        await close_transport(self._server, self.transport_id)
+
+    async def show_hello(self, state: ConversationState) -> None:
+        """Note what the conversation is like and which of its agent's states a replay shows; start its loop.
+
+        Started any earlier, the loop could be here by now, and that it has come would be no news.
+        """
+        self._state = state
+        if may(self._guest.user, Scope.RUN):
+            get_manager().start_soon(self._conversation)
+        self._was_there = state["loop"]["status"] in _HERE
+        newest = await astore.call(
+            store().search_events,
+            self._conversation,
+            EventFilter(types=v0.STATE_TYPES),
+            first=self._after + 1,
+            last=state["last_seq"],
+            newest_first=True,
+            limit=1,
+        )
+        self._newest_state = newest.events[0]["seq"] if newest.events else -1
+        self._replay_through = state["last_seq"]
+
+    async def show_events(self, events: Sequence[EventEnvelope]) -> None:
+        """Send what this wire shows of them; return once the client has room for more."""
+        undrained = 0
+        for event in events:
+            if self._is_outdated_state(event):
+                continue
+            if (text := v0.emitted(event)) is not None:
+                await self._send(text)
+                undrained += len(text)
+            if undrained >= UNDRAINED_MAX_CHARACTERS:
+                await self._drained(SLOW_READER_S)
+                undrained = 0
+        await self._drained(SLOW_READER_S)
+
+    def _is_outdated_state(self, event: EventEnvelope) -> bool:
+        is_replayed = event["seq"] <= self._replay_through
+        return is_replayed and event["type"] in v0.STATE_TYPES and event["seq"] != self._newest_state
+
+    async def show_replay_complete(self, through: int) -> None:
+        """Tell of an agent that could not be started; of the replay's end this wire does not."""
+        if self._state is not None and self._state["loop"]["status"] == LoopStatus.ERROR:
+            await self._send_status("error", "STATUS$ERROR", self._state["loop"]["error"])
+
+    async def show_delta(self, *, turn: str, answer: str, index: int, text: str) -> None:
+        """Nothing: this wire shows whole messages."""
+
+    async def show_answer(self, *, turn: str, answer: str, through: int, text: str) -> None:
+        """Nothing: this wire shows whole messages."""
+
+    async def show_run(self) -> None:
+        """Nothing: the states that follow say what became of it."""
+
+    async def show_other_history(self, error: OtherHistory) -> None:
+        """Nothing: to this wire a client that has more than there is lacks nothing (spec V0 §2.4)."""
+
+    async def show_state(self, state: ConversationState) -> None:
+        """Tell of a new title and of what became of the loop. Raise _Over when it was closed."""
+        before, self._state = self._state, state
+        if before is not None and state["title"] != before["title"]:
+            await self._send_frame(
+                status_update=True,
+                type="info",
+                message=self._conversation.public_id,
+                conversation_title=state["title"],
+            )
+        if state["deleted"]:
+            raise _Over
+        if before is not None and state["loop"]["status"] != before["loop"]["status"]:
+            await self._show_loop(state)
+
+    async def _show_loop(self, state: ConversationState) -> None:
+        loop = state["loop"]
+        if loop["status"] in _HERE:
+            self._was_there = True
+            await self._send_status("info", *_STATUS_FRAMES[LoopStatus(loop["status"])])
+        elif loop["status"] == LoopStatus.ERROR:
+            await self._send_status("error", "STATUS$ERROR", loop["error"])
+        elif self._was_there and loop["ended_by"] != LoopEnd.INTERRUPTED:
+            if loop["ended_by"] == LoopEnd.CROWDED_OUT:
+                await self._send_status("error", "AGENT_ERROR$TOO_MANY_CONVERSATIONS", TOO_MANY)
+            await self._send_closed()
+            raise _Over
+
+    async def _send_closed(self) -> None:
+        extras = {"agent_state": "stopped", "reason": ""}
+        frame = {"observation": "agent_state_changed", "message": "", "content": "", "extras": extras}
+        await self._send(json.dumps(frame))
+
+    async def _send_status(self, kind: str, status_id: str, message: str) -> None:
+        await self._send_frame(status_update=True, type=kind, id=status_id, message=message)
+
+    async def _send_frame(self, **members: Any) -> None:
+        """Send what is no event; with a source and a time, without which clients show nothing."""
+        now = datetime.now(UTC).replace(tzinfo=None).isoformat(timespec="microseconds")
+        await self._send(json.dumps({**members, "source": "environment", "timestamp": now}))
+
+    async def _send(self, text: str) -> None:
+        """Send one frame: the JSON text of one object, passed on as it is."""
+        await self._server.eio.send(self.transport_id, f'2["oh_event",{text}]')
+
+    async def _drained(self, within_s: float) -> None:
+        """Return once the transport has taken what was sent. Raise TimeoutError if it does not in time."""
+        transport = self._server.eio.sockets.get(self.transport_id)
+        if transport is not None:
+            async with asyncio.timeout(within_s):
+                await transport.queue.join()
+
+
+async def close_transport(server: socketio.AsyncServer, transport_id: str) -> None:
+    """End a transport, without a packet that says so; nothing if it is over."""
+    transport = server.eio.sockets.get(transport_id)
+    if transport is not None:
+        await transport.close(wait=False, abort=True)
+        await transport.queue.put(None)  # ends its writer, which waits for packets to come and closes

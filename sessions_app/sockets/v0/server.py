@@ -1,0 +1,340 @@
+"""The V0 door by Socket.IO (spec V0 §2): who may join, and one server for each event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any, Self
+from urllib.parse import parse_qs
+from weakref import WeakKeyDictionary
+
+import socketio
+from socketio.exceptions import ConnectionRefusedError
+
+from conversations.access import Visitor, pk_of
+from conversations.exceptions import (
+    ConversationError,
+    ConversationNotFound,
+    InvalidConversationId,
+    QuotaExceeded,
+)
+from conversations.models import ConversationRef
+from conversations.outages import Outage
+from conversations.store import store
+from sessions_app import astore
+from sessions_app.agents.chosen import needs_model
+from sessions_app.git_providers.base import ProviderType
+from sessions_app.identity import known_sockets, open_sockets
+from sessions_app.identity.authentication import Credentials, credentials_of, headers_of, visitor
+from sessions_app.identity.principals import Guest
+from sessions_app.identity.scopes import ScopeTooSmall, require
+from sessions_app.live.replay_throttle import courtesy
+from sessions_app.loops.manager import get_manager
+from sessions_app.models import Scope
+from sessions_app.refusals import log_socket_refused
+from sessions_app.settings import user_settings
+from sessions_app.settings.user_settings import ModelKeyMissing, SettingsNotFound
+from sessions_app.sockets.v0 import packets
+from sessions_app.sockets.v0.connection import V0Connection, close_transport
+
+logger = logging.getLogger(__name__)
+
+_failing_arrivals = Outage(
+    __name__, "A Socket.IO client could not be let in", "Socket.IO clients are let in again"
+)
+
+PATH = "/socket.io"
+PING_INTERVAL_S = 25
+PING_TIMEOUT_S = 20
+CLOSE_WAIT_S = 5.0
+JOIN_WAIT_S = 30.0
+"""A transport whose client has joined nothing for this long is closed: it takes memory, and a connection."""
+JOIN_LOOK_S = 5.0
+
+
+class Refusal(Exception):
+    """The client may not join; the message, and an id to translate it by, are told it."""
+
+    def __init__(self, message: str, msg_id: str | None = None) -> None:
+        super().__init__(message)
+        self.msg_id = msg_id
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Handshake:
+    """What the address of a connection asks for."""
+
+    conversation_id: str
+    after: int
+    session_api_key: str | None
+
+    @classmethod
+    def read(cls, query_string: str) -> Self:
+        """Read the parameters (spec V0 §2.2). Raise Refusal."""
+        query = parse_qs(query_string, keep_blank_values=True)
+        conversation_id = query.get("conversation_id", [""])[0]
+        if not conversation_id.strip():
+            raise Refusal("No conversation_id in query params")
+        _require_known_providers(query.get("providers_set", []))
+        key = query.get("session_api_key", [""])[0]
+        return cls(
+            conversation_id=conversation_id,
+            after=_cursor(query.get("latest_event_id", [""])[0]),
+            session_api_key=None if key in ("", "null", "undefined") else key,
+        )
+
+
+def _cursor(text: str) -> int:
+    """Return the id of the last event that the client has; -1 for whatever is no number of one."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else -1
+
+
+def _require_known_providers(values: list[str]) -> None:
+    names = {name.strip() for value in values for name in value.split(",")} - {""}
+    if unknown := names - set(ProviderType):
+        raise Refusal(f"Unknown git provider: {', '.join(sorted(unknown))[:100]}")
+
+
+class V0Server:
+    """The Socket.IO server of one event loop, and its connections."""
+
+    def __init__(self) -> None:
+        self.socketio = socketio.AsyncServer(
+            async_mode="asgi",
+            serializer=packets.V0Packet,
+            # One after the other, so that what a client sends stays in its order.
+            async_handlers=False,
+            # The outermost application has looked at the origin already.
+            cors_allowed_origins=lambda origin, environ: True,
+            max_http_buffer_size=packets.MAX_PAYLOAD_BYTES,
+            ping_interval=PING_INTERVAL_S,
+            ping_timeout=PING_TIMEOUT_S,
+        )
+        self._connections: dict[str, V0Connection] = {}
+        self._joined: dict[str, str] = {}
+        """The connection of each transport whose client is known."""
+        self._upgrading: dict[str, Any] = {}
+        """The scope of each WebSocket that a transport whose client is not known yet goes over to."""
+        self._tasks: set[asyncio.Task[None]] = set()
+        """Of all connections, also of those whose client has left and that still tidy up."""
+        on: Callable[..., Any] = self.socketio.on
+        on("connect", self._connect)
+        on("disconnect", self._disconnect)
+        for name in packets.TAKEN:
+            on(name, self._take)
+        on(packets.REFUSED, self._refuse)
+        self._looking = asyncio.get_running_loop().create_task(self._close_unjoined())
+
+    async def close(self) -> None:
+        """End all connections; their clients come back by themselves."""
+        self._looking.cancel()
+        for connection in self._connections.values():
+            connection.leave()
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=CLOSE_WAIT_S)
+        await self.socketio.shutdown()
+
+    async def _connect(self, sid: str, environ: Mapping[str, Any], auth: object = None) -> None:
+        """Check everything, join, and begin to show. Raise what the client is refused with."""
+        try:
+            guest, conversation, after = await _arrived(environ)
+        except Refusal as refusal:
+            log_socket_refused(environ["asgi.scope"], code=refusal.msg_id or "refused")
+            data = {"msg_id": refusal.msg_id} if refusal.msg_id else None
+            raise ConnectionRefusedError(str(refusal), *([data] if data else [])) from refusal
+        except Exception as error:
+            _failing_arrivals.failed(error)
+            raise ConnectionRefusedError("The server could not do this now: try again.") from error
+        _failing_arrivals.worked()
+        transport_id = self.socketio.manager.eio_sid_from_sid(sid, "/")
+        if not self._is_open(transport_id):  # nobody would say that it has ended
+            raise ConnectionRefusedError("This connection has ended.")
+        try:
+            end = open_sockets.begin(pk_of(guest.user))
+        except QuotaExceeded as error:
+            log_socket_refused(environ["asgi.scope"], code=error.code)
+            raise ConnectionRefusedError(str(error)) from error
+        connection = V0Connection(
+            self.socketio,
+            sid,
+            transport_id,
+            guest=guest,
+            conversation=conversation,
+            after=after,
+        )
+        self._connections[sid] = connection
+        self._joined[transport_id] = sid
+        for scope in (environ["asgi.scope"], self._upgrading.get(transport_id, {})):
+            known_sockets.let_in(scope)
+        # No await from here on: the task begins after the CONNECT packet is on its way.
+        task = connection.begin()
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(lambda _: end())
+
+    async def _close_unjoined(self) -> None:
+        """Close transports whose clients do not join, or were disconnected."""
+        now = asyncio.get_running_loop().time
+        since: dict[str, float] = {}
+        while True:
+            await asyncio.sleep(JOIN_LOOK_S)
+            transports = self.socketio.eio.sockets
+            since = {each: since.get(each, now()) for each in transports if each not in self._joined}
+            for transport_id in [each for each, moment in since.items() if now() - moment >= JOIN_WAIT_S]:
+                await close_transport(self.socketio, transport_id)
+
+    async def _disconnect(self, sid: str, reason: object = None) -> None:
+        connection = self._connections.pop(sid, None)
+        if connection is not None:
+            connection.leave()
+            if self._joined.get(connection.transport_id) == sid:
+                del self._joined[connection.transport_id]
+
+    async def _take(self, sid: str, event: object = None, *rest: object) -> dict[str, Any]:
+        connection = self._connections.get(sid)
+        if connection is None:
+            return {"success": False, "error": "This connection has ended."}
+        return await connection.take(event)
+
+    async def _refuse(self, sid: str, reason: str) -> dict[str, Any]:
+        connection = self._connections.get(sid)
+        if connection is None:
+            return {"success": False, "error": reason}
+        return await connection.refuse(reason)
+
+    async def serve(self, scope: Any, receive: Any, send: Any) -> None:
+        """Serve one request or socket of any client."""
+        handle: Callable[..., Awaitable[Any]] = self.socketio.handle_request
+        if scope["type"] == "websocket":
+            with self._noted(scope):
+                await handle(scope, packets.by_websocket(receive, send), send)
+        elif scope["method"] != "POST":
+            await handle(scope, receive, send)
+        else:
+            try:
+                await handle(scope, await self._posted(scope, receive), send)
+            except packets.Malformed as error:
+                await _answer_bad_request(send, str(error))
+
+    async def _posted(self, scope: Any, receive: Any) -> Any:
+        """Return a `receive` of what was posted. Raise Malformed, the transport ended, at no packets."""
+        try:
+            receive_again = await packets.by_post(receive)
+        except packets.Malformed:
+            logger.info("A Socket.IO client posted an invalid packet. Its connection is closed.")
+            if (transport := self._transport(scope)) is not None and not transport.closed:
+                await transport.close(wait=False)
+            raise
+        if (transport := self._transport(scope)) is not None and transport.closed:
+            raise packets.Malformed("this connection has ended")
+        return receive_again
+
+    @contextmanager
+    def _noted(self, scope: Any) -> Iterator[None]:
+        """Let a WebSocket speak once its client is known: it may have been let in by polling."""
+        transport_id = _transport_id_in(scope)
+        if self.knows(scope):
+            known_sockets.let_in(scope)
+        elif transport_id in self.socketio.eio.sockets:
+            self._upgrading[transport_id] = scope
+        try:
+            yield
+        finally:
+            if self._upgrading.get(transport_id) is scope:
+                del self._upgrading[transport_id]
+
+    def knows(self, scope: Any) -> bool:
+        """Say whether a request belongs to a connection whose client was let in."""
+        return _transport_id_in(scope) in self._joined
+
+    def _is_open(self, transport_id: str | None) -> bool:
+        """Say whether the client is there; it may leave by another request while it is let in."""
+        transport = self.socketio.eio.sockets.get(transport_id)
+        return transport is not None and not transport.closed
+
+    def _transport(self, scope: Any) -> Any:
+        return self.socketio.eio.sockets.get(_transport_id_in(scope))
+
+
+def _transport_id_in(scope: Any) -> str:
+    """Return the id in the address by which a request belongs to an open transport; empty for a new one."""
+    sid: str = parse_qs(scope["query_string"].decode("latin-1")).get("sid", [""])[0]
+    return sid
+
+
+async def _answer_bad_request(send: Any, reason: str) -> None:
+    body = f"Bad request: {reason}".encode()
+    headers = [(b"content-type", b"text/plain"), (b"content-length", str(len(body)).encode())]
+    await send({"type": "http.response.start", "status": 400, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
+async def _arrived(environ: Mapping[str, Any]) -> tuple[Guest, ConversationRef, int]:
+    """Return who joins what from where, all checks passed. Raise Refusal."""
+    handshake = Handshake.read(environ.get("QUERY_STRING", ""))
+    credentials = credentials_of(headers_of(environ["asgi.scope"]))
+    if handshake.session_api_key is not None and credentials.api_key is None:
+        credentials = replace(credentials, api_key=handshake.session_api_key)
+    user = await _let_in(credentials)
+    async with courtesy().opening(pk_of(user)):
+        conversation = await _joined(user, handshake.conversation_id)
+    try:
+        if needs_model():
+            await astore.call(user_settings.require_model_key, conversation.owner_id)
+    except SettingsNotFound as error:
+        raise Refusal("Settings not found", "CONFIGURATION$SETTINGS_NOT_FOUND") from error
+    except ModelKeyMissing as error:
+        words = "Error authenticating with the LLM provider. Please check your API key"
+        raise Refusal(words, "STATUS$ERROR_LLM_AUTHENTICATION") from error
+    await get_manager().ensure_started()
+    return Guest(user, credentials), conversation, handshake.after
+
+
+async def _let_in(credentials: Credentials) -> Visitor:
+    user = await astore.call(visitor, credentials)
+    if not user.is_authenticated:
+        raise Refusal("invalid_session_api_key")
+    try:
+        require(user, Scope.READ)
+    except ScopeTooSmall as error:
+        raise Refusal(str(error)) from error
+    return user
+
+
+async def _joined(user: Visitor, conversation_id: str) -> ConversationRef:
+    try:
+        return await astore.call(store(str(user.pk)).join, user, conversation_id)
+    except (InvalidConversationId, ConversationNotFound) as error:
+        raise Refusal(str(error)) from error
+    except ConversationError as error:
+        raise Refusal(f"Failed to join conversation: {error}") from error
+
+
+_servers: WeakKeyDictionary[asyncio.AbstractEventLoop, V0Server] = WeakKeyDictionary()
+
+
+def _server() -> V0Server:
+    loop = asyncio.get_running_loop()
+    if loop not in _servers:
+        _servers[loop] = V0Server()
+    return _servers[loop]
+
+
+def is_connected(scope: Any) -> bool:
+    """Say whether a request comes from a Socket.IO client that was let in before."""
+    return scope["path"].startswith(f"{PATH}/") and _server().knows(scope)
+
+
+async def socketio_v0(scope: Any, receive: Any, send: Any) -> None:
+    """Serve one request or socket of any Socket.IO client."""
+    await _server().serve(scope, receive, send)
+
+
+async def close() -> None:
+    """Close the server of the running event loop, if it has one."""
+    server = _servers.pop(asyncio.get_running_loop(), None)
+    if server is not None:
+        await server.close()

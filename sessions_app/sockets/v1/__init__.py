@@ -1,0 +1,1 @@
+"""The sockets of the V1 wire."""

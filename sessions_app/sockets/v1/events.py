@@ -1,0 +1,267 @@
+"""The events socket of the V1 wire: the state, a replay on request, then live events (spec V1 §3.2)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from math import inf
+from typing import Any, Self
+from uuid import uuid4
+
+from asgiref.typing import ASGIReceiveCallable, ASGISendCallable, WebSocketScope
+from django.utils import timezone
+
+from conversations.dialects import v1
+from conversations.dialects.columns import instant
+from conversations.events import EventEnvelope, Kind
+from conversations.models import ConversationRef
+from conversations.store import store
+from sessions_app import astore
+from sessions_app.identity.principals import BAD_REQUEST, NOT_FOUND, Guest, Refused
+from sessions_app.live.status import ConversationState, iso
+from sessions_app.models import ExecutionStatus
+from sessions_app.openhands_v1.states import FullState, full_states, is_fresh
+from sessions_app.sockets.socket import Socket
+from sessions_app.sockets.v1.handshake import GONE
+from sessions_app.sockets.v1.socket import V1Socket, serve
+
+RUN_SETTLES_S = 0.1
+"""The end of a run is reported no sooner after its beginning: clients start to listen after their request."""
+
+_TRUE = frozenset({"true", "1", "yes", "on", "y", "t"})
+_FALSE = frozenset({"false", "0", "no", "off", "n", "f"})
+_ENDS = (
+    "paused",
+    "waiting_for_confirmation",
+    "awaiting_user_confirmation",
+    "finished",
+    "error",
+    "stuck",
+    "stopped",
+    "rejected",
+)
+"""The beginnings of the texts of states that end a run, on either wire."""
+
+
+async def v1_events_socket(
+    scope: WebSocketScope, receive: ASGIReceiveCallable, send: ASGISendCallable
+) -> None:
+    """Serve one client from its handshake to its close."""
+    await serve(EventsSocket, scope, receive, send)
+
+
+class Resend(StrEnum):
+    """The stored events that a client asks for."""
+
+    NONE = "none"
+    ALL = "all"
+    SINCE = "since"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Replay:
+    """What the address asks for."""
+
+    resend: Resend
+    since: datetime | None = None
+    is_by_mode: bool = False
+    """Whether `resend_mode` was used, which older clients do not know."""
+
+    @classmethod
+    def read(cls, query: Mapping[str, str]) -> Self:
+        """Read the parameters. Raise Refused for a wrong one."""
+        resend_all, mode = query.get("resend_all", "false").lower(), query.get("resend_mode")
+        after = query.get("after_timestamp")
+        # An unescaped `+` of a time zone arrives as a space.
+        since = after and (instant(after) or instant("+".join(after.rsplit(" ", 1))))
+        if resend_all not in _TRUE | _FALSE or mode not in (None, Resend.ALL, Resend.SINCE):
+            raise Refused(BAD_REQUEST, "`resend_all` is true or false, `resend_mode` is all or since.")
+        if after and not since:
+            raise Refused(BAD_REQUEST, "`after_timestamp` is an ISO 8601 time.")
+        if mode is None:
+            return cls(resend=Resend.ALL if resend_all in _TRUE else Resend.NONE)
+        return cls(resend=Resend(mode), since=since or None, is_by_mode=True)
+
+    async def after(self, conversation: ConversationRef) -> int:
+        """Return the seq after which events are to be sent."""
+        if self.resend is Resend.ALL:
+            return -1
+        return await astore.call(_before, conversation, self.since if self.resend is Resend.SINCE else None)
+
+
+def _before(conversation: ConversationRef, since: datetime | None) -> int:
+    """Return the seq before the first event of this time or later; the last seq if there is none."""
+    last_seq = store().last_seq(conversation)
+    if since is None:
+        return last_seq
+    first = store().first_since(conversation, since)
+    return last_seq if first is None else min(first - 1, last_seq)
+
+
+class EventsSocket(V1Socket):
+    """One client of the events socket."""
+
+    def __init__(
+        self,
+        socket: Socket,
+        guest: Guest,
+        conversation: ConversationRef,
+        replay: Replay,
+        *,
+        after: int,
+        by_frame: bool,
+    ) -> None:
+        super().__init__(socket, guest, conversation, is_modern=by_frame or replay.is_by_mode)
+        self._shown_through = after
+        self._replayed_through = after
+        self._left_out_before = iso(replay.since) if replay.resend is Resend.SINCE and replay.since else ""
+        self._is_running = False
+        self._run_at = -inf
+        """When it was first seen that a run is on, or that one which was not seen is over."""
+        self._end_is_due = asyncio.Event()
+        self._end_wants_seq = inf
+        self._told = ("", -1)
+        """The last status that was sent, and the log's length then: the same is sent only once."""
+        self._answer, self._answer_characters = "", 0
+
+    @classmethod
+    def asked(cls, query: Mapping[str, str]) -> Replay:
+        """Return what is to be replayed."""
+        return Replay.read(query)
+
+    @classmethod
+    async def made(
+        cls, socket: Socket, guest: Guest, conversation: ConversationRef, asked: Any, *, by_frame: bool
+    ) -> Self:
+        """Return the socket; events that are stored from here on are live."""
+        after = await asked.after(conversation)
+        return cls(socket, guest, conversation, asked, after=after, by_frame=by_frame)
+
+    @property
+    def _after(self) -> int:
+        """The state when the client joined."""
+        return self._shown_through
+
+    def _works(self) -> list[Coroutine[Any, Any, None]]:
+        return [*super()._works(), self._tell_ends()]
+
+    # Out
+
+    async def show_hello(self, state: ConversationState) -> None:
+        """Send the full state."""
+        self._replayed_through = state["last_seq"]
+        while not is_fresh(self._conversation, full_state := await self._full_state()):
+            pass
+        await self._send_full_state(full_state)
+        self._note_status(full_state.execution_status)
+        self._greeted.set()
+
+    async def _full_state(self) -> FullState:
+        full_state = await full_states().read(self._conversation)
+        if full_state is None:
+            raise Refused(NOT_FOUND, GONE)
+        return full_state
+
+    async def _send_full_state(self, full_state: FullState) -> None:
+        self._told = (full_state.execution_status, full_state.last_seq)
+        await self._socket.send_text(full_state.frame)
+
+    async def show_events(self, events: Sequence[EventEnvelope]) -> None:
+        """Send each event, of a replay only the requested ones; note which of them end a run."""
+        await self._socket.send_texts(self._shown(event) for event in events if self._is_wanted(event))
+        self._shown_through = events[-1]["seq"]
+        for event in events:
+            if event["seq"] > self._replayed_through:
+                self._note_run(event)
+        if self._shown_through >= self._end_wants_seq:
+            self._end_wants_seq = inf
+            self._end_is_due.set()
+
+    def _is_wanted(self, event: EventEnvelope) -> bool:
+        """Say whether an event is to be sent; an imported history need not be in the order of its times."""
+        return event["seq"] > self._replayed_through or event["timestamp"] >= self._left_out_before
+
+    async def show_delta(self, *, turn: str, answer: str, index: int, text: str) -> None:
+        """Send one more piece of an answer to a client that knows pieces."""
+        if self._is_modern:
+            if answer != self._answer:
+                self._answer, self._answer_characters = answer, 0
+            self._answer_characters += len(text)
+            await self._send_piece(text)
+
+    async def show_answer(self, *, turn: str, answer: str, through: int, text: str) -> None:
+        """Send what a client that knows pieces lacks of the answer that is being given."""
+        if self._is_modern:
+            sent = self._answer_characters if answer == self._answer else 0
+            self._answer, self._answer_characters = answer, len(text)
+            await self._send_piece(text[sent:])
+
+    async def _send_piece(self, text: str) -> None:
+        piece = v1.answer_piece(text)
+        await self._socket.send_text(
+            v1.written(piece, event_id=str(uuid4()), timestamp=v1.stamp(timezone.now()))
+        )
+
+    async def show_run(self) -> None:
+        """Report soon how the run ended, if it is already over: there may have been nothing to do."""
+        self._note_status(ExecutionStatus.RUNNING)
+        self._told = ("", -1)
+        self._end_is_due.set()
+
+    async def show_state(self, state: ConversationState) -> None:
+        """Note that a run begins or ends; close once the conversation is deleted."""
+        await super().show_state(state)
+        self._note_status(state["loop"]["execution_status"])
+
+    # The ends of runs
+
+    def _note_run(self, event: EventEnvelope) -> None:
+        """Note what a live event says of a run."""
+        if event["kind"] == Kind.TURN:
+            self._note_end()
+        elif event["kind"] == Kind.STATE:
+            if event["text"].startswith(ExecutionStatus.RUNNING):
+                self._note_status(ExecutionStatus.RUNNING)
+            elif event["text"].startswith(_ENDS):
+                self._note_end()
+
+    def _note_status(self, status: str) -> None:
+        if status == ExecutionStatus.RUNNING:
+            if not self._is_running:
+                self._is_running, self._run_at = True, asyncio.get_running_loop().time()
+        elif self._is_running:
+            self._note_end()
+
+    def _note_end(self) -> None:
+        if not self._is_running:
+            self._run_at = asyncio.get_running_loop().time()
+        self._is_running = False
+        self._end_is_due.set()
+
+    async def _tell_ends(self) -> None:
+        """Send the full state after each run, after the run's events, and never while a run is on."""
+        await self._greeted.wait()
+        while True:
+            await self._end_is_due.wait()
+            await self._until_runs_settle()
+            self._end_is_due.clear()
+            full_state = await self._full_state()
+            if full_state.execution_status == ExecutionStatus.RUNNING:
+                self._note_status(full_state.execution_status)
+            elif full_state.last_seq > self._shown_through:
+                self._end_wants_seq = full_state.last_seq
+            elif not is_fresh(self._conversation, full_state):
+                self._end_is_due.set()
+            elif self._told != (full_state.execution_status, full_state.last_seq):
+                self._is_running = False
+                await self._send_full_state(full_state)
+
+    async def _until_runs_settle(self) -> None:
+        """Wait until the newest run was accepted long enough ago; meanwhile a newer one may have been."""
+        settled_at = -inf
+        while settled_at < self._run_at + RUN_SETTLES_S:
+            settled_at = self._run_at + RUN_SETTLES_S
+            await asyncio.sleep(max(settled_at - asyncio.get_running_loop().time(), 0.0))

@@ -1,0 +1,70 @@
+"""The sequenced socket of the V1 wire: every event once with its seq, from any seq on (spec V1 §3.7)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Self
+
+from asgiref.typing import ASGIReceiveCallable, ASGISendCallable, WebSocketScope
+
+from conversations.cursors import EventCursor, InvalidCursor
+from conversations.events import EventEnvelope
+from conversations.models import ConversationRef
+from sessions_app.identity.principals import BAD_REQUEST, Guest, Refused
+from sessions_app.live.status import ConversationState
+from sessions_app.sockets.socket import Socket
+from sessions_app.sockets.v1.socket import V1Socket, serve
+
+_AFTER_SEQ = "`after_seq` is the seq of the last event that you have, -1 for none."
+
+
+async def v1_session_socket(
+    scope: WebSocketScope, receive: ASGIReceiveCallable, send: ASGISendCallable
+) -> None:
+    """Serve one client from its handshake to its close."""
+    await serve(SessionSocket, scope, receive, send)
+
+
+class SessionSocket(V1Socket):
+    """One client of the sequenced socket."""
+
+    def __init__(self, socket: Socket, guest: Guest, conversation: ConversationRef, after: int) -> None:
+        super().__init__(socket, guest, conversation, is_modern=True)
+        self._after_seq = after
+
+    @classmethod
+    def asked(cls, query: Mapping[str, str]) -> int:
+        """Return the seq of the last event that the client has, -1 for none."""
+        try:
+            after = EventCursor.decode(query.get("after_seq", "-1"))
+        except InvalidCursor as error:
+            raise Refused(BAD_REQUEST, _AFTER_SEQ) from error
+        if after.fingerprint is not None:  # clients of this wire are given none
+            raise Refused(BAD_REQUEST, _AFTER_SEQ)
+        return after.seq
+
+    @classmethod
+    async def made(
+        cls, socket: Socket, guest: Guest, conversation: ConversationRef, asked: Any, *, by_frame: bool
+    ) -> Self:
+        """Return the socket."""
+        return cls(socket, guest, conversation, asked)
+
+    @property
+    def _after(self) -> int:
+        return self._after_seq
+
+    async def show_hello(self, state: ConversationState) -> None:
+        """Send which events are replayed: none if `from_seq` is greater than `through_seq`."""
+        through = state["last_seq"]
+        first = min(self._after_seq, through) + 1
+        await self._socket.send_text(f'{{"kind":"Sync","from_seq":{first},"through_seq":{through}}}')
+        self._greeted.set()
+
+    async def show_events(self, events: Sequence[EventEnvelope]) -> None:
+        """Send each event with its seq."""
+        await self._socket.send_texts(self._frames(events))
+
+    def _frames(self, events: Sequence[EventEnvelope]) -> Iterator[str]:
+        for event in events:
+            yield f'{{"kind":"Durable","seq":{event["seq"]},"event":{self._shown(event)}}}'

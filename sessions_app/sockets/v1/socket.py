@@ -1,0 +1,303 @@
+"""What both V1 sockets of a conversation share: handshake, messages, checks, the end (spec V1 §3)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Coroutine, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Self, TypeVar
+from uuid import uuid4
+
+from asgiref.typing import ASGIReceiveCallable, ASGISendCallable, WebSocketScope
+from django.utils import timezone
+
+from conversations.access import pk_of
+from conversations.cursors import EventCursor
+from conversations.dialects import v1
+from conversations.events import Dialect, EventEnvelope
+from conversations.exceptions import ConversationError, InvalidEvent, OtherHistory, QuotaExceeded
+from conversations.models import ConversationRef
+from conversations.outages import Outage
+from conversations.payloads import bounds, jsontext
+from conversations.payloads.jsontext import InvalidJson
+from sessions_app.capacity.parsing import in_turn
+from sessions_app.identity import known_sockets, open_sockets
+from sessions_app.identity.principals import (
+    NOT_ALLOWED,
+    NOT_AUTHENTICATED,
+    NOT_FOUND,
+    TOO_MUCH,
+    TOO_SLOW,
+    Guest,
+    Refused,
+)
+from sessions_app.identity.scopes import require
+from sessions_app.live import presence
+from sessions_app.live.feed import Feed
+from sessions_app.live.hub import hub
+from sessions_app.live.replay_throttle import courtesy
+from sessions_app.live.status import ConversationState
+from sessions_app.loops.manager import get_manager
+from sessions_app.models import Scope, new_connection_id
+from sessions_app.openhands_v1 import input as v1_input
+from sessions_app.refusals import log_frame_refused
+from sessions_app.sockets.handshake import query_of
+from sessions_app.sockets.socket import Closed, Socket, closed_on_failure
+from sessions_app.sockets.v1.handshake import (
+    FAILED,
+    GONE,
+    guest_by_address,
+    guest_by_frame,
+    is_auth,
+    public_id_of,
+    reached,
+)
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+_failing_frames = Outage(__name__, "A frame failed")
+
+CHECK_S = 20.0
+"""An open socket checks this often whether its credentials are still valid (`Guest.check`)."""
+CLOSE_CODES = {
+    NOT_AUTHENTICATED: 4001,
+    NOT_ALLOWED: 4001,
+    NOT_FOUND: 4004,
+    TOO_SLOW: 1013,
+    TOO_MUCH: TOO_MUCH,
+}
+"""The close codes of this wire; clients never reconnect after 4001 and 4004."""
+SLOW = "You did not read"
+
+
+class Unshown:
+    """The parts of a feed for which a V1 socket has no frame, unless it defines one."""
+
+    async def show_replay_complete(self, through: int) -> None:
+        """Nothing: this wire does not mark the end of the replay."""
+
+    async def show_delta(self, *, turn: str, answer: str, index: int, text: str) -> None:
+        """Nothing, unless a socket has a frame for it."""
+
+    async def show_answer(self, *, turn: str, answer: str, through: int, text: str) -> None:
+        """Nothing, unless a socket has a frame for it."""
+
+    async def show_run(self) -> None:
+        """Nothing, unless a socket reports how runs end."""
+
+    async def show_other_history(self, error: OtherHistory) -> None:
+        """Nothing: only the sequenced socket takes a cursor, and its first frame has the end of the log."""
+
+
+class V1Socket(Unshown, ABC):
+    """One client on one conversation; a Reader of its feed."""
+
+    def __init__(
+        self, socket: Socket, guest: Guest, conversation: ConversationRef, *, is_modern: bool
+    ) -> None:
+        self._socket = socket
+        self._guest = guest
+        self._conversation = conversation
+        self._is_modern = is_modern
+        """Whether its release knows errors and pieces of answers."""
+        self._greeted = asyncio.Event()
+
+    @classmethod
+    @abstractmethod
+    def asked(cls, query: Mapping[str, str]) -> Any:
+        """Return the parameters of the address. Raise Refused for a wrong one."""
+
+    @classmethod
+    @abstractmethod
+    async def made(
+        cls, socket: Socket, guest: Guest, conversation: ConversationRef, asked: Any, *, by_frame: bool
+    ) -> Self:
+        """Return the socket of an authenticated client."""
+
+    @property
+    @abstractmethod
+    def _after(self) -> int:
+        """The seq after which events are sent."""
+
+    async def serve(self) -> None:
+        """Send and receive frames until either side ends it."""
+        await get_manager().ensure_started()
+        try:
+            async with presence.connected(
+                new_connection_id(), self._conversation, pk_of(self._guest.user), door="v1"
+            ):
+                await self._run_tasks()
+        except* Refused as group:
+            await _close(self._socket, group.exceptions[0])  # type: ignore[arg-type]
+        except* TimeoutError:
+            await self._socket.close(CLOSE_CODES[TOO_SLOW], SLOW)
+        except* Closed:
+            pass
+
+    async def _run_tasks(self) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            for work in self._works():
+                tasks.create_task(work)
+
+    def _works(self) -> list[Coroutine[Any, Any, None]]:
+        """Run these together until one of them raises."""
+        return [
+            Feed(self._conversation, self, after=EventCursor(self._after)).run(),
+            self._take(),
+            self._check(),
+        ]
+
+    # Out
+
+    @abstractmethod
+    async def show_hello(self, state: ConversationState) -> None:
+        """Send the first frame."""
+
+    @abstractmethod
+    async def show_events(self, events: Sequence[EventEnvelope]) -> None:
+        """Send a frame each."""
+
+    async def show_state(self, state: ConversationState) -> None:
+        """Close once the conversation is deleted."""
+        if state["deleted"]:
+            raise Refused(NOT_FOUND, GONE)
+
+    def _shown(self, event: EventEnvelope) -> str:
+        """Return an event's V1 text; a translated one is cached for all readers."""
+        public_id = self._conversation.public_id
+        if event["dialect"] == Dialect.V1:  # nothing is written then
+            return v1.shown(event, public_id)
+        return hub().recent.shown(self._conversation, event, lambda: v1.shown(event, public_id))
+
+    # In
+
+    async def _take(self) -> None:
+        await self._greeted.wait()  # the first frame is sent first, however early a client sends
+        while True:
+            text = await self._socket.receive_text()
+            try:
+                await self._take_frame(text)
+            except QuotaExceeded as error:
+                log_frame_refused("v1", self._conversation, error, user=pk_of(self._guest.user))
+                await self._tell_refused(type(error).__name__, str(error))
+                raise Refused(TOO_MUCH, str(error)) from error
+            except ConversationError as error:
+                log_frame_refused("v1", self._conversation, error, user=pk_of(self._guest.user))
+                code = "ValidationError" if isinstance(error, InvalidEvent) else type(error).__name__
+                refusal = (code, str(error))
+            except Refused:
+                raise
+            except Exception as error:
+                _failing_frames.failed(error, conversation=self._conversation.public_id)
+                refusal = ("InternalServerError", "The server could not do this now. Send it again.")
+            else:
+                continue
+            await self._tell_refused(*refusal)
+
+    async def _take_frame(self, text: str | None) -> None:
+        frame = await self._parsed(text)
+        await self._guest.require_access()  # also if it ended while a large frame waited for its turn
+        if is_auth(frame):  # it is already authenticated; older clients know no such frame
+            self._is_modern = True
+            return
+        require(self._guest.user, Scope.RUN)
+        sender_id = pk_of(self._guest.user)
+        # The message is stored and answered even if this client leaves.
+        await _to_its_end(v1_input.say(self._conversation, frame, sender_id=sender_id, run=True))
+
+    async def _parsed(self, text: str | None) -> Mapping[str, Any]:
+        """Return a client's frame. Raise InvalidEvent if it is not one."""
+        if text is None:
+            raise InvalidEvent("Frames are text, not binary.")
+        return await in_turn(pk_of(self._guest.user), bounds.is_light(text), _parsed, text)
+
+    async def _tell_refused(self, code: str, detail: str) -> None:
+        """Send the error to a client that knows errors; for any other, log it."""
+        if self._is_modern:
+            await self._socket.send_text(_error_text(code, detail))
+        else:
+            logger.warning("A frame was refused in conversation %s: %s", self._conversation.public_id, detail)
+
+    async def _check(self) -> None:
+        while True:
+            await self._guest.stay(CHECK_S)
+
+
+async def serve(
+    kind: type[V1Socket], scope: WebSocketScope, receive: ASGIReceiveCallable, send: ASGISendCallable
+) -> None:
+    """Serve one client of this kind of socket from its handshake to its close."""
+    socket = Socket(scope, receive, send)
+    query = query_of(scope)
+    try:
+        public_id, asked = public_id_of(scope), kind.asked(query)
+        guest = await guest_by_address(scope, query, public_id)
+    except Refused:
+        await socket.refuse()
+        return
+    except Exception as error:  # what a refused handshake is to clients they do not come back from
+        await socket.accept()
+        async with closed_on_failure(socket):
+            raise error
+        return
+    await socket.accept()
+    async with closed_on_failure(socket):
+        try:
+            by_frame = guest is None
+            guest = guest or await guest_by_frame(socket, public_id)
+            guest.require_reading()
+            with open_sockets.counted(pk_of(guest.user)):
+                known_sockets.let_in(scope)
+                async with courtesy().opening(pk_of(guest.user)):
+                    conversation = await reached(guest, public_id)
+                    client = await kind.made(socket, guest, conversation, asked, by_frame=by_frame)
+                await client.serve()
+        except Refused as refusal:
+            await _close(socket, refusal)
+        except QuotaExceeded as error:
+            if by_frame:  # older clients know no errors
+                with suppress(Closed, TimeoutError):
+                    await socket.send_text(_error_text(type(error).__name__, str(error)))
+            await _close(socket, Refused(TOO_MUCH, str(error)))
+        except Closed:
+            pass
+
+
+def _error_text(code: str, detail: str) -> str:
+    error = v1.server_error(code=code, detail=detail)
+    return v1.written(error, event_id=str(uuid4()), timestamp=v1.stamp(timezone.now()))
+
+
+async def _close(socket: Socket, refusal: Refused) -> None:
+    reason = FAILED if refusal.code == NOT_AUTHENTICATED else str(refusal)
+    await socket.close(CLOSE_CODES[refusal.code], reason)
+
+
+def _parsed(text: str) -> Mapping[str, Any]:
+    """Return a client's frame. Raise InvalidEvent, for one that is too large before it is decoded."""
+    try:
+        bounds.require_bounded(text)
+    except InvalidJson as error:
+        raise InvalidEvent(f"The frame can't be read: {error}.") from error
+    try:
+        frame = json.loads(text, parse_int=jsontext.integer)
+    except (ValueError, RecursionError) as error:
+        raise InvalidEvent("A frame is JSON.") from error
+    if not isinstance(frame, dict):
+        raise InvalidEvent("A frame is a JSON object.")
+    return frame
+
+
+async def _to_its_end(work: Coroutine[Any, Any, T]) -> T:
+    """Await what must not be cancelled; a cancellation takes effect after it."""
+    task = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.gather(task, return_exceptions=True)
+        raise

@@ -1,0 +1,1 @@
+"""Files that users give, and how much of each thing they have stored."""

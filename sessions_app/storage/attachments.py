@@ -1,0 +1,145 @@
+"""Files that a user adds to a conversation: stored under safe names, and read by its agent."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from datetime import datetime
+
+from django.db import transaction
+from django.db.models import Sum
+
+from conversations.exceptions import ConversationNotFound
+from conversations.log.locks import lock
+from conversations.models import Conversation, ConversationRef
+from sessions_app.models import ATTACHMENT_NAME_MAX_LENGTH, Attachment
+from sessions_app.storage import usage
+
+WORKSPACE = "/workspace"
+"""The directory of attachments in paths of the V0 wire."""
+FILE_MAX_BYTES = 8 * 1024 * 1024
+TOTAL_MAX_BYTES = 64 * 1024 * 1024
+"""The limit for all attachments of one conversation."""
+FILES_MAX = 500
+"""At most this many attachments per conversation."""
+ENDING_MAX_LENGTH = 20
+"""An extension up to this length is kept when a name is shortened."""
+NAMELESS = "file"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class NewFile:
+    """A file as its sender named it."""
+
+    name: str
+    content: bytes
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Attached:
+    """A file that a conversation has."""
+
+    name: str
+    r"""Unique in the conversation, and not a path: it contains neither `/` nor `\`."""
+    size: int
+    """Bytes."""
+    created_at: datetime
+
+    @property
+    def path(self) -> str:
+        """The path that the V0 wire shows."""
+        return f"{WORKSPACE}/{self.name}"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Skipped:
+    """A file that was not stored, with the reason."""
+
+    name: str
+    """The name that it would have had."""
+    reason: str
+
+
+def attachments_of(conversation: ConversationRef) -> list[Attached]:
+    """Return the files that the user gave to the conversation, the oldest first."""
+    rows = Attachment.objects.of(conversation).values_list("name", "size", "created_at")
+    return [Attached(name=name, size=size, created_at=created_at) for name, size, created_at in rows]
+
+
+def content_of(conversation: ConversationRef, name: str) -> bytes | None:
+    """Return the bytes of the attachment with this name, as they were sent; None if there is none."""
+    return Attachment.objects.of(conversation).content_of(name)
+
+
+def attach(conversation: ConversationRef, files: Iterable[NewFile]) -> list[Attached | Skipped]:
+    """Store the files under safe, unused names; return the outcome of each in its place.
+
+    A file that is too large, or one too many, is skipped and affects no other. Raise ConversationNotFound
+    for a deleted conversation, ConversationBusy, and QuotaExceeded if the owner may not store all of them.
+    """
+    with transaction.atomic():
+        # The lock of everything that writes to a conversation also covers the choice of names and the
+        # limits.
+        if lock(Conversation.objects.standing(), conversation) is None:
+            raise ConversationNotFound("Conversation not found.")
+        space = _Space.of(conversation)
+        uses = usage.locked(conversation.owner_id)
+        results = [_attached(conversation, file, space) for file in files]
+        usage.add_upload(uses, sum(each.size for each in results if isinstance(each, Attached)))
+        return results
+
+
+def safe_name(text: str, taken: Collection[str] = ()) -> str:
+    """Return a file's name without directories and invisible characters, numbered if it is `taken`."""
+    last = unicodedata.normalize("NFC", text).replace("\\", "/").rpartition("/")[2]
+    name = "".join(character for character in last if character.isprintable()).strip()
+    stem, ending = _parts("" if name in (".", "..") else name)
+    marks = ("", *(f"-{number}" for number in range(1, len(taken) + 1)))  # one of them is unused
+    numbered = (f"{stem[: ATTACHMENT_NAME_MAX_LENGTH - len(mark + ending)]}{mark}{ending}" for mark in marks)
+    return next(name for name in numbered if name not in taken)
+
+
+def _parts(name: str) -> tuple[str, str]:
+    """Return the part of a name before its last dot, and the rest."""
+    stem, dot, ending = name.rpartition(".")
+    if not stem or len(ending) > ENDING_MAX_LENGTH:
+        return name or NAMELESS, ""
+    return stem, dot + ending
+
+
+@dataclass(slots=True)
+class _Space:
+    """The space that a conversation's attachments use, which grows while files are stored."""
+
+    names: set[str]
+    size: int
+
+    @classmethod
+    def of(cls, conversation: ConversationRef) -> _Space:
+        rows = Attachment.objects.of(conversation)
+        size = rows.aggregate(sum=Sum("size"))["sum"] or 0
+        return cls(set(rows.values_list("name", flat=True)), size)
+
+    def refusal(self, size: int) -> str | None:
+        """Return why a file of this size cannot be stored; None if it can."""
+        if size > FILE_MAX_BYTES:
+            return f"The file has {size} bytes; the limit is {FILE_MAX_BYTES}."
+        if len(self.names) >= FILES_MAX:
+            return f"The conversation has {FILES_MAX} files already, and that is the most."
+        if self.size + size > TOTAL_MAX_BYTES:
+            return f"The files of a conversation may have {TOTAL_MAX_BYTES} bytes together."
+        return None
+
+
+def _attached(conversation: ConversationRef, file: NewFile, space: _Space) -> Attached | Skipped:
+    size = len(file.content)
+    if reason := space.refusal(size):
+        return Skipped(name=safe_name(file.name), reason=reason)
+    name = safe_name(file.name, space.names)
+    row = Attachment.objects.create(
+        conversation_id=conversation.pk, name=name, size=size, content=file.content
+    )
+    space.names.add(name)
+    space.size += size
+    return Attached(name=name, size=size, created_at=row.created_at)

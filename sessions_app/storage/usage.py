@@ -1,0 +1,97 @@
+"""Quotas on what users store: tokens, drafts and uploads.
+
+Each change locks its user's totals until its transaction ends, so that two requests at once cannot exceed a
+quota together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from django.db import transaction
+from django.db.models import Sum
+
+from conversations.models import ConversationRef
+from conversations.storage import quotas, stored_bytes
+from sessions_app.identity import open_sockets
+from sessions_app.models import ApiToken, Attachment, Draft, Grant, Usage, size_of_draft
+
+
+def locked(user_pk: int) -> Usage:
+    """Return the user's totals, locked until the running transaction ends."""
+    row = Usage.objects.of(user_pk).locked().first()
+    if row is None:
+        Usage.objects.get_or_create(user_id=user_pk)
+        row = Usage.objects.locked().get(user_id=user_pk)
+    if not row.is_counted:
+        _count(row)
+    return row
+
+
+def add_upload(row: Usage, size: int) -> None:
+    """Count an upload that was stored since the row was locked. Raise QuotaExceeded."""
+    quotas.require_room("uploads_mb", row.uploaded_bytes, size, "bytes of uploads", "Upload less.")
+    row.uploaded_bytes += size
+    row.save(update_fields=["uploaded_bytes"])
+
+
+def change_draft(user_pk: int, conversation: ConversationRef | None, *, size: int) -> None:
+    """Count a draft that will have this size in bytes, in the running transaction. Raise QuotaExceeded.
+
+    A draft that gets no larger is always allowed.
+    """
+    row = locked(user_pk)
+    before = _draft_size(user_pk, conversation)
+    added, grown = int(size > 0) - int(before > 0), size - before
+    remedy = "Send a draft or empty it."
+    if added > 0:
+        quotas.require_room("drafts", row.drafts, added, "drafts", remedy)
+    if grown > 0:
+        quotas.require_room("drafts_mb", row.draft_bytes, grown, "bytes of drafts", remedy)
+    if added or grown:
+        row.drafts, row.draft_bytes = row.drafts + added, row.draft_bytes + grown
+        row.save(update_fields=["drafts", "draft_bytes"])
+
+
+def issue_token(user_pk: int, name: str, grant: Grant | None = None) -> tuple[ApiToken, str]:
+    """Create a token for a user who asks for one: ApiToken.issue. Raise QuotaExceeded."""
+    with transaction.atomic():
+        if limit := quotas.limit_of("tokens"):
+            locked(user_pk)
+            used = ApiToken.objects.valid().filter(user_id=user_pk)[:limit].count()
+            quotas.require_room("tokens", used, 1, "API tokens", "Revoke one.")
+        return ApiToken.issue(user_pk, name, grant)
+
+
+def use_of(user_pk: int) -> dict[str, int]:
+    """Return what a user has used of each quota that is set, by its name; bytes for those in MB."""
+    row = Usage.objects.of(user_pk).first() or Usage(user_id=user_pk)
+    uses: dict[str, Callable[[], int]] = {
+        "sockets": lambda: open_sockets.number_of(user_pk),
+        "tokens": lambda: ApiToken.objects.valid().filter(user_id=user_pk).count(),
+        "drafts": lambda: row.drafts,
+        "drafts_mb": lambda: row.draft_bytes,
+        "uploads_mb": lambda: row.uploaded_bytes,
+        "stored_mb": lambda: stored_bytes.totals([user_pk])[user_pk],
+    }
+    kept = {quota: read() for quota, read in uses.items() if quotas.limit_of(quota)}
+    lately = {quota: used for quota, used in quotas.use_of_rates(user_pk).items() if quotas.limit_of(quota)}
+    return {**lately, **kept}
+
+
+def _count(row: Usage) -> None:
+    """Count what the user has stored so far; once, under the lock."""
+    uploads = Attachment.objects.filter(conversation__owner_id=row.user_id)
+    row.uploaded_bytes = uploads.aggregate(sum=Sum("size"))["sum"] or 0
+    drafts = Draft.objects.filter(user_id=row.user_id)
+    for draft in drafts.filter(size=None).iterator(chunk_size=1):
+        Draft.objects.filter(pk=draft.pk).update(size=size_of_draft(draft.text, draft.images))
+    held = drafts.filter(size__gt=0)
+    row.drafts, row.draft_bytes = held.count(), held.aggregate(sum=Sum("size"))["sum"] or 0
+    row.is_counted = True
+    row.save()
+
+
+def _draft_size(user_pk: int, conversation: ConversationRef | None) -> int:
+    sizes = Draft.objects.of(user_pk, conversation).values_list("size", flat=True)
+    return sizes.first() or 0

@@ -1,0 +1,361 @@
+"""The outbox as rows: receivers are notified of everything in order, at least once, despite failures.
+
+An append writes nothing here: the log itself shows what is pending. Changes beside the log are recorded
+here. `gather` finds what is new for a receiver, `next_step` its next notification. Only the holder of a
+conversation's claim moves its cursor.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, assert_never
+from uuid import uuid4
+
+from django.db import connection, transaction
+from django.db.models import Exists, F, Max, Min, OuterRef, Q, Value
+from django.db.models.functions import Greatest
+from django.utils import timezone
+
+from conversations import live
+from conversations.events import EventEnvelope, Kind
+from conversations.exceptions import ConversationError
+from conversations.facts import Fact
+from conversations.models import ConversationRef
+from conversations.store import store
+from sessions_app.models import Delivery, NotedFact, Receiver
+from sessions_app.models.webhooks import DeliveryQuerySet, NotedFactQuerySet, ReceiverQuerySet
+from sessions_app.openhands_v1.information import information_of
+from sessions_app.processes import Process, is_gone
+from sessions_app.webhooks import gathering
+from sessions_app.webhooks.notifications import Happening, Parcel
+
+LEASE_S = 30.0
+RETRY_FIRST_S = 2.0
+RETRY_MAX_S = 600.0
+ERROR_MAX_CHARACTERS = 200
+PRUNE_MAX_FACTS = 1_000
+HELD_DAYS = 7
+"""Recorded changes are kept this long for disabled receivers."""
+CHANGED = "outbox"
+"""The kind of the hint that receivers, or when they are told, were changed."""
+
+_PAUSES = frozenset({"PauseEvent", "InterruptEvent"})
+_RESTING = ("paused", "stopped", "finished", "error", "stuck")
+"""The beginnings of the texts of states that end a run."""
+
+_NOTE = """
+    INSERT INTO sessions_app_notedfact (conversation_id, fact, seq, noted_at)
+    SELECT id, %s, next_seq, %s FROM conversations_conversation WHERE id = %s AND EXISTS (
+        SELECT 1 FROM sessions_app_receiver AS receiver
+        WHERE receiver.owner_id IS NULL OR receiver.owner_id = conversations_conversation.owner_id)
+"""
+
+
+class InvalidReplay(ConversationError):
+    """This receiver gets no notifications of this conversation."""
+
+    code = "invalid_replay"
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """The right to notify one receiver of one conversation, until another process takes it."""
+
+    delivery: int
+    receiver: int
+    token: str
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """The next notification of a receiver, and its position after that."""
+
+    parcel: Parcel
+    moved: Mapping[str, Any]
+
+
+def note(conversation_pk: int, fact: Fact) -> None:
+    """Record a change if there is a receiver for it, with one statement: conversations.facts.note."""
+    now = connection.ops.adapt_datetimefield_value(timezone.now())
+    with connection.cursor() as cursor:
+        cursor.execute(_NOTE, [fact.value, now, conversation_pk])
+
+
+def begin(receiver: Receiver) -> Receiver:
+    """Store a new receiver, which is notified of everything from now on.
+
+    Raise ConversationBusy if the beginning cannot be determined for too long.
+    """
+    newest = gathering.settled_now()
+    receiver.begins_after = receiver.event_position = newest.event
+    receiver.fact_position = newest.fact
+    receiver.save(force_insert=True)
+    announce()
+    return receiver
+
+
+def claim(
+    receiver: int, process: Process, *, limit: int, lease_s: float = LEASE_S, now: datetime | None = None
+) -> list[Claim]:
+    """Claim the due, unclaimed deliveries of one receiver, at most `limit`."""
+    now = now or timezone.now()
+    due = Delivery.objects.filter(receiver_id=receiver).due(now)
+    if limit <= 0 or not due.exists():  # without a transaction: on SQLite that would hold up who writes
+        return []
+    token = uuid4().hex
+    with transaction.atomic():
+        pks = [row.pk for row in due.select_for_update(no_key=True, skip_locked=True)[:limit]]
+        Delivery.objects.filter(pk__in=pks).update(
+            claim=token,
+            held_until=now + timedelta(seconds=lease_s),
+            owner_host=process.host,
+            owner_pid=process.pid,
+            owner_started=process.started,
+        )
+    return [Claim(pk, receiver, token) for pk in pks]
+
+
+def renew(claims: Collection[Claim], *, lease_s: float = LEASE_S) -> None:
+    """Extend these claims, as far as they are still held."""
+    until = timezone.now() + timedelta(seconds=lease_s)
+    for token in {each.token for each in claims}:
+        pks = [each.delivery for each in claims if each.token == token]
+        Delivery.objects.filter(pk__in=pks, claim=token).update(held_until=until)
+
+
+def release(claims: Collection[Claim]) -> None:
+    """Release these claims."""
+    for token in {each.token for each in claims}:
+        pks = [each.delivery for each in claims if each.token == token]
+        Delivery.objects.filter(pk__in=pks, claim=token).update(claim="", held_until=None)
+
+
+def release_abandoned() -> None:
+    """Release the claims of dead processes; those of other hosts expire by themselves."""
+    columns = ("owner_host", "owner_pid", "owner_started")
+    held = Delivery.objects.filter(held_until__isnull=False)
+    for owner in set(held.values_list(*columns)):
+        if is_gone(Process(*owner)):
+            held.filter(**dict(zip(columns, owner, strict=True))).update(claim="", held_until=None)
+
+
+def next_due(receivers: Collection[int]) -> datetime | None:
+    """Return when the next unclaimed delivery of one of these receivers is due."""
+    rows = Delivery.objects.pending().free(timezone.now()).filter(receiver_id__in=receivers)
+    found: datetime | None = rows.aggregate(next=Min("due_at"))["next"]
+    return found
+
+
+def next_step(held: Claim) -> Step | None:
+    """Return the next notification; None if there is none for now, or the claim was lost."""
+    row = _held(held).select_related("receiver", "conversation").first()
+    if row is None:
+        return None
+    if not row.receiver.enabled:
+        release([held])
+        return None
+    if row.owes_status:
+        return Step(_informing(row, Happening.STATUS), {"owes_status": False})
+    # Events first: a fact that was noted before one of these is there by now, so none is passed over.
+    events = store().read_after(row.conversation.ref, row.through, limit=row.receiver.event_buffer_size)
+    fact = NotedFact.objects.after(row.told).of(row.conversation, row.receiver).first()
+    events = _batch(events, fact)
+    if fact is not None and (fact.seq <= row.through + 1 or not events):
+        return _step_of_fact(row, fact)
+    if not events:
+        _rest(row, due_at=None, through=max(row.through, row.known))  # or they were purged
+        return None
+    flush_at = row.since + timedelta(seconds=row.receiver.flush_delay_s)
+    is_cut = fact is not None or ends_a_run(events[-1]) or events[-1]["seq"] < row.known
+    if not is_cut and len(events) < row.receiver.event_buffer_size and timezone.now() < flush_at:
+        _rest(row, due_at=flush_at, known=max(row.known, events[-1]["seq"]))
+        return None
+    return _step_of_events(row, events)
+
+
+def delivered(held: Claim, step: Step) -> bool:
+    """Record a successful delivery; say whether the claim is still held."""
+    now = timezone.now()
+    moved = dict(step.moved)
+    if "through" in moved:
+        moved["known"] = Greatest("known", Value(moved["through"]))
+    if "told" in moved:
+        moved["known_fact"] = Greatest("known_fact", Value(moved["told"]))
+    return bool(
+        _held(held).update(**moved, tries=0, last_error="", failed_at=None, since=now, delivered_at=now)
+    )
+
+
+def failed(held: Claim, error: str) -> None:
+    """Record why a delivery failed, and when to retry: later after every failure, up to a limit."""
+    now = timezone.now()
+    tries = _held(held).values_list("tries", flat=True).first()
+    if tries is not None:
+        _held(held).update(
+            tries=tries + 1,
+            last_error=error[:ERROR_MAX_CHARACTERS],
+            failed_at=now,
+            due_at=now + timedelta(seconds=retry_delay_s(tries)),
+            claim="",
+            held_until=None,
+        )
+
+
+def retry_delay_s(tries: int) -> float:
+    """Return how long to wait after this many failures, randomised so that retries spread out."""
+    whole: float = min(RETRY_FIRST_S * 2 ** min(tries, 30), RETRY_MAX_S)
+    return whole * random.uniform(0.5, 1.0)  # noqa: S311 - nothing is to be guessed here
+
+
+def announce() -> None:
+    """Wake this process's dispatcher at once; others look when they next do."""
+    transaction.on_commit(lambda: live.announce("outbox", {"kind": CHANGED}), robust=True)
+
+
+def try_again(deliveries: DeliveryQuerySet) -> int:
+    """Make these due at once; return how many have something pending."""
+    announce()
+    return deliveries.pending().update(due_at=timezone.now())
+
+
+def replay(receiver: Receiver, conversation: ConversationRef, *, first: int) -> Delivery:
+    """Resend all events from seq `first` on to the receiver, in order. Raise InvalidReplay.
+
+    A process that is delivering just now does not continue from there.
+    """
+    last_seq = last_replayable(receiver, conversation, first=first)
+    now = timezone.now()
+    values = {
+        "through": first - 1,
+        "known": last_seq,
+        "since": now - timedelta(seconds=receiver.flush_delay_s),
+        "due_at": now,
+        "tries": 0,
+        "claim": "",
+        "held_until": None,
+    }
+    position = {"told": receiver.fact_position, "known_fact": receiver.fact_position}
+    row, _ = Delivery.objects.update_or_create(
+        receiver=receiver,
+        conversation_id=conversation.pk,
+        defaults=values,
+        create_defaults={**values, **position},
+    )
+    announce()
+    return row
+
+
+def last_replayable(receiver: Receiver, conversation: ConversationRef, *, first: int) -> int:
+    """Return the seq of the newest event. Raise InvalidReplay if it may not be told all from `first` on."""
+    if receiver.owner_id not in (None, conversation.owner_id):
+        raise InvalidReplay("The receiver is told of another user's conversations only.")
+    last_seq = store().last_seq(conversation)
+    if not 0 <= first <= last_seq:
+        raise InvalidReplay(f"The newest event of the conversation has the number {last_seq}.")
+    return last_seq
+
+
+def prune(*, now: datetime | None = None) -> int:
+    """Remove changes that every receiver has got; return how many, a bounded number.
+
+    For a disabled receiver they are kept HELD_DAYS; it keeps its place in all logs, and is marked.
+    """
+    pks = _first_keys(_taken_by(Receiver.objects.all()))
+    if not pks:
+        held_since = (now or timezone.now()) - timedelta(days=HELD_DAYS)
+        held = _taken_by(Receiver.objects.filter(enabled=True)).filter(noted_at__lte=held_since)
+        pks = _first_keys(held)
+        _mark_skipped(pks)
+    return NotedFact.objects.filter(pk__in=pks).delete()[0] if pks else 0
+
+
+def _taken_by(receivers: ReceiverQuerySet) -> NotedFactQuerySet:
+    """Return the changes that all of these receivers have got."""
+    # Read before the receivers: changes for a receiver that begins meanwhile come later.
+    newest = NotedFact.objects.aggregate(newest=Max("pk"))["newest"] or 0
+    gathered = receivers.aggregate(least=Min("fact_position"))["least"]
+    rows = NotedFact.objects.filter(pk__lte=newest if gathered is None else gathered)
+    left = Delivery.objects.filter(
+        receiver__in=receivers,
+        conversation_id=OuterRef("conversation_id"),
+        told__lt=OuterRef("pk"),
+        known_fact__gte=OuterRef("pk"),
+    )
+    return rows.filter(~Exists(left))
+
+
+def _first_keys(facts: NotedFactQuerySet) -> list[int]:
+    return list(facts.order_by("pk").values_list("pk", flat=True)[:PRUNE_MAX_FACTS])
+
+
+def _mark_skipped(pks: Sequence[int]) -> None:
+    """Record until when disabled receivers, for which these changes were kept, may lack some."""
+    until = NotedFact.objects.filter(pk__in=pks).aggregate(newest=Max("noted_at"))["newest"]
+    if until is not None:
+        left = Delivery.objects.filter(
+            receiver_id=OuterRef("pk"), told__lt=pks[-1], known_fact__gte=pks[0], known_fact__gt=F("told")
+        )
+        lacking = Q(fact_position__lt=pks[-1]) | Exists(left)
+        Receiver.objects.filter(lacking, enabled=False).update(skipped_until=until)
+
+
+def _held(held: Claim) -> DeliveryQuerySet:
+    return Delivery.objects.filter(pk=held.delivery, claim=held.token)
+
+
+def _rest(row: Delivery, *, due_at: datetime | None, **moved: Any) -> None:
+    """Release the claim until `due_at`, unless more has become known since the row was read."""
+    mine = Delivery.objects.filter(pk=row.pk, claim=row.claim)
+    as_read = mine.filter(known=row.known, known_fact=row.known_fact)
+    free: dict[str, Any] = {"claim": "", "held_until": None}
+    if due_at is None:  # nothing is left that could fail; a row that fails waits for its next try alone
+        moved |= {"tries": 0, "last_error": "", "failed_at": None}
+    if not as_read.update(due_at=due_at, **moved, **free):
+        mine.update(due_at=timezone.now(), **free)
+
+
+def _batch(events: Sequence[EventEnvelope], fact: NotedFact | None) -> list[EventEnvelope]:
+    """Return the events that go together: up to the next change, and up to the end of a run."""
+    before = [event for event in events if fact is None or event["seq"] < fact.seq]
+    ends = (place for place, event in enumerate(before, 1) if ends_a_run(event))
+    return before[: next(ends, len(before))]
+
+
+def ends_a_run(event: EventEnvelope) -> bool:
+    """Say whether this event ends a run."""
+    if event["kind"] == Kind.TURN:
+        return True
+    is_rest = event["type"] in _PAUSES or event["text"].startswith(_RESTING)
+    return event["kind"] == Kind.STATE and is_rest
+
+
+def _step_of_events(row: Delivery, events: list[EventEnvelope]) -> Step:
+    parcel = Parcel(happening=Happening.APPENDED, conversation=row.conversation.ref, events=events)
+    return Step(parcel, {"through": events[-1]["seq"], "owes_status": ends_a_run(events[-1])})
+
+
+def _step_of_fact(row: Delivery, noted: NotedFact) -> Step:
+    fact = Fact(noted.fact)
+    match fact:
+        case Fact.CREATED:
+            happening = Happening.CREATED
+        case Fact.DELETED:
+            happening = Happening.DELETED
+        case Fact.RETITLED | Fact.RESTORED | Fact.LOOP:
+            happening = Happening.STATUS
+        case _:
+            assert_never(fact)
+    return Step(_informing(row, happening, fact), {"told": noted.pk})
+
+
+def _informing(row: Delivery, happening: Happening, fact: Fact | None = None) -> Parcel:
+    information = information_of([row.conversation_id], deleted=True)
+    return Parcel(
+        happening=happening,
+        conversation=row.conversation.ref,
+        information=information.get(row.conversation_id),
+        fact=fact,
+    )

@@ -1,0 +1,225 @@
+"""The dispatcher: delivers the outbox to the receivers, to each at its own pace."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from django.utils import timezone
+
+from conversations import live
+from conversations.hints import Hint
+from conversations.outages import Outage
+from sessions_app import astore
+from sessions_app.models import Receiver, ReceiverKind
+from sessions_app.processes import Process
+from sessions_app.webhooks import deliveries, gathering
+from sessions_app.webhooks import hooks as outbox_hooks
+from sessions_app.webhooks.deliveries import Claim
+from sessions_app.webhooks.gathering import Horizon
+from sessions_app.webhooks.notifications import NotTaken, Taker
+from sessions_app.webhooks.transport import Webhook
+
+_failing = Outage(__name__, "A round of the outbox failed and is tried again", "The outbox works again")
+_failing_deliveries = Outage(__name__, "A delivery failed and is tried again")
+
+POLL_S = 5.0
+"""Writes of processes that send this one no hints are found after this long at the latest."""
+ROUND_MIN_S = 0.02
+"""Appends that are closer together than this are processed at once."""
+PER_RECEIVER = 4
+"""At most this many conversations of one receiver are delivered at a time, so a slow one delays no other."""
+STEPS_MAX = 20
+"""After this many notifications of one conversation, the receiver's other ones get their turn."""
+HOUSEKEEPING_ROUNDS = 12
+RENEW_S = 5.0
+
+_NEWS = frozenset({"appended", "listed", "changed", deliveries.CHANGED})
+_FOR_NOBODY = frozenset({deliveries.CHANGED})
+"""Without a receiver, nothing else is news."""
+
+
+class _Lane:
+    """One receiver, and its deliveries under way."""
+
+    def __init__(self, receiver: Receiver, taker: Taker) -> None:
+        self.receiver = receiver
+        self.taker = taker
+        self.tasks: dict[Claim, asyncio.Task[None]] = {}
+
+    @property
+    def room(self) -> int:
+        return PER_RECEIVER - len(self.tasks)
+
+
+class Dispatcher:
+    """All deliveries of one process, as tasks of its event loop."""
+
+    def __init__(self, process: Process) -> None:
+        self._process = process
+        self._hooks: Mapping[str, Any] = {}
+        self._lanes: dict[int, _Lane] = {}
+        self._broken: dict[Claim, str] = {}
+        """Claims that a failure has ended, with its text: released as soon as the database is back."""
+        self._horizon = Horizon()
+        self._news = asyncio.Event()
+        self._wakes = _FOR_NOBODY
+        self._is_awake = True
+        self._rounds = 0
+        self._renewed_at = 0.0
+
+    async def run(self) -> None:
+        """Deliver until cancelled; then release what is under way, which is delivered again."""
+        loop = asyncio.get_running_loop()
+
+        def hear(hint: Hint) -> None:
+            if not self._is_awake and hint["kind"] in self._wakes and not loop.is_closed():
+                self._is_awake = True
+                loop.call_soon_threadsafe(self._news.set)
+
+        end = live.overhear(hear)
+        try:
+            while True:
+                await self._sleep(await self._round())
+        finally:
+            end()
+            await self._close()
+
+    async def _sleep(self, seconds: float) -> None:
+        await asyncio.sleep(ROUND_MIN_S)
+        try:
+            async with asyncio.timeout(max(seconds, 0.0)):
+                await self._news.wait()
+        except TimeoutError:
+            pass
+        self._news.clear()
+
+    async def _round(self) -> float:
+        """Find what is new, start what is due, and return in how many seconds something will be due."""
+        self._is_awake = False  # before looking: later hints are for the next round
+        try:
+            seconds = await self._look()
+        except Exception as error:  # the next round retries
+            _failing.failed(error)
+            return POLL_S
+        _failing.worked()
+        return seconds
+
+    async def _look(self) -> float:
+        if self._rounds == 0:
+            self._hooks = outbox_hooks.hooks_of_this_process()
+            await astore.change(outbox_hooks.install, self._hooks)
+        await self._give_back()
+        await self._keep_house()
+        receivers = await astore.call(_served, self._hooks)
+        await self._set_lanes(receivers)
+        self._wakes = _NEWS if receivers else _FOR_NOBODY
+        if not receivers:
+            return POLL_S
+        more = await astore.change(_gathered, receivers, self._horizon)
+        await self._renew()
+        for lane in self._lanes.values():
+            for claim in await astore.change(
+                deliveries.claim, lane.receiver.pk, self._process, limit=lane.room
+            ):
+                self._start(lane, claim)
+        return 0.0 if more else await self._until_next()
+
+    async def _renew(self) -> None:
+        now = asyncio.get_running_loop().time()
+        if now >= self._renewed_at + RENEW_S:
+            self._renewed_at = now
+            held = [claim for lane in self._lanes.values() for claim in lane.tasks]
+            await astore.change(deliveries.renew, held)
+
+    async def _give_back(self) -> None:
+        for claim, words in list(self._broken.items()):
+            await astore.change(deliveries.failed, claim, words)
+            del self._broken[claim]
+
+    async def _keep_house(self) -> None:
+        if self._rounds % HOUSEKEEPING_ROUNDS == 0:
+            await astore.change(deliveries.release_abandoned)
+            await astore.change(deliveries.prune)
+        self._rounds += 1
+
+    async def _until_next(self) -> float:
+        free = [pk for pk, lane in self._lanes.items() if lane.room > 0]
+        due_at = await astore.call(deliveries.next_due, free)
+        if due_at is None:
+            return POLL_S
+        return min(POLL_S, (due_at - timezone.now()).total_seconds())
+
+    async def _set_lanes(self, receivers: Collection[Receiver]) -> None:
+        """Keep a lane for each receiver, with a transport that has the present settings."""
+        wanted = {receiver.pk: receiver for receiver in receivers}
+        for pk, lane in list(self._lanes.items()):
+            if pk not in wanted or (_settings_of(wanted[pk]) != _settings_of(lane.receiver)):
+                await self._close_lane(self._lanes.pop(pk))
+        for pk, receiver in wanted.items():
+            if pk not in self._lanes:
+                self._lanes[pk] = _Lane(receiver, self._taker(receiver))
+
+    def _taker(self, receiver: Receiver) -> Taker:
+        if receiver.kind == ReceiverKind.HOOK:
+            return outbox_hooks.HookTaker(receiver, self._hooks[receiver.name])
+        return Webhook(receiver)
+
+    def _start(self, lane: _Lane, claim: Claim) -> None:
+        task = asyncio.get_running_loop().create_task(_deliver(lane.taker, claim))
+        lane.tasks[claim] = task
+        task.add_done_callback(lambda task: self._ended(lane, claim, task))
+
+    def _ended(self, lane: _Lane, claim: Claim, task: asyncio.Task[None]) -> None:
+        del lane.tasks[claim]
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _failing_deliveries.failed(error, receiver=str(lane.receiver))
+            self._broken[claim] = f"The server failed: {type(error).__name__}."
+        self._news.set()  # there is room for another
+
+    async def _close(self) -> None:
+        for lane in self._lanes.values():
+            await self._close_lane(lane)
+        self._lanes.clear()
+        await astore.change(deliveries.release, list(self._broken))
+
+    async def _close_lane(self, lane: _Lane) -> None:
+        claims, tasks = list(lane.tasks), list(lane.tasks.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await astore.change(deliveries.release, claims)
+        await lane.taker.close()
+
+
+async def _deliver(taker: Taker, claim: Claim) -> None:
+    """Deliver a conversation to a receiver, one notification at a time, until one fails or none is due."""
+    for _ in range(STEPS_MAX):
+        step = await astore.call(deliveries.next_step, claim)
+        if step is None:
+            return
+        try:
+            await taker.take(step.parcel)
+        except NotTaken as error:
+            await astore.change(deliveries.failed, claim, str(error))
+            return
+        if not await astore.change(deliveries.delivered, claim, step):
+            return
+    await astore.change(deliveries.release, [claim])
+
+
+def _served(hooks: Mapping[str, Any]) -> list[Receiver]:
+    return list(Receiver.objects.served_with(hooks))
+
+
+def _gathered(receivers: Collection[Receiver], horizon: Horizon) -> bool:
+    """Gather for all receivers; say whether one has more to read."""
+    horizon.look()
+    has_more = [gathering.gather(receiver, horizon) for receiver in receivers]
+    return any(has_more)
+
+
+def _settings_of(receiver: Receiver) -> tuple[object, ...]:
+    """Return what a transport is made from."""
+    return (receiver.base_url, receiver.sealed.token, receiver.timeout_s, receiver.name)

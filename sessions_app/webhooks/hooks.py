@@ -1,0 +1,119 @@
+"""Hooks in this process: objects of other packages that are notified of conversations.
+
+A hook has any of the methods `created(conversation, information)`, `appended(conversation, events)`,
+`status(conversation, information)` and `deleted(conversation, information)`, plain or `async`. If one
+raises, the call is repeated later, and nothing newer of the conversation is delivered before that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache, partial
+from importlib.metadata import entry_points
+from typing import Any
+
+from django.conf import settings
+from django.db import connections
+from django.utils.module_loading import import_string
+
+from sessions_app.encryption import seal
+from sessions_app.models import Receiver, ReceiverKind
+from sessions_app.models.webhooks import NAME_MAX_LENGTH
+from sessions_app.webhooks.deliveries import begin
+from sessions_app.webhooks.notifications import Happening, NotTaken, Parcel
+
+logger = logging.getLogger(__name__)
+
+GROUP = "convserver.hooks"
+"""The group of entry points with which packages name their hooks."""
+BATCH_EVENTS = 100
+THREADS = 4
+
+
+def found_hooks() -> dict[str, Any]:
+    """Return the hooks of this process by name; one that cannot be created is logged and left out."""
+    makers: dict[str, Callable[[], Any]] = {}
+    for point in entry_points(group=GROUP):
+        makers[f"{GROUP}:{point.name}"] = point.load
+    for path in settings.CONVERSATION_HOOKS:
+        makers[path] = partial(import_string, path)
+    hooks = {name: _made(name, load) for name, load in makers.items() if len(name) <= NAME_MAX_LENGTH}
+    return {name: hook for name, hook in hooks.items() if hook is not None}
+
+
+def _made(name: str, load: Callable[[], Any]) -> Any:
+    try:
+        found = load()
+        hook = found() if callable(found) else found
+    except Exception:
+        logger.exception("The hook %s could not be made.", name)
+        return None
+    if not any(callable(getattr(hook, happening, None)) for happening in Happening):
+        logger.error("The hook %s has none of the methods %s.", name, ", ".join(Happening))
+        return None
+    return hook
+
+
+def install(hooks: Mapping[str, Any]) -> None:
+    """Create a receiver for every hook that has none; a known hook continues where it stopped."""
+    known = set(Receiver.objects.filter(kind=ReceiverKind.HOOK).values_list("name", flat=True))
+    for name in sorted(hooks.keys() - known):
+        begin(
+            Receiver(
+                kind=ReceiverKind.HOOK,
+                name=name,
+                sealed=seal("{}"),
+                event_buffer_size=BATCH_EVENTS,
+                flush_delay_s=0.0,
+            )
+        )
+
+
+class HookTaker:
+    """The transport of one hook."""
+
+    def __init__(self, receiver: Receiver, hook: Any) -> None:
+        self._receiver = receiver
+        self._hook = hook
+        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="hook")
+
+    async def take(self, parcel: Parcel) -> None:
+        """Call the method for the notification, a plain one in a thread. Raise NotTaken if it raises
+        anything."""
+        method = getattr(self._hook, parcel.happening, None)
+        if method is None:
+            return
+        details = parcel.events if parcel.happening is Happening.APPENDED else parcel.information
+        try:
+            if inspect.iscoroutinefunction(method):
+                async with asyncio.timeout(self._receiver.timeout_s):
+                    await method(parcel.conversation, details)
+            else:
+                loop = asyncio.get_running_loop()
+                await loop.run_in_executor(
+                    self._threads, _called, lambda: method(parcel.conversation, details)
+                )
+        except Exception as error:
+            logger.warning("The hook %s failed", self._receiver.name, exc_info=error)
+            raise NotTaken(f"It raised {type(error).__name__}; the server's log has more.") from error
+
+    async def close(self) -> None:
+        """Start no more calls in the threads."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+def _called(call: Callable[[], object]) -> None:
+    try:
+        call()
+    finally:
+        connections.close_all()
+
+
+@cache
+def hooks_of_this_process() -> Mapping[str, Any]:
+    """Return the hooks, created once."""
+    return found_hooks()

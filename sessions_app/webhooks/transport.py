@@ -1,0 +1,166 @@
+"""Outgoing webhooks: what an agent server sends to those who follow its conversations (spec V1 §3.6)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import quote
+
+import httpx
+import orjson
+from django.conf import settings
+
+from conversations.dialects import v1
+from conversations.exceptions import ConversationError
+from sessions_app.encryption import Sealed, SecretUnreadable, seal
+from sessions_app.git_providers.base import InvalidName
+from sessions_app.models import Receiver, ReceiverKind
+from sessions_app.outbound.hosts import may_lead_to_public, server_url
+from sessions_app.outbound.proxies import UnusableProxy, way_to
+from sessions_app.webhooks.deliveries import begin
+from sessions_app.webhooks.notifications import Happening, NotTaken, Parcel
+
+CONNECT_S = 5.0
+KEY_HEADER = "X-Session-API-Key"
+OWN_HEADERS = frozenset({"host", "content-length", "content-type", "transfer-encoding", "connection"})
+NOT_PUBLIC = "With accounts, a webhook must have a public address."
+
+
+class InvalidWebhook(ConversationError):
+    """An address or a header that cannot be one."""
+
+    code = "invalid_webhook"
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """What a webhook's requests carry; printing it shows no value."""
+
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    session_key: str = field(default="", repr=False)
+
+    def sealed(self) -> Sealed:
+        """Return both, encrypted."""
+        return seal(json.dumps({"headers": dict(self.headers), "session_key": self.session_key}))
+
+
+def opened(receiver: Receiver) -> Credentials:
+    """Return what a webhook's requests carry. Raise SecretUnreadable."""
+    found = json.loads(receiver.sealed.open())
+    return Credentials(found["headers"], found["session_key"])
+
+
+def create(base_url: str, credentials: Credentials | None = None, **columns: Any) -> Receiver:
+    """Store a webhook, which is notified of everything from now on. Raise InvalidWebhook."""
+    receiver = Receiver(kind=ReceiverKind.WEBHOOK, base_url=checked_url(base_url), **columns)
+    receiver.name = receiver.name or receiver.base_url
+    seal_into(receiver, credentials or Credentials())
+    return begin(receiver)
+
+
+def seal_into(receiver: Receiver, credentials: Credentials) -> None:
+    """Set what the requests carry; the row is not saved."""
+    receiver.sealed = credentials.sealed()
+    receiver.header_names = sorted(credentials.headers)
+    receiver.has_session_key = bool(credentials.session_key)
+
+
+def checked_url(text: str) -> str:
+    """Return an address without a slash at its end; the text is not repeated, since it may hold a password.
+
+    Raise InvalidWebhook.
+    """
+    url = server_url(text)
+    if url is None:
+        raise InvalidWebhook("A webhook's address looks like https://example.org/hooks.")
+    if url.userinfo or url.query or url.fragment:
+        raise InvalidWebhook("A webhook's address has no password, no query and no fragment.")
+    if settings.CONFIGURATION.auth == "accounts":
+        if url.scheme != "https":
+            raise InvalidWebhook("With accounts, a webhook is asked over https only.")
+        if not may_lead_to_public(url):
+            raise InvalidWebhook(NOT_PUBLIC)
+    return str(url).rstrip("/")
+
+
+def checked_headers(text: str) -> dict[str, str]:
+    """Read headers, `Name: value` on a line each. Raise InvalidWebhook; no value is repeated."""
+    headers: dict[str, str] = {}
+    for line in filter(None, map(str.strip, text.splitlines())):
+        name, separator, value = line.partition(":")
+        name, value = name.strip(), value.strip()
+        if not (separator and name and value and _is_printable(name + value) and " " not in name):
+            raise InvalidWebhook("A header is `Name: value`, in printable ASCII, on a line of its own.")
+        if name.lower() in OWN_HEADERS:
+            raise InvalidWebhook(f"The header {name} is the server's own.")
+        headers[name] = value
+    return headers
+
+
+def _is_printable(text: str) -> bool:
+    return text.isascii() and text.isprintable()
+
+
+class Webhook:
+    """One webhook, as the dispatcher tells it: each parcel is one POST."""
+
+    def __init__(self, receiver: Receiver) -> None:
+        self._receiver = receiver
+        self._client: httpx.AsyncClient | None = None
+
+    async def take(self, parcel: Parcel) -> None:
+        """Post the parcel, if the wire has a call for it. Raise NotTaken unless the answer is 2xx in time."""
+        if parcel.happening is Happening.APPENDED:
+            conversation = quote(parcel.conversation.public_id, safe="")
+            texts = [v1.shown(event, parcel.conversation.public_id) for event in parcel.events]
+            await self._post(f"events/{conversation}", f"[{','.join(texts)}]".encode())
+        elif parcel.information is not None:
+            await self._post("conversations", orjson.dumps(parcel.information))
+
+    async def close(self) -> None:
+        """Close the connections."""
+        if self._client is not None:
+            await self._client.aclose()
+
+    async def _post(self, path: str, content: bytes) -> None:
+        url = httpx.URL(f"{self._receiver.base_url}/{path}")
+        try:
+            async with asyncio.timeout(self._receiver.timeout_s):
+                self._client = self._client or self._new_client()
+                request = self._client.build_request("POST", url, content=content, headers=self._headers())
+                response = await self._client.send(request, stream=True)
+                await response.aclose()  # of what a receiver says, the status is enough
+        except (TimeoutError, httpx.TimeoutException) as error:
+            raise NotTaken("No response in time.") from error
+        except InvalidName as error:
+            raise NotTaken(NOT_PUBLIC) from error
+        except UnusableProxy as error:
+            raise NotTaken(str(error)) from error
+        except SecretUnreadable as error:
+            raise NotTaken("The stored headers can't be decrypted. Enter them again.") from error
+        # A redirect may lead to a name that cannot be read.
+        except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError, UnicodeError) as error:
+            raise NotTaken(f"Not reachable: {type(error).__name__}.") from error
+        if not response.is_success:
+            raise NotTaken(f"It responded with status {response.status_code}.")
+
+    def _new_client(self) -> httpx.AsyncClient:
+        """Return what asks the webhook's server. Raise UnusableProxy."""
+        timeout_s = self._receiver.timeout_s
+        return httpx.AsyncClient(
+            transport=way_to(httpx.URL(self._receiver.base_url)),
+            timeout=httpx.Timeout(timeout_s, connect=min(CONNECT_S, timeout_s)),
+            # A redirect may lead to another server, which was not checked.
+            follow_redirects=False,
+            trust_env=False,
+        )
+
+    def _headers(self) -> dict[str, str]:
+        credentials = opened(self._receiver)
+        headers = {"user-agent": "convserver", **credentials.headers, "content-type": "application/json"}
+        if credentials.session_key:
+            headers[KEY_HEADER] = credentials.session_key
+        return headers

@@ -1,0 +1,1 @@
+"""What the doors answer: requests, pages, validation, rights."""

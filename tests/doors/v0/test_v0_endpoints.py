@@ -1,0 +1,1195 @@
+"""The 14 endpoints of the V0 wire about conversations: every status and body of spec V0 §1.1 to §1.6."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx
+import pytest
+from django.conf import settings
+from django.contrib.auth.models import User
+
+from conversations.events import NewEvent
+from conversations.models import ConversationRef, Version
+from conversations.store import ConversationStore
+from sessions_app.models import ApiToken, UserSettings
+from tests.events import event
+from tests.v0 import CONVERSATIONS, EVENT_TIME, NEW_ID, Matching, Problem, info, said
+
+pytestmark = pytest.mark.one_engine
+
+TALK = f"{CONVERSATIONS}/talk"
+BOBS = f"{CONVERSATIONS}/bobs"
+UNKNOWN = f"{CONVERSATIONS}/nowhere"
+MICROAGENTS = "/api/microagent-management/conversations"
+ABSENT = object()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Case:
+    """One request, and what it is answered with."""
+
+    endpoint: str
+    when: str
+    path: str
+    query: dict[str, Any] = field(default_factory=dict)
+    body: Any = ABSENT
+    text: str | None = None
+    """The body where it is not the JSON of `body`."""
+    given: tuple[str, ...] = ()
+    """What was arranged before."""
+    status: int = 200
+    answer: Any
+
+    @property
+    def method(self) -> str:
+        return self.endpoint.partition(" ")[0]
+
+    def __str__(self) -> str:
+        return f"{self.endpoint}: {self.when}"
+
+
+def created(conversation_id: Any = NEW_ID) -> dict[str, Any]:
+    return {
+        "status": "ok",
+        "conversation_id": conversation_id,
+        "message": None,
+        "conversation_status": "STARTING",
+    }
+
+
+def refused(message: str, msg_id: str) -> dict[str, Any]:
+    return {"status": "error", "message": message, "msg_id": msg_id}
+
+
+def detail(text: Any) -> dict[str, Any]:
+    return {"detail": text}
+
+
+def not_found(conversation_id: str = "nowhere") -> dict[str, Any]:
+    return detail(f"Conversation {conversation_id} not found")
+
+
+MISSING_BODY = Problem("missing", ["body"])
+NO_JSON = Problem("json_invalid", ["body", 1])
+
+CREATE = "POST /api/conversations"
+LIST = "GET /api/conversations"
+GET = "GET /api/conversations/{id}"
+PATCH = "PATCH /api/conversations/{id}"
+DELETE = "DELETE /api/conversations/{id}"
+START = "POST …/{id}/start"
+STOP = "POST …/{id}/stop"
+EXPERIMENT = "POST …/{id}/exp-config"
+REMEMBER = "GET …/{id}/remember-prompt"
+MICROAGENT_LIST = "GET /api/microagent-management/conversations"
+EVENTS = "GET …/{id}/events"
+APPEND = "POST …/{id}/events"
+MESSAGE = "POST …/{id}/message"
+TRAJECTORY = "GET …/{id}/trajectory"
+
+CASES = [
+    # §1.1
+    Case(endpoint=CREATE, when="empty object", path=CONVERSATIONS, body={}, answer=created()),
+    Case(
+        endpoint=CREATE,
+        when="everything that needs no repository",
+        path=CONVERSATIONS,
+        body={
+            "repository": None,
+            "git_provider": "gitlab",
+            "selected_branch": "main",
+            "initial_user_msg": "hello",
+            "image_urls": ["data:image/png;base64,AA=="],
+            "replay_json": None,
+            "suggested_task": None,
+            "create_microagent": None,
+            "conversation_instructions": "be brief",
+            "mcp_config": {"sse_servers": ["https://tools.example.org"], "shttp_servers": []},
+        },
+        answer=created(),
+    ),
+    Case(endpoint=CREATE, when="no body", path=CONVERSATIONS, status=422, answer=MISSING_BODY),
+    Case(endpoint=CREATE, when="no JSON", path=CONVERSATIONS, text="{]", status=422, answer=NO_JSON),
+    Case(
+        endpoint=CREATE,
+        when="a list",
+        path=CONVERSATIONS,
+        body=[],
+        status=422,
+        answer=Problem("model_attributes_type", ["body"]),
+    ),
+    Case(
+        endpoint=CREATE,
+        when="unknown field",
+        path=CONVERSATIONS,
+        body={"colour": "green"},
+        status=422,
+        answer=Problem("extra_forbidden", ["body", "colour"]),
+    ),
+    Case(
+        endpoint=CREATE,
+        when="chosen id, not allowed",
+        path=CONVERSATIONS,
+        body={"conversation_id": "mine"},
+        status=422,
+        answer=Problem("extra_forbidden", ["body", "conversation_id"]),
+    ),
+    Case(
+        endpoint=CREATE,
+        when="chosen id, allowed",
+        path=CONVERSATIONS,
+        given=("ids may be chosen",),
+        body={"conversation_id": "0F0E0D0C-0B0A-4908-8706-050403020100"},
+        answer=created("0f0e0d0c0b0a49088706050403020100"),
+    ),
+    Case(
+        endpoint=CREATE,
+        when="chosen id that cannot be one",
+        path=CONVERSATIONS,
+        given=("ids may be chosen",),
+        body={"conversation_id": "../x"},
+        status=422,
+        answer=Problem("value_error", ["body", "conversation_id"]),
+    ),
+    Case(
+        endpoint=CREATE,
+        when="chosen id of one's own",
+        path=CONVERSATIONS,
+        given=("talk", "ids may be chosen"),
+        body={"conversation_id": "talk"},
+        answer=created("talk"),
+    ),
+    Case(
+        endpoint=CREATE,
+        when="chosen id of another's",
+        path=CONVERSATIONS,
+        given=("bobs", "ids may be chosen"),
+        body={"conversation_id": "bobs"},
+        status=409,
+        answer=detail("The conversation id bobs is taken."),
+    ),
+    Case(
+        endpoint=CREATE,
+        when="unknown provider",
+        path=CONVERSATIONS,
+        body={"git_provider": "sourceforge"},
+        status=422,
+        answer=Problem("enum", ["body", "git_provider"]),
+    ),
+    Case(
+        endpoint=CREATE,
+        when="task without its fields",
+        path=CONVERSATIONS,
+        body={"suggested_task": {}},
+        status=422,
+        answer=Problem("missing", ["body", "suggested_task", "issue_number"]),
+    ),
+    Case(
+        endpoint=CREATE,
+        when="message that is no text",
+        path=CONVERSATIONS,
+        body={"initial_user_msg": 5},
+        status=422,
+        answer=Problem("string_type", ["body", "initial_user_msg"]),
+    ),
+    Case(
+        endpoint=CREATE,
+        when="unknown field of mcp_config",
+        path=CONVERSATIONS,
+        body={"mcp_config": {"servers": []}},
+        status=422,
+        answer=Problem("extra_forbidden", ["body", "mcp_config", "servers"]),
+    ),
+    Case(
+        endpoint=CREATE,
+        when="replay and message",
+        path=CONVERSATIONS,
+        body={
+            "initial_user_msg": "hi",
+            "replay_json": json.dumps([{"action": "message", "args": {"content": "hello"}}]),
+        },
+        status=422,
+        answer=Problem("value_error", ["body"]),
+    ),
+    Case(
+        endpoint=CREATE,
+        when="repository without a token",
+        path=CONVERSATIONS,
+        body={"repository": "owner/name"},
+        status=401,
+        answer="Git provider token required. (such as GitHub).",
+    ),
+    Case(
+        endpoint=CREATE,
+        when="no settings",
+        path=CONVERSATIONS,
+        given=("an agent that asks a model",),
+        body={},
+        status=400,
+        answer=refused("Settings not found", "CONFIGURATION$SETTINGS_NOT_FOUND"),
+    ),
+    Case(
+        endpoint=CREATE,
+        when="no key",
+        path=CONVERSATIONS,
+        given=("an agent that asks a model", "settings without a key"),
+        body={},
+        status=400,
+        answer=refused(
+            "Error authenticating with the LLM provider. Please check your API key",
+            "STATUS$ERROR_LLM_AUTHENTICATION",
+        ),
+    ),
+    Case(
+        endpoint=CREATE,
+        when="a model that needs no key",
+        path=CONVERSATIONS,
+        given=("an agent that asks a model", "settings of bedrock"),
+        body={},
+        answer=created(),
+    ),
+    # §1.2
+    Case(endpoint=LIST, when="nothing", path=CONVERSATIONS, answer={"results": [], "next_page_id": None}),
+    Case(
+        endpoint=LIST,
+        when="one's own, not another's",
+        path=CONVERSATIONS,
+        given=("talk", "bobs"),
+        answer={"results": [info("talk")], "next_page_id": None},
+    ),
+    Case(
+        endpoint=LIST,
+        when="a page that is not the last",
+        path=CONVERSATIONS,
+        query={"limit": 1},
+        given=("talk", "a V1 conversation"),
+        answer={
+            "results": [
+                info(
+                    "c7c6d34aca9d4b3dbbefaed95f43880f",
+                    title="Conversation 64yKrYfCGvdogUefBVB7d9",
+                    conversation_version="V1",
+                    status="RUNNING",
+                    runtime_status="STATUS$READY",
+                    url="http://localhost/api/conversations/c7c6d34aca9d4b3dbbefaed95f43880f",
+                )
+            ],
+            "next_page_id": Matching(".+"),
+        },
+    ),
+    Case(
+        endpoint=LIST,
+        when="the older form of a page id",
+        path=CONVERSATIONS,
+        query={"page_id": "MQ==", "limit": 5},
+        given=("talk", "a V1 conversation"),
+        answer={"results": [info("talk")], "next_page_id": None},
+    ),
+    Case(
+        endpoint=LIST,
+        when="the older combined form",
+        path=CONVERSATIONS,
+        query={"page_id": "eyJ2MCI6ICJNUT09IiwgInYxIjogbnVsbH0="},
+        given=("talk", "a V1 conversation"),
+        answer={"results": [info("talk")], "next_page_id": None},
+    ),
+    Case(
+        endpoint=LIST,
+        when="another repository",
+        path=CONVERSATIONS,
+        query={"selected_repository": "owner/name"},
+        given=("talk",),
+        answer={"results": [], "next_page_id": None},
+    ),
+    Case(
+        endpoint=LIST,
+        when="page id that is none",
+        path=CONVERSATIONS,
+        query={"page_id": "☃"},
+        status=400,
+        answer=detail(Matching(".*page.*")),
+    ),
+    *(
+        Case(
+            endpoint=LIST,
+            when=f"{name}={value}",
+            path=CONVERSATIONS,
+            query={name: value},
+            status=422,
+            answer=Problem(problem, ["query", name]),
+        )
+        for name, value, problem in [
+            ("limit", "0", "greater_than_equal"),
+            ("limit", "-1", "greater_than_equal"),
+            ("limit", "101", "less_than_equal"),
+            ("limit", "many", "int_parsing"),
+            ("conversation_trigger", "moon", "enum"),
+            ("include_sub_conversations", "perhaps", "bool_parsing"),
+        ]
+    ),
+    # §1.3
+    Case(endpoint=GET, when="stopped", path=TALK, given=("talk",), answer=info("talk")),
+    Case(
+        endpoint=GET,
+        when="running",
+        path=TALK,
+        given=("talk", "running"),
+        answer=info("talk", status="RUNNING", runtime_status="STATUS$READY", url="/api/conversations/talk"),
+    ),
+    Case(endpoint=GET, when="unknown", path=UNKNOWN, answer=None),
+    Case(endpoint=GET, when="another's", path=BOBS, given=("bobs",), answer=None),
+    Case(endpoint=GET, when="deleted", path=TALK, given=("talk", "deleted"), answer=None),
+    Case(endpoint=PATCH, when="new title", path=TALK, given=("talk",), body={"title": " New "}, answer=True),
+    Case(
+        endpoint=PATCH,
+        when="unknown",
+        path=UNKNOWN,
+        body={"title": "New"},
+        status=404,
+        answer=refused("Conversation not found", "CONVERSATION$NOT_FOUND"),
+    ),
+    Case(
+        endpoint=PATCH,
+        when="deleted",
+        path=TALK,
+        given=("talk", "deleted"),
+        body={"title": "New"},
+        status=404,
+        answer=refused("Conversation not found", "CONVERSATION$NOT_FOUND"),
+    ),
+    Case(
+        endpoint=PATCH,
+        when="another's",
+        path=BOBS,
+        given=("bobs",),
+        body={"title": "New"},
+        status=403,
+        answer=refused(
+            "Permission denied: You can only update your own conversations",
+            "AUTHORIZATION$PERMISSION_DENIED",
+        ),
+    ),
+    Case(
+        endpoint=PATCH,
+        when="the store fails",
+        path=TALK,
+        given=("talk", "a failing store"),
+        body={"title": "New"},
+        status=500,
+        answer=refused(
+            "Failed to update conversation: the server's log says why.", "CONVERSATION$UPDATE_ERROR"
+        ),
+    ),
+    *(
+        Case(
+            endpoint=PATCH,
+            when=json.dumps(body)[:40],
+            path=TALK,
+            given=("talk",),
+            body=body,
+            status=422,
+            answer=Problem(problem, loc),
+        )
+        for body, problem, loc in [
+            ({}, "missing", ["body", "title"]),
+            ({"title": ""}, "string_too_short", ["body", "title"]),
+            ({"title": "   "}, "string_too_short", ["body", "title"]),
+            ({"title": "x" * 201}, "string_too_long", ["body", "title"]),
+            ({"title": "New", "trigger": "gui"}, "extra_forbidden", ["body", "trigger"]),
+            ({"title": None}, "string_type", ["body", "title"]),
+        ]
+    ),
+    Case(endpoint=DELETE, when="one's own", path=TALK, given=("talk",), answer=True),
+    Case(endpoint=DELETE, when="running", path=TALK, given=("talk", "running"), answer=True),
+    Case(endpoint=DELETE, when="unknown", path=UNKNOWN, answer=False),
+    Case(endpoint=DELETE, when="a second time", path=TALK, given=("talk", "deleted"), answer=False),
+    Case(endpoint=DELETE, when="another's", path=BOBS, given=("bobs",), answer=False),
+    # §1.4
+    Case(
+        endpoint=START,
+        when="stopped",
+        path=f"{TALK}/start",
+        given=("talk",),
+        body={},
+        answer={**created("talk"), "conversation_status": "RUNNING"},
+    ),
+    Case(
+        endpoint=START,
+        when="running, with providers",
+        path=f"{TALK}/start",
+        given=("talk", "running"),
+        body={"providers_set": ["github", "azure_devops"]},
+        answer={**created("talk"), "conversation_status": "RUNNING"},
+    ),
+    Case(
+        endpoint=START,
+        when="no body",
+        path=f"{TALK}/start",
+        given=("talk",),
+        status=422,
+        answer=MISSING_BODY,
+    ),
+    Case(
+        endpoint=START,
+        when="unknown provider",
+        path=f"{TALK}/start",
+        given=("talk",),
+        body={"providers_set": ["sourceforge"]},
+        status=422,
+        answer=Problem("enum", ["body", "providers_set", 0]),
+    ),
+    *(
+        Case(
+            endpoint=START,
+            when=when,
+            path=f"{path}/start",
+            given=given,
+            body={},
+            status=404,
+            answer={"status": "error", "conversation_id": conversation_id},
+        )
+        for when, path, given, conversation_id in [
+            ("unknown", UNKNOWN, (), "nowhere"),
+            ("another's", BOBS, ("bobs",), "bobs"),
+        ]
+    ),
+    Case(
+        endpoint=START,
+        when="the agent cannot be made",
+        path=f"{TALK}/start",
+        given=("talk", "a broken agent"),
+        body={},
+        status=500,
+        answer={
+            "status": "error",
+            "conversation_id": "talk",
+            "message": "Failed to start conversation: "
+            "The agent couldn't start. The server's log has the reason.",
+        },
+    ),
+    Case(
+        endpoint=START,
+        when="no settings",
+        path=f"{TALK}/start",
+        given=("talk", "an agent that asks a model"),
+        body={},
+        status=400,
+        answer=refused("Settings not found", "CONFIGURATION$SETTINGS_NOT_FOUND"),
+    ),
+    Case(
+        endpoint=STOP,
+        when="running: the status before",
+        path=f"{TALK}/stop",
+        given=("talk", "running"),
+        answer={
+            "status": "ok",
+            "conversation_id": "talk",
+            "message": "Conversation stopped successfully",
+            "conversation_status": "RUNNING",
+        },
+    ),
+    *(
+        Case(
+            endpoint=STOP,
+            when=when,
+            path=f"{path}/stop",
+            given=given,
+            answer={
+                "status": "ok",
+                "conversation_id": path.rpartition("/")[2],
+                "message": "Conversation was not running",
+                "conversation_status": "STOPPED",
+            },
+        )
+        for when, path, given in [
+            ("not running", TALK, ("talk",)),
+            ("unknown", UNKNOWN, ()),
+            ("another's", BOBS, ("bobs", "bobs is running")),
+        ]
+    ),
+    Case(
+        endpoint=STOP,
+        when="the loop does not let go",
+        path=f"{TALK}/stop",
+        given=("talk", "running", "an unstoppable manager"),
+        status=500,
+        answer={
+            "status": "error",
+            "conversation_id": "talk",
+            "message": "Failed to stop conversation: the server's log says why.",
+        },
+    ),
+    # §1.5
+    Case(
+        endpoint=EVENTS,
+        when="no events",
+        path=f"{TALK}/events",
+        given=("talk",),
+        answer={"events": [], "has_more": False},
+    ),
+    Case(
+        endpoint=EVENTS,
+        when="a page of three",
+        path=f"{TALK}/events",
+        query={"start_id": 1, "limit": 2},
+        given=("talk", "four messages"),
+        answer={"events": [said(1, "b"), said(2, "c")], "has_more": True},
+    ),
+    Case(
+        endpoint=EVENTS,
+        when="reversed, to an end",
+        path=f"{TALK}/events",
+        query={"start_id": 1, "end_id": 2, "reverse": "true"},
+        given=("talk", "four messages"),
+        answer={"events": [said(2, "c"), said(1, "b")], "has_more": False},
+    ),
+    Case(
+        endpoint=EVENTS,
+        when="filter in the body",
+        path=f"{TALK}/events",
+        body={"query": "C", "source": "user"},
+        given=("talk", "four messages"),
+        answer={"events": [said(2, "c")], "has_more": False},
+    ),
+    Case(
+        endpoint=EVENTS,
+        when="filter in the query",
+        path=f"{TALK}/events",
+        query={"query": "d", "exclude_hidden": "true", "start_date": "2020-01-01"},
+        given=("talk", "four messages"),
+        answer={"events": [said(3, "d")], "has_more": False},
+    ),
+    *(
+        Case(
+            endpoint=EVENTS,
+            when=f"limit={limit}",
+            path=f"{TALK}/events",
+            query={"limit": limit},
+            given=("talk",),
+            status=400,
+            answer=detail("Invalid limit"),
+        )
+        for limit in (-1, 101)
+    ),
+    Case(
+        endpoint=EVENTS,
+        when="a word for an id",
+        path=f"{TALK}/events",
+        query={"start_id": "first"},
+        given=("talk",),
+        status=422,
+        answer=Problem("int_parsing", ["query", "start_id"]),
+    ),
+    Case(endpoint=EVENTS, when="unknown", path=f"{UNKNOWN}/events", status=404, answer=not_found()),
+    Case(
+        endpoint=EVENTS,
+        when="another's",
+        path=f"{BOBS}/events",
+        given=("bobs",),
+        status=404,
+        answer=not_found("bobs"),
+    ),
+    Case(
+        endpoint=APPEND,
+        when="message",
+        path=f"{TALK}/events",
+        given=("talk",),
+        body={"action": "message", "args": {"content": "hello"}},
+        answer={"success": True},
+    ),
+    Case(
+        endpoint=APPEND,
+        when="observation",
+        path=f"{TALK}/events",
+        given=("talk",),
+        body={"observation": "error", "content": "boom", "extras": {"error_id": "E1"}},
+        answer={"success": True},
+    ),
+    Case(
+        endpoint=APPEND,
+        when="no JSON",
+        path=f"{TALK}/events",
+        given=("talk",),
+        text="{]",
+        status=422,
+        answer=NO_JSON,
+    ),
+    *(
+        Case(
+            endpoint=APPEND,
+            when=json.dumps(body),
+            path=f"{TALK}/events",
+            given=("talk",),
+            body=body,
+            status=422,
+            answer=Problem("value_error", ["body"]),
+        )
+        for body in [
+            {"action": "dance", "args": {}},
+            {"observation": "dancing", "content": ""},
+            {"action": "message", "args": {}},
+            {"action": "message", "args": {"content": 5}},
+            {"kind": "MessageEvent"},
+            {},
+            [],
+            "hello",
+        ]
+    ),
+    Case(
+        endpoint=APPEND,
+        when="unknown",
+        path=f"{UNKNOWN}/events",
+        body={"action": "message", "args": {"content": "hello"}},
+        status=404,
+        answer=not_found(),
+    ),
+    Case(
+        endpoint=APPEND,
+        when="another's",
+        path=f"{BOBS}/events",
+        given=("bobs",),
+        body={"action": "message", "args": {"content": "hello"}},
+        status=404,
+        answer=not_found("bobs"),
+    ),
+    Case(
+        endpoint=APPEND,
+        when="a decision that nothing waits for",
+        path=f"{TALK}/events",
+        given=("talk",),
+        body={"action": "change_agent_state", "args": {"agent_state": "user_confirmed"}},
+        status=409,
+        answer=detail("No call is waiting for approval."),
+    ),
+    Case(
+        endpoint=MESSAGE,
+        when="text",
+        path=f"{TALK}/message",
+        given=("talk",),
+        body={"message": "hello"},
+        answer={"success": True},
+    ),
+    Case(
+        endpoint=MESSAGE,
+        when="empty",
+        path=f"{TALK}/message",
+        given=("talk",),
+        body={"message": ""},
+        answer={"success": True},
+    ),
+    Case(
+        endpoint=MESSAGE,
+        when="no message",
+        path=f"{TALK}/message",
+        given=("talk",),
+        body={},
+        status=422,
+        answer=Problem("missing", ["body", "message"]),
+    ),
+    Case(
+        endpoint=MESSAGE,
+        when="no body",
+        path=f"{TALK}/message",
+        given=("talk",),
+        status=422,
+        answer=MISSING_BODY,
+    ),
+    Case(
+        endpoint=MESSAGE,
+        when="unknown",
+        path=f"{UNKNOWN}/message",
+        body={"message": "hello"},
+        status=404,
+        answer=not_found(),
+    ),
+    Case(
+        endpoint=MESSAGE,
+        when="another's",
+        path=f"{BOBS}/message",
+        given=("bobs",),
+        body={"message": "hello"},
+        status=404,
+        answer=not_found("bobs"),
+    ),
+    Case(
+        endpoint=MESSAGE,
+        when="the conversation stays locked",
+        path=f"{TALK}/message",
+        given=("talk", "a busy store"),
+        body={"message": "hello"},
+        status=503,
+        answer=detail("The conversation is locked by another process. Try again."),
+    ),
+    Case(
+        endpoint=MESSAGE,
+        when="the store fails",
+        path=f"{TALK}/message",
+        given=("talk", "a failing store"),
+        body={"message": "hello"},
+        status=500,
+        answer={
+            "success": False,
+            "error": "Error adding message to conversation: the server's log says why.",
+        },
+    ),
+    Case(
+        endpoint=TRAJECTORY,
+        when="no events",
+        path=f"{TALK}/trajectory",
+        given=("talk",),
+        answer={"trajectory": []},
+    ),
+    Case(
+        endpoint=TRAJECTORY,
+        when="events, hidden ones and what browsers show left out",
+        path=f"{TALK}/trajectory",
+        given=("talk", "hidden and browsing events"),
+        answer={
+            "trajectory": [
+                {
+                    "id": 1,
+                    "timestamp": EVENT_TIME,
+                    "source": "agent",
+                    "message": "Visited x",
+                    "observation": "browse",
+                    "content": "text",
+                    "extras": {"url": "x", "inner": {"kept": 1}},
+                }
+            ]
+        },
+    ),
+    Case(endpoint=TRAJECTORY, when="unknown", path=f"{UNKNOWN}/trajectory", status=404, answer=not_found()),
+    Case(
+        endpoint=TRAJECTORY,
+        when="another's",
+        path=f"{BOBS}/trajectory",
+        given=("bobs",),
+        status=404,
+        answer=not_found("bobs"),
+    ),
+    Case(
+        endpoint=TRAJECTORY,
+        when="the store fails",
+        path=f"{TALK}/trajectory",
+        given=("talk", "a failing store"),
+        status=500,
+        answer={"trajectory": None, "error": "Error getting trajectory: the server's log says why."},
+    ),
+    # §1.6
+    Case(
+        endpoint=EXPERIMENT,
+        when="stored now",
+        path=f"{TALK}/exp-config",
+        given=("talk",),
+        body={"config": {"system_prompt_filename": "short.j2"}},
+        answer=True,
+    ),
+    Case(
+        endpoint=EXPERIMENT,
+        when="nothing is set",
+        path=f"{TALK}/exp-config",
+        given=("talk",),
+        body={},
+        answer=True,
+    ),
+    Case(
+        endpoint=EXPERIMENT,
+        when="already there",
+        path=f"{TALK}/exp-config",
+        given=("talk", "an experiment"),
+        body={"config": None},
+        answer=False,
+    ),
+    Case(
+        endpoint=EXPERIMENT,
+        when="key that no experiment may set",
+        path=f"{TALK}/exp-config",
+        given=("talk",),
+        body={"config": {"llm": "mine"}},
+        status=422,
+        answer=Problem("value_error", ["body", "config"]),
+    ),
+    Case(
+        endpoint=EXPERIMENT,
+        when="unknown",
+        path=f"{UNKNOWN}/exp-config",
+        body={},
+        status=404,
+        answer=not_found(),
+    ),
+    Case(
+        endpoint=EXPERIMENT,
+        when="another's",
+        path=f"{BOBS}/exp-config",
+        given=("bobs",),
+        body={},
+        status=404,
+        answer=not_found("bobs"),
+    ),
+    Case(
+        endpoint=REMEMBER,
+        when="around an event",
+        path=f"{TALK}/remember-prompt",
+        query={"event_id": 2},
+        given=("talk", "four messages"),
+        answer={"status": "success", "prompt": "Remember what the user asked for: a"},
+    ),
+    Case(
+        endpoint=REMEMBER,
+        when="no event",
+        path=f"{TALK}/remember-prompt",
+        given=("talk",),
+        status=422,
+        answer=Problem("missing", ["query", "event_id"]),
+    ),
+    Case(
+        endpoint=REMEMBER,
+        when="unknown",
+        path=f"{UNKNOWN}/remember-prompt",
+        query={"event_id": 2},
+        status=404,
+        answer=not_found(),
+    ),
+    Case(
+        endpoint=REMEMBER,
+        when="another's",
+        path=f"{BOBS}/remember-prompt",
+        query={"event_id": 2},
+        given=("bobs",),
+        status=404,
+        answer=not_found("bobs"),
+    ),
+    Case(
+        endpoint=REMEMBER,
+        when="no settings",
+        path=f"{TALK}/remember-prompt",
+        query={"event_id": 2},
+        given=("talk", "an agent that asks a model"),
+        status=400,
+        answer=refused("Settings not found", "CONFIGURATION$SETTINGS_NOT_FOUND"),
+    ),
+    *(
+        Case(
+            endpoint=REMEMBER,
+            when=given,
+            path=f"{TALK}/remember-prompt",
+            query={"event_id": 0},
+            given=("talk", given),
+            status=502,
+            answer=detail(Matching(".*Try again.")),
+        )
+        for given in ("an agent beside the point", "an agent that cannot answer")
+    ),
+    Case(
+        endpoint=MICROAGENT_LIST,
+        when="of one repository",
+        path=MICROAGENTS,
+        query={"selected_repository": "owner/name"},
+        given=("talk", "a microagent conversation"),
+        answer={
+            "results": [
+                info(
+                    "micro", selected_repository="owner/name", trigger="microagent_management", pr_number=[7]
+                )
+            ],
+            "next_page_id": None,
+        },
+    ),
+    Case(
+        endpoint=MICROAGENT_LIST,
+        when="no repository",
+        path=MICROAGENTS,
+        status=422,
+        answer=Problem("missing", ["query", "selected_repository"]),
+    ),
+    Case(
+        endpoint=MICROAGENT_LIST,
+        when="limit=0",
+        path=MICROAGENTS,
+        query={"selected_repository": "owner/name", "limit": 0},
+        status=422,
+        answer=Problem("greater_than_equal", ["query", "limit"]),
+    ),
+    Case(
+        endpoint=MICROAGENT_LIST,
+        when="page id that is none",
+        path=MICROAGENTS,
+        query={"selected_repository": "owner/name", "page_id": "!"},
+        status=400,
+        answer=detail(Matching(".*page.*")),
+    ),
+]
+
+ENDPOINTS = {
+    CREATE: CONVERSATIONS,
+    LIST: CONVERSATIONS,
+    GET: "{id}",
+    PATCH: "{id}",
+    DELETE: "{id}",
+    START: "{id}/start",
+    STOP: "{id}/stop",
+    EVENTS: "{id}/events",
+    APPEND: "{id}/events",
+    MESSAGE: "{id}/message",
+    TRAJECTORY: "{id}/trajectory",
+    EXPERIMENT: "{id}/exp-config",
+    REMEMBER: "{id}/remember-prompt",
+    MICROAGENT_LIST: MICROAGENTS,
+}
+OF_ONE = [endpoint for endpoint, path in ENDPOINTS.items() if path.startswith("{id}")]
+
+
+def address(endpoint: str, conversation_id: str = "talk") -> str:
+    return ENDPOINTS[endpoint].replace("{id}", f"{CONVERSATIONS}/{conversation_id}")
+
+
+class Arrangement:
+    """What may be given before a request."""
+
+    def __init__(
+        self,
+        store: ConversationStore,
+        alice: User,
+        bob: User,
+        configured: Callable[..., None],
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        self.store, self.alice, self.bob = store, alice, bob
+        self.configured, self.monkeypatch = configured, monkeypatch
+        self.started: list[str] = []
+        """What is to be started once the server's event loop runs."""
+
+    def arrange(self, given: str) -> None:
+        match given:
+            case "talk":
+                self.store.create(self.alice, conversation_id="talk")
+            case "bobs":
+                self.store.create(self.bob, conversation_id="bobs")
+            case "a V1 conversation":
+                self.store.create(
+                    self.alice, conversation_id="c7c6d34a-ca9d-4b3d-bbef-aed95f43880f", version=Version.V1
+                )
+            case "a microagent conversation":
+                self.store.create(
+                    self.alice,
+                    conversation_id="micro",
+                    repository="owner/name",
+                    trigger="microagent_management",
+                    pr_number=[7],
+                )
+            case "deleted":
+                self.store.delete_metadata("talk")
+            case "running":
+                self.started.append("talk")
+            case "bobs is running":
+                self.started.append("bobs")
+            case "an experiment":
+                self.store.set_parameter_once(self._talk(), "experiment_config", {})
+            case "four messages":
+                self.store.append(self._talk(), [_said(text) for text in "abcd"])
+            case "hidden and browsing events":
+                self.store.append(self._talk(), [event(raw=json.dumps(each)) for each in HIDDEN_AND_BROWSING])
+            case "ids may be chosen":
+                self.configured(allow_set_conversation_id=True)
+            case "settings without a key":
+                UserSettings.objects.create(user=self.alice, llm_model="gpt-9")
+            case "settings of bedrock":
+                UserSettings.objects.create(user=self.alice, llm_model="bedrock/claude")
+            case _:
+                self._choose_part(given)
+
+    def _choose_part(self, given: str) -> None:
+        agents = {
+            "an agent that asks a model": "ModelAgent",
+            "a broken agent": "BrokenAgent",
+            "an agent beside the point": "BlankAgent",
+            "an agent that cannot answer": "SilentAgent",
+        }
+        stores = {"a failing store": "FailingStore", "a busy store": "BusyStore"}
+        if given in agents:
+            self.configured(agent=f"tests.faulty.{agents[given]}")
+        elif given in stores:
+            self.monkeypatch.setattr(settings, "CONVERSATION_STORE", f"tests.faulty.{stores[given]}")
+        elif given == "an unstoppable manager":
+            manager = "tests.faulty.UnstoppableManager"
+            self.monkeypatch.setattr(settings, "CONVERSATION_MANAGER", manager)
+        else:
+            raise ValueError(f"nobody knows how to arrange {given}")
+
+    def _talk(self) -> ConversationRef:
+        return self.store.join(self.alice, "talk")
+
+
+HIDDEN_AND_BROWSING: list[dict[str, Any]] = [
+    {"source": "agent", "message": "", "action": "run", "args": {"command": "env", "hidden": True}},
+    {
+        "source": "agent",
+        "message": "Visited x",
+        "observation": "browse",
+        "content": "text",
+        "extras": {
+            "url": "x",
+            "screenshot": "data:,",
+            "dom_object": {},
+            "inner": {"kept": 1, "axtree_object": {}, "set_of_marks": ""},
+        },
+    },
+]
+
+
+def _said(text: str) -> NewEvent:
+    args = {
+        "content": text,
+        "file_urls": None,
+        "image_urls": None,
+        "wait_for_response": False,
+        "security_risk": -1,
+    }
+    return event(raw=json.dumps({"source": "user", "message": text, "action": "message", "args": args}))
+
+
+@pytest.fixture
+def arrangement(
+    request: pytest.FixtureRequest,
+    store: ConversationStore,
+    alice: User,
+    bob: User,
+    configured: Callable[..., None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> Arrangement:
+    arranged = Arrangement(store, alice, bob, configured, monkeypatch)
+    case: Case = request.getfixturevalue("case")
+    for given in case.given:
+        arranged.arrange(given)
+    return arranged
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+async def test_each_endpoint_answers_as_the_wire_says(
+    case: Case, arrangement: Arrangement, rest: httpx.AsyncClient
+) -> None:
+    for conversation_id in arrangement.started:
+        await _start(conversation_id)
+    body = {} if case.body is ABSENT else {"json": case.body}
+    if case.text is not None:
+        body = {"content": case.text}
+    response = await rest.request(case.method, case.path, params=case.query, **body)
+    assert (response.status_code, response.json()) == (case.status, case.answer)
+    assert response.headers["cache-control"] == "no-cache, no-store, must-revalidate, max-age=0"
+
+
+async def _start(conversation_id: str) -> None:
+    from sessions_app.loops.manager import get_manager
+
+    conversation = await get_manager().attach_to_conversation(conversation_id)
+    assert conversation is not None
+    await get_manager().maybe_start_agent_loop(conversation)
+
+
+def test_the_table_has_every_endpoint_and_every_status_of_the_wire() -> None:
+    found = {endpoint: {case.status for case in CASES if case.endpoint == endpoint} for endpoint in ENDPOINTS}
+    assert found == {
+        CREATE: {200, 400, 401, 409, 422},
+        LIST: {200, 400, 422},
+        GET: {200},
+        PATCH: {200, 403, 404, 422, 500},
+        DELETE: {200},
+        START: {200, 400, 404, 422, 500},
+        STOP: {200, 500},
+        EVENTS: {200, 400, 404, 422},
+        APPEND: {200, 404, 409, 422},
+        MESSAGE: {200, 404, 422, 500, 503},
+        TRAJECTORY: {200, 404, 500},
+        EXPERIMENT: {200, 404, 422},
+        REMEMBER: {200, 400, 404, 422, 502},
+        MICROAGENT_LIST: {200, 400, 422},
+    }
+
+
+WRONG_IDS = {
+    "x" * 101: "Conversation ID is too long",
+    "a%00b": "Conversation ID contains invalid characters",
+    "a..b": "Conversation ID contains invalid path characters",
+    "a%5Cb": "Conversation ID contains invalid path characters",
+    "a%07b": "Conversation ID contains control characters",
+}
+
+
+@pytest.mark.parametrize("wrong_id", WRONG_IDS)
+@pytest.mark.parametrize("endpoint", OF_ONE)
+async def test_an_id_that_cannot_be_one_is_refused_in_the_wires_words_everywhere(
+    endpoint: str, wrong_id: str, rest: httpx.AsyncClient
+) -> None:
+    response = await rest.request(endpoint.partition(" ")[0], address(endpoint, wrong_id))
+    assert (response.status_code, response.json()) == (400, {"detail": WRONG_IDS[wrong_id]})
+
+
+@pytest.mark.parametrize("spelling", ["with%20spaces%20in%20it", "x" * 100, "name-efeb15780f39c816"])
+async def test_ids_with_spaces_and_of_exactly_100_characters_pass(
+    spelling: str, rest: httpx.AsyncClient
+) -> None:
+    response = await rest.get(f"{CONVERSATIONS}/{spelling}")
+    assert (response.status_code, response.json()) == (200, None)
+
+
+@pytest.mark.parametrize("endpoint", ENDPOINTS)
+async def test_nobody_is_let_in_where_credentials_are_asked_for(
+    endpoint: str, rest: httpx.AsyncClient, accounts: None
+) -> None:
+    response = await rest.request(endpoint.partition(" ")[0], address(endpoint))
+    assert (response.status_code, response.json()) == (401, {"detail": "Unauthorized"})
+
+
+@pytest.mark.parametrize("endpoint", ENDPOINTS)
+async def test_a_method_that_nobody_serves_is_not_allowed(endpoint: str, rest: httpx.AsyncClient) -> None:
+    response = await rest.put(address(endpoint), json={})
+    assert (response.status_code, response.json()) == (405, {"detail": "Method Not Allowed"})
+
+
+async def test_an_address_that_nobody_serves_is_not_found_and_none_ends_with_a_slash(
+    rest: httpx.AsyncClient,
+) -> None:
+    for path in ("/api/nothing", f"{CONVERSATIONS}/", f"{TALK}/events/"):
+        response = await rest.get(path)
+        assert (response.status_code, response.json()) == (404, {"detail": "Not Found"})
+
+
+@pytest.fixture
+def bobs_token(bob: User) -> str:
+    return ApiToken.issue(bob.pk, "laptop")[1]
+
+
+@pytest.mark.parametrize("endpoint", OF_ONE)
+async def test_a_strangers_token_sees_an_unknown_conversation_and_can_only_not_rename_it(
+    endpoint: str,
+    conversation: ConversationRef,
+    bobs_token: str,
+    accounts: None,
+    rest: httpx.AsyncClient,
+) -> None:
+    async def answer(conversation_id: str) -> tuple[int, str]:
+        bodies: dict[str, dict[str, Any]] = {
+            PATCH: {"title": "mine"},
+            APPEND: {"action": "message", "args": {"content": "hi"}},
+            MESSAGE: {"message": "hi"},
+            START: {},
+            EXPERIMENT: {},
+        }
+        response = await rest.request(
+            endpoint.partition(" ")[0],
+            address(endpoint, conversation_id),
+            params={"event_id": 0},
+            headers={"Authorization": f"Bearer {bobs_token}"},
+            content=json.dumps(bodies[endpoint]) if endpoint in bodies else None,
+        )
+        return response.status_code, response.text.replace(conversation_id, "…")
+
+    foreign, unknown = await answer("talk"), await answer("nowhere")
+    if endpoint == PATCH:
+        assert (foreign[0], unknown[0]) == (403, 404)
+    else:
+        assert foreign == unknown

@@ -1,0 +1,138 @@
+"""A commit whose answer was lost: nobody is told that something failed which is stored."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+from uuid import uuid4
+
+import httpx
+import pytest
+from django.contrib.auth.models import User
+
+from conversations.engines import failures
+from conversations.models import Conversation, ConversationRef, Event, Version
+from conversations.store import ConversationStore
+from tests.clients import HTTP, Server
+from tests.conftest import on_postgresql
+from tests.database_proxy import DatabaseProxy
+from tests.events import event
+from tests.network import NetworkClient
+
+pytestmark = on_postgresql
+
+FRAME = {"type": "event", "id": "an id", "event": json.loads(event().payload)}
+LOST = 6
+"""More than the tries of one append: whoever only repeats it gives up with all of them lost."""
+
+
+@pytest.fixture
+def proxy(database: None) -> Iterator[DatabaseProxy]:
+    """The way to the database; nothing is lost yet."""
+    with DatabaseProxy() as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def talk(alice: User, store: ConversationStore) -> ConversationRef:
+    """An empty conversation of the V1 wire, which every door shows."""
+    return store.create(alice, conversation_id=uuid4().hex, version=Version.V1)
+
+
+def by_native_socket(server: Server, talk: ConversationRef, proxy: DatabaseProxy) -> Any:
+    with NetworkClient(server, talk.public_id) as client:
+        client.until("replay_complete")
+        proxy.lose_commits(LOST)
+        client.send(FRAME)
+        while (answer := client.receive())["type"] not in ("ack", "error"):
+            pass
+        return answer["type"]
+
+
+def by_native_rest(server: Server, talk: ConversationRef, proxy: DatabaseProxy) -> Any:
+    proxy.lose_commits(LOST)
+    answer = HTTP.post(f"{server.url}/api/native/conversations/{talk.public_id}/events", json=FRAME)
+    return answer.json()["type"]
+
+
+def by_v1(server: Server, talk: ConversationRef, proxy: DatabaseProxy) -> Any:
+    proxy.lose_commits(LOST)
+    said = {"role": "user", "content": [{"type": "text", "text": "Hello"}], "run": False}
+    answer = HTTP.post(f"{server.url}/agent/api/conversations/{talk.public_id}/events", json=said)
+    return "ack" if answer.status_code == 200 else answer.text
+
+
+@pytest.mark.parametrize("send", [by_native_socket, by_native_rest, by_v1])
+def test_an_event_whose_commit_was_answered_to_nobody_is_acknowledged_and_stored_once(
+    proxy: DatabaseProxy,
+    talk: ConversationRef,
+    server: Server,
+    send: Callable[[Server, ConversationRef, DatabaseProxy], Any],
+) -> None:
+    server.start(DATABASE_URL=proxy.url)
+    assert send(server, talk, proxy) == "ack"
+    assert Event.objects.of(talk).filter(is_input=send is by_v1).count() == 1
+
+
+def test_a_commit_that_cannot_be_looked_up_is_called_unknown_and_may_be_repeated(
+    proxy: DatabaseProxy, talk: ConversationRef, server: Server
+) -> None:
+    server.start(constants={"conversations.log.commits.LOOK_UP_S": 0.5}, DATABASE_URL=proxy.url)
+    with NetworkClient(server, talk.public_id) as client:
+        client.until("replay_complete")
+        proxy.lose_commits(1_000_000)
+        client.send(FRAME)
+        error = client.until("error", id="an id")
+        proxy.lose_commits(0)
+        client.send(FRAME)
+        assert (error["code"], client.until("ack", id="an id")["seq"]) == ("outcome_unknown", 0)
+
+
+def test_readers_are_shown_at_once_what_was_looked_up(
+    proxy: DatabaseProxy, talk: ConversationRef, server: Server
+) -> None:
+    server.start(constants={"sessions_app.live.hub.POLL_S": 3600}, DATABASE_URL=proxy.url)
+    with NetworkClient(server, talk.public_id) as reader:
+        reader.until("replay_complete")
+        by_native_rest(server, talk, proxy)
+        assert reader.until("event")["seq"] == 0
+
+
+def test_a_creation_under_a_key_whose_commit_is_lost_is_answered_as_stored(
+    proxy: DatabaseProxy, alice: User, server: Server
+) -> None:
+    server.start(DATABASE_URL=proxy.url)
+    address = f"{server.url}/api/native/conversations"
+    HTTP.get(address)  # what a first request makes besides
+    proxy.lose_commits(1)
+    answer = HTTP.post(address, json={}, headers={"Idempotency-Key": '"a key"'})
+    stored = Conversation.objects.values_list("public_id", flat=True)
+    assert (answer.status_code, [answer.json().get("id")]) == (201, list(stored))
+
+
+def create_v0(server: Server, talk: ConversationRef) -> httpx.Response:
+    return HTTP.post(f"{server.url}/api/conversations", json={"initial_user_msg": "Hello"})
+
+
+def change(server: Server, talk: ConversationRef) -> httpx.Response:
+    address = f"{server.url}/api/native/conversations/{talk.public_id}"
+    return HTTP.patch(address, json={"title": "Another title"})
+
+
+@pytest.mark.parametrize(
+    ("send", "code"), [(create_v0, {}), (change, {"code": "outcome_unknown"})], ids=["v0", "native"]
+)
+def test_a_change_whose_commit_is_lost_is_called_unknown(
+    proxy: DatabaseProxy,
+    talk: ConversationRef,
+    server: Server,
+    send: Callable[[Server, ConversationRef], httpx.Response],
+    code: dict[str, str],
+) -> None:
+    server.start(DATABASE_URL=proxy.url)
+    HTTP.get(f"{server.url}/api/native/conversations")  # what a first request makes besides
+    proxy.lose_commits(1)
+    answer = send(server, talk)
+    assert (answer.status_code, answer.json()) == (503, {**code, "detail": failures.UNKNOWN})
+    assert "Retry-After" not in answer.headers

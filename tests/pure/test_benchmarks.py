@@ -1,0 +1,115 @@
+"""`make bench`: what fails, fails alone; rows are chosen by name; each round is written as it ends."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from benchmarks import measurements, rows, table
+from benchmarks.databases import SQLite
+from benchmarks.flooding.floods import Floods, require_a_flood
+from benchmarks.job import ClientFailed
+from benchmarks.measured.lists import Lists
+from benchmarks.measurements import MEASUREMENTS, Measurement
+from benchmarks.report import Report
+from benchmarks.rounds import Rounds
+from benchmarks.samples import Samples
+from benchmarks.workbench import QUICK, Workbench
+
+ROWS = [rows.Row(title="the quick one", key="quick"), rows.Row(title="the broken one", key="broken")]
+
+
+def _quick(bench: Workbench) -> Iterator[tuple[str, float]]:
+    yield "quick", 7.0
+
+
+def _broken(bench: Workbench) -> Iterator[tuple[str, float]]:
+    raise ClientFailed("The server hung up.")
+    yield
+
+
+def _unprepared(bench: Workbench) -> None:
+    raise ClientFailed("There was nothing to fill.")
+
+
+BOTH = [Measurement(keys=["broken"], measure=_broken), Measurement(keys=["quick"], measure=_quick)]
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Workbench:
+    """A workbench on an empty SQLite database."""
+    database = SQLite(tmp_path)
+    return Workbench(database, Lists({}, tmp_path), Floods(database, tmp_path), QUICK, tmp_path)
+
+
+def _shown(bench: Workbench, measured: Sequence[Measurement], path: Path, *, rounds: int = 1) -> str:
+    running, report = Rounds(bench, measured, lambda text: None), Report(path, datetime.now(UTC), ROWS)
+    report.begin("sqlite", bench.database, running.samples)
+    running.prepare()
+    for number in range(rounds):
+        running.run(number)
+    report.write()
+    return table.markdown(report.findings())
+
+
+def test_a_measurement_that_fails_is_one_failing_row(bench: Workbench, tmp_path: Path) -> None:
+    shown = _shown(bench, BOTH, tmp_path / "found.json")
+    assert "| SQLite | the quick one | 7/s |" in shown
+    assert "| SQLite | the broken one |  |  |  |  |  | FAILED |" in shown
+    assert "- SQLite, the broken one: The server hung up." in shown
+
+
+def test_what_cannot_be_prepared_fails_alone(bench: Workbench, tmp_path: Path) -> None:
+    unprepared = Measurement(keys=["broken"], measure=_quick, prepare=_unprepared)
+    shown = _shown(bench, [unprepared, BOTH[1]], tmp_path / "found.json")
+    assert "| SQLite | the quick one | 7/s |" in shown
+    assert "- SQLite, the broken one: There was nothing to fill." in shown
+
+
+def test_a_round_is_in_the_file_when_it_has_ended(bench: Workbench, tmp_path: Path) -> None:
+    _shown(bench, BOTH, tmp_path / "found.json", rounds=2)
+    assert json.loads((tmp_path / "found.json").read_text())["rounds"] == {"SQLite": {"quick": [7.0, 7.0]}}
+
+
+def test_rows_are_chosen_by_a_part_of_their_title() -> None:
+    chosen = rows.chosen(["APPEND, 1 s", "/health"])
+    assert [row.title for row in chosen] == ["append, 1 socket", "/health, an agent's step hangs, median"]
+
+
+def test_quick_leaves_out_the_floods_unless_they_are_chosen() -> None:
+    assert not any("floods" in row.title for row in rows.chosen([], quick=True))
+    assert rows.chosen(["floods"], quick=True) == rows.chosen(["floods"]) != []
+
+
+def test_a_chosen_row_costs_no_more_than_what_it_compares() -> None:
+    (chosen,) = rows.chosen(["append, 1 socket"])
+    wanted = measurements.wanted(chosen.keys)
+    assert [key for each in wanted for key in each.keys] == ["limit/1", "append/1"]
+
+
+@pytest.mark.parametrize(("flooded_ms", "is_met"), [(69.0, True), (71.0, False)])
+def test_what_a_row_spares_comes_on_top_of_its_ratio(flooded_ms: float, is_met: bool) -> None:
+    row = rows.Row(
+        title="flooded", key="flooded", limit="idle", ratio_at_most=2.0, spare=50.0, on_sqlite=True
+    )
+    samples = Samples()
+    samples.keep(0, "idle", 10.0, busy=0.0)
+    samples.keep(0, "flooded", flooded_ms, busy=0.0)
+    (found,) = rows.findings("SQLite", [row], samples)
+    assert found.is_met is is_met
+
+
+@pytest.mark.parametrize("said", ["", "flooding", '{"401": 5}', '{"sent": 5, "4404": 1}', "{}"])
+def test_what_the_server_does_not_take_for_its_users_is_no_flood(said: str) -> None:
+    with pytest.raises(ClientFailed):
+        require_a_flood("events-1", said, "")
+    require_a_flood("events-1", 'flooding\n{"sent": 5, "429": 3}', "")
+
+
+def test_every_row_is_measured() -> None:
+    measured = {key for each in MEASUREMENTS for key in each.keys}
+    assert {key for row in rows.ROWS for key in row.keys} <= measured

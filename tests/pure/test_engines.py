@@ -1,0 +1,182 @@
+"""Running the suite on all engines at the same time, as `make test` does."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from itertools import chain
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from tests.clients import WAIT_S
+from tests.conftest import on_postgresql
+from tests.engines import DATABASE_URL, SLOWEST, is_whole
+from tests.network import wait_until
+from tests.shares import RUNS, SLOW_S, all_files, divided, shares
+
+ROOT = Path(__file__).parents[2]
+FILE = "tests/pure/test_engines.py"
+
+AT_THE_SAME_TIME = """
+from pathlib import Path
+from threading import Event
+from django.db import connection
+
+def test_that_waits_for_the_other():
+    here = Path(__file__).parents[1]
+    (here / f"{connection.vendor}.mark").touch()
+    while len(list(here.glob("*.mark"))) < 2:
+        Event().wait(0.01)
+
+def test_that_fails_on_one():
+    assert connection.vendor == "sqlite", "what went wrong"
+"""
+
+WITHOUT_END = """
+from pathlib import Path
+from threading import Event
+import pytest
+from django.db import connection
+
+@pytest.mark.django_db
+def test_without_end():
+    Path(__file__).with_name(connection.vendor).write_text(str(connection.settings_dict["NAME"]))
+    Event().wait()
+"""
+
+QUICKLY = ("--no-migrations", "-p", "no:schemathesis", "-p", "no:hypothesispytest", "-p", "no:asyncio")
+"""What a run of one small test can go without."""
+STEP_S = 6 * WAIT_S
+"""So long both runs may take to make their databases, and again to end."""
+
+# The engines run both, whichever this is.
+pytestmark = [on_postgresql, pytest.mark.needs_engine, pytest.mark.timeout(3 * STEP_S)]
+
+
+class Suite:
+    """A suite of its own, in one file, run on both sets of engines."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self._process: subprocess.Popen[str] | None = None
+
+    def start(self, tests: str) -> subprocess.Popen[str]:
+        """Start the run of these tests."""
+        file = self.directory / "test_suite.py"
+        file.write_text(tests)
+        command = [sys.executable, "-m", "tests.engines", "-q", "-c", "/dev/null", *QUICKLY, str(file)]
+        self._process = subprocess.Popen(
+            [*command, "--rootdir", str(self.directory), "--ds", "convserver.settings"],
+            cwd=ROOT,
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            preexec_fn=hear_interrupts,
+        )
+        return self._process
+
+    def marks(self) -> dict[str, str]:
+        """Return what its tests have written, by the engine that they run on."""
+        files = [self.directory / vendor for vendor in ("sqlite", "postgresql")]
+        return {file.name: text for file in files if file.exists() and (text := file.read_text())}
+
+    def end(self) -> None:
+        """End what still runs."""
+        if self._process is not None and self._process.poll() is None:
+            self._process.terminate()
+            self._process.communicate()
+
+
+@pytest.fixture
+def suite(tmp_path: Path) -> Iterator[Suite]:
+    """A suite of which nothing runs after the test."""
+    suite = Suite(tmp_path)
+    yield suite
+    suite.end()
+
+
+def hear_interrupts() -> None:
+    """Let a new process hear Ctrl-C, which one in the background of a shell does not."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+def lines(run: subprocess.Popen[str]) -> list[str]:
+    """Return all that a run prints, once it is over."""
+    return run.communicate(timeout=STEP_S)[0].splitlines()
+
+
+def test_both_run_at_the_same_time_and_what_each_prints_is_shown_whole_and_in_order(suite: Suite) -> None:
+    run = suite.start(AT_THE_SAME_TIME)
+    printed = lines(run)
+    second = printed.index("PostgreSQL + Redis")
+    on_sqlite, on_servers = printed[printed.index("SQLite") : second], printed[second:]
+    assert any(line.startswith("2 passed") for line in on_sqlite)
+    assert any(line.startswith("E ") and line.endswith("what went wrong") for line in on_servers)
+    assert any("test_suite.py (SQLite" in line for line in printed[printed.index(SLOWEST) :])
+    verdicts = "Engines: SQLite passed (2 tests), PostgreSQL + Redis failed (2 tests, 1 failed)"
+    assert printed[-1].startswith(verdicts)  # what else is missing here follows
+    assert run.returncode == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "whole"),
+    [
+        ([], True),
+        (["--durations=9"], True),
+        (["-k", "idle"], False),
+        ([FILE], False),
+        (["-q", f"{FILE}::test_it"], False),
+    ],
+)
+def test_only_a_whole_suite_is_divided(
+    arguments: list[str], whole: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ROOT)
+    assert Path(FILE).exists()
+    assert is_whole(arguments) == whole
+
+
+@pytest.mark.parametrize("engines", RUNS)
+def test_every_file_is_in_one_share(engines: str) -> None:
+    found = divided(engines)
+    assert len(found) == RUNS[engines]
+    assert sorted(chain(*found)) == all_files()
+    assert FILE in all_files()
+
+
+def test_every_file_that_is_called_slow_is_there() -> None:
+    for name in chain(*SLOW_S.values()):
+        assert len([file for file in all_files() if file.endswith(f"/{name}.py")]) == 1, name
+
+
+def test_what_is_slow_is_shared_out_first() -> None:
+    seconds = {"a": 1.0, "b": 5.0, "c": 5.0, "d": 9.0}
+    assert shares(seconds, 2) == [["a", "d"], ["b", "c"]]
+
+
+@pytest.mark.parametrize("told", [signal.SIGTERM, signal.SIGINT])
+def test_both_end_and_leave_no_database_when_the_run_is_stopped(suite: Suite, told: signal.Signals) -> None:
+    run = suite.start(WITHOUT_END)
+    wait_until(lambda: len(suite.marks()) == 2, within_s=STEP_S)
+    tell(run, told)
+    lines(run)
+    name = suite.marks()["postgresql"]
+    with psycopg.connect(DATABASE_URL) as connection:
+        found = connection.execute("SELECT datname FROM pg_database WHERE datname = %s", [name]).fetchall()
+    assert not found
+    assert not Path(suite.marks()["sqlite"]).exists()
+    assert run.returncode == 128 + told
+
+
+def tell(run: subprocess.Popen[str], told: signal.Signals) -> None:
+    """Send a signal; Ctrl-C goes to everybody at the terminal."""
+    if told == signal.SIGINT:
+        os.killpg(run.pid, told)
+    else:
+        run.send_signal(told)

@@ -1,0 +1,1 @@
+"""The store and the loops, on both engines."""

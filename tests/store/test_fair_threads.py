@@ -1,0 +1,167 @@
+"""Threads of the store that all users share: one who keeps many of them leaves some to the others."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import ExitStack
+from typing import Any, ClassVar
+
+import pytest
+from django.contrib.auth.models import User
+
+from conversations.events import EventEnvelope
+from conversations.models import ConversationRef
+from conversations.store import ConversationStore, DatabaseConversationStore
+from sessions_app import astore
+from sessions_app.models import ApiToken
+from tests.clients import WAIT_S
+from tests.conftest import Join, on_postgresql
+from tests.events import event
+from tests.store.test_group_commit import locked_elsewhere
+
+pytestmark = pytest.mark.usefixtures("live", "accounts")
+
+
+class HeldStore(DatabaseConversationStore):
+    """A store that keeps whoever reads the logs of one owner."""
+
+    owner: ClassVar[int]
+    go: ClassVar[threading.Event]
+    reading: ClassVar[threading.Semaphore]
+
+    def read_after(self, conversation: ConversationRef, *args: Any, **bounds: Any) -> list[EventEnvelope]:
+        """Read, if need be once the test lets it."""
+        if conversation.owner_id == self.owner:
+            self.reading.release()
+            assert self.go.wait(WAIT_S)
+        return super().read_after(conversation, *args, **bounds)
+
+
+@pytest.fixture
+def go() -> Iterator[threading.Event]:
+    """What held threads wait for."""
+    event = threading.Event()
+    yield event
+    event.set()
+
+
+@pytest.fixture
+def talks(store: ConversationStore, alice: User) -> list[ConversationRef]:
+    """More conversations of alice's than there are threads of any sort."""
+    return [store.create(alice) for _ in range(2 * astore.CHANGERS)]
+
+
+@pytest.fixture
+def bobs(store: ConversationStore, bob: User) -> ConversationRef:
+    """A conversation of bob's, with one event."""
+    conversation = store.create(bob, conversation_id="bobs")
+    store.append(conversation, [event()])
+    return conversation
+
+
+@pytest.fixture
+async def tasks() -> AsyncIterator[list[asyncio.Task[Any]]]:
+    """Tasks that are waited for at the end."""
+    started: list[asyncio.Task[Any]] = []
+    yield started
+    await asyncio.gather(*started)
+
+
+async def test_one_users_reads_leave_a_thread_to_others(
+    talks: list[ConversationRef],
+    bobs: ConversationRef,
+    tasks: list[asyncio.Task[Any]],
+    go: threading.Event,
+) -> None:
+    def hold(conversation: ConversationRef) -> bool:
+        return go.wait(2 * WAIT_S)
+
+    tasks += [asyncio.create_task(astore.call(hold, talk)) for talk in talks]
+    await asyncio.sleep(0)
+    async with asyncio.timeout(WAIT_S):
+        assert len(await astore.read_after(bobs, -1)) == 1
+    assert not any(task.done() for task in tasks)
+    go.set()
+
+
+async def test_one_users_replays_do_not_keep_another_from_joining(
+    talks: list[ConversationRef],
+    bobs: ConversationRef,
+    alice: User,
+    bob: User,
+    join: Join,
+    go: threading.Event,
+    settings: Any,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    settings.CONVERSATION_STORE = f"{__name__}.HeldStore"
+    for name, value in {"owner": alice.pk, "go": go, "reading": threading.Semaphore(0)}.items():
+        monkeypatch.setattr(HeldStore, name, value, raising=False)
+    hers, his = [(await astore.call(ApiToken.issue, user.pk, "laptop"))[1] for user in (alice, bob)]
+    sockets = [await join(talk, token=hers) for talk in talks[: 2 * astore.READERS]]
+    assert await asyncio.to_thread(HeldStore.reading.acquire, timeout=WAIT_S)
+    reader = await join(bobs, token=his)
+    assert len(await reader.replayed()) == 1
+    go.set()
+    for socket in sockets:
+        assert await socket.replayed() == []
+
+
+async def test_one_users_changes_leave_a_thread_to_others(
+    talks: list[ConversationRef],
+    bobs: ConversationRef,
+    tasks: list[asyncio.Task[Any]],
+    go: threading.Event,
+) -> None:
+    def hold(conversation: ConversationRef) -> bool:
+        return go.wait(2 * WAIT_S)
+
+    def pk_of(conversation: ConversationRef) -> int:
+        return conversation.pk
+
+    tasks += [asyncio.create_task(astore.change(hold, talk)) for talk in talks]
+    await asyncio.sleep(0)
+    async with asyncio.timeout(WAIT_S):
+        assert await astore.change(pk_of, bobs) == bobs.pk
+    go.set()
+
+
+async def test_a_thread_is_taken_until_it_ends_also_if_nobody_waits_for_it_any_more(
+    talks: list[ConversationRef], bobs: ConversationRef, go: threading.Event
+) -> None:
+    def hold(conversation: ConversationRef) -> bool:
+        return go.wait(2 * WAIT_S)
+
+    for talk in talks:
+        leaving = asyncio.create_task(astore.call(hold, talk))
+        await asyncio.sleep(0.01)
+        leaving.cancel()
+    async with asyncio.timeout(WAIT_S):
+        assert len(await astore.read_after(bobs, -1)) == 1
+    go.set()
+
+
+@on_postgresql
+async def test_one_users_locked_conversations_leave_a_thread_to_the_locked_ones_of_others(
+    talks: list[ConversationRef], bobs: ConversationRef
+) -> None:
+    with ExitStack() as locks:
+        for talk in talks[: 2 * astore.LAGGARDS]:
+            locks.enter_context(locked_elsewhere(talk))
+        lock = locked_elsewhere(bobs)
+        outside = lock.__enter__()
+        hers: Sequence[asyncio.Future[Any]] = [
+            astore.append_soon(talk, [event()]) for talk in talks[: 2 * astore.LAGGARDS]
+        ]
+        await astore.append(talks[-1], [event()])  # by now they lag behind
+        his = astore.append_soon(bobs, [event()])
+        await astore.append(talks[-1], [event()])
+        outside.commit()
+        async with asyncio.timeout(WAIT_S):
+            assert [each.seq for each in await his] == [1]
+        assert not any(each.done() for each in hers)
+        lock.__exit__(None, None, None)
+    async with asyncio.timeout(WAIT_S):
+        await asyncio.gather(*hers)
