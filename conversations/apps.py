@@ -49,7 +49,7 @@ class ConversationsConfig(AppConfig):
 
     def ready(self) -> None:
         """Connect the guards to `migrate` and to the checks, and register SQLite's upper-case function."""
-        connection_created.connect(case_insensitive.teach)
+        connection_created.connect(case_insensitive.register_function)
         pre_migrate.connect(make_way, sender=self)
         post_migrate.connect(install_guards, sender=self)
         checks.register(guards.check_guards, checks.Tags.database)

@@ -89,20 +89,20 @@ def announce_changed(conversation: ConversationRef) -> None:
     announce_listed(conversation)
 
 
-_overhearing: tuple[Callable[[Hint], None], ...] = ()
+_listeners: tuple[Callable[[Hint], None], ...] = ()
 
 
-def overhear(listen: Callable[[Hint], None]) -> Callable[[], None]:
+def add_listener(listen: Callable[[Hint], None]) -> Callable[[], None]:
     """Call `listen` with every hint of this process, in any thread; return a function that ends this.
 
     `listen` must be quick and must not fail.
     """
-    global _overhearing
-    _overhearing = (*_overhearing, listen)
+    global _listeners
+    _listeners = (*_listeners, listen)
 
     def end() -> None:
-        global _overhearing
-        _overhearing = tuple(each for each in _overhearing if each is not listen)
+        global _listeners
+        _listeners = tuple(each for each in _listeners if each is not listen)
 
     return end
 
@@ -115,8 +115,8 @@ def announce_run(conversation: ConversationRef) -> None:
 def announce(group: str, hint: Hint) -> None:
     """Send a hint from any thread, without waiting for it to arrive and without failing because of it."""
     message = {**hint, "type": "hint", "group": group}
-    for overhear in _overhearing:
-        overhear(hint)
+    for listen in _listeners:
+        listen(hint)
     try:
         running = asyncio.get_running_loop()
     except RuntimeError:

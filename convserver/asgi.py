@@ -44,7 +44,7 @@ async def by_protocol(scope: Any, receive: Any, send: Any) -> None:
         case "http":
             await replay_throttle.counted(http, scope, receive, send)
         case "websocket":
-            await replay_throttle.courtesy().handshake()
+            await replay_throttle.get_replay_throttle().handshake()
             await router(scope, receive, send)
         case "lifespan":
             await lifespan(receive, send)

@@ -49,7 +49,7 @@ CHANGERS = 12
 """Functions that may wait for a lock have threads of their own, so that nobody who reads waits with them."""
 CHANGERS_OF_ONE = 3
 """At most this many of them are at the same conversation."""
-LAGGARDS = 4
+CONTENDED = 4
 """At most this many appends wait for locked conversations at a time, in threads of their own."""
 MASKERS = 2
 """At most this many appends are masked at a time, of different users, before their transaction."""
@@ -73,10 +73,10 @@ class Database:
     def __init__(self) -> None:
         self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="store")
         self._changers = ThreadPoolExecutor(CHANGERS, thread_name_prefix="store-changer")
-        self._laggards = ThreadPoolExecutor(LAGGARDS, thread_name_prefix="store-laggard")
+        self._contended = ThreadPoolExecutor(CONTENDED, thread_name_prefix="store-contended")
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="store-writer")
         self._notes = ThreadPoolExecutor(1, thread_name_prefix="store-notes")
-        self._reading, self._changing, self._catching_up = map(Shares, (READERS, CHANGERS, LAGGARDS))
+        self._reading, self._changing, self._catching_up = map(Shares, (READERS, CHANGERS, CONTENDED))
         self._lines: WeakValueDictionary[int, asyncio.Semaphore] = WeakValueDictionary()
         self.queue = AppendQueue()
         self._maskers = ThreadPoolExecutor(MASKERS, thread_name_prefix="store-masker")
@@ -144,7 +144,7 @@ class Database:
         executors = (
             (self._readers, READERS),
             (self._changers, CHANGERS),
-            (self._laggards, LAGGARDS),
+            (self._contended, CONTENDED),
             (self._maskers, MASKERS),
             (self._writer, 1),
             (self._notes, 1),
@@ -232,7 +232,7 @@ class Database:
 
     async def _run_alone(self, user: int, write: Callable[[], T]) -> T:
         if connection.vendor == "postgresql":
-            return await _in_share(self._laggards, self._catching_up, user, write)
+            return await _in_share(self._contended, self._catching_up, user, write)
         # SQLite has one lock for all: a thread that waits for it beside the writer may wait in vain.
         return await asyncio.get_running_loop().run_in_executor(self._writer, write)
 

@@ -46,7 +46,7 @@ class Indexer:
                 if not self._news.is_set() and not loop.is_closed():
                     loop.call_soon_threadsafe(self._news.set)
 
-        end = live.overhear(hear)
+        end = live.add_listener(hear)
         try:
             while True:
                 # Before looking: a later hint may be about something that this look does not see.

@@ -42,7 +42,7 @@ def holds(column: str, text: str) -> Contains:
     return _Holds(Upper(column), text.upper())
 
 
-def teach(*, connection: BaseDatabaseWrapper, **kwargs: Any) -> None:
+def register_function(*, connection: BaseDatabaseWrapper, **kwargs: Any) -> None:
     """Register the function on a new SQLite connection: SQLite's own knows only ASCII letters."""
     if connection.vendor == "sqlite":
         connection.connection.create_function(_ON_SQLITE, 1, _upper, deterministic=True)

@@ -19,6 +19,6 @@ class _OfMany(Func):
         return self.as_sql(compiler, connection, template="likelihood(%(expressions)s, 0.5)", **context)
 
 
-def of_many(column: str, value: Any) -> Func:
+def unselective(column: str, value: Any) -> Func:
     """Return the condition that a column has this value, or that of an expression, as many rows do."""
     return _OfMany(Exact(F(column), value))

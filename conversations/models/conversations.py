@@ -14,7 +14,7 @@ from django.db.models import F, Q, Window
 from django.db.models.functions import RowNumber
 from django.utils import timezone
 
-from conversations.engines.planner import of_many
+from conversations.engines.planner import unselective
 from conversations.events import (
     Dialect,
 )
@@ -139,13 +139,13 @@ class ConversationQuerySet(models.QuerySet["Conversation"]):
 
     def visible_to(self, user: AbstractBaseUser | AnonymousUser) -> Self:
         """Return those that the user may see; none for an anonymous visitor."""
-        rows = self.standing().filter(of_many("owner_id", user.pk))
+        rows = self.standing().filter(unselective("owner_id", user.pk))
         only = limits_of(user).only
         return rows if only is None else rows.filter(pk=only)
 
     def owned_by(self, user_pk: int) -> Self:
         """Return those of the user, including deleted ones."""
-        return self.filter(of_many("owner_id", user_pk))
+        return self.filter(unselective("owner_id", user_pk))
 
     def with_public_ids(self, public_ids: Iterable[str]) -> Self:
         """Return those with one of these ids, in stored form."""
@@ -161,7 +161,7 @@ class ConversationQuerySet(models.QuerySet["Conversation"]):
         Only those of the same owner, and at most the CHILDREN_MAX newest of each conversation.
         """
         place = Window(RowNumber(), partition_by="parent_id", order_by=["-created_at", "-pk"])
-        own = of_many("owner_id", F("parent__owner_id"))
+        own = unselective("owner_id", F("parent__owner_id"))
         rows = self.filter(own, parent_id__in=list(pks)).annotate(place=place)
         newest = rows.filter(place__lte=CHILDREN_MAX).order_by("created_at", "pk")
         found: dict[int, list[str]] = {}
@@ -216,7 +216,7 @@ class ConversationQuerySet(models.QuerySet["Conversation"]):
 
     def started_by(self, public_id: str) -> Self:
         """Return those that this conversation of the same owner has started."""
-        return self.filter(of_many("parent__owner_id", F("owner_id")), parent__public_id=public_id)
+        return self.filter(unselective("parent__owner_id", F("owner_id")), parent__public_id=public_id)
 
     def of_version(self, version: str) -> Self:
         """Return those of this wire."""

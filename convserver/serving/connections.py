@@ -31,12 +31,12 @@ class NoRoom(OSError):
 class Place:
     """The place of one connection."""
 
-    __slots__ = ("give_way", "held_bytes", "subscriber")
+    __slots__ = ("evict", "held_bytes", "subscriber")
 
-    def __init__(self, subscriber: str | None, give_way: Callable[[], None]) -> None:
+    def __init__(self, subscriber: str | None, evict: Callable[[], None]) -> None:
         self.subscriber = subscriber
         """Whom the connection counts for; None if it counts for nobody."""
-        self.give_way: Callable[[], None] | None = give_way
+        self.evict: Callable[[], None] | None = evict
         self.held_bytes = 0
 
 
@@ -61,14 +61,14 @@ class Connections:
             "There is room for connections again",
         )
 
-    def enter(self, address: str, give_way: Callable[[], None]) -> Place | None:
+    def enter(self, address: str, evict: Callable[[], None]) -> Place | None:
         """Return a place for a new connection, which waits; None if its address has too many."""
         client = self._counted(address)
         if client is not None:
             if self._by_subscriber[client] >= self._per_address:
                 return None
             self._by_subscriber[client] += 1
-        place = Place(client, give_way)
+        place = Place(client, evict)
         self._places.add(place)
         self._waiting[place] = None
         if len(self._places) > self._limit:
@@ -122,10 +122,10 @@ class Connections:
         self._evict(next(iter(self._waiting)))
 
     def _evict(self, place: Place) -> None:
-        give_way = place.give_way
+        evict = place.evict
         self.leave(place)
-        if give_way is not None:
-            give_way()
+        if evict is not None:
+            evict()
 
 
 def room(wanted: int) -> int:

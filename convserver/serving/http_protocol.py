@@ -145,7 +145,7 @@ class BoundedHttp(HttpToolsProtocol):
         self._stop_unread_timer()
         if self._place is not None:
             self._room.work(self._place)
-            self._place.give_way = None
+            self._place.evict = None
         place, self._place = self._place, None
         super().handle_websocket_upgrade()
         socket = self.transport.get_protocol()

@@ -63,12 +63,12 @@ def _tell(user_id: int) -> None:
         guest.suspect()
 
 
-def _overhear(hint: Hint) -> None:
+def _listen(hint: Hint) -> None:
     if hint["kind"] == "access":
         _tell(hint["user"])
 
 
-live.overhear(_overhear)
+live.add_listener(_listen)
 
 
 async def take(hint: Hint) -> None:

@@ -12,7 +12,7 @@ from weakref import WeakValueDictionary
 from conversations.events import EventEnvelope
 from conversations.models import ConversationRef
 from sessions_app import astore
-from sessions_app.live.replay_throttle import courtesy
+from sessions_app.live.replay_throttle import get_replay_throttle
 from sessions_app.live.replays import PAGE_MAX_BYTES, Place
 
 V = TypeVar("V")
@@ -59,7 +59,7 @@ class RecentEvents:
         async with self._reading.setdefault(pk, asyncio.Lock()):
             if run := self.after(pk, seq):
                 return run
-            await courtesy().give_way()
+            await get_replay_throttle().yield_to_requests()
             page = await astore.read_after(conversation, seq, max_bytes=PAGE_MAX_BYTES)
             self.keep(pk, page)
             return page

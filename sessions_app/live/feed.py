@@ -19,7 +19,7 @@ from conversations.hints import Hint
 from conversations.models import ConversationRef
 from sessions_app import astore
 from sessions_app.live.hub import hub
-from sessions_app.live.replay_throttle import courtesy
+from sessions_app.live.replay_throttle import get_replay_throttle
 from sessions_app.live.status import ConversationState, states_of
 from sessions_app.models import UnfinishedAnswer
 from sessions_app.refusals import log_other_history
@@ -127,7 +127,7 @@ class Feed:
         while page := await hub().pages.read_after(self.conversation, self.sent_through):
             for start in range(0, len(page), STEP_EVENTS):
                 if not is_first_step:
-                    await courtesy().give_way()
+                    await get_replay_throttle().yield_to_requests()
                 await self._show(page[start : start + STEP_EVENTS])
                 is_first_step = False
 

@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary
 
 from django.conf import settings
 
-GIVE_WAY_S = 0.02
+YIELD_MAX_S = 0.02
 """Whoever gives way waits at most this long for calls: an endless series of calls stops nobody."""
 QUEUE_S = 0.5
 """Whoever gives way waits at most this long for others who do."""
@@ -41,7 +41,7 @@ class Work(Enum):
     HANDSHAKE = auto()
 
 
-class Courtesy:
+class ReplayThrottle:
     """The unanswered calls of one event loop, and the work that waits for them."""
 
     def __init__(self) -> None:
@@ -77,18 +77,18 @@ class Courtesy:
         if not self._calls:
             self._none.set()
 
-    async def give_way(self, work: Work = Work.HISTORY) -> None:
-        """Return once every call has its answer, or after GIVE_WAY_S; one of each sort of work at a time."""
+    async def yield_to_requests(self, work: Work = Work.HISTORY) -> None:
+        """Return once every call has its answer, or after YIELD_MAX_S; one of each sort of work at a time."""
         with suppress(TimeoutError):
             async with asyncio.timeout(QUEUE_S), self._turns[work]:
                 await asyncio.sleep(0)  # a call that has arrived by now is counted
-                async with asyncio.timeout(GIVE_WAY_S):
+                async with asyncio.timeout(YIELD_MAX_S):
                     await self._none.wait()
 
     async def handshake(self) -> None:
         """Return when the next socket may be opened."""
         if self._handshakes.one_more() > BURST:
-            await self.give_way(Work.HANDSHAKE)
+            await self.yield_to_requests(Work.HANDSHAKE)
 
     @asynccontextmanager
     async def opening(self, user_pk: int) -> AsyncIterator[Opening]:
@@ -121,7 +121,7 @@ class Courtesy:
         """Return when the next frame of a socket may be taken."""
         if burst.one_more() > BURST:
             burst.end()
-            await self.give_way(Work.FRAMES)
+            await self.yield_to_requests(Work.FRAMES)
 
 
 class Burst:
@@ -188,7 +188,7 @@ async def counted(application: Any, scope: Any, receive: Any, send: Any) -> None
 
     Uploads and downloads, which come in pieces, are not calls, and neither is a request that never ends.
     """
-    here, call = courtesy(), object()
+    here, call = get_replay_throttle(), object()
 
     async def receive_counted() -> Any:
         message = await receive()
@@ -207,9 +207,9 @@ async def counted(application: Any, scope: Any, receive: Any, send: Any) -> None
         here.end(call)
 
 
-_courtesies: WeakKeyDictionary[asyncio.AbstractEventLoop, Courtesy] = WeakKeyDictionary()
+_throttles: WeakKeyDictionary[asyncio.AbstractEventLoop, ReplayThrottle] = WeakKeyDictionary()
 
 
-def courtesy() -> Courtesy:
+def get_replay_throttle() -> ReplayThrottle:
     """Return the replay throttle of the running event loop."""
-    return _courtesies.setdefault(asyncio.get_running_loop(), Courtesy())
+    return _throttles.setdefault(asyncio.get_running_loop(), ReplayThrottle())

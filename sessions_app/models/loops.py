@@ -10,7 +10,7 @@ from django.db.models import Q
 from django.db.models.functions import Coalesce, Greatest
 from django.utils import timezone
 
-from conversations.engines.planner import of_many
+from conversations.engines.planner import unselective
 from conversations.models import Conversation, ConversationRef
 from sessions_app.processes import Process, is_gone
 
@@ -107,7 +107,7 @@ class AgentLoopQuerySet(models.QuerySet["AgentLoop"]):
 
     def of_user(self, user_id: int | str) -> Self:
         """Return the loops of one user's conversations."""
-        return self.filter(of_many("conversation__owner_id", user_id))
+        return self.filter(unselective("conversation__owner_id", user_id))
 
     def held_by(self, process: Process) -> Self:
         """Return those that this process holds."""

@@ -39,7 +39,7 @@ _ITERATIONS_LIMIT = 2**31
 
 
 def preview(user: Visitor, persisted: Persisted, *, zone: tzinfo, skip: Skip) -> Imported:
-    """Return what `bring_in` would do, without doing it. Raise ImportRefused or Unreadable."""
+    """Return what `import_persisted` would do, without doing it. Raise ImportRefused or Unreadable."""
     return importing.preview(
         user,
         _Log(persisted, zone, skip).events(),
@@ -48,7 +48,7 @@ def preview(user: Visitor, persisted: Persisted, *, zone: tzinfo, skip: Skip) ->
     )
 
 
-def bring_in(user: Visitor, persisted: Persisted, *, zone: tzinfo, skip: Skip) -> Imported:
+def import_persisted(user: Visitor, persisted: Persisted, *, zone: tzinfo, skip: Skip) -> Imported:
     """Store the conversation as the user's, or the missing part of it. Raise ImportRefused or Unreadable."""
     log = _Log(persisted, zone, skip)
     metrics = persisted.metrics

@@ -14,7 +14,7 @@ from typing import Any
 from asgiref.typing import ASGIReceiveCallable, ASGISendCallable, WebSocketScope
 
 from conversations.outages import Outage, first_of
-from sessions_app.live.replay_throttle import Burst, courtesy
+from sessions_app.live.replay_throttle import Burst, get_replay_throttle
 from sessions_app.refusals import log_socket_refused
 
 FAILED = 1011
@@ -63,7 +63,7 @@ class Socket:
 
     async def receive_text(self) -> str | None:
         """Return the next frame, None for one that is not text. Raise Closed at the end."""
-        await courtesy().frame(self._burst)
+        await get_replay_throttle().frame(self._burst)
         message: Any = await self._receive()
         if message["type"] == "websocket.disconnect":
             self._is_closed = True

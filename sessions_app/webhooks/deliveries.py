@@ -30,7 +30,7 @@ from sessions_app.models.webhooks import DeliveryQuerySet, NotedFactQuerySet, Re
 from sessions_app.openhands_v1.information import information_of
 from sessions_app.processes import Process, is_gone
 from sessions_app.webhooks import gathering
-from sessions_app.webhooks.notifications import Happening, Parcel
+from sessions_app.webhooks.notifications import Happening, Notification
 
 LEASE_S = 30.0
 RETRY_FIRST_S = 2.0
@@ -73,7 +73,7 @@ class Claim:
 class Step:
     """The next notification of a receiver, and its position after that."""
 
-    parcel: Parcel
+    notification: Notification
     moved: Mapping[str, Any]
 
 
@@ -333,8 +333,10 @@ def ends_a_run(event: EventEnvelope) -> bool:
 
 
 def _step_of_events(row: Delivery, events: list[EventEnvelope]) -> Step:
-    parcel = Parcel(happening=Happening.APPENDED, conversation=row.conversation.ref, events=events)
-    return Step(parcel, {"through": events[-1]["seq"], "owes_status": ends_a_run(events[-1])})
+    notification = Notification(
+        happening=Happening.APPENDED, conversation=row.conversation.ref, events=events
+    )
+    return Step(notification, {"through": events[-1]["seq"], "owes_status": ends_a_run(events[-1])})
 
 
 def _step_of_fact(row: Delivery, noted: NotedFact) -> Step:
@@ -351,9 +353,9 @@ def _step_of_fact(row: Delivery, noted: NotedFact) -> Step:
     return Step(_informing(row, happening, fact), {"told": noted.pk})
 
 
-def _informing(row: Delivery, happening: Happening, fact: Fact | None = None) -> Parcel:
+def _informing(row: Delivery, happening: Happening, fact: Fact | None = None) -> Notification:
     information = information_of([row.conversation_id], deleted=True)
-    return Parcel(
+    return Notification(
         happening=happening,
         conversation=row.conversation.ref,
         information=information.get(row.conversation_id),

@@ -18,7 +18,7 @@ from sessions_app.webhooks import deliveries, gathering
 from sessions_app.webhooks import hooks as outbox_hooks
 from sessions_app.webhooks.deliveries import Claim
 from sessions_app.webhooks.gathering import Horizon
-from sessions_app.webhooks.notifications import NotTaken, Taker
+from sessions_app.webhooks.notifications import DeliveryFailed, Transport
 from sessions_app.webhooks.transport import Webhook
 
 _failing = Outage(__name__, "A round of the outbox failed and is tried again", "The outbox works again")
@@ -43,9 +43,9 @@ _FOR_NOBODY = frozenset({deliveries.CHANGED})
 class _Lane:
     """One receiver, and its deliveries under way."""
 
-    def __init__(self, receiver: Receiver, taker: Taker) -> None:
+    def __init__(self, receiver: Receiver, transport: Transport) -> None:
         self.receiver = receiver
-        self.taker = taker
+        self.transport = transport
         self.tasks: dict[Claim, asyncio.Task[None]] = {}
 
     @property
@@ -78,7 +78,7 @@ class Dispatcher:
                 self._is_awake = True
                 loop.call_soon_threadsafe(self._news.set)
 
-        end = live.overhear(hear)
+        end = live.add_listener(hear)
         try:
             while True:
                 await self._sleep(await self._round())
@@ -159,15 +159,15 @@ class Dispatcher:
                 await self._close_lane(self._lanes.pop(pk))
         for pk, receiver in wanted.items():
             if pk not in self._lanes:
-                self._lanes[pk] = _Lane(receiver, self._taker(receiver))
+                self._lanes[pk] = _Lane(receiver, self._transport(receiver))
 
-    def _taker(self, receiver: Receiver) -> Taker:
+    def _transport(self, receiver: Receiver) -> Transport:
         if receiver.kind == ReceiverKind.HOOK:
             return outbox_hooks.HookTaker(receiver, self._hooks[receiver.name])
         return Webhook(receiver)
 
     def _start(self, lane: _Lane, claim: Claim) -> None:
-        task = asyncio.get_running_loop().create_task(_deliver(lane.taker, claim))
+        task = asyncio.get_running_loop().create_task(_deliver(lane.transport, claim))
         lane.tasks[claim] = task
         task.add_done_callback(lambda task: self._ended(lane, claim, task))
 
@@ -190,18 +190,18 @@ class Dispatcher:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await astore.change(deliveries.release, claims)
-        await lane.taker.close()
+        await lane.transport.close()
 
 
-async def _deliver(taker: Taker, claim: Claim) -> None:
+async def _deliver(transport: Transport, claim: Claim) -> None:
     """Deliver a conversation to a receiver, one notification at a time, until one fails or none is due."""
     for _ in range(STEPS_MAX):
         step = await astore.call(deliveries.next_step, claim)
         if step is None:
             return
         try:
-            await taker.take(step.parcel)
-        except NotTaken as error:
+            await transport.take(step.notification)
+        except DeliveryFailed as error:
             await astore.change(deliveries.failed, claim, str(error))
             return
         if not await astore.change(deliveries.delivered, claim, step):

@@ -24,7 +24,7 @@ from sessions_app.encryption import seal
 from sessions_app.models import Receiver, ReceiverKind
 from sessions_app.models.webhooks import NAME_MAX_LENGTH
 from sessions_app.webhooks.deliveries import begin
-from sessions_app.webhooks.notifications import Happening, NotTaken, Parcel
+from sessions_app.webhooks.notifications import DeliveryFailed, Happening, Notification
 
 logger = logging.getLogger(__name__)
 
@@ -81,25 +81,27 @@ class HookTaker:
         self._hook = hook
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="hook")
 
-    async def take(self, parcel: Parcel) -> None:
-        """Call the method for the notification, a plain one in a thread. Raise NotTaken if it raises
+    async def take(self, notification: Notification) -> None:
+        """Call the method for the notification, a plain one in a thread. Raise DeliveryFailed if it raises
         anything."""
-        method = getattr(self._hook, parcel.happening, None)
+        method = getattr(self._hook, notification.happening, None)
         if method is None:
             return
-        details = parcel.events if parcel.happening is Happening.APPENDED else parcel.information
+        details = (
+            notification.events if notification.happening is Happening.APPENDED else notification.information
+        )
         try:
             if inspect.iscoroutinefunction(method):
                 async with asyncio.timeout(self._receiver.timeout_s):
-                    await method(parcel.conversation, details)
+                    await method(notification.conversation, details)
             else:
                 loop = asyncio.get_running_loop()
                 await loop.run_in_executor(
-                    self._threads, _called, lambda: method(parcel.conversation, details)
+                    self._threads, _called, lambda: method(notification.conversation, details)
                 )
         except Exception as error:
             logger.warning("The hook %s failed", self._receiver.name, exc_info=error)
-            raise NotTaken(f"It raised {type(error).__name__}; the server's log has more.") from error
+            raise DeliveryFailed(f"It raised {type(error).__name__}; the server's log has more.") from error
 
     async def close(self) -> None:
         """Start no more calls in the threads."""

@@ -22,7 +22,7 @@ class Happening(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Parcel:
+class Notification:
     """One notification about one conversation."""
 
     happening: Happening
@@ -35,15 +35,15 @@ class Parcel:
     """The recorded change, if it was not the log that caused this."""
 
 
-class Taker(Protocol):
+class Transport(Protocol):
     """The transport of one receiver."""
 
-    async def take(self, parcel: Parcel) -> None:
+    async def take(self, notification: Notification) -> None:
         """Deliver the notification; if this raises anything, it was not delivered."""
 
     async def close(self) -> None:
         """Release all open resources."""
 
 
-class NotTaken(Exception):
+class DeliveryFailed(Exception):
     """A receiver did not accept a notification; the text is for staff and contains no secret."""

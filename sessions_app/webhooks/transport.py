@@ -21,7 +21,7 @@ from sessions_app.models import Receiver, ReceiverKind
 from sessions_app.outbound.hosts import may_lead_to_public, server_url
 from sessions_app.outbound.proxies import UnusableProxy, way_to
 from sessions_app.webhooks.deliveries import begin
-from sessions_app.webhooks.notifications import Happening, NotTaken, Parcel
+from sessions_app.webhooks.notifications import DeliveryFailed, Happening, Notification
 
 CONNECT_S = 5.0
 KEY_HEADER = "X-Session-API-Key"
@@ -105,20 +105,20 @@ def _is_printable(text: str) -> bool:
 
 
 class Webhook:
-    """One webhook, as the dispatcher tells it: each parcel is one POST."""
+    """One webhook, as the dispatcher tells it: each notification is one POST."""
 
     def __init__(self, receiver: Receiver) -> None:
         self._receiver = receiver
         self._client: httpx.AsyncClient | None = None
 
-    async def take(self, parcel: Parcel) -> None:
-        """Post the parcel, if the wire has a call for it. Raise NotTaken unless the answer is 2xx in time."""
-        if parcel.happening is Happening.APPENDED:
-            conversation = quote(parcel.conversation.public_id, safe="")
-            texts = [v1.shown(event, parcel.conversation.public_id) for event in parcel.events]
+    async def take(self, notification: Notification) -> None:
+        """Post the notification if the wire has a call for it. Raise DeliveryFailed unless it answers 2xx."""
+        if notification.happening is Happening.APPENDED:
+            conversation = quote(notification.conversation.public_id, safe="")
+            texts = [v1.shown(event, notification.conversation.public_id) for event in notification.events]
             await self._post(f"events/{conversation}", f"[{','.join(texts)}]".encode())
-        elif parcel.information is not None:
-            await self._post("conversations", orjson.dumps(parcel.information))
+        elif notification.information is not None:
+            await self._post("conversations", orjson.dumps(notification.information))
 
     async def close(self) -> None:
         """Close the connections."""
@@ -134,18 +134,18 @@ class Webhook:
                 response = await self._client.send(request, stream=True)
                 await response.aclose()  # of what a receiver says, the status is enough
         except (TimeoutError, httpx.TimeoutException) as error:
-            raise NotTaken("No response in time.") from error
+            raise DeliveryFailed("No response in time.") from error
         except InvalidName as error:
-            raise NotTaken(NOT_PUBLIC) from error
+            raise DeliveryFailed(NOT_PUBLIC) from error
         except UnusableProxy as error:
-            raise NotTaken(str(error)) from error
+            raise DeliveryFailed(str(error)) from error
         except SecretUnreadable as error:
-            raise NotTaken("The stored headers can't be decrypted. Enter them again.") from error
+            raise DeliveryFailed("The stored headers can't be decrypted. Enter them again.") from error
         # A redirect may lead to a name that cannot be read.
         except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError, UnicodeError) as error:
-            raise NotTaken(f"Not reachable: {type(error).__name__}.") from error
+            raise DeliveryFailed(f"Not reachable: {type(error).__name__}.") from error
         if not response.is_success:
-            raise NotTaken(f"It responded with status {response.status_code}.")
+            raise DeliveryFailed(f"It responded with status {response.status_code}.")
 
     def _new_client(self) -> httpx.AsyncClient:
         """Return what asks the webhook's server. Raise UnusableProxy."""

@@ -148,12 +148,12 @@ async def test_one_users_locked_conversations_leave_a_thread_to_the_locked_ones_
     talks: list[ConversationRef], bobs: ConversationRef
 ) -> None:
     with ExitStack() as locks:
-        for talk in talks[: 2 * astore.LAGGARDS]:
+        for talk in talks[: 2 * astore.CONTENDED]:
             locks.enter_context(locked_elsewhere(talk))
         lock = locked_elsewhere(bobs)
         outside = lock.__enter__()
         hers: Sequence[asyncio.Future[Any]] = [
-            astore.append_soon(talk, [event()]) for talk in talks[: 2 * astore.LAGGARDS]
+            astore.append_soon(talk, [event()]) for talk in talks[: 2 * astore.CONTENDED]
         ]
         await astore.append(talks[-1], [event()])  # by now they lag behind
         his = astore.append_soon(bobs, [event()])

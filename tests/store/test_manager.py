@@ -27,7 +27,7 @@ from sessions_app.loops import (
 )
 from sessions_app.loops import manager as manager_module
 from sessions_app.loops import (
-    turns as begun_turns,
+    turns as loop_turns,
 )
 from sessions_app.loops.manager import ConversationManager, close_manager
 from sessions_app.loops.played_turn import PlayedTurn
@@ -87,7 +87,7 @@ async def test_a_message_that_arrives_as_the_loop_finds_nothing_to_do_is_answere
         wake()
 
     wake = in_loop(lambda: manager.wake(conversation))
-    hooked(begun_turns, "begin_turn").after(arrive)
+    hooked(loop_turns, "begin_turn").after(arrive)
     await manager.maybe_start_agent_loop(conversation)
     await until_said(conversation, "answer to late")
 
@@ -169,7 +169,7 @@ async def test_a_turn_that_goes_on_is_given_the_newest_of_what_it_has_done(
     monkeypatch.setattr(played_turn, "DONE_MAX_EVENTS", 2)
     epoch = await astore.call(leases.claim, conversation, this_process(), agent="")
     await astore.append(conversation, [asking("hello")])
-    start = await astore.call(begun_turns.begin_turn, conversation, epoch)
+    start = await astore.call(loop_turns.begin_turn, conversation, epoch)
     assert start is not None
     said = [event(text, turn_id=start.turn_id) for text in ("a", "b", "c")]
     await astore.append(conversation, said, epoch=epoch)
@@ -184,7 +184,7 @@ async def test_what_arrives_during_a_pause_is_kept_and_answered_when_it_is_over(
     await manager.maybe_start_agent_loop(conversation)
     await manager.pause(conversation)
     await ask(conversation, "a", "b")
-    assert await astore.call(begun_turns.begin_turn, conversation, 1) is None
+    assert await astore.call(loop_turns.begin_turn, conversation, 1) is None
     await manager.run(conversation)
     await until_said(conversation, "answer to b")
     assert stage.asked == [["a", "b"]]
@@ -199,7 +199,7 @@ async def test_a_pause_in_the_last_step_holds_for_what_follows(
     stage.go.set()
     await until_status(conversation, "paused")
     await ask(conversation, "next")
-    assert await astore.call(begun_turns.begin_turn, conversation, 1) is None
+    assert await astore.call(loop_turns.begin_turn, conversation, 1) is None
     assert await said(conversation) == ["half of an answer"]
 
 
@@ -208,7 +208,7 @@ async def test_a_pause_that_comes_just_as_a_turn_begins_takes_effect(
 ) -> None:
     pausing: list[asyncio.Task[None]] = []
     pause = in_loop(lambda: pausing.append(asyncio.create_task(manager.pause(conversation))))
-    hooked(begun_turns, "begin_turn").after(pause)
+    hooked(loop_turns, "begin_turn").after(pause)
     await ask(conversation, "hello")
     await until_status(conversation, "paused")
     assert await said(conversation) == []
@@ -304,14 +304,14 @@ async def test_a_pause_that_comes_while_a_dead_loop_is_taken_over_holds_for_what
     claiming.let_go.set()
     await until_status(conversation, "paused")
     await ask(conversation, "next")
-    assert await astore.call(begun_turns.begin_turn, conversation, 2) is None
+    assert await astore.call(loop_turns.begin_turn, conversation, 2) is None
 
 
 def left_behind(conversation: ConversationRef, store: ConversationStore) -> None:
     """Let a process die that played a turn."""
     epoch = leases.claim(conversation, this_process()._replace(started=1.0), agent="")
     store.append(conversation, [asking("hello")])
-    assert begun_turns.begin_turn(conversation, epoch) is not None
+    assert loop_turns.begin_turn(conversation, epoch) is not None
 
 
 # Stop
@@ -348,7 +348,7 @@ async def test_a_message_that_comes_while_the_agent_is_being_stopped_is_answered
 ) -> None:
     await ask(conversation, "hold")
     await stage.holding()
-    hooked(begun_turns, "pending_turn").before(lambda: store.append(conversation, [asking("another tab")]))
+    hooked(loop_turns, "pending_turn").before(lambda: store.append(conversation, [asking("another tab")]))
     await manager.close_session(conversation.public_id)
     await until_said(conversation, "step 1", "answer to another tab")
 

@@ -28,7 +28,7 @@ from sessions_app.loops import (
 )
 from sessions_app.loops import manager as manager_module
 from sessions_app.loops import (
-    turns as begun_turns,
+    turns as loop_turns,
 )
 from sessions_app.loops.manager import ConversationManager
 from sessions_app.models import AgentLoop, Connection
@@ -160,7 +160,7 @@ async def test_the_sweep_closes_no_loop_that_is_about_to_answer(
     hooked: Hooked,
 ) -> None:
     configured(max_concurrent=1)
-    beginning = hooked(begun_turns, "begin_turn").hold()
+    beginning = hooked(loop_turns, "begin_turn").hold()
     await ask(talks[1], "hello")
     await beginning.reached()
     await astore.append(talks[0], [asking("later")])
@@ -281,7 +281,7 @@ async def test_a_message_whose_wake_up_was_lost_is_found(
 async def test_a_message_that_somebody_else_stored_is_found_while_the_loop_idles(
     conversation: ConversationRef, store: ConversationStore, manager: ConversationManager, hooked: Hooked
 ) -> None:
-    looks = hooked(begun_turns, "begin_turn")
+    looks = hooked(loop_turns, "begin_turn")
     await manager.maybe_start_agent_loop(conversation)
     await until_here(lambda: looks.calls == 2)  # the first look, and the one that every start asks for
     await astore.call(store.append, conversation, [asking("hello")])
@@ -317,7 +317,7 @@ def fail() -> None:
 
 @pytest.mark.parametrize("trouble", [refuse, fail])
 @pytest.mark.parametrize(
-    ("rows", "act"), [(recovery, "repair"), (leases, "ready"), (begun_turns, "begin_turn")]
+    ("rows", "act"), [(recovery, "repair"), (leases, "ready"), (loop_turns, "begin_turn")]
 )
 async def test_a_loop_outlives_a_locked_conversation_and_a_broken_connection(
     conversation: ConversationRef,
@@ -361,7 +361,7 @@ def left_behind(conversation: ConversationRef, process: Process, store: Conversa
     store.append(conversation, [asking("hello")])
     epoch = leases.claim(conversation, process, agent="", lease_s=600.0)
     leases.ready(conversation, epoch)
-    begun_turns.begin_turn(conversation, epoch)
+    loop_turns.begin_turn(conversation, epoch)
 
 
 async def test_a_turn_of_a_dead_process_is_ended_once_at_the_start(

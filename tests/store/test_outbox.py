@@ -211,7 +211,7 @@ def told(claim: deliveries.Claim) -> list[tuple[str, int]]:
     """Take everything that is left, and return what it was."""
     steps = []
     while step := deliveries.next_step(claim):
-        steps.append((step.parcel.happening.value, len(step.parcel.events)))
+        steps.append((step.notification.happening.value, len(step.notification.events)))
         deliveries.delivered(claim, step)
     return steps
 
@@ -474,7 +474,7 @@ def test_events_are_told_again_from_one_on(
     (claim,) = deliveries.claim(due.pk, this_process(), limit=1)
     step = deliveries.next_step(claim)
     assert step is not None
-    assert [each["text"] for each in step.parcel.events] == ["two"]
+    assert [each["text"] for each in step.notification.events] == ["two"]
 
 
 def test_events_from_before_the_receiver_was_made_are_told_when_they_are_asked_for(

@@ -132,7 +132,7 @@ def _imported(directory: Path, wanted: Wanted, problems: list[str]) -> Imported 
         return None
     if not wanted.force:
         _require_idle(persisted)
-    act = imports.preview if wanted.dry_run else imports.bring_in
+    act = imports.preview if wanted.dry_run else imports.import_persisted
     imported = act(wanted.user, persisted, zone=wanted.zone, skip=skip)
     for event, reason in imported.refused:
         skip(f"event {event.event_id}", reason)

@@ -32,7 +32,7 @@ from sessions_app.identity.principals import BAD_REQUEST, NOT_FOUND, TOO_MUCH, T
 from sessions_app.identity.scopes import FRAME_SCOPES, require
 from sessions_app.live import marks, presence
 from sessions_app.live.feed import Feed
-from sessions_app.live.replay_throttle import Opening, courtesy
+from sessions_app.live.replay_throttle import Opening, get_replay_throttle
 from sessions_app.live.status import ConversationState, states_of
 from sessions_app.loops.commands import CommandPending
 from sessions_app.loops.manager import ConversationManager, get_manager
@@ -119,7 +119,7 @@ async def native_socket(scope: WebSocketScope, receive: ASGIReceiveCallable, sen
             query = Query.read(scope)
             guest = await authenticated(socket)
             guest.require_reading()
-            opening = courtesy().opening(pk_of(guest.user))
+            opening = get_replay_throttle().opening(pk_of(guest.user))
             async with within_quotas(socket, guest), opening as turn:
                 conversation = await _joined(guest.user, scope, query)
                 await ConversationSocket(socket, guest, conversation, query, turn).serve()

@@ -31,7 +31,7 @@ from sessions_app.identity import known_sockets, open_sockets
 from sessions_app.identity.authentication import Credentials, credentials_of, headers_of, visitor
 from sessions_app.identity.principals import Guest
 from sessions_app.identity.scopes import ScopeTooSmall, require
-from sessions_app.live.replay_throttle import courtesy
+from sessions_app.live.replay_throttle import get_replay_throttle
 from sessions_app.loops.manager import get_manager
 from sessions_app.models import Scope
 from sessions_app.refusals import log_socket_refused
@@ -279,7 +279,7 @@ async def _arrived(environ: Mapping[str, Any]) -> tuple[Guest, ConversationRef, 
     if handshake.session_api_key is not None and credentials.api_key is None:
         credentials = replace(credentials, api_key=handshake.session_api_key)
     user = await _let_in(credentials)
-    async with courtesy().opening(pk_of(user)):
+    async with get_replay_throttle().opening(pk_of(user)):
         conversation = await _joined(user, handshake.conversation_id)
     try:
         if needs_model():

@@ -38,7 +38,7 @@ from sessions_app.identity.scopes import require
 from sessions_app.live import presence
 from sessions_app.live.feed import Feed
 from sessions_app.live.hub import hub
-from sessions_app.live.replay_throttle import courtesy
+from sessions_app.live.replay_throttle import get_replay_throttle
 from sessions_app.live.status import ConversationState
 from sessions_app.loops.manager import get_manager
 from sessions_app.models import Scope, new_connection_id
@@ -253,7 +253,7 @@ async def serve(
             guest.require_reading()
             with open_sockets.counted(pk_of(guest.user)):
                 known_sockets.let_in(scope)
-                async with courtesy().opening(pk_of(guest.user)):
+                async with get_replay_throttle().opening(pk_of(guest.user)):
                     conversation = await reached(guest, public_id)
                     client = await kind.made(socket, guest, conversation, asked, by_frame=by_frame)
                 await client.serve()

@@ -584,7 +584,7 @@ def few_connections(database: None) -> Iterator[None]:
     usual = dict(pool)
     connection.close()
     connection.close_pool()  # type: ignore[attr-defined]
-    pool |= {"max_size": astore.READERS + astore.LAGGARDS + 3, "timeout": 2 * WAIT_S}
+    pool |= {"max_size": astore.READERS + astore.CONTENDED + 3, "timeout": 2 * WAIT_S}
     yield
     pool |= usual
     connection.close()

@@ -61,7 +61,7 @@ async def test_a_history_waits_for_a_call_until_its_answer_begins(
     rest: httpx.AsyncClient,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(replay_throttle, "GIVE_WAY_S", FOR_EVER_S)
+    monkeypatch.setattr(replay_throttle, "YIELD_MAX_S", FOR_EVER_S)
     monkeypatch.setattr(replay_throttle, "QUEUE_S", FOR_EVER_S)
     monkeypatch.setattr(replay_throttle, "CALL_S", FOR_EVER_S)
     calling = asyncio.create_task(rest.get("/api/conversations"))
@@ -78,9 +78,9 @@ async def test_a_history_waits_for_a_call_until_its_answer_begins(
 async def test_a_call_that_takes_long_is_not_waited_for(
     conversation: ConversationRef, history: list[int], join: Join, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(replay_throttle, "GIVE_WAY_S", FOR_EVER_S)
+    monkeypatch.setattr(replay_throttle, "YIELD_MAX_S", FOR_EVER_S)
     monkeypatch.setattr(replay_throttle, "QUEUE_S", FOR_EVER_S)
-    replay_throttle.courtesy().begin(object())
+    replay_throttle.get_replay_throttle().begin(object())
     reader = await join(conversation)
     assert [frame["seq"] for frame in await reader.replayed()] == history
 
@@ -92,7 +92,7 @@ async def test_a_request_whose_body_does_not_end_holds_up_nobody(
     live: None,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(replay_throttle, "GIVE_WAY_S", FOR_EVER_S)
+    monkeypatch.setattr(replay_throttle, "YIELD_MAX_S", FOR_EVER_S)
     monkeypatch.setattr(replay_throttle, "QUEUE_S", FOR_EVER_S)
     scope = {"type": "http", "method": "POST", "path": "/api/conversations", "query_string": b""}
     headers = [(b"host", b"localhost"), (b"content-length", b"10")]
@@ -114,19 +114,19 @@ async def test_calls_that_never_cease_hold_up_a_crowd_of_readers_for_a_bounded_t
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(replay_throttle, "CALL_S", FOR_EVER_S)
-    here, call = replay_throttle.courtesy(), object()
-    crowd = round(2 * WAIT_S / replay_throttle.GIVE_WAY_S)
+    here, call = replay_throttle.get_replay_throttle(), object()
+    crowd = round(2 * WAIT_S / replay_throttle.YIELD_MAX_S)
     here.begin(call)
     async with asyncio.timeout(WAIT_S):  # half of what it takes if each waits for its turn
-        await asyncio.gather(*(here.give_way() for _ in range(crowd)))
+        await asyncio.gather(*(here.yield_to_requests() for _ in range(crowd)))
     here.end(call)
 
 
 @pytest.fixture
 def pending(monkeypatch: pytest.MonkeyPatch) -> object:
     """A call that waits for its answer, for as long as the test lets it."""
-    monkeypatch.setattr(replay_throttle, "_courtesies", WeakKeyDictionary())
-    for name in ("GIVE_WAY_S", "QUEUE_S", "CALL_S", "BURST_S"):
+    monkeypatch.setattr(replay_throttle, "_throttles", WeakKeyDictionary())
+    for name in ("YIELD_MAX_S", "QUEUE_S", "CALL_S", "BURST_S"):
         monkeypatch.setattr(replay_throttle, name, FOR_EVER_S)
     return object()
 
@@ -136,25 +136,25 @@ async def test_after_many_frames_at_once_a_socket_waits_for_a_call(
 ) -> None:
     client = await dial("/ws/conversations/talk", query={"follow": "false"})
     await client.until("hello")
-    replay_throttle.courtesy().begin(pending)
+    replay_throttle.get_replay_throttle().begin(pending)
     sent = [f"f{number}" for number in range(replay_throttle.BURST + 3)]
     for frame_id in sent:
         await client.send({"type": "event", "id": frame_id, "event": {"action": "run", "args": {}}})
     answered = [(await client.until("ack"))["id"] for _ in range(replay_throttle.BURST)]
     assert await client.receives_nothing(within_s=0.2)
-    replay_throttle.courtesy().end(pending)
+    replay_throttle.get_replay_throttle().end(pending)
     assert answered + [(await client.until("ack"))["id"] for _ in range(3)] == sent
 
 
 async def test_of_many_handshakes_at_once_those_beyond_the_first_wait_for_a_call(
     conversation: ConversationRef, join: Join, pending: object
 ) -> None:
-    replay_throttle.courtesy().begin(pending)
+    replay_throttle.get_replay_throttle().begin(pending)
     for _ in range(replay_throttle.BURST):
         await join(conversation)
     late = asyncio.ensure_future(join(conversation))
     assert not (await asyncio.wait({late}, timeout=0.2))[0]
-    replay_throttle.courtesy().end(pending)
+    replay_throttle.get_replay_throttle().end(pending)
     await late
 
 
@@ -162,7 +162,7 @@ async def opened(user_pk: int, count: int) -> AsyncIterator[None]:
     """Open so many sockets of a user at the same time; each comes when it is open."""
 
     async def open_one() -> None:
-        async with replay_throttle.courtesy().opening(user_pk):
+        async with replay_throttle.get_replay_throttle().opening(user_pk):
             pass
 
     for each in asyncio.as_completed([open_one() for _ in range(count)]):
@@ -175,14 +175,14 @@ async def test_with_accounts_those_of_one_users_crowd_wait_for_a_call_and_no_oth
 ) -> None:
     for name in ("OPENING_CALL_S", "OPENING_GIVE_WAY_S"):
         monkeypatch.setattr(replay_throttle, name, FOR_EVER_S)
-    replay_throttle.courtesy().begin(pending)
+    replay_throttle.get_replay_throttle().begin(pending)
     crowd = opened(1, replay_throttle.BURST + 3)
     for _ in range(replay_throttle.BURST):
         await anext(crowd)
     late = asyncio.ensure_future(anext(crowd))
     assert not (await asyncio.wait({late}, timeout=0.2))[0]
     assert len([one async for one in opened(2, replay_throttle.BURST)]) == replay_throttle.BURST
-    replay_throttle.courtesy().end(pending)
+    replay_throttle.get_replay_throttle().end(pending)
     await late
     assert len([one async for one in crowd]) == 2
 
@@ -191,7 +191,7 @@ async def test_with_accounts_a_crowd_that_calls_hold_up_goes_on_all_the_same(
     accounts: None, pending: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(replay_throttle, "OPENING_CALL_S", FOR_EVER_S)
-    replay_throttle.courtesy().begin(pending)
+    replay_throttle.get_replay_throttle().begin(pending)
     async with asyncio.timeout(WAIT_S):
         assert len([one async for one in opened(1, replay_throttle.BURST + 3)]) == replay_throttle.BURST + 3
 
@@ -201,7 +201,7 @@ async def test_in_local_mode_a_crowd_waits_for_nobody(
 ) -> None:
     for name in ("OPENING_CALL_S", "OPENING_GIVE_WAY_S"):
         monkeypatch.setattr(replay_throttle, name, FOR_EVER_S)
-    replay_throttle.courtesy().begin(pending)
+    replay_throttle.get_replay_throttle().begin(pending)
     async with asyncio.timeout(WAIT_S):
         assert len([one async for one in opened(1, 3 * replay_throttle.BURST)]) == 3 * replay_throttle.BURST
 
@@ -210,9 +210,12 @@ async def test_nothing_is_kept_of_a_user_whose_sockets_are_open(
     accounts: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(replay_throttle, "BURST_S", 0.0)
-    async with replay_throttle.courtesy().opening(1), replay_throttle.courtesy().opening(1):
+    async with (
+        replay_throttle.get_replay_throttle().opening(1),
+        replay_throttle.get_replay_throttle().opening(1),
+    ):
         pass
-    assert not replay_throttle.courtesy()._openings
+    assert not replay_throttle.get_replay_throttle()._openings
 
 
 async def test_of_several_readers_one_has_its_turn_in_each_round_of_the_event_loop() -> None:
@@ -225,7 +228,7 @@ async def test_of_several_readers_one_has_its_turn_in_each_round_of_the_event_lo
             await asyncio.sleep(0)
 
     async def read() -> None:
-        await replay_throttle.courtesy().give_way()
+        await replay_throttle.get_replay_throttle().yield_to_requests()
         turns.append(rounds[0])
 
     await asyncio.gather(count(), *(read() for _ in range(3)))

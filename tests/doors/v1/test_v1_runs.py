@@ -33,7 +33,7 @@ from sessions_app.loops import (
 )
 from sessions_app.loops import manager as manager_module
 from sessions_app.loops import (
-    turns as begun_turns,
+    turns as loop_turns,
 )
 from sessions_app.loops.commands import CommandPending
 from sessions_app.loops.confirmation import wants_approval
@@ -300,7 +300,7 @@ async def test_a_message_without_a_run_waits_until_one_is_asked_for(
     assert not await astore.call(pending_work.is_asked, talk)
     assert await astore.call(pending_work.needing_a_loop, 9) == []
     await manager.maybe_start_agent_loop(talk)
-    assert await astore.call(begun_turns.begin_turn, talk, 1) is None
+    assert await astore.call(loop_turns.begin_turn, talk, 1) is None
     await say(talk, "second", run=True)
     await until_said(talk, "answer to second")
     assert stage.asked == [["first", "second"]]
@@ -437,7 +437,7 @@ def test_an_approval_is_announced_once_it_is_stored(talk: ConversationRef, store
         if hint["kind"] == "changed":
             statuses.append(AgentLoop.objects.of(talk).get().execution_status)
 
-    end = live.overhear(listen)
+    end = live.add_listener(listen)
     decisions.decide(talk, True, "")
     end()
     assert statuses == ["running"]
@@ -520,10 +520,10 @@ def waiting(conversation: ConversationRef, store: ConversationStore) -> None:
     epoch = leases.claim(conversation, HERE, agent="")
     store.append(conversation, [message("approve")])
     runs.ask(conversation)
-    start = begun_turns.begin_turn(conversation, epoch)
+    start = loop_turns.begin_turn(conversation, epoch)
     assert start is not None
     call = action_event("call", turn_id=start.turn_id)
-    suspend = begun_turns.suspend_turn(conversation, ExecutionStatus.WAITING_FOR_CONFIRMATION)
+    suspend = loop_turns.suspend_turn(conversation, ExecutionStatus.WAITING_FOR_CONFIRMATION)
     store.append(conversation, [call], epoch=epoch, also=suspend)
 
 
@@ -598,7 +598,7 @@ async def test_a_run_that_has_not_begun_is_paused_at_once(
     await astore.call(runs.ask, talk)
     await manager.pause(talk)
     await manager.maybe_start_agent_loop(talk)
-    assert await astore.call(begun_turns.begin_turn, talk, 1) is None
+    assert await astore.call(loop_turns.begin_turn, talk, 1) is None
     assert (await status_of(talk), stage.asked) == ("paused", [])
 
 
@@ -630,7 +630,7 @@ async def test_a_paused_turn_that_is_to_go_on_is_not_ended_by_a_stop_of_the_serv
 ) -> None:
     await until_paused(talk, stage)
     held = Held(threading.Event(), threading.Event())
-    looks = hooked(begun_turns, "begin_turn")
+    looks = hooked(loop_turns, "begin_turn")
     # The look that finds the turn paused may still be to come; while a run is asked for, none is under way.
     hooked(runs, "ask").after(lambda: looks.before(held.wait))
     await run(talk)
@@ -653,7 +653,7 @@ async def until_started(conversation: ConversationRef) -> None:
     await get_manager().maybe_start_agent_loop(conversation)
     await until(lambda: AgentLoop.objects.of(conversation).filter(status="running").exists())
     epoch = (await loop_of(conversation)).epoch
-    assert await astore.call(begun_turns.begin_turn, conversation, epoch) is None
+    assert await astore.call(loop_turns.begin_turn, conversation, epoch) is None
 
 
 async def test_a_pause_holds_for_a_turn_that_is_to_go_on_and_that_nobody_plays(
@@ -732,7 +732,7 @@ def playing(conversation: ConversationRef, process: Process) -> None:
     """Let a process play a turn."""
     epoch = leases.claim(conversation, process, agent="", lease_s=600.0)
     runs.take(conversation, message("hello"), run=True)
-    start = begun_turns.begin_turn(conversation, epoch)
+    start = loop_turns.begin_turn(conversation, epoch)
     assert start is not None
 
 
@@ -788,7 +788,7 @@ async def test_a_pause_holds_in_the_turn_after_one_whose_pause_was_taken_back(
     await manager.pause(talk)
     await run(talk)
     await say(talk, "more")
-    beginning = hooked(begun_turns, "begin_turn").hold()
+    beginning = hooked(loop_turns, "begin_turn").hold()
     stage.go.set()
     await beginning.reached()
     pausing = asyncio.ensure_future(manager.pause(talk))
@@ -848,7 +848,7 @@ async def test_an_interruption_waits_for_the_beginning_of_a_turn(
     talk: ConversationRef, stage: Stage, manager: ConversationManager, hooked: Hooked
 ) -> None:
     held = Held(threading.Event(), threading.Event())
-    hooked(begun_turns, "begin_turn").after(held.wait)
+    hooked(loop_turns, "begin_turn").after(held.wait)
     await say(talk, "hello", run=True)
     await held.reached()
     interrupting = asyncio.ensure_future(manager.interrupt(talk))
@@ -994,7 +994,7 @@ def test_a_run_that_is_asked_for_as_an_interrupted_turn_ends_is_not_lost(
     # Without a lock the turn's end does not see it, and leaves the conversation paused.
     epoch = leases.claim(talk, HERE, agent="")
     through = runs.take(talk, message("hello"), run=True).seq
-    assert begun_turns.begin_turn(talk, epoch) is not None
+    assert loop_turns.begin_turn(talk, epoch) is not None
     late = Late(hooked(leases, "locked_by"), lambda: runs.ask(talk, given_up=through))
     recovery.stop_turn(talk, epoch, through=through)
     late.wait()
@@ -1031,7 +1031,7 @@ def test_a_turn_that_is_ended_again_has_one_end(talk: ConversationRef, store: Co
     epoch = leases.claim(talk, HERE, agent="")
     store.append(talk, [message("hello")])
     runs.ask(talk)
-    start = begun_turns.begin_turn(talk, epoch)
+    start = loop_turns.begin_turn(talk, epoch)
     assert start is not None
     runs.finish(talk, epoch, start, start.counted)
     store.append(talk, [replace(message("more"), asks=True)])
@@ -1046,7 +1046,7 @@ def test_a_message_that_arrives_as_a_turn_ends_finds_the_run_over(
     epoch = leases.claim(talk, HERE, agent="")
     store.append(talk, [message("hello")])
     runs.ask(talk)
-    start = begun_turns.begin_turn(talk, epoch)
+    start = loop_turns.begin_turn(talk, epoch)
     assert start is not None
     late = Late(hooked(runs, "_locked"), lambda: runs.take(talk, message("more"), run=False))
     runs.finish(talk, epoch, start, start.counted)
@@ -1109,7 +1109,7 @@ def test_a_dead_loop_leaves_no_call_unanswered_and_the_run_in_error(
     epoch = leases.claim(talk, DEAD, agent="")
     store.append(talk, [message("hello")])
     runs.ask(talk)
-    start = begun_turns.begin_turn(talk, epoch)
+    start = loop_turns.begin_turn(talk, epoch)
     assert start is not None
     calls = [action_event(name, turn_id=start.turn_id) for name in ("a", "b", "c")]
     failed = v1.authored(v1.agent_error(v1.Call("terminal", "b"), error="no"), event_id="failed")
