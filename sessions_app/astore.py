@@ -14,7 +14,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import ParamSpec, TypeVar
-from weakref import WeakKeyDictionary, WeakValueDictionary
+from weakref import WeakValueDictionary
 
 from django.contrib.auth.models import User
 from django.db import InterfaceError, InternalError, OperationalError, connection, connections
@@ -40,6 +40,7 @@ from conversations.storage import quotas
 from conversations.store import PAGE_MAX_EVENTS, store
 from sessions_app.capacity.append_queue import AppendQueue, WaitingAppend
 from sessions_app.capacity.shares import Shares
+from sessions_app.event_loops import PerEventLoop
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -426,16 +427,17 @@ async def _close_connections(executor: ThreadPoolExecutor, threads: int) -> None
     await asyncio.gather(*(loop.run_in_executor(executor, close) for _ in range(threads)))
 
 
-_databases: WeakKeyDictionary[asyncio.AbstractEventLoop, Database] = WeakKeyDictionary()
+def _opened() -> Database:
+    live.carry_by(asyncio.get_running_loop())
+    return Database()
+
+
+_databases = PerEventLoop(_opened)
 
 
 def database() -> Database:
     """Return the database threads of the running event loop."""
-    loop = asyncio.get_running_loop()
-    if loop not in _databases:
-        _databases[loop] = Database()
-        live.carry_by(loop)
-    return _databases[loop]
+    return _databases.get()
 
 
 async def call(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -540,6 +542,6 @@ async def read_after(
 
 async def close() -> None:
     """Finish the appends of the running event loop and close its connections."""
-    found = _databases.pop(asyncio.get_running_loop(), None)
+    found = _databases.pop()
     if found is not None:
         await found.close()

@@ -10,7 +10,6 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from weakref import WeakKeyDictionary
 
 from django.http import HttpRequest
 
@@ -18,6 +17,7 @@ from convserver.configuration import UNKNOWN_BODY_MAX_BYTES
 from convserver.passwords.hashers import COMPUTATIONS_MAX
 from convserver.passwords.login_throttle import AccountAttempts
 from convserver.serving.admission import Line
+from sessions_app.event_loops import PerEventLoop
 from sessions_app.identity.addresses import subscriber
 
 LOGINS = frozenset({"login", "admin:login"})
@@ -88,15 +88,12 @@ class PasswordLine:
                 del self._waiting[client]
 
 
-_lines: WeakKeyDictionary[asyncio.AbstractEventLoop, PasswordLine] = WeakKeyDictionary()
+_lines = PerEventLoop(PasswordLine)
 
 
 def password_line() -> PasswordLine:
     """Return the line of the running event loop."""
-    loop = asyncio.get_running_loop()
-    if loop not in _lines:
-        _lines[loop] = PasswordLine()
-    return _lines[loop]
+    return _lines.get()
 
 
 def is_refused(request: HttpRequest) -> bool:

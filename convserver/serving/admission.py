@@ -10,9 +10,10 @@ import asyncio
 from collections.abc import Callable, Hashable, Iterable
 from enum import StrEnum
 from typing import Protocol, TypeVar
-from weakref import WeakKeyDictionary, WeakValueDictionary
+from weakref import WeakValueDictionary
 
 from sessions_app.capacity.shares import Shares
+from sessions_app.event_loops import PerEventLoop
 
 T = TypeVar("T")
 
@@ -171,12 +172,9 @@ async def _admitted(first: list[Line], shares: list[_Share], *, within_s: float 
     return Place(held)
 
 
-_admissions: WeakKeyDictionary[asyncio.AbstractEventLoop, Admission] = WeakKeyDictionary()
+_admissions = PerEventLoop(Admission)
 
 
 def admission() -> Admission:
     """Return the admission of the running event loop."""
-    loop = asyncio.get_running_loop()
-    if loop not in _admissions:
-        _admissions[loop] = Admission()
-    return _admissions[loop]
+    return _admissions.get()

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import base64
-from asyncio import AbstractEventLoop, Semaphore
+from asyncio import Semaphore
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 from urllib.parse import quote
-from weakref import WeakKeyDictionary, WeakValueDictionary
+from weakref import WeakValueDictionary
 
 import httpx
 import orjson
 
 from conversations.payloads import bounds
+from sessions_app.event_loops import PerEventLoop
 from sessions_app.git_providers.answers import Answer
 from sessions_app.git_providers.base import GitAuthenticationError, GitNotFound, GitProviderError, InvalidName
 from sessions_app.git_providers.names import is_piece
@@ -34,7 +35,7 @@ REDIRECTS_MAX = 3
 
 Query = Mapping[str, str | int]
 
-_gates: WeakKeyDictionary[AbstractEventLoop, WeakValueDictionary[str, Semaphore]] = WeakKeyDictionary()
+_gates = PerEventLoop[WeakValueDictionary[str, Semaphore]](WeakValueDictionary)
 
 
 class Reply(NamedTuple):
@@ -209,7 +210,7 @@ def _is_exhausted(headers: httpx.Headers) -> bool:
 
 def _gate(origin: str) -> Semaphore:
     """Return what counts the questions to one host; it belongs to the running loop."""
-    gates = _gates.setdefault(asyncio.get_running_loop(), WeakValueDictionary())
+    gates = _gates.get()
     gate = gates.get(origin)
     if gate is None:
         gate = gates[origin] = Semaphore(CONCURRENT_MAX)

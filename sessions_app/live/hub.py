@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, defaultdict, deque
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from typing import Any
-from weakref import WeakKeyDictionary, WeakValueDictionary
+from weakref import WeakValueDictionary
 
 from conversations import live
 from conversations.hints import Hint, checked, size_of
@@ -15,6 +14,7 @@ from conversations.outages import Outage
 from conversations.redis_hints import BACK
 from sessions_app import astore
 from sessions_app.capacity import heap
+from sessions_app.event_loops import PerEventLoop, uncancelled
 from sessions_app.identity import access_watch
 from sessions_app.live.event_cache import RecentEvents
 from sessions_app.live.replays import Pages
@@ -103,18 +103,18 @@ class Hub:
     @asynccontextmanager
     async def subscribe(self, group: str) -> AsyncIterator[Subscription]:
         """Receive the hints of `group` from here on: subscribe first, then read."""
-        await _to_its_end(self.start())
+        await uncancelled(self.start())
         subscription = Subscription(group)
         self._groups[group].add(subscription)
         try:
-            await _to_its_end(self._settle(group))
+            await uncancelled(self._settle(group))
             yield subscription
         finally:
             self._groups[group].discard(subscription)
             self._has_lost_reader = True
             if not self._groups[group]:
                 del self._groups[group], self._changes[group]
-                await _to_its_end(self._settle(group))
+                await uncancelled(self._settle(group))
 
     def changes(self, group: str) -> int:
         """Return how often something beside the log has changed since the group has readers here.
@@ -281,16 +281,6 @@ class Hub:
                 await self._join(group)
 
 
-async def _to_its_end(work: Coroutine[Any, Any, None]) -> None:
-    """Await what must not be cancelled: half a command would break the process's hint connection."""
-    task = asyncio.ensure_future(work)
-    try:
-        await asyncio.shield(task)
-    except asyncio.CancelledError:
-        await asyncio.gather(task, return_exceptions=True)
-        raise
-
-
 def _characters_of(hint: Hint) -> int:
     match hint["kind"]:
         case "appended":
@@ -307,19 +297,16 @@ def _conversation_of(group: str) -> int:
     return int(pk) if name == "conversation" else 0
 
 
-_hubs: WeakKeyDictionary[asyncio.AbstractEventLoop, Hub] = WeakKeyDictionary()
+_hubs = PerEventLoop(Hub)
 
 
 def hub() -> Hub:
     """Return the hub of the running event loop."""
-    loop = asyncio.get_running_loop()
-    if loop not in _hubs:
-        _hubs[loop] = Hub()
-    return _hubs[loop]
+    return _hubs.get()
 
 
 async def close() -> None:
     """Close the hub of the running event loop, if it has one."""
-    found = _hubs.pop(asyncio.get_running_loop(), None)
+    found = _hubs.pop()
     if found is not None:
         await found.close()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Collection, Iterable
 from contextlib import asynccontextmanager
-from weakref import WeakKeyDictionary
 
 from django.db import InterfaceError, OperationalError, transaction
 from django.utils import timezone
@@ -13,6 +12,7 @@ from django.utils import timezone
 from conversations.models import ConversationRef
 from conversations.outages import Outage
 from sessions_app import astore
+from sessions_app.event_loops import PerEventLoop
 from sessions_app.models import Connection
 
 AGAIN_S = 1.0
@@ -113,11 +113,11 @@ class _Notebook:
         return True
 
 
-_notebooks: WeakKeyDictionary[asyncio.AbstractEventLoop, _Notebook] = WeakKeyDictionary()
+_notebooks = PerEventLoop(_Notebook)
 
 
 def _notebook() -> _Notebook:
-    return _notebooks.setdefault(asyncio.get_running_loop(), _Notebook())
+    return _notebooks.get()
 
 
 def here() -> list[str]:

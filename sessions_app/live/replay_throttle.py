@@ -8,9 +8,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from enum import Enum, auto
 from typing import Any
-from weakref import WeakKeyDictionary
 
 from django.conf import settings
+
+from sessions_app.event_loops import PerEventLoop
 
 YIELD_MAX_S = 0.02
 """Whoever gives way waits at most this long for calls: an endless series of calls stops nobody."""
@@ -207,9 +208,9 @@ async def counted(application: Any, scope: Any, receive: Any, send: Any) -> None
         here.end(call)
 
 
-_throttles: WeakKeyDictionary[asyncio.AbstractEventLoop, ReplayThrottle] = WeakKeyDictionary()
+_throttles = PerEventLoop(ReplayThrottle)
 
 
 def get_replay_throttle() -> ReplayThrottle:
     """Return the replay throttle of the running event loop."""
-    return _throttles.setdefault(asyncio.get_running_loop(), ReplayThrottle())
+    return _throttles.get()

@@ -21,6 +21,7 @@ from conversations.outages import Outage
 from conversations.server_log import ids_of
 from sessions_app import astore
 from sessions_app.agents.base import Agent
+from sessions_app.event_loops import uncancelled
 from sessions_app.loops import leases, pauses, pending_work, recovery, runs, titles, turns
 from sessions_app.loops.played_turn import PlayedTurn, TurnSuspended, persistently
 from sessions_app.loops.runs import Asked, Said
@@ -385,12 +386,7 @@ class Loop:
 
 async def _to_its_end(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """Run a function of the store; a cancellation takes effect after it, never meanwhile."""
-    work = asyncio.ensure_future(astore.change(function, *args, **kwargs))
-    try:
-        return await asyncio.shield(work)
-    except asyncio.CancelledError:
-        await asyncio.gather(work, return_exceptions=True)
-        raise
+    return await uncancelled(astore.change(function, *args, **kwargs))
 
 
 def _sentence(error: Exception) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from typing import NamedTuple
 from uuid import uuid4
-from weakref import WeakKeyDictionary
 
 from django.utils import timezone
 
@@ -14,6 +13,7 @@ from conversations.dialects import v1
 from conversations.models import ConversationRef
 from conversations.store import store
 from sessions_app import astore
+from sessions_app.event_loops import PerEventLoop
 from sessions_app.live.hub import hub
 from sessions_app.openhands_v1.information import information_of
 
@@ -71,9 +71,9 @@ def _full_state(conversation: ConversationRef, changes: int) -> FullState | None
     )
 
 
-_states: WeakKeyDictionary[asyncio.AbstractEventLoop, FullStates] = WeakKeyDictionary()
+_states = PerEventLoop(FullStates)
 
 
 def full_states() -> FullStates:
     """Return the states of the running event loop."""
-    return _states.setdefault(asyncio.get_running_loop(), FullStates())
+    return _states.get()

@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Self
 from urllib.parse import parse_qs
-from weakref import WeakKeyDictionary
 
 import socketio
 from socketio.exceptions import ConnectionRefusedError
@@ -26,6 +25,7 @@ from conversations.outages import Outage
 from conversations.store import store
 from sessions_app import astore
 from sessions_app.agents.chosen import needs_model
+from sessions_app.event_loops import PerEventLoop
 from sessions_app.git_providers.base import ProviderType
 from sessions_app.identity import known_sockets, open_sockets
 from sessions_app.identity.authentication import Credentials, credentials_of, headers_of, visitor
@@ -313,14 +313,11 @@ async def _joined(user: Visitor, conversation_id: str) -> ConversationRef:
         raise Refusal(f"Failed to join conversation: {error}") from error
 
 
-_servers: WeakKeyDictionary[asyncio.AbstractEventLoop, V0Server] = WeakKeyDictionary()
+_servers = PerEventLoop(V0Server)
 
 
 def _server() -> V0Server:
-    loop = asyncio.get_running_loop()
-    if loop not in _servers:
-        _servers[loop] = V0Server()
-    return _servers[loop]
+    return _servers.get()
 
 
 def is_connected(scope: Any) -> bool:
@@ -335,6 +332,6 @@ async def socketio_v0(scope: Any, receive: Any, send: Any) -> None:
 
 async def close() -> None:
     """Close the server of the running event loop, if it has one."""
-    server = _servers.pop(asyncio.get_running_loop(), None)
+    server = _servers.pop()
     if server is not None:
         await server.close()

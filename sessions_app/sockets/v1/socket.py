@@ -24,6 +24,7 @@ from conversations.outages import Outage
 from conversations.payloads import bounds, jsontext
 from conversations.payloads.jsontext import InvalidJson
 from sessions_app.capacity.parsing import in_turn
+from sessions_app.event_loops import uncancelled
 from sessions_app.identity import known_sockets, open_sockets
 from sessions_app.identity.principals import (
     NOT_ALLOWED,
@@ -208,7 +209,7 @@ class V1Socket(Unshown, ABC):
         require(self._guest.user, Scope.RUN)
         sender_id = pk_of(self._guest.user)
         # The message is stored and answered even if this client leaves.
-        await _to_its_end(v1_input.say(self._conversation, frame, sender_id=sender_id, run=True))
+        await uncancelled(v1_input.say(self._conversation, frame, sender_id=sender_id, run=True))
 
     async def _parsed(self, text: str | None) -> Mapping[str, Any]:
         """Return a client's frame. Raise InvalidEvent if it is not one."""
@@ -291,13 +292,3 @@ def _parsed(text: str) -> Mapping[str, Any]:
     if not isinstance(frame, dict):
         raise InvalidEvent("A frame is a JSON object.")
     return frame
-
-
-async def _to_its_end(work: Coroutine[Any, Any, T]) -> T:
-    """Await what must not be cancelled; a cancellation takes effect after it."""
-    task = asyncio.ensure_future(work)
-    try:
-        return await asyncio.shield(task)
-    except asyncio.CancelledError:
-        await asyncio.gather(task, return_exceptions=True)
-        raise

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import httpx
 import pytest
@@ -14,6 +13,7 @@ from conversations.models import ConversationRef
 from conversations.store import ConversationStore
 from convserver import asgi
 from convserver.asgi import application
+from sessions_app.event_loops import PerEventLoop
 from sessions_app.live import feed, replay_throttle
 from tests.clients import WAIT_S
 from tests.conftest import Dial, Join
@@ -125,7 +125,7 @@ async def test_calls_that_never_cease_hold_up_a_crowd_of_readers_for_a_bounded_t
 @pytest.fixture
 def pending(monkeypatch: pytest.MonkeyPatch) -> object:
     """A call that waits for its answer, for as long as the test lets it."""
-    monkeypatch.setattr(replay_throttle, "_throttles", WeakKeyDictionary())
+    monkeypatch.setattr(replay_throttle, "_throttles", PerEventLoop(replay_throttle.ReplayThrottle))
     for name in ("YIELD_MAX_S", "QUEUE_S", "CALL_S", "BURST_S"):
         monkeypatch.setattr(replay_throttle, name, FOR_EVER_S)
     return object()

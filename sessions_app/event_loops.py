@@ -1,0 +1,40 @@
+"""What belongs to one event loop, and work that a cancellation must not cut off."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Generic, TypeVar
+from weakref import WeakKeyDictionary
+
+T = TypeVar("T")
+
+
+class PerEventLoop(Generic[T]):
+    """One value for each event loop, made when it is first asked for."""
+
+    def __init__(self, make: Callable[[], T]) -> None:
+        """`make` runs on the event loop that has none yet."""
+        self._make = make
+        self._values: WeakKeyDictionary[asyncio.AbstractEventLoop, T] = WeakKeyDictionary()
+
+    def get(self) -> T:
+        """Return the value of the running event loop."""
+        loop = asyncio.get_running_loop()
+        if loop not in self._values:
+            self._values[loop] = self._make()
+        return self._values[loop]
+
+    def pop(self) -> T | None:
+        """Return and forget the value of the running event loop; None if it has none."""
+        return self._values.pop(asyncio.get_running_loop(), None)
+
+
+async def uncancelled(work: Awaitable[T]) -> T:
+    """Await what must not be cut off: a cancellation takes effect after it."""
+    task = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.gather(task, return_exceptions=True)
+        raise
