@@ -8,6 +8,7 @@ from typing import Any, assert_never
 from conversations.dialects import v0, v1
 from conversations.dialects.author import CALL_INTERRUPTED, CALL_STOPPED, AgentState, Author
 from conversations.dialects.refusals import listed
+from conversations.dialects.states import state_in, state_of
 from conversations.events import Dialect, Reading
 from conversations.exceptions import InvalidEvent
 
@@ -20,6 +21,8 @@ __all__ = [
     "called_tool",
     "is_interrupted",
     "read",
+    "state_in",
+    "state_of",
 ]
 
 

@@ -60,7 +60,7 @@ def greet(conversation: ConversationRef, epoch: int) -> None:
 def _waits_already(conversation: ConversationRef) -> bool:
     states = EventFilter(types=v0.STATE_TYPES)
     newest = store().search_events(conversation, states, newest_first=True, limit=1).events
-    return bool(newest) and newest[0]["text"].startswith(("awaiting_user_input", "finished"))
+    return bool(newest) and dialects.state_of(newest[0]) in (AgentState.IDLE, AgentState.FINISHED)
 
 
 def begin_turn(conversation: ConversationRef, epoch: int) -> TurnStart | None:
@@ -183,4 +183,4 @@ def is_unplayed(conversation: ConversationRef, turn_id: str, loop: AgentLoop) ->
     if loop.execution_status != ExecutionStatus.RUNNING:
         return True
     state = store().newest_state(conversation, turn_id)
-    return state is not None and not state.startswith("running")
+    return state is not None and dialects.state_in(state) is not AgentState.RUNNING

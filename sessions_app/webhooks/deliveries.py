@@ -19,7 +19,8 @@ from django.db.models import Exists, F, Max, Min, OuterRef, Q, Value
 from django.db.models.functions import Greatest
 from django.utils import timezone
 
-from conversations import live
+from conversations import dialects, live
+from conversations.dialects import AgentState
 from conversations.events import EventEnvelope, Kind
 from conversations.exceptions import ConversationError
 from conversations.facts import Fact
@@ -43,8 +44,8 @@ CHANGED = "outbox"
 """The kind of the hint that receivers, or when they are told, were changed."""
 
 _PAUSES = frozenset({"PauseEvent", "InterruptEvent"})
-_RESTING = ("paused", "stopped", "finished", "error", "stuck")
-"""The beginnings of the texts of states that end a run."""
+_RESTING = frozenset({AgentState.PAUSED, AgentState.STOPPED, AgentState.FINISHED, AgentState.ERROR})
+"""The states that end a run."""
 
 _NOTE = """
     INSERT INTO sessions_app_notedfact (conversation_id, fact, seq, noted_at)
@@ -328,7 +329,7 @@ def ends_a_run(event: EventEnvelope) -> bool:
     """Say whether this event ends a run."""
     if event["kind"] == Kind.TURN:
         return True
-    is_rest = event["type"] in _PAUSES or event["text"].startswith(_RESTING)
+    is_rest = event["type"] in _PAUSES or dialects.state_of(event) in _RESTING
     return event["kind"] == Kind.STATE and is_rest
 
 

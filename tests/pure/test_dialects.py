@@ -680,3 +680,19 @@ def splice(payload: str, offset: int, stamp: str) -> str:
 def assert_storable(column: str) -> None:
     column.encode()
     assert "\x00" not in column
+
+
+@pytest.mark.parametrize("dialect", list(Dialect))
+@pytest.mark.parametrize("state", list(AgentState))
+def test_the_state_that_an_author_writes_is_the_one_that_is_read(dialect: Dialect, state: AgentState) -> None:
+    authored = dialects.author(dialect).state(state=state, event_id="e", reason="running: out of time")
+    column = dialects.read(json.loads(authored.payload)).text
+    same = {
+        Dialect.V0: {AgentState.FINISHED: AgentState.IDLE, AgentState.INTERRUPTED: AgentState.ERROR},
+        Dialect.V1: {AgentState.STOPPED: AgentState.PAUSED, AgentState.INTERRUPTED: AgentState.ERROR},
+    }
+    assert dialects.state_in(column) is same[dialect].get(state, state)
+
+
+def test_a_word_that_no_wire_has_is_no_state() -> None:
+    assert dialects.state_in("runningly: fast") is None

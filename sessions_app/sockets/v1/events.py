@@ -14,7 +14,8 @@ from uuid import uuid4
 from asgiref.typing import ASGIReceiveCallable, ASGISendCallable, WebSocketScope
 from django.utils import timezone
 
-from conversations.dialects import v1
+from conversations import dialects
+from conversations.dialects import AgentState, v1
 from conversations.dialects.columns import instant
 from conversations.events import EventEnvelope, Kind
 from conversations.models import ConversationRef
@@ -33,17 +34,16 @@ RUN_SETTLES_S = 0.1
 
 _TRUE = frozenset({"true", "1", "yes", "on", "y", "t"})
 _FALSE = frozenset({"false", "0", "no", "off", "n", "f"})
-_ENDS = (
-    "paused",
-    "waiting_for_confirmation",
-    "awaiting_user_confirmation",
-    "finished",
-    "error",
-    "stuck",
-    "stopped",
-    "rejected",
+_ENDS = frozenset(
+    {
+        AgentState.PAUSED,
+        AgentState.WAITING_FOR_CONFIRMATION,
+        AgentState.FINISHED,
+        AgentState.STOPPED,
+        AgentState.ERROR,
+    }
 )
-"""The beginnings of the texts of states that end a run, on either wire."""
+"""The states that end a run."""
 
 
 async def v1_events_socket(
@@ -223,9 +223,10 @@ class EventsSocket(V1Socket):
         if event["kind"] == Kind.TURN:
             self._note_end()
         elif event["kind"] == Kind.STATE:
-            if event["text"].startswith(ExecutionStatus.RUNNING):
+            state = dialects.state_of(event)
+            if state is AgentState.RUNNING:
                 self._note_status(ExecutionStatus.RUNNING)
-            elif event["text"].startswith(_ENDS):
+            elif state in _ENDS:
                 self._note_end()
 
     def _note_status(self, status: str) -> None:

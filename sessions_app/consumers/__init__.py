@@ -1,1 +1,0 @@
-"""One file per socket door: join, frames in, frames out."""
