@@ -19,11 +19,10 @@ from conversations.exceptions import (
     ConversationError,
     ConversationNotFound,
     EventConflict,
-    Fenced,
     InvalidEvent,
     MaskingDeferred,
 )
-from conversations.log import sql
+from conversations.log import fence, sql
 from conversations.models import LAST_MESSAGE_MAX_LENGTH, Conversation, ConversationRef, envelope
 from conversations.readiness import readiness
 from conversations.redaction import masking
@@ -226,8 +225,8 @@ def _take(
         return ConversationBusy("The conversation is locked by another process.")
     if head is None or head.deleted_at is not None:
         return ConversationNotFound("Conversation not found.")
-    if request.epoch is not None and request.epoch != head.loop_epoch:
-        return Fenced(f"The loop of epoch {request.epoch} was replaced by that of epoch {head.loop_epoch}.")
+    if request.epoch is not None and (fenced := fence.broken(request.epoch, head.loop_epoch)):
+        return fenced
     events = _masked(head, request, allowance)
     if isinstance(events, ConversationError):
         return events

@@ -46,7 +46,7 @@ from conversations.models import (
 from conversations.redaction import secrets
 from conversations.server_log import ids_of, log_on_commit
 from conversations.storage import quotas
-from conversations.store import forks, importing
+from conversations.store import deletion, forks, importing
 from conversations.store.importing import Imported, Times
 from conversations.store.metadata import (
     COLUMN_OF,
@@ -474,23 +474,12 @@ class DatabaseConversationStore(ConversationStore):
         return True
 
     def hide(self, conversation: ConversationRef) -> None:
-        """Set the time of deletion; see the seam."""
-        now = timezone.now()
-        rows = Conversation.objects.standing().filter(pk=conversation.pk)
-        with transaction.atomic():
-            if rows.update(deleted_at=now, listed_at=now):
-                facts.note(conversation.pk, Fact.DELETED)
-                log_on_commit("Conversation deleted", **ids_of(conversation))
-                transaction.on_commit(lambda: live.announce_changed(conversation), robust=True)
+        """Delete the conversation until it is restored; see the seam."""
+        deletion.hide(conversation)
 
     def restore(self, conversation: ConversationRef) -> None:
-        """Clear the time of deletion; see the seam."""
-        rows = Conversation.objects.deleted().filter(pk=conversation.pk)
-        with transaction.atomic():
-            if rows.update(deleted_at=None, listed_at=timezone.now()):
-                facts.note(conversation.pk, Fact.RESTORED)
-                log_on_commit("Conversation restored", **ids_of(conversation))
-                transaction.on_commit(lambda: live.announce_changed(conversation), robust=True)
+        """Take the deletion back; see the seam."""
+        deletion.restore(conversation)
 
     def _standing(self, public_ids: Iterable[str] | None = None) -> ConversationQuerySet:
         rows = Conversation.objects.standing()

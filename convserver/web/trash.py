@@ -1,4 +1,4 @@
-"""The trash: conversations that were deleted, the last one first, and the way back for each."""
+"""The trash: deleted conversations, the last one first; `web/conversations/actions` restores them."""
 
 from __future__ import annotations
 

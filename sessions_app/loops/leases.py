@@ -1,7 +1,7 @@
 """Leases, the right to run a conversation's loop, as rows: claim, renew, release.
 
 Lock order everywhere: Conversation, then AgentLoop. A claim raises `Conversation.loop_epoch`; every write
-of a loop carries its epoch and is refused once it is not the newest.
+of a loop carries its epoch and is refused once it is not the newest (`conversations/log/fence`).
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ from django.db.models import F
 from django.utils import timezone
 
 from conversations import facts, live
-from conversations.exceptions import ConversationNotFound, Fenced, LoopUnavailable
+from conversations.exceptions import ConversationNotFound, LoopUnavailable
 from conversations.facts import Fact
+from conversations.log import fence
 from conversations.log.locks import lock
 from conversations.models import Conversation, ConversationRef
 from conversations.server_log import ids_of, log_on_commit
@@ -105,8 +106,8 @@ def locked_by(conversation: ConversationRef, epoch: int) -> Conversation:
 
 
 def _fenced(row: Conversation, epoch: int) -> Conversation:
-    if row.loop_epoch != epoch:
-        raise Fenced(f"The loop of epoch {epoch} was replaced by that of epoch {row.loop_epoch}.")
+    if error := fence.broken(epoch, row.loop_epoch):
+        raise error
     return row
 
 
@@ -126,7 +127,7 @@ def renew(held: Mapping[int, int], process: Process, *, lease_s: float = LEASE_S
 
 
 def count_refused_write(conversation: ConversationRef) -> None:
-    """Record that a loop without the lease tried to write."""
+    """Record that a loop tried to write which a newer one has replaced."""
     AgentLoop.objects.of(conversation).update(refused_writes=F("refused_writes") + 1)
 
 
@@ -185,8 +186,3 @@ def release(
 def announce(conversation: ConversationRef) -> None:
     """Announce to readers and lists that the loop's status changed; they read it themselves."""
     live.announce_changed(conversation)
-
-
-def require_epoch(conversation: ConversationRef, epoch: int) -> None:
-    """Lock the conversation and make sure that the loop of `epoch` still holds it. Raise Fenced."""
-    locked_by(conversation, epoch)

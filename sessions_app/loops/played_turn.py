@@ -405,7 +405,7 @@ def _store_snapshot(
 ) -> Masks:
     """Store the text without what is secret by now, and return what that is."""
     with transaction.atomic():
-        leases.require_epoch(conversation, epoch)
+        leases.locked_by(conversation, epoch)
         masks = secrets.masks_of(conversation.owner_id, conversation.pk)
         shown = masks.hide(text)
         # Otherwise the turn was ended meanwhile, and the answer is in the log as far as it got.

@@ -133,7 +133,7 @@ def cut_off(
         store().append(conversation, events, epoch=epoch, also=finish)
 
     with transaction.atomic():
-        leases.require_epoch(conversation, epoch)
+        leases.locked_by(conversation, epoch)
         if not AgentLoop.objects.of(conversation).filter(turn_id=turn.turn_id).exists():
             return
         turn_events.under_a_free_id(write)

@@ -244,7 +244,7 @@ def test_the_lease_of_a_deleted_conversation_is_lost_and_can_be_given_back(
         turns.begin_turn,
         partial(recovery.give_up, through=0),
         leases.release,
-        leases.require_epoch,
+        leases.locked_by,
     ],
 )
 def test_a_loop_that_was_replaced_can_do_nothing(

@@ -1,0 +1,34 @@
+"""Deleting and restoring conversations: the row stays with its log, as a tombstone that can be taken back."""
+
+from __future__ import annotations
+
+from django.db import transaction
+from django.utils import timezone
+
+from conversations import facts, live
+from conversations.facts import Fact
+from conversations.models import Conversation, ConversationRef
+from conversations.server_log import ids_of, log_on_commit
+
+
+def hide(conversation: ConversationRef) -> None:
+    """Set the time of deletion; a deleted conversation stays as it is."""
+    now = timezone.now()
+    rows = Conversation.objects.standing().filter(pk=conversation.pk)
+    with transaction.atomic():
+        if rows.update(deleted_at=now, listed_at=now):
+            _tell(conversation, Fact.DELETED, "Conversation deleted")
+
+
+def restore(conversation: ConversationRef) -> None:
+    """Clear the time of deletion; any other conversation stays as it is."""
+    rows = Conversation.objects.deleted().filter(pk=conversation.pk)
+    with transaction.atomic():
+        if rows.update(deleted_at=None, listed_at=timezone.now()):
+            _tell(conversation, Fact.RESTORED, "Conversation restored")
+
+
+def _tell(conversation: ConversationRef, fact: Fact, act: str) -> None:
+    facts.note(conversation.pk, fact)
+    log_on_commit(act, **ids_of(conversation))
+    transaction.on_commit(lambda: live.announce_changed(conversation), robust=True)
