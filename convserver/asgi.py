@@ -19,7 +19,7 @@ from convserver.activity import NotedActivity
 from convserver.api.bounded_bodies import BoundedBodies
 from convserver.serving.caching import KeptByNobody
 from convserver.serving.http import OneThreadHandler
-from sessions_app import astore
+from sessions_app import astore, background
 from sessions_app.identity.authentication import OwnOriginOnly
 from sessions_app.identity.key_throttle import ThrottledKeys
 from sessions_app.live import replay_throttle
@@ -44,6 +44,7 @@ async def by_protocol(scope: Any, receive: Any, send: Any) -> None:
         case "http":
             await replay_throttle.counted(http, scope, receive, send)
         case "websocket":
+            background.start()  # unless the lifespan has
             await replay_throttle.get_replay_throttle().handshake()
             await router(scope, receive, send)
         case "lifespan":
@@ -51,7 +52,7 @@ async def by_protocol(scope: Any, receive: Any, send: Any) -> None:
 
 
 async def lifespan(receive: Any, send: Any) -> None:
-    """Start with guards in place and a running manager; end with every lease released."""
+    """Start with guards in place, the manager and the background; end with every lease released."""
     while True:
         message = await receive()
         if message["type"] == "lifespan.startup":
@@ -59,12 +60,14 @@ async def lifespan(receive: Any, send: Any) -> None:
                 await astore.call(guards.require, connection)
                 await hub().start()
                 await get_manager().ensure_started()
+                background.start()
             except Exception as error:
                 await send({"type": "lifespan.startup.failed", "message": str(error)})
                 return
             await send({"type": "lifespan.startup.complete"})
         else:
             await server.close()
+            await background.close()
             await close_manager()
             await send({"type": "lifespan.shutdown.complete"})
             return

@@ -29,6 +29,7 @@ from convserver.asgi import application
 from convserver.configuration import AuthMode
 from convserver.health import health
 from convserver.passwords import login_throttle
+from sessions_app import background
 from sessions_app.identity import key_throttle
 from sessions_app.identity.authentication import local_user
 from sessions_app.loops.manager import close_manager
@@ -240,6 +241,7 @@ async def live(database: None) -> AsyncIterator[None]:
     """Allow sockets in this process; afterwards close what they opened."""
     yield
     await socketio_v0.close()
+    await background.close()
     await close_manager()
 
 

@@ -13,7 +13,7 @@ import pytest
 from conversations.events import EventEnvelope, NewEvent
 from conversations.models import Conversation, ConversationRef
 from conversations.store import store
-from sessions_app import astore
+from sessions_app import astore, background
 from sessions_app.agents.base import Turn
 from sessions_app.loops.manager import ConversationManager, close_manager, get_manager
 from sessions_app.models import AgentLoop
@@ -128,6 +128,7 @@ async def manager(
     configured(agent="tests.stage.StagedAgent")
     yield get_manager()
     stage.go.set()
+    await background.close()
     await close_manager()
 
 

@@ -31,7 +31,6 @@ from conversations.readiness import readiness
 from conversations.server_log import ids_of
 from sessions_app import astore, idempotency
 from sessions_app.agents.chosen import chosen_agent
-from sessions_app.capacity import heap
 from sessions_app.live import hub, presence
 from sessions_app.loops import (
     command_channel,
@@ -54,9 +53,6 @@ from sessions_app.loops.runs import Asked, Said
 from sessions_app.loops.stops import Stops
 from sessions_app.models import AgentLoop, CommandOutcome, ExecutionStatus, LoopEnd, Verb
 from sessions_app.processes import Process, this_process
-from sessions_app.search_indexer import Indexer
-from sessions_app.storage import meter
-from sessions_app.webhooks.dispatcher import Dispatcher
 
 logger = structlog.stdlib.get_logger(__name__)
 
@@ -107,20 +103,12 @@ class StandaloneConversationManager(ConversationManager):
         return cls()
 
     async def ensure_started(self) -> None:
-        """Start the manager's own tasks: sweeps, commands, the outbox and the search index."""
+        """Start the manager's own tasks: sweeps, leases, commands and housekeeping."""
         if self._is_started:
             return
         self._is_started = True
         rounds = (self._sweep, self._renew, self._keep_house, self._look_for_commands, self._stop_deactivated)
-        works = (
-            *rounds,
-            self._commands.listen,
-            Dispatcher(self._process).run,
-            Indexer().run,
-            meter.run,
-            heap.keep_low,
-        )
-        for work in works:
+        for work in (*rounds, self._commands.listen):
             self._own(work())
 
     async def __aexit__(

@@ -24,7 +24,7 @@ from conversations.events import Kind
 from conversations.exceptions import ConversationBusy
 from conversations.models import Conversation, ConversationRef, Event
 from conversations.store import ConversationStore
-from sessions_app import astore
+from sessions_app import astore, background
 from sessions_app.loops.conversation_manager import ConversationManager
 from sessions_app.models import Delivery, NotedFact, Receiver
 from sessions_app.processes import Process, this_process
@@ -57,7 +57,7 @@ Hooked = Callable[..., None]
 
 @pytest.fixture
 def listener(monkeypatch: pytest.MonkeyPatch, settings: object) -> Listener:
-    """A hook that this process has; it is installed when the manager starts."""
+    """A hook that this process has; it is installed when the dispatcher starts."""
     monkeypatch.setattr("django.conf.settings.CONVERSATION_HOOKS", (PATH,))
     hook = hooks.hooks_of_this_process()[PATH]
     assert isinstance(hook, Listener)
@@ -66,8 +66,8 @@ def listener(monkeypatch: pytest.MonkeyPatch, settings: object) -> Listener:
 
 @pytest.fixture
 async def dispatching(live: None, listener: Listener, manager: ConversationManager) -> None:
-    """Start the manager, and wait until the hook is a receiver."""
-    await manager.ensure_started()
+    """Start the dispatcher, and wait until the hook is a receiver."""
+    background.start()
     await until(lambda: Receiver.objects.exists())
 
 
@@ -137,7 +137,7 @@ async def test_the_hook_of_the_documentation_works(
     exec(code, vars(module))
     monkeypatch.setitem(sys.modules, "my_hooks", module)
     monkeypatch.setattr("django.conf.settings.CONVERSATION_HOOKS", ("my_hooks.Diary",))
-    await manager.ensure_started()
+    background.start()
     await until(lambda: Receiver.objects.exists())
     talk = await astore.call(store.create, alice, title="Lunch")
     await astore.append(talk, [event("soup")])

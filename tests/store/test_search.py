@@ -45,16 +45,13 @@ from conversations.search.fulltext import index, indexing, limits, questions, se
 from conversations.search.fulltext.indexing import Horizon, Step
 from conversations.search.fulltext.search import Scope, Wanted
 from conversations.store import ConversationStore
-from sessions_app import astore, search_indexer
-from sessions_app.loops.conversation_manager import ConversationManager
+from sessions_app import astore, background, search_indexer
 from sessions_app.models import AgentLoop, ExecutionStatus
 from tests.clients import WAIT_S, database_url
 from tests.conftest import on_postgresql, on_sqlite
 from tests.events import event
-from tests.stage import manager, stage, until
+from tests.stage import until
 from tests.threads import in_threads, is_somebody_waiting
-
-__all__ = ["manager", "stage"]
 
 PATH = "/api/native/search"
 
@@ -881,12 +878,11 @@ def test_the_index_is_rebuilt_by_a_command(store: ConversationStore, conversatio
 async def test_the_server_indexes_what_is_appended(
     live: None,
     conversation: ConversationRef,
-    manager: ConversationManager,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(search_indexer, "GATHER_S", 0.01)
     monkeypatch.setattr(search_indexer, "POLL_S", 0.2)
-    await manager.ensure_started()
+    background.start()
     await astore.append(conversation, [event("needle")])
     newest = await astore.call(lambda: Event.objects.order_by("-pk")[0].pk)
     await until(lambda: SearchProgress.through_now() >= newest)
@@ -896,7 +892,6 @@ async def test_what_is_appended_right_after_the_last_step_waits_for_no_poll(
     live: None,
     store: ConversationStore,
     conversation: ConversationRef,
-    manager: ConversationManager,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(search_indexer, "GATHER_S", 0.01)
@@ -912,7 +907,7 @@ async def test_what_is_appended_right_after_the_last_step_waits_for_no_poll(
         return done
 
     monkeypatch.setattr(indexing, "step", append_after)
-    await manager.ensure_started()
+    background.start()
     await until(lambda: appended and SearchProgress.through_now() >= appended[0])
 
 

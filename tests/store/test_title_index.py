@@ -22,14 +22,11 @@ from conversations.search import titles
 from conversations.search.fulltext import questions
 from conversations.search.fulltext.search import by_title
 from conversations.store import ConversationStore
-from sessions_app import astore
-from sessions_app.loops.conversation_manager import ConversationManager
+from sessions_app import astore, background
 from tests.clients import WAIT_S
 from tests.conftest import on_postgresql
-from tests.stage import manager, stage, until
+from tests.stage import until
 from tests.threads import in_threads, is_somebody_waiting
-
-__all__ = ["manager", "stage"]
 
 LETTERS = st.sampled_from([*"aAbBß ﬁİıſǆΣς%_\\\"'*-.", "\u0301", "语", "😀"])
 
@@ -152,10 +149,10 @@ def test_what_was_there_before_the_index_comes_into_it(store: ConversationStore,
 
 
 async def test_the_server_indexes_titles_as_they_change(
-    live: None, store: ConversationStore, manager: ConversationManager, alice: User
+    live: None, store: ConversationStore, alice: User
 ) -> None:
     await astore.call(lambda: store.create(alice, conversation_id="talk", title="The needle"))
-    await manager.ensure_started()
+    background.start()
     await until(lambda: not TitleChange.objects.exists())
     assert await astore.call(lambda: found("needle")) == ["talk"]
 

@@ -18,7 +18,7 @@ from django.utils import timezone
 from conversations.dialects import v1
 from conversations.models import ConversationRef, Version
 from conversations.store import ConversationStore
-from sessions_app import astore
+from sessions_app import astore, background
 from sessions_app.identity.authentication import local_user
 from sessions_app.loops.conversation_manager import ConversationManager
 from sessions_app.loops.manager import get_manager
@@ -57,8 +57,9 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 async def dispatching(live: None, manager: ConversationManager) -> None:
-    """Start the manager, and with it the dispatcher."""
+    """Start the manager and the dispatcher."""
     await manager.ensure_started()
+    background.start()
 
 
 def webhook(server: WebhookServer, *, flush_delay_s: float = 0.0, **columns: Any) -> Receiver:
