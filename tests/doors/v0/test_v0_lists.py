@@ -27,6 +27,7 @@ from convserver.api.v0.pages import rows_from
 from sessions_app import astore
 from tests.conftest import Join
 from tests.events import event
+from tests.stage import until_true
 from tests.v0 import CONVERSATIONS
 
 MICROAGENTS = "/api/microagent-management/conversations"
@@ -253,9 +254,13 @@ async def test_the_list_counts_the_sockets_that_are_joined(
 ) -> None:
     for _ in range(2):
         await (await join(conversation)).until("hello")
-    listed = (await rest.get(CONVERSATIONS)).json()["results"][0]
-    single = (await rest.get(f"{CONVERSATIONS}/talk")).json()
-    assert (listed["num_connections"], single["num_connections"]) == (2, 2)
+
+    async def counted() -> bool:  # who joins does not wait until that is noted
+        listed = (await rest.get(CONVERSATIONS)).json()["results"][0]
+        single = (await rest.get(f"{CONVERSATIONS}/talk")).json()
+        return (listed["num_connections"], single["num_connections"]) == (2, 2)
+
+    await until_true(counted)
 
 
 async def test_rows_with_values_that_nobody_knows_now_are_listed_as_they_are(

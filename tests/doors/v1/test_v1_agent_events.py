@@ -15,10 +15,10 @@ from django.db import connection
 from django.test import Client as Browser
 from django.test.utils import CaptureQueriesContext
 
-from conversations import store as stores
 from conversations.dialects import v1
 from conversations.models import Conversation, ConversationRef
-from conversations.store import ConversationStore
+from conversations.store import ConversationStore, store
+from conversations.store import database as database_store
 from convserver.api.v1.agent.pages import EventCursor, EventPageQuery, event_page
 from sessions_app import astore
 from sessions_app.settings import agent_setups
@@ -94,15 +94,13 @@ def raw(number: int) -> str:
 def write(conversation: ConversationRef, first: int, count: int) -> None:
     texts = [raw(number) for number in range(first, first + count)]
     if texts:
-        stores.store().append(
-            conversation, [event(raw=text, event_id=json.loads(text).get("id")) for text in texts]
-        )
+        store().append(conversation, [event(raw=text, event_id=json.loads(text).get("id")) for text in texts])
 
 
 def history(conversation: ConversationRef) -> list[str]:
     """Return every event as it is shown, read without pages that are asked for."""
     found: list[str] = []
-    while part := stores.store().read_after(conversation, len(found) - 1):
+    while part := store().read_after(conversation, len(found) - 1):
         found += [v1.shown(each, conversation.public_id) for each in part]
     return found
 
@@ -224,7 +222,7 @@ async def test_a_page_of_long_events_ends_early_and_says_where_it_goes_on(
     talk: ConversationRef, rest: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await astore.call(write, talk, 0, 20)
-    monkeypatch.setattr(stores, "PAGE_MAX_BYTES", 500)
+    monkeypatch.setattr(database_store, "PAGE_MAX_BYTES", 500)
     page = known(await rest.get(f"{EVENTS}/search"))
     assert 0 < len(page["items"]) < 20
     assert page["next_page_id"] is not None
@@ -353,7 +351,7 @@ async def test_a_batch_of_long_events_is_answered_whole(
 ) -> None:
     await astore.call(write, talk, 0, 20)
     log = known(await rest.get(f"{EVENTS}/search"))["items"]
-    monkeypatch.setattr(stores, "PAGE_MAX_BYTES", 500)
+    monkeypatch.setattr(database_store, "PAGE_MAX_BYTES", 500)
     asked = [each["id"] for each in reversed(log)]
     assert known(await rest.request("GET", EVENTS, json=asked)) == log[::-1]
 
