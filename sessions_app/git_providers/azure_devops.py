@@ -22,8 +22,7 @@ from sessions_app.git_providers.base import (
     trouble_of,
 )
 from sessions_app.git_providers.http import Api, Query, Reply, basic
-from sessions_app.git_providers.names import pieces_of
-from sessions_app.outbound.hosts import parse_host
+from sessions_app.git_providers.names import host_of, pieces_of
 
 VERSION = "7.1"
 PROJECTS_MAX = 20
@@ -39,7 +38,7 @@ class AzureDevOps(GitProvider):
     public_host = "dev.azure.com"
 
     def __init__(self, token: ProviderToken) -> None:
-        host = parse_host(token.host, public=self.public_host, takes_path=True)
+        host = host_of(token.host, public=self.public_host, takes_path=True)
         if not host.path:
             raise InvalidName("Azure DevOps needs its organisation in the host: dev.azure.com/ORGANISATION.")
         self._organisation = host.path.rpartition("/")[2]

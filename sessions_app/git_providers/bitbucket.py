@@ -25,8 +25,8 @@ from sessions_app.git_providers.base import (
     trouble_of,
 )
 from sessions_app.git_providers.http import Api, Query, basic, bearer
-from sessions_app.git_providers.names import pieces_of
-from sessions_app.outbound.hosts import Host, parse_host
+from sessions_app.git_providers.names import host_of, pieces_of
+from sessions_app.outbound.hosts import Host
 
 T = TypeVar("T")
 
@@ -46,7 +46,7 @@ class Bitbucket(GitProvider):
 
     def __init__(self, token: ProviderToken) -> None:
         authorization = basic(token.token) if ":" in token.token else bearer(token.token)
-        root = _root(parse_host(token.host, public=self.public_host))
+        root = _root(host_of(token.host, public=self.public_host))
         self._api = Api(label=self.label, root=root, authorization=authorization)
 
     async def user(self) -> GitUser:

@@ -33,8 +33,7 @@ from sessions_app.git_providers.bitbucket import Bitbucket
 from sessions_app.git_providers.cached import cached
 from sessions_app.git_providers.github import GitHub
 from sessions_app.git_providers.gitlab import GitLab
-from sessions_app.git_providers.names import encodable, search_text
-from sessions_app.outbound.hosts import parse_host
+from sessions_app.git_providers.names import encodable, host_of, search_text
 
 T = TypeVar("T")
 
@@ -241,7 +240,7 @@ class GitProviders:
 
     def _host_of(self, provider: ProviderType) -> str:
         public = PROVIDERS[provider].public_host
-        return parse_host(self._tokens[provider].host, public=public, takes_path=True).name
+        return host_of(self._tokens[provider].host, public=public, takes_path=True).name
 
     async def _found(self, provider: ProviderType, name: str) -> Repository | None:
         """Return the repository if this provider shows it. Raise GitProviderError if it cannot be asked."""

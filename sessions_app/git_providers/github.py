@@ -23,8 +23,8 @@ from sessions_app.git_providers.base import (
     trouble_of,
 )
 from sessions_app.git_providers.http import Api, bearer
-from sessions_app.git_providers.names import pieces_of
-from sessions_app.outbound.hosts import Host, parse_host
+from sessions_app.git_providers.names import host_of, pieces_of
+from sessions_app.outbound.hosts import Host
 
 RAW = "application/vnd.github.raw+json"
 ORGANISATIONS_MAX = 30
@@ -67,7 +67,7 @@ class GitHub(GitProvider):
     public_host = "github.com"
 
     def __init__(self, token: ProviderToken) -> None:
-        rest, graphql = _roots(parse_host(token.host, public=self.public_host))
+        rest, graphql = _roots(host_of(token.host, public=self.public_host))
         authorization = bearer(token.token)
         headers = {"accept": "application/vnd.github+json", "x-github-api-version": "2022-11-28"}
         self._api = Api(label=self.label, root=rest, authorization=authorization, headers=headers)

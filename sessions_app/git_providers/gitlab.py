@@ -21,8 +21,7 @@ from sessions_app.git_providers.base import (
     trouble_of,
 )
 from sessions_app.git_providers.http import Api, Reply, bearer
-from sessions_app.git_providers.names import pieces_of
-from sessions_app.outbound.hosts import parse_host
+from sessions_app.git_providers.names import host_of, pieces_of
 
 ORDERS = {
     "pushed": "last_activity_at",
@@ -56,7 +55,7 @@ class GitLab(GitProvider):
     public_host = "gitlab.com"
 
     def __init__(self, token: ProviderToken) -> None:
-        origin = parse_host(token.host, public=self.public_host).origin
+        origin = host_of(token.host, public=self.public_host).origin
         authorization = bearer(token.token)
         self._api = Api(label=self.label, root=f"{origin}/api/v4", authorization=authorization)
         self._graphql = Api(label=self.label, root=f"{origin}/api/graphql", authorization=authorization)

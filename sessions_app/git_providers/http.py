@@ -19,7 +19,7 @@ from sessions_app.event_loops import PerEventLoop
 from sessions_app.git_providers.answers import Answer
 from sessions_app.git_providers.base import GitAuthenticationError, GitNotFound, GitProviderError, InvalidName
 from sessions_app.git_providers.names import is_piece
-from sessions_app.outbound.hosts import port_of
+from sessions_app.outbound.hosts import HostRefused, port_of
 from sessions_app.outbound.proxies import UnusableProxy, way_to
 
 CONNECT_S = 5.0
@@ -128,6 +128,8 @@ class Api:
                 return await self._answered(client, method, url, content)
         except (TimeoutError, httpx.TimeoutException) as error:
             raise GitProviderError(f"{self.label} did not answer in time.") from error
+        except HostRefused as error:
+            raise InvalidName(str(error)) from error
         except UnusableProxy as error:
             raise GitProviderError(str(error)) from error
         # A redirect may lead to a name that cannot be read.

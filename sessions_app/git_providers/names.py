@@ -1,4 +1,4 @@
-"""Names of repositories and paths inside them, and what users type to find a repository."""
+"""Names of hosts, of repositories and of paths inside them, and what users type to find a repository."""
 
 from __future__ import annotations
 
@@ -6,9 +6,18 @@ from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from sessions_app.git_providers.base import InvalidName
+from sessions_app.outbound.hosts import Host, HostRefused, parse_host
 
 PIECE_MAX_CHARS = 255
 PIECES_MAX = 30
+
+
+def host_of(text: str | None, *, public: str, takes_path: bool = False) -> Host:
+    """Read a host as `parse_host` does. Raise InvalidName."""
+    try:
+        return parse_host(text, public=public, takes_path=takes_path)
+    except HostRefused as error:
+        raise InvalidName(str(error)) from error
 
 
 def pieces_of(path: str, *, least: int, most: int = PIECES_MAX) -> list[str]:

@@ -12,8 +12,6 @@ from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address, ip_netw
 import httpx
 from django.conf import settings
 
-from sessions_app.git_providers.base import InvalidName
-
 LABEL = r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
 NAME_AND_PORT = re.compile(
     rf"(?P<name>{LABEL}(?:\.{LABEL})*|\[[0-9a-f:.]+\])(?::(?P<port>[0-9]{{1,5}}))?", re.ASCII
@@ -29,6 +27,10 @@ WRAPPING = tuple(map(IPv6Network, ("::/96", "::ffff:0:0/96", "::ffff:0:0:0/96", 
 NOT_GLOBAL = tuple(map(ip_network, ("192.0.0.0/24", "192.88.99.0/24", "3fff::/20")))
 """Networks of protocols, of retired relays and of examples, which `is_global` leaves out in some versions."""
 PIECE = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*", re.ASCII)
+
+
+class HostRefused(Exception):
+    """This host cannot be one, or this server may not ask it; the text says why, without the host."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -52,7 +54,7 @@ def parse_host(text: str | None, *, public: str, takes_path: bool = False) -> Ho
     `takes_path` allows a path behind it. Plain HTTP is for loopback addresses alone, and without a scheme
     these get it. With accounts every address that is not public is refused, however it is spelled, for
     users must not reach what only the server's machine or network should; `require_public` looks at what
-    stands behind a name. Raise InvalidName; what was written is not repeated, since it may hold a password.
+    stands behind a name. Raise HostRefused; what was written is not repeated, since it may hold a password.
     """
     scheme, rest = _without_scheme((text or "").strip() or public)
     name, _, path = rest.partition("/")
@@ -60,11 +62,11 @@ def parse_host(text: str | None, *, public: str, takes_path: bool = False) -> Ho
     bare_name = _checked_name(name)
     is_loopback = _is_loopback(bare_name)
     if settings.CONFIGURATION.auth == "accounts" and not may_be_public(bare_name):
-        raise InvalidName(NOT_PUBLIC)
+        raise HostRefused(NOT_PUBLIC)
     if scheme == "http" and not is_loopback:
-        raise InvalidName("A git provider is asked over https only, except on this machine itself.")
+        raise HostRefused("A git provider is asked over https only, except on this machine itself.")
     if path and not (takes_path and all(PIECE.fullmatch(piece) for piece in path.split("/"))):
-        raise InvalidName("The host of a git provider must stand alone, without a path.")
+        raise HostRefused("The host of a git provider must stand alone, without a path.")
     return Host(scheme="http" if is_loopback and scheme != "https" else "https", name=name, path=path)
 
 
@@ -81,7 +83,7 @@ def server_url(text: str) -> httpx.URL | None:
 
 
 async def require_public(url: httpx.URL) -> None:
-    """In accounts mode, look up the host of a URL right before a token is sent there. Raise InvalidName.
+    """In accounts mode, look up the host of a URL right before a token is sent there. Raise HostRefused.
 
     A name without an address passes: a proxy may know it.
     """
@@ -92,13 +94,13 @@ async def require_public(url: httpx.URL) -> None:
 
 
 async def public_addresses(url: httpx.URL) -> list[str]:
-    """Look up where a URL leads. Raise InvalidName unless all of it is public, and OSError for nowhere."""
+    """Look up where a URL leads. Raise HostRefused unless all of it is public, and OSError for nowhere."""
     # As it will be asked: the resolver would have its own, older way to write other letters in ASCII.
     name = url.raw_host
     found = await asyncio.get_running_loop().getaddrinfo(name, port_of(url), type=socket.SOCK_STREAM)
     addresses = [str(place[0]) for *_, place in found]
     if not all(_is_public(ip_address(address.partition("%")[0])) for address in addresses):
-        raise InvalidName(NOT_PUBLIC)
+        raise HostRefused(NOT_PUBLIC)
     return addresses
 
 
@@ -152,7 +154,7 @@ def _without_scheme(text: str) -> tuple[str, str]:
     if not separator:
         return "", text.rstrip("/")
     if scheme.lower() not in ("https", "http"):
-        raise InvalidName("A git provider is asked over https only.")
+        raise HostRefused("A git provider is asked over https only.")
     return scheme.lower(), rest.rstrip("/")
 
 
@@ -160,7 +162,7 @@ def _checked_name(name: str) -> str:
     """Return the name without its port."""
     found = NAME_AND_PORT.fullmatch(name)
     if found is None or server_url(f"https://{name}") is None:
-        raise InvalidName("The host of a git provider must be a plain name such as git.example.com.")
+        raise HostRefused("The host of a git provider must be a plain name such as git.example.com.")
     return found["name"]
 
 
@@ -169,5 +171,5 @@ def _is_loopback(name: str) -> bool:
         return ip_address(name.strip("[]")).is_loopback
     except ValueError:
         if name.startswith("["):
-            raise InvalidName("The host of a git provider is not an address.") from None
+            raise HostRefused("The host of a git provider is not an address.") from None
         return name == "localhost"

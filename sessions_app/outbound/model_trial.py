@@ -19,8 +19,7 @@ from django.conf import settings
 from conversations.dialects import columns
 from conversations.exceptions import ConversationError
 from conversations.payloads import bounds
-from sessions_app.git_providers.base import InvalidName
-from sessions_app.outbound.hosts import may_lead_to_public, server_url
+from sessions_app.outbound.hosts import HostRefused, may_lead_to_public, server_url
 from sessions_app.outbound.proxies import UnusableProxy, way_to
 
 CONNECT_S = 5.0
@@ -126,7 +125,7 @@ async def ask_model(setup: ModelSetup) -> Finding:
         return Finding(is_fault=True, text=str(fault))
     except (InvalidBaseUrl, UnusableProxy) as error:
         return Finding(is_fault=True, text=str(error))
-    except InvalidName:
+    except HostRefused:
         return Finding(is_fault=True, text="With accounts, a model must have a public address.")
     except (TimeoutError, httpx.TimeoutException):
         return Finding(

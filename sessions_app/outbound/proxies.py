@@ -22,7 +22,7 @@ class UnusableProxy(Exception):
 def way_to(url: httpx.URL) -> httpx.AsyncHTTPTransport:
     """Return what asks the server at this URL, and no other. Raise UnusableProxy.
 
-    With accounts, asking raises InvalidName where it would not lead to public addresses.
+    With accounts, asking raises HostRefused where it would not lead to public addresses.
     """
     # A proxy would read what goes without TLS.
     proxy = _proxy_of(url) if url.scheme == "https" else None

@@ -16,9 +16,8 @@ from django.conf import settings
 from conversations.dialects import v1
 from conversations.exceptions import ConversationError
 from sessions_app.encryption import Sealed, SecretUnreadable, seal
-from sessions_app.git_providers.base import InvalidName
 from sessions_app.models import Receiver, ReceiverKind
-from sessions_app.outbound.hosts import may_lead_to_public, server_url
+from sessions_app.outbound.hosts import HostRefused, may_lead_to_public, server_url
 from sessions_app.outbound.proxies import UnusableProxy, way_to
 from sessions_app.webhooks.deliveries import begin
 from sessions_app.webhooks.notifications import DeliveryFailed, Happening, Notification
@@ -135,7 +134,7 @@ class Webhook:
                 await response.aclose()  # of what a receiver says, the status is enough
         except (TimeoutError, httpx.TimeoutException) as error:
             raise DeliveryFailed("No response in time.") from error
-        except InvalidName as error:
+        except HostRefused as error:
             raise DeliveryFailed(NOT_PUBLIC) from error
         except UnusableProxy as error:
             raise DeliveryFailed(str(error)) from error
