@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, field_validator
 
 from convserver.api.openhands.bounds import PROVIDERS_MAX, KnownMembers, members_at_most
+from convserver.api.openhands.instants import Instant
+from convserver.api.openhands.metadata import ConversationTrigger
 from convserver.api.openhands.text import StorableText, storable
-from convserver.api.v0.info import ConversationStatus, ConversationTrigger
+from convserver.api.v0.info import ConversationStatus
 from convserver.api.v0.pages import PageQuery
 from sessions_app.git_providers.base import ProviderType
 
@@ -57,19 +58,6 @@ class MicroagentQuery(PageQuery):
     """Which repository, and which page."""
 
     selected_repository: StorableText
-
-
-def _in_utc(moment: datetime) -> datetime:
-    if moment.tzinfo is None:
-        return moment.replace(tzinfo=UTC)
-    try:
-        return moment.astimezone(UTC)
-    except OverflowError as error:
-        raise ValueError("in UTC the date is before the year 1 or after the year 9999") from error
-
-
-Instant = Annotated[datetime, AfterValidator(_in_utc)]
-"""A time; without an offset it is UTC."""
 
 
 class FilterBody(BaseModel):

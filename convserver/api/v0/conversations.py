@@ -24,6 +24,7 @@ from convserver.api.authentication import AuthType
 from convserver.api.errors import PASSING
 from convserver.api.idempotency import answer_again, answer_once
 from convserver.api.openhands.errors import Refused
+from convserver.api.openhands.view import body_in, body_of, json_of, query_of
 from convserver.api.v0 import documented
 from convserver.api.v0.bodies import ConversationResponse, ListQuery, NewTitle, ProvidersSet
 from convserver.api.v0.creation import NewConversation, NewConversationWithId
@@ -34,7 +35,7 @@ from convserver.api.v0.info import (
     infos_of,
 )
 from convserver.api.v0.pages import page_of
-from convserver.api.v0.view import V0View, body_in, body_of, json_of, query_of
+from convserver.api.v0.view import V0View
 from convserver.event_loop import in_loop
 from convserver.pagination import Page
 from convserver.serving.admission import Lane, in_lane

@@ -15,10 +15,10 @@ from conversations.exceptions import InvalidConversationId, InvalidEvent
 from conversations.models import normal_id
 from conversations.payloads import bounds, jsontext
 from convserver.api.openhands.bounds import IMAGES_MAX, KnownMembers
+from convserver.api.openhands.metadata import ConversationTrigger
 from convserver.api.openhands.text import StorableText, decoded, storable
+from convserver.api.openhands.tool_servers import EnteredMcpConfig
 from convserver.api.v0.git.suggested_tasks import SuggestedTask
-from convserver.api.v0.info import ConversationTrigger
-from convserver.api.v0.settings.mcp import EnteredMcpConfig
 from sessions_app.git_providers.base import ProviderType
 from sessions_app.settings.tool_servers import sealed_parameter
 

@@ -21,9 +21,10 @@ from conversations.models import ConversationRef
 from conversations.store import store
 from convserver.api.errors import UNAVAILABLE
 from convserver.api.openhands.errors import Refused
+from convserver.api.openhands.view import body_of, json_of, optional_body_of, query_of
 from convserver.api.v0 import documented
 from convserver.api.v0.bodies import EventsQuery, FilterBody, MessageBody
-from convserver.api.v0.view import V0View, body_of, json_of, optional_body_of, query_of
+from convserver.api.v0.view import V0View
 from convserver.event_loop import in_loop
 from sessions_app import astore
 from sessions_app.loops.manager import get_manager

@@ -14,7 +14,8 @@ from rest_framework.response import Response
 from conversations import access
 from convserver.api.openhands.errors import Detail, Refused
 from convserver.api.openhands.text import storable
-from convserver.api.v0.view import V0View, body_of
+from convserver.api.openhands.view import body_of
+from convserver.api.v0.view import V0View
 from convserver.api.v0.workspace import WorkspaceProblem
 from sessions_app.models import Feedback, Permissions, Polarity
 

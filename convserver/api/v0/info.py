@@ -12,6 +12,7 @@ from pydantic import BaseModel
 
 from conversations.models import Conversation, Version
 from convserver.api.addresses import conversation_url, shown_key
+from convserver.api.openhands.metadata import whole_numbers
 from sessions_app.identity import conversation_keys
 from sessions_app.models import Connection, ExecutionStatus, LoopStatus
 from sessions_app.openhands_v1 import sandboxes
@@ -26,21 +27,6 @@ class ConversationStatus(StrEnum):
     STOPPED = "STOPPED"
     ARCHIVED = "ARCHIVED"
     ERROR = "ERROR"
-
-
-class ConversationTrigger(StrEnum):
-    """The trigger of a conversation (spec V0 §3.5)."""
-
-    RESOLVER = "resolver"
-    GUI = "gui"
-    SUGGESTED_TASK = "suggested_task"
-    OPENHANDS_API = "openhands_api"
-    SLACK = "slack"
-    MICROAGENT_MANAGEMENT = "microagent_management"
-    JIRA = "jira"
-    JIRA_DC = "jira_dc"
-    LINEAR = "linear"
-    BITBUCKET = "bitbucket"
 
 
 class ConversationInfo(BaseModel):
@@ -164,12 +150,6 @@ def _runtime_status(row: dict[str, Any], status: ConversationStatus) -> str | No
     if status is ConversationStatus.RUNNING:
         return row["loop__runtime_status"] or "STATUS$READY"
     return None if row["version"] == Version.V1 else row["loop__runtime_status"]
-
-
-def whole_numbers(value: object) -> list[int]:
-    """Return the whole numbers in the value of an old row."""
-    items = value if isinstance(value, list) else []
-    return [item for item in items if isinstance(item, int) and not isinstance(item, bool)]
 
 
 def _default_title(row: dict[str, Any]) -> str:

@@ -14,9 +14,10 @@ from conversations.models import ConversationRef
 from conversations.store import store
 from convserver.api.errors import PASSING
 from convserver.api.openhands.errors import Refused
+from convserver.api.openhands.view import body_of, query_of
 from convserver.api.v0 import documented, prompts
 from convserver.api.v0.bodies import ExperimentBody, PromptQuery
-from convserver.api.v0.view import V0View, body_of, query_of
+from convserver.api.v0.view import V0View
 from convserver.event_loop import in_loop
 from convserver.serving.admission import Lane, in_lane
 from sessions_app.agents.chosen import chosen_agent, needs_model

@@ -2,23 +2,14 @@
 
 from __future__ import annotations
 
-from io import BytesIO
-from typing import Any
-
-from django.core.exceptions import SuspiciousOperation
-from django.core.files.uploadedfile import InMemoryUploadedFile
-from django.core.files.uploadhandler import FileUploadHandler
-from django.http import QueryDict
-from django.http.multipartparser import MultiPartParser, MultiPartParserError
-from django.utils.datastructures import MultiValueDict
 from drf_spectacular.utils import extend_schema
 from pydantic import BaseModel
-from rest_framework.parsers import BaseParser, DataAndFiles
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from conversations import access
 from convserver.api.openhands.errors import Detail, InvalidRequest
+from convserver.api.openhands.forms import FormParser
 from convserver.api.v0.view import V0View
 from sessions_app.storage import attachments
 from sessions_app.storage.attachments import Attached, NewFile, Skipped
@@ -44,26 +35,6 @@ class UploadResponse(BaseModel):
 
     uploaded_files: list[str]
     skipped_files: list[SkippedFile]
-
-
-class FormParser(BaseParser):
-    """Reads a multipart form with its files in memory, since the whole body is limited before.
-
-    Any other body is a form without fields.
-    """
-
-    media_type = "*/*"
-
-    def parse(self, stream: Any, media_type: str | None = None, parser_context: Any = None) -> Any:
-        """Return fields and files. Raise InvalidRequest unless the form can be read to its end."""
-        if not (media_type or "").lower().startswith("multipart/form-data"):
-            return DataAndFiles(QueryDict(), MultiValueDict())
-        meta = {**stream.META, "CONTENT_TYPE": "multipart/form-data" + (media_type or "")[19:]}
-        try:
-            fields, files = _Form(meta, stream, [_InMemory()], "utf-8").parse()
-        except (MultiPartParserError, SuspiciousOperation, ValueError, LookupError) as error:
-            raise _problem("value_error", ["body"], f"The form cannot be read: {error}") from error
-        return DataAndFiles(fields, files)
 
 
 class UploadView(V0View):
@@ -106,35 +77,3 @@ def _files_of(request: Request) -> list[NewFile]:
 
 def _problem(kind: str, place: list[str | int], words: str) -> InvalidRequest:
     return InvalidRequest([{"type": kind, "loc": place, "msg": words, "input": None}])
-
-
-class _Form(MultiPartParser):
-    """Keeps every file, whatever its name."""
-
-    def sanitize_file_name(self, file_name: str) -> str:
-        """Return a substitute for a name of which nothing is left."""
-        return super().sanitize_file_name(file_name) or attachments.NAMELESS
-
-
-class _InMemory(FileUploadHandler):
-    """Keeps files in memory, and refuses truncated ones."""
-
-    def new_file(self, *args: Any, **kwargs: Any) -> None:
-        """Begin a file."""
-        super().new_file(*args, **kwargs)
-        self._content = BytesIO()
-
-    def receive_data_chunk(self, raw_data: bytes, start: int) -> None:
-        """Add a piece of it."""
-        self._content.write(raw_data)
-
-    def file_complete(self, file_size: int) -> InMemoryUploadedFile:
-        """Return it."""
-        self._content.seek(0)
-        return InMemoryUploadedFile(
-            self._content, self.field_name, self.file_name, self.content_type, file_size, self.charset
-        )
-
-    def upload_interrupted(self) -> None:
-        """Refuse the form: otherwise its sender would believe that a truncated file was stored."""
-        raise MultiPartParserError("its last file is cut off.")

@@ -1,56 +1,21 @@
-"""The base of all V0 views: errors, cache headers, and reading requests."""
+"""The base of all V0 views."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterable
-from itertools import chain
-from typing import Any, TypeVar
+from collections.abc import Callable
+from typing import Any
 
-from pydantic import BaseModel, ValidationError
-from rest_framework.renderers import JSONRenderer
 from rest_framework.request import Request
-from rest_framework.views import APIView
 
 from conversations.models import normal_id
-from conversations.payloads.bounds import is_light
-from convserver.api.bodies import TextParser
-from convserver.api.errors import NO_CACHE
-from convserver.api.negotiation import OneRenderer
-from convserver.api.openhands.errors import InvalidRequest, v0_response
-from convserver.api.openhands.text import decoded
+from convserver.api.openhands.errors import v0_response
+from convserver.api.openhands.view import OpenHandsView
 from convserver.api.v0.documented import DOOR
-from sessions_app.capacity.parsing import in_turn_from_thread
-
-M = TypeVar("M", bound=BaseModel)
-
-PROBLEMS_MAX = 20
-"""Of more problems with a request, only this many are reported."""
-SHOWN_DEPTH = 50
-"""A refused value with deeper nesting is not repeated in the answer."""
-SHOWN_MAX_BYTES = 1000
-"""Neither is one with more JSON."""
-WORDS_MAX = 200
-"""A longer name or message is cut."""
 
 
-class NullRenderer(JSONRenderer):
-    """Writes `null`, which the framework's own omits, and text without UTF-8 as escapes."""
-
-    ensure_ascii = True
-
-    def render(self, data: Any, *args: Any, **kwargs: Any) -> bytes:
-        """Return the JSON of any value."""
-        return b"null" if data is None else super().render(data, *args, **kwargs)
-
-
-class V0View(APIView):
+class V0View(OpenHandsView):
     """A view of the V0 door; the id in its address has been checked when its handler runs."""
 
-    renderer_classes = (NullRenderer,)
-    content_negotiation_class = OneRenderer
-    # A preflight is answered before any view; the framework's own OPTIONS are not part of this wire.
-    http_method_names = tuple(name for name in APIView.http_method_names if name != "options")
     door = DOOR
 
     def get_exception_handler(self) -> Callable[..., Any]:
@@ -62,120 +27,3 @@ class V0View(APIView):
         super().initial(request, *args, **kwargs)
         if "conversation_id" in kwargs:
             normal_id(kwargs["conversation_id"])
-
-    def finalize_response(self, request: Request, response: Any, *args: Any, **kwargs: Any) -> Any:
-        """Forbid caching for everything of this door (spec V0 §0.1)."""
-        final = super().finalize_response(request, response, *args, **kwargs)
-        for name, value in NO_CACHE.items():
-            final[name] = value
-        return final
-
-
-def body_of(request: Request, model: type[M]) -> M:
-    """Return the body, checked; whatever its content type says, it is JSON. Raise InvalidRequest."""
-    return body_in(json_of(request), model)
-
-
-def body_in(value: Any, model: type[M]) -> M:
-    """Return the validated value of `json_of`; None means no body. Raise InvalidRequest."""
-    if value is None:
-        raise InvalidRequest([{"type": "missing", "loc": ["body"], "msg": "Field required", "input": None}])
-    return _checked(model, value, "body")
-
-
-def optional_body_of(request: Request, model: type[M]) -> M | None:
-    """Return the validated body, if there is one. Raise InvalidRequest."""
-    return optional_body_in(json_of(request), model)
-
-
-def optional_body_in(value: Any, model: type[M]) -> M | None:
-    """Return the validated value of `json_of`, if there is a body. Raise InvalidRequest."""
-    return None if value is None else _checked(model, value, "body")
-
-
-def query_of(request: Request, model: type[M]) -> M:
-    """Return the validated query; of a repeated parameter the last one counts. Raise InvalidRequest."""
-    return _checked(model, request.query_params.dict(), "query")
-
-
-def json_of(request: Request) -> Any:
-    """Return the body's value, None for no body. Raise InvalidRequest, BadFrame or FrameTooLarge."""
-    # Not `request.data`, which cannot tell an empty body from an empty object.
-    text: str = TextParser().parse(request._request)
-    if not text:
-        return None
-    try:
-        return in_turn_from_thread(request.user.pk, is_light(text), decoded, text)
-    except json.JSONDecodeError as error:
-        raise _no_json(error.pos, error.msg) from error
-    except ValueError as error:
-        raise _no_json(0, str(error)) from error
-
-
-def _no_json(position: int, reason: str) -> InvalidRequest:
-    problem: dict[str, Any] = {"type": "json_invalid", "loc": ["body", position], "msg": "JSON decode error"}
-    return InvalidRequest([{**problem, "input": {}, "ctx": {"error": reason}}])
-
-
-def _checked(model: type[M], value: object, where: str) -> M:
-    try:
-        return model.model_validate(value, from_attributes=True)
-    except ValidationError as error:
-        raise InvalidRequest(problems_in(error, where)) from error
-
-
-def problems_in(error: ValidationError, where: str) -> list[dict[str, Any]]:
-    """Return the problems of a validation in the form of this wire, with places below `where`."""
-    return [
-        {
-            **problem,
-            "loc": [where, *map(_cut, problem["loc"])],
-            "msg": _cut(problem["msg"]),
-            "input": problem["input"] if _can_be_shown(problem["input"]) else None,
-            **_context(problem.get("ctx")),
-        }
-        for problem in error.errors(include_url=False)[:PROBLEMS_MAX]
-    ]
-
-
-def _cut(words: Any) -> Any:
-    """Return a text cut at WORDS_MAX, and anything else unchanged."""
-    is_long = isinstance(words, str) and len(words) > WORDS_MAX
-    return f"{words[:WORDS_MAX]}…" if is_long else words
-
-
-def _can_be_shown(value: object) -> bool:
-    """Say whether a value is short and shallow: a value that could be read may be too deep to write again."""
-    return _room_beside(value, SHOWN_MAX_BYTES, depth=SHOWN_DEPTH) >= 0
-
-
-def _room_beside(value: object, room: int, *, depth: int) -> int:
-    """Return how many of `room` bytes a value's JSON leaves; negative if it needs more, or is too deep.
-
-    Stops as soon as that is known.
-    """
-    match value:
-        case dict() | list() if depth == 0:
-            return -1
-        case dict():
-            parts: Iterable[object] = chain.from_iterable(value.items())
-        case list():
-            parts = value
-        case str():
-            return room - len(json.dumps(value[: max(room, 0)]))
-        case _:
-            return room - len(str(value))
-    room -= 2
-    for part in parts:
-        if room < 0:
-            break
-        room = _room_beside(part, room - 2, depth=depth - 1)
-    return room
-
-
-def _context(context: dict[str, Any] | None) -> dict[str, Any]:
-    """Return the context of a problem with its exception as text; nothing without one."""
-    if context is None:
-        return {}
-    shown = {name: str(value) if isinstance(value, Exception) else value for name, value in context.items()}
-    return {"ctx": {name: _cut(value) for name, value in shown.items()}}

@@ -12,7 +12,8 @@ from rest_framework.response import Response
 from conversations import access
 from conversations.models import Version
 from convserver.api.openhands.errors import Detail, Refused, ValidationProblems
-from convserver.api.v0.view import V0View, query_of
+from convserver.api.openhands.view import query_of
+from convserver.api.v0.view import V0View
 from sessions_app.openhands_v1 import sandboxes
 
 _OF_ONE: dict[int, Any] = {400: Detail, 404: Detail}

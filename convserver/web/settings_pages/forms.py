@@ -16,7 +16,7 @@ from pydantic import ValidationError as Problems
 from conversations import access
 from conversations.access import Visitor
 from conversations.models import Conversation
-from convserver.api.v0.settings.mcp import SseServer, StdioServer, StreamableServer, require_public
+from convserver.api.openhands.tool_servers import SseServer, StdioServer, StreamableServer, require_public
 from convserver.api.v0.settings.model_names import MODEL_NAMES
 from convserver.configuration import AuthMode
 from convserver.token_fields import GrantFields

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from django.utils.crypto import salted_hmac
 from pydantic import ValidationError
 
-from convserver.api.v0.settings.mcp import (
+from convserver.api.openhands.tool_servers import (
     SERVERS_MAX,
     McpConfig,
     SseServer,

@@ -16,7 +16,7 @@ from django.utils import timezone
 from conversations.models import ConversationRef
 from conversations.redaction.masking import MASK
 from conversations.store import ConversationStore
-from convserver.api.v0.settings.mcp import SseServer
+from convserver.api.openhands.tool_servers import SseServer
 from convserver.web.settings_pages import forms, stored_servers
 from sessions_app import astore
 from sessions_app.models import ApiToken, Grant, Scope, Secret, SecretKind, UserSettings

@@ -16,12 +16,13 @@ from rest_framework.response import Response
 from conversations import access
 from conversations.cursors import ListCursor
 from conversations.models import ConversationQuerySet
+from convserver.api.openhands.metadata import ConversationTrigger, whole_numbers
+from convserver.api.openhands.view import query_of
 from convserver.api.v0 import documented
 from convserver.api.v0.bodies import MicroagentQuery
 from convserver.api.v0.conversations import listed, shown_page
-from convserver.api.v0.info import ConversationTrigger, whole_numbers
 from convserver.api.v0.pages import page_of, rows_from
-from convserver.api.v0.view import V0View, query_of
+from convserver.api.v0.view import V0View
 from convserver.event_loop import in_loop
 from convserver.pagination import Page
 from convserver.serving.admission import Lane, in_lane

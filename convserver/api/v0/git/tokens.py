@@ -15,9 +15,10 @@ from conversations import access
 from convserver.api.openhands.bounds import PROVIDERS_MAX, members_at_most
 from convserver.api.openhands.errors import Detail, Refused
 from convserver.api.openhands.text import storable
+from convserver.api.openhands.tool_servers import EnteredMcpConfig
+from convserver.api.openhands.view import body_of
 from convserver.api.v0.settings.failures import Failure, Message, failing_with
-from convserver.api.v0.settings.mcp import EnteredMcpConfig
-from convserver.api.v0.view import V0View, body_of
+from convserver.api.v0.view import V0View
 from convserver.event_loop import in_loop
 from convserver.serving.admission import Lane, in_lane
 from sessions_app.git_providers.base import (

@@ -15,6 +15,7 @@ from rest_framework.response import Response
 from conversations import access
 from convserver.api.openhands.errors import Detail, ValidationProblems, v0_response
 from convserver.api.openhands.text import storable
+from convserver.api.openhands.view import query_of
 from convserver.api.v0.git.shapes import (
     GitBranch,
     GitBranchPage,
@@ -24,7 +25,7 @@ from convserver.api.v0.git.shapes import (
     GitTask,
     GitUserInfo,
 )
-from convserver.api.v0.view import V0View, query_of
+from convserver.api.v0.view import V0View
 from convserver.event_loop import in_loop
 from convserver.serving.admission import Lane, in_lane
 from sessions_app.git_providers.base import (

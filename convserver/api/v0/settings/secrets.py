@@ -13,8 +13,9 @@ from rest_framework.response import Response
 from conversations import access
 from convserver.api.openhands.errors import Detail, Refused
 from convserver.api.openhands.text import storable
+from convserver.api.openhands.view import body_of
 from convserver.api.v0.settings.failures import Failure, Message, failing_with
-from convserver.api.v0.view import V0View, body_of
+from convserver.api.v0.view import V0View
 from sessions_app.models import SECRET_NAME_MAX_LENGTH
 from sessions_app.settings import user_settings
 from sessions_app.settings.user_settings import SecretExists, SecretNotFound, TooManySecrets

@@ -11,11 +11,12 @@ from rest_framework.response import Response
 
 from conversations import access
 from convserver.api.openhands.errors import Detail, Refused
+from convserver.api.openhands.settings import KnownSettings, known
 from convserver.api.openhands.text import storable
+from convserver.api.openhands.tool_servers import EnteredMcpConfig
+from convserver.api.openhands.view import body_of
 from convserver.api.v0.settings.failures import Failure, Message, failing_with
-from convserver.api.v0.settings.mcp import EnteredMcpConfig
-from convserver.api.v0.settings.shown import KnownSettings, known
-from convserver.api.v0.view import V0View, body_of
+from convserver.api.v0.view import V0View
 from sessions_app.git_providers.base import ProviderType
 from sessions_app.models import CONDENSER_SIZE_MIN, UserSettings
 from sessions_app.settings import user_settings

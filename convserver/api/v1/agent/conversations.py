@@ -23,7 +23,7 @@ from conversations.models import ConversationQuerySet, ConversationRef, normal_i
 from conversations.store import ConversationExists, store, within_bytes
 from convserver.api.idempotency import IDEMPOTENCY_KEY, answer_once
 from convserver.api.openhands.errors import Detail, ValidationProblems
-from convserver.api.v0.view import body_in, body_of, json_of, query_of
+from convserver.api.openhands.view import body_in, body_of, json_of, query_of
 from convserver.api.v1 import batches
 from convserver.api.v1.agent.errors import malformed_id
 from convserver.api.v1.agent.pages import ListQuery, StatusQuery, batch, missing, page_of, queried

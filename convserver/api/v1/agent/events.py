@@ -18,7 +18,7 @@ from conversations.exceptions import LoopUnavailable
 from conversations.models import ConversationRef
 from conversations.store import store
 from convserver.api.openhands.errors import Detail, Refused, ValidationProblems
-from convserver.api.v0.view import body_of, optional_body_of, query_of
+from convserver.api.openhands.view import body_of, optional_body_of, query_of
 from convserver.api.v1 import batches, shown_events
 from convserver.api.v1.agent.pages import (
     EventPageQuery,

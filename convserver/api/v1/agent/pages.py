@@ -22,8 +22,8 @@ from conversations.exceptions import UnknownKind
 from conversations.models import ConversationQuerySet, ConversationRef, Moment
 from conversations.store import store
 from convserver.api.openhands.errors import InvalidRequest, Refused
+from convserver.api.openhands.instants import Instant
 from convserver.api.openhands.text import StorableText
-from convserver.api.v0.bodies import Instant
 from convserver.pagination import PAGE_MAX, Page, first_page
 from sessions_app.models import ExecutionStatus
 from sessions_app.openhands_v1.information import SIZE

@@ -16,7 +16,7 @@ from conversations.models import ConversationRef
 from convserver.api.errors import PASSING
 from convserver.api.idempotency import IDEMPOTENCY_KEY, answer_once
 from convserver.api.openhands.errors import Detail, Refused
-from convserver.api.v0.view import body_of, json_of, optional_body_in, optional_body_of
+from convserver.api.openhands.view import body_of, json_of, optional_body_in, optional_body_of
 from convserver.api.v1.agent.conversations import ONE, AgentConversation, information
 from convserver.api.v1.agent.requests import (
     Destination,

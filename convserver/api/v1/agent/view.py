@@ -6,15 +6,11 @@ from collections.abc import Callable
 from typing import Any, Literal
 
 from pydantic import BaseModel
-from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.views import APIView
 
-from convserver.api.errors import NO_CACHE
-from convserver.api.negotiation import OneRenderer
 from convserver.api.openhands.errors import Detail, ValidationProblems
+from convserver.api.openhands.view import OpenHandsView
 from convserver.api.schema import Door, NativeRefusal
-from convserver.api.v0.view import NullRenderer, V0View
 from convserver.api.v1.agent.errors import ServerFailure, agent_response
 from convserver.api.v1.authentication import AUTHENTICATION
 
@@ -32,27 +28,17 @@ class Done(BaseModel):
     success: Literal[True]
 
 
-class AgentView(APIView):
+class AgentView(OpenHandsView):
     """A view of the agent face."""
 
     door = AGENT_FACE
     authentication_classes = AUTHENTICATION
-    renderer_classes = (NullRenderer,)
-    content_negotiation_class = OneRenderer
-    http_method_names = V0View.http_method_names
     not_found = "Not Found"
     """The answer for a conversation that does not exist."""
 
     def get_exception_handler(self) -> Callable[..., Any]:
         """Answer errors as this wire does."""
         return agent_response
-
-    def finalize_response(self, request: Request, response: Any, *args: Any, **kwargs: Any) -> Any:
-        """Forbid caching: each answer is about the present."""
-        final = super().finalize_response(request, response, *args, **kwargs)
-        for name, value in NO_CACHE.items():
-            final[name] = value
-        return final
 
 
 def described(*parameters: Any) -> Any:

@@ -12,7 +12,7 @@ from rest_framework.response import Response
 
 from conversations.models import ConversationRef
 from convserver.api.openhands.errors import Detail, Refused
-from convserver.api.v0.uploads import FormParser
+from convserver.api.openhands.forms import FormParser
 from convserver.api.v1.agent.pages import missing
 from convserver.api.v1.agent.view import AgentView, Done, done
 from convserver.api.v1.authentication import conversation_of

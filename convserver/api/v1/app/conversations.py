@@ -19,9 +19,9 @@ from conversations.store.metadata import ConversationMetadata
 from convserver.api.addresses import as_asked, origin_of
 from convserver.api.idempotency import IDEMPOTENCY_KEY
 from convserver.api.openhands.errors import Detail, Refused
+from convserver.api.openhands.instants import Instant
 from convserver.api.openhands.text import StorableText, storable
-from convserver.api.v0.bodies import Instant
-from convserver.api.v0.view import body_of, query_of
+from convserver.api.openhands.view import body_of, query_of
 from convserver.api.v1.app import start_tasks
 from convserver.api.v1.app.shapes import (
     AppConversation,

@@ -32,9 +32,9 @@ from conversations.search import across_logs
 from conversations.search.across_logs import Place
 from conversations.store import store
 from convserver.api.openhands.errors import Detail, ValidationProblems
+from convserver.api.openhands.instants import Instant
 from convserver.api.openhands.text import StorableText
-from convserver.api.v0.bodies import Instant
-from convserver.api.v0.view import query_of
+from convserver.api.openhands.view import query_of
 from convserver.api.v1 import batches, shown_events
 from convserver.api.v1.app.pages import EventCursor
 from convserver.api.v1.app.view import IDS, AppView, PageQuery, described, of_list, texts_of

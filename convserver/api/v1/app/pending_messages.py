@@ -13,7 +13,7 @@ from rest_framework.response import Response
 from conversations import access
 from conversations.models import ConversationRef
 from convserver.api.openhands.errors import Detail, Refused
-from convserver.api.v0.view import body_of
+from convserver.api.openhands.view import body_of
 from convserver.api.v1.app.view import UNKNOWN, AppView, checked, readable
 from convserver.event_loop import in_loop
 from sessions_app.models import StartTask

@@ -15,7 +15,7 @@ from conversations.cursors import ListCursor
 from conversations.models import Conversation, ConversationRef
 from convserver.api.addresses import as_asked
 from convserver.api.openhands.errors import Detail, Refused
-from convserver.api.v0.view import query_of
+from convserver.api.openhands.view import query_of
 from convserver.api.v1.app.shapes import (
     SANDBOX_SPEC,
     Done,

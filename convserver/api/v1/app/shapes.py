@@ -15,8 +15,8 @@ from conversations.dialects import v1
 from conversations.events import Metrics
 from conversations.models import Conversation
 from convserver.api.addresses import conversation_url, shown_key
+from convserver.api.openhands.metadata import ConversationTrigger, whole_numbers
 from convserver.api.openhands.text import storable
-from convserver.api.v0.info import ConversationTrigger, whole_numbers
 from convserver.api.v1.agent.requests import kept
 from convserver.configuration import AuthMode
 from sessions_app.git_providers.base import ProviderType

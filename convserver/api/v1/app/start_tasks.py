@@ -25,8 +25,8 @@ from conversations.store import within_bytes
 from convserver.api.addresses import origin_of
 from convserver.api.idempotency import IDEMPOTENCY_KEY, answer_again, answer_once
 from convserver.api.openhands.errors import Detail, ValidationProblems
-from convserver.api.v0.bodies import Instant
-from convserver.api.v0.view import body_in, json_of, query_of
+from convserver.api.openhands.instants import Instant
+from convserver.api.openhands.view import body_in, json_of, query_of
 from convserver.api.v1 import batches
 from convserver.api.v1.app.shapes import (
     AgentType,

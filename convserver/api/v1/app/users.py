@@ -7,7 +7,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from conversations import access
-from convserver.api.v0.settings.shown import KnownSettings, known
+from convserver.api.openhands.settings import KnownSettings, known
 from convserver.api.v1.app.shapes import shown_user
 from convserver.api.v1.app.view import AppView
 from sessions_app.models import UserSettings

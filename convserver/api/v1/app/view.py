@@ -10,7 +10,6 @@ from drf_spectacular.utils import OpenApiParameter
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.views import APIView
 
 from conversations.exceptions import ConversationError, InvalidEvent, UnknownKind
 from conversations.models import Conversation, ConversationRef
@@ -24,8 +23,8 @@ from convserver.api.openhands.errors import (
     v0_response,
 )
 from convserver.api.openhands.text import StorableText
+from convserver.api.openhands.view import OpenHandsView, problems_in
 from convserver.api.schema import Door, NativeRefusal
-from convserver.api.v0.view import V0View, problems_in
 
 BATCH_MAX = 100
 """The limit for ids in one request."""
@@ -50,7 +49,7 @@ class PageQuery(BaseModel):
     limit: int = Field(default=PAGE_MAX, ge=1, le=PAGE_MAX)
 
 
-class AppView(V0View):
+class AppView(OpenHandsView):
     """A view of the app face; a conversation's id in its address has been checked when its handler runs."""
 
     door = DOOR
@@ -61,7 +60,7 @@ class AppView(V0View):
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         """Authenticate the visitor, then check the id. Raise InvalidRequest."""
-        APIView.initial(self, request, *args, **kwargs)
+        super().initial(request, *args, **kwargs)
         if "conversation_id" in kwargs:
             checked(UUID, kwargs["conversation_id"], "path", "conversation_id")
 

@@ -28,7 +28,7 @@ from convserver.api.authentication import KeyAuthentication, LoginAuthentication
 from convserver.api.bodies import TextParser, read_in_turn
 from convserver.api.openhands.errors import Detail, InvalidRequest, Refused
 from convserver.api.openhands.text import StorableText
-from convserver.api.v0.view import body_of
+from convserver.api.openhands.view import body_of
 from convserver.api.v1.app.shapes import Done
 from convserver.api.v1.app.view import AppView, of_one
 from sessions_app.identity import conversation_keys

@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from convserver.api.v0.settings.mcp import McpConfig
+from convserver.api.openhands.tool_servers import McpConfig
 from sessions_app.models import UserSettings
 from sessions_app.settings.user_settings import SettingSecret
 
