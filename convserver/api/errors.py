@@ -95,8 +95,9 @@ ID_RULE = (
 )
 """What the native door adds to the V0 wire's short texts about ids."""
 
-WIRES = ("/api/", "/agent/")
-"""Below these programs ask, who take JSON."""
+NATIVE = "/api/native"
+WIRES = ("/api", "/agent")
+"""Here and below programs ask, who take JSON."""
 
 NO_CACHE = {
     "Cache-Control": "no-cache, no-store, must-revalidate, max-age=0",
@@ -180,12 +181,25 @@ def sentences(detail: Any, field: str = "") -> Iterator[str]:
             yield f"{field}: {detail}" if field else str(detail)
 
 
+def is_for_programs(path: str) -> bool:
+    """Say whether programs ask at this address, and not people's browsers."""
+    return any(_is_at_or_below(path, place) for place in WIRES)
+
+
+def _is_native(request: HttpRequest) -> bool:
+    return _is_at_or_below(request.path, NATIVE)
+
+
+def _is_at_or_below(path: str, place: str) -> bool:
+    return path == place or path.startswith(f"{place}/")
+
+
 def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
     """Answer an address that nothing serves: programs get JSON, people a page."""
-    if request.path.startswith("/api/native/"):
+    if _is_native(request):
         detail = f"There is nothing at {request.path}."
         return JsonResponse({"code": "not_found", "detail": detail}, status=404)
-    if request.path.startswith(WIRES):
+    if is_for_programs(request.path):
         return JsonResponse({"detail": "Not Found"}, status=404, headers=NO_CACHE)
     return defaults.page_not_found(request, exception)
 
@@ -203,9 +217,9 @@ def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
         detail = f"A request may have {settings.DATA_UPLOAD_MAX_NUMBER_FIELDS} parameters at most."
     else:
         detail = "Bad Request"
-    if request.path.startswith("/api/native/"):
+    if _is_native(request):
         return JsonResponse({"code": "invalid", "detail": detail}, status=400)
-    if request.path.startswith(WIRES):
+    if is_for_programs(request.path):
         return JsonResponse({"detail": detail}, status=400, headers=NO_CACHE)
     return defaults.bad_request(request, exception)
 
@@ -227,10 +241,10 @@ def unavailable(request: HttpRequest, error: Exception) -> HttpResponse:
 
 
 def _unavailable(request: HttpRequest, detail: str) -> HttpResponse:
-    if request.path.startswith("/api/native/"):
+    if _is_native(request):
         code = OutcomeUnknown.code if detail == failures.UNKNOWN else "unavailable"
         return JsonResponse({"code": code, "detail": detail}, status=503)
-    if request.path.startswith(WIRES):
+    if is_for_programs(request.path):
         return JsonResponse({"detail": detail}, status=503, headers=NO_CACHE)
     page = get_template("503.html").render({"detail": detail})
     return HttpResponse(page, status=503)
@@ -239,9 +253,9 @@ def _unavailable(request: HttpRequest, detail: str) -> HttpResponse:
 def too_many(request: HttpRequest, detail: str) -> HttpResponse:
     """Answer a client who waits for its own requests, at any door: 429, a sentence, when to come again."""
     response: HttpResponse
-    if request.path.startswith("/api/native/"):
+    if _is_native(request):
         response = JsonResponse({"code": "too_many_requests", "detail": detail}, status=429)
-    elif request.path.startswith(WIRES):
+    elif is_for_programs(request.path):
         response = JsonResponse({"detail": detail}, status=429, headers=NO_CACHE)
     else:
         response = HttpResponse(get_template("429.html").render({"detail": detail}), status=429)
@@ -260,9 +274,9 @@ def server_error(request: HttpRequest) -> HttpResponse:
     error = sys.exc_info()[1]
     if isinstance(error, UNAVAILABLE):  # below a view, or beside one: in a middleware
         return unavailable(request, error)
-    if request.path.startswith("/api/native/"):
+    if _is_native(request):
         detail = "The server failed to process this request. See its log for the cause."
         return JsonResponse({"code": "internal_error", "detail": detail}, status=500)
-    if request.path.startswith(WIRES):
+    if is_for_programs(request.path):
         return HttpResponse("Internal Server Error", content_type="text/plain", status=500, headers=NO_CACHE)
     return defaults.server_error(request)

@@ -10,7 +10,7 @@ from typing import Any
 
 from conversations.exceptions import StoreUnavailable
 from conversations.outages import Outage
-from convserver.api.errors import RETRY_AFTER_S, WIRES
+from convserver.api.errors import RETRY_AFTER_S, is_for_programs
 from convserver.configuration import UNKNOWN_BODY_MAX_BYTES
 from sessions_app import astore
 from sessions_app.identity.authentication import credentials_of, headers_of, lets_everybody_in, visitor
@@ -34,7 +34,7 @@ async def is_refused(application: Callable[..., Awaitable[None]], scope: Any, se
         _unchecked.failed(error, path=scope["path"])
         await answer(scope, send, HTTPStatus.SERVICE_UNAVAILABLE, StoreUnavailable.code, NOT_NOW)
         return True
-    if scope["path"].startswith(WIRES):
+    if is_for_programs(scope["path"]):
         await application(_anonymous(scope), _nothing_comes(), send)
     else:
         await answer(scope, send, HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "payload_too_large", TOO_LARGE)

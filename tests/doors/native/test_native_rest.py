@@ -788,6 +788,7 @@ NONSENSE: list[tuple[str, str, Any, int, str]] = [
     ("DELETE", f"{TOKENS}/{'9' * 30}", None, 404, "not_found"),
     ("DELETE", f"{TOKENS}/one", None, 404, "not_found"),
     ("GET", "/api/native/nothing", None, 404, "not_found"),
+    ("GET", "/api/native", None, 404, "not_found"),
     ("POST", "/api/native/conversations/", {}, 404, "not_found"),
 ]
 

@@ -113,7 +113,14 @@ def test_a_login_writes_only_with_its_csrf_token(
 
 
 async def test_an_unknown_address_is_not_found_and_none_ends_with_a_slash(rest: httpx.AsyncClient) -> None:
-    for path in (f"{APP}/nowhere", f"{CONVERSATIONS}/search/", f"{CONVERSATIONS}/{ID}/file", f"{SANDBOXES}/"):
+    for path in (
+        "/api",
+        APP,
+        f"{APP}/nowhere",
+        f"{CONVERSATIONS}/search/",
+        f"{CONVERSATIONS}/{ID}/file",
+        f"{SANDBOXES}/",
+    ):
         answer = await rest.get(path)
         assert (answer.status_code, answer.json()) == (404, {"detail": "Not Found"}), path
 
