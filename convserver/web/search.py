@@ -7,6 +7,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from django.http import HttpRequest, HttpResponse, QueryDict
+from django.utils import timezone
 from django.utils.dateparse import parse_date, parse_datetime
 from django.views.decorators.http import require_safe
 from rest_framework.exceptions import ValidationError
@@ -18,6 +19,7 @@ from convserver.api.errors import sentences
 from convserver.api.native.search import answer
 from convserver.rendering.text.excerpts import plain_parts
 from convserver.serving.admission import Lane, in_lane
+from convserver.web.listing import Row
 from convserver.web.pages import page, person
 from sessions_app.live.state_words import OWNER_WORDS
 
@@ -67,12 +69,14 @@ def search(request: HttpRequest) -> HttpResponse:
         raise
     except (ConversationError, ValidationError) as error:
         return page(request, "web/search.html", {**context, "problem": _sentence(error)}, status=400)
+    now = timezone.now()
+    titled = [Row(state=state, now=now) for state in found["conversations"]]
     more = _next(request.GET, found["next_page_id"])
     for hit in found["hits"]:
         hit["moment"] = parse_datetime(hit["timestamp"])
         hit["what"] = _what(hit["kind"], hit["source"])
         hit["parts"] = plain_parts([(part["text"], part["match"]) for part in hit["snippet"]])
-    return page(request, "web/search.html", {**context, "found": found, "more": more})
+    return page(request, "web/search.html", {**context, "found": found, "titled": titled, "more": more})
 
 
 def _state(asked: QueryDict) -> str | None:

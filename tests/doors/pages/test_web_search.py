@@ -7,6 +7,7 @@ import html
 import json
 import re
 from datetime import timedelta
+from functools import partial
 from html import unescape
 from urllib.parse import parse_qs
 
@@ -16,7 +17,7 @@ from django.contrib.auth.models import User
 from django.utils import timezone
 from django.utils.html import escape
 
-from conversations.models import ConversationRef
+from conversations.models import ConversationRef, Version
 from conversations.store import ConversationStore
 from sessions_app import astore
 from tests.events import event, payload
@@ -45,6 +46,26 @@ async def test_a_hit_leads_to_its_event_and_marks_the_word(
 async def test_a_conversation_is_found_by_its_title(talk: ConversationRef, rest: httpx.AsyncClient) -> None:
     text = (await rest.get("/search?q=parser")).text
     assert '<a href="/c/talk">' in text
+
+
+async def test_two_conversations_of_one_title_can_be_told_apart(
+    alice: User, store: ConversationStore, rest: httpx.AsyncClient
+) -> None:
+    older = await astore.call(partial(store.create, alice, title="Fix the parser", repository="acme/shop"))
+    newer = await astore.call(partial(store.create, alice, title="Fix the parser", version=Version.V1))
+    await astore.call(store.append, older, [event("Commas come first")])
+    text = (await rest.get("/search?q=parser")).text
+    rows = {
+        each: text.split(f'<a href="/c/{each.public_id}">')[1].split("</a>")[0] for each in (older, newer)
+    }
+    for row in rows.values():
+        assert "Fix the parser" in row
+        assert "<time datetime=" in row
+        assert "Not started" in row
+    assert "V0 · <bdi>acme/shop</bdi>" in rows[older]
+    assert "Commas come first" in rows[older]
+    assert "V1" in rows[newer]
+    assert "snippet" not in rows[newer]
 
 
 async def test_fields_that_were_left_empty_filter_nothing(
