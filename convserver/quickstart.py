@@ -18,7 +18,7 @@ LOG_IN = """
 # 0. Create an account, and put an API token into a variable; both need the server's environment
 {python} -m convserver manage createsuperuser --username me
 
-export TOKEN=$({python} -m convserver manage create_token me --name "first steps")
+export TOKEN=$({python} -m convserver manage create_token me --name "first steps {id}")
 """
 STEPS = """\
 convserver is running at http://{place} (press Ctrl-C to stop it).
@@ -60,7 +60,7 @@ def text(configuration: Configuration, port: int) -> str:
     return STEPS.format(
         place=place,
         python=python,
-        preparation=preparation.format(python=python),
+        preparation=preparation.format(python=python, id=name[:6]),
         api=f"http://{place}/api/native/conversations",
         json="-H 'Content-Type: application/json'",
         id=name,

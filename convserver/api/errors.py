@@ -46,6 +46,7 @@ from sessions_app.idempotency import IdempotencyKeyReused
 from sessions_app.identity.scopes import ScopeTooSmall
 from sessions_app.loops.commands import CommandPending
 from sessions_app.sockets.native.frames import BadFrame, FrameTooLarge
+from sessions_app.storage.usage import TokenNameTaken
 
 logger = logging.getLogger(__name__)
 
@@ -66,6 +67,7 @@ NATIVE_STATUS: dict[type[ConversationError], int] = {
     Fenced: 409,
     QuotaExceeded: 429,
     IdempotencyKeyReused: 409,
+    TokenNameTaken: 409,
     ScopeTooSmall: 403,
     ConversationBusy: 503,
     TooManyWaiting: 503,

@@ -7,14 +7,22 @@ quota together.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import ClassVar
 
 from django.db import transaction
 from django.db.models import Sum
 
+from conversations.exceptions import ConversationError
 from conversations.models import ConversationRef
 from conversations.storage import quotas, stored_bytes
 from sessions_app.identity import open_sockets
 from sessions_app.models import ApiToken, Attachment, Draft, Grant, Usage, size_of_draft
+
+
+class TokenNameTaken(ConversationError):
+    """A valid token of the user has this name."""
+
+    code: ClassVar[str] = "conflict"
 
 
 def locked(user_pk: int) -> Usage:
@@ -54,13 +62,22 @@ def change_draft(user_pk: int, conversation: ConversationRef | None, *, size: in
 
 
 def issue_token(user_pk: int, name: str, grant: Grant | None = None) -> tuple[ApiToken, str]:
-    """Create a token for a user who asks for one: ApiToken.issue. Raise QuotaExceeded."""
+    """Create a token for a user who asks for one: ApiToken.issue. Raise QuotaExceeded or TokenNameTaken."""
     with transaction.atomic():
+        require_free_name(user_pk, name)
         if limit := quotas.limit_of("tokens"):
-            locked(user_pk)
             used = ApiToken.objects.valid().filter(user_id=user_pk)[:limit].count()
             quotas.require_room("tokens", used, 1, "API tokens", "Revoke one.")
         return ApiToken.issue(user_pk, name, grant)
+
+
+def require_free_name(user_pk: int, name: str) -> None:
+    """Keep a token's name free until the running transaction ends. Raise TokenNameTaken."""
+    locked(user_pk)
+    if ApiToken.objects.valid().filter(user_id=user_pk, name=name).exists():
+        raise TokenNameTaken(
+            f"There is a token named “{name}” already. Choose another name, or revoke that token."
+        )
 
 
 def use_of(user_pk: int) -> dict[str, int]:

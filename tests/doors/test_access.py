@@ -321,7 +321,7 @@ ROWS = [
         route="native-token-list",
         method="POST",
         path="/api/native/tokens",
-        body={"name": "laptop"},
+        body={"name": "phone"},
         owner=201,
         stranger=201,
         nobody=401,
@@ -1257,6 +1257,15 @@ def test_create_token_prints_a_token_of_the_user(bob: User) -> None:
     call_command("create_token", "bob", name="laptop", stdout=printed)
     token = ApiToken.objects.valid().matching(printed.getvalue().strip()).get()
     assert (token.user_id, token.name) == (bob.pk, "laptop")
+
+
+def test_create_token_gives_a_name_once_while_its_token_is_valid(bob: User) -> None:
+    call_command("create_token", "bob", name="laptop", stdout=StringIO())
+    with pytest.raises(CommandError, match="There is a token named “laptop” already"):
+        call_command("create_token", "bob", name="laptop")
+    ApiToken.objects.get().revoke()
+    call_command("create_token", "bob", name="laptop", stdout=StringIO())
+    assert ApiToken.objects.valid().count() == 1
 
 
 @pytest.mark.parametrize(

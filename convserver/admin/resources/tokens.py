@@ -21,6 +21,7 @@ from convserver.admin.resources.events import may_read
 from convserver.admin.resources.users import within_reach
 from convserver.token_fields import GrantFields
 from sessions_app.models import ApiToken, ApiTokenQuerySet
+from sessions_app.storage import usage
 
 
 class TokenFilterForm(forms.Form):
@@ -62,6 +63,17 @@ class IssueForm(GrantFields, TokenModelForm):
             field = cast(forms.ChoiceField, self.fields[name])
             choices, field.widget = field.choices, widgets.Select()
             field.choices = choices
+
+    def clean(self) -> dict[str, Any] | None:
+        """Refuse a name that the user has given to another token."""
+        cleaned = super().clean()
+        user, name = self.cleaned_data.get("user"), self.cleaned_data.get("name")
+        if user is not None and name:
+            try:
+                usage.require_free_name(user.pk, name)
+            except usage.TokenNameTaken as error:
+                self.add_error("name", str(error))
+        return cleaned
 
 
 @admin.register(ApiToken)

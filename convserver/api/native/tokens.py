@@ -76,7 +76,7 @@ class TokenViewSet(ViewSet):
         rows = rows.order_by("pk")
         return Response({"tokens": TokenSerializer(rows, many=True).data})
 
-    @extend_schema(request=TokenRequest, responses={201: NewNativeToken, **refusals(404)})
+    @extend_schema(request=TokenRequest, responses={201: NewNativeToken, **refusals(404, 409)})
     def create(self, request: Request) -> Response:
         """Create a token; only this response contains its text."""
         body = TokenSerializer(data=request.data)

@@ -39,6 +39,9 @@ def create(request: HttpRequest) -> HttpResponse:
     except ConversationNotFound:
         form.add_error("conversation", "This conversation no longer exists.")
         return show(request, form)
+    except usage.TokenNameTaken as error:
+        form.add_error("label", str(error))
+        return show(request, form)
     except QuotaExceeded as error:
         form.add_error("label", str(error))
         request_log.name_code(error.code)

@@ -7,8 +7,10 @@ from typing import Any
 
 from django.contrib.auth.models import User
 from django.core.management.base import BaseCommand, CommandError
+from django.db import transaction
 
 from sessions_app.models import TOKEN_NAME_MAX_LENGTH, ApiToken
+from sessions_app.storage import usage
 
 
 class Command(BaseCommand):
@@ -28,5 +30,10 @@ class Command(BaseCommand):
             raise CommandError(f"There is no active user {username!r}. Create one with createsuperuser.")
         if not 0 < len(name) <= TOKEN_NAME_MAX_LENGTH:
             raise CommandError(f"A token's name has 1 to {TOKEN_NAME_MAX_LENGTH} characters.")
-        _, text = ApiToken.issue(user.pk, name)
+        try:
+            with transaction.atomic():
+                usage.require_free_name(user.pk, name)
+                _, text = ApiToken.issue(user.pk, name)
+        except usage.TokenNameTaken as error:
+            raise CommandError(str(error)) from error
         self.stdout.write(text)

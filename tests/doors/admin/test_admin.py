@@ -1105,6 +1105,13 @@ def test_an_issued_tokens_text_is_in_one_answer_and_nowhere_else(boss: Browser, 
     assert not any(text in boss.get(path).content.decode() for path in later)
 
 
+def test_a_name_that_a_token_of_the_user_has_is_refused(boss: Browser, bob: User) -> None:
+    ApiToken.issue(bob.pk, "laptop")
+    answer = boss.post(TOKENS + "add/", {"user": bob.pk, "name": "laptop"})
+    assert "There is a token named “laptop” already." in answer.content.decode()
+    assert ApiToken.objects.count() == 1
+
+
 def test_no_page_shows_a_digest(boss: Browser, bob: User) -> None:
     token, _ = ApiToken.issue(bob.pk, "laptop")
     answer = boss.post(TOKENS + "add/", {"user": bob.pk, "name": "phone"})

@@ -353,6 +353,9 @@ async def test_a_token_is_shown_once_and_opens_the_door_until_it_is_revoked(
     shown = (await rest.get(TOKENS, headers=own)).json()["tokens"]
     assert made in shown
     assert (await rest.get(TOKENS, headers=new)).status_code == 200
+    again = await rest.post(TOKENS, json={"name": "second"}, headers=own)
+    assert (again.status_code, again.json()["code"]) == (409, "conflict")
+    assert "“second”" in again.json()["detail"]
     assert (await rest.delete(f"{TOKENS}/{made['id']}", headers=own)).status_code == 204
     assert (await rest.get(TOKENS, headers=new)).status_code == 401
 

@@ -548,6 +548,15 @@ async def test_a_form_that_is_sent_again_makes_no_second_token(visitor: Browser,
     assert names == ["desktop", "laptop"]
 
 
+async def test_a_second_token_of_the_same_name_is_refused_with_a_sentence(
+    visitor: Browser, alice: User
+) -> None:
+    await send(visitor, "tokens", label="laptop", id="c" * 32)
+    page = (await send(visitor, "tokens", label="laptop", id="d" * 32)).text
+    assert "There is a token named “laptop” already. Choose another name, or revoke that token." in page
+    assert await astore.call(ApiToken.objects.count) == 1
+
+
 async def test_what_a_browser_keeps_of_a_new_token_says_nothing_of_it(visitor: Browser, alice: User) -> None:
     page = await send(visitor, "tokens", label="laptop", id="c" * 32)
     [text] = re.findall(r"<code>(cs_[^<]+)</code>", page.text)
