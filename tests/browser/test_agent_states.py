@@ -110,7 +110,7 @@ STATES = {
         "Stopped",
         ["Retry"],
         "The agent was stopped.",
-        queued="Not answered: the agent was stopped Retry",
+        queued="Not answered: the agent was stopped",
     ),
 }
 
@@ -213,7 +213,7 @@ def test_a_message_to_a_paused_agent_that_is_stopped_is_not_answered_and_can_be_
     expect(talk.delivery("Are you there?")).to_contain_text("Queued")
     talk.page.get_by_role("button", name="Stop").click()
     expect(talk.delivery("Are you there?")).to_contain_text("Not answered: the agent was stopped")
-    talk.delivery("Are you there?").get_by_role("button", name="Retry").click()
+    talk.page.get_by_role("button", name="Retry").click()
     talk.answered("You said: Are you there?")
     assert talk.site.said(talk.id)[-2:] == ["Are you there?"] * 2
 
@@ -230,8 +230,41 @@ def test_what_was_not_answered_is_marked_after_a_reload_and_in_another_tab(
     talk.page.reload()
     talk.is_connected()
     expect(talk.delivery("Are you there?")).to_contain_text("Not answered: the agent was stopped")
-    talk.delivery("Are you there?").get_by_role("button", name="Retry").click()
+    talk.page.get_by_role("button", name="Retry").click()
     talk.answered("You said: Are you there?")
+
+
+def test_what_another_program_asked_before_the_server_was_killed_is_marked_and_can_be_sent_again(
+    page: Page, site: Site
+) -> None:
+    talk = Talk(page, site, site.create()).open()
+    site.send(talk.id, {"type": "message", "text": SLOWLY})
+    expect(talk.streaming).to_contain_text("word1")
+    page.goto("about:blank")
+    site.kill()
+    site.open()
+    talk.open()
+    expect(page.locator("#agent-state")).to_have_text("Failed")
+    expect(talk.delivery(SLOWLY)).to_have_text("Not answered: the agent failed")
+    page.get_by_role("button", name="Retry").click()
+    expect(talk.streaming).to_contain_text("word1")
+    assert site.said(talk.id) == [SLOWLY] * 2
+
+
+def test_what_another_program_asked_while_the_page_was_disconnected_is_marked(page: Page, site: Site) -> None:
+    talk = Talk(page, site, site.create()).open()
+    page.context.set_offline(True)
+    site.kill()
+    site.open()
+    site.send(talk.id, {"type": "message", "text": "/fail"})
+    while site.events(talk.id)[-1]["kind"] != "turn":
+        page.wait_for_timeout(50)
+    page.context.set_offline(False)
+    talk.hurry()
+    expect(talk.delivery("/fail")).to_have_text("Not answered: the agent failed")
+    page.get_by_role("button", name="Retry").click()
+    expect(talk.delivery("/fail").first).to_have_text("Not answered: the agent failed Retry")
+    expect(talk.delivery("/fail").last).to_have_text("Not answered: the agent failed")
 
 
 def test_nothing_is_retried_where_everything_was_answered(talk: Talk) -> None:

@@ -120,6 +120,7 @@ export class AgentControls {
     const said = this.next.querySelector(".words");
     if (said.textContent !== words) said.textContent = words; // or it is read aloud again
     for (const each of this.next.querySelectorAll("[data-action]")) each.hidden = !actions.includes(each.dataset.action) || (each.dataset.action === "retry" && !this.canRetry(this.status));
+    this.offersRetry = !this.next.querySelector('[data-action="retry"]').hidden;
   }
 
   offer(action, isOffered) {

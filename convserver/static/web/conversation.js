@@ -92,7 +92,7 @@ function take(frame) {
       if (frame.kind === "message" && frame.source === "user") asked = Math.max(asked, frame.seq);
       log.heard(frame.seq);
       outgoing.heard(frame, agent);
-      if (announcing && frame.kind === "message" && frame.source === "user") outgoing.watch([frame.seq]);
+      if (frame.kind === "message" && frame.source === "user") outgoing.watch([frame.seq]);
       if (answers) answers.heard(frame);
       else if (frame.kind === "message" && frame.source === "agent") stored.add(frame.id);
       if (frame.kind === "turn" && isPaused) showCutOff();
@@ -104,6 +104,7 @@ function take(frame) {
       announcing = true;
       isReplaying = false;
       if (agent.status === "stopped") outgoing.giveUp(cursor);
+      agent.write(); // what can be retried is known
       sweep();
       look();
       line.showProgress(1, 0);
@@ -142,6 +143,7 @@ function follow(name) {
   if (name === "stopped" && was !== "stopped" && !isReplaying) outgoing.giveUp(cursor);
   was = name;
   outgoing.showQueued(STATUSES[name].queued);
+  outgoing.showOffered(agent.offersRetry ? asked : -1);
   if (agent.isWorking || name === "waiting") prepare();
   elapsed?.show();
 }

@@ -28,6 +28,7 @@ export class Outgoing {
     this.stored = new Set(); // the seqs of those that are
     this.elsewhere = new Set(); // the seqs of those that another page has sent
     this.progress = new Progress(delivered(root.dataset));
+    this.offered = -1; // the seq of the message that the page offers to send again below its log
     this.queued = undefined; // until when what is sent now has to wait, in words
     this.steps = Promise.resolve(); // what is done to the outbox, one after the other
     this.sent = undefined; // the id of the one that was sent and not answered: the next one waits for that
@@ -209,6 +210,13 @@ export class Outgoing {
     this.relabel();
   }
 
+  /** The page offers below its log to send the message at `seq` again, -1 for none: its own line does not as well. */
+  showOffered(seq) {
+    if (this.offered === seq) return;
+    this.offered = seq;
+    this.relabel();
+  }
+
   /** Say of what was sent before this page how far it has come, too. */
   follow(seqs) {
     for (const seq of seqs) this.stored.add(seq);
@@ -232,7 +240,7 @@ export class Outgoing {
     const isOwn = this.stored.has(seq);
     if (!isOwn && !this.elsewhere.has(seq)) return;
     const { name, tookMs } = this.progress.of(seq);
-    if (name in UNANSWERED) return this.say(article, UNANSWERED[name], button("Retry", () => this.onAgain(seq)));
+    if (name in UNANSWERED) return this.say(article, UNANSWERED[name], ...(seq === this.offered ? [] : [button("Retry", () => this.onAgain(seq))]));
     this.say(article, isOwn || (name === "sent" && this.queued) ? this.words(name, tookMs) : "");
   }
 
@@ -244,8 +252,9 @@ export class Outgoing {
 
   say(article, words, ...buttons) {
     const line = article.querySelector(".delivery");
-    if (!line || (line.dataset.words ?? "") === words) return;
-    line.dataset.words = words;
+    const told = [words, ...buttons.map(({ textContent }) => textContent)].join(" ");
+    if (!line || (line.dataset.words ?? "") === told) return;
+    line.dataset.words = told;
     line.replaceChildren(words, ...buttons.flatMap((each) => [" ", each]));
   }
 

@@ -44,6 +44,8 @@ BEYOND_EVENTS = 10
 """At most this many events after them are read for the results of their calls."""
 _CALLS = ('="event tool_', '="event error', '="output', '="code')
 """HTML that only `calls.css` and `code.css` style."""
+_CUT_OFF = (LoopEnd.STOPPED, LoopEnd.CROWDED_OUT, LoopEnd.INTERRUPTED)
+"""How a loop ends that may leave its last turn without an answer."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -88,15 +90,17 @@ def not_said(
 
 
 def _page(request: HttpRequest, found: ConversationRef, *, status: int = 200, **said: str) -> HttpResponse:
+    # What comes after the log was read is replayed by the socket, so what is read later may be newer.
+    shown, standing = _asked_for(request, found), progress_of(found)
     state = listed(Conversation.objects.with_pks([found.pk]), access.pk_of(request.user))[found.pk]
     context = {
         "conversation": state,
         "has_key": is_keyed(state["version"]),
-        "standing": progress_of(found),
+        "standing": standing,
         "last_turn": last_turn_of(found) if _has_given_up(state) else None,
         "row": Row(state=state, now=timezone.now()),
         "parent": _parent(request, state["parent"]),
-        "shown": _asked_for(request, found),
+        "shown": shown,
         "message_id": str(uuid4()),
         "cues": cues().items(),
         **said,
@@ -107,7 +111,7 @@ def _page(request: HttpRequest, found: ConversationRef, *, status: int = 200, **
 def _has_given_up(state: ConversationState) -> bool:
     """Say whether something may stand unanswered for good: most logs need no look for their last turn."""
     loop = state["loop"]
-    return loop["ended_by"] == LoopEnd.STOPPED or loop["execution_status"] == ExecutionStatus.ERROR
+    return loop["ended_by"] in _CUT_OFF or loop["execution_status"] == ExecutionStatus.ERROR
 
 
 @require_safe
