@@ -3,6 +3,14 @@
 
 const place = document.getElementById("docs");
 
+const dark = matchMedia("(prefers-color-scheme: dark)");
+const showTheme = () => {
+  const { classList, dataset } = document.documentElement;
+  classList.toggle("dark-mode", dataset.theme ? dataset.theme === "dark" : dark.matches);
+};
+dark.addEventListener("change", showTheme);
+showTheme();
+
 SwaggerUIBundle({
   domNode: place,
   url: place.dataset.document,
