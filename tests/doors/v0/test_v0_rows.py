@@ -245,8 +245,9 @@ def test_the_first_page_of_a_list_passes_over_no_sub_conversations(
     alice: User, conversation: ConversationRef
 ) -> None:
     sub_conversations(conversation, alice, 2_000, prefix="sub")
-    with connection.cursor() as cursor:
-        cursor.execute("ANALYZE")  # so that the plan is made for as many as there are
+    if connection.vendor == "postgresql":  # SQLite would plan by this for the tests that follow, too
+        with connection.cursor() as cursor:
+            cursor.execute("ANALYZE")  # so that the plan is made for as many as there are
     rows = Conversation.objects.visible_to(alice).newest_first().top_level()
     assert "conversation_top_level" in rows.values_list("created_at", "pk")[:21].explain()
 

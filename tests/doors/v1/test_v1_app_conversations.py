@@ -270,8 +270,9 @@ def test_a_list_costs_the_same_however_long_it_is(alice: User) -> None:
 def test_the_first_page_passes_over_no_conversations_of_the_other_wire(alice: User) -> None:
     fill(alice, 2_000, version=Version.V0)
     fill(alice, 10)
-    with connection.cursor() as cursor:
-        cursor.execute("ANALYZE")  # so that the plan is made for as many as there are
+    if connection.vendor == "postgresql":  # SQLite would plan by this for the tests that follow, too
+        with connection.cursor() as cursor:
+            cursor.execute("ANALYZE")  # so that the plan is made for as many as there are
     rows = Conversation.objects.visible_to(alice).known_to_v1().top_level().newest_first()
     assert "conversation_by_version" in rows.values_list("created_at", "pk")[:21].explain()
 
