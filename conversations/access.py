@@ -1,6 +1,7 @@
 """Access to conversations: doors get a row only from here.
 
-A deleted conversation, another user's and one that never existed look the same.
+A deleted conversation, another user's and one that never existed look the same, except that its owner is told
+that it was deleted.
 """
 
 from __future__ import annotations
@@ -14,13 +15,15 @@ from django.db import transaction
 from django.utils.module_loading import import_string
 
 from conversations import facts
-from conversations.exceptions import ConversationNotFound
+from conversations.exceptions import ConversationDeleted, ConversationNotFound
 from conversations.models import Conversation, ConversationRef, Version, normal_id
 from conversations.payloads.limits import limits_of
 from conversations.server_log import ids_of, log_on_commit
 from conversations.storage import quotas
 
 Visitor = AbstractBaseUser | AnonymousUser
+
+DELETED = "The conversation was deleted. You can restore it."
 
 
 def readable(user: Visitor, conversation_id: str) -> ConversationRef:
@@ -30,7 +33,11 @@ def readable(user: Visitor, conversation_id: str) -> ConversationRef:
 
 def readable_row(user: Visitor, conversation_id: str) -> Conversation:
     """Return the whole row if the user may read it; raise ConversationNotFound otherwise."""
-    return _found(Conversation.objects.visible_to(user).with_public_ids([normal_id(conversation_id)]).first())
+    public_id = normal_id(conversation_id)
+    row = Conversation.objects.visible_to(user).with_public_ids([public_id]).first()
+    if row is None:
+        _tell_owner(user, Conversation.objects.deleted().with_public_ids([public_id]).first())
+    return _found(row)
 
 
 def writable(user: Visitor, conversation_id: str) -> ConversationRef:
@@ -55,6 +62,14 @@ def _found(row: Conversation | None) -> Conversation:
     if row is None:
         raise ConversationNotFound("Conversation not found.")
     return row
+
+
+def _tell_owner(user: Visitor, row: Conversation | None) -> None:
+    """Raise ConversationDeleted if the row is deleted, the user's, and among what this visitor may reach."""
+    if row is None or row.deleted_at is None or row.owner_id != user.pk:
+        return
+    if limits_of(user).only in (None, row.pk):
+        raise ConversationDeleted(DELETED)
 
 
 def _within_limits(user: Visitor, row: Conversation) -> Conversation:
@@ -87,6 +102,7 @@ class ConversationValidator:
                 _found(None)
             row, is_new = self._made(user, public_id, version)
         if row.owner_id != user.pk or row.deleted_at is not None:
+            _tell_owner(user, row)
             _found(None)
         return _within_limits(user, row).ref, is_new
 

@@ -23,6 +23,10 @@ class ConversationNotFound(ConversationError):
     code = "not_found"
 
 
+class ConversationDeleted(ConversationNotFound):
+    """The same where its owner asks, who can restore it."""
+
+
 class InvalidEvent(ConversationError):
     """The payload is not an event of any known wire."""
 

@@ -6,6 +6,7 @@ import logging
 import sys
 from collections.abc import Iterator
 from typing import Any
+from urllib.parse import quote
 
 from django.conf import settings
 from django.core.exceptions import PermissionDenied, TooManyFieldsSent
@@ -23,6 +24,7 @@ from conversations.engines import failures
 from conversations.engines.lost_commits import LostCommit
 from conversations.exceptions import (
     ConversationBusy,
+    ConversationDeleted,
     ConversationError,
     ConversationNotFound,
     CursorAhead,
@@ -126,14 +128,22 @@ def native_response(error: Exception, context: dict[str, Any]) -> Response | Non
     if isinstance(error, UNAVAILABLE):
         return None
     if isinstance(error, ConversationError):
-        detail = f"{error}. {ID_RULE}" if isinstance(error, InvalidConversationId) else str(error)
-        body = {"code": error.code, "detail": detail}
+        body = {"code": error.code, "detail": _native_words(error, context)}
         return Response(body, status=status_of(error, NATIVE_STATUS), headers=retry_headers(error))
     known = _known(error, context)
     response = exception_handler(known, context)
     if response is not None:
         response.data = {"code": _code(known), "detail": " ".join(sentences(known.detail))}
     return response
+
+
+def _native_words(error: ConversationError, context: dict[str, Any]) -> str:
+    if isinstance(error, InvalidConversationId):
+        return f"{error}. {ID_RULE}"
+    if isinstance(error, ConversationDeleted) and "conversation_id" in context["kwargs"]:
+        place = quote(f"{NATIVE}/conversations/{context['kwargs']['conversation_id']}/restore")
+        return f"{error} Send POST to {place}, or open “Deleted conversations” in the browser."
+    return str(error)
 
 
 def _known(error: Exception, context: dict[str, Any]) -> Any:

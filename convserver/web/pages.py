@@ -17,7 +17,12 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods
 
 from conversations import access
-from conversations.exceptions import ConversationNotFound, InvalidConversationId, QuotaExceeded
+from conversations.exceptions import (
+    ConversationDeleted,
+    ConversationNotFound,
+    InvalidConversationId,
+    QuotaExceeded,
+)
 from conversations.models import Conversation
 from conversations.storage import quotas
 from convserver.serving import request_log
@@ -42,6 +47,9 @@ def person(view: View[P]) -> View[P]:
         try:
             quotas.admit_request(access.pk_of(request.user))
             return view(request, *args, **kwargs)
+        except ConversationDeleted:
+            context = {"deleted_id": kwargs.get("conversation_id")}
+            return page(request, "web/not_found.html", context, status=404)
         except (ConversationNotFound, InvalidConversationId):
             return page(request, "web/not_found.html", status=404)
         except QuotaExceeded as error:  # without the list beside it: this page has to be cheap

@@ -834,6 +834,30 @@ async def test_a_stranger_joins_neither_a_standing_nor_a_deleted_conversation(
     assert refusals == [(4404, "Conversation not found.")] * 2
 
 
+async def test_only_the_owner_is_told_that_a_conversation_was_deleted_and_can_be_restored(
+    accounts: None,
+    conversation: ConversationRef,
+    deleted: ConversationRef,
+    alice: User,
+    tokens: dict[str, str],
+    rest: httpx.AsyncClient,
+    dial: Dial,
+) -> None:
+    only_talk = Grant(conversation=conversation)
+    keys = {**tokens, "owner, for another": (await astore.call(ApiToken.issue, alice.pk, "t", only_talk))[1]}
+    told = "The conversation was deleted. You can restore it."
+    how = f" Send POST to {NATIVE}/gone/restore, or open “Deleted conversations” in the browser."
+    for who, key in keys.items():
+        said, more = (told, how) if who == "owner" else ("Conversation not found.", "")
+        assert await refusal(dial, "/ws/conversations/gone", token=key) == (4404, said), who
+        for path in (f"{NATIVE}/gone", f"{NATIVE}/gone/events"):
+            answer = await rest.get(path, headers=bearer(key))
+            assert (answer.status_code, answer.json()) == (
+                404,
+                {"code": "not_found", "detail": said + more},
+            ), who
+
+
 async def test_a_join_of_a_new_id_makes_it_the_joiners_own(
     accounts: None, bob: User, tokens: dict[str, str], dial: Dial
 ) -> None:

@@ -307,7 +307,9 @@ async def _let_in(credentials: Credentials) -> Visitor:
 async def _joined(user: Visitor, conversation_id: str) -> ConversationRef:
     try:
         return await astore.call(store(str(user.pk)).join, user, conversation_id)
-    except (InvalidConversationId, ConversationNotFound) as error:
+    except ConversationNotFound as error:
+        raise Refusal("Conversation not found.") from error
+    except InvalidConversationId as error:
         raise Refusal(str(error)) from error
     except ConversationError as error:
         raise Refusal(f"Failed to join conversation: {error}") from error

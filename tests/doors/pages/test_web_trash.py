@@ -96,3 +96,25 @@ def next_page(answer: Any) -> str:
     """Return the query of the link to the next page."""
     found = re.search(r'href="(\?page_id=[^"]*)"', answer.content.decode())
     return found[1] if found else ""
+
+
+def test_the_page_of_a_deleted_conversation_lets_its_owner_restore_it(
+    alice: User, browser: Browser, store: ConversationStore
+) -> None:
+    delete(store, alice, "talk")
+    answer = browser.get("/c/talk")
+    assert answer.status_code == 404
+    assert "Conversation deleted" in answer.content.decode()
+    assert 'action="/c/talk/restore"' in answer.content.decode()
+    answer = browser.post("/c/talk/restore", headers={"referer": "http://localhost/c/talk"}, follow=True)
+    assert (answer.status_code, answer.request["PATH_INFO"]) == (200, "/c/talk")
+
+
+def test_nobody_else_is_told_that_a_conversation_was_deleted(
+    bob: User, browser: Browser, store: ConversationStore
+) -> None:
+    delete(store, bob, "theirs")
+    answer = browser.get("/c/theirs")
+    assert answer.status_code == 404
+    assert "Conversation not found" in answer.content.decode()
+    assert "/restore" not in answer.content.decode()
