@@ -6,7 +6,6 @@ import asyncio
 import json
 import os
 import subprocess
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -20,6 +19,7 @@ from channels.testing import WebsocketCommunicator
 from django.conf import settings
 from django.db import connection
 
+from tests import forks
 from tests.ports import free_port
 
 WAIT_S = 20.0
@@ -136,7 +136,7 @@ class Server:
         self.ws_url = f"ws://127.0.0.1:{self.port}"
         self.log = directory / "server.log"
         self._directory = directory
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: forks.Running | None = None
 
     @property
     def pid(self) -> int:
@@ -155,17 +155,18 @@ class Server:
         if constants:
             command = ["tests.serve_with", *(f"{name}={value}" for name, value in constants.items())]
         with self.log.open("ab") as log:
-            self._process = subprocess.Popen(
-                [*self.run_by, sys.executable, "-m", *command],
-                env={**self.environment, **environment},
-                stdout=log,
-                stderr=log,
+            self._process = forks.start(
+                command, {**self.environment, **environment}, stdout=log, stderr=log, run_by=self.run_by
             )
         deadline = time.monotonic() + 3 * WAIT_S
         while not self._answers():
             if self._process.poll() is not None or time.monotonic() > deadline:
                 raise RuntimeError(f"The server did not start:\n{self.log.read_text()}")
             time.sleep(0.02)
+
+    def run(self, command: Sequence[str], **environment: str) -> subprocess.CompletedProcess[str]:
+        """Run `python -m command…` to its end with the server's variables, as the server would be run."""
+        return forks.run(command, {**self.environment, **environment}, run_by=self.run_by)
 
     def kill(self) -> None:
         """End it at once, as a power cut would; nothing if it does not run."""

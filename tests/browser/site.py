@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import uuid4
@@ -31,8 +29,7 @@ class Site(Server):
 
     def manage(self, *arguments: str, **environment: str) -> None:
         """Run a command of the operator's on the same database."""
-        command = [sys.executable, "-m", "convserver", "manage", *arguments]
-        subprocess.run(command, env={**self.environment, **environment}, check=True, capture_output=True)
+        self.run(["convserver", "manage", *arguments], **environment).check_returncode()
 
     @property
     def is_running(self) -> bool:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 import stat
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from convserver import private_files
+from tests import forks
 from tests.clients import Server, program_environment
 
 pytestmark = pytest.mark.one_engine
@@ -75,8 +74,7 @@ def test_a_start_takes_from_others_the_rights_that_they_had_and_says_so_once(ser
 def test_commands_protect_the_files_as_well(data_dir: Path, tmp_path: Path) -> None:
     environment = {**program_environment(tmp_path), "DATABASE_URL": ""}
     open_to_all(data_dir)
-    command = [sys.executable, "-m", "convserver", "manage", "migrate", "--plan"]
-    subprocess.run(command, env=environment, stdout=subprocess.DEVNULL, check=True)
+    forks.run(["convserver", "manage", "migrate", "--plan"], environment).check_returncode()
     assert {*files_of(data_dir).values(), rights(data_dir)} == {"-rw-------", "drwx------"}
 
 

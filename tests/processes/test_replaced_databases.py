@@ -6,8 +6,6 @@ import json
 import secrets
 import shutil
 import sqlite3
-import subprocess
-import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -21,6 +19,7 @@ from django.db import connection
 from psycopg import sql
 
 from convserver import beginnings
+from tests import forks
 from tests.clients import HTTP, Server, database_url, program_environment
 from tests.events import payload
 from tests.network import NetworkClient, wait_until
@@ -251,11 +250,10 @@ def test_a_data_directory_that_cannot_be_written_hinders_no_start(said: Said, tm
 @pytest.mark.one_engine
 def test_migrate_by_hand_says_it_too_and_keeps_no_password(tmp_path: Path) -> None:
     environment = {**program_environment(tmp_path), "DATABASE_URL": f"sqlite:///{tmp_path}/talks.sqlite3"}
-    command = [sys.executable, "-m", "convserver", "manage", "migrate", "--verbosity=0"]
     kept = tmp_path / "data" / beginnings.LAST_DATABASE
     kept.parent.mkdir()
     kept.write_text("talks at db:5432\n")
-    ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    ended = forks.run(["convserver", "manage", "migrate", "--verbosity=0"], environment)
     assert ended.stderr.count("was used with talks at db:5432 before") == 1
     assert kept.read_text() == f"{tmp_path}/talks.sqlite3\n"
 

@@ -9,7 +9,7 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -24,11 +24,13 @@ from django.db.migrations.loader import MigrationLoader
 from psycopg import sql
 
 from conversations.engines import upgrades
+from tests import forks
 from tests.clients import WAIT_S, Server, database_url, program_environment
 from tests.conftest import on_postgresql
 
 pytestmark = pytest.mark.needs_engine
 
+MIGRATE = ["convserver", "manage", "migrate", "--verbosity=0"]
 KILLS = int(os.environ.get("TEST_KILLS", "1"))
 """More of them find what is rare, and take a second each."""
 
@@ -42,20 +44,13 @@ class Fresh:
 
     def migrate(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Run `convserver manage migrate` to its end."""
-        return subprocess.run(
-            self._command(arguments),
-            env=self._environment,
-            capture_output=True,
-            text=True,
-            timeout=3 * WAIT_S,
-            check=False,
-        )
+        return forks.run([*MIGRATE, *arguments], self._environment)
 
     @contextmanager
     def migrating(self) -> Iterator[subprocess.Popen[str]]:
         """Run it beside the block, which may kill it."""
         with subprocess.Popen(
-            self._command(()), env=self._environment, stderr=subprocess.PIPE, text=True
+            [sys.executable, "-m", *MIGRATE], env=self._environment, stderr=subprocess.PIPE, text=True
         ) as process:
             yield process
             process.kill()
@@ -80,9 +75,6 @@ class Fresh:
     @property
     def _environment(self) -> dict[str, str]:
         return {**program_environment(self.directory), "DATABASE_URL": self.url}
-
-    def _command(self, arguments: Sequence[str]) -> list[str]:
-        return [sys.executable, "-m", "convserver", "manage", "migrate", "--verbosity=0", *arguments]
 
 
 @pytest.fixture

@@ -29,6 +29,7 @@ from convserver.configuration import (
     ManagerKind,
 )
 from convserver.passwords.login_throttle import GUESSES_MAX
+from tests import forks
 from tests.clients import WAIT_S, Server
 
 pytestmark = pytest.mark.one_engine
@@ -470,14 +471,7 @@ def taken_port() -> Any:
 
 def refusal(server: Server, **environment: str) -> str:
     """Run `serve`, which must fail with status 2, and return what it prints."""
-    ended = subprocess.run(
-        [*server.run_by, sys.executable, "-m", "convserver", "serve"],
-        env={**server.environment, **environment},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    ended = server.run(["convserver", "serve"], **environment)
     assert (ended.returncode, ended.stdout) == (2, "")
     return ended.stderr
 
@@ -544,12 +538,7 @@ def test_a_management_command_may_be_the_first_to_use_a_data_directory(
 ) -> None:
     data_dir = tmp_path / "new"
     kept = {name: value for name, value in os.environ.items() if name not in ("DATABASE_URL", "REDIS_URL")}
-    ended = subprocess.run(
-        [sys.executable, "-m", "convserver", "manage", *command],
-        env={**kept, **ACCOUNTS, "CONVSERVER_DATA_DIR": str(data_dir)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    environment = {**kept, **ACCOUNTS, "CONVSERVER_DATA_DIR": str(data_dir)}
+    ended = forks.run(["convserver", "manage", *command], environment)
     assert (ended.returncode, "Traceback" in ended.stderr) == (status, False)
     assert said.format(data_dir) in ended.stderr
