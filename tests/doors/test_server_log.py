@@ -36,6 +36,8 @@ from tests.conftest import Connect, Dial, Join, once
 from tests.stage import until_here
 from tests.web_browser import Browser
 
+pytestmark = pytest.mark.one_engine
+
 NATIVE = "/api/native/conversations"
 SECRET = "s3cret-that-nobody-reads"
 
@@ -92,6 +94,7 @@ async def test_a_conversation_that_a_join_makes_has_a_line(join: Join, alice: Us
     assert made == [{"conversation": "new", "owner": alice.pk, "version": "V0"}]
 
 
+@pytest.mark.needs_engine
 def test_what_is_not_committed_is_not_written(database: None, lines: Lines) -> None:
     with transaction.atomic():
         log_on_commit("Thought of")
@@ -435,6 +438,7 @@ def test_of_failures_that_come_together_the_first_is_told_and_traced_only_if_it_
     assert (line["error"], "exception" in line) == ("gone", has_trace)
 
 
+@pytest.mark.needs_engine
 async def test_an_agent_whose_start_fails_on_the_database_has_one_line_with_the_conversation(
     join: Join, alice: User, lines: Lines, monkeypatch: pytest.MonkeyPatch
 ) -> None:

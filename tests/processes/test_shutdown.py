@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import socket
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -76,6 +74,7 @@ def test_sigterm_closes_sockets_with_1012_and_ends_the_server_soon(
         assert elapsed_s < SOON_S
 
 
+@pytest.mark.one_engine
 def test_a_server_that_has_started_collects_garbage(server: Server, conversation: ConversationRef) -> None:
     server.start(CONVSERVER_AGENT="tests.agents.CollectorAgent")
     with NetworkClient(server, "talk") as client:
@@ -97,6 +96,7 @@ def test_sigterm_keeps_what_the_agent_had_said_and_ends_its_turn(
     assert AgentLoop.objects.get(conversation_id=conversation.pk).status == LoopStatus.STOPPED
 
 
+@pytest.mark.one_engine
 def test_a_client_that_does_not_read_is_told_where_to_resume(
     server: Server, store: ConversationStore, conversation: ConversationRef
 ) -> None:
@@ -123,6 +123,7 @@ def join_stalled(server: Server, door: str, *, after: int) -> StalledClient:
     return client
 
 
+@pytest.mark.one_engine
 @pytest.mark.parametrize("door", ["native", "v0"])
 def test_clients_that_do_not_read_cost_neither_others_nor_the_memory(
     server: Server, store: ConversationStore, conversation: ConversationRef, door: str
@@ -143,6 +144,7 @@ def test_clients_that_do_not_read_cost_neither_others_nor_the_memory(
         wait_until(lambda: resident_bytes(server) - before < LEFT_MAX_BYTES)
 
 
+@pytest.mark.one_engine
 @pytest.mark.skipif(not hasattr(socket, "TCP_USER_TIMEOUT"), reason="only Linux gives up on its own")
 def test_a_client_that_never_reads_is_not_kept_for_ever(
     server: Server, store: ConversationStore, conversation: ConversationRef
@@ -207,9 +209,6 @@ def test_serving_puts_lost_guards_back_before_it_begins(no_guards: None, server:
 def test_the_application_does_not_start_without_guards_and_says_what_to_do(
     no_guards: None, server: Server
 ) -> None:
-    command = [sys.executable, "-m", "uvicorn", "convserver.asgi:application", "--port", str(server.port)]
-    ended = subprocess.run(
-        command, env=server.environment, capture_output=True, text=True, timeout=3 * WAIT_S, check=False
-    )
+    ended = server.run(["uvicorn", "convserver.asgi:application", "--port", str(server.port)])
     assert ended.returncode != 0
     assert "run `convserver manage migrate`" in ended.stderr

@@ -64,6 +64,7 @@ def test_a_client_that_does_not_read_is_closed_with_1013_and_costs_little(
     assert peak - before < 64 * MEGABYTE
 
 
+@pytest.mark.one_engine
 def test_sigterm_closes_the_sockets_with_1012(server: Server, talk: ConversationRef) -> None:
     server.start()
     with NetworkClient(server, events_path()) as first, NetworkClient(server, session_path()) as second:
@@ -73,6 +74,7 @@ def test_sigterm_closes_the_sockets_with_1012(server: Server, talk: Conversation
         assert [client.closed().code for client in (first, second)] == [1012, 1012]
 
 
+@pytest.mark.one_engine
 def test_an_idle_socket_is_sent_pings(server: Server, talk: ConversationRef) -> None:
     server.start(constants={"convserver.cli.PING_S": 0.05, "convserver.cli.PONG_WAIT_S": 3.0})
     with NetworkClient(server, events_path()) as client, StalledClient(server, events_path()) as stalled:
@@ -84,6 +86,7 @@ def test_an_idle_socket_is_sent_pings(server: Server, talk: ConversationRef) -> 
         assert stalled.read_the_rest()[1].code in (1006, 1011)
 
 
+@pytest.mark.one_engine
 def test_no_key_of_an_address_is_logged(server: Server, alice: User, talk: ConversationRef) -> None:
     key = ApiToken.issue(alice.pk, "laptop")[1]
     server.start(CONVSERVER_AUTH="accounts", CONVSERVER_ALLOWED_HOSTS="127.0.0.1")

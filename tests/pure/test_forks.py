@@ -5,38 +5,43 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from pathlib import Path
 from signal import SIGKILL
 from tempfile import TemporaryFile
 
 import pytest
 
 from tests import forks
-from tests.clients import WAIT_S
+from tests.clients import WAIT_S, program_environment
 
 on_linux = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere every program is started as usual")
 
 
-def started(statement: str, environment: Mapping[str, str]) -> forks.Running:
+EXECUTE = ["timeit", "--number=1", "--repeat=1"]
+"""Executes a statement."""
+ENVIRONMENT = program_environment(Path("nowhere"))
+
+
+def started(statement: str, **environment: str) -> forks.Running:
     with TemporaryFile() as output:
-        command = ["timeit", "--number=1", "--repeat=1", statement]
-        return forks.start(command, environment, stdout=output, stderr=output)
+        return forks.start(
+            [*EXECUTE, statement], {**ENVIRONMENT, **environment}, stdout=output, stderr=output
+        )
 
 
 def printed(statement: str, **environment: str) -> str:
     """Run a statement in a copy; return the first line that it prints."""
-    command = ["timeit", "--number=1", "--repeat=1", statement]
-    ended = forks.run(command, {**os.environ, **environment})
+    assert forks.waiting.copies(ENVIRONMENT | environment)
+    ended = forks.run([*EXECUTE, statement], {**ENVIRONMENT, **environment})
     assert (ended.returncode, ended.stderr) == (0, "")
     return ended.stdout.partition("\n")[0]
 
 
 @on_linux
-def test_each_copy_has_its_own_environment_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("HOST", raising=False)
-    statement = "import os; print(os.environ.get('HOST'), os.environ.get('PORT'))"
-    assert printed(statement, HOST="a.example") == "a.example None"
-    assert printed(statement, PORT="1") == "None 1"
+def test_each_copy_has_its_own_environment_alone() -> None:
+    statement = "import os; print(os.environ.get('ONE_NAME'), os.environ.get('OTHER_NAME'))"
+    assert printed(statement, ONE_NAME="1") == "1 None"
+    assert printed(statement, OTHER_NAME="2") == "None 2"
 
 
 @on_linux
@@ -47,7 +52,7 @@ def test_a_copy_begins_with_no_module_of_the_project() -> None:
 
 @on_linux
 def test_a_copy_is_a_child_that_can_be_killed() -> None:
-    copy = started("import time; time.sleep(60)", os.environ)
+    copy = started("import time; time.sleep(60)")
     assert isinstance(copy, forks.Fork)
     assert (os.waitpid(copy.pid, os.WNOHANG), copy.poll()) == ((0, 0), None)
     copy.send_signal(SIGKILL)
@@ -56,13 +61,13 @@ def test_a_copy_is_a_child_that_can_be_killed() -> None:
 
 @on_linux
 def test_a_failure_is_told_by_the_status_and_a_trace() -> None:
-    ended = forks.run(["timeit", "--number=1", "--repeat=1", "import os; os._exit(3)"], os.environ)
+    ended = forks.run([*EXECUTE, "import os; os._exit(3)"], ENVIRONMENT)
     assert ended.returncode == 3
-    ended = forks.run(["no_such_module"], os.environ)
+    ended = forks.run(["no_such_module"], ENVIRONMENT)
     assert (ended.returncode, "no_such_module" in ended.stderr) == (1, True)
 
 
 def test_what_is_read_only_at_a_start_needs_a_real_one() -> None:
-    process = started("pass", {**os.environ, "PYTHONHASHSEED": "7"})
+    process = started("pass", PYTHONHASHSEED="7")
     assert isinstance(process, subprocess.Popen)
     assert process.wait(WAIT_S) == 0

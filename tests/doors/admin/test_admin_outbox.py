@@ -104,6 +104,7 @@ def test_what_a_webhook_carries_stays_unless_it_is_replaced(
     assert transport.opened(receiver) == transport.Credentials(*kept)
 
 
+@pytest.mark.one_engine
 @pytest.mark.parametrize(
     ("changes", "problem"),
     [
@@ -167,6 +168,7 @@ def test_a_conversation_that_was_never_told_is_told_again(
     assert Delivery.objects.get().known == 0
 
 
+@pytest.mark.one_engine
 @pytest.mark.parametrize(
     ("changes", "problem"),
     [
@@ -219,6 +221,7 @@ def test_deliveries_are_found_by(boss: Browser, failing: Delivery, query: str) -
     assert found is (query != "failing=no")
 
 
+@pytest.mark.one_engine
 @pytest.mark.parametrize("path", [RECEIVERS, DELIVERIES])
 def test_a_list_needs_its_own_permission(staff: Staff, path: str) -> None:
     model = path.split("/")[3]
@@ -226,6 +229,7 @@ def test_a_list_needs_its_own_permission(staff: Staff, path: str) -> None:
     assert staff(f"sessions_app.view_{model}").get(path).status_code == 200
 
 
+@pytest.mark.one_engine
 @pytest.mark.parametrize("path", [RECEIVERS, DELIVERIES])
 def test_who_may_not_read_events_sends_them_nowhere(staff: Staff, failing: Delivery, path: str) -> None:
     model = path.split("/")[3]

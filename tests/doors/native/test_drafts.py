@@ -101,6 +101,7 @@ async def test_drafts_stand_apart(conversation: ConversationRef, bob: User, rest
     assert [(await rest.get(path)).json()["text"] for path in (IN_TALK, NEW)] == ["in talk", "new"]
 
 
+@pytest.mark.one_engine
 @pytest.mark.parametrize(
     "wrong",
     [

@@ -146,6 +146,7 @@ async def test_a_change_that_waits_for_a_deletion_with_an_etag_finds_nothing_to_
     assert ((await deleted).status_code, (await changed).status_code) == (204, 404)
 
 
+@pytest.mark.one_engine
 @once
 @pytest.mark.parametrize("header", ["", "unquoted", '"half'])
 async def test_a_header_that_is_no_list_of_etags_is_refused(
@@ -172,6 +173,7 @@ async def test_of_two_changes_at_once_with_one_etag_only_one_is_made(
     assert (statuses, (await rest.get(TALK)).json()["title"]) == ((200, 412), "First")
 
 
+@pytest.mark.one_engine
 @once
 async def test_a_page_of_another_origin_may_send_an_etag_and_see_one(
     configured: Callable[..., None],

@@ -229,6 +229,7 @@ async def test_a_start_whose_id_was_taken_may_be_repeated_under_its_key(
     assert first["id"] != second["id"]
 
 
+@pytest.mark.one_engine
 @once
 @pytest.mark.parametrize(
     "header",

@@ -198,6 +198,7 @@ async def test_since_misses_nothing_that_was_committed_a_little_late(
     assert (await shown(client))["id"] == "talk"
 
 
+@pytest.mark.one_engine
 @pytest.mark.parametrize("moment", ["yesterday", "", "2026-01-31T12:00:00", "0001-01-01T00:00:00+14:00"])
 async def test_a_moment_that_is_none_closes_with_4400(dial: Dial, moment: str) -> None:
     assert (await (await dial(PATH, query={"since": moment})).closed()).code == 4400
@@ -227,6 +228,7 @@ async def test_nothing_is_shown_twice_unchanged(
     assert all(earlier != later for earlier, later in pairwise(shown))
 
 
+@pytest.mark.one_engine
 @pytest.mark.parametrize("frame", ["no JSON", {"type": "message", "text": "hello", "id": 1}])
 async def test_this_socket_takes_no_frames_but_auth(dial: Dial, frame: Any) -> None:
     client = await opened(dial)
@@ -237,6 +239,7 @@ async def test_this_socket_takes_no_frames_but_auth(dial: Dial, frame: Any) -> N
     assert await client.until("ack") == {"type": "ack", "id": "a"}
 
 
+@pytest.mark.one_engine
 async def test_a_binary_frame_is_answered_with_an_error(dial: Dial) -> None:
     client = await opened(dial)
     await client.send_bytes(b"{}")

@@ -612,6 +612,7 @@ async def chunks(*parts: bytes) -> AsyncIterator[bytes]:
         yield part
 
 
+@pytest.mark.one_engine
 @pytest.mark.parametrize(("path", "status"), [(LIST, 201), (EVENTS, 200)])
 async def test_a_body_that_does_not_say_its_length_is_taken(
     conversation: ConversationRef, rest: httpx.AsyncClient, path: str, status: int
@@ -622,6 +623,7 @@ async def test_a_body_that_does_not_say_its_length_is_taken(
     assert answer.json()["id"]
 
 
+@pytest.mark.one_engine
 @pytest.mark.parametrize(
     ("is_known", "limit", "refusal"),
     [
@@ -652,6 +654,7 @@ async def test_a_body_without_end_is_refused_once_it_is_too_large(
     assert taken <= limit + 1024 * 1024
 
 
+@pytest.mark.one_engine
 async def test_a_length_that_is_too_large_is_refused_before_anything_is_read(
     accounts: None, rest: httpx.AsyncClient
 ) -> None:
@@ -801,6 +804,7 @@ def short(value: Any) -> str:
     return text if len(text) <= 60 else f"{text[:50]}… of {len(text)}"
 
 
+@pytest.mark.one_engine
 @pytest.mark.parametrize(("method", "path", "body", "status", "code"), NONSENSE, ids=short)
 async def test_wrong_input_is_answered_with_what_is_wrong(
     conversation: ConversationRef,
@@ -838,6 +842,7 @@ SENTENCES: list[tuple[str, str, Any, str]] = [
 ]
 
 
+@pytest.mark.one_engine
 @pytest.mark.parametrize(("method", "path", "body", "detail"), SENTENCES, ids=short)
 async def test_a_wrong_body_is_answered_with_a_sentence_and_changes_nothing(
     conversation: ConversationRef, rest: httpx.AsyncClient, method: str, path: str, body: Any, detail: str
@@ -848,6 +853,7 @@ async def test_a_wrong_body_is_answered_with_a_sentence_and_changes_nothing(
     assert (await rest.get(TALK)).json() == before
 
 
+@pytest.mark.one_engine
 @pytest.mark.parametrize("text", ["", "   ", "\n\t"])
 async def test_a_blank_message_is_refused_with_a_sentence_and_not_stored(
     conversation: ConversationRef, rest: httpx.AsyncClient, text: str
@@ -865,6 +871,7 @@ async def test_a_message_of_images_alone_needs_no_text(
     assert (await rest.post(EVENTS, json=image)).status_code == 200
 
 
+@pytest.mark.one_engine
 async def test_a_method_that_an_address_does_not_take_is_told_those_that_it_takes(
     conversation: ConversationRef, rest: httpx.AsyncClient
 ) -> None:
@@ -874,6 +881,7 @@ async def test_a_method_that_an_address_does_not_take_is_told_those_that_it_take
     assert refused.headers["allow"] == allowed
 
 
+@pytest.mark.one_engine
 @pytest.mark.parametrize("path", [LIST, EVENTS])
 @pytest.mark.parametrize(
     "content_type", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data", "nonsense", ""]
@@ -885,6 +893,7 @@ async def test_a_body_of_another_type_than_json_is_refused(
     assert (answer.status_code, answer.json()["code"]) == (415, "unsupported_media_type")
 
 
+@pytest.mark.one_engine
 async def test_json_is_utf_8_whatever_charset_it_claims(rest: httpx.AsyncClient) -> None:
     for charset in ("latin-1", "utf-16", "zlib", "nonsense"):
         answer = await rest.post(
@@ -902,6 +911,7 @@ async def test_an_id_of_the_greatest_length_is_taken(
     assert [(each["type"], each["id"]) for each in answers] == [("ack", longest)] * 2
 
 
+@pytest.mark.one_engine
 async def test_a_page_that_nobody_serves_is_a_page_for_people(rest: httpx.AsyncClient) -> None:
     answer = await rest.get("/nothing")
     assert (answer.status_code, answer.headers["content-type"].partition(";")[0]) == (404, "text/html")

@@ -176,6 +176,7 @@ async def test_a_cursor_of_another_history_is_told_so_and_goes_on_live(
     assert seqs(await client.events(1)) == [3]
 
 
+@pytest.mark.one_engine
 @pytest.mark.parametrize(
     "query",
     [
@@ -205,6 +206,7 @@ async def test_a_wrong_parameter_closes_with_4400(
     assert (await (await join(conversation, **query)).closed()).code == 4400
 
 
+@pytest.mark.one_engine
 @pytest.mark.parametrize("conversation_id", ["search", "a%00b", "a..b", "n" * 101])
 async def test_an_id_that_can_name_nothing_closes_with_4400(join: Join, conversation_id: str) -> None:
     assert (await (await join(conversation_id)).closed()).code == 4400
@@ -480,6 +482,7 @@ WRONG = {
 }
 
 
+@pytest.mark.one_engine
 @pytest.mark.parametrize(("frame", "code", "frame_id"), WRONG.values(), ids=WRONG.keys())
 async def test_a_wrong_frame_is_answered_with_an_error_and_the_socket_goes_on(
     conversation: ConversationRef, join: Join, frame: Any, code: str, frame_id: Any
@@ -492,6 +495,7 @@ async def test_a_wrong_frame_is_answered_with_an_error_and_the_socket_goes_on(
     assert (await client.until("ack"))["id"] == "good"
 
 
+@pytest.mark.one_engine
 async def test_a_binary_frame_is_answered_with_an_error(conversation: ConversationRef, join: Join) -> None:
     client = await join(conversation)
     await client.send_bytes(b'{"type":"auth","id":1}')

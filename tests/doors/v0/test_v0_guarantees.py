@@ -214,6 +214,7 @@ async def test_the_keys_of_a_conversations_tool_servers_are_masked_in_its_events
 TASK = {"git_provider": "github", "repo": "owner/name", "issue_number": 7, "title": "Mend it"}
 
 
+@pytest.mark.one_engine
 @pytest.mark.parametrize("provider", ["github", "gitlab", "bitbucket", "azure_devops"])
 @pytest.mark.parametrize(
     "task_type", ["MERGE_CONFLICTS", "FAILING_CHECKS", "UNRESOLVED_COMMENTS", "OPEN_ISSUE"]
@@ -229,6 +230,7 @@ async def test_a_suggested_task_of_every_provider_becomes_the_first_message(
     assert (await rest.get(f"{CONVERSATIONS}/{conversation_id}")).json()["trigger"] == "suggested_task"
 
 
+@pytest.mark.one_engine
 @pytest.mark.parametrize("task_type", ["OPEN_PR", "CREATE_MICROAGENT"])
 async def test_a_task_that_nobody_can_be_told_to_do_is_refused(
     task_type: str, rest: httpx.AsyncClient
@@ -249,12 +251,14 @@ async def test_a_bearer_token_makes_a_conversation_that_came_by_the_api(
     assert triggers == ["openhands_api", "gui"]
 
 
+@pytest.mark.one_engine
 async def test_the_body_is_json_whatever_its_content_type_says(rest: httpx.AsyncClient) -> None:
     form = {"Content-Type": "application/x-www-form-urlencoded"}
     response = await rest.post(CONVERSATIONS, content='{"initial_user_msg":"hello"}', headers=form)
     assert (response.status_code, response.json()["conversation_id"]) == (200, NEW_ID)
 
 
+@pytest.mark.one_engine
 async def test_a_body_of_any_depth_is_taken_or_refused(
     conversation: ConversationRef, rest: httpx.AsyncClient
 ) -> None:

@@ -17,6 +17,8 @@ from tests.stage import until_true
 from tests.v0 import CONVERSATIONS, NEW_ID, info
 from tests.v0_socket import V0Client
 
+pytestmark = pytest.mark.one_engine
+
 CONFIG = "/api/options/config"
 SETTINGS = "/api/settings"
 SECRETS = "/api/secrets"
@@ -152,6 +154,7 @@ async def test_the_page_of_secrets_lists_adds_changes_and_removes(page: httpx.As
 # Lists
 
 
+@pytest.mark.needs_engine
 async def test_the_home_page_shows_ten_and_the_panel_twenty_and_then_the_rest(
     page: httpx.AsyncClient, alice: User
 ) -> None:
@@ -228,6 +231,7 @@ async def test_the_side_tabs_of_a_conversation_without_a_workspace_are_empty(
 # A talk
 
 
+@pytest.mark.needs_engine
 async def test_what_is_sent_comes_back_and_the_answer_has_a_message_of_its_own(
     page: httpx.AsyncClient, connect: Connect
 ) -> None:
@@ -360,6 +364,7 @@ async def test_a_new_name_is_in_the_info_and_in_the_list(page: httpx.AsyncClient
     assert [found["title"], *(item["title"] for item in await listed(page))] == ["New name", "New name"]
 
 
+@pytest.mark.needs_engine
 async def test_a_stop_right_after_the_creation_is_obeyed(page: httpx.AsyncClient) -> None:
     one = f"{CONVERSATIONS}/{(await posted(page, CONVERSATIONS, {}))['conversation_id']}"
     await posted(page, f"{one}/stop")
@@ -398,6 +403,7 @@ async def test_a_page_load_opens_two_sockets_and_the_one_that_goes_takes_nothing
     assert (await kept.said())["message"] == "Done."
 
 
+@pytest.mark.needs_engine
 async def test_a_page_that_reconnects_gets_each_event_once_and_its_state(
     page: httpx.AsyncClient, connect: Connect
 ) -> None:

@@ -71,6 +71,7 @@ async def test_the_pages_together_are_the_log_whatever_the_limit_while_it_grows(
         assert seen[: len(known)] == known
 
 
+@pytest.mark.one_engine
 @pytest.mark.parametrize("text", EXAMPLES)
 async def test_an_event_of_this_wire_leaves_byte_for_byte(
     text: str, talk: ConversationRef, rest: httpx.AsyncClient
@@ -137,6 +138,7 @@ async def test_a_filter_holds_for_the_list_and_the_count(
     assert count == len(seconds)
 
 
+@pytest.mark.one_engine
 @pytest.mark.parametrize("path", [SEARCH, COUNT, f"{LOG}/search", f"{LOG}/count"])
 async def test_an_unknown_kind_is_refused_by_a_sentence(
     path: str, talk: ConversationRef, rest: httpx.AsyncClient

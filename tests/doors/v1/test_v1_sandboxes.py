@@ -99,6 +99,7 @@ def test_no_other_text_is_a_sandboxs_id(text: str) -> None:
     assert public_id is None or sandboxes.id_of(public_id) == text
 
 
+@pytest.mark.one_engine
 @pytest.mark.parametrize("text", ["", "talk", "0", "z" * 22, "00" + SANDBOX, "é", "a" * 5000, "null", "a\0"])
 async def test_a_text_that_is_no_sandboxs_id_is_null_and_not_found(
     text: str, talk: ConversationRef, rest: httpx.AsyncClient

@@ -184,6 +184,7 @@ async def test_a_replay_brings_what_was_asked_for_and_then_what_happens(
     assert ids(await receive(client, len(expected))) == ids(expected)
 
 
+@pytest.mark.one_engine
 @pytest.mark.parametrize(
     "query",
     [
@@ -336,6 +337,7 @@ async def test_in_open_local_mode_nobody_needs_a_key(talk: ConversationRef, dial
         await greeted(await dial(events_path(), **options))
 
 
+@pytest.mark.one_engine
 @pytest.mark.parametrize("sent", ["query", "header", "bearer", "frame"])
 @pytest.mark.parametrize("which", ["token", "server", "conversation"])
 async def test_each_key_opens_in_each_way(
@@ -389,6 +391,7 @@ async def test_of_several_keys_the_first_that_opens_something_counts(
     )
 
 
+@pytest.mark.one_engine
 @pytest.mark.parametrize("key", ["cs_wrong", "ck_wrong", f"ck_{UUID(ID).hex}_wrong", "ck_\udcff_x", "\0"])
 async def test_a_wrong_key_in_the_address_or_a_header_fails_the_handshake(
     talk: ConversationRef, dial: Dial, accounts: None, key: str
@@ -398,6 +401,7 @@ async def test_a_wrong_key_in_the_address_or_a_header_fails_the_handshake(
     assert await is_refused(dial, headers={"x-session-api-key": given.decode("latin-1")})
 
 
+@pytest.mark.one_engine
 @pytest.mark.parametrize(
     "frame",
     [
@@ -423,6 +427,7 @@ async def test_a_first_frame_that_lets_nobody_in_ends_with_4001(
     assert client.frames == []
 
 
+@pytest.mark.one_engine
 async def test_a_first_frame_that_does_not_come_ends_with_4001(
     talk: ConversationRef, dial: Dial, accounts: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -430,6 +435,7 @@ async def test_a_first_frame_that_does_not_come_ends_with_4001(
     assert await close_of(dial) == (4001, "Authentication failed")
 
 
+@pytest.mark.one_engine
 @pytest.mark.parametrize("name", ["talk", "1", f"{ID}0", "zz294d95-9ff6-4d2d-9c53-0a5849f2c4a0", f"{{{ID}}}"])
 @pytest.mark.parametrize("path", [events_path, session_path])
 async def test_what_is_no_uuid_fails_the_handshake(
@@ -556,6 +562,7 @@ WRONG = {
 }
 
 
+@pytest.mark.one_engine
 @pytest.mark.parametrize("wrong", WRONG.values(), ids=WRONG.keys())
 async def test_a_client_that_knows_errors_is_told_what_was_wrong_and_goes_on(
     talk: ConversationRef, dial: Dial, silence: None, wrong: Any
@@ -798,6 +805,7 @@ async def test_the_sequenced_socket_says_where_the_log_ends_to_who_has_more(
     assert (await client.receive())["seq"] == 3
 
 
+@pytest.mark.one_engine
 @pytest.mark.parametrize("after", ["", "-2", "x", str(2**63)])
 async def test_a_wrong_cursor_is_refused(talk: ConversationRef, dial: Dial, after: str) -> None:
     assert await is_refused(dial, session_path(), query={"after_seq": after})

@@ -244,6 +244,7 @@ async def test_odd_texts_of_a_message_can_be_shown_again(rest: httpx.AsyncClient
 # What cannot be made
 
 
+@pytest.mark.one_engine
 @pytest.mark.parametrize(
     ("name", "value", "bound"),
     [
