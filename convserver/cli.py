@@ -34,7 +34,7 @@ from django.utils.module_loading import import_string
 from conversations.engines import failures
 from conversations.engines.sqlite3 import files
 from conversations.server_log import log_act
-from convserver import __version__, beginnings, private_files, quickstart
+from convserver import __version__, beginnings, private_files, program, quickstart
 from convserver.configuration import (
     LOOPBACK_ADDRESSES,
     MESSAGE_MAX_BYTES,
@@ -75,6 +75,8 @@ MANAGEMENT = {
     "clearsessions": "delete logins that have expired",
 }
 """The management commands that operators need, by what they do."""
+NEED_TABLES = MANAGEMENT.keys() - {"migrate", "check"}
+"""Those of them that can do nothing, and may ask for much, before `migrate`."""
 IMPORTS = {"openhands-v1": "import_openhands_v1"}
 """The management command of each format."""
 IMPORTS_HELP = {"openhands-v1": "the directories of OpenHands V1 agent servers and their SDK"}
@@ -84,7 +86,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command and return its exit status: 2 for a wrong configuration."""
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "convserver.settings")
     parser = argparse.ArgumentParser(
-        prog="convserver", description="A durable conversation server for AI agents."
+        prog=program.command(), description="A durable conversation server for AI agents."
     )
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("serve", help="migrate the database, and start the server")
@@ -115,13 +117,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _management_help() -> str:
     """Return the commands for operators, and where all of Django's are listed."""
-    width = max(map(len, MANAGEMENT))
-    lines = [f"  {name:{width}}  {what}" for name, what in MANAGEMENT.items()]
+    name, width = program.command(), max(map(len, MANAGEMENT))
+    lines = [f"  {each:{width}}  {what}" for each, what in MANAGEMENT.items()]
     return (
-        "usage: convserver manage COMMAND [options]\n\n"
+        f"usage: {name} manage COMMAND [options]\n\n"
         "Commands for operators:\n" + "\n".join(lines) + "\n\n"
-        "`convserver manage COMMAND --help` shows the options of one command, and\n"
-        "`convserver manage help --commands` lists all commands, including those of Django.\n"
+        f"`{name} manage COMMAND --help` shows the options of one command, and\n"
+        f"`{name} manage help --commands` lists all commands, including those of Django.\n"
     )
 
 
@@ -136,14 +138,27 @@ def manage_django(arguments: Sequence[str]) -> int:
             return 0
         if arguments[:1] == ["migrate"]:
             return _migrate_by_hand(arguments)
+        if arguments[0] in NEED_TABLES and _lacks_tables():
+            return _say_to_migrate()
         execute_from_command_line(["convserver manage", *arguments])
     except DatabaseProblem:
         if not _has_no_tables():
             raise
-        name = connection.settings_dict["NAME"]
-        sys.stderr.write(f"There is no database at {name} yet. Run `convserver manage migrate` first.\n")
-        return 1
+        return _say_to_migrate()
     return 0
+
+
+def _lacks_tables() -> bool:
+    django.setup()
+    return _is_reached() and _has_no_tables()
+
+
+def _say_to_migrate() -> int:
+    name = connection.settings_dict["NAME"]
+    sys.stderr.write(
+        f"There is no database at {name} yet. Run this first: {program.command()} manage migrate\n"
+    )
+    return 1
 
 
 def _migrate_by_hand(arguments: Sequence[str]) -> int:

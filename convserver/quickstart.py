@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from uuid import uuid4
 
+from convserver import program
 from convserver.configuration import AuthMode, Configuration
 
 EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - only accounts mode listens there
@@ -54,7 +53,7 @@ def text(configuration: Configuration, port: int) -> str:
     """Return the server's address, and examples for curl, Python and a socket."""
     host = EVERYWHERE.get(configuration.host, configuration.host)
     place = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-    python = _python()
+    python = program.python()
     preparation, variable = _key(configuration)
     name = example_id()
     return STEPS.format(
@@ -83,9 +82,3 @@ def _key(configuration: Configuration) -> tuple[str, str]:
     if configuration.auth is AuthMode.ACCOUNTS:
         return LOG_IN, "TOKEN"
     return "", ""
-
-
-def _python() -> str:
-    """Return the path of this Python, relative to the directory where the server was started."""
-    program, here = Path(sys.executable), Path.cwd()
-    return str(program.relative_to(here) if program.is_relative_to(here) else program)

@@ -16,6 +16,7 @@ from django.shortcuts import redirect
 from django.urls import reverse
 from django.utils.http import urlencode
 
+from convserver import program
 from convserver.passwords import line
 from convserver.passwords.login_throttle import (
     BUSY,
@@ -109,7 +110,7 @@ class KeyForm(forms.Form):
         if self._user is None and is_server_key(key):
             raise ValidationError(
                 "The key is right, but this server has no account yet that it could log in to. An "
-                "administrator can create one with: convserver manage createsuperuser"
+                f"administrator can create one with: {program.command()} manage createsuperuser"
             )
         if self._user is None:
             raise ValidationError("Wrong key." + said_of_attempts(guesses.left()))

@@ -19,7 +19,7 @@ import httpx
 import pytest
 from django.core.management import get_commands
 
-from convserver import cli, configuration
+from convserver import cli, configuration, program
 from convserver.configuration import (
     AuthMode,
     Configuration,
@@ -530,6 +530,8 @@ def test_each_command_of_that_help_exists() -> None:
     ("command", "status", "said"),
     [
         (["create_token", "boss", "--name", "t1"], 1, "There is no database at {}/"),
+        (["createsuperuser", "--username", "me"], 1, "There is no database at {}/"),
+        (["createsuperuser", "--username", "me"], 1, f"{program.python()} -m convserver manage migrate\n"),
         (["migrate", "-v0"], 0, ""),
     ],
 )
@@ -542,3 +544,4 @@ def test_a_management_command_may_be_the_first_to_use_a_data_directory(
     ended = forks.run(["convserver", "manage", *command], environment)
     assert (ended.returncode, "Traceback" in ended.stderr) == (status, False)
     assert said.format(data_dir) in ended.stderr
+    assert "unapplied" not in ended.stdout + ended.stderr
