@@ -36,9 +36,12 @@ from conversations.engines.sqlite3 import files
 from conversations.server_log import log_act
 from convserver import __version__, beginnings, private_files, program, quickstart
 from convserver.configuration import (
+    BUILT_IN_MANAGERS,
+    BUILT_IN_VALIDATORS,
     LOOPBACK_ADDRESSES,
     MESSAGE_MAX_BYTES,
     SESSION_API_KEY_MIN_LENGTH,
+    STANDALONE,
     AuthMode,
     Configuration,
     ConfigurationError,
@@ -49,6 +52,9 @@ from sessions_app.capacity import heap
 from sessions_app.identity.addresses import Networks
 
 logger = logging.getLogger(__name__)
+
+MISSING_SHOWN = 5
+"""Of the methods that a configured class lacks, at most this many are named."""
 
 PORT_MAX = 65_535
 SWITCH_INTERVAL_S = 0.001
@@ -223,7 +229,7 @@ def serve() -> int:
 
 
 def _serve_on(sockets: list[socket.socket], configuration: Configuration) -> int:
-    _require_agent(configuration)
+    _require_classes(configuration)
     prepare_database()
     _protect_files()
     _warn_of_short_key(configuration)
@@ -299,6 +305,7 @@ class _Server(uvicorn.Server):
 
 def _facts_of(configuration: Configuration, port: int) -> dict[str, object]:
     """Return the facts that the log has about a listening server; none is secret."""
+    is_standalone = configuration.manager == BUILT_IN_MANAGERS[STANDALONE]
     return {
         "version": __version__,
         "host": configuration.host,
@@ -306,7 +313,7 @@ def _facts_of(configuration: Configuration, port: int) -> dict[str, object]:
         "database": connection.vendor,
         "data_dir": str(configuration.data_dir),
         "mode": str(configuration.auth),
-        "manager": str(configuration.manager),
+        "manager": STANDALONE if is_standalone else configuration.manager,
     }
 
 
@@ -343,14 +350,36 @@ def _bound_socket(family: socket.AddressFamily, address: Any, until_the_end: Exi
     return bound
 
 
-def _require_agent(configuration: Configuration) -> None:
-    """Raise ConfigurationError if the agent's class cannot be imported."""
-    try:
-        import_string(configuration.agent)
-    except ImportError as error:
+def _require_classes(configuration: Configuration) -> None:
+    """Raise ConfigurationError if a class that the configuration names cannot be used."""
+    _class_of("CONVSERVER_AGENT", configuration.agent)
+    # By their paths: the models that they import need Django to be set up.
+    _require_class("CONVSERVER_STORE", configuration.store, "conversations.store.ConversationStore")
+    _require_class("CONVSERVER_VALIDATOR", configuration.validator, BUILT_IN_VALIDATORS[STANDALONE])
+    _require_class(
+        "CONVSERVER_MANAGER",
+        configuration.manager,
+        "sessions_app.loops.conversation_manager.ConversationManager",
+    )
+
+
+def _require_class(variable: str, path: str, base_path: str) -> None:
+    """Raise ConfigurationError unless there is a complete subclass at this path."""
+    found, base = _class_of(variable, path), import_string(base_path)
+    if not (isinstance(found, type) and issubclass(found, base)):
+        raise ConfigurationError(f"{variable} is {path!r}, but that is no subclass of {base.__name__}.")
+    if missing := sorted(getattr(found, "__abstractmethods__", ())):
         raise ConfigurationError(
-            f"CONVSERVER_AGENT is {configuration.agent!r}, but it cannot be loaded: {error}."
-        ) from error
+            f"{variable} is {path!r}, but its class lacks {', '.join(missing[:MISSING_SHOWN])}."
+        )
+
+
+def _class_of(variable: str, path: str) -> Any:
+    try:
+        return import_string(path)
+    except Exception as error:  # whatever a module of somebody else's raises
+        reason = " ".join(str(error).split())
+        raise ConfigurationError(f"{variable} is {path!r}, but it cannot be loaded: {reason}.") from error
 
 
 def prepare_database() -> None:

@@ -37,12 +37,6 @@ class ConfigurationError(Exception):
     """An environment variable has a value with which the server cannot start; the text names the variable."""
 
 
-class ManagerKind(StrEnum):
-    """Where agent loops run."""
-
-    STANDALONE = "standalone"
-
-
 class LogFormat(StrEnum):
     """The format of a line of the server's log."""
 
@@ -67,6 +61,10 @@ class AuthMode(StrEnum):
 
 
 BUILT_IN_AGENTS = {"demo": "sessions_app.agents.demo.DemoAgent"}
+STANDALONE = "standalone"
+BUILT_IN_STORES = {STANDALONE: "conversations.store.DatabaseConversationStore"}
+BUILT_IN_VALIDATORS = {STANDALONE: "conversations.access.ConversationValidator"}
+BUILT_IN_MANAGERS = {STANDALONE: "sessions_app.loops.manager.StandaloneConversationManager"}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -79,7 +77,12 @@ class Configuration:
     data_dir: Path
     database_url: str
     redis_url: str | None
-    manager: ManagerKind
+    store: str
+    """Dotted path of the class that stores conversations."""
+    validator: str
+    """Dotted path of the class that decides who may join."""
+    manager: str
+    """Dotted path of the class that runs agent loops."""
     auth: AuthMode
     agent: str
     """Dotted path of the agent class."""
@@ -152,9 +155,11 @@ def read(environment: Mapping[str, str]) -> Configuration:
         data_dir=data_dir,
         database_url=_database_url(environment, data_dir),
         redis_url=_redis_url(environment),
-        manager=_choice(environment, "CONVSERVER_MANAGER", ManagerKind, ManagerKind.STANDALONE),
+        store=_class_path(environment, "CONVSERVER_STORE", BUILT_IN_STORES, "a store"),
+        validator=_class_path(environment, "CONVSERVER_VALIDATOR", BUILT_IN_VALIDATORS, "a validator"),
+        manager=_class_path(environment, "CONVSERVER_MANAGER", BUILT_IN_MANAGERS, "a manager"),
         auth=auth,
-        agent=_agent(environment),
+        agent=_class_path(environment, "CONVSERVER_AGENT", BUILT_IN_AGENTS, "an agent"),
         session_api_key=_session_api_key(environment, auth),
         secret_key=_secret_key(environment, auth, data_dir),
         secret_key_fallbacks=_secret_key_fallbacks(environment),
@@ -272,16 +277,17 @@ def _url_parts(name: str, url: str) -> SplitResult:
     return parts
 
 
-def _agent(environment: Mapping[str, str]) -> str:
-    name = environment.get("CONVSERVER_AGENT") or "demo"
-    if name in BUILT_IN_AGENTS:
-        return BUILT_IN_AGENTS[name]
-    if not _may_be_imported(name):
-        known = ", ".join(BUILT_IN_AGENTS)
+def _class_path(environment: Mapping[str, str], name: str, built_in: Mapping[str, str], what: str) -> str:
+    """Return the dotted path of a class, whose module exists; the default is the first built-in one."""
+    text = environment.get(name) or next(iter(built_in))
+    if text in built_in:
+        return built_in[text]
+    if not _may_be_imported(text):
+        known = ", ".join(built_in)
         raise ConfigurationError(
-            f"CONVSERVER_AGENT is {name!r}, but it must be {known} or the dotted path of an agent class."
+            f"{name} is {text!r}, but it must be {known} or the dotted path of {what} class."
         )
-    return name
+    return text
 
 
 def _hooks(environment: Mapping[str, str]) -> tuple[str, ...]:

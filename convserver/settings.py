@@ -10,7 +10,7 @@ from typing import Any
 import dj_database_url
 
 from convserver import __version__, configuration
-from convserver.configuration import AuthMode, ManagerKind
+from convserver.configuration import AuthMode
 from convserver.serving import log_format
 
 CONFIGURATION = configuration.read(os.environ)
@@ -324,14 +324,12 @@ SPECTACULAR_SETTINGS = {
 }
 
 # The seams below the doors, chosen by dotted path.
-CONVERSATION_STORE = "conversations.store.DatabaseConversationStore"
-CONVERSATION_VALIDATOR = "conversations.access.ConversationValidator"
+CONVERSATION_STORE = CONFIGURATION.store
+CONVERSATION_VALIDATOR = CONFIGURATION.validator
+CONVERSATION_MANAGER = CONFIGURATION.manager
 CONVERSATION_SECRETS = "sessions_app.settings.owner_secrets.OwnerSecrets"
 CONVERSATION_FACTS = "sessions_app.webhooks.deliveries.note"
 CONVERSATION_HOOKS = CONFIGURATION.hooks
-CONVERSATION_MANAGER = {
-    ManagerKind.STANDALONE: "sessions_app.loops.manager.StandaloneConversationManager",
-}[CONFIGURATION.manager]
 
 LOGGING_CONFIG = "convserver.serving.log_format.configure"
 LOGGING = log_format.settings(CONFIGURATION.log_format, CONFIGURATION.log_level)

@@ -26,7 +26,6 @@ from convserver.configuration import (
     ConfigurationError,
     LogFormat,
     LogLevel,
-    ManagerKind,
 )
 from convserver.passwords.login_throttle import GUESSES_MAX
 from tests import forks
@@ -56,7 +55,9 @@ def read(data_dir: Path, variables: Mapping[str, str] | None = None) -> Configur
         ("host", "127.0.0.1"),
         ("port", 8000),
         ("redis_url", None),
-        ("manager", ManagerKind.STANDALONE),
+        ("store", "conversations.store.DatabaseConversationStore"),
+        ("validator", "conversations.access.ConversationValidator"),
+        ("manager", "sessions_app.loops.manager.StandaloneConversationManager"),
         ("auth", AuthMode.LOCAL),
         ("agent", "sessions_app.agents.demo.DemoAgent"),
         ("session_api_key", None),
@@ -112,7 +113,17 @@ def test_an_empty_variable_is_one_that_is_not_set(data_dir: Path) -> None:
         ("DATABASE_URL", "postgresql://u:p@[::1]:5/t", "database_url", "postgresql://u:p@[::1]:5/t"),
         ("REDIS_URL", "redis://127.0.0.1:6379/0", "redis_url", "redis://127.0.0.1:6379/0"),
         ("REDIS_URL", "unix:///run/redis.sock", "redis_url", "unix:///run/redis.sock"),
-        ("CONVSERVER_MANAGER", "standalone", "manager", ManagerKind.STANDALONE),
+        ("CONVSERVER_STORE", "standalone", "store", "conversations.store.DatabaseConversationStore"),
+        ("CONVSERVER_STORE", "tests.faulty.BusyStore", "store", "tests.faulty.BusyStore"),
+        ("CONVSERVER_VALIDATOR", "standalone", "validator", "conversations.access.ConversationValidator"),
+        ("CONVSERVER_VALIDATOR", "tests.faulty.Rooms", "validator", "tests.faulty.Rooms"),
+        (
+            "CONVSERVER_MANAGER",
+            "standalone",
+            "manager",
+            "sessions_app.loops.manager.StandaloneConversationManager",
+        ),
+        ("CONVSERVER_MANAGER", "tests.faulty.AManager", "manager", "tests.faulty.AManager"),
         ("CONVSERVER_AUTH", "local", "auth", AuthMode.LOCAL),
         ("CONVSERVER_LOG_FORMAT", "json", "log_format", LogFormat.JSON),
         ("CONVSERVER_LOG_LEVEL", "warning", "log_level", LogLevel.WARNING),
@@ -190,7 +201,11 @@ WRONG = [
     ("DATABASE_URL", "postgresql://[::1/talks"),
     ("REDIS_URL", "127.0.0.1:6379"),
     ("REDIS_URL", "redis://127.0.0.1:port/0"),
+    ("CONVSERVER_STORE", "database"),
+    ("CONVSERVER_STORE", "no.such.module.Store"),
+    ("CONVSERVER_VALIDATOR", "everybody"),
     ("CONVSERVER_MANAGER", "distributed"),
+    ("CONVSERVER_MANAGER", "no.such.module.Manager"),
     ("CONVSERVER_AUTH", "none"),
     ("CONVSERVER_LOG_FORMAT", "xml"),
     ("CONVSERVER_LOG_LEVEL", "loud"),
@@ -433,7 +448,13 @@ def test_a_kept_key_that_cannot_be_read_is_named(data_dir: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("variable", "allowed"), [("CONVSERVER_MANAGER", "standalone"), ("ALLOW_SET_CONVERSATION_ID", "0 or 1")]
+    ("variable", "allowed"),
+    [
+        ("CONVSERVER_STORE", "standalone or the dotted path of a store class"),
+        ("CONVSERVER_VALIDATOR", "standalone or the dotted path of a validator class"),
+        ("CONVSERVER_MANAGER", "standalone or the dotted path of a manager class"),
+        ("ALLOW_SET_CONVERSATION_ID", "0 or 1"),
+    ],
 )
 def test_a_refusal_lists_the_few_values_in_plain_words(data_dir: Path, variable: str, allowed: str) -> None:
     with pytest.raises(ConfigurationError, match=f"but it must be {allowed}\\.$"):
@@ -486,6 +507,10 @@ def refusal(server: Server, **environment: str) -> str:
         ("DATABASE_URL", "sqlite:////nowhere/talks.sqlite3"),
         ("CONVSERVER_AUTH", "none"),
         ("CONVSERVER_AGENT", "convserver.cli.NoAgent"),
+        ("CONVSERVER_STORE", "convserver.cli.NoStore"),
+        ("CONVSERVER_STORE", "conversations.store.ConversationStore"),
+        ("CONVSERVER_VALIDATOR", "conversations.store.DatabaseConversationStore"),
+        ("CONVSERVER_MANAGER", "sessions_app.loops.manager.get_manager"),
         ("PERMITTED_CORS_ORIGINS", "*"),
     ],
 )
