@@ -49,13 +49,7 @@ def restorable(user: Visitor, conversation_id: str) -> ConversationRef:
     """Return a conversation of the user, deleted or not; raise ConversationNotFound otherwise."""
     public_id = normal_id(conversation_id)
     row = _found(Conversation.objects.owned_by(pk_of(user)).with_public_ids([public_id]).first())
-    return _within_limits(user, row).ref
-
-
-def belongs_to_another(user: Visitor, conversation_id: str) -> bool:
-    """Say whether it exists and is another user's, for the one wire that reports this (spec V0 §1.3)."""
-    rows = Conversation.objects.standing().with_public_ids([normal_id(conversation_id)])
-    return rows.exclude(owner_id=user.pk).exists()
+    return within_limits(user, row.ref)
 
 
 def _found(row: Conversation | None) -> Conversation:
@@ -72,9 +66,11 @@ def _tell_owner(user: Visitor, row: Conversation | None) -> None:
         raise ConversationDeleted(DELETED)
 
 
-def _within_limits(user: Visitor, row: Conversation) -> Conversation:
-    """Return the row, unless the visitor may reach only another one."""
-    return _found(row if limits_of(user).only in (None, row.pk) else None)
+def within_limits(user: Visitor, conversation: ConversationRef) -> ConversationRef:
+    """Return the user's conversation; raise ConversationNotFound if the visitor may reach only another."""
+    if limits_of(user).only not in (None, conversation.pk):
+        raise ConversationNotFound("Conversation not found.")
+    return conversation
 
 
 def pk_of(user: Visitor) -> int:
@@ -104,7 +100,7 @@ class ConversationValidator:
         if row.owner_id != user.pk or row.deleted_at is not None:
             _tell_owner(user, row)
             _found(None)
-        return _within_limits(user, row).ref, is_new
+        return within_limits(user, row.ref), is_new
 
     def _made(self, user: Visitor, public_id: str, version: Version) -> tuple[Conversation, bool]:
         quotas.admit_conversation(pk_of(user))

@@ -59,7 +59,7 @@ async def lifespan(receive: Any, send: Any) -> None:
             try:
                 await astore.call(guards.require, connection)
                 await hub().start()
-                await get_manager().ensure_started()
+                await get_manager().__aenter__()  # close_manager leaves it
                 background.start()
             except Exception as error:
                 await send({"type": "lifespan.startup.failed", "message": str(error)})

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from conversations.store.chosen import (
-    store,
-)
+from conversations.store.chosen import delete, store
 from conversations.store.database import (
     PAGE_MAX_BYTES,
     DatabaseConversationStore,
     within_bytes,
 )
+from conversations.store.metadata import MetadataFilter
 from conversations.store.seam import (
     PAGE_MAX_EVENTS,
     ConversationExists,
@@ -22,6 +21,8 @@ __all__ = [
     "ConversationExists",
     "ConversationStore",
     "DatabaseConversationStore",
+    "MetadataFilter",
+    "delete",
     "store",
     "within_bytes",
 ]

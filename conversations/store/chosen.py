@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import cache
 from typing import cast
 
 from django.conf import settings
 from django.utils.module_loading import import_string
 
+from conversations.exceptions import ConversationNotFound
+from conversations.models import ConversationRef
 from conversations.store.seam import ConversationStore
 
 
@@ -19,3 +22,9 @@ def _store_class(path: str) -> type[ConversationStore]:
 def store(user_id: str | None = None) -> ConversationStore:
     """Return the store that the settings name, acting for this user."""
     return _store_class(settings.CONVERSATION_STORE).get_instance(user_id)
+
+
+def delete(conversation: ConversationRef) -> None:
+    """Hide a conversation in its owner's store until it is restored; nothing if it is hidden already."""
+    with suppress(ConversationNotFound):
+        store(str(conversation.owner_id)).delete_metadata(conversation.public_id)

@@ -49,9 +49,11 @@ from conversations.storage import quotas
 from conversations.store import deletion, forks, importing
 from conversations.store.importing import Imported, Times
 from conversations.store.metadata import (
+    ALL,
     COLUMN_OF,
     ConversationMetadata,
     ConversationMetadataResultSet,
+    MetadataFilter,
     changed_columns,
     metadata_of,
 )
@@ -139,14 +141,16 @@ class DatabaseConversationStore(ConversationStore):
         """Say whether the conversation exists and is not deleted."""
         return self._standing([normal_id(conversation_id)]).exists()
 
-    def search(self, page_id: str | None = None, limit: int = 20) -> ConversationMetadataResultSet:
-        """Return one page by keyset; see the seam."""
+    def search(
+        self, page_id: str | None = None, limit: int = 20, *, wanted: MetadataFilter = ALL, skip: int = 0
+    ) -> ConversationMetadataResultSet:
+        """Return one page by keyset with one query; see the seam."""
         if limit < 1:
             raise ValueError(f"A page holds one conversation at least, not {limit}.")
-        rows = self._standing().newest_first()
+        rows = _wanted(self._standing(), wanted).newest_first()
         if page_id:
             rows = rows.older_than(*ListCursor.decode(page_id))
-        found = list(rows[: limit + 1])
+        found = list(rows[skip : skip + limit + 1])
         page, more = found[:limit], found[limit:]
         last = page[-1] if more else None
         return ConversationMetadataResultSet(
@@ -498,6 +502,15 @@ def within_bytes(places: Iterable[tuple[int, int]]) -> list[int]:
         shown.append(key)
         size_so_far += size
     return shown
+
+
+def _wanted(rows: ConversationQuerySet, wanted: MetadataFilter) -> ConversationQuerySet:
+    rows = rows.matching(repository=wanted.repository, trigger=wanted.trigger)
+    if wanted.changed_since is not None:
+        rows = rows.changed_since(wanted.changed_since)
+    if wanted.is_top_level:
+        rows = rows.top_level()
+    return rows if wanted.only is None else rows.with_pks([wanted.only])
 
 
 def _set_times(conversation: ConversationRef, times: Times, *, event_count: int) -> None:

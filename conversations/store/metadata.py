@@ -41,6 +41,21 @@ class ConversationMetadataResultSet:
     next_page_id: str | None
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MetadataFilter:
+    """Which of the user's conversations a search returns; a condition that is not given holds for all."""
+
+    repository: str | None = None
+    trigger: str | None = None
+    changed_since: datetime | None = None
+    is_top_level: bool = False
+    """Only those that no other conversation has started."""
+    only: int | None = None
+    """The key of the one conversation that the visitor may reach."""
+
+
+ALL = MetadataFilter()
+
 COLUMN_OF = {
     "selected_repository": "repository",
     "selected_branch": "branch",

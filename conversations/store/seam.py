@@ -26,8 +26,10 @@ from conversations.models import (
 )
 from conversations.store.importing import Imported
 from conversations.store.metadata import (
+    ALL,
     ConversationMetadata,
     ConversationMetadataResultSet,
+    MetadataFilter,
 )
 
 PAGE_MAX_EVENTS = 500
@@ -72,8 +74,13 @@ class ConversationStore(ABC):
         """Say whether the conversation exists and is not deleted."""
 
     @abstractmethod
-    def search(self, page_id: str | None = None, limit: int = 20) -> ConversationMetadataResultSet:
-        """Return one page of the user's conversations, the newest first. Raise InvalidCursor."""
+    def search(
+        self, page_id: str | None = None, limit: int = 20, *, wanted: MetadataFilter = ALL, skip: int = 0
+    ) -> ConversationMetadataResultSet:
+        """Return one page of the user's conversations, the newest first. Raise InvalidCursor.
+
+        `skip` leaves out this many of the first ones, for clients that count conversations.
+        """
 
     @abstractmethod
     def get_all_metadata(self, conversation_ids: Iterable[str]) -> list[ConversationMetadata]:

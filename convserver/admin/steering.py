@@ -15,7 +15,7 @@ from django.http import HttpRequest
 from conversations.engines import failures
 from conversations.exceptions import ConversationError
 from conversations.models import Conversation, ConversationRef
-from conversations.store import store
+from conversations.store import delete, store
 from convserver.admin.resources import audit
 from convserver.event_loop import in_loop
 from sessions_app.identity import conversation_keys
@@ -133,7 +133,7 @@ def _do(deed: Deed, conversations: Sequence[ConversationRef]) -> list[str | None
         case Deed.HIDE:
             stopped = in_loop(_each, steering.stop_to_delete, conversations)
             return [
-                problem or _problem_of(store().hide, conversation)
+                problem or _problem_of(delete, conversation)
                 for conversation, problem in zip(conversations, stopped, strict=True)
             ]
         case Deed.RESTORE:

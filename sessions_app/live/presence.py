@@ -35,12 +35,16 @@ async def connected(
 
 
 async def come(connection_id: str, conversation: ConversationRef, user_id: int, *, door: str) -> None:
-    """Be present from now on; return once the write was tried."""
+    """Be present from now on; return once the write was tried. Nothing if it is present already."""
+    if connection_id in _here:
+        return
     await asyncio.shield(_begin(connection_id, conversation, user_id, door=door))
 
 
 async def go(connection_id: str) -> None:
-    """Be absent; return once the write was tried."""
+    """Be absent; return once the write was tried. Nothing if it is absent already."""
+    if connection_id not in _here:
+        return
     _here.discard(connection_id)
     await asyncio.shield(_notebook().note(connection_id, None))
 

@@ -15,7 +15,7 @@ from uuid import uuid4
 from conversations import dialects
 from conversations.dialects import v0
 from conversations.events import Authored, Dialect, Kind, NewEvent
-from conversations.exceptions import ConversationError
+from conversations.exceptions import ConversationError, LoopUnavailable
 from conversations.models import ConversationRef
 from conversations.payloads.bounds import is_light_value
 from sessions_app import astore
@@ -42,7 +42,7 @@ class AgentLoopInfo:
 class ConversationManager(ABC):
     """Starts, finds and stops the agent loops of conversations; used as an async context manager.
 
-    Ids are public ids. Before any of these methods is called, the client's event is stored.
+    Ids are public ids. A door passes a conversation that it has found, after it has checked the permission.
     """
 
     @classmethod
@@ -85,7 +85,7 @@ class ConversationManager(ABC):
         user_id: str,
         settings: Mapping[str, Any] | None = None,
     ) -> AgentLoopInfo:
-        """Record the connection and start the loop if there is none."""
+        """Record the connection, and let the loop start if there is none; does not wait for the start."""
 
     @abstractmethod
     async def is_agent_loop_running(self, conversation_id: str) -> bool:
@@ -113,14 +113,10 @@ class ConversationManager(ABC):
         """Start the loop if there is none; the message is stored only if it starts."""
 
     @abstractmethod
-    async def send_to_event_stream(self, connection_id: str, data: Mapping[str, Any]) -> None:
-        """Append a V0 event of the connection's user. Raise LoopUnavailable for an unknown connection."""
+    async def send_to_event_stream(self, connection_id: str, data: Mapping[str, Any]) -> int | None:
+        """Do what `send_event_to_conversation` does, as the user of a connection that has joined.
 
-    @abstractmethod
-    async def send_event_to_conversation(self, conversation_id: str, data: Mapping[str, Any]) -> None:
-        """Append a V0 event of the user; a message asks for an answer, a state steers the agent.
-
-        Raise InvalidEvent, or LoopUnavailable for an unknown conversation.
+        Raise LoopUnavailable for an unknown connection.
         """
 
     @abstractmethod
@@ -162,23 +158,24 @@ class ConversationManager(ABC):
     def wake(self, conversation: ConversationRef) -> None:
         """Let the agent answer stored inputs, starting its loop if necessary; does not wait."""
 
-    async def take(
+    async def send_event_to_conversation(
         self,
-        conversation: ConversationRef,
-        event: Mapping[str, Any],
+        conversation: ConversationRef | str,
+        data: Mapping[str, Any],
         *,
         sender_id: int | None = None,
         event_id: str | None = None,
     ) -> int | None:
         """Store a V0 client's event and do what it asks for: answer, pause, continue, stop, decide.
 
-        Return its seq; None for a decision, whose event the server writes itself. A repeated `event_id`
-        stores and does nothing again. Raise InvalidEvent, or LoopUnavailable for a decision if no call
-        waits.
+        The conversation is one that a door has found, or an id. Return the event's seq; None for a decision,
+        whose event the server writes itself. A repeated `event_id` stores and does nothing again. Raise
+        InvalidEvent, or LoopUnavailable for an unknown id, and for a decision if no call waits.
         """
-        is_light = is_light_value(event)
-        authored = await in_turn(sender_id, is_light, v0.received, event)
-        match _asked_state(event):
+        conversation = await self._found(conversation)
+        is_light = is_light_value(data)
+        authored = await in_turn(sender_id, is_light, v0.received, data)
+        match _asked_state(data):
             case "user_confirmed":
                 await self.confirm(conversation, accept=True, event_id=event_id)
             case "user_rejected":
@@ -202,6 +199,14 @@ class ConversationManager(ABC):
                     await self._steer(conversation, state)
                 return appended.seq
         return None
+
+    async def _found(self, conversation: ConversationRef | str) -> ConversationRef:
+        if not isinstance(conversation, str):
+            return conversation
+        found = await self.attach_to_conversation(conversation)
+        if found is None:
+            raise LoopUnavailable(f"no_conversation:{conversation}")
+        return found
 
     async def _steer(self, conversation: ConversationRef, state: str | None) -> None:
         """Do what a stored state asks for; a failure is logged, since the state is stored anyway."""

@@ -51,7 +51,7 @@ from sessions_app.loops.leases import LoopHeld
 from sessions_app.loops.loop import Loop
 from sessions_app.loops.runs import Asked, Said
 from sessions_app.loops.stops import Stops
-from sessions_app.models import AgentLoop, CommandOutcome, ExecutionStatus, LoopEnd, Verb
+from sessions_app.models import AgentLoop, CommandOutcome, ExecutionStatus, LoopEnd, LoopStatus, Verb
 from sessions_app.processes import Process, this_process
 
 logger = structlog.stdlib.get_logger(__name__)
@@ -93,6 +93,8 @@ class StandaloneConversationManager(ConversationManager):
         self._commands = CommandChannel(
             self._process, held=self._epochs, obey=self._take_command, wake=self._wake_loop_here
         )
+        self._joined: dict[str, tuple[ConversationRef, int]] = {}
+        """By the id of a connection: its conversation and its user."""
         self._swept_through = 0
         self._is_started = False
         self._is_closing = False
@@ -616,9 +618,12 @@ class StandaloneConversationManager(ConversationManager):
         user_id: str,
         settings: Mapping[str, Any] | None = None,
     ) -> AgentLoopInfo:
-        """Record the connection and start the loop."""
+        """Record the connection and start the loop as a task of the manager."""
+        self._joined[connection_id] = conversation, int(user_id)
         await presence.come(connection_id, conversation, int(user_id), door="v0")
-        return await self.maybe_start_agent_loop(conversation, settings)
+        self.start_soon(conversation)
+        infos = await self.get_agent_loop_info(filter_to_sids=[conversation.public_id])
+        return infos[0] if infos else _starting(conversation)
 
     async def is_agent_loop_running(self, conversation_id: str) -> bool:
         """Ask for the one."""
@@ -645,22 +650,16 @@ class StandaloneConversationManager(ConversationManager):
     async def _infos(self, rows: Any) -> list[AgentLoopInfo]:
         return await astore.call(registry.infos_of, rows)
 
-    async def send_to_event_stream(self, connection_id: str, data: Mapping[str, Any]) -> None:
-        """Find the connection's conversation and append there."""
-        found = await astore.call(registry.connections, None, None, [connection_id])
-        if connection_id not in found:
+    async def send_to_event_stream(self, connection_id: str, data: Mapping[str, Any]) -> int | None:
+        """Append to the conversation that the connection has joined here."""
+        if connection_id not in self._joined:
             raise LoopUnavailable(f"no_connected_session:{connection_id}")
-        await self.send_event_to_conversation(found[connection_id], data)
-
-    async def send_event_to_conversation(self, conversation_id: str, data: Mapping[str, Any]) -> None:
-        """Append and wake."""
-        conversation = await self.attach_to_conversation(conversation_id)
-        if conversation is None:
-            raise LoopUnavailable(f"no_conversation:{conversation_id}")
-        await self.take(conversation, data)
+        conversation, user_id = self._joined[connection_id]
+        return await self.send_event_to_conversation(conversation, data, sender_id=user_id)
 
     async def disconnect_from_session(self, connection_id: str) -> None:
-        """Remove the connection's row."""
+        """Forget the connection, and remove its row."""
+        self._joined.pop(connection_id, None)
         await presence.go(connection_id)
 
     async def request_llm_completion(
@@ -718,6 +717,16 @@ async def _all_of(*works: Coroutine[Any, Any, None]) -> None:
     failures = [each for each in outcomes if isinstance(each, BaseException)]
     for failure in sorted(failures, key=lambda each: isinstance(each, CommandPending)):
         raise failure
+
+
+def _starting(conversation: ConversationRef) -> AgentLoopInfo:
+    """Return the status of a loop that has no row yet."""
+    return AgentLoopInfo(
+        conversation_id=conversation.public_id,
+        status=LoopStatus.STARTING,
+        runtime_status=None,
+        execution_status=ExecutionStatus.IDLE,
+    )
 
 
 def _is_any_wanted(loops: Sequence[AgentLoop]) -> bool:

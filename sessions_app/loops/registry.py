@@ -41,19 +41,13 @@ def forgotten(here: Collection[int]) -> list[int]:
     return list(loops.exclude(conversation_id__in=watched).values_list("pk", flat=True))
 
 
-def connections(
-    user_id: str | None,
-    conversation_ids: Collection[str] | None,
-    connection_ids: Collection[str] | None = None,
-) -> dict[str, str]:
+def connections(user_id: str | None, conversation_ids: Collection[str] | None) -> dict[str, str]:
     """Return connection id → conversation id of those present; an empty filter means none."""
     rows = Connection.objects.present()
     if user_id:
         rows = rows.filter(user_id=user_id)
     if conversation_ids is not None:
         rows = rows.filter(conversation__public_id__in=[normal_id(each) for each in conversation_ids])
-    if connection_ids is not None:
-        rows = rows.with_ids(connection_ids)
     return dict(rows.values_list("id", "conversation__public_id"))
 
 

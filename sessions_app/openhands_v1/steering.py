@@ -12,7 +12,7 @@ from conversations import families
 from conversations.exceptions import ConversationBusy, ConversationError
 from conversations.log.locks import lock_all
 from conversations.models import ConversationRef, Version
-from conversations.store import store
+from conversations.store import delete
 from sessions_app import astore
 from sessions_app.loops.commands import CommandPending
 from sessions_app.loops.manager import get_manager
@@ -72,4 +72,4 @@ async def remove(conversation: ConversationRef) -> None:
 def _hide(conversations: Sequence[ConversationRef]) -> None:
     lock_all(conversations)
     for conversation in conversations:
-        store(str(conversation.owner_id)).hide(conversation)
+        delete(conversation)

@@ -132,7 +132,8 @@ async def test_the_hook_of_the_documentation_works(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     documentation = (Path(__file__).parents[2] / "docs" / "operation.md").read_text()
-    (code,) = re.findall(r"```python\n(.*?)```", documentation, re.DOTALL)
+    _, _, of_hooks = documentation.partition("### Hooks")
+    (code, *_) = re.findall(r"```python\n(.*?)```", of_hooks, re.DOTALL)
     module = ModuleType("my_hooks")
     exec(code, vars(module))
     monkeypatch.setitem(sys.modules, "my_hooks", module)

@@ -19,7 +19,7 @@ from conversations.cursors import ListCursor
 from conversations.exceptions import ConversationNotFound
 from conversations.log.locks import lock
 from conversations.models import Conversation, ConversationQuerySet, ConversationRef, Version, normal_id
-from conversations.store import store
+from conversations.store import delete, store
 from convserver.api.idempotency import IDEMPOTENCY_KEY, answer_once
 from convserver.api.native import etags
 from convserver.api.native.bodies import Body, Flag, Text
@@ -213,7 +213,7 @@ class ConversationViewSet(ViewSet):
         with transaction.atomic():  # no lock can be held while the agent, which writes, is being stopped
             if changed := _changed_since(request.user, conversation, wanted, detail=NOT_DELETED):
                 return changed
-            _hide(request.user, conversation)
+            delete(conversation)
         return Response(status=204)
 
     @extend_schema(request=None, responses={200: NativeConversation, **refusals(400, 404)})
@@ -292,10 +292,6 @@ def _change(user: access.Visitor, conversation: ConversationRef, body: dict[str,
         log.retag(conversation, body["tags"])
     if "pinned" in body or "archived" in body:
         marks.mark(access.pk_of(user), conversation, pinned=body.get("pinned"), archived=body.get("archived"))
-
-
-def _hide(user: access.Visitor, conversation: ConversationRef) -> None:
-    store(str(user.pk)).hide(conversation)
 
 
 def _tagged(user: access.Visitor, conversation: ConversationRef) -> Response:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from datetime import timedelta
+from collections.abc import Sequence
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
@@ -18,7 +19,8 @@ from rest_framework.viewsets import ViewSetMixin
 from conversations import access
 from conversations.exceptions import ConversationError, ConversationNotFound
 from conversations.models import Conversation, ConversationQuerySet, ConversationRef
-from conversations.store import ConversationExists, store
+from conversations.payloads.limits import limits_of
+from conversations.store import ConversationExists, MetadataFilter, store
 from convserver.api.addresses import as_asked, origin_of
 from convserver.api.authentication import AuthType
 from convserver.api.errors import PASSING
@@ -33,8 +35,9 @@ from convserver.api.v0.info import (
     ConversationInfoResultSet,
     ConversationStatus,
     infos_of,
+    infos_with_ids,
 )
-from convserver.api.v0.pages import page_of
+from convserver.api.v0.pages import place_of
 from convserver.api.v0.view import V0View
 from convserver.event_loop import in_loop
 from convserver.pagination import Page
@@ -69,13 +72,12 @@ class ConversationViewSet(ViewSetMixin, V0View):
     def list(self, request: Request) -> Response:
         """Return one page of the user's conversations of both versions, the newest first."""
         query = query_of(request, ListQuery)
-        rows = listed(request).matching(
-            repository=query.selected_repository, trigger=query.conversation_trigger
+        page_id, skip = place_of(query)
+        found = store(str(access.pk_of(request.user))).search(
+            page_id, query.limit, wanted=_wanted(request, query), skip=skip
         )
-        if not query.include_sub_conversations:
-            rows = rows.top_level()
-        page = page_of(rows, query)
-        return Response(shown_page(request, page))
+        infos = infos_with_ids([each.conversation_id for each in found.results], origin=origin_of(request))
+        return Response(_page(request, infos, found.next_page_id))
 
     @extend_schema(**documented.conversation)
     def retrieve(self, request: Request, conversation_id: str) -> Response:
@@ -150,14 +152,34 @@ class ConversationViewSet(ViewSetMixin, V0View):
 def listed(request: Request) -> ConversationQuerySet:
     """Return the user's conversations in the form of this wire's lists, in order."""
     rows = Conversation.objects.visible_to(request.user).newest_first()
+    oldest = _oldest_change()
+    return rows if oldest is None else rows.changed_since(oldest)
+
+
+def _oldest_change() -> datetime | None:
+    """Return since when a conversation must have changed to be listed; None if that does not matter."""
     days = settings.CONFIGURATION.max_age_days
-    return rows.changed_since(timezone.now() - timedelta(days=days)) if days else rows
+    return timezone.now() - timedelta(days=days) if days else None
+
+
+def _wanted(request: Request, query: ListQuery) -> MetadataFilter:
+    return MetadataFilter(
+        repository=query.selected_repository,
+        trigger=query.conversation_trigger,
+        changed_since=_oldest_change(),
+        is_top_level=not query.include_sub_conversations,
+        only=limits_of(request.user).only,
+    )
 
 
 def shown_page(request: Request, page: Page) -> dict[str, Any]:
     """Return one page in the form of this wire."""
-    infos = [as_asked(request, info) for info in infos_of(page.pks, origin=origin_of(request))]
-    return ConversationInfoResultSet(results=infos, next_page_id=page.next_page_id).model_dump(mode="json")
+    return _page(request, infos_of(page.pks, origin=origin_of(request)), page.next_page_id)
+
+
+def _page(request: Request, infos: Sequence[ConversationInfo], next_page_id: str | None) -> dict[str, Any]:
+    results = [as_asked(request, info) for info in infos]
+    return ConversationInfoResultSet(results=results, next_page_id=next_page_id).model_dump(mode="json")
 
 
 def _body_model() -> type[NewConversation]:
@@ -223,7 +245,8 @@ def _info(request: Request, conversation_id: str) -> ConversationInfo | None:
         conversation = access.readable(request.user, conversation_id)
     except ConversationNotFound:
         return None
-    infos = infos_of([conversation.pk], origin=origin_of(request))
+    connections = in_loop(_connections, conversation)
+    infos = infos_of([conversation.pk], origin=origin_of(request), connections=connections)
     return as_asked(request, infos[0]) if infos else None
 
 
@@ -235,7 +258,9 @@ def _answer(conversation_id: str, status: ConversationStatus, *, message: str | 
 
 
 def _no_conversation_to_rename(request: Request, conversation_id: str) -> Refused:
-    if access.belongs_to_another(request.user, conversation_id):
+    everybodys = store()
+    user_id = str(access.pk_of(request.user))
+    if everybodys.exists(conversation_id) and not everybodys.validate_metadata(conversation_id, user_id):
         message = "Permission denied: You can only update your own conversations"
         msg_id = "AUTHORIZATION$PERMISSION_DENIED"
         return Refused(403, {"status": "error", "message": message, "msg_id": msg_id})
@@ -257,6 +282,12 @@ def _not_done(verb: str, conversation_id: str, error: Exception) -> Refused:
         reason = "the server's log says why."
     message = f"Failed to {verb} conversation: {reason}"
     return Refused(500, {"status": "error", "conversation_id": conversation_id, "message": message})
+
+
+async def _connections(conversation: ConversationRef) -> dict[int, int]:
+    """Return how many connections there are, by the conversation's key."""
+    present = await get_manager().get_connections(filter_to_sids=[conversation.public_id])
+    return {conversation.pk: len(present)}
 
 
 async def _start_soon(conversation: ConversationRef) -> None:

@@ -159,7 +159,9 @@ def _event_id(request: Request) -> str | None:
 async def _take(
     conversation: ConversationRef, event: dict[str, Any], sender_id: int, event_id: str | None
 ) -> None:
-    await get_manager().take(conversation, event, sender_id=sender_id, event_id=event_id)
+    await get_manager().send_event_to_conversation(
+        conversation, event, sender_id=sender_id, event_id=event_id
+    )
 
 
 def _next_part(conversation: ConversationRef, after: int, through: int) -> TrajectoryPart:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 from pydantic import BaseModel
 
-from conversations.models import Conversation, Version
+from conversations.models import Conversation, ConversationQuerySet, Version
 from convserver.api.addresses import conversation_url, shown_key
 from convserver.api.openhands.metadata import whole_numbers
 from sessions_app.identity import conversation_keys
@@ -83,16 +83,39 @@ _COLUMNS = (
 )
 
 
-def infos_of(pks: Sequence[int], *, origin: str) -> list[ConversationInfo]:
+def infos_of(
+    pks: Sequence[int], *, origin: str, connections: Mapping[int, int] | None = None
+) -> list[ConversationInfo]:
     """Return these conversations in the requested order, without those deleted meanwhile; three queries.
 
-    `origin` is the server's origin as its client knows it.
+    `origin` is the server's origin as its client knows it; `connections` are the numbers of connections by
+    the same keys, if they have been counted.
     """
-    found = conversation_keys.keyed(Conversation.objects.standing().with_pks(pks)).values(*_COLUMNS)
-    rows = {row["pk"]: row for row in found}
-    connections = Connection.objects.present().counted(pks)
+    rows = _rows_of(Conversation.objects.with_pks(pks))
+    return _infos([rows[pk] for pk in pks if pk in rows], origin, connections)
+
+
+def infos_with_ids(public_ids: Sequence[str], *, origin: str) -> list[ConversationInfo]:
+    """Return the conversations with these ids like `infos_of`."""
+    rows = {
+        row["public_id"]: row for row in _rows_of(Conversation.objects.with_public_ids(public_ids)).values()
+    }
+    return _infos([rows[public_id] for public_id in public_ids if public_id in rows], origin, None)
+
+
+def _rows_of(conversations: ConversationQuerySet) -> dict[int, dict[str, Any]]:
+    found = conversation_keys.keyed(conversations.standing()).values(*_COLUMNS)
+    return {row["pk"]: row for row in found}
+
+
+def _infos(
+    rows: Sequence[dict[str, Any]], origin: str, connections: Mapping[int, int] | None
+) -> list[ConversationInfo]:
+    pks = [row["pk"] for row in rows]
+    if connections is None:
+        connections = Connection.objects.present().counted(pks)
     children = Conversation.objects.standing().children_of(pks)
-    return [_info(rows[pk], connections.get(pk, 0), children.get(pk, []), origin) for pk in pks if pk in rows]
+    return [_info(row, connections.get(row["pk"], 0), children.get(row["pk"], []), origin) for row in rows]
 
 
 def _info(row: dict[str, Any], connections: int, children: list[str], origin: str) -> ConversationInfo:

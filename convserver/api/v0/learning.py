@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 
 from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
@@ -68,9 +69,8 @@ class RememberPromptView(V0View):
 
 async def _asked(conversation: ConversationRef, messages: list[dict[str, str]]) -> str:
     """Ask the loop's agent, or a new instance: this starts no loop."""
-    try:
-        return await get_manager().request_llm_completion(
-            conversation.public_id, prompts.SERVICE_ID, None, messages
-        )
-    except LoopUnavailable:
-        return await chosen_agent()().complete(messages)
+    manager, public_id = get_manager(), conversation.public_id
+    if await manager.is_agent_loop_running(public_id):
+        with suppress(LoopUnavailable):  # it runs in another process, or has ended since
+            return await manager.request_llm_completion(public_id, prompts.SERVICE_ID, None, messages)
+    return await chosen_agent()().complete(messages)

@@ -22,6 +22,12 @@ class PageQuery(BaseModel):
     limit: int = Field(default=20, ge=1, le=PAGE_MAX)
 
 
+def place_of(query: PageQuery) -> tuple[str | None, int]:
+    """Return the page id for a store, and how many conversations to skip, which an older page id says."""
+    offset = old_offset(query.page_id) if query.page_id else 0
+    return (query.page_id, 0) if offset is None else (None, offset)
+
+
 def page_of(rows: ConversationQuerySet, query: PageQuery) -> Page:
     """Return one page of ordered rows with one query. Raise InvalidCursor."""
     return first_page(rows_from(rows, query.page_id), query.limit)
@@ -31,13 +37,13 @@ def rows_from(rows: ConversationQuerySet, page_id: str | None) -> ConversationQu
     """Return the rows after the previous page. Raise InvalidCursor."""
     if not page_id:
         return rows
-    offset = _old_offset(page_id)
+    offset = old_offset(page_id)
     if offset is not None:
         return rows[offset:]
     return rows.older_than(*ListCursor.decode(page_id))
 
 
-def _old_offset(page_id: str) -> int | None:
+def old_offset(page_id: str) -> int | None:
     """Return the number of conversations before the page if its id is of an older form; otherwise None.
 
     Those forms are base64 of a decimal number, and of {"v0": <such a page id>, "v1": <a number as text>}.

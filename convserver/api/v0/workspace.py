@@ -10,10 +10,13 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from conversations import access
-from conversations.models import Version
+from conversations.exceptions import ConversationNotFound
+from conversations.models import ConversationRef, Version
 from convserver.api.openhands.errors import Detail, Refused, ValidationProblems
 from convserver.api.openhands.view import query_of
 from convserver.api.v0.view import V0View
+from convserver.event_loop import in_loop
+from sessions_app.loops.manager import get_manager
 from sessions_app.openhands_v1 import sandboxes
 
 _OF_ONE: dict[int, Any] = {400: Detail, 404: Detail}
@@ -92,7 +95,7 @@ class ConfigView(V0View):
     @extend_schema(responses={200: RuntimeConfig, **_OF_ONE})
     def get(self, request: Request, conversation_id: str) -> Response:
         """Return the id of the runtime, which is a V1 conversation's sandbox, and of the session."""
-        conversation = access.readable(request.user, conversation_id)
+        conversation = _attached(request, conversation_id)
         is_v1 = conversation.version == Version.V1
         runtime_id = sandboxes.sandbox_of(conversation) if is_v1 else None
         return Response({"runtime_id": runtime_id, "session_id": conversation.public_id})
@@ -104,7 +107,7 @@ class MicroagentsView(V0View):
     @extend_schema(responses={200: Microagents, **_OF_ONE})
     def get(self, request: Request, conversation_id: str) -> Response:
         """Return the loaded ones: none."""
-        access.readable(request.user, conversation_id)
+        _attached(request, conversation_id)
         return Response({"microagents": []})
 
 
@@ -114,7 +117,7 @@ class WebHostsView(V0View):
     @extend_schema(responses={200: WebHosts, **_OF_ONE})
     def get(self, request: Request, conversation_id: str) -> Response:
         """Return its addresses: none."""
-        access.readable(request.user, conversation_id)
+        _attached(request, conversation_id)
         return Response({"hosts": {}})
 
 
@@ -124,7 +127,7 @@ class EditorView(V0View):
     @extend_schema(responses={200: EditorAddress, **_OF_ONE})
     def get(self, request: Request, conversation_id: str) -> Response:
         """Return its address: null, because there is none."""
-        access.readable(request.user, conversation_id)
+        _attached(request, conversation_id)
         return Response({"vscode_url": None})
 
 
@@ -135,7 +138,7 @@ class FileListView(V0View):
     def get(self, request: Request, conversation_id: str) -> Response:
         """Return them: none."""
         query_of(request, FolderQuery)
-        access.readable(request.user, conversation_id)
+        _attached(request, conversation_id)
         return Response([])
 
 
@@ -146,7 +149,7 @@ class FileView(V0View):
     def get(self, request: Request, conversation_id: str) -> Response:
         """Say that it is not there."""
         query_of(request, FileQuery)
-        access.readable(request.user, conversation_id)
+        _attached(request, conversation_id)
         raise _no_runtime()
 
 
@@ -156,7 +159,7 @@ class ArchiveView(V0View):
     @extend_schema(responses={400: Detail, 404: Detail | WorkspaceProblem})
     def get(self, request: Request, conversation_id: str) -> Response:
         """Say that there is none."""
-        access.readable(request.user, conversation_id)
+        _attached(request, conversation_id)
         raise _no_runtime()
 
 
@@ -166,7 +169,7 @@ class ChangesView(V0View):
     @extend_schema(responses={200: list[Change], **_OF_ONE})
     def get(self, request: Request, conversation_id: str) -> Response:
         """Return the files: none."""
-        access.readable(request.user, conversation_id)
+        _attached(request, conversation_id)
         return Response([])
 
 
@@ -177,8 +180,24 @@ class DiffView(V0View):
     def get(self, request: Request, conversation_id: str) -> Response:
         """Report that there are no commits."""
         query_of(request, DiffQuery)
-        access.readable(request.user, conversation_id)
+        _attached(request, conversation_id)
         raise Refused(404, {"error": "Not a git repository"})
+
+
+def _attached(request: Request, conversation_id: str) -> ConversationRef:
+    """Return the conversation, attached for as long as the question takes. Raise ConversationNotFound."""
+    conversation = in_loop(_visited, conversation_id, str(access.pk_of(request.user)))
+    if conversation is None:
+        raise ConversationNotFound("Conversation not found.")
+    return access.within_limits(request.user, conversation)
+
+
+async def _visited(conversation_id: str, user_id: str) -> ConversationRef | None:
+    manager = get_manager()
+    conversation = await manager.attach_to_conversation(conversation_id, user_id)
+    if conversation is not None:
+        await manager.detach_from_conversation(conversation)
+    return conversation
 
 
 def _no_runtime() -> Refused:

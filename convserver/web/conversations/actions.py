@@ -17,6 +17,7 @@ from django.views.decorators.http import require_POST
 from conversations import access
 from conversations.exceptions import ConversationError
 from conversations.models import Conversation, ConversationRef
+from conversations.store import delete as delete_from_store
 from conversations.store import store
 from convserver.api.errors import NATIVE_STATUS, retry_headers, status_of
 from convserver.event_loop import in_loop
@@ -65,8 +66,9 @@ def rename(request: HttpRequest, conversation: ConversationRef) -> HttpResponse:
     if not form.is_valid():
         return _refused(" ".join(map(str, form.errors["title"])), 400)
     given = form.cleaned_data["title"] or None
-    old = None if given else Conversation.objects.with_pks([conversation.pk]).get().title
-    store(str(request.user.pk)).retitle(conversation, given)
+    log = store(str(request.user.pk))
+    old = None if given else log.get_metadata(conversation.public_id).title
+    log.retitle(conversation, given)
     if not old:
         return _row(request, conversation)
     return _row(request, conversation, done="Default title restored", back="rename", old_title=old)
@@ -95,7 +97,7 @@ def archive(request: HttpRequest, conversation: ConversationRef) -> HttpResponse
 def delete(request: HttpRequest, conversation: ConversationRef) -> HttpResponse:
     """Stop the agent, hide the conversation, and return the way back."""
     in_loop(steering.stop_to_delete, conversation)
-    store(str(request.user.pk)).hide(conversation)
+    delete_from_store(conversation)
     if not _by_script(request):
         if sender(request) == reverse("deleted"):
             return redirect("deleted")

@@ -82,11 +82,14 @@ class V0Connection:
         """Of a replay the newest of the agent's states alone is shown: this one."""
         self._replay_through = -1
         self._was_there = False
+        self._joined = asyncio.Event()
+        """Set once the manager knows the connection, or never will."""
         self._task: asyncio.Task[None] | None = None
 
     def begin(self) -> asyncio.Task[None]:
         """Begin to show, in a task that `leave` ends; return it."""
         self._task = asyncio.get_running_loop().create_task(self._serve())
+        self._task.add_done_callback(lambda _: self._joined.set())
         return self._task
 
     def leave(self) -> None:
@@ -106,7 +109,8 @@ class V0Connection:
             require(self._guest.user, Scope.RUN)
             if not isinstance(event, dict):
                 raise InvalidEvent("An event is a JSON object with an `action` or an `observation`.")
-            seq = await get_manager().take(self._conversation, event, sender_id=sender_id)
+            await self._joined.wait()
+            seq = await get_manager().send_to_event_stream(self._connection_id, event)
         except ConversationError as error:
             log_frame_refused("v0", self._conversation, error, user=sender_id)
             return await self.refuse(str(error))
@@ -129,7 +133,7 @@ class V0Connection:
             async with presence.connected(
                 self._connection_id, self._conversation, pk_of(self._guest.user), door="v0"
             ):
-                await self._run_tasks()
+                await self._run_joined()
         except* (_Over, Refused):
             with suppress(TimeoutError):
                 await self._drained(DRAIN_WAIT_S)
@@ -149,6 +153,12 @@ class V0Connection:
             await self._drained(DRAIN_WAIT_S)
         await self._cut_off()
 
+    async def _run_joined(self) -> None:
+        try:
+            await self._run_tasks()
+        finally:
+            await get_manager().disconnect_from_session(self._connection_id)
+
     async def _run_tasks(self) -> None:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(Feed(self._conversation, self, after=EventCursor(self._after)).run())
@@ -163,13 +173,15 @@ class V0Connection:
         await close_transport(self._server, self.transport_id)
 
     async def show_hello(self, state: ConversationState) -> None:
-        """Note what the conversation is like and which of its agent's states a replay shows; start its loop.
+        """Note what the conversation is like and which of its agent's states a replay shows; join it.
 
-        Started any earlier, the loop could be here by now, and that it has come would be no news.
+        Joined any earlier, the loop could be here by now, and that it has come would be no news.
         """
         self._state = state
         if may(self._guest.user, Scope.RUN):
-            get_manager().start_soon(self._conversation)
+            user_id = str(pk_of(self._guest.user))
+            await get_manager().join_conversation(self._conversation, self._connection_id, user_id)
+        self._joined.set()
         self._was_there = state["loop"]["status"] in _HERE
         newest = await astore.call(
             store().search_events,

@@ -20,7 +20,7 @@ from conversations.dialects import v1
 from conversations.events import NewEvent
 from conversations.exceptions import ConversationNotFound
 from conversations.models import ConversationQuerySet, ConversationRef, normal_id
-from conversations.store import ConversationExists, store, within_bytes
+from conversations.store import ConversationExists, delete, store, within_bytes
 from convserver.api.idempotency import IDEMPOTENCY_KEY, answer_once
 from convserver.api.openhands.errors import Detail, ValidationProblems
 from convserver.api.openhands.view import body_in, body_of, json_of, query_of
@@ -149,7 +149,7 @@ class ConversationViewSet(ViewSetMixin, AgentView):
         """
         conversation = conversation_of(request, conversation_id)
         in_loop(steering.stop_to_delete, conversation)
-        store(str(request.user.pk)).hide(conversation)
+        delete(conversation)
         return done()
 
 
