@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import Browse
-from tests.browser.site import Site
+from tests.browser.site import Site, message
 from tests.browser.talk import Talk
 from tests.conftest import once
 
@@ -43,3 +43,16 @@ def test_the_tabs_of_the_settings_leave_the_screen_to_the_sections(phone: Page, 
     heading = phone.get_by_role("heading", name="API tokens")
     expect(heading).to_be_in_viewport(ratio=1)
     expect(phone.get_by_role("navigation", name="Sections")).not_to_be_in_viewport()
+
+
+def test_a_long_message_of_a_conversation_found_by_its_title_ends_at_the_screens_edge(
+    phone: Page, site: Site
+) -> None:
+    conversation_id = site.create(title="Unmistakable")
+    site.record(conversation_id, [message("one word after the other " * 20)])
+    phone.goto(f"{site.url}/search?q=unmistakable")
+    row = phone.locator(f'.titles a[href="/c/{conversation_id}"]')
+    expect(row.locator(".snippet")).to_contain_text("one word after the other")
+    box = row.bounding_box()
+    assert box is not None
+    assert box["x"] + box["width"] <= 390
