@@ -81,7 +81,7 @@ def pk_of(user: Visitor) -> int:
 
 
 class ConversationValidator:
-    """Decides who may join, and creates what is joined: a seam, chosen by CONVERSATION_VALIDATOR."""
+    """Decides who may join, and creates what is joined: a seam, chosen by CONVSERVER_VALIDATOR."""
 
     def validate(
         self, user: Visitor, conversation_id: str, *, version: Version = Version.V0

@@ -36,7 +36,7 @@ PAGE_MAX_EVENTS = 500
 
 
 class ConversationStore(ABC):
-    """Where conversations are stored: a seam, chosen by CONVERSATION_STORE.
+    """Where conversations are stored: a seam, chosen by CONVSERVER_STORE.
 
     An instance acts for one user, named by the id; None means the server itself, which sees all. Ids are
     accepted in every spelling.

@@ -1,4 +1,7 @@
-"""ConversationManager, the seam (spec V0 §5.1), which runs, finds and steers agent loops."""
+"""ConversationManager, the seam (spec V0 §5.1), which runs, finds and steers agent loops.
+
+CONVSERVER_MANAGER chooses its class.
+"""
 
 from __future__ import annotations
 

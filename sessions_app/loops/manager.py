@@ -14,6 +14,7 @@ from weakref import WeakKeyDictionary, WeakValueDictionary
 
 import structlog
 from django.conf import settings
+from django.contrib.auth.models import User
 from django.db import connection, connections
 from django.utils.module_loading import import_string
 
@@ -606,7 +607,7 @@ class StandaloneConversationManager(ConversationManager):
         self, conversation_id: str, user_id: str | None = None
     ) -> ConversationRef | None:
         """Look the conversation up; the log needs no open resource."""
-        return await astore.call(registry.attached, conversation_id, user_id)
+        return await astore.call(registry.attached, conversation_id, _payer(user_id))
 
     async def detach_from_conversation(self, conversation: ConversationRef) -> None:
         """Nothing was held."""
@@ -622,7 +623,7 @@ class StandaloneConversationManager(ConversationManager):
         self._joined[connection_id] = conversation, int(user_id)
         await presence.come(connection_id, conversation, int(user_id), door="v0")
         self.start_soon(conversation)
-        infos = await self.get_agent_loop_info(filter_to_sids=[conversation.public_id])
+        infos = await self.get_agent_loop_info(user_id, [conversation.public_id])
         return infos[0] if infos else _starting(conversation)
 
     async def is_agent_loop_running(self, conversation_id: str) -> bool:
@@ -639,13 +640,13 @@ class StandaloneConversationManager(ConversationManager):
         self, user_id: str | None = None, filter_to_sids: Collection[str] | None = None
     ) -> dict[str, str]:
         """Read the connections' rows."""
-        return await astore.call(registry.connections, user_id, filter_to_sids)
+        return await astore.call(registry.connections, _payer(user_id), filter_to_sids)
 
     async def get_agent_loop_info(
         self, user_id: str | None = None, filter_to_sids: Collection[str] | None = None
     ) -> list[AgentLoopInfo]:
         """Read the loops' rows."""
-        return await astore.call(registry.infos, user_id, filter_to_sids)
+        return await astore.call(registry.infos, _payer(user_id), filter_to_sids)
 
     async def _infos(self, rows: Any) -> list[AgentLoopInfo]:
         return await astore.call(registry.infos_of, rows)
@@ -717,6 +718,11 @@ async def _all_of(*works: Coroutine[Any, Any, None]) -> None:
     failures = [each for each in outcomes if isinstance(each, BaseException)]
     for failure in sorted(failures, key=lambda each: isinstance(each, CommandPending)):
         raise failure
+
+
+def _payer(user_id: str | None) -> User | None:
+    """Return the user in whose share of threads a question about them is asked; None for the server."""
+    return User(pk=int(user_id)) if user_id else None
 
 
 def _starting(conversation: ConversationRef) -> AgentLoopInfo:

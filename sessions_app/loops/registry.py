@@ -6,6 +6,7 @@ from collections.abc import Collection
 from datetime import timedelta
 from typing import Any
 
+from django.contrib.auth.models import User
 from django.utils import timezone
 
 from conversations.models import Conversation, ConversationRef, normal_id
@@ -16,11 +17,11 @@ CLOSE_DELAY_S = 3600.0
 """An idle loop without connections is closed after this."""
 
 
-def attached(conversation_id: str, user_id: str | None) -> ConversationRef | None:
+def attached(conversation_id: str, user: User | None) -> ConversationRef | None:
     """Return the conversation with this id, if it is not deleted, and of this user if one is named."""
     rows = Conversation.objects.standing().with_public_ids([normal_id(conversation_id)])
-    if user_id:
-        rows = rows.owned_by(int(user_id))
+    if user is not None:
+        rows = rows.owned_by(user.pk)
     row = rows.first()
     return row.ref if row else None
 
@@ -41,21 +42,21 @@ def forgotten(here: Collection[int]) -> list[int]:
     return list(loops.exclude(conversation_id__in=watched).values_list("pk", flat=True))
 
 
-def connections(user_id: str | None, conversation_ids: Collection[str] | None) -> dict[str, str]:
+def connections(user: User | None, conversation_ids: Collection[str] | None) -> dict[str, str]:
     """Return connection id → conversation id of those present; an empty filter means none."""
     rows = Connection.objects.present()
-    if user_id:
-        rows = rows.filter(user_id=user_id)
+    if user is not None:
+        rows = rows.filter(user_id=user.pk)
     if conversation_ids is not None:
         rows = rows.filter(conversation__public_id__in=[normal_id(each) for each in conversation_ids])
     return dict(rows.values_list("id", "conversation__public_id"))
 
 
-def infos(user_id: str | None, conversation_ids: Collection[str] | None) -> list[AgentLoopInfo]:
+def infos(user: User | None, conversation_ids: Collection[str] | None) -> list[AgentLoopInfo]:
     """Return the status of the existing loops; an empty filter means none."""
     rows = Conversation.objects.standing().filter(loop__status__in=[LoopStatus.STARTING, LoopStatus.RUNNING])
-    if user_id:
-        rows = rows.owned_by(int(user_id))
+    if user is not None:
+        rows = rows.owned_by(user.pk)
     if conversation_ids is not None:
         rows = rows.with_public_ids(normal_id(each) for each in conversation_ids)
     return infos_of(rows)

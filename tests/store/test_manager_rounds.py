@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from functools import partial
 from types import ModuleType
@@ -464,6 +464,25 @@ async def test_connections_are_told_by_user_and_by_conversation(
     assert await connections(str(bob.pk)) == {}
     assert await connections(filter_to_sids={"b", "c"}) == {"two": "b"}
     assert await connections(filter_to_sids=set()) == {}
+
+
+async def test_what_is_read_about_a_user_is_read_in_that_users_share(
+    conversation: ConversationRef,
+    alice: User,
+    manager: ConversationManager,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    payers, user_of = [], astore._user_of
+
+    def noted(args: Sequence[object]) -> int | None:
+        payers.append(user_of(args))
+        return payers[-1]
+
+    monkeypatch.setattr(astore, "_user_of", noted)
+    await manager.get_agent_loop_info(str(alice.pk))
+    await manager.get_connections(str(alice.pk))
+    await manager.attach_to_conversation("talk", str(alice.pk))
+    assert payers == [alice.pk] * 3
 
 
 async def test_a_loop_tells_what_it_is_doing(

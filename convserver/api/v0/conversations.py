@@ -286,7 +286,8 @@ def _not_done(verb: str, conversation_id: str, error: Exception) -> Refused:
 
 async def _connections(conversation: ConversationRef) -> dict[int, int]:
     """Return how many connections there are, by the conversation's key."""
-    present = await get_manager().get_connections(filter_to_sids=[conversation.public_id])
+    owner_id = str(conversation.owner_id)
+    present = await get_manager().get_connections(owner_id, [conversation.public_id])
     return {conversation.pk: len(present)}
 
 
