@@ -174,9 +174,9 @@ class AgentLoopAdmin(ReadOnlyAdmin[AgentLoop]):
         return cells.moment(loop.lease_expires_at)
 
     @admin.display(description="Process alive")
-    def is_held_now(self, loop: AgentLoop) -> str:
-        """Whether a process that lives holds it."""
-        return cells.yes_or_no(loop.is_held(timezone.now()))
+    def is_held_now(self, loop: AgentLoop) -> str | None:
+        """Whether the process that holds it lives; nothing where none does."""
+        return None if loop.status == LoopStatus.STOPPED else cells.yes_or_no(loop.is_held(timezone.now()))
 
     @admin.display(description="Starts so far")
     def starts(self, loop: AgentLoop) -> int:

@@ -706,6 +706,15 @@ def test_labels_of_conversations_loops_and_connections_are_no_names_of_columns(
         assert [each for each in labels if JARGON.search(each)] == []
 
 
+@pytest.mark.parametrize(("status", "shown"), [("stopped", "-"), ("running", "No")])
+def test_a_closed_loop_is_not_said_to_have_lost_its_process(
+    boss: Browser, talk: ConversationRef, status: str, shown: str
+) -> None:
+    AgentLoop.objects.create(conversation_id=talk.pk, status=status, owner_host="elsewhere", owner_pid=1)
+    page = boss.get(LOOPS).content.decode()
+    assert re.findall(r'class="field-is_held_now[^>]*>\s*(.*?)\s*</td>', page, re.DOTALL) == [shown]
+
+
 def test_the_lists_offer_no_removal(boss: Browser, talk: ConversationRef) -> None:
     body = {"action": "delete_selected", "_selected_action": [str(talk.pk)], "index": "0", "post": "yes"}
     boss.post(LIST, body)
