@@ -4,7 +4,6 @@ import { AgentControls } from "./agent.js";
 import { STATUSES } from "./agent_status.js";
 import { Composer } from "./composer.js";
 import { ConnectionLine } from "./connection.js";
-import { loadAnew, sayReplaced } from "./history.js";
 import { Log } from "./log.js";
 import { Outgoing } from "./outgoing.js";
 import { LiveSocket } from "./socket.js";
@@ -66,6 +65,8 @@ document.querySelector("form[data-log-out]")?.addEventListener("submit", () => (
 // The list hears of it when a conversation that was deleted is brought back.
 document.addEventListener("stands", ({ detail }) => detail === id && socket.state.name === "ended" && location.reload());
 
+const history = () => import("./history.js");
+
 /** Another tab may have logged in again. */
 async function logIn() {
   const answer = await fetch(`/api/native/conversations/${encodeURIComponent(id)}`).catch(() => undefined);
@@ -75,7 +76,7 @@ async function logIn() {
 
 function take(frame) {
   // The log that this page shows is not there any more: the server has one from a backup, or a new one.
-  if (frame.code === "cursor_ahead" || frame.code === "history_replaced") return loadAnew(id);
+  if (frame.code === "cursor_ahead" || frame.code === "history_replaced") return history().then(({ loadAnew }) => loadAnew(id));
   switch (frame.type) {
     case "hello":
       isReplaying = true;
@@ -142,8 +143,7 @@ function works(loop, isAll) {
 function follow(name) {
   if (name === "stopped" && was !== "stopped" && !isReplaying) outgoing.giveUp(cursor);
   was = name;
-  outgoing.showQueued(STATUSES[name].queued);
-  outgoing.showOffered(agent.offersRetry ? asked : -1);
+  outgoing.showQueued(STATUSES[name].queued, agent.offersRetry ? asked : -1);
   if (agent.isWorking || name === "waiting") prepare();
   elapsed?.show();
 }
@@ -232,7 +232,7 @@ log.scroller.addEventListener("scroll", look, { passive: true });
 document.addEventListener("key", ({ detail: key }) => agent.press(key));
 log.begin();
 outgoing.begin();
-sayReplaced(id);
+if (performance.getEntriesByType("navigation")[0]?.type === "reload") history().then(({ sayReplaced }) => sayReplaced(id));
 if (root.dataset.turnBegan) outgoing.progress.ended(root.dataset.turnState, Number(root.dataset.turnBegan));
 agent.write(); // what can be retried is known
 outgoing.follow(unanswered());

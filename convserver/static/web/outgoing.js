@@ -28,7 +28,7 @@ export class Outgoing {
     this.stored = new Set(); // the seqs of those that are
     this.elsewhere = new Set(); // the seqs of those that another page has sent
     this.progress = new Progress(delivered(root.dataset));
-    this.offered = -1; // the seq of the message that the page offers to send again below its log
+    this.offered = -1; // the seq of what is offered to be sent again below the log
     this.queued = undefined; // until when what is sent now has to wait, in words
     this.steps = Promise.resolve(); // what is done to the outbox, one after the other
     this.sent = undefined; // the id of the one that was sent and not answered: the next one waits for that
@@ -203,17 +203,10 @@ export class Outgoing {
     this.relabel();
   }
 
-  /** Say until when messages wait that the agent has not taken up; nothing if it takes them up at once. */
-  showQueued(queued) {
-    if (this.queued === queued) return;
-    this.queued = queued;
-    this.relabel();
-  }
-
-  /** The page offers below its log to send the message at `seq` again, -1 for none: its own line does not as well. */
-  showOffered(seq) {
-    if (this.offered === seq) return;
-    this.offered = seq;
+  /** Say until when messages wait that the agent has not taken up, if they do; what is `offered` below the log is not twice. */
+  showQueued(queued, offered) {
+    if (this.queued === queued && this.offered === offered) return;
+    [this.queued, this.offered] = [queued, offered];
     this.relabel();
   }
 
@@ -240,7 +233,7 @@ export class Outgoing {
     const isOwn = this.stored.has(seq);
     if (!isOwn && !this.elsewhere.has(seq)) return;
     const { name, tookMs } = this.progress.of(seq);
-    if (name in UNANSWERED) return this.say(article, UNANSWERED[name], ...(seq === this.offered ? [] : [button("Retry", () => this.onAgain(seq))]));
+    if (name in UNANSWERED) return this.say(article, UNANSWERED[name], seq !== this.offered && button("Retry", () => this.onAgain(seq)));
     this.say(article, isOwn || (name === "sent" && this.queued) ? this.words(name, tookMs) : "");
   }
 
@@ -252,10 +245,11 @@ export class Outgoing {
 
   say(article, words, ...buttons) {
     const line = article.querySelector(".delivery");
-    const told = [words, ...buttons.map(({ textContent }) => textContent)].join(" ");
-    if (!line || (line.dataset.words ?? "") === told) return;
+    const content = [words, ...buttons.filter(Boolean).flatMap((each) => [" ", each])];
+    const told = `${words}${content.length}`;
+    if (!line || (line.dataset.words ?? "1") === told) return;
     line.dataset.words = told;
-    line.replaceChildren(words, ...buttons.flatMap((each) => [" ", each]));
+    line.replaceChildren(...content);
   }
 
   /** Show what an earlier page has left, above what was written on this one. */

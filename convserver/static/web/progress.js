@@ -14,7 +14,7 @@ export class Progress {
   /** A turn answers what stood there when it began, not what came meanwhile; what is only recorded has no turns. */
   heard({ seq, kind, source, text, timestamp }, { isWorking }) {
     if (kind === "turn") {
-      if (this.turnBegan === undefined) this.ends = this.ends.filter(({ isAssumed }) => !isAssumed);
+      if (this.turnBegan === undefined) this.ends = this.ends.filter(({ tookMs }) => tookMs !== null);
       this.end(this.turnBegan ?? seq, ENDS[text.split(":")[0]] ?? "stopped", Date.parse(timestamp));
       this.turnBegan = this.since = undefined;
       return;
@@ -22,14 +22,8 @@ export class Progress {
     if (kind === "state" && text.startsWith("running")) this.since = Date.parse(timestamp);
     if (source !== "agent") return;
     if (isWorking) this.begun(seq);
-    else if (kind === "message") this.assumeAnswered(seq);
+    else if (kind === "message") this.end(seq, ENDS.finished); // unless the end of its turn follows, as after a crash
     else this.seenBefore = seq;
-  }
-
-  /** An answer that no turn is known of: it is recorded, or a restarted server keeps what a turn had said, and then says how that has ended. */
-  assumeAnswered(before) {
-    this.seenBefore = before;
-    this.add({ before, name: "answered", isAssumed: true });
   }
 
   /** A turn was over before this page: what stood before `before` has come to this end. */
@@ -44,7 +38,7 @@ export class Progress {
 
   end(before, name, at) {
     this.seenBefore = before;
-    this.add({ before, name, tookMs: at - this.since });
+    this.add({ before, name, tookMs: at ? at - this.since : null });
   }
 
   /** The end of a turn may be heard after the stop that has led to it. */
