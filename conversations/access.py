@@ -109,7 +109,7 @@ class ConversationValidator:
                 public_id=public_id, defaults={"owner_id": pk_of(user), "version": version}
             )
             if is_new:
-                facts.note(row.pk, facts.Fact.CREATED)
+                facts.record(row.pk, facts.Fact.CREATED)
                 log_on_commit("Conversation created", **ids_of(row.ref), version=row.version)
         return row, is_new
 

@@ -25,7 +25,7 @@ class Fact(StrEnum):
 Note = Callable[[int, Fact], None]
 
 
-def note(conversation_pk: int, fact: Fact) -> None:
+def record(conversation_pk: int, fact: Fact) -> None:
     """Record a change for its receivers: a seam, chosen by CONVERSATION_FACTS.
 
     Must be called in the transaction that makes the change, after the conversation's row is written or

@@ -8,7 +8,7 @@ from django.db.models import QuerySet, Value
 from django.db.models.expressions import Combinable
 
 from conversations.cursors import ListCursor
-from conversations.store import within_bytes
+from conversations.store import take_bytes
 
 PAGE_MAX = 100
 
@@ -31,6 +31,6 @@ def first_page(
     `size` says how long each is; where they are long a page has fewer.
     """
     places = list(rows.values_list(column, "pk", size)[: limit + 1])
-    pks = within_bytes((pk, size_of_one) for _, pk, size_of_one in places[:limit])
+    pks = take_bytes((pk, size_of_one) for _, pk, size_of_one in places[:limit])
     more = len(places) > len(pks)
     return Page(pks, ListCursor(*places[len(pks) - 1][:2]).encode() if more else None)

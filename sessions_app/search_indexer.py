@@ -9,7 +9,7 @@ from conversations.hints import Hint
 from conversations.outages import Outage
 from conversations.search import titles
 from conversations.search.fulltext import indexing
-from conversations.search.fulltext.indexing import Horizon, Step
+from conversations.search.fulltext.indexing import Step, Watermark
 from sessions_app import astore
 
 _failing = Outage(
@@ -32,7 +32,7 @@ class Indexer:
     """The indexing of one process; of several processes, one makes each step."""
 
     def __init__(self) -> None:
-        self._horizon = Horizon()
+        self._horizon = Watermark()
         self._news = asyncio.Event()
         self._appends = 0
 

@@ -142,7 +142,7 @@ def append_many(requests: Sequence[AppendRequest], *, wait: bool) -> list[Append
     allowance = MaskingAllowance()
     outcomes = [_take(heads, request, rows, allowance, wait=wait) for request in requests]
     moved = {row.conversation_id for row in rows}
-    with sql.together():
+    with sql.pipeline():
         sql.insert_events(rows)
         sql.move_heads([_moved(heads[pk]) for pk in sorted(moved)])
     for request, outcome in zip(requests, outcomes, strict=True):
@@ -164,7 +164,7 @@ def _locked_heads(requests: Sequence[AppendRequest], *, wait: bool) -> dict[int,
     owners = sorted({request.conversation.owner_id for request in requests})
     ids, wire_ids = _references(requests)
     try:
-        with sql.together():  # a later statement sees what was committed before this one got the lock
+        with sql.pipeline():  # a later statement sees what was committed before this one got the lock
             rows = _heads_found(pks, wait=wait)
             stored, numbered = sql.events_with_ids(ids), sql.events_with_wire_ids(wire_ids)
             secrets = secrecy.found(owners, pks)
@@ -187,13 +187,13 @@ def _locked_heads(requests: Sequence[AppendRequest], *, wait: bool) -> dict[int,
     return heads
 
 
-def _heads_found(pks: Sequence[int], *, wait: bool) -> sql.Found:
+def _heads_found(pks: Sequence[int], *, wait: bool) -> sql.Result:
     if connection.vendor == "postgresql":
         if wait:
             sql.limit_lock_wait(LOCK_TIMEOUT_S)
         return sql.locked_heads(("id", *_HEAD_COLUMNS[1:]), pks, wait=wait)
     rows = Conversation.objects.filter(pk__in=pks).values_list(*_HEAD_COLUMNS)
-    return sql.Found(rows)
+    return sql.Result(rows)
 
 
 def _references(requests: Sequence[AppendRequest]) -> tuple[set[tuple[int, str]], set[tuple[int, int]]]:

@@ -109,7 +109,7 @@ Row = TypeVar("Row", bound=tuple[Any, ...])
 
 
 @contextmanager
-def together() -> Iterator[None]:
+def pipeline() -> Iterator[None]:
     """Send the block's statements without waiting for each answer (PostgreSQL).
 
     If any of them fails, the error is raised at the end of the block.
@@ -162,9 +162,9 @@ def move_heads(rows: Sequence[HeadRow]) -> None:
             cursor.executemany(_MOVE_SQLITE, [(*_adapted(row)[1:], row.id) for row in rows])
 
 
-def locked_heads(columns: Sequence[str], pks: Sequence[int], *, wait: bool) -> Found:
+def locked_heads(columns: Sequence[str], pks: Sequence[int], *, wait: bool) -> Result:
     """Lock the conversations, in the order of `pks`, and return these columns of each (PostgreSQL)."""
-    return Found(
+    return Result(
         _prepared(
             f"SELECT {', '.join(columns)} FROM conversations_conversation WHERE id = ANY(%b::bigint[]) "
             f"ORDER BY id FOR NO KEY UPDATE{'' if wait else ' SKIP LOCKED'}",
@@ -173,29 +173,29 @@ def locked_heads(columns: Sequence[str], pks: Sequence[int], *, wait: bool) -> F
     )
 
 
-def events_with_ids(wanted: Iterable[tuple[int, str]]) -> Found:
+def events_with_ids(wanted: Iterable[tuple[int, str]]) -> Result:
     """Find (conversation, event_id, seq, payload) of the events with these ids."""
     return _matching("e.event_id", "text", sorted(wanted), "e.seq, e.payload")
 
 
-def events_with_wire_ids(wanted: Iterable[tuple[int, int]]) -> Found:
+def events_with_wire_ids(wanted: Iterable[tuple[int, int]]) -> Result:
     """Find (conversation, wire_id, seq, dialect) of the events with these numbers of their senders."""
     return _matching("e.wire_id", "bigint", sorted(wanted), "e.seq, e.dialect")
 
 
-def rows_with_keys(*selects: tuple[str, Sequence[int]]) -> Found:
+def rows_with_keys(*selects: tuple[str, Sequence[int]]) -> Result:
     """Find the rows of all these queries with one statement; each text ends with the column of the keys."""
     if connection.vendor == "postgresql":
         parts = [f"{select} = ANY(%b::bigint[])" for select, _ in selects]
-        return Found(_prepared(" UNION ALL ".join(parts), [list(keys) for _, keys in selects]))
+        return Result(_prepared(" UNION ALL ".join(parts), [list(keys) for _, keys in selects]))
     parts = [f"{select} IN ({', '.join(['%s'] * len(keys))})" for select, keys in selects]
     cursor = connection.cursor()
     cursor.execute(" UNION ALL ".join(parts), [key for _, keys in selects for key in keys])
-    return Found(cursor)
+    return Result(cursor)
 
 
-class Found:
-    """The rows of a statement; inside a block of `together` they can be read after its end."""
+class Result:
+    """The rows of a statement; inside a block of `pipeline` they can be read after its end."""
 
     def __init__(self, found: Iterable[Any] = ()) -> None:
         self._found = found
@@ -205,21 +205,21 @@ class Found:
         return list(self._found)
 
 
-def _matching(column: str, column_type: str, wanted: Sequence[tuple[int, Any]], more: str) -> Found:
+def _matching(column: str, column_type: str, wanted: Sequence[tuple[int, Any]], more: str) -> Result:
     if not wanted:
-        return Found()
+        return Result()
     # Both engines go through the wanted pairs and look each up in the index.
     select = f"SELECT e.conversation_id, {column}, {more} FROM wanted CROSS JOIN conversations_event AS e "
     where = f"WHERE e.conversation_id = wanted.pk AND {column} = wanted.name"
     if connection.vendor == "postgresql":
         pairs = f"SELECT * FROM unnest(%b::bigint[], %b::{column_type}[])"
-        return Found(_prepared(f"WITH wanted (pk, name) AS ({pairs}) {select}{where}", _by_column(wanted)))
+        return Result(_prepared(f"WITH wanted (pk, name) AS ({pairs}) {select}{where}", _by_column(wanted)))
     pairs = f"VALUES {', '.join(['(%s, %s)'] * len(wanted))}"
     cursor = connection.cursor()
     cursor.execute(
         f"WITH wanted (pk, name) AS ({pairs}) {select}{where}", [value for pair in wanted for value in pair]
     )
-    return Found(cursor)
+    return Result(cursor)
 
 
 def _prepared(statement: str, parameters: Sequence[Any]) -> psycopg.Cursor[Any]:

@@ -129,7 +129,7 @@ def new_public_id() -> str:
 class ConversationQuerySet(models.QuerySet["Conversation"]):
     """Queries for many conversations."""
 
-    def standing(self) -> Self:
+    def active(self) -> Self:
         """Return those that are not deleted."""
         return self.filter(deleted_at__isnull=True)
 
@@ -139,7 +139,7 @@ class ConversationQuerySet(models.QuerySet["Conversation"]):
 
     def visible_to(self, user: AbstractBaseUser | AnonymousUser) -> Self:
         """Return those that the user may see; none for an anonymous visitor."""
-        rows = self.standing().filter(unselective("owner_id", user.pk))
+        rows = self.active().filter(unselective("owner_id", user.pk))
         only = limits_of(user).only
         return rows if only is None else rows.filter(pk=only)
 
@@ -270,7 +270,7 @@ class ConversationQuerySet(models.QuerySet["Conversation"]):
 
     def unanswered(self) -> Self:
         """Return those whose newest input has no answer yet."""
-        return self.standing().filter(asked_through__gt=F("answered_through"))
+        return self.active().filter(asked_through__gt=F("answered_through"))
 
     def locked(self) -> Self:
         """Return the rows, locked until the transaction ends (on SQLite the whole database already is)."""

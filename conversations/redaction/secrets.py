@@ -14,7 +14,7 @@ from django.utils.module_loading import import_string
 from conversations import dialects
 from conversations.events import NewEvent, Reading
 from conversations.exceptions import InvalidEvent
-from conversations.log.sql import Found
+from conversations.log.sql import Result
 from conversations.payloads import jsontext
 from conversations.payloads.jsontext import InvalidJson
 from conversations.redaction import masking
@@ -69,11 +69,11 @@ class SecretValues(ABC):
     """
 
     @abstractmethod
-    def find(self, owners: Sequence[int], conversations: Sequence[int]) -> Found:
+    def find(self, owners: Sequence[int], conversations: Sequence[int]) -> Result:
         """Find the secrets of these users and of these conversations, by their keys and with one statement.
 
         Each row begins with the keys of the user and of the conversation; the key that does not apply is 0.
-        The rows may be read later, after the end of a block of `sql.together`.
+        The rows may be read later, after the end of a block of `sql.pipeline`.
         """
 
     @abstractmethod
@@ -93,7 +93,7 @@ def _values() -> SecretValues:
     return _values_class(settings.CONVERSATION_SECRETS)()
 
 
-def found(owners: Sequence[int], conversations: Sequence[int]) -> Found:
+def found(owners: Sequence[int], conversations: Sequence[int]) -> Result:
     """Find the secrets of these users and conversations; their rows are for `masks_for`."""
     return _values().find(owners, conversations)
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from conversations.access import Visitor
 from conversations.events import Dialect, EventEnvelope, EventFilter
 from conversations.models import Conversation, ConversationQuerySet, Event
-from conversations.store import within_bytes
+from conversations.store import take_bytes
 
 
 class Place(NamedTuple):
@@ -56,7 +56,7 @@ def search(
     if after is not None:
         rows = rows.beyond(*after, newest_first=newest_first)
     places = list(rows.log_by_log(newest_first=newest_first).values_list("pk", "size")[: limit + 1])
-    shown = within_bytes(places[:limit])
+    shown = take_bytes(places[:limit])
     return FoundPage(_found(shown, newest_first=newest_first), has_more=len(places) > len(shown))
 
 
@@ -69,7 +69,7 @@ def with_ids(user: Visitor, event_ids: Collection[str]) -> FoundById:
     """Return the user's events of the V1 wire with these ids; of copies, the oldest."""
     rows = Event.objects.of_any(_logs(user)).with_event_ids(event_ids, dialect=Dialect.V1)
     places = list(rows.oldest_copies().order_by("pk").values_list("pk", "size", "event_id"))
-    near = within_bytes((pk, size) for pk, size, _ in places)
+    near = take_bytes((pk, size) for pk, size, _ in places)
     far = {event_id: pk for pk, _, event_id in places[len(near) :]}
     return FoundById(_found(near, newest_first=False), far)
 

@@ -24,29 +24,29 @@ STEPS = 10
 """At most this many steps are made in one round; an old log is counted over many rounds."""
 
 
-class Horizon(KeyHorizon[int]):
+class Watermark(KeyHorizon[int]):
     """The watermark: an event with a key up to it that does not exist now never will."""
 
     def __init__(self) -> None:
         super().__init__(int, guards.EVENT)
 
 
-def count(horizon: Horizon) -> bool:
+def count(watermark: Watermark) -> bool:
     """Count the next events into the totals of their owners; return whether none is left.
 
     If several processes do this at once, the totals of one of them are stored.
     """
     through = StorageProgress.objects.get_or_create(pk=1)[0].through
-    if through >= horizon.settled:
+    if through >= watermark.settled:
         return True
-    last = int(min(_end_of(through, STEP_EVENTS), horizon.settled))
+    last = int(min(_end_of(through, STEP_EVENTS), watermark.settled))
     sums = list(Event.objects.filter(pk__gt=through, pk__lte=last).bytes_by_owner())
     with transaction.atomic():
         if StorageProgress.objects.filter(pk=1, through=through).update(through=last):
             for owner_pk, size in sums:
                 StoredBytes.objects.get_or_create(owner_id=owner_pk)
                 StoredBytes.objects.filter(owner_id=owner_pk).update(total=F("total") + size)
-    return last >= horizon.settled
+    return last >= watermark.settled
 
 
 def _end_of(through: int, events: int) -> float:
@@ -93,7 +93,7 @@ class Meter:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._uses: dict[int, _Use] = {}
-        self._horizon = Horizon()
+        self._horizon = Watermark()
         self.has_news = False
         """Whether anything was admitted since the last `refresh`."""
 

@@ -6,7 +6,7 @@ from conversations.store.chosen import delete, store
 from conversations.store.database import (
     PAGE_MAX_BYTES,
     DatabaseConversationStore,
-    within_bytes,
+    take_bytes,
 )
 from conversations.store.metadata import MetadataFilter
 from conversations.store.seam import (
@@ -24,5 +24,5 @@ __all__ = [
     "MetadataFilter",
     "delete",
     "store",
-    "within_bytes",
+    "take_bytes",
 ]

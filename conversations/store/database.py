@@ -80,19 +80,19 @@ class DatabaseConversationStore(ConversationStore):
             raise ValueError(f"A metadata save cannot change {', '.join(sorted(unknown))}.")
         public_id = normal_id(metadata.conversation_id)
         with transaction.atomic():
-            if self._save_standing(public_id, metadata, fields):
+            if self._save_active(public_id, metadata, fields):
                 return
             try:
                 self._insert_metadata(public_id, metadata, COLUMN_OF if fields is None else fields)
             except ConversationExists:  # another user's, deleted, or inserted by another save just now
-                if not self._save_standing(public_id, metadata, fields):
+                if not self._save_active(public_id, metadata, fields):
                     raise
 
-    def _save_standing(
+    def _save_active(
         self, public_id: str, metadata: ConversationMetadata, fields: Collection[str] | None
     ) -> bool:
         """Save into the existing conversation; return False if there is none."""
-        row = self._standing([public_id]).locked().first()
+        row = self._active([public_id]).locked().first()
         if row is None:
             return False
         if fields is not None and "title" in fields:
@@ -100,7 +100,7 @@ class DatabaseConversationStore(ConversationStore):
         changes = changed_columns(row, metadata, fields)
         if changes:
             if "title" in changes:
-                facts.note(row.pk, Fact.RETITLED)
+                facts.record(row.pk, Fact.RETITLED)
             self._change(Conversation.objects.with_pks([row.pk]), row.ref, **changes)
         return True
 
@@ -128,18 +128,18 @@ class DatabaseConversationStore(ConversationStore):
         """Say whether the conversation exists and is this user's."""
         if not (user_id.isascii() and user_id.isdigit()):
             return False
-        return self._standing([normal_id(conversation_id)]).owned_by(int(user_id)).exists()
+        return self._active([normal_id(conversation_id)]).owned_by(int(user_id)).exists()
 
     def delete_metadata(self, conversation_id: str) -> None:
         """Hide the conversation; see the seam."""
-        row = self._standing([normal_id(conversation_id)]).first()
+        row = self._active([normal_id(conversation_id)]).first()
         if row is None:
             raise ConversationNotFound("Conversation not found.")
-        self.hide(row.ref)
+        self.soft_delete(row.ref)
 
     def exists(self, conversation_id: str) -> bool:
         """Say whether the conversation exists and is not deleted."""
-        return self._standing([normal_id(conversation_id)]).exists()
+        return self._active([normal_id(conversation_id)]).exists()
 
     def search(
         self, page_id: str | None = None, limit: int = 20, *, wanted: MetadataFilter = ALL, skip: int = 0
@@ -147,7 +147,7 @@ class DatabaseConversationStore(ConversationStore):
         """Return one page by keyset with one query; see the seam."""
         if limit < 1:
             raise ValueError(f"A page holds one conversation at least, not {limit}.")
-        rows = _wanted(self._standing(), wanted).newest_first()
+        rows = _wanted(self._active(), wanted).newest_first()
         if page_id:
             rows = rows.older_than(*ListCursor.decode(page_id))
         found = list(rows[skip : skip + limit + 1])
@@ -161,7 +161,7 @@ class DatabaseConversationStore(ConversationStore):
     def get_all_metadata(self, conversation_ids: Iterable[str]) -> list[ConversationMetadata]:
         """Return all of them with one query; see the seam."""
         public_ids = [normal_id(conversation_id) for conversation_id in conversation_ids]
-        rows = {row.public_id: row for row in self._standing(public_ids)}
+        rows = {row.public_id: row for row in self._active(public_ids)}
         if absent := [public_id for public_id in public_ids if public_id not in rows]:
             raise ConversationNotFound(f"Conversation not found: {', '.join(absent[:5])}.")
         return [metadata_of(rows[public_id]) for public_id in public_ids]
@@ -204,7 +204,7 @@ class DatabaseConversationStore(ConversationStore):
         public_id = normal_id(conversation_id) if conversation_id else new_public_id()
         quotas.admit_conversation(access.pk_of(user))
         with transaction.atomic():
-            original = Conversation.objects.standing().filter(pk=source.pk).first()
+            original = Conversation.objects.active().filter(pk=source.pk).first()
             if original is None:
                 raise ConversationNotFound("Conversation not found.")
             row = _insert(
@@ -352,7 +352,7 @@ class DatabaseConversationStore(ConversationStore):
         rows = Event.objects.of(conversation).between(first, last).matching(wanted)
         ordered = rows.newest_first() if newest_first else rows.oldest_first()
         found = list(ordered.values_list("seq", "size")[: limit + 1])
-        shown = within_bytes(found[:limit])
+        shown = take_bytes(found[:limit])
         page = Event.objects.of(conversation).with_seqs(shown)
         events = (page.newest_first() if newest_first else page.oldest_first()).envelopes() if shown else []
         return EventPage(events, has_more=len(found) > len(shown))
@@ -381,7 +381,7 @@ class DatabaseConversationStore(ConversationStore):
     def read_turn(self, conversation: ConversationRef, turn_id: str, *, limit: int) -> list[EventEnvelope]:
         """Find the places first, so that only payloads that are shown are read; see the seam."""
         rows = Event.objects.of(conversation).of_turn(turn_id).exclude(kind=Kind.STATE).newest_first()
-        shown = within_bytes(list(rows.values_list("seq", "size")[:limit]))
+        shown = take_bytes(list(rows.values_list("seq", "size")[:limit]))
         return Event.objects.of(conversation).with_seqs(shown).oldest_first().envelopes() if shown else []
 
     def newest_state(self, conversation: ConversationRef, turn_id: str) -> str | None:
@@ -428,7 +428,7 @@ class DatabaseConversationStore(ConversationStore):
 
     def retitle(self, conversation: ConversationRef, title: str | None, **only_if: str | None) -> bool:
         """Update the title if the condition holds; see the seam."""
-        rows = Conversation.objects.standing().filter(pk=conversation.pk)
+        rows = Conversation.objects.active().filter(pk=conversation.pk)
         if "title_is" in only_if:
             rows = rows.filter(title=only_if["title_is"])
         now = timezone.now()
@@ -438,25 +438,23 @@ class DatabaseConversationStore(ConversationStore):
             if changed:
                 if "title_is" not in only_if:
                     provisional_titles.note_chosen(conversation.pk)
-                facts.note(conversation.pk, Fact.RETITLED)
+                facts.record(conversation.pk, Fact.RETITLED)
                 transaction.on_commit(lambda: live.announce_changed(conversation), robust=True)
         return changed
 
     def retag(self, conversation: ConversationRef, tags: Mapping[str, str]) -> None:
         """Update the tags; see the seam."""
-        self._change(
-            Conversation.objects.standing().filter(pk=conversation.pk), conversation, tags=dict(tags)
-        )
+        self._change(Conversation.objects.active().filter(pk=conversation.pk), conversation, tags=dict(tags))
 
     def note_branch(self, conversation: ConversationRef, branch: str) -> None:
         """Update the branch if it is another one; see the seam."""
-        rows = Conversation.objects.standing().filter(pk=conversation.pk, repository__isnull=False)
+        rows = Conversation.objects.active().filter(pk=conversation.pk, repository__isnull=False)
         self._change(rows.exclude(branch=branch), conversation, branch=branch)
 
     def note_pull_request(self, conversation: ConversationRef, number: int) -> None:
         """Add the number under the conversation's lock; see the seam."""
         with transaction.atomic():
-            rows = Conversation.objects.standing().filter(pk=conversation.pk)
+            rows = Conversation.objects.active().filter(pk=conversation.pk)
             numbers = rows.locked().values_list("pr_number", flat=True).first()
             if numbers is not None and number not in numbers:
                 self._change(rows, conversation, pr_number=[*numbers, number])
@@ -477,22 +475,22 @@ class DatabaseConversationStore(ConversationStore):
             row.save(update_fields=["parameters"])
         return True
 
-    def hide(self, conversation: ConversationRef) -> None:
+    def soft_delete(self, conversation: ConversationRef) -> None:
         """Delete the conversation until it is restored; see the seam."""
-        deletion.hide(conversation)
+        deletion.soft_delete(conversation)
 
     def restore(self, conversation: ConversationRef) -> None:
         """Take the deletion back; see the seam."""
         deletion.restore(conversation)
 
-    def _standing(self, public_ids: Iterable[str] | None = None) -> ConversationQuerySet:
-        rows = Conversation.objects.standing()
+    def _active(self, public_ids: Iterable[str] | None = None) -> ConversationQuerySet:
+        rows = Conversation.objects.active()
         if self.user_id is not None:
             rows = rows.owned_by(int(self.user_id))
         return rows if public_ids is None else rows.with_public_ids(public_ids)
 
 
-def within_bytes(places: Iterable[tuple[int, int]]) -> list[int]:
+def take_bytes(places: Iterable[tuple[int, int]]) -> list[int]:
     """Return the keys of (key, size) until PAGE_MAX_BYTES are reached; at least one."""
     shown: list[int] = []
     size_so_far = 0
@@ -518,7 +516,7 @@ def _set_times(conversation: ConversationRef, times: Times, *, event_count: int)
     moments = {"updated_at": times.event, "last_message_at": times.message}
     now = timezone.now()
     changes = {name: min(moment, now) for name, moment in moments.items() if moment is not None}
-    rows = Conversation.objects.standing().with_pks([conversation.pk])
+    rows = Conversation.objects.active().with_pks([conversation.pk])
     with transaction.atomic():
         # A simultaneous append moves next_seq, and this waits for it.
         if changes and rows.filter(next_seq=event_count).update(**changes, listed_at=now):
@@ -535,7 +533,7 @@ def _insert(*, public_id: str, owner_id: int, **columns: Any) -> Conversation:
     if not is_new:
         raise ConversationExists(_why_taken(row, owner_id))
     conversation = row.ref
-    facts.note(row.pk, Fact.CREATED)
+    facts.record(row.pk, Fact.CREATED)
     log_on_commit("Conversation created", **ids_of(conversation), version=row.version)
     transaction.on_commit(lambda: live.announce_listed(conversation), robust=True)
     return row

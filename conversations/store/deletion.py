@@ -11,10 +11,10 @@ from conversations.models import Conversation, ConversationRef
 from conversations.server_log import ids_of, log_on_commit
 
 
-def hide(conversation: ConversationRef) -> None:
+def soft_delete(conversation: ConversationRef) -> None:
     """Set the time of deletion; a deleted conversation stays as it is."""
     now = timezone.now()
-    rows = Conversation.objects.standing().filter(pk=conversation.pk)
+    rows = Conversation.objects.active().filter(pk=conversation.pk)
     with transaction.atomic():
         if rows.update(deleted_at=now, listed_at=now):
             _tell(conversation, Fact.DELETED, "Conversation deleted")
@@ -29,6 +29,6 @@ def restore(conversation: ConversationRef) -> None:
 
 
 def _tell(conversation: ConversationRef, fact: Fact, act: str) -> None:
-    facts.note(conversation.pk, fact)
+    facts.record(conversation.pk, fact)
     log_on_commit(act, **ids_of(conversation))
     transaction.on_commit(lambda: live.announce_changed(conversation), robust=True)

@@ -296,7 +296,7 @@ class ConversationStore(ABC):
         """Add a creation parameter (JSON) unless its name exists; say whether it was added."""
 
     @abstractmethod
-    def hide(self, conversation: ConversationRef) -> None:
+    def soft_delete(self, conversation: ConversationRef) -> None:
         """Hide it from all users; every event stays. Deleting twice changes nothing."""
 
     @abstractmethod

@@ -22,7 +22,7 @@ from sessions_app.models import AccessRemoval, ApiToken
 SKEW = timedelta(seconds=30)
 """Clocks of two processes differ by less; a removal so shortly before a check counts as later."""
 ARRIVING_S = 30.0
-"""A handshake takes less: a removal so shortly before a guest was let in may be later than the check."""
+"""A handshake takes less: a removal so shortly before a principal was let in may be later than the check."""
 
 _unseen = Outage(
     __name__, "Access that was taken away could not be looked for", "Access that was taken away is seen again"
@@ -34,22 +34,22 @@ _removed: dict[int, float] = {}
 
 
 class Watched(Protocol):
-    """A guest of an open socket."""
+    """A principal of an open socket."""
 
     checked_at: datetime
     """When its credentials were last found valid."""
 
     def suspect(self) -> None:
-        """Let the guest's credentials be checked before anything more is taken, from any thread."""
+        """Let the principal's credentials be checked before anything more is taken, from any thread."""
 
 
-def watch(user_id: int, guest: Watched) -> None:
-    """Have a guest who acts for this user told of every removal of access from now on."""
+def watch(user_id: int, principal: Watched) -> None:
+    """Have a principal who acts for this user told of every removal of access from now on."""
     with _lock:
-        _guests[user_id].add(guest)
+        _guests[user_id].add(principal)
         is_new_removal = time.monotonic() - _removed.get(user_id, -ARRIVING_S) < ARRIVING_S
     if is_new_removal:
-        guest.suspect()
+        principal.suspect()
 
 
 def _tell(user_id: int) -> None:
@@ -59,8 +59,8 @@ def _tell(user_id: int) -> None:
             del _removed[old]
         _removed[user_id] = now
         told = list(_guests.get(user_id, ()))
-    for guest in told:
-        guest.suspect()
+    for principal in told:
+        principal.suspect()
 
 
 def _listen(hint: Hint) -> None:
@@ -84,12 +84,12 @@ async def take(hint: Hint) -> None:
 def _look() -> None:
     """Find removals whose hints were lost, and tokens that have expired."""
     with _lock:
-        for user_id in [each for each, guests in _guests.items() if not guests]:
+        for user_id in [each for each, principals in _guests.items() if not principals]:
             del _guests[user_id]
-        watched = {user_id: list(guests) for user_id, guests in _guests.items()}
+        watched = {user_id: list(principals) for user_id, principals in _guests.items()}
     ApiToken.objects.end_lapsed()
     removals = AccessRemoval.objects.filter(pk__in=list(watched))
     for user_id, removed_at in removals.values_list("pk", "removed_at") if watched else ():
-        for guest in watched[user_id]:
-            if guest.checked_at <= removed_at + SKEW:
-                guest.suspect()
+        for principal in watched[user_id]:
+            if principal.checked_at <= removed_at + SKEW:
+                principal.suspect()

@@ -89,7 +89,7 @@ def opened_by(text: str) -> ConversationRef | None:
     day, _, mac = signature.partition(".")
     if "\0" in public_id or (issued_on := _day_in(day)) is None:
         return None
-    rows = keyed(Conversation.objects.standing().with_public_ids([public_id]))
+    rows = keyed(Conversation.objects.active().with_public_ids([public_id]))
     lapsed = ApiToken.objects.lapsed().filter(user_id=OuterRef("owner_id"))
     row = rows.annotate(has_lapsed_token=Exists(lapsed)).values(*_COLUMNS, "has_lapsed_token").first()
     if row is None or not row["owner__is_active"]:

@@ -24,7 +24,7 @@ _unchecked = Outage(__name__, "The credentials of a socket could not be checked"
 CHECK_S = 60.0
 """An open socket checks its credentials this often, with a heartbeat: a net below `access_watch`."""
 RECHECK_S = 1.0
-"""A check that failed, of a guest whose access may have ended, is repeated after this long."""
+"""A check that failed, of a principal whose access may have ended, is repeated after this long."""
 REVOKED = "Your access was revoked."
 
 BAD_REQUEST, NOT_AUTHENTICATED, NOT_ALLOWED, NOT_FOUND, TOO_SLOW, TOO_MUCH = (
@@ -45,7 +45,7 @@ class Refused(Exception):
         self.code = code
 
 
-class Guest:
+class Principal:
     """An authenticated client, and its credentials; `access_watch` tells it when to check them."""
 
     def __init__(self, user: Visitor, credentials: Credentials) -> None:
@@ -114,7 +114,7 @@ class Guest:
         return has_expired or self._suspicions != self._cleared
 
     async def _check(self) -> None:
-        """Check the credentials; the guest stays suspect until they are found valid."""
+        """Check the credentials; the principal stays suspect until they are found valid."""
         async with self._checking:
             began_at, suspicions = timezone.now(), self._suspicions
             self._due_at = self._loop.time() + CHECK_S
@@ -141,7 +141,7 @@ class Guest:
         return lets_in_still(self._credentials, pk_of(self.user))
 
 
-class KeyHolder(Guest):
+class KeyHolder(Principal):
     """A client with a conversation's key: acts for its owner, in this conversation only."""
 
     def __init__(self, owner: Visitor, key: str) -> None:

@@ -187,8 +187,8 @@ _MARKS = (
 
 def listed(rows: ConversationQuerySet, user_pk: int) -> dict[int, ListedConversation]:
     """Return what a list shows this user of the rows, in their order, by one query."""
-    siblings = Conversation.objects.standing().filter(parent=OuterRef("pk"), owner=OuterRef("owner"))
-    own_parent = Conversation.objects.standing().filter(pk=OuterRef("parent"), owner=OuterRef("owner"))
+    siblings = Conversation.objects.active().filter(parent=OuterRef("pk"), owner=OuterRef("owner"))
+    own_parent = Conversation.objects.active().filter(pk=OuterRef("parent"), owner=OuterRef("owner"))
     marked = rows.annotate(
         mark=FilteredRelation("marks", condition=Q(marks__user=user_pk)),
         own_parent=Subquery(own_parent.values("public_id")),

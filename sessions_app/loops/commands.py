@@ -106,7 +106,7 @@ def give(
     """
     with transaction.atomic():
         wait_s = None if until is None else until - time.monotonic()
-        row = lock(Conversation.objects.standing(), conversation, wait_s=wait_s)
+        row = lock(Conversation.objects.active(), conversation, wait_s=wait_s)
         if row is None:
             raise ConversationNotFound("Conversation not found.")
         loop = _held_elsewhere(conversation, process)

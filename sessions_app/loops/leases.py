@@ -94,7 +94,7 @@ def locked(conversation: ConversationRef) -> Conversation:
 
     Raise ConversationNotFound for a deleted one, ConversationBusy if it stays locked elsewhere.
     """
-    row = lock(Conversation.objects.standing(), conversation)
+    row = lock(Conversation.objects.active(), conversation)
     if row is None:
         raise ConversationNotFound("Conversation not found.")
     return row
@@ -138,7 +138,7 @@ def ready(conversation: ConversationRef, epoch: int) -> None:
         AgentLoop.objects.of(conversation).update(
             status=LoopStatus.RUNNING, runtime_status="STATUS$READY", updated_at=timezone.now()
         )
-        facts.note(conversation.pk, Fact.LOOP)
+        facts.record(conversation.pk, Fact.LOOP)
         log_on_commit("Agent started", **ids_of(conversation), epoch=epoch)
     announce(conversation)
 
@@ -172,7 +172,7 @@ def release(
         )
         left = commands.left_behind(conversation, before=epoch + 1)
         settled = commands.settle_left(conversation, left, is_stopped=ended_by is LoopEnd.STOPPED)
-        facts.note(conversation.pk, Fact.LOOP)
+        facts.record(conversation.pk, Fact.LOOP)
         log_on_commit(
             "Agent failed" if error else "Agent stopped",
             **ids_of(conversation),

@@ -366,7 +366,7 @@ class Loop:
             stopped = AgentState.IDLE if is_v1 else AgentState.STOPPED
             state = AgentState.INTERRUPTED if self.is_wanted else stopped
             status = ExecutionStatus.ERROR if is_v1 and self.is_wanted else ExecutionStatus.IDLE
-            crowded_out = self.ended_by is LoopEnd.CROWDED_OUT
+            crowded_out = self.ended_by is LoopEnd.EVICTED
             kept = recovery.CROWDED_OUT_REASON if crowded_out else recovery.INTERRUPTED_REASON
             reason = kept if self.is_wanted else recovery.STOPPED_REASON
             self._cut_off(turn, state, status, reason)

@@ -245,7 +245,7 @@ class StandaloneConversationManager(ConversationManager):
         del self._loops[conversation.pk], self._running[conversation.pk]
         if not task.cancelled() and (error := task.exception()) is not None:
             logger.warning("The agent could not start", **ids_of(conversation), error=str(first_of(error)))
-        elif loop.ended_by is LoopEnd.CROWDED_OUT:
+        elif loop.ended_by is LoopEnd.EVICTED:
             pass  # it must not do the same to whom it has made room for: the sweep starts it, patiently
         elif loop.is_ending or loop.is_leaving:
             self.wake(conversation)  # something may have come while it ended
@@ -275,7 +275,7 @@ class StandaloneConversationManager(ConversationManager):
             await asyncio.wait({self._running[pk]}, timeout=command_channel.WAIT_S)
 
     def _evict(self, loop: Loop) -> None:
-        loop.ended_by = LoopEnd.CROWDED_OUT
+        loop.ended_by = LoopEnd.EVICTED
         self._end(loop)
 
     # Commands: for the loop that runs here, or for the process that runs it

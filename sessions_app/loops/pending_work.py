@@ -107,5 +107,5 @@ def _asked() -> list[ConversationQuerySet]:
     waiting = ExecutionStatus.WAITING_FOR_CONFIRMATION
     return [
         Conversation.objects.unanswered().exclude(loop__execution_status__in=turns.SUSPENDED),
-        Conversation.objects.standing().filter(loop__execution_status=waiting, loop__decision__isnull=False),
+        Conversation.objects.active().filter(loop__execution_status=waiting, loop__decision__isnull=False),
     ]

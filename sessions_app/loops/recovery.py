@@ -195,7 +195,7 @@ CROWDED_OUT_REASON = "The loop was closed to make room for another conversation;
 def give_up_unheld(conversation: ConversationRef, through: int) -> None:
     """Give up the inputs up to `through`, if no living process runs the loop."""
     with transaction.atomic():
-        row = lock(Conversation.objects.standing(), conversation)
+        row = lock(Conversation.objects.active(), conversation)
         loop = AgentLoop.objects.of(conversation).first()
         if row is None or (loop is not None and loop.is_held(timezone.now())):
             return
@@ -232,7 +232,7 @@ def fail(conversation: ConversationRef, error: str) -> None:
             error=error,
             updated_at=now,
         )
-        facts.note(conversation.pk, Fact.LOOP)
+        facts.record(conversation.pk, Fact.LOOP)
     leases.announce(conversation)
 
 

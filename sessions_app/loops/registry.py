@@ -19,7 +19,7 @@ CLOSE_DELAY_S = 3600.0
 
 def attached(conversation_id: str, user: User | None) -> ConversationRef | None:
     """Return the conversation with this id, if it is not deleted, and of this user if one is named."""
-    rows = Conversation.objects.standing().with_public_ids([normal_id(conversation_id)])
+    rows = Conversation.objects.active().with_public_ids([normal_id(conversation_id)])
     if user is not None:
         rows = rows.owned_by(user.pk)
     row = rows.first()
@@ -54,7 +54,7 @@ def connections(user: User | None, conversation_ids: Collection[str] | None) -> 
 
 def infos(user: User | None, conversation_ids: Collection[str] | None) -> list[AgentLoopInfo]:
     """Return the status of the existing loops; an empty filter means none."""
-    rows = Conversation.objects.standing().filter(loop__status__in=[LoopStatus.STARTING, LoopStatus.RUNNING])
+    rows = Conversation.objects.active().filter(loop__status__in=[LoopStatus.STARTING, LoopStatus.RUNNING])
     if user is not None:
         rows = rows.owned_by(user.pk)
     if conversation_ids is not None:

@@ -87,7 +87,7 @@ def begin_turn(conversation: ConversationRef, epoch: int) -> TurnStart | None:
             updated_at=now,
         )
         Conversation.objects.filter(pk=conversation.pk).update(listed_at=now)
-        facts.note(conversation.pk, Fact.LOOP)
+        facts.record(conversation.pk, Fact.LOOP)
     leases.announce(conversation)
     return TurnStart(
         turn_id=turn_id,

@@ -34,7 +34,7 @@ class LoopEnd(models.TextChoices):
     """Why a loop ended."""
 
     STOPPED = "stopped", "stopped by its user"
-    CROWDED_OUT = "crowded_out", "closed to make room"
+    EVICTED = "crowded_out", "closed to make room"
     IDLE = "idle", "closed after nobody used it for long"
     INTERRUPTED = "interrupted", "its process ended"
     FAILED = "failed", "failed"

@@ -65,10 +65,10 @@ def information_of(pks: Sequence[int], *, deleted: bool = False) -> dict[int, Co
 
     `deleted`: of tombstones, too.
     """
-    found = Conversation.objects.all() if deleted else Conversation.objects.standing()
+    found = Conversation.objects.all() if deleted else Conversation.objects.active()
     rows = found.with_pks(pks).values(*_COLUMNS)
     setups = AgentSetup.objects.shown().in_bulk(list(pks))
-    children = Conversation.objects.standing().children_of(pks)
+    children = Conversation.objects.active().children_of(pks)
     return {
         row["pk"]: _information(row, setups.get(row["pk"]) or AgentSetup(), children.get(row["pk"], []))
         for row in rows

@@ -26,7 +26,7 @@ def store_once(conversation: ConversationRef, events: Sequence[NewEvent]) -> Non
     with transaction.atomic():
         # Stored events cannot change between this query and the append. Under the lock no payload is read,
         # because the stored ones may be many and long.
-        if lock(Conversation.objects.standing(), conversation) is None:
+        if lock(Conversation.objects.active(), conversation) is None:
             raise ConversationNotFound("Conversation not found.")
         if new := importing.missing(conversation, events):
             store().append(conversation, new)

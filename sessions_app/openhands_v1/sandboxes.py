@@ -50,7 +50,7 @@ STATUS_COLUMNS = (
 )
 """The columns of a conversation that decide the status."""
 
-_PARKED_BY = (LoopEnd.STOPPED, LoopEnd.CROWDED_OUT, LoopEnd.IDLE)
+_PARKED_BY = (LoopEnd.STOPPED, LoopEnd.EVICTED, LoopEnd.IDLE)
 _FOR_THE_USER = (ExecutionStatus.PAUSED, ExecutionStatus.WAITING_FOR_CONFIRMATION)
 
 
@@ -174,7 +174,7 @@ def top_of(user_id: int, sandbox_id: str) -> ConversationRef | None:
     public_id = public_id_in(sandbox_id)
     if public_id is None:
         return None
-    rows = Conversation.objects.owned_by(user_id).standing().known_to_v1().with_public_ids([public_id])
+    rows = Conversation.objects.owned_by(user_id).active().known_to_v1().with_public_ids([public_id])
     row = rows.first()
     return row.ref if row is not None and ids_of([row.pk]).get(row.pk) == sandbox_id else None
 

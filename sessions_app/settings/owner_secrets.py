@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from django.db import connection
 
 from conversations.log import sql
-from conversations.log.sql import Found
+from conversations.log.sql import Result
 from conversations.redaction.masking import NO_MASKS, Masks
 from conversations.redaction.secrets import SecretValues
 from sessions_app.encryption import Sealed, SecretUnreadable
@@ -57,7 +57,7 @@ class OwnerSecrets(SecretValues):
     conversations: the secrets that clients gave to their agents.
     """
 
-    def find(self, owners: Sequence[int], conversations: Sequence[int]) -> Found:
+    def find(self, owners: Sequence[int], conversations: Sequence[int]) -> Result:
         """Find them with one statement; see the seam."""
         of_users = (_OF_USERS, owners)
         if not conversations:

@@ -17,7 +17,7 @@ from sessions_app import astore
 from sessions_app.identity import known_sockets, open_sockets
 from sessions_app.identity.authentication import credentials_of, headers_of, holder_of_key, visitor
 from sessions_app.identity.key_throttle import DETAIL, may_try
-from sessions_app.identity.principals import NOT_AUTHENTICATED, TOO_MUCH, Guest, Refused
+from sessions_app.identity.principals import NOT_AUTHENTICATED, TOO_MUCH, Principal, Refused
 from sessions_app.sockets.native import frames
 from sessions_app.sockets.native.frames import BadFrame
 from sessions_app.sockets.socket import Closed, Socket
@@ -29,7 +29,7 @@ AUTH_FRAME_MAX_CHARACTERS = 4096
 """The longest frame that is read from an unauthenticated client."""
 
 
-async def authenticated(socket: Socket) -> Guest:
+async def authenticated(socket: Socket) -> Principal:
     """Authenticate by cookie or header, otherwise by a first frame `auth`.
 
     Raise Refused if neither is valid, Closed if the client leaves first.
@@ -37,7 +37,7 @@ async def authenticated(socket: Socket) -> Guest:
     credentials = credentials_of(headers_of(socket.scope))
     user = await astore.call(visitor, credentials)
     if user.is_authenticated:
-        return Guest(user, credentials)
+        return Principal(user, credentials)
     if credentials.keys:
         raise Refused(NOT_AUTHENTICATED, "This key is unknown or was revoked.")
     with suppress(TimeoutError, BadFrame):
@@ -53,17 +53,17 @@ async def authenticated(socket: Socket) -> Guest:
         if holder is not None:
             if frame.id is not None:
                 await socket.send_text(frames.frame_json(type="ack", id=frame.id))
-            return Guest(holder, replace(credentials, api_key=token))
+            return Principal(holder, replace(credentials, api_key=token))
     raise Refused(
         NOT_AUTHENTICATED, "Log in, send a token in a header, or send an auth frame with a token first."
     )
 
 
 @asynccontextmanager
-async def within_quotas(socket: Socket, guest: Guest) -> AsyncIterator[None]:
+async def within_quotas(socket: Socket, principal: Principal) -> AsyncIterator[None]:
     """Count the user's socket and let it speak; a quota that is exceeded closes it with 4429."""
     try:
-        with open_sockets.counted(pk_of(guest.user)):
+        with open_sockets.counted(pk_of(principal.user)):
             known_sockets.let_in(socket.scope)
             yield
     except QuotaExceeded as error:

@@ -81,7 +81,7 @@ def attach(conversation: ConversationRef, files: Iterable[NewFile]) -> list[Atta
     with transaction.atomic():
         # The lock of everything that writes to a conversation also covers the choice of names and the
         # limits.
-        if lock(Conversation.objects.standing(), conversation) is None:
+        if lock(Conversation.objects.active(), conversation) is None:
             raise ConversationNotFound("Conversation not found.")
         space = _Space.of(conversation)
         uses = usage.locked(conversation.owner_id)

@@ -78,8 +78,8 @@ class Step:
     moved: Mapping[str, Any]
 
 
-def note(conversation_pk: int, fact: Fact) -> None:
-    """Record a change if there is a receiver for it, with one statement: conversations.facts.note."""
+def record(conversation_pk: int, fact: Fact) -> None:
+    """Record a change if there is a receiver for it, with one statement: conversations.facts.record."""
     now = connection.ops.adapt_datetimefield_value(timezone.now())
     with connection.cursor() as cursor:
         cursor.execute(_NOTE, [fact.value, now, conversation_pk])

@@ -17,7 +17,7 @@ from sessions_app.processes import Process
 from sessions_app.webhooks import deliveries, gathering
 from sessions_app.webhooks import hooks as outbox_hooks
 from sessions_app.webhooks.deliveries import Claim
-from sessions_app.webhooks.gathering import Horizon
+from sessions_app.webhooks.gathering import Watermark
 from sessions_app.webhooks.notifications import DeliveryFailed, Transport
 from sessions_app.webhooks.transport import Webhook
 
@@ -62,7 +62,7 @@ class Dispatcher:
         self._lanes: dict[int, _Lane] = {}
         self._broken: dict[Claim, str] = {}
         """Claims that a failure has ended, with its text: released as soon as the database is back."""
-        self._horizon = Horizon()
+        self._horizon = Watermark()
         self._news = asyncio.Event()
         self._wakes = _FOR_NOBODY
         self._is_awake = True
@@ -213,10 +213,10 @@ def _served(hooks: Mapping[str, Any]) -> list[Receiver]:
     return list(Receiver.objects.served_with(hooks))
 
 
-def _gathered(receivers: Collection[Receiver], horizon: Horizon) -> bool:
+def _gathered(receivers: Collection[Receiver], watermark: Watermark) -> bool:
     """Gather for all receivers; say whether one has more to read."""
-    horizon.look()
-    has_more = [gathering.gather(receiver, horizon) for receiver in receivers]
+    watermark.look()
+    has_more = [gathering.gather(receiver, watermark) for receiver in receivers]
     return any(has_more)
 
 

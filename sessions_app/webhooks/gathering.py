@@ -101,7 +101,7 @@ class Keys(NamedTuple):
     fact: int
 
 
-class Horizon(KeyHorizon[Keys]):
+class Watermark(KeyHorizon[Keys]):
     """The watermark: a row with a key up to it that does not exist now never will."""
 
     def __init__(self) -> None:
@@ -113,13 +113,13 @@ def settled_now() -> Keys:
 
     Raise ConversationBusy if another transaction writes for longer than SETTLES_S.
     """
-    horizon = Horizon()
-    horizon.look()
+    watermark = Watermark()
+    watermark.look()
     if connection.vendor == "postgresql":
         # Who has been given a key holds the table's lock until the key is settled; who comes later is given
         # a higher one. Nobody is kept from writing, so no two can wait for each other.
         _wait_for(_writers())
-    return horizon.newest
+    return watermark.newest
 
 
 def _wait_for(writers: set[str]) -> None:
@@ -136,23 +136,23 @@ def _writers() -> set[str]:
         return {transaction for (transaction,) in cursor.fetchall()}
 
 
-def gather(receiver: Receiver, horizon: Horizon) -> bool:
+def gather(receiver: Receiver, watermark: Watermark) -> bool:
     """Record what is new in the receiver's deliveries; say whether there is more to read."""
-    if horizon.newest.event <= receiver.event_position and horizon.newest.fact <= receiver.fact_position:
+    if watermark.newest.event <= receiver.event_position and watermark.newest.fact <= receiver.fact_position:
         return False
     with transaction.atomic():
         row = Receiver.objects.select_for_update(no_key=True).filter(pk=receiver.pk).first()
         if row is None:
             return False
-        through = _end_of_window(row.event_position, horizon.newest.event)
-        is_all = through >= horizon.newest.event
+        through = _end_of_window(row.event_position, watermark.newest.event)
+        is_all = through >= watermark.newest.event
         values = _values(row, through=through)
         with connection.cursor() as cursor:
             cursor.execute(_EVENTS.format(join=_join(row, "event")), values)
             if is_all:  # a fact waits for the events before it to be known
                 cursor.execute(_FACTS.format(join=_join(row, "fact")), values)
-        event_position = max(row.event_position, min(through, horizon.settled.event))
-        fact_position = max(row.fact_position, horizon.settled.fact if is_all else 0)
+        event_position = max(row.event_position, min(through, watermark.settled.event))
+        fact_position = max(row.fact_position, watermark.settled.fact if is_all else 0)
         moved = (event_position, fact_position) != (row.event_position, row.fact_position)
         if moved:
             Receiver.objects.filter(pk=row.pk).update(

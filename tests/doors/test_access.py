@@ -383,7 +383,7 @@ def methods(route: URLPattern) -> list[str]:
 def deleted(alice: User, store: ConversationStore) -> ConversationRef:
     """A conversation that alice has deleted."""
     conversation = store.create(alice, conversation_id="gone")
-    store.hide(conversation)
+    store.soft_delete(conversation)
     return conversation
 
 

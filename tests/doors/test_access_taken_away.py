@@ -262,7 +262,7 @@ async def test_a_key_that_its_owner_rotates_by_rest_closes_the_sockets_that_it_o
 async def test_the_key_of_a_deleted_conversation_is_not_rotated(
     accounts: None, store: ConversationStore, rest: httpx.AsyncClient, talk: ConversationRef, token: str
 ) -> None:
-    await astore.call(store.hide, talk)
+    await astore.call(store.soft_delete, talk)
     path = f"/api/native/conversations/{HEX}/rotate-key"
     assert (await rest.post(path, headers=bearer(token))).status_code == 404
     assert not await astore.call(ConversationKey.objects.exists)

@@ -561,13 +561,13 @@ def test_totals_of_stored_bytes_equal_the_log_whoever_counts_and_how_often(
         for owner in (alice, bob)
     }
     assert stored_bytes.totals(sizes) == sizes
-    horizon = stored_bytes.Horizon()
-    horizon.look()
-    while horizon.settled < horizon.newest:  # as long as an older transaction runs, in whichever database
-        horizon.look()
+    watermark = stored_bytes.Watermark()
+    watermark.look()
+    while watermark.settled < watermark.newest:  # as long as an older transaction runs, in whichever database
+        watermark.look()
 
     def count(number: int) -> None:
-        while not stored_bytes.count(horizon):
+        while not stored_bytes.count(watermark):
             pass
 
     in_threads(4, count)

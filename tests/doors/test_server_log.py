@@ -79,8 +79,8 @@ def test_a_conversation_that_is_made_deleted_and_restored_has_a_line_each(
     store: ConversationStore, alice: User, lines: Lines
 ) -> None:
     made = store.create(alice, conversation_id="talk")
-    store.hide(made)
-    store.hide(made)
+    store.soft_delete(made)
+    store.soft_delete(made)
     store.restore(made)
     ids = {"conversation": "talk", "owner": alice.pk}
     assert lines.of("Conversation created") == [{**ids, "version": "V0"}]

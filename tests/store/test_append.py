@@ -131,7 +131,7 @@ def test_a_loop_of_an_older_epoch_is_refused(store: ConversationStore, conversat
 def test_a_deleted_conversation_takes_no_events(
     store: ConversationStore, conversation: ConversationRef
 ) -> None:
-    store.hide(conversation)
+    store.soft_delete(conversation)
     with pytest.raises(ConversationNotFound):
         store.append(conversation, [event()])
 

@@ -319,7 +319,7 @@ async def test_of_a_pause_and_a_stop_the_stop_wins(
 
 @pytest.mark.parametrize(
     ("ended_by", "outcome"),
-    [(LoopEnd.STOPPED, CommandOutcome.DONE), (LoopEnd.CROWDED_OUT, CommandOutcome.ENDED)],
+    [(LoopEnd.STOPPED, CommandOutcome.DONE), (LoopEnd.EVICTED, CommandOutcome.ENDED)],
 )
 def test_a_pause_that_a_stop_overtakes_is_done_and_not_asked_for_again(
     conversation: ConversationRef, ended_by: LoopEnd, outcome: CommandOutcome

@@ -154,7 +154,7 @@ def test_a_lease_that_was_given_back_can_be_claimed(conversation: ConversationRe
 def test_the_loop_of_a_deleted_conversation_cannot_be_claimed(
     conversation: ConversationRef, store: ConversationStore
 ) -> None:
-    store.hide(conversation)
+    store.soft_delete(conversation)
     with pytest.raises(ConversationNotFound):
         leases.claim(conversation, HERE, agent="")
 
@@ -231,7 +231,7 @@ def test_a_conversation_that_stays_locked_is_busy(
 def test_the_lease_of_a_deleted_conversation_is_lost_and_can_be_given_back(
     conversation: ConversationRef, claimed: int, store: ConversationStore
 ) -> None:
-    store.hide(conversation)
+    store.soft_delete(conversation)
     assert leases.renew({conversation.pk: claimed}, HERE) == {conversation.pk}
     leases.release(conversation, claimed)
     assert row_of(conversation).lease_expires_at is None
@@ -470,7 +470,7 @@ def test_a_loop_whose_process_is_gone_is_abandoned(
 ) -> None:
     leases.claim(conversation, DEAD, agent="")
     assert pending_work.abandoned(10) == [conversation]
-    store.hide(conversation)
+    store.soft_delete(conversation)
     assert pending_work.abandoned(10) == []
 
 

@@ -118,7 +118,7 @@ async def test_a_conversation_that_is_only_a_row_can_be_started(
 async def test_a_deleted_conversation_cannot_be_started(
     conversation: ConversationRef, store: ConversationStore, manager: ConversationManager
 ) -> None:
-    await astore.call(store.hide, conversation)
+    await astore.call(store.soft_delete, conversation)
     with pytest.raises(ConversationNotFound):
         await manager.maybe_start_agent_loop(conversation)
 
@@ -551,7 +551,7 @@ async def test_an_idle_loop_ends_when_its_conversation_is_deleted(
 ) -> None:
     monkeypatch.setattr(manager_module, "RENEW_S", 0.01)
     await manager.maybe_start_agent_loop(conversation)
-    await astore.call(store.hide, conversation)
+    await astore.call(store.soft_delete, conversation)
     await until_no_loop(conversation)
     assert (await loop_of(conversation)).lease_expires_at is None
 
@@ -561,7 +561,7 @@ async def test_a_working_loop_ends_when_its_conversation_is_deleted_and_does_not
 ) -> None:
     await ask(conversation, "hold")
     await stage.holding()
-    await astore.call(store.hide, conversation)
+    await astore.call(store.soft_delete, conversation)
     stage.go.set()
     await until_no_loop(conversation)
     assert await said(conversation) == ["step 1"]
@@ -585,7 +585,7 @@ async def test_a_restored_conversation_answers_again(
 ) -> None:
     await ask(conversation, "hold")
     await stage.holding()
-    await astore.call(store.hide, conversation)
+    await astore.call(store.soft_delete, conversation)
     stage.go.set()
     await until_no_loop(conversation)
     await astore.call(store.restore, conversation)

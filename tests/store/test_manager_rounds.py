@@ -518,7 +518,7 @@ async def test_a_conversation_is_attached_for_its_owner_alone(
 async def test_a_deleted_conversation_is_not_attached(
     conversation: ConversationRef, store: ConversationStore, manager: ConversationManager
 ) -> None:
-    await astore.call(store.hide, conversation)
+    await astore.call(store.soft_delete, conversation)
     assert await manager.attach_to_conversation(conversation.public_id) is None
 
 

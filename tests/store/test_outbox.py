@@ -29,7 +29,7 @@ from sessions_app.loops.conversation_manager import ConversationManager
 from sessions_app.models import Delivery, NotedFact, Receiver
 from sessions_app.processes import Process, this_process
 from sessions_app.webhooks import deliveries, dispatcher, gathering, hooks, transport
-from sessions_app.webhooks.gathering import Horizon, gather
+from sessions_app.webhooks.gathering import Watermark, gather
 from tests.clients import WAIT_S
 from tests.conftest import on_postgresql
 from tests.events import event
@@ -81,7 +81,7 @@ async def test_a_hook_is_told_all_that_happens_in_order(
     await astore.append(talk, [event("one"), event("two")])
     await astore.call(store.retitle, talk, "A title")
     await astore.append(talk, [event("three")])
-    await astore.call(store.hide, talk)
+    await astore.call(store.soft_delete, talk)
     await until_here(lambda: "deleted" in listener.happenings)
     assert listener.happenings == ["created", "appended", "status", "appended", "deleted"]
     assert listener.texts == ["one", "two", "three"]
@@ -178,10 +178,10 @@ def test_what_is_new_is_found_by_the_same_statements_however_much_it_is(
     receiver = transport.create("http://localhost:1")
     for _ in range(events):
         store.append(store.create(alice), [event() for _ in range(events)])
-    horizon = Horizon()
+    watermark = Watermark()
     with CaptureQueriesContext(connection) as captured:
-        horizon.look()
-        gather(receiver, horizon)
+        watermark.look()
+        gather(receiver, watermark)
     assert len([each for each in captured if "SAVEPOINT" not in each["sql"]]) <= 7
     assert Delivery.objects.count() == events
 
@@ -190,22 +190,22 @@ def test_what_is_new_is_found_by_the_same_statements_however_much_it_is(
 
 
 def found(receiver: Receiver) -> list[tuple[int, int]]:
-    horizon = Horizon()
-    horizon.look()
-    gather(receiver, horizon)
+    watermark = Watermark()
+    watermark.look()
+    gather(receiver, watermark)
     return list(Delivery.objects.order_by("conversation_id").values_list("through", "known"))
 
 
-def settled() -> Horizon:
-    """Return a horizon up to which all is settled; on PostgreSQL, others' transactions may be in the way."""
-    horizon = Horizon()
+def settled() -> Watermark:
+    """Return a watermark with all settled; on PostgreSQL, others' transactions may be in the way."""
+    watermark = Watermark()
     deadline = time.monotonic() + WAIT_S
-    horizon.look()
-    while horizon.settled != horizon.newest:
+    watermark.look()
+    while watermark.settled != watermark.newest:
         assert time.monotonic() < deadline
         time.sleep(0.01)
-        horizon.look()
-    return horizon
+        watermark.look()
+    return watermark
 
 
 def told(claim: deliveries.Claim) -> list[tuple[str, int]]:
@@ -236,9 +236,9 @@ def test_after_a_long_rest_everything_is_found_a_window_at_a_time(
     monkeypatch.setattr(gathering, "WINDOW", 3)
     receiver = transport.create("http://localhost:1")
     store.append(conversation, [event() for _ in range(10)])
-    horizon = settled()
+    watermark = settled()
     rounds = 1
-    while gather(receiver, horizon):
+    while gather(receiver, watermark):
         rounds += 1
     assert found(receiver) == [(-1, 9)]
     assert rounds == 4
@@ -250,19 +250,19 @@ def test_an_event_that_is_committed_after_one_with_a_higher_key_is_found(
 ) -> None:
     early, late = store.create(alice), store.create(alice)
     receiver = transport.create("http://localhost:1")
-    horizon = Horizon()
+    watermark = Watermark()
     with transaction.atomic():
         store.append(early, [event()])  # has its key, and is not there for others yet
 
         def meanwhile(_: int) -> None:
             store.append(late, [event()])
             for _ in range(3):
-                horizon.look()
-                gather(receiver, horizon)
+                watermark.look()
+                gather(receiver, watermark)
 
         in_threads(1, meanwhile)
-    horizon.look()
-    gather(receiver, horizon)
+    watermark.look()
+    gather(receiver, watermark)
     assert set(Delivery.objects.values_list("conversation_id", flat=True)) == {early.pk, late.pk}
 
 

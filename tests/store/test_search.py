@@ -42,7 +42,7 @@ from conversations.models import (
 )
 from conversations.search import titles
 from conversations.search.fulltext import index, indexing, limits, questions, search, snippets, words
-from conversations.search.fulltext.indexing import Horizon, Step
+from conversations.search.fulltext.indexing import Step, Watermark
 from conversations.search.fulltext.search import Scope, Wanted
 from conversations.store import ConversationStore
 from sessions_app import astore, background, search_indexer
@@ -58,11 +58,11 @@ PATH = "/api/native/search"
 
 def index_all() -> None:
     """Index everything, once what others do with the database server lets it settle."""
-    horizon, newest = Horizon(), newest_key()
+    watermark, newest = Watermark(), newest_key()
     deadline = time.monotonic() + WAIT_S
     while SearchProgress.through_now() < newest:
-        horizon.look()
-        indexing.step(horizon)
+        watermark.look()
+        indexing.step(watermark)
         assert time.monotonic() < deadline, "The events do not settle."
 
 
@@ -76,9 +76,9 @@ def leave() -> None:
 
 def in_part() -> None:
     """Index all but the newest few events."""
-    horizon = Horizon()
-    horizon.settled = newest_key() - 3
-    while not indexing.step(horizon).is_last:
+    watermark = Watermark()
+    watermark.settled = newest_key() - 3
+    while not indexing.step(watermark).is_last:
         pass
 
 
@@ -308,7 +308,7 @@ def test_a_deleted_conversation_is_not_found_until_it_is_restored(
     talk = store.create(alice, conversation_id="talk", title="A needle")
     say(store, talk, "needle", "hay", "hay", "hay")
     write_index()
-    store.hide(talk)
+    store.soft_delete(talk)
     assert ask("needle") == {"conversations": [], "hits": [], "next_page_id": None}
     store.restore(talk)
     page = ask("needle")
@@ -365,9 +365,9 @@ def test_what_is_purged_while_it_is_being_indexed_leaves_no_words(
         return move(*arguments)
 
     monkeypatch.setattr(SearchProgress, "move", purge_first)
-    horizon = Horizon()
-    horizon.settled = newest_key()
-    indexing.step(horizon)
+    watermark = Watermark()
+    watermark.settled = newest_key()
+    indexing.step(watermark)
     assert words_kept() == 0
 
 
@@ -376,13 +376,13 @@ def test_a_purge_waits_for_words_that_are_just_being_added(
     store: ConversationStore, conversation: ConversationRef
 ) -> None:
     say(store, conversation, "needle")
-    horizon = Horizon()
-    horizon.settled = newest_key()
+    watermark = Watermark()
+    watermark.settled = newest_key()
     is_added, is_purged = threading.Event(), threading.Event()
 
     def index_slowly() -> None:
         with transaction.atomic():
-            indexing.step(horizon)
+            indexing.step(watermark)
             is_added.set()
             deadline = time.monotonic() + WAIT_S
             while not is_purged.is_set() and not is_somebody_waiting():
@@ -773,9 +773,9 @@ def test_every_engine_finds_what_a_plain_look_at_the_texts_finds(
                 source="user", timestamp=now, received_at=now, size=0, digest="", text=kept, payload="{}",
             )  # fmt: skip
             pks.append(one.pk)
-        horizon = Horizon()
-        horizon.settled = pks[min(indexed, len(pks)) - 1] if indexed else 0
-        while not indexing.step(horizon).is_last:
+        watermark = Watermark()
+        watermark.settled = pks[min(indexed, len(pks)) - 1] if indexed else 0
+        while not indexing.step(watermark).is_last:
             pass
         scope = Scope(user=owner, conversations=Conversation.objects.visible_to(owner), is_narrow=False)
         hits = search.search(scope, read, Wanted(), limit=100).hits
@@ -814,10 +814,10 @@ def test_an_event_whose_key_is_lower_and_shows_later_is_found(
     def index_meanwhile() -> None:
         assert has_key.wait(30)
         say(store, conversation, "quick needle")
-        horizon = Horizon()
+        watermark = Watermark()
         for _ in range(3):
-            horizon.look()
-            indexing.step(horizon)
+            watermark.look()
+            indexing.step(watermark)
         assert found("needle") == [("talk", 0)]
         may_commit.set()
 
@@ -899,8 +899,8 @@ async def test_what_is_appended_right_after_the_last_step_waits_for_no_poll(
     step = indexing.step
     appended: list[int] = []
 
-    def append_after(horizon: Horizon) -> Step:
-        done = step(horizon)
+    def append_after(watermark: Watermark) -> Step:
+        done = step(watermark)
         if done.is_last and not appended:
             say(store, conversation, "needle")
             appended.append(newest_key())

@@ -157,7 +157,7 @@ def test_metadata_is_valid_for_the_owner_of_a_conversation_that_stands(
     is_valid: bool,
 ) -> None:
     store.create(bob, conversation_id="of-bob")
-    store.hide(store.create(alice, conversation_id="deleted"))
+    store.soft_delete(store.create(alice, conversation_id="deleted"))
     assert store.validate_metadata(conversation_id, str(alice.pk)) is is_valid
 
 
@@ -223,7 +223,7 @@ def test_a_deleted_conversation_is_nowhere_to_be_seen_but_loses_no_event(
 async def test_a_deleted_conversation_is_missing_at_every_door(
     store: ConversationStore, conversation: ConversationRef, join: Join, rest: httpx.AsyncClient
 ) -> None:
-    await astore.call(store.hide, conversation)
+    await astore.call(store.soft_delete, conversation)
     answers = [
         await rest.get("/api/native/conversations/talk"),
         await rest.get("/api/native/conversations/talk/events"),
@@ -242,7 +242,7 @@ def test_a_restored_conversation_is_whole_again(
 ) -> None:
     store.append(conversation, [event("a"), event("b")])
     before = store.get_metadata("talk"), store.read_after(conversation, -1)
-    store.hide(conversation)
+    store.soft_delete(conversation)
     store.restore(conversation)
     assert (store.get_metadata("talk"), store.read_after(conversation, -1)) == before
     assert store.append(conversation, [event("c")])[0].seq == 2
@@ -250,8 +250,8 @@ def test_a_restored_conversation_is_whole_again(
 
 @pytest.mark.parametrize("name", ["talk", *UUID_SPELLINGS])
 def test_a_deleted_id_is_never_given_out_again(store: ConversationStore, alice: User, name: str) -> None:
-    store.hide(store.create(alice, conversation_id=UUID_SPELLINGS[0]))
-    store.hide(store.create(alice, conversation_id="talk"))
+    store.soft_delete(store.create(alice, conversation_id=UUID_SPELLINGS[0]))
+    store.soft_delete(store.create(alice, conversation_id="talk"))
     with pytest.raises(ConversationExists):
         store.create(alice, conversation_id=name)
     with pytest.raises(ConversationNotFound):
@@ -344,7 +344,7 @@ def test_following_the_pages_shows_each_standing_conversation_once(
             if what == "create":
                 create(number % 4)
             elif number < len(rows):
-                store.hide(rows[number])
+                store.soft_delete(rows[number])
                 standing.discard(rows[number].public_id)
             return
 

@@ -146,7 +146,7 @@ async def test_the_conversation_is_posted_when_it_is_made_retitled_and_before_it
     await astore.call(store.retitle, talk, "A title")
     await until_here(lambda: len(receiver.infos) == 2)
     await append(talk, "last")
-    await astore.call(store.hide, talk)
+    await astore.call(store.soft_delete, talk)
     await until_here(lambda: len(receiver.infos) == 3)
     assert [call.path.split("/")[1] for call in receiver.taken] == [
         "conversations",

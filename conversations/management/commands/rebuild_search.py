@@ -10,7 +10,7 @@ from django.core.management.base import BaseCommand, CommandParser
 from conversations.models import SearchProgress
 from conversations.search import titles
 from conversations.search.fulltext import indexing
-from conversations.search.fulltext.indexing import Horizon
+from conversations.search.fulltext.indexing import Watermark
 
 REST_S = 0.01
 """The pause between two steps, in which waiting writers get their turn."""
@@ -31,16 +31,16 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Index all events that exist at the beginning, and print how many were read."""
-        horizon = Horizon()
-        horizon.look()
-        newest = horizon.newest
+        watermark = Watermark()
+        watermark.look()
+        newest = watermark.newest
         if not options["resume"]:
             indexing.begin_anew()
         while titles.step():
             time.sleep(REST_S)
         events = 0
         while SearchProgress.through_now() < newest:
-            horizon.look()
-            events += indexing.step(horizon).events
+            watermark.look()
+            events += indexing.step(watermark).events
             time.sleep(REST_S)
         self.stdout.write(f"The index is complete. Events read: {events}.")

@@ -24,7 +24,7 @@ STEP_BYTES = 512 * 1024
 """A step ends with the event that reaches this size: on SQLite nothing else can write meanwhile."""
 
 
-class Horizon(KeyHorizon[int]):
+class Watermark(KeyHorizon[int]):
     """The watermark: an event with a key up to it that does not exist now never will."""
 
     def __init__(self) -> None:
@@ -39,17 +39,17 @@ class Step(NamedTuple):
     """No event up to the watermark is left."""
 
 
-def step(horizon: Horizon) -> Step:
+def step(watermark: Watermark) -> Step:
     """Index the next events; of several processes, one does this at a time."""
     through = SearchProgress.through_now()
-    if through >= horizon.settled:
+    if through >= watermark.settled:
         return Step(0, is_last=True)
-    last, pks = _next(through, horizon.settled)
+    last, pks = _next(through, watermark.settled)
     entries = list(_entries(pks))
     with transaction.atomic():
         if SearchProgress.move(through, last):
             index.add(entries)
-    return Step(len(pks), is_last=last >= horizon.settled)
+    return Step(len(pks), is_last=last >= watermark.settled)
 
 
 def begin_anew() -> None:

@@ -66,7 +66,7 @@ class ConversationFilter(FormFilter[ConversationQuerySet]):
         if "loop" in wanted:
             rows = shown_in(rows, wanted["loop"])
         if "deleted" in wanted:
-            rows = rows.deleted() if wanted["deleted"] == "yes" else rows.standing()
+            rows = rows.deleted() if wanted["deleted"] == "yes" else rows.active()
         return in_period(rows, "created_at", wanted)
 
 

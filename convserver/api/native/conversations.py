@@ -324,7 +324,7 @@ def _changed_since(
     """
     if wanted is None:
         return None
-    if lock(Conversation.objects.standing(), conversation) is None:
+    if lock(Conversation.objects.active(), conversation) is None:
         raise ConversationNotFound("Conversation not found.")
     current = _tagged(user, conversation)
     if etags.matches(wanted, current["ETag"]):

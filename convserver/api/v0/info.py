@@ -104,7 +104,7 @@ def infos_with_ids(public_ids: Sequence[str], *, origin: str) -> list[Conversati
 
 
 def _rows_of(conversations: ConversationQuerySet) -> dict[int, dict[str, Any]]:
-    found = conversation_keys.keyed(conversations.standing()).values(*_COLUMNS)
+    found = conversation_keys.keyed(conversations.active()).values(*_COLUMNS)
     return {row["pk"]: row for row in found}
 
 
@@ -114,7 +114,7 @@ def _infos(
     pks = [row["pk"] for row in rows]
     if connections is None:
         connections = Connection.objects.present().counted(pks)
-    children = Conversation.objects.standing().children_of(pks)
+    children = Conversation.objects.active().children_of(pks)
     return [_info(row, connections.get(row["pk"], 0), children.get(row["pk"], []), origin) for row in rows]
 
 

@@ -44,7 +44,7 @@ BEYOND_EVENTS = 10
 """At most this many events after them are read for the results of their calls."""
 _CALLS = ('="event tool_', '="event error', '="output', '="code')
 """HTML that only `calls.css` and `code.css` style."""
-_CUT_OFF = (LoopEnd.STOPPED, LoopEnd.CROWDED_OUT, LoopEnd.INTERRUPTED)
+_CUT_OFF = (LoopEnd.STOPPED, LoopEnd.EVICTED, LoopEnd.INTERRUPTED)
 """How a loop ends that may leave its last turn without an answer."""
 
 

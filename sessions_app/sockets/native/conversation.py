@@ -28,7 +28,7 @@ from conversations.payloads.bounds import is_light
 from conversations.store import store
 from sessions_app import astore
 from sessions_app.capacity import parsing
-from sessions_app.identity.principals import BAD_REQUEST, NOT_FOUND, TOO_MUCH, TOO_SLOW, Guest, Refused
+from sessions_app.identity.principals import BAD_REQUEST, NOT_FOUND, TOO_MUCH, TOO_SLOW, Principal, Refused
 from sessions_app.identity.scopes import FRAME_SCOPES, require
 from sessions_app.live import marks, presence
 from sessions_app.live.feed import Feed
@@ -117,12 +117,12 @@ async def native_socket(scope: WebSocketScope, receive: ASGIReceiveCallable, sen
     async with closed_on_failure(socket):
         try:
             query = Query.read(scope)
-            guest = await authenticated(socket)
-            guest.require_reading()
-            opening = get_replay_throttle().opening(pk_of(guest.user))
-            async with within_quotas(socket, guest), opening as turn:
-                conversation = await _joined(guest.user, scope, query)
-                await ConversationSocket(socket, guest, conversation, query, turn).serve()
+            principal = await authenticated(socket)
+            principal.require_reading()
+            opening = get_replay_throttle().opening(pk_of(principal.user))
+            async with within_quotas(socket, principal), opening as turn:
+                conversation = await _joined(principal.user, scope, query)
+                await ConversationSocket(socket, principal, conversation, query, turn).serve()
         except Refused as refusal:
             await socket.close(refusal.code, str(refusal))
         except Closed:
@@ -152,12 +152,17 @@ class ConversationSocket:
     """One client on one conversation; a Reader of its feed."""
 
     def __init__(
-        self, socket: Socket, guest: Guest, conversation: ConversationRef, query: Query, opening: Opening
+        self,
+        socket: Socket,
+        principal: Principal,
+        conversation: ConversationRef,
+        query: Query,
+        opening: Opening,
     ) -> None:
         self._opening = opening
         self._socket = socket
-        self._guest = guest
-        self._user_pk = pk_of(guest.user)
+        self._principal = principal
+        self._user_pk = pk_of(principal.user)
         self._conversation = conversation
         self._query = query
         self._manager: ConversationManager = get_manager()
@@ -283,7 +288,7 @@ class ConversationSocket:
     async def _heartbeat(self) -> None:
         await self._greeted.wait()
         while True:
-            await self._guest.stay(HEARTBEAT_S)
+            await self._principal.stay(HEARTBEAT_S)
             await self._send(type="heartbeat")
 
     async def _send(self, **frame: Any) -> None:
@@ -302,9 +307,9 @@ class ConversationSocket:
                     raise BadFrame("Frames are text, not binary.")
                 frame = await parsing.in_turn(self._user_pk, is_light(text), frames.parse, text)
                 frame_id = frame.id
-                await self._guest.require_access()
+                await self._principal.require_access()
                 if frame.type in FRAME_SCOPES:
-                    require(self._guest.user, FRAME_SCOPES[frame.type])
+                    require(self._principal.user, FRAME_SCOPES[frame.type])
                 await self._handler(frame)(frame)
             except ConversationError as error:
                 await self._refuse(error, frame_id)
@@ -346,7 +351,7 @@ class ConversationSocket:
         """Return what is read off the frame, which takes long for a large one."""
         found = await parsing.in_turn(self._user_pk, frame.is_light, read, frame, *args, **kwargs)
         if not frame.is_light:  # its turn may have come late
-            await self._guest.require_access()
+            await self._principal.require_access()
         return found
 
     async def _expect(

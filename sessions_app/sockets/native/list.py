@@ -20,7 +20,7 @@ from conversations.models import Conversation
 from conversations.payloads.bounds import is_light
 from sessions_app import astore
 from sessions_app.capacity import parsing
-from sessions_app.identity.principals import BAD_REQUEST, TOO_SLOW, Guest, Refused
+from sessions_app.identity.principals import BAD_REQUEST, TOO_SLOW, Principal, Refused
 from sessions_app.live import drafts
 from sessions_app.live.hub import POLL_S, hub
 from sessions_app.live.status import ListedConversation, iso, listed
@@ -58,11 +58,11 @@ async def native_list_socket(
     async with closed_on_failure(socket):
         try:
             since = _since(scope)
-            guest = await authenticated(socket)
-            guest.require_reading(all_conversations=True)
-            async with within_quotas(socket, guest):
+            principal = await authenticated(socket)
+            principal.require_reading(all_conversations=True)
+            async with within_quotas(socket, principal):
                 await get_manager().ensure_started()
-                await ListSocket(socket, guest, since).serve()
+                await ListSocket(socket, principal, since).serve()
         except Refused as refusal:
             await socket.close(refusal.code, str(refusal))
         except Closed:
@@ -96,10 +96,10 @@ def _moment(text: str) -> datetime:
 class ListSocket:
     """One client on one user's list."""
 
-    def __init__(self, socket: Socket, guest: Guest, since: Since | None) -> None:
+    def __init__(self, socket: Socket, principal: Principal, since: Since | None) -> None:
         self._socket = socket
-        self._guest = guest
-        self._user_pk = pk_of(guest.user)
+        self._principal = principal
+        self._user_pk = pk_of(principal.user)
         self._since = since
         self._shown: OrderedDict[object, str] = OrderedDict()
         self._polled_at = timezone.now()
@@ -219,7 +219,7 @@ class ListSocket:
     async def _heartbeat(self) -> None:
         await self._greeted.wait()
         while True:
-            await self._guest.stay(HEARTBEAT_S)
+            await self._principal.stay(HEARTBEAT_S)
             await self._send(type="heartbeat", now=iso(self._polled_at), cursor=self._cursor)
 
     async def _take(self) -> None:

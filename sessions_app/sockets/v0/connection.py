@@ -22,7 +22,7 @@ from conversations.outages import Outage, first_of
 from conversations.store import store
 from sessions_app import astore
 from sessions_app.capacity.parsing import in_turn
-from sessions_app.identity.principals import CHECK_S, Guest, Refused
+from sessions_app.identity.principals import CHECK_S, Principal, Refused
 from sessions_app.identity.scopes import may, require
 from sessions_app.live import presence
 from sessions_app.live.feed import Feed
@@ -66,14 +66,14 @@ class V0Connection:
         sid: str,
         transport_id: str,
         *,
-        guest: Guest,
+        principal: Principal,
         conversation: ConversationRef,
         after: int,
     ) -> None:
         self._server = server
         self._sid = sid
         self.transport_id = transport_id
-        self._guest = guest
+        self._principal = principal
         self._conversation = conversation
         self._after = after
         self._connection_id = new_connection_id()
@@ -101,12 +101,12 @@ class V0Connection:
 
     async def take(self, event: object) -> dict[str, Any]:
         """Store what the client sent and do what it asks for; return the acknowledgement."""
-        sender_id = pk_of(self._guest.user)
+        sender_id = pk_of(self._principal.user)
         try:
             if isinstance(event, Unread):
                 event = await in_turn(sender_id, False, event_of, event.text)
-            await self._guest.require_access()
-            require(self._guest.user, Scope.RUN)
+            await self._principal.require_access()
+            require(self._principal.user, Scope.RUN)
             if not isinstance(event, dict):
                 raise InvalidEvent("An event is a JSON object with an `action` or an `observation`.")
             await self._joined.wait()
@@ -131,7 +131,7 @@ class V0Connection:
     async def _serve(self) -> None:
         try:
             async with presence.connected(
-                self._connection_id, self._conversation, pk_of(self._guest.user), door="v0"
+                self._connection_id, self._conversation, pk_of(self._principal.user), door="v0"
             ):
                 await self._run_joined()
         except* (_Over, Refused):
@@ -166,7 +166,7 @@ class V0Connection:
 
     async def _check(self) -> None:
         while True:
-            await self._guest.stay(CHECK_S)
+            await self._principal.stay(CHECK_S)
 
     async def _cut_off(self) -> None:
         """End the transport, without a packet that says so: the client comes back by itself."""
@@ -178,8 +178,8 @@ class V0Connection:
         Joined any earlier, the loop could be here by now, and that it has come would be no news.
         """
         self._state = state
-        if may(self._guest.user, Scope.RUN):
-            user_id = str(pk_of(self._guest.user))
+        if may(self._principal.user, Scope.RUN):
+            user_id = str(pk_of(self._principal.user))
             await get_manager().join_conversation(self._conversation, self._connection_id, user_id)
         self._joined.set()
         self._was_there = state["loop"]["status"] in _HERE
@@ -253,7 +253,7 @@ class V0Connection:
         elif loop["status"] == LoopStatus.ERROR:
             await self._send_status("error", "STATUS$ERROR", loop["error"])
         elif self._was_there and loop["ended_by"] != LoopEnd.INTERRUPTED:
-            if loop["ended_by"] == LoopEnd.CROWDED_OUT:
+            if loop["ended_by"] == LoopEnd.EVICTED:
                 await self._send_status("error", "AGENT_ERROR$TOO_MANY_CONVERSATIONS", TOO_MANY)
             await self._send_closed()
             raise _Over

@@ -29,7 +29,7 @@ from sessions_app.event_loops import PerEventLoop
 from sessions_app.git_providers.base import ProviderType
 from sessions_app.identity import known_sockets, open_sockets
 from sessions_app.identity.authentication import Credentials, credentials_of, headers_of, visitor
-from sessions_app.identity.principals import Guest
+from sessions_app.identity.principals import Principal
 from sessions_app.identity.scopes import ScopeTooSmall, require
 from sessions_app.live.replay_throttle import get_replay_throttle
 from sessions_app.loops.manager import get_manager
@@ -140,7 +140,7 @@ class V0Server:
     async def _connect(self, sid: str, environ: Mapping[str, Any], auth: object = None) -> None:
         """Check everything, join, and begin to show. Raise what the client is refused with."""
         try:
-            guest, conversation, after = await _arrived(environ)
+            principal, conversation, after = await _arrived(environ)
         except Refusal as refusal:
             log_socket_refused(environ["asgi.scope"], code=refusal.msg_id or "refused")
             data = {"msg_id": refusal.msg_id} if refusal.msg_id else None
@@ -153,7 +153,7 @@ class V0Server:
         if not self._is_open(transport_id):  # nobody would say that it has ended
             raise ConnectionRefusedError("This connection has ended.")
         try:
-            end = open_sockets.begin(pk_of(guest.user))
+            end = open_sockets.begin(pk_of(principal.user))
         except QuotaExceeded as error:
             log_socket_refused(environ["asgi.scope"], code=error.code)
             raise ConnectionRefusedError(str(error)) from error
@@ -161,7 +161,7 @@ class V0Server:
             self.socketio,
             sid,
             transport_id,
-            guest=guest,
+            principal=principal,
             conversation=conversation,
             after=after,
         )
@@ -272,7 +272,7 @@ async def _answer_bad_request(send: Any, reason: str) -> None:
     await send({"type": "http.response.body", "body": body})
 
 
-async def _arrived(environ: Mapping[str, Any]) -> tuple[Guest, ConversationRef, int]:
+async def _arrived(environ: Mapping[str, Any]) -> tuple[Principal, ConversationRef, int]:
     """Return who joins what from where, all checks passed. Raise Refusal."""
     handshake = Handshake.read(environ.get("QUERY_STRING", ""))
     credentials = credentials_of(headers_of(environ["asgi.scope"]))
@@ -290,7 +290,7 @@ async def _arrived(environ: Mapping[str, Any]) -> tuple[Guest, ConversationRef, 
         words = "Error authenticating with the LLM provider. Please check your API key"
         raise Refusal(words, "STATUS$ERROR_LLM_AUTHENTICATION") from error
     await get_manager().ensure_started()
-    return Guest(user, credentials), conversation, handshake.after
+    return Principal(user, credentials), conversation, handshake.after
 
 
 async def _let_in(credentials: Credentials) -> Visitor:

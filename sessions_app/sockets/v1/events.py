@@ -21,7 +21,7 @@ from conversations.events import EventEnvelope, Kind
 from conversations.models import ConversationRef
 from conversations.store import store
 from sessions_app import astore
-from sessions_app.identity.principals import BAD_REQUEST, NOT_FOUND, Guest, Refused
+from sessions_app.identity.principals import BAD_REQUEST, NOT_FOUND, Principal, Refused
 from sessions_app.live.status import ConversationState, iso
 from sessions_app.models import ExecutionStatus
 from sessions_app.openhands_v1.states import FullState, full_states, is_fresh
@@ -107,14 +107,14 @@ class EventsSocket(V1Socket):
     def __init__(
         self,
         socket: Socket,
-        guest: Guest,
+        principal: Principal,
         conversation: ConversationRef,
         replay: Replay,
         *,
         after: int,
         by_frame: bool,
     ) -> None:
-        super().__init__(socket, guest, conversation, is_modern=by_frame or replay.is_by_mode)
+        super().__init__(socket, principal, conversation, is_modern=by_frame or replay.is_by_mode)
         self._shown_through = after
         self._replayed_through = after
         self._left_out_before = iso(replay.since) if replay.resend is Resend.SINCE and replay.since else ""
@@ -134,11 +134,17 @@ class EventsSocket(V1Socket):
 
     @classmethod
     async def made(
-        cls, socket: Socket, guest: Guest, conversation: ConversationRef, asked: Any, *, by_frame: bool
+        cls,
+        socket: Socket,
+        principal: Principal,
+        conversation: ConversationRef,
+        asked: Any,
+        *,
+        by_frame: bool,
     ) -> Self:
         """Return the socket; events that are stored from here on are live."""
         after = await asked.after(conversation)
-        return cls(socket, guest, conversation, asked, after=after, by_frame=by_frame)
+        return cls(socket, principal, conversation, asked, after=after, by_frame=by_frame)
 
     @property
     def _after(self) -> int:

@@ -32,8 +32,8 @@ from sessions_app.identity.principals import (
     NOT_AUTHENTICATED,
     NOT_FOUND,
     TOO_MUCH,
-    Guest,
     KeyHolder,
+    Principal,
     Refused,
 )
 from sessions_app.sockets.handshake import AUTH_FRAME_MAX_CHARACTERS, AUTH_WAIT_S
@@ -53,7 +53,9 @@ def public_id_of(scope: WebSocketScope) -> str:
     return normal_id(given)
 
 
-async def guest_by_address(scope: WebSocketScope, query: Mapping[str, str], public_id: str) -> Guest | None:
+async def principal_by_address(
+    scope: WebSocketScope, query: Mapping[str, str], public_id: str
+) -> Principal | None:
     """Authenticate by the address, a header or a cookie; None for a client that must send a first frame.
 
     Raise Refused for invalid keys.
@@ -62,13 +64,13 @@ async def guest_by_address(scope: WebSocketScope, query: Mapping[str, str], publ
     keys = [key for key in (query.get("session_api_key"), *credentials.keys) if key]
     entry = await astore.call(_entry, keys, credentials, public_id)
     if entry is not None:
-        return entry.guest()
+        return entry.principal()
     if keys:
         raise Refused(NOT_AUTHENTICATED, FAILED)
     return None
 
 
-async def guest_by_frame(socket: Socket, public_id: str) -> Guest:
+async def principal_by_frame(socket: Socket, public_id: str) -> Principal:
     """Authenticate by the first frame. Raise Refused if it is late, missing or invalid."""
     with suppress(TimeoutError):
         async with asyncio.timeout(AUTH_WAIT_S):
@@ -78,14 +80,14 @@ async def guest_by_frame(socket: Socket, public_id: str) -> Guest:
             raise Refused(TOO_MUCH, DETAIL)
         entry = await astore.call(_entry, [key], Credentials(), public_id) if key else None
         if entry is not None:
-            return entry.guest()
+            return entry.principal()
     raise Refused(NOT_AUTHENTICATED, FAILED)
 
 
-async def reached(guest: Guest, public_id: str) -> ConversationRef:
+async def reached(principal: Principal, public_id: str) -> ConversationRef:
     """Return the conversation. Raise Refused if it is deleted, another user's, or does not exist."""
     try:
-        return await astore.call(guest.reach, public_id)
+        return await astore.call(principal.reach, public_id)
     except ConversationNotFound as error:
         raise Refused(NOT_FOUND, GONE) from error
 
@@ -102,9 +104,9 @@ class _Entry(NamedTuple):
     credentials: Credentials
     key: str | None = None
 
-    def guest(self) -> Guest:
-        """Return them as a guest of the running event loop."""
-        return Guest(self.user, self.credentials) if self.key is None else KeyHolder(self.user, self.key)
+    def principal(self) -> Principal:
+        """Return them as a principal of the running event loop."""
+        return Principal(self.user, self.credentials) if self.key is None else KeyHolder(self.user, self.key)
 
 
 def _entry(keys: list[str], credentials: Credentials, public_id: str) -> _Entry | None:

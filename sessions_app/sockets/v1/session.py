@@ -10,7 +10,7 @@ from asgiref.typing import ASGIReceiveCallable, ASGISendCallable, WebSocketScope
 from conversations.cursors import EventCursor, InvalidCursor
 from conversations.events import EventEnvelope
 from conversations.models import ConversationRef
-from sessions_app.identity.principals import BAD_REQUEST, Guest, Refused
+from sessions_app.identity.principals import BAD_REQUEST, Principal, Refused
 from sessions_app.live.status import ConversationState
 from sessions_app.sockets.socket import Socket
 from sessions_app.sockets.v1.socket import V1Socket, serve
@@ -28,8 +28,10 @@ async def v1_session_socket(
 class SessionSocket(V1Socket):
     """One client of the sequenced socket."""
 
-    def __init__(self, socket: Socket, guest: Guest, conversation: ConversationRef, after: int) -> None:
-        super().__init__(socket, guest, conversation, is_modern=True)
+    def __init__(
+        self, socket: Socket, principal: Principal, conversation: ConversationRef, after: int
+    ) -> None:
+        super().__init__(socket, principal, conversation, is_modern=True)
         self._after_seq = after
 
     @classmethod
@@ -45,10 +47,16 @@ class SessionSocket(V1Socket):
 
     @classmethod
     async def made(
-        cls, socket: Socket, guest: Guest, conversation: ConversationRef, asked: Any, *, by_frame: bool
+        cls,
+        socket: Socket,
+        principal: Principal,
+        conversation: ConversationRef,
+        asked: Any,
+        *,
+        by_frame: bool,
     ) -> Self:
         """Return the socket."""
-        return cls(socket, guest, conversation, asked)
+        return cls(socket, principal, conversation, asked)
 
     @property
     def _after(self) -> int:

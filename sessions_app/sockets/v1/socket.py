@@ -32,7 +32,7 @@ from sessions_app.identity.principals import (
     NOT_FOUND,
     TOO_MUCH,
     TOO_SLOW,
-    Guest,
+    Principal,
     Refused,
 )
 from sessions_app.identity.scopes import require
@@ -50,9 +50,9 @@ from sessions_app.sockets.socket import Closed, Socket, closed_on_failure
 from sessions_app.sockets.v1.handshake import (
     FAILED,
     GONE,
-    guest_by_address,
-    guest_by_frame,
     is_auth,
+    principal_by_address,
+    principal_by_frame,
     public_id_of,
     reached,
 )
@@ -64,7 +64,7 @@ T = TypeVar("T")
 _failing_frames = Outage(__name__, "A frame failed")
 
 CHECK_S = 20.0
-"""An open socket checks this often whether its credentials are still valid (`Guest.check`)."""
+"""An open socket checks this often whether its credentials are still valid (`Principal.check`)."""
 CLOSE_CODES = {
     NOT_AUTHENTICATED: 4001,
     NOT_ALLOWED: 4001,
@@ -99,10 +99,10 @@ class V1Socket(Unshown, ABC):
     """One client on one conversation; a Reader of its feed."""
 
     def __init__(
-        self, socket: Socket, guest: Guest, conversation: ConversationRef, *, is_modern: bool
+        self, socket: Socket, principal: Principal, conversation: ConversationRef, *, is_modern: bool
     ) -> None:
         self._socket = socket
-        self._guest = guest
+        self._principal = principal
         self._conversation = conversation
         self._is_modern = is_modern
         """Whether its release knows errors and pieces of answers."""
@@ -116,7 +116,13 @@ class V1Socket(Unshown, ABC):
     @classmethod
     @abstractmethod
     async def made(
-        cls, socket: Socket, guest: Guest, conversation: ConversationRef, asked: Any, *, by_frame: bool
+        cls,
+        socket: Socket,
+        principal: Principal,
+        conversation: ConversationRef,
+        asked: Any,
+        *,
+        by_frame: bool,
     ) -> Self:
         """Return the socket of an authenticated client."""
 
@@ -130,7 +136,7 @@ class V1Socket(Unshown, ABC):
         await get_manager().ensure_started()
         try:
             async with presence.connected(
-                new_connection_id(), self._conversation, pk_of(self._guest.user), door="v1"
+                new_connection_id(), self._conversation, pk_of(self._principal.user), door="v1"
             ):
                 await self._run_tasks()
         except* Refused as group:
@@ -184,11 +190,11 @@ class V1Socket(Unshown, ABC):
             try:
                 await self._take_frame(text)
             except QuotaExceeded as error:
-                log_frame_refused("v1", self._conversation, error, user=pk_of(self._guest.user))
+                log_frame_refused("v1", self._conversation, error, user=pk_of(self._principal.user))
                 await self._tell_refused(type(error).__name__, str(error))
                 raise Refused(TOO_MUCH, str(error)) from error
             except ConversationError as error:
-                log_frame_refused("v1", self._conversation, error, user=pk_of(self._guest.user))
+                log_frame_refused("v1", self._conversation, error, user=pk_of(self._principal.user))
                 code = "ValidationError" if isinstance(error, InvalidEvent) else type(error).__name__
                 refusal = (code, str(error))
             except Refused:
@@ -202,12 +208,12 @@ class V1Socket(Unshown, ABC):
 
     async def _take_frame(self, text: str | None) -> None:
         frame = await self._parsed(text)
-        await self._guest.require_access()  # also if it ended while a large frame waited for its turn
+        await self._principal.require_access()  # also if it ended while a large frame waited for its turn
         if is_auth(frame):  # it is already authenticated; older clients know no such frame
             self._is_modern = True
             return
-        require(self._guest.user, Scope.RUN)
-        sender_id = pk_of(self._guest.user)
+        require(self._principal.user, Scope.RUN)
+        sender_id = pk_of(self._principal.user)
         # The message is stored and answered even if this client leaves.
         await uncancelled(v1_input.say(self._conversation, frame, sender_id=sender_id, run=True))
 
@@ -215,7 +221,7 @@ class V1Socket(Unshown, ABC):
         """Return a client's frame. Raise InvalidEvent if it is not one."""
         if text is None:
             raise InvalidEvent("Frames are text, not binary.")
-        return await in_turn(pk_of(self._guest.user), bounds.is_light(text), _parsed, text)
+        return await in_turn(pk_of(self._principal.user), bounds.is_light(text), _parsed, text)
 
     async def _tell_refused(self, code: str, detail: str) -> None:
         """Send the error to a client that knows errors; for any other, log it."""
@@ -226,7 +232,7 @@ class V1Socket(Unshown, ABC):
 
     async def _check(self) -> None:
         while True:
-            await self._guest.stay(CHECK_S)
+            await self._principal.stay(CHECK_S)
 
 
 async def serve(
@@ -237,7 +243,7 @@ async def serve(
     query = query_of(scope)
     try:
         public_id, asked = public_id_of(scope), kind.asked(query)
-        guest = await guest_by_address(scope, query, public_id)
+        principal = await principal_by_address(scope, query, public_id)
     except Refused:
         await socket.refuse()
         return
@@ -249,14 +255,14 @@ async def serve(
     await socket.accept()
     async with closed_on_failure(socket):
         try:
-            by_frame = guest is None
-            guest = guest or await guest_by_frame(socket, public_id)
-            guest.require_reading()
-            with open_sockets.counted(pk_of(guest.user)):
+            by_frame = principal is None
+            principal = principal or await principal_by_frame(socket, public_id)
+            principal.require_reading()
+            with open_sockets.counted(pk_of(principal.user)):
                 known_sockets.let_in(scope)
-                async with get_replay_throttle().opening(pk_of(guest.user)):
-                    conversation = await reached(guest, public_id)
-                    client = await kind.made(socket, guest, conversation, asked, by_frame=by_frame)
+                async with get_replay_throttle().opening(pk_of(principal.user)):
+                    conversation = await reached(principal, public_id)
+                    client = await kind.made(socket, principal, conversation, asked, by_frame=by_frame)
                 await client.serve()
         except Refused as refusal:
             await _close(socket, refusal)

@@ -341,7 +341,7 @@ def various(alice: User, bob: User, store: ConversationStore) -> None:
         repository="acme/shop",
         trigger="slack",
     )
-    store.hide(other)
+    store.soft_delete(other)
     AgentLoop.objects.create(conversation_id=other.pk, status=LoopStatus.ERROR)
     Conversation.objects.filter(pk=plain.pk).update(created_at="2024-02-29T23:59:59Z")
 
@@ -897,7 +897,7 @@ def test_the_page_of_a_conversation_offers_what_can_be_done_with_it(
     if columns is not None:
         AgentLoop.objects.create(conversation_id=talk.pk, **columns)
     assert BUTTON.findall(boss.get(of(talk)).content.decode()) == deeds
-    store.hide(talk)
+    store.soft_delete(talk)
     assert BUTTON.findall(boss.get(of(talk)).content.decode()) == ["restore"]
 
 
@@ -955,7 +955,7 @@ def test_only_a_standing_conversation_with_a_key_offers_to_reset_it(
     assert [is_offered(each) for each in (talk, keyed)] == [False, True]
     said = text_of(change_of(boss, talk, by="list", deed="reset_key"))
     assert "(talk): It has no access key. Only V1 conversations have one." in said
-    store.hide(keyed)
+    store.soft_delete(keyed)
     assert not is_offered(keyed)
     said = text_of(change_of(boss, keyed, by="page", deed="reset_key"))
     assert "(keyed): It is deleted. Restore it first." in said
@@ -984,7 +984,7 @@ async def test_what_cannot_be_done_with_one_is_done_with_the_others(
 ) -> None:
     standing = await astore.call(store.create, alice, conversation_id="standing")
     gone = await astore.call(store.create, alice, conversation_id="gone")
-    await astore.call(store.hide, gone)
+    await astore.call(store.soft_delete, gone)
     said = text_of(await page.choose(LIST, deed, standing.pk, gone.pk))
     done, left = (gone, standing) if deed == "restore" else (standing, gone)
     assert len(await entries(done)) == 1

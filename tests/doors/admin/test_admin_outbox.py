@@ -16,7 +16,7 @@ from sessions_app.encryption import seal
 from sessions_app.models import Delivery, Receiver, ReceiverKind
 from sessions_app.processes import this_process
 from sessions_app.webhooks import deliveries, transport
-from sessions_app.webhooks.gathering import Horizon, gather
+from sessions_app.webhooks.gathering import Watermark, gather
 from tests.doors.admin.test_admin import (
     CLEAR,
     LOG,
@@ -55,9 +55,9 @@ def failing(store: ConversationStore, conversation: ConversationRef) -> Delivery
     """A delivery of two events whose last try failed."""
     receiver = transport.create("https://example.org", flush_delay_s=0.0)
     store.append(conversation, [event(), event()])
-    horizon = Horizon()
-    horizon.look()
-    gather(receiver, horizon)
+    watermark = Watermark()
+    watermark.look()
+    gather(receiver, watermark)
     (claim,) = deliveries.claim(receiver.pk, this_process(), limit=1)
     deliveries.failed(claim, "It answered with status 500.")
     return Delivery.objects.get()

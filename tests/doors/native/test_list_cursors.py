@@ -90,7 +90,7 @@ def write_draft(store: ConversationStore, conversation: ConversationRef) -> obje
 CHANGES: dict[str, Callable[[ConversationStore, ConversationRef], object]] = {
     "title": lambda store, conversation: store.retitle(conversation, "changed"),
     "message": lambda store, conversation: store.append(conversation, [event("changed")]),
-    "deletion": lambda store, conversation: store.hide(conversation),
+    "deletion": lambda store, conversation: store.soft_delete(conversation),
     "mark": lambda store, conversation: marks.mark(conversation.owner_id, conversation, pinned=True),
     "draft": write_draft,
 }

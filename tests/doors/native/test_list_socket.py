@@ -122,7 +122,7 @@ async def test_a_deletion_and_a_restoration_are_shown(
     conversation: ConversationRef, store: ConversationStore, dial: Dial
 ) -> None:
     client = await opened(dial)
-    await astore.call(store.hide, conversation)
+    await astore.call(store.soft_delete, conversation)
     await shown_with(client, deleted=True)
     await astore.call(store.restore, conversation)
     await shown_with(client, deleted=False)
@@ -182,7 +182,7 @@ async def test_since_shows_what_changed_meanwhile(store: ConversationStore, alic
     now = (await first.receive())["now"]
     await first.leave()
     await astore.call(store.retitle, refs[0], "renamed")
-    await astore.call(store.hide, refs[2])
+    await astore.call(store.soft_delete, refs[2])
     second = await opened(dial, query={"since": now})
     await shown_with(second, id="a", title="renamed")
     await shown_with(second, id="c", deleted=True)
@@ -212,7 +212,7 @@ async def test_a_lost_hint_costs_one_poll(
     await shown_with(client, id="new")
     await astore.append(ref, [event("the latest")])
     await shown_with(client, last_message="the latest")
-    await astore.call(store.hide, ref)
+    await astore.call(store.soft_delete, ref)
     await shown_with(client, id="new", deleted=True)
 
 

@@ -99,8 +99,8 @@ async def test_pages_bring_what_stands_throughout_exactly_once_whatever_else_com
         page, page_id = await listed(rest, limit=4, **({"page_id": page_id} if page_id else {}))
         seen += page
         await astore.call(store.create, alice, conversation_id=f"new-{number}")
-        await astore.call(store.hide, refs[19 - number])  # seen already
-        await astore.call(store.hide, refs[number])  # not seen yet
+        await astore.call(store.soft_delete, refs[19 - number])  # seen already
+        await astore.call(store.soft_delete, refs[number])  # not seen yet
         if page_id is None:
             break
     assert seen == [f"old-{n:02}" for n in range(19, 3, -1)]
@@ -191,7 +191,7 @@ async def test_nobody_is_told_what_others_have_deleted(
     rest: httpx.AsyncClient, bob: User, store: ConversationStore
 ) -> None:
     theirs = await sync_to_async(store.create)(bob, conversation_id="theirs")
-    await sync_to_async(store.hide)(theirs)
+    await sync_to_async(store.soft_delete)(theirs)
     answer = await rest.post(LIST, json={"id": "theirs"})
     assert answer.json()["detail"] == "The conversation id theirs is taken."
 

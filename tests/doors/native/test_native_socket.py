@@ -368,7 +368,7 @@ async def test_a_deletion_is_shown_and_closes_with_4404(
 ) -> None:
     client = await join(conversation)
     await client.until("replay_complete")
-    await astore.call(store.hide, conversation)
+    await astore.call(store.soft_delete, conversation)
     closed = await client.closed()
     assert client.frames[-1] == {"type": "conversation", "changes": {"deleted": True}}
     assert closed.code == 4404

@@ -138,7 +138,7 @@ def test_a_part_leads_to_what_has_started_it_while_that_stands_and_is_the_same_p
     link = 'Part of <a href="/c/talk"><bdi>The &lt;whole&gt;</bdi></a>'
     assert link in body(browser.get("/c/part"))
     assert "Part of" not in body(browser.get("/c/talk")) + body(browser.get("/c/orphan"))
-    store.hide(conversation)
+    store.soft_delete(conversation)
     assert "Part of" not in body(browser.get("/c/part"))
 
 

@@ -29,7 +29,7 @@ def delete(store: ConversationStore, owner: User, *titles: str) -> None:
     for title in titles:
         made = store.create(owner, conversation_id=title.replace(" ", "-"), title=title)
         store.append(made, [event("Good morning"), event("Good night")])
-        store.hide(made)
+        store.soft_delete(made)
 
 
 def titles(answer: Any) -> list[str]:
@@ -53,7 +53,7 @@ def test_a_restored_conversation_stands_again_and_can_be_deleted_again(
     delete(store, alice, "one", "two")
     answer = browser.post("/c/one/restore", follow=True)
     assert titles(answer) == ["two"]
-    assert Conversation.objects.standing().get().public_id == "one"
+    assert Conversation.objects.active().get().public_id == "one"
     assert 'action="/c/one/delete"' in answer.content.decode()
 
 

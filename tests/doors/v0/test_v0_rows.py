@@ -84,7 +84,7 @@ async def test_a_message_under_the_key_of_another_event_is_a_conflict(
 async def test_a_message_to_a_conversation_that_is_deleted_meanwhile_finds_none(
     store: ConversationStore, conversation: ConversationRef, rest: httpx.AsyncClient, hooked: Hooked
 ) -> None:
-    hooked(access, "writable").after(lambda: store.hide(conversation))
+    hooked(access, "writable").after(lambda: store.soft_delete(conversation))
     response = await rest.post(f"{CONVERSATIONS}/talk/message", json={"message": "a"})
     assert (response.status_code, response.json()) == (404, {"detail": "Conversation talk not found"})
 

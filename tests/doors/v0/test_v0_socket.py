@@ -416,7 +416,7 @@ async def test_a_strangers_and_a_deleted_conversation_cannot_be_joined_and_show_
 ) -> None:
     await append(store, conversation, raw(action="message", args={"content": "hers"}))
     deleted = await astore.call(store.create, bob, conversation_id="gone")
-    await astore.call(store.hide, deleted)
+    await astore.call(store.soft_delete, deleted)
     _, token = await astore.call(ApiToken.issue, bob.pk, "laptop")
     headers = {"authorization": f"Bearer {token}"}
     answers = [await refusal(connect, each, headers=headers) for each in ("talk", "gone")]

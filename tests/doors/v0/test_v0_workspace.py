@@ -71,7 +71,7 @@ async def test_an_unknown_a_deleted_and_a_strangers_conversation_are_not_found(
     path: str,
     body: dict[str, Any],
 ) -> None:
-    await astore.call(lambda: store.hide(store.create(alice, conversation_id="gone")))
+    await astore.call(lambda: store.soft_delete(store.create(alice, conversation_id="gone")))
     await astore.call(store.create, bob, conversation_id="bobs")
     for name in ("nowhere", "gone", "bobs"):
         answer = await rest.request(method, f"{CONVERSATIONS}/{name}/{path}", **body)
@@ -324,7 +324,7 @@ def test_uploads_at_the_same_time_keep_all_files_under_names_of_their_own(
 def test_nothing_is_attached_to_a_conversation_that_was_deleted_meanwhile(
     conversation: ConversationRef, store: ConversationStore
 ) -> None:
-    store.hide(conversation)
+    store.soft_delete(conversation)
     with pytest.raises(ConversationNotFound):
         attachments.attach(conversation, [NewFile(name="a", content=b"")])
 

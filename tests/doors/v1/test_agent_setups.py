@@ -98,7 +98,7 @@ def test_secrets_that_are_added_during_a_rotation_are_kept(talk: ConversationRef
 def test_a_policy_of_a_deleted_conversation_stays_as_it_was(
     talk: ConversationRef, store: ConversationStore
 ) -> None:
-    store.hide(talk)
+    store.soft_delete(talk)
     with pytest.raises(ConversationNotFound):
         agent_setups.set_policy(talk, {"kind": "AlwaysConfirm"})
     assert AgentSetup.objects.get().confirmation_policy == {"kind": "NeverConfirm"}

@@ -545,7 +545,7 @@ def test_what_does_not_go_together_is_refused_by_name(
     version = Version.V0 if change == "version" else Version.V1
     there = store.create(owner, conversation_id=HEX, version=version)
     if change == "deleted":
-        store.hide(there)
+        store.soft_delete(there)
     other = Kept(kept.root, UUID(int=7).hex)
     other.write("base_state.json", STATE | {"id": str(UUID(int=7))})
     printed = refused(kept)

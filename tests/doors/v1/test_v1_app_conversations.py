@@ -249,7 +249,7 @@ async def test_a_batch_keeps_the_order_asked_repeats_what_is_repeated_and_has_nu
     bobs = await astore.call(create, bob, uuid4().hex)
     gone = await astore.call(create, alice, uuid4().hex)
     v0 = await astore.call(store.create, alice, conversation_id=uuid4().hex)
-    await astore.call(store.hide, gone)
+    await astore.call(store.soft_delete, gone)
     asked = [each.public_id for each in (other, bobs, talk, gone, v0, other)]
     found = await answered(rest, CONVERSATIONS, ids=asked)
     ids = [each and each["id"] for each in found]
@@ -337,14 +337,14 @@ async def test_a_family_is_hidden_whole_or_not_at_all(
     alice: User, talk: ConversationRef, rest: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await astore.call(child_of, talk, alice)
-    hide = DatabaseConversationStore.hide
+    hide = DatabaseConversationStore.soft_delete
 
     def fails_for_the_parent(self: Any, conversation: ConversationRef) -> None:
         if conversation == talk:
             raise RuntimeError("the disk is full")
         hide(self, conversation)
 
-    monkeypatch.setattr(DatabaseConversationStore, "hide", fails_for_the_parent)
+    monkeypatch.setattr(DatabaseConversationStore, "soft_delete", fails_for_the_parent)
     assert (await rest.delete(ONE)).status_code == 500
     assert await answered(rest, COUNT, include_sub_conversations="true") == 2
 

@@ -185,7 +185,7 @@ async def test_without_a_conversation_every_event_that_the_user_may_see_comes_on
         expected += [each.event_id for each in log] if owner == alice else []
     gone = await astore.call(create, alice, uuid4().hex)
     await astore.append(gone, [app_face.event()])
-    await astore.call(store.hide, gone)
+    await astore.call(store.soft_delete, gone)
     for limit in range(1, 10):
         assert await all_ids(rest, SEARCH, limit=limit) == expected
         backwards = await all_ids(rest, SEARCH, limit=limit, sort_order="TIMESTAMP_DESC")

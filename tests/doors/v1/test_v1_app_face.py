@@ -71,7 +71,7 @@ async def test_a_stranger_is_answered_as_if_nothing_was_there(
     route: Route,
 ) -> None:
     there = await ask(rest, route, headers=bearer(tokens["stranger"]))
-    await astore.call(store.hide, talk)
+    await astore.call(store.soft_delete, talk)
     gone = await ask(rest, route, headers=bearer(tokens["stranger"]))
     assert (there.status_code, there.text) == (gone.status_code, gone.text)
 

@@ -161,7 +161,7 @@ async def test_a_status_is_read_off_the_loop_and_every_door_agrees(
 async def test_a_sandbox_is_missing_after_the_deletion_of_its_conversation_only(
     talk: ConversationRef, store: ConversationStore, rest: httpx.AsyncClient
 ) -> None:
-    await astore.call(store.hide, talk)
+    await astore.call(store.soft_delete, talk)
     assert await answered(rest, SANDBOXES, id=SANDBOX) == [sandbox(status="MISSING")]
     answers = [await rest.post(f"{SANDBOXES}/{SANDBOX}/{verb}") for verb in ("pause", "resume")]
     assert [each.status_code for each in answers] == [404, 404]
@@ -238,7 +238,7 @@ async def test_a_child_has_no_sandbox_of_its_own_and_loses_its_parents_with_its_
     child = await astore.call(child_of, talk, alice)
     own = sandboxes.id_of(child.public_id)
     assert await answered(rest, SANDBOXES, id=[own, SANDBOX]) == [None, sandbox()]
-    await astore.call(store.hide, talk)
+    await astore.call(store.soft_delete, talk)
     (shown,) = await answered(rest, CONVERSATIONS, ids=child.public_id)
     assert shown["sandbox_id"] == own
     assert (await rest.post(f"{SANDBOXES}/{own}/pause")).status_code == 200

@@ -271,7 +271,7 @@ async def test_a_parent_that_is_not_there_is_not_found_and_nothing_is_stored(
         case "bob's":
             await astore.call(create, bob, NONE)
         case "deleted":
-            await astore.call(store.hide, await astore.call(create, alice, NONE))
+            await astore.call(store.soft_delete, await astore.call(create, alice, NONE))
         case "of the other wire":
             await astore.call(store.create, alice, conversation_id=NONE)
     for path in (CONVERSATIONS, f"{CONVERSATIONS}/stream-start"):

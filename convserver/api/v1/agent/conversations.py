@@ -20,7 +20,7 @@ from conversations.dialects import v1
 from conversations.events import NewEvent
 from conversations.exceptions import ConversationNotFound
 from conversations.models import ConversationQuerySet, ConversationRef, normal_id
-from conversations.store import ConversationExists, delete, store, within_bytes
+from conversations.store import ConversationExists, delete, store, take_bytes
 from convserver.api.idempotency import IDEMPOTENCY_KEY, answer_once
 from convserver.api.openhands.errors import Detail, ValidationProblems
 from convserver.api.openhands.view import body_in, body_of, json_of, query_of
@@ -172,7 +172,7 @@ def _batch(request: Request, asked: list[str]) -> HttpResponseBase:
             raise malformed_id(text, "query", "ids")
     public_ids = [normal_id(text) for text in asked]
     rows = list(visible(request).with_public_ids(public_ids).values_list("public_id", "pk", SIZE))
-    near = within_bytes((pk, size) for _, pk, size in rows)
+    near = take_bytes((pk, size) for _, pk, size in rows)
     information = information_of(near)
     return batches.in_order(
         public_ids,

@@ -71,7 +71,7 @@ class SandboxSearchView(AppView):
         if query.page_id:
             rows = rows.older_than(*ListCursor.decode(query.page_id))
         page = first_page(rows, query.limit)
-        found = sandboxes.of_rows(Conversation.objects.standing().with_pks(page.pks).newest_first())
+        found = sandboxes.of_rows(Conversation.objects.active().with_pks(page.pks).newest_first())
         items = [as_asked(request, sandbox_info(each)) for each in found]
         shown = SandboxPage(items=items, next_page_id=page.next_page_id)
         return Response(shown.model_dump(mode="json"))

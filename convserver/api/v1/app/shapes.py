@@ -218,8 +218,8 @@ def conversations_of(pks: Sequence[int], *, origin: str) -> dict[int, AppConvers
 
     `origin` is the server's origin as its client knows it.
     """
-    rows = conversation_keys.keyed(Conversation.objects.standing().known_to_v1().with_pks(pks))
-    children = Conversation.objects.standing().known_to_v1().children_of(pks)
+    rows = conversation_keys.keyed(Conversation.objects.active().known_to_v1().with_pks(pks))
+    children = Conversation.objects.active().known_to_v1().children_of(pks)
     sandbox_ids = sandboxes.ids_of(pks)
     return {
         row["pk"]: _conversation(row, children.get(row["pk"], []), sandbox_ids[row["pk"]] or "", origin)

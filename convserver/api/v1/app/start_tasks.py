@@ -21,7 +21,7 @@ from conversations import access
 from conversations.cursors import ListCursor
 from conversations.events import NewEvent
 from conversations.models import Conversation, ConversationRef
-from conversations.store import within_bytes
+from conversations.store import take_bytes
 from convserver.api.addresses import origin_of
 from convserver.api.idempotency import IDEMPOTENCY_KEY, answer_again, answer_once
 from convserver.api.openhands.errors import Detail, ValidationProblems
@@ -149,7 +149,7 @@ class StartBatchView(AppView):
         ids, origin = uuids_of(request, "ids"), origin_of(request)
         rows = StartTask.objects.of_user(access.pk_of(request.user)).with_task_ids(ids)
         places = list(rows.values_list("pk", SIZE, "task_id"))
-        pks = within_bytes((pk, size) for pk, size, _ in places)
+        pks = take_bytes((pk, size) for pk, size, _ in places)
         near = {task.id: task.model_dump_json() for task in _tasks(pks, origin)}
         far = {task_id: partial(_read, pk, origin) for pk, _, task_id in places[len(pks) :]}
         return batches.in_order(ids, near, far)
