@@ -137,7 +137,7 @@ async def test_a_change_that_waits_for_a_deletion_with_an_etag_finds_nothing_to_
     rest: httpx.AsyncClient, conversation: ConversationRef, hooked: Hooked
 ) -> None:
     headers = {"If-Match": await etag(rest)}
-    deleting, looking = hooked(native, "_hide").hold(), hooked(etags, "wanted")
+    deleting, looking = hooked(native, "delete").hold(), hooked(etags, "wanted")
     deleted = asyncio.create_task(rest.delete(TALK, headers=headers))
     await deleting.reached()
     changed = asyncio.create_task(rest.patch(TALK, json={"title": "Second"}, headers=headers))
