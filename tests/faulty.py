@@ -23,7 +23,7 @@ class FailingStore(DatabaseConversationStore):
     def read_after(self, *args: Any, **kwargs: Any) -> NoReturn:
         raise RuntimeError("The database is gone.")
 
-    def hide(self, *args: Any, **kwargs: Any) -> NoReturn:
+    def soft_delete(self, *args: Any, **kwargs: Any) -> NoReturn:
         raise RuntimeError("The database is gone.")
 
     def append_many(self, *args: Any, **kwargs: Any) -> NoReturn:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from uuid import uuid4
+
 import httpx
 import pytest
 
@@ -22,7 +24,9 @@ WIDER_THAN_THE_SCREEN = """() => [...document.querySelectorAll("main *, #main *,
 )
 def test_long_names_stay_within_the_screen(site: Site, browse: Browse, path: str) -> None:
     made = site.create(title=WORD, repository=WORD)
-    httpx.post(f"{site.url}/api/native/tokens", json={"name": WORD[:100]}).raise_for_status()
+    httpx.post(
+        f"{site.url}/api/native/tokens", json={"name": f"{uuid4().hex}{WORD}"[:100]}
+    ).raise_for_status()
     page = browse(viewport={"width": 390, "height": 844}, has_touch=True).new_page()
     page.goto(f"{site.url}/admin/conversations/conversation/?q={made}")
     page.get_by_role("link", name=WORD).first.click()

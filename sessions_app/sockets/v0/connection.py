@@ -82,14 +82,13 @@ class V0Connection:
         """Of a replay the newest of the agent's states alone is shown: this one."""
         self._replay_through = -1
         self._was_there = False
-        self._joined = asyncio.Event()
-        """Set once the manager knows the connection, or never will."""
+        self._has_joined = False
+        """Whether the manager knows the connection."""
         self._task: asyncio.Task[None] | None = None
 
     def begin(self) -> asyncio.Task[None]:
         """Begin to show, in a task that `leave` ends; return it."""
         self._task = asyncio.get_running_loop().create_task(self._serve())
-        self._task.add_done_callback(lambda _: self._joined.set())
         return self._task
 
     def leave(self) -> None:
@@ -109,8 +108,7 @@ class V0Connection:
             require(self._principal.user, Scope.RUN)
             if not isinstance(event, dict):
                 raise InvalidEvent("An event is a JSON object with an `action` or an `observation`.")
-            await self._joined.wait()
-            seq = await get_manager().send_to_event_stream(self._connection_id, event)
+            seq = await self._pass_on(event, sender_id)
         except ConversationError as error:
             log_frame_refused("v0", self._conversation, error, user=sender_id)
             return await self.refuse(str(error))
@@ -120,6 +118,13 @@ class V0Connection:
             _failing_events.failed(error, conversation=self._conversation.public_id)
             return await self.refuse("The server could not do this now. Send it again.")
         return {"success": True, "id": seq}
+
+    async def _pass_on(self, event: dict[str, Any], sender_id: int) -> int | None:
+        manager = get_manager()
+        if self._has_joined:
+            return await manager.send_to_event_stream(self._connection_id, event)
+        # Whoever speaks before hello waits for nothing: what keeps that back may be what has to be told.
+        return await manager.send_event_to_conversation(self._conversation, event, sender_id=sender_id)
 
     async def refuse(self, words: str) -> dict[str, Any]:
         """Tell the client why what it sent is not taken; return the acknowledgement."""
@@ -181,7 +186,7 @@ class V0Connection:
         if may(self._principal.user, Scope.RUN):
             user_id = str(pk_of(self._principal.user))
             await get_manager().join_conversation(self._conversation, self._connection_id, user_id)
-        self._joined.set()
+            self._has_joined = True
         self._was_there = state["loop"]["status"] in _HERE
         newest = await astore.call(
             store().search_events,
