@@ -157,8 +157,11 @@ def test_an_image_that_is_added_before_those_of_the_draft_are_back_stands_beside
     fetching = held.first()
     talk.page.evaluate(_PASTE_BIG_IMAGE, 10)
     expect(talk.page.get_by_role("img", name="Image 1")).to_be_visible()
-    fetching.continue_()
-    expect(talk.page.get_by_role("img", name="Image 2")).to_be_visible()
+    with talk.page.expect_response(
+        lambda answer: IS_KEPT in answer.url and answer.request.method == "PUT" and answer.ok
+    ):
+        fetching.continue_()
+        expect(talk.page.get_by_role("img", name="Image 2")).to_be_visible()
     talk.page.reload()
     expect(talk.page.get_by_role("img", name="Image 2")).to_be_visible()
 
