@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from enum import Enum, auto
 from typing import Any
@@ -22,7 +22,7 @@ CALL_S = 0.05
 
 OPENING_CALL_S = 0.5
 """The sockets of one user's crowd wait for calls that take up to this long: crowds make calls slow."""
-OPENING_GIVE_WAY_S = 0.1
+OPENING_YIELD_MAX_S = 0.1
 """Each of them waits at most this long for calls."""
 OPENING_RESTS, OPENING_S = 4, 0.05
 """Such a crowd rests after each socket for so many times as long as it took to open, or as this is."""
@@ -42,49 +42,59 @@ class Work(Enum):
     HANDSHAKE = auto()
 
 
-class ReplayThrottle:
-    """The unanswered calls of one event loop, and the work that waits for them."""
+class Calls:
+    """The calls that are waited for, each for a limited time."""
 
     def __init__(self) -> None:
         self._calls: set[object] = set()
         self._none = asyncio.Event()
         self._none.set()
-        self._turns = {work: asyncio.Lock() for work in Work}
-        self._handshakes = Burst()
-        self._pending: set[object] = set()
-        self._none_pending = asyncio.Event()
-        self._none_pending.set()
-        self._openings: dict[int, Openings] = {}
 
-    def begin(self, call: object) -> None:
-        """Count a call, for at most CALL_S, and for those who open many sockets for longer."""
+    def begin(self, call: object, *, for_s: float) -> None:
+        """Count a call, at most for so long."""
         self._calls.add(call)
         self._none.clear()
-        self._pending.add(call)
-        self._none_pending.clear()
-        loop = asyncio.get_running_loop()
-        loop.call_later(CALL_S, self._end_recent, call)
-        loop.call_later(OPENING_CALL_S, self.end, call)
+        asyncio.get_running_loop().call_later(for_s, self.end, call)
 
     def end(self, call: object) -> None:
         """Stop counting it; a second time changes nothing."""
-        self._end_recent(call)
-        self._pending.discard(call)
-        if not self._pending:
-            self._none_pending.set()
-
-    def _end_recent(self, call: object) -> None:
         self._calls.discard(call)
         if not self._calls:
             self._none.set()
+
+    async def pass_by(self, *, within_s: float) -> None:
+        """Return once none is counted, or after this time."""
+        await asyncio.sleep(0)  # a call that has arrived by now is counted
+        with suppress(TimeoutError):
+            async with asyncio.timeout(within_s):
+                await self._none.wait()
+
+
+class ReplayThrottle:
+    """The unanswered calls of one event loop, and the work that waits for them."""
+
+    def __init__(self) -> None:
+        self._recent, self._pending = Calls(), Calls()
+        """Those that everybody waits for, and those that a crowd of sockets waits for, longer."""
+        self._turns = {work: asyncio.Lock() for work in Work}
+        self._handshakes = Burst()
+        self._openings: dict[int, Openings] = {}
+
+    def begin(self, call: object) -> None:
+        """Count a call, for at most CALL_S, and OPENING_CALL_S for crowds of sockets."""
+        self._recent.begin(call, for_s=CALL_S)
+        self._pending.begin(call, for_s=OPENING_CALL_S)
+
+    def end(self, call: object) -> None:
+        """Stop counting it; a second time changes nothing."""
+        self._recent.end(call)
+        self._pending.end(call)
 
     async def yield_to_requests(self, work: Work = Work.HISTORY) -> None:
         """Return once every call has its answer, or after YIELD_MAX_S; one of each sort of work at a time."""
         with suppress(TimeoutError):
             async with asyncio.timeout(QUEUE_S), self._turns[work]:
-                await asyncio.sleep(0)  # a call that has arrived by now is counted
-                async with asyncio.timeout(YIELD_MAX_S):
-                    await self._none.wait()
+                await self._recent.pass_by(within_s=YIELD_MAX_S)
 
     async def handshake(self) -> None:
         """Return when the next socket may be opened."""
@@ -104,19 +114,19 @@ class ReplayThrottle:
         try:
             is_crowd = openings.burst.one_more() > BURST or openings.turn.locked()
             if is_crowd and settings.CONFIGURATION.auth != "local":
-                await opening.begin(self._pass_pending)
+                await opening.begin(self._pending)
             yield opening
         finally:
             opening.end()
             openings.count -= 1
-            if not openings.count and openings.burst.is_over():
-                self._openings.pop(user_pk, None)
+            if not openings.count:
+                # Forgotten at once, one that opens and closes in turn would never be a crowd.
+                asyncio.get_running_loop().call_later(BURST_S, self._forget, user_pk)
 
-    async def _pass_pending(self) -> None:
-        await asyncio.sleep(0)  # a call that has arrived by now is counted
-        with suppress(TimeoutError):
-            async with asyncio.timeout(OPENING_GIVE_WAY_S):
-                await self._none_pending.wait()
+    def _forget(self, user_pk: int) -> None:
+        openings = self._openings.get(user_pk)
+        if openings is not None and not openings.count:
+            del self._openings[user_pk]
 
     async def frame(self, burst: Burst) -> None:
         """Return when the next frame of a socket may be taken."""
@@ -146,10 +156,6 @@ class Burst:
         """Count anew."""
         self._began_at, self._count = time.monotonic(), 0
 
-    def is_over(self) -> bool:
-        """Say whether the next one begins a new count."""
-        return time.monotonic() - self._began_at > BURST_S
-
 
 class Openings:
     """The sockets of one user, who opens several."""
@@ -166,11 +172,11 @@ class Opening:
         self._turn = turn
         self._began_at: float | None = None
 
-    async def begin(self, pass_calls: Callable[[], Awaitable[None]]) -> None:
-        """Return when it is this one's turn, and calls have passed."""
+    async def begin(self, calls: Calls) -> None:
+        """Return when it is this one's turn, and the calls have passed."""
         await self._turn.acquire()
         try:
-            await pass_calls()
+            await calls.pass_by(within_s=OPENING_YIELD_MAX_S)
         except BaseException:
             self._turn.release()
             raise

@@ -18,6 +18,7 @@ from sessions_app.live import feed, replay_throttle
 from tests.clients import WAIT_S
 from tests.conftest import Dial, Join
 from tests.events import event
+from tests.stage import until_here
 
 HISTORY = 250
 FOR_EVER_S = 1_000.0
@@ -173,7 +174,7 @@ async def opened(user_pk: int, count: int) -> AsyncIterator[None]:
 async def test_with_accounts_those_of_one_users_crowd_wait_for_a_call_and_no_other_users(
     accounts: None, pending: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("OPENING_CALL_S", "OPENING_GIVE_WAY_S"):
+    for name in ("OPENING_CALL_S", "OPENING_YIELD_MAX_S"):
         monkeypatch.setattr(replay_throttle, name, FOR_EVER_S)
     replay_throttle.get_replay_throttle().begin(pending)
     crowd = opened(1, replay_throttle.BURST + 3)
@@ -199,23 +200,37 @@ async def test_with_accounts_a_crowd_that_calls_hold_up_goes_on_all_the_same(
 async def test_in_local_mode_a_crowd_waits_for_nobody(
     pending: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("OPENING_CALL_S", "OPENING_GIVE_WAY_S"):
+    for name in ("OPENING_CALL_S", "OPENING_YIELD_MAX_S"):
         monkeypatch.setattr(replay_throttle, name, FOR_EVER_S)
     replay_throttle.get_replay_throttle().begin(pending)
     async with asyncio.timeout(WAIT_S):
         assert len([one async for one in opened(1, 3 * replay_throttle.BURST)]) == 3 * replay_throttle.BURST
 
 
-async def test_nothing_is_kept_of_a_user_whose_sockets_are_open(
+async def test_soon_after_a_users_last_socket_has_closed_nothing_is_kept_of_them(
     accounts: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(replay_throttle, "BURST_S", 0.0)
-    async with (
-        replay_throttle.get_replay_throttle().opening(1),
-        replay_throttle.get_replay_throttle().opening(1),
-    ):
-        pass
-    assert not replay_throttle.get_replay_throttle()._openings
+    throttle = replay_throttle.get_replay_throttle()
+    async with throttle.opening(1):
+        async with throttle.opening(1):
+            assert 1 in throttle._openings
+        assert 1 in throttle._openings
+    await until_here(lambda: not throttle._openings)
+
+
+async def test_sockets_that_are_closed_before_the_next_one_opens_are_a_crowd_as_well(
+    accounts: None, pending: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("OPENING_CALL_S", "OPENING_YIELD_MAX_S"):
+        monkeypatch.setattr(replay_throttle, name, FOR_EVER_S)
+    for _ in range(replay_throttle.BURST):
+        assert len([one async for one in opened(1, 1)]) == 1
+    replay_throttle.get_replay_throttle().begin(pending)
+    late = asyncio.ensure_future(anext(opened(1, 1)))
+    assert not (await asyncio.wait({late}, timeout=0.2))[0]
+    replay_throttle.get_replay_throttle().end(pending)
+    await late
 
 
 async def test_of_several_readers_one_has_its_turn_in_each_round_of_the_event_loop() -> None:
