@@ -284,7 +284,6 @@ class _Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start listening, and collect garbage from now on, except in what is already loaded."""
         gc.freeze()
-        gc.set_threshold(*heap.COLLECTED_AFTER)
         gc.enable()
         await super().startup(sockets)
         if self.started:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 from django.contrib.auth.models import User
 
+from sessions_app.capacity import heap
 from tests.clients import HTTP, Server
 from tests.network import wait_until
 
@@ -49,3 +51,15 @@ def test_what_a_burst_of_long_requests_needed_is_given_back(server: Server, alic
         for statuses in pool.map(lambda number: ask(server, number), range(REQUESTS)):
             assert statuses <= {200, 201}
     wait_until(lambda: resident_mb(server.pid) < before + 96)
+
+
+def test_where_nothing_watches_memory_garbage_is_collected_as_python_does_by_itself(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(heap, "_library", None)
+    usual = gc.get_threshold()
+    try:
+        heap.bound()
+        assert gc.get_threshold() == usual
+    finally:
+        gc.set_threshold(*usual)
