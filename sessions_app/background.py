@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from weakref import WeakKeyDictionary
 
 from conversations.outages import Outage
 from sessions_app.capacity import heap
+from sessions_app.event_loops import PerEventLoop
 from sessions_app.processes import this_process
 from sessions_app.search_indexer import Indexer
 from sessions_app.storage import meter
@@ -16,26 +16,18 @@ STOP_WAIT_S = 5.0
 
 _failing = Outage(__name__, "A task in the background failed")
 
-_tasks: WeakKeyDictionary[asyncio.AbstractEventLoop, set[asyncio.Task[None]]] = WeakKeyDictionary()
-
 
 def start() -> None:
     """Start to deliver webhooks, to index for the search, to count stored bytes and to return memory.
 
     Once for the running event loop. Sockets call it too, since not every server supports lifespans.
     """
-    loop = asyncio.get_running_loop()
-    if loop in _tasks:
-        return
-    works = (Dispatcher(this_process()).run(), Indexer().run(), meter.run(), heap.keep_low())
-    _tasks[loop] = {loop.create_task(work) for work in works}
-    for task in _tasks[loop]:
-        task.add_done_callback(_finished)
+    _tasks.get()
 
 
 async def close() -> None:
     """Cancel what `start` has started, and wait until all of it has ended, at most STOP_WAIT_S."""
-    tasks = _tasks.pop(asyncio.get_running_loop(), set())
+    tasks = _tasks.pop() or set()
     for task in tasks:
         task.cancel()
     if tasks:
@@ -45,3 +37,14 @@ async def close() -> None:
 def _finished(task: asyncio.Task[None]) -> None:
     if not task.cancelled() and (error := task.exception()) is not None:
         _failing.failed(error)
+
+
+def _started() -> set[asyncio.Task[None]]:
+    works = (Dispatcher(this_process()).run(), Indexer().run(), meter.run(), heap.keep_low())
+    tasks = {asyncio.get_running_loop().create_task(work) for work in works}
+    for task in tasks:
+        task.add_done_callback(_finished)
+    return tasks
+
+
+_tasks = PerEventLoop(_started)

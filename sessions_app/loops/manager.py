@@ -10,7 +10,7 @@ from contextlib import suppress
 from functools import cache, partial
 from types import TracebackType
 from typing import Any, Self, TypeVar, assert_never, cast
-from weakref import WeakKeyDictionary, WeakValueDictionary
+from weakref import WeakValueDictionary
 
 import structlog
 from django.conf import settings
@@ -32,6 +32,7 @@ from conversations.readiness import readiness
 from conversations.server_log import ids_of
 from sessions_app import astore, idempotency
 from sessions_app.agents.chosen import chosen_agent
+from sessions_app.event_loops import PerEventLoop
 from sessions_app.live import hub, presence
 from sessions_app.loops import (
     command_channel,
@@ -747,22 +748,22 @@ def _renew_leases(held: Mapping[int, int], process: Process) -> set[int]:
         connections.close_all()  # seldom used, it must not be there only to have broken by the next time
 
 
-_managers: WeakKeyDictionary[asyncio.AbstractEventLoop, ConversationManager] = WeakKeyDictionary()
+def _made() -> ConversationManager:
+    found = cast(type[ConversationManager], import_string(settings.CONVERSATION_MANAGER))
+    return found.get_instance()
+
+
+_managers = PerEventLoop(_made)
 
 
 def get_manager() -> ConversationManager:
     """Return the manager of the running event loop, of the class that the settings name."""
-    loop = asyncio.get_running_loop()
-    if loop not in _managers:
-        _managers[loop] = cast(
-            type[ConversationManager], import_string(settings.CONVERSATION_MANAGER)
-        ).get_instance()
-    return _managers[loop]
+    return _managers.get()
 
 
 async def close_manager() -> None:
     """Close the manager of the running event loop, if it has one, and everything that it used."""
-    manager = _managers.pop(asyncio.get_running_loop(), None)
+    manager = _managers.pop()
     if manager is not None:
         await manager.__aexit__(None, None, None)
     await hub.close()

@@ -9,7 +9,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "architecture.md").read_text()
 APPS = ("convserver", "sessions_app", "conversations")
-WITHOUT_A_LINE = {"management", "migrations", "commands", "static", "templates", "fulltext", "clustered"}
+WITHOUT_A_LINE = {"management", "migrations"}
 FILES_MAX = 20
 PATH = re.compile(r"`([a-z_0-9]+(?:/[a-z_0-9]+)+)(?:\.py)?/?`")
 
