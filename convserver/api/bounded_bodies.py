@@ -56,10 +56,10 @@ class BoundedBodies:
         if body:
             headers = [pair for pair in scope["headers"] if pair[0] != b"transfer-encoding"]
             scope = {**scope, "headers": [*headers, (b"content-length", str(len(body)).encode())]}
-        await self.application(scope, _replayed(bytes(body), receive), send)
+        await self.application(scope, replayed(bytes(body), receive), send)
 
 
-def _replayed(body: bytes, receive: Callable[[], Awaitable[Any]]) -> Callable[[], Awaitable[Any]]:
+def replayed(body: bytes, receive: Callable[[], Awaitable[Any]]) -> Callable[[], Awaitable[Any]]:
     """Return a `receive` that brings this body and then what `receive` brings."""
     waiting = [{"type": "http.request", "body": body, "more_body": False}]
 

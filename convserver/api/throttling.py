@@ -8,6 +8,7 @@ from rest_framework.request import Request
 from rest_framework.throttling import BaseThrottle
 
 from conversations.storage import quotas
+from convserver.api.appends.outcomes import is_counted
 
 if TYPE_CHECKING:  # the framework loads this module before its views
     from rest_framework.views import APIView
@@ -17,7 +18,7 @@ class UserThrottle(BaseThrottle):
     """Counts a request for its user: with a conversation's key, for the owner."""
 
     def allow_request(self, request: Request, view: APIView) -> bool:
-        """Count it. Raise QuotaExceeded, which each door words like its other refusals."""
-        if request.user.pk is not None:
+        """Count it, unless that was done before. Raise QuotaExceeded, which each door words."""
+        if request.user.pk is not None and not is_counted(request):
             quotas.admit_request(request.user.pk)
         return True

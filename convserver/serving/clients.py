@@ -42,15 +42,20 @@ async def client_of(request: HttpRequest) -> Hashable:
 
 
 async def _client_of(request: HttpRequest) -> Hashable:
+    credentials = credentials_of({name.lower(): value for name, value in request.headers.items()})
+    return await holder_of_share(credentials, request.META.get("REMOTE_ADDR") or "")
+
+
+async def holder_of_share(credentials: Credentials, address: str) -> int | str:
+    """Return what `client_of` does for a request with these credentials from this address."""
     if settings.CONFIGURATION.auth == "local":
         return EVERYBODY
-    address = subscriber(request.META.get("REMOTE_ADDR") or "")
-    credentials = credentials_of({name.lower(): value for name, value in request.headers.items()})
+    address = subscriber(address)
     given = [*credentials.keys, credentials.session_key or ""]
     if not any(given):
         return address
     name = sha256("\0".join(given).encode(errors="surrogatepass")).hexdigest()
-    found = _known.get(name)
+    found: int | None = _known.get(name)
     if found is None:
         try:
             found = await astore.call(_user_of, credentials)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import defaultdict
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Protocol
 from weakref import WeakSet
@@ -52,7 +53,17 @@ def watch(user_id: int, principal: Watched) -> None:
         principal.suspect()
 
 
+_listeners: list[Callable[[int], None]] = []
+
+
+def add_listener(listen: Callable[[int], None]) -> None:
+    """Call `listen` with the key of each user whose access is reduced, in any thread, from now on."""
+    _listeners.append(listen)
+
+
 def _tell(user_id: int) -> None:
+    for listen in _listeners:
+        listen(user_id)
     now = time.monotonic()
     with _lock:
         for old in [each for each, moment in _removed.items() if now - moment > ARRIVING_S]:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import re
 from collections.abc import Mapping, Sequence
+from http import HTTPStatus
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -22,6 +24,8 @@ from conversations.exceptions import ConversationError
 from conversations.models import ConversationRef
 from conversations.payloads import bounds, jsontext
 from conversations.store import PAGE_MAX_EVENTS, store
+from convserver.api.appends.calls import Call, NotDirect, Reply
+from convserver.api.appends.outcomes import in_loop_once
 from convserver.api.bodies import TextParser
 from convserver.api.errors import NATIVE_STATUS, RETRY_AFTER_S, retry_headers, status_of
 from convserver.api.native.shapes import (
@@ -34,7 +38,6 @@ from convserver.api.native.shapes import (
     refusals,
 )
 from convserver.api.schema import NativeRefusal
-from convserver.event_loop import in_loop
 from sessions_app import astore
 from sessions_app.capacity.parsing import in_turn_from_thread
 from sessions_app.identity import scopes
@@ -46,6 +49,8 @@ from sessions_app.sockets.native.frames import BadFrame, Frame, FrameTooLarge
 logger = logging.getLogger(__name__)
 
 SEQ_MAX = 2**63 - 1
+_PLAIN_QUERY = re.compile(rf"(?:session=[A-Za-z0-9_-]{{1,{native.SESSION_MAX_LENGTH}}})?")
+"""A query in which nothing has to be decoded."""
 
 
 @extend_schema_field({"type": "string", "pattern": r"^(-1|[0-9]{1,18}(\.[0-9a-f]{16})?)$"})
@@ -145,10 +150,29 @@ class EventsView(APIView):
         frames = in_turn_from_thread(
             sender.user_id, bounds.is_light(body), _read_frames, body, conversation, sender
         )
-        answers = in_loop(_append, conversation, frames)
+        answers = in_loop_once(request, _append, conversation, frames)
         if jsontext.is_array(body):
-            return _json(json.dumps([answer.body for answer in answers]))
+            return _json(_list(answers))
         return _json(json.dumps(answers[0].body), status=answers[0].status, headers=answers[0].headers)
+
+
+async def append(call: Call) -> Reply:
+    """Append the frames of a light body, as `EventsView.post` does. Raise NotDirect."""
+    if not _PLAIN_QUERY.fullmatch(call.query):
+        raise NotDirect
+    sender = Sender(call.user, call.query.removeprefix("session="))
+    try:
+        frames = _read_frames(call.text, call.conversation, sender)
+    except BadFrame as error:
+        raise NotDirect from error
+    answers = await _append(call.conversation, frames)
+    if jsontext.is_array(call.text):
+        return Reply(answers, _list(answers))
+    return Reply(answers, json.dumps(answers[0].body), is_success=answers[0].status == HTTPStatus.OK)
+
+
+def _list(answers: Sequence[_Answer]) -> str:
+    return json.dumps([answer.body for answer in answers])
 
 
 def _json(text: str, *, status: int = 200, headers: Mapping[str, str] | None = None) -> HttpResponse:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 from uuid import UUID, uuid5
 
@@ -19,13 +19,14 @@ from conversations.events import EVENT_ID_MAX_LENGTH, EventFilter
 from conversations.exceptions import ConversationError, InvalidEvent
 from conversations.models import ConversationRef
 from conversations.store import store
+from convserver.api.appends.calls import SUCCESS, SUCCESS_JSON, Call, NotDirect, Reply
+from convserver.api.appends.outcomes import in_loop_once
 from convserver.api.errors import UNAVAILABLE
-from convserver.api.openhands.errors import Refused
-from convserver.api.openhands.view import body_of, json_of, optional_body_of, query_of
+from convserver.api.openhands.errors import InvalidRequest, Refused
+from convserver.api.openhands.view import body_in, body_of, json_of, optional_body_of, query_of
 from convserver.api.v0 import documented
 from convserver.api.v0.bodies import EventsQuery, FilterBody, MessageBody
 from convserver.api.v0.view import V0View
-from convserver.event_loop import in_loop
 from sessions_app import astore
 from sessions_app.loops.manager import get_manager
 
@@ -79,8 +80,10 @@ class EventsView(V0View):
         conversation = access.writable(request.user, conversation_id)
         if not isinstance(event, dict):
             raise InvalidEvent("An event is a JSON object with an `action` or an `observation`.")
-        in_loop(_take, conversation, event, access.pk_of(request.user), _event_id(request))
-        return Response({"success": True})
+        user_pk = access.pk_of(request.user)
+        event_id = _event_id(request.headers, user_pk)
+        in_loop_once(request, _take, conversation, event, user_pk, event_id)
+        return Response(SUCCESS)
 
 
 class MessageView(V0View):
@@ -91,17 +94,17 @@ class MessageView(V0View):
         """Append a message of the user, and start the agent if it isn't running."""
         text = body_of(request, MessageBody).message
         conversation = access.writable(request.user, conversation_id)
-        event = {"action": "message", "args": {"content": text}}
-        event_id = _event_id(request)
+        user_pk = access.pk_of(request.user)
+        event_id = _event_id(request.headers, user_pk)
         try:
-            in_loop(_take, conversation, event, access.pk_of(request.user), event_id)
+            in_loop_once(request, _take, conversation, _message(text), user_pk, event_id)
         except (ConversationError, *UNAVAILABLE):
             raise
         except Exception as error:
             logger.exception("A message could not be added to conversation %s", conversation.public_id)
             words = "Error adding message to conversation: the server's log says why."
             raise Refused(500, {"success": False, "error": words}) from error
-        return Response({"success": True})
+        return Response(SUCCESS)
 
 
 class TrajectoryView(V0View):
@@ -146,14 +149,45 @@ def _json(text: str) -> HttpResponse:
     return HttpResponse(text, content_type="application/json")
 
 
-def _event_id(request: Request) -> str | None:
-    """Return the event id for the request's Idempotency-Key, if it has one."""
-    key = request.headers.get("Idempotency-Key")
+async def append_event(call: Call) -> Reply:
+    """Do what `EventsView.post` does with a light body. Raise NotDirect."""
+    event = call.json()
+    if not isinstance(event, dict):
+        raise NotDirect
+    return await _append(call, event)
+
+
+async def append_message(call: Call) -> Reply:
+    """Do what `MessageView.post` does with a light body. Raise NotDirect."""
+    try:
+        text = body_in(call.json(), MessageBody).message
+    except InvalidRequest as error:
+        raise NotDirect from error
+    return await _append(call, _message(text))
+
+
+async def _append(call: Call, event: dict[str, Any]) -> Reply:
+    user_pk = access.pk_of(call.user)
+    try:
+        event_id = _event_id(call.headers, user_pk)
+    except Refused as error:
+        raise NotDirect from error
+    await _take(call.conversation, event, user_pk, event_id)
+    return Reply(None, SUCCESS_JSON)
+
+
+def _message(text: str) -> dict[str, Any]:
+    return {"action": "message", "args": {"content": text}}
+
+
+def _event_id(headers: Mapping[str, str], user_pk: int) -> str | None:
+    """Return the event id for a request's Idempotency-Key, if it has one."""
+    key = headers.get("idempotency-key")
     if not key:
         return None
     if len(key) > EVENT_ID_MAX_LENGTH:
         raise Refused(400, {"detail": f"Idempotency-Key has {EVENT_ID_MAX_LENGTH} characters at the most."})
-    return str(uuid5(_IDEMPOTENT_IDS, json.dumps([access.pk_of(request.user), key])))
+    return str(uuid5(_IDEMPOTENT_IDS, json.dumps([user_pk, key])))
 
 
 async def _take(

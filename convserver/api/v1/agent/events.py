@@ -17,8 +17,10 @@ from conversations.events import EventEnvelope
 from conversations.exceptions import LoopUnavailable
 from conversations.models import ConversationRef
 from conversations.store import store
-from convserver.api.openhands.errors import Detail, Refused, ValidationProblems
-from convserver.api.openhands.view import body_of, optional_body_of, query_of
+from convserver.api.appends.calls import SUCCESS_JSON, Call, NotDirect, Reply
+from convserver.api.appends.outcomes import in_loop_once
+from convserver.api.openhands.errors import Detail, InvalidRequest, Refused, ValidationProblems
+from convserver.api.openhands.view import body_in, body_of, optional_body_of, query_of
 from convserver.api.v1 import batches, shown_events
 from convserver.api.v1.agent.pages import (
     EventPageQuery,
@@ -132,13 +134,7 @@ class EventsView(EventsFaceView):
         """Store a user message; with `run` the agent answers, unless it waits for approval."""
         conversation = conversation_of(request, conversation_id)
         body = body_of(request, Saying)
-        in_loop(
-            v1_input.say,
-            conversation,
-            body.model_dump(exclude={"run"}),
-            sender_id=access.pk_of(request.user),
-            run=body.run,
-        )
+        in_loop_once(request, _say, conversation, body, access.pk_of(request.user))
         return done()
 
 
@@ -155,6 +151,21 @@ class DecisionView(EventsFaceView):
         body = body_of(request, ConfirmationDecision)
         in_loop(_decide, conversation, body)
         return done()
+
+
+async def append(call: Call) -> Reply:
+    """Do what `EventsView.post` does with a light body. Raise NotDirect."""
+    try:
+        body = body_in(call.json(), Saying)
+    except InvalidRequest as error:
+        raise NotDirect from error
+    await _say(call.conversation, body, access.pk_of(call.user))
+    return Reply(None, SUCCESS_JSON)
+
+
+async def _say(conversation: ConversationRef, body: Saying, sender_id: int) -> None:
+    message = body.model_dump(exclude={"run"})
+    await v1_input.say(conversation, message, sender_id=sender_id, run=body.run)
 
 
 def _shown(event: EventEnvelope, conversation: ConversationRef) -> str:

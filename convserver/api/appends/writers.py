@@ -1,0 +1,166 @@
+"""Who may append where: looked up in the database, and remembered for at most a second.
+
+What takes access away in this process empties it at once, as does the hint of another process. A deleted
+conversation needs nothing here: the append itself refuses it, under the lock of its row.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import Callable, Hashable
+from hashlib import sha256
+from typing import NamedTuple
+from weakref import WeakSet
+
+from django.contrib.auth.models import User
+from django.utils import timezone
+
+from conversations import access
+from conversations.engines import failures
+from conversations.exceptions import ConversationError
+from conversations.models import ConversationRef
+from sessions_app import astore
+from sessions_app.event_loops import PerEventLoop
+from sessions_app.identity import access_watch, scopes
+from sessions_app.identity.authentication import Credentials, visitor
+from sessions_app.identity.conversation_keys import opened_by
+from sessions_app.models import Scope
+
+KNOWN_S = 1.0
+"""Seconds after which a writer is looked up again, counted from the beginning of the last look."""
+KNOWN_MAX = 10_000
+"""At most this many are remembered; then all are forgotten."""
+
+
+class Writer(NamedTuple):
+    """A client, and the conversation that it may append to."""
+
+    user: access.Visitor
+    conversation: ConversationRef
+
+
+class Asked(NamedTuple):
+    """What a request has to be allowed."""
+
+    credentials: Credentials
+    conversation_id: str
+    scope: Scope | None
+    """What the token must have; None where each frame says it."""
+    takes_conversation_keys: bool
+    """Whether the key of one conversation opens the door."""
+
+    def name(self) -> Hashable:
+        """Return what identifies the writer, without a key in clear."""
+        digests = [sha256(key.encode(errors="surrogatepass")).digest() for key in self.credentials.keys]
+        has_header = self.credentials.api_key is not None
+        return (self.conversation_id, self.scope, self.takes_conversation_keys, has_header, *digests)
+
+
+class _Known(NamedTuple):
+    writer: Writer
+    until: float
+
+
+class Writers:
+    """The writers that one event loop knows."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._known: dict[Hashable, _Known] = {}
+        self._removals = 0
+
+    def __len__(self) -> int:
+        """Return how many are remembered."""
+        return len(self._known)
+
+    async def find(self, asked: Asked, client: int) -> Writer | None:
+        """Return who asks; None for whoever may not append there, or cannot be looked up at the moment.
+
+        `client` is the key of the user whose share of the readers a look takes.
+        """
+        name = asked.name()
+        known = self._known.get(name)
+        if known is not None and self._clock() < known.until:
+            return known.writer
+        until, removals = self._clock() + KNOWN_S, self._removals
+        writer = await astore.database().read(client, lambda: _looked_up(asked))
+        if writer is not None:
+            until = min(until, self._clock() + _left_s(writer.user))
+            self._remember(name, _Known(writer, until), removals)
+        return writer
+
+    def _remember(self, name: Hashable, known: _Known, removals: int) -> None:
+        with self._lock:
+            if removals != self._removals:  # the look may have been made before the access was taken away
+                return
+            if len(self._known) >= KNOWN_MAX:
+                self._known.clear()
+            self._known[name] = known
+
+    def forget(self, user_pk: int) -> None:
+        """Forget what this user may do, from any thread."""
+        with self._lock:
+            self._removals += 1
+            of_user = [name for name, known in self._known.items() if known.writer.user.pk == user_pk]
+            for name in of_user:
+                del self._known[name]
+
+
+_all: WeakSet[Writers] = WeakSet()
+
+
+def _made() -> Writers:
+    made = Writers()
+    _all.add(made)
+    return made
+
+
+_writers = PerEventLoop(_made)
+
+
+def get_writers() -> Writers:
+    """Return the writers that the running event loop knows."""
+    return _writers.get()
+
+
+def _forget(user_pk: int) -> None:
+    for each in list(_all):
+        each.forget(user_pk)
+
+
+access_watch.add_listener(_forget)
+
+
+def _left_s(user: access.Visitor) -> float:
+    """Return for how many seconds the user's token is valid still."""
+    token = scopes.token_of(user)
+    if token is None or token.expires_at is None:
+        return math.inf
+    return (token.expires_at - timezone.now()).total_seconds()
+
+
+def _looked_up(asked: Asked) -> Writer | None:
+    try:
+        return _by_conversation_key(asked) if asked.takes_conversation_keys else _by_visitor(asked)
+    except (ConversationError, *failures.FAILURES):  # the view says it
+        return None
+
+
+def _by_conversation_key(asked: Asked) -> Writer | None:
+    opened = opened_by(asked.credentials.api_key or "")
+    if opened is None:
+        return _by_visitor(asked)
+    owner = User.objects.filter(pk=opened.owner_id, is_active=True).first()
+    if owner is None or access.writable(owner, asked.conversation_id).pk != opened.pk:
+        return None
+    return Writer(owner, opened)
+
+
+def _by_visitor(asked: Asked) -> Writer | None:
+    user = visitor(asked.credentials)
+    if user.pk is None or (asked.scope is not None and not scopes.may(user, asked.scope)):
+        return None
+    return Writer(user, access.writable(user, asked.conversation_id))
