@@ -46,6 +46,7 @@ from convserver.configuration import (
     Configuration,
     ConfigurationError,
 )
+from convserver.serving import neighbours
 from convserver.serving.connections import Connections, room
 from convserver.serving.http_protocol import SILENT_S, BoundedHttp, BoundedWebSocket, State
 from sessions_app.capacity import heap
@@ -225,12 +226,15 @@ def serve() -> int:
     gc.disable()  # everything that is loaded stays: collecting garbage would only make the start slower
     django.setup()
     with ExitStack() as until_the_end:
-        return _serve_on(_bound_sockets(configuration, until_the_end), configuration)
+        sockets = _bound_sockets(configuration, until_the_end)
+        _require_classes(configuration)
+        prepare_database()
+        if (database := _sqlite_file()) is not None:
+            until_the_end.enter_context(neighbours.announced(database))
+        return _serve_on(sockets, configuration)
 
 
 def _serve_on(sockets: list[socket.socket], configuration: Configuration) -> int:
-    _require_classes(configuration)
-    prepare_database()
     _protect_files()
     _warn_of_short_key(configuration)
     server = _Server(
