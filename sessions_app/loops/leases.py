@@ -66,7 +66,7 @@ def claim(
     now = timezone.now()
     with transaction.atomic():
         row = locked(conversation)
-        loop, _ = AgentLoop.objects.locked().get_or_create(conversation_id=conversation.pk)
+        loop = locked_loop(row)
         if loop.is_held(now) and (only_abandoned or loop.owner != process):
             raise held(loop)
         epoch = row.loop_epoch + 1
@@ -98,6 +98,13 @@ def locked(conversation: ConversationRef) -> Conversation:
     if row is None:
         raise ConversationNotFound("Conversation not found.")
     return row
+
+
+def locked_loop(row: Conversation) -> AgentLoop:
+    """Return the loop of a locked conversation, locked too; one that was never started is made."""
+    loop, _ = AgentLoop.objects.locked().get_or_create(conversation_id=row.pk)
+    loop.conversation = row
+    return loop
 
 
 def locked_by(conversation: ConversationRef, epoch: int) -> Conversation:

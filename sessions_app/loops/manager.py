@@ -53,7 +53,7 @@ from sessions_app.loops.leases import LoopHeld
 from sessions_app.loops.loop import Loop
 from sessions_app.loops.runs import Asked, Said
 from sessions_app.loops.stops import Stops
-from sessions_app.models import AgentLoop, CommandOutcome, ExecutionStatus, LoopEnd, LoopStatus, Verb
+from sessions_app.models import CommandOutcome, ExecutionStatus, LoopEnd, LoopStatus, Verb
 from sessions_app.processes import Process, this_process
 
 logger = structlog.stdlib.get_logger(__name__)
@@ -258,7 +258,7 @@ class StandaloneConversationManager(ConversationManager):
         """
         limit = settings.CONFIGURATION.max_concurrent
         surplus = await astore.call(registry.surplus, conversation, limit)
-        if patiently and await astore.call(_is_any_wanted, surplus):
+        if patiently and any(loop.is_busy for loop in surplus):
             raise LoopUnavailable(
                 f"All {limit} of your agents are working: wait until one is done, or stop one."
             )
@@ -734,11 +734,6 @@ def _starting(conversation: ConversationRef) -> AgentLoopInfo:
         runtime_status=None,
         execution_status=ExecutionStatus.IDLE,
     )
-
-
-def _is_any_wanted(loops: Sequence[AgentLoop]) -> bool:
-    is_any_working = any(loop.execution_status == ExecutionStatus.RUNNING for loop in loops)
-    return is_any_working or bool(pending_work.asked_among([loop.pk for loop in loops]))
 
 
 def _renew_leases(held: Mapping[int, int], process: Process) -> set[int]:

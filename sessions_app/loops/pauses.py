@@ -22,9 +22,8 @@ def pause(conversation: ConversationRef, *, holder: Process | None = None) -> bo
     """
     events = turn_events.steered(conversation, AgentState.PAUSED)
     with transaction.atomic():
-        leases.locked(conversation)
-        loop, _ = AgentLoop.objects.locked().get_or_create(conversation_id=conversation.pk)
-        if _waits_for_the_user(loop) or _has_ended(conversation, loop):
+        loop = leases.locked_loop(leases.locked(conversation))
+        if loop.waits_for_user or _has_ended(conversation, loop):
             return True
         if loop.execution_status == ExecutionStatus.RUNNING and loop.turn_id is not None:
             if loop.is_held(timezone.now()) and loop.owner != holder:
@@ -41,13 +40,6 @@ def resume(conversation: ConversationRef) -> None:
     paused = AgentLoop.objects.of(conversation).filter(execution_status=ExecutionStatus.PAUSED)
     if paused.update(execution_status=ExecutionStatus.IDLE, updated_at=timezone.now()):
         leases.announce(conversation)
-
-
-def _waits_for_the_user(loop: AgentLoop) -> bool:
-    """Say whether the loop takes no turn until the user acts; a decided call is still carried out."""
-    if loop.execution_status == ExecutionStatus.WAITING_FOR_CONFIRMATION:
-        return loop.decision is None
-    return loop.execution_status == ExecutionStatus.PAUSED
 
 
 def _has_ended(conversation: ConversationRef, loop: AgentLoop) -> bool:

@@ -13,9 +13,9 @@ from django.db import models
 from django.db.models import Q
 from django.utils import timezone
 
-from conversations.models import Conversation, ConversationQuerySet, ConversationRef
+from conversations.models import Conversation, ConversationRef
 from sessions_app.loops import leases, turns
-from sessions_app.models import AgentLoop, ExecutionStatus
+from sessions_app.models import AgentLoop, asked_conversations
 
 Row = TypeVar("Row", bound=models.Model)
 
@@ -25,12 +25,14 @@ SWEEP_PAGE = 200
 
 def is_asked(conversation: ConversationRef) -> bool:
     """Say whether a loop would find something to do."""
-    return any(rows.filter(pk=conversation.pk).exists() for rows in _asked())
+    rows = Conversation.objects.with_pks([conversation.pk])
+    return any(asked.exists() for asked in asked_conversations(rows))
 
 
 def asked_among(pks: Collection[int]) -> set[int]:
     """Return which of these conversations' loops would find something to do."""
-    return {pk for rows in _asked() for pk in rows.filter(pk__in=pks).values_list("pk", flat=True)}
+    rows = Conversation.objects.with_pks(pks)
+    return {pk for asked in asked_conversations(rows) for pk in asked.values_list("pk", flat=True)}
 
 
 def asked_through(conversation: ConversationRef) -> int:
@@ -46,7 +48,7 @@ def needing_a_loop(limit: int, *, besides: Collection[int] = (), after: int = 0)
     now = timezone.now()
     found: dict[int, ConversationRef] = {}
     for is_behind in (True, False):
-        for asked in _asked():
+        for asked in asked_conversations(Conversation.objects.all()):
             rows = asked.exclude(pk__in=besides).select_related("loop")
             rows = rows.filter(pk__gt=after) if is_behind else rows.filter(pk__lte=after)
             unheld = (row for row in _by_pk(rows) if not hasattr(row, "loop") or not row.loop.is_held(now))
@@ -60,7 +62,7 @@ def is_suspended(conversation: ConversationRef) -> bool:
     A loop that is to continue but runs in no living process counts too: it has a turn to end.
     """
     loop = AgentLoop.objects.of(conversation).filter(conversation__deleted_at=None).first()
-    if loop is None or loop.execution_status in turns.SUSPENDED:
+    if loop is None or loop.is_suspended:
         return loop is not None
     is_held = loop.is_held(timezone.now())
     return loop.turn_id is not None and not is_held and turns.is_unplayed(conversation, loop.turn_id, loop)
@@ -89,7 +91,7 @@ def of_deactivated_users(limit: int) -> list[ConversationRef]:
     owners = User.objects.filter(is_active=False).values("pk")
     looping = Conversation.objects.filter(loop__in=AgentLoop.objects.there())
     found: dict[int, ConversationRef] = {}
-    for rows in (looping, *_asked()):
+    for rows in (looping, *asked_conversations(Conversation.objects.all())):
         found.update((row.pk, row.ref) for row in rows.filter(owner__in=owners)[: limit - len(found)])
     return list(found.values())
 
@@ -100,12 +102,3 @@ def _by_pk(rows: models.QuerySet[Row]) -> Iterator[Row]:
     while page := list(rows.filter(pk__gt=after).order_by("pk")[:SWEEP_PAGE]):
         yield from page
         after = page[-1].pk
-
-
-def _asked() -> list[ConversationQuerySet]:
-    """Return the conversations where a loop would find something to do, by the kind of work."""
-    waiting = ExecutionStatus.WAITING_FOR_CONFIRMATION
-    return [
-        Conversation.objects.unanswered().exclude(loop__execution_status__in=turns.SUSPENDED),
-        Conversation.objects.active().filter(loop__execution_status=waiting, loop__decision__isnull=False),
-    ]

@@ -216,8 +216,7 @@ def fail(conversation: ConversationRef, error: str) -> None:
     """Record that no loop could be started, unless a living process runs one; a later start may succeed."""
     now = timezone.now()
     with transaction.atomic():
-        leases.locked(conversation)
-        loop, _ = AgentLoop.objects.locked().get_or_create(conversation_id=conversation.pk)
+        loop = leases.locked_loop(leases.locked(conversation))
         if loop.is_held(now):
             return
         if conversation.dialect is Dialect.V1 and loop.execution_status == ExecutionStatus.RUNNING:

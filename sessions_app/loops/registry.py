@@ -27,7 +27,7 @@ def attached(conversation_id: str, user: User | None) -> ConversationRef | None:
 
 
 def surplus(conversation: ConversationRef, limit: int) -> list[AgentLoop]:
-    """Return the user's loops to close so that with one more there are at most `limit`."""
+    """Return the user's loops to close so that with one more there are at most `limit`, with their logs."""
     loops = AgentLoop.objects.there().of_user(conversation.owner_id).exclude(conversation_id=conversation.pk)
     surplus = loops.count() - (limit - 1)
     return list(loops.least_wanted_first().select_related("conversation")[:surplus]) if surplus > 0 else []

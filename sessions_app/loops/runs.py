@@ -197,8 +197,7 @@ def interrupt_unheld(conversation: ConversationRef) -> None:
 
 def _locked(conversation: ConversationRef) -> tuple[Conversation, AgentLoop]:
     row = leases.locked(conversation)
-    loop, _ = AgentLoop.objects.locked().get_or_create(conversation_id=conversation.pk)
-    return row, loop
+    return row, leases.locked_loop(row)
 
 
 def _enter(conversation: ConversationRef, state: AgentState, status: ExecutionStatus) -> None:

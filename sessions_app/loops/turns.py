@@ -20,9 +20,6 @@ from conversations.store import store
 from sessions_app.loops import decisions, leases, turn_events
 from sessions_app.models import AgentLoop, ExecutionStatus, UnfinishedAnswer
 
-SUSPENDED = (ExecutionStatus.PAUSED, ExecutionStatus.WAITING_FOR_CONFIRMATION)
-"""A loop in one of these states takes no turn until the user asks for it."""
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TurnStart:
@@ -48,9 +45,8 @@ def greet(conversation: ConversationRef, epoch: int) -> None:
     if conversation.dialect is not Dialect.V0:
         return
     with transaction.atomic():
-        row = leases.locked_by(conversation, epoch)
-        loop = AgentLoop.objects.locked().get(conversation_id=conversation.pk)
-        if loop.execution_status in SUSPENDED or _may_play(row, loop) or _waits_already(conversation):
+        loop = leases.locked_loop(leases.locked_by(conversation, epoch))
+        if loop.is_suspended or loop.may_play or _waits_already(conversation):
             return
         event_id = str(uuid4())
         authored = dialects.author(conversation.dialect).state(state=AgentState.IDLE, event_id=event_id)
@@ -73,8 +69,8 @@ def begin_turn(conversation: ConversationRef, epoch: int) -> TurnStart | None:
     now = timezone.now()
     with transaction.atomic():
         row = leases.locked_by(conversation, epoch)
-        loop = AgentLoop.objects.locked().get(conversation_id=conversation.pk)
-        if not _may_play(row, loop):
+        loop = leases.locked_loop(row)
+        if not loop.may_play:
             return None
         if loop.turn_id is None:
             turn_id, through = uuid4().hex, row.asked_through
@@ -106,14 +102,6 @@ def totals_of(row: Conversation) -> Metrics:
         prompt_tokens=row.prompt_tokens,
         completion_tokens=row.completion_tokens,
     )
-
-
-def _may_play(row: Conversation, loop: AgentLoop) -> bool:
-    if loop.execution_status == ExecutionStatus.PAUSED:
-        return False
-    if loop.execution_status == ExecutionStatus.WAITING_FOR_CONFIRMATION:
-        return loop.decision is not None
-    return row.is_unanswered or loop.turn_id is not None
 
 
 def finish_turn(

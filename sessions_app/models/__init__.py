@@ -38,6 +38,8 @@ from sessions_app.models.live import (
 from sessions_app.models.loops import (
     LATELY,
     STALLED_S,
+    SUSPENDED,
+    WORK_COLUMNS,
     AgentLoop,
     AgentLoopQuerySet,
     CommandOutcome,
@@ -50,6 +52,8 @@ from sessions_app.models.loops import (
     RepairQuerySet,
     UnfinishedAnswer,
     Verb,
+    Work,
+    asked_conversations,
 )
 from sessions_app.models.settings import (
     CONDENSER_SIZE_MIN,
@@ -81,8 +85,10 @@ __all__ = [
     "PRESENCE_S",
     "SECRET_NAME_MAX_LENGTH",
     "STALLED_S",
+    "SUSPENDED",
     "TOKEN_NAME_MAX_LENGTH",
     "TOKEN_PREFIX",
+    "WORK_COLUMNS",
     "AccessRemoval",
     "AgentLoop",
     "AgentLoopQuerySet",
@@ -124,6 +130,8 @@ __all__ = [
     "Usage",
     "UserSettings",
     "Verb",
+    "Work",
+    "asked_conversations",
     "new_connection_id",
     "size_of_draft",
 ]

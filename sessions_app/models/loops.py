@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime, timedelta
-from typing import ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 from django.db import models
 from django.db.models import Q
@@ -11,7 +12,7 @@ from django.db.models.functions import Coalesce, Greatest
 from django.utils import timezone
 
 from conversations.engines.planner import unselective
-from conversations.models import Conversation, ConversationRef
+from conversations.models import Conversation, ConversationQuerySet, ConversationRef
 from sessions_app.processes import Process, is_gone
 
 STALLED_S = 60
@@ -50,6 +51,55 @@ class ExecutionStatus(models.TextChoices):
     FINISHED = "finished"
     ERROR = "error"
     STUCK = "stuck"
+
+
+SUSPENDED = (ExecutionStatus.PAUSED, ExecutionStatus.WAITING_FOR_CONFIRMATION)
+"""A loop in one of these states begins no turn; the turn that it had begun continues later."""
+
+
+class Work(NamedTuple):
+    """What decides whether a conversation's loop has something to do; without a loop two are None."""
+
+    is_unanswered: bool
+    execution_status: str | None = None
+    decision: bool | None = None
+
+    @classmethod
+    def of(cls, row: Mapping[str, Any]) -> Self:
+        """Return the work that WORK_COLUMNS of a conversation describe."""
+        is_unanswered = row["asked_through"] > row["answered_through"]
+        return cls(is_unanswered, row["loop__execution_status"], row["loop__decision"])
+
+    @property
+    def is_decided(self) -> bool:
+        """Whether the user has decided about the call that waits for approval."""
+        return self.execution_status == ExecutionStatus.WAITING_FOR_CONFIRMATION and self.decision is not None
+
+    @property
+    def waits_for_user(self) -> bool:
+        """Whether the loop takes no turn until the user acts; a decided call is still carried out."""
+        return self.execution_status in SUSPENDED and not self.is_decided
+
+    @property
+    def is_asked(self) -> bool:
+        """Whether a loop would find something to do: an input, or a decision to carry out."""
+        return self.is_decided or (self.is_unanswered and not self.waits_for_user)
+
+
+WORK_COLUMNS = ("asked_through", "answered_through", "loop__execution_status", "loop__decision")
+"""The columns of a conversation from which `Work.of` reads."""
+
+
+def asked_conversations(rows: ConversationQuerySet) -> list[ConversationQuerySet]:
+    """Return those of the conversations where a loop would find something to do (`Work.is_asked`).
+
+    One query for each kind of work, inputs and decisions: each has an index of its own.
+    """
+    decided = Q(loop__execution_status=ExecutionStatus.WAITING_FOR_CONFIRMATION, loop__decision__isnull=False)
+    return [
+        rows.unanswered().exclude(loop__execution_status__in=SUSPENDED),
+        rows.active().filter(decided),
+    ]
 
 
 def _ended_lately(status: ExecutionStatus, now: datetime) -> Q:
@@ -184,8 +234,36 @@ class AgentLoop(models.Model):
     @property
     def can_be_stopped(self) -> bool:
         """Whether to stop it changes anything: it is there, or has left a turn that waits for the user."""
-        waits = self.execution_status in (ExecutionStatus.PAUSED, ExecutionStatus.WAITING_FOR_CONFIRMATION)
-        return self.is_there or waits
+        return self.is_there or self.is_suspended
+
+    @property
+    def is_suspended(self) -> bool:
+        """Whether it is paused, or has asked for an approval, decided or not."""
+        return self.execution_status in SUSPENDED
+
+    @property
+    def waits_for_user(self) -> bool:
+        """Whether it takes no turn until the user acts."""
+        return self._work.waits_for_user
+
+    @property
+    def is_asked(self) -> bool:
+        """Whether it would find something to do: an input, or a decision to carry out."""
+        return self._work.is_asked
+
+    @property
+    def may_play(self) -> bool:
+        """Whether it may play a turn now: it is asked, or has begun one that waits for nobody."""
+        return self.is_asked or (self.turn_id is not None and not self.waits_for_user)
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether it works, or is about to."""
+        return self.execution_status == ExecutionStatus.RUNNING or self.is_asked
+
+    @property
+    def _work(self) -> Work:
+        return Work(self.conversation.is_unanswered, self.execution_status, self.decision)
 
     def is_held(self, now: datetime) -> bool:
         """Say whether another process may still write for this loop: a dead owner holds nothing."""

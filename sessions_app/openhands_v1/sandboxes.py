@@ -21,7 +21,7 @@ from conversations.log.locks import lock_all
 from conversations.models import Conversation, ConversationQuerySet, ConversationRef
 from sessions_app.identity import conversation_keys
 from sessions_app.loops import leases
-from sessions_app.models import AgentLoop, ExecutionStatus, LoopEnd, LoopStatus
+from sessions_app.models import WORK_COLUMNS, AgentLoop, LoopEnd, LoopStatus, Work
 
 _BASE62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _ID_BYTES = 16
@@ -42,16 +42,13 @@ _BUSIEST_FIRST = (SandboxStatus.RUNNING, SandboxStatus.STARTING, SandboxStatus.E
 
 STATUS_COLUMNS = (
     "deleted_at",
-    "asked_through",
-    "answered_through",
     "loop__status",
     "loop__ended_by",
-    "loop__execution_status",
+    *WORK_COLUMNS,
 )
 """The columns of a conversation that decide the status."""
 
 _PARKED_BY = (LoopEnd.STOPPED, LoopEnd.EVICTED, LoopEnd.IDLE)
-_FOR_THE_USER = (ExecutionStatus.PAUSED, ExecutionStatus.WAITING_FOR_CONFIRMATION)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -77,14 +74,8 @@ def status_of(row: Mapping[str, Any]) -> SandboxStatus:
         case LoopStatus.ERROR:
             return SandboxStatus.ERROR
         case LoopStatus.STOPPED if row["loop__ended_by"] in _PARKED_BY:
-            return SandboxStatus.STARTING if _is_asked(row) else SandboxStatus.PAUSED
+            return SandboxStatus.STARTING if Work.of(row).is_asked else SandboxStatus.PAUSED
     return SandboxStatus.RUNNING
-
-
-def _is_asked(row: Mapping[str, Any]) -> bool:
-    """Say whether its loop is about to start again: it has an input, and waits for nobody."""
-    is_unanswered = row["asked_through"] > row["answered_through"]
-    return bool(is_unanswered and row["loop__execution_status"] not in _FOR_THE_USER)
 
 
 def id_of(public_id: str) -> str | None:

@@ -295,7 +295,7 @@ def test_nobody_can_ask_between_the_look_and_the_decision_that_nothing_is_to_do(
         asked[0].join(0.3)
         assert asked[0].is_alive(), "the message was committed while the loop decided"
 
-    hooked(turns, "_may_play").after(begin_to_ask)
+    hooked(leases, "locked_loop").after(begin_to_ask)
     assert turns.begin_turn(conversation, claimed) is None
     asked[0].join(20)
     assert turns.begin_turn(conversation, claimed) is not None

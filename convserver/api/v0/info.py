@@ -14,7 +14,7 @@ from conversations.models import Conversation, ConversationQuerySet, Version
 from convserver.api.addresses import conversation_url, shown_key
 from convserver.api.openhands.metadata import whole_numbers
 from sessions_app.identity import conversation_keys
-from sessions_app.models import Connection, ExecutionStatus, LoopStatus
+from sessions_app.models import Connection, ExecutionStatus, LoopStatus, Work
 from sessions_app.openhands_v1 import sandboxes
 from sessions_app.openhands_v1.sandboxes import SandboxStatus
 
@@ -158,12 +158,7 @@ def status_of(row: dict[str, Any]) -> ConversationStatus:
             return ConversationStatus.RUNNING
         case LoopStatus.ERROR:
             return ConversationStatus.ERROR
-    is_unanswered = row["asked_through"] > row["answered_through"]
-    waits_for_user = row["loop__execution_status"] in (
-        ExecutionStatus.PAUSED,
-        ExecutionStatus.WAITING_FOR_CONFIRMATION,
-    )
-    return ConversationStatus.STARTING if is_unanswered and not waits_for_user else ConversationStatus.STOPPED
+    return ConversationStatus.STARTING if Work.of(row).is_asked else ConversationStatus.STOPPED
 
 
 def _runtime_status(row: dict[str, Any], status: ConversationStatus) -> str | None:

@@ -132,6 +132,24 @@ STATUSES: list[tuple[dict[str, Any], SandboxStatus, str, str | None]] = [
         "STOPPED",
         None,
     ),
+    (
+        {"status": "stopped", "ended_by": "idle", "asked": 3, "execution_status": "waiting_for_confirmation"},
+        SandboxStatus.PAUSED,
+        "STOPPED",
+        None,
+    ),
+    (
+        {
+            "status": "stopped",
+            "ended_by": "idle",
+            "asked": 3,
+            "execution_status": "waiting_for_confirmation",
+            "decision": False,
+        },
+        SandboxStatus.STARTING,
+        "STARTING",
+        None,
+    ),
     ({"status": "error", "ended_by": "failed"}, SandboxStatus.ERROR, "ERROR", None),
 ]
 
