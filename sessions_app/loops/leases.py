@@ -45,7 +45,7 @@ def expect(conversation: ConversationRef) -> None:
     """
     AgentLoop.objects.get_or_create(
         conversation_id=conversation.pk,
-        defaults={"desired": LoopStatus.RUNNING, "status": LoopStatus.STARTING},
+        defaults={"status": LoopStatus.STARTING},
     )
     transaction.on_commit(lambda: announce(conversation), robust=True)
 
@@ -72,7 +72,6 @@ def claim(
         epoch = row.loop_epoch + 1
         Conversation.objects.filter(pk=conversation.pk).update(loop_epoch=epoch, listed_at=now)
         AgentLoop.objects.of(conversation).update(
-            desired=LoopStatus.RUNNING,
             status=LoopStatus.STARTING,
             agent=agent,
             epoch=epoch,
@@ -169,7 +168,6 @@ def release(
         _fenced(row, epoch)
         Conversation.objects.filter(pk=conversation.pk).update(listed_at=now)
         AgentLoop.objects.of(conversation).update(
-            desired=LoopStatus.STOPPED,
             status=LoopStatus.ERROR if error else LoopStatus.STOPPED,
             runtime_status="STATUS$ERROR" if error else None,
             lease_expires_at=None,

@@ -177,8 +177,6 @@ class AgentLoop(models.Model):
     """The loop of one conversation; the fence is `Conversation.loop_epoch`, this is its owner and state."""
 
     conversation = models.OneToOneField(Conversation, models.PROTECT, primary_key=True, related_name="loop")
-    desired = models.CharField(max_length=10, default=LoopStatus.STOPPED)
-    """`running` or `stopped`: the last request."""
     status = models.CharField(max_length=10, choices=LoopStatus, default=LoopStatus.STOPPED)
     runtime_status = models.TextField(null=True, blank=True)
     execution_status = models.CharField(max_length=30, choices=ExecutionStatus, default=ExecutionStatus.IDLE)

@@ -46,6 +46,11 @@ class Fresh:
         """Run `convserver manage migrate` to its end."""
         return forks.run([*MIGRATE, *arguments], self._environment)
 
+    def run(self, code: str) -> None:
+        """Run code in a process of the server's, with its models."""
+        ended = forks.run(["convserver", "manage", "shell", "-v0", "-c", code], self._environment)
+        assert ended.returncode == 0, ended.stderr
+
     @contextmanager
     def migrating(self) -> Iterator[subprocess.Popen[str]]:
         """Run it beside the block, which may kill it."""
@@ -144,6 +149,29 @@ def test_tables_of_another_program_are_told_apart_from_what_cannot_be_used(fresh
     assert ended.returncode == 1
     assert "The database has table auth_group" in ended.stderr
     assert "use an empty database" in ended.stderr
+
+
+# With rows
+
+
+LOOP = """
+from django.contrib.auth.models import User
+from conversations.store import store
+from sessions_app.models import AgentLoop
+talk = store().create(User.objects.create(username="alice"), conversation_id="talk")
+AgentLoop.objects.create(conversation_id=talk.pk, status="error", error="no agent", refused_writes=3)
+"""
+
+
+def test_a_loop_loses_the_column_that_nothing_reads_and_keeps_all_else(fresh: Fresh) -> None:
+    assert fresh.migrate().returncode == 0
+    fresh.run(LOOP)
+    assert fresh.migrate("sessions_app", "0017").stderr == ""
+    assert fresh.ask("SELECT status, desired FROM sessions_app_agentloop") == [("error", "stopped")]
+    assert fresh.migrate().stderr == ""
+    columns = "status, error, refused_writes"
+    assert fresh.ask(f"SELECT {columns} FROM sessions_app_agentloop") == [("error", "no agent", 3)]
+    assert fresh.is_complete
 
 
 # At the same time
