@@ -196,10 +196,7 @@ class ConversationQuerySet(models.QuerySet["Conversation"]):
         trigger: str | None = None,
         version: str | None = None,
     ) -> Self:
-        """Return those that meet all conditions; the title may contain the text anywhere.
-
-        The index of titles is queried at once.
-        """
+        """Return those that meet all conditions; the title may contain the text anywhere."""
         wanted: dict[str, Any] = {}
         rows = self if title is None else self.filter(titles.holding(title))
         if repository is not None:

@@ -11,10 +11,12 @@ import logging
 from collections.abc import Sequence
 from functools import reduce
 from operator import and_
+from typing import Any
 
+from django.core.exceptions import EmptyResultSet, FullResultSet
 from django.db import Error, connection, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
-from django.db.models import Q
+from django.db.models import BooleanField, Func, Q
 
 from conversations.engines import case_insensitive, guards
 
@@ -103,12 +105,48 @@ def step() -> int:
 def holding(*texts: str) -> Q:
     """Return the condition that a conversation's title contains each text, in any case.
 
-    The index is queried at once, and not when the condition is used: once for each different text.
+    The index is queried when a query with the condition is first executed, once for each different text.
     """
-    wanted = dict.fromkeys(text.upper() for text in texts)
+    wanted = tuple(dict.fromkeys(text.upper() for text in texts))
     holds = reduce(and_, (Q(case_insensitive.holds("title", text)) for text in wanted))
-    found = [keys for text in wanted if (keys := _candidates(text)) is not None]
-    return Q(pk__in=set[int].intersection(*found)) & holds if found else holds
+    return Q(_InIndex("pk", texts=_Texts(wanted))) & holds
+
+
+class _Texts:
+    """Texts in capitals, and the keys that the index has for them once it was queried."""
+
+    def __init__(self, texts: Sequence[str]) -> None:
+        self._texts = texts
+        self._found: list[set[int]] | None = None
+
+    def keys(self) -> set[int] | None:
+        """Return the keys of the titles that may contain all texts; None if they are too many to list."""
+        if self._found is None:
+            candidates = map(_candidates, self._texts)
+            self._found = [keys for keys in candidates if keys is not None]
+        return set[int].intersection(*self._found) if self._found else None
+
+
+class _InIndex(Func):
+    """The condition that a key is among those that the index has for some texts."""
+
+    arity = 1
+    output_field = BooleanField()
+
+    def __init__(self, key: Any, *, texts: _Texts) -> None:
+        super().__init__(key)
+        self._texts = texts  # copies of the condition share it, so that the index is queried once
+
+    def as_sql(self, compiler: Any, connection: Any, *args: Any, **context: Any) -> Any:
+        """Return it in SQL: this is called when the query is executed."""
+        keys = self._texts.keys()
+        if keys is None:
+            raise FullResultSet
+        if not keys:
+            raise EmptyResultSet
+        (key,) = self.get_source_expressions()
+        column, params = compiler.compile(key)
+        return f"{column} IN ({', '.join(['%s'] * len(keys))})", [*params, *sorted(keys)]
 
 
 def _candidates(wanted: str) -> set[int] | None:
