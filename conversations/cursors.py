@@ -1,4 +1,7 @@
-"""Positions to continue from: in a list, whatever was created or deleted since, and in one log."""
+"""Positions to continue from, and how every door writes and reads them.
+
+They hold in a list and in a log, whatever was created or deleted since.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +23,7 @@ KEYS, PLACES = "cursor of keys", "cursor of places"
 """A cursor of one sort of list is none of another."""
 FINGERPRINT_LENGTH = 16
 """Hex digits of a digest that a cursor brings: too many for two histories to share them by accident."""
+_DIRECTED = re.compile(r"([ad])([0-9]{1,19})")
 _LOG_PLACE = re.compile(rf"([0-9]{{1,19}})(?:\.([0-9a-f]{{{FINGERPRINT_LENGTH}}}))?")
 
 
@@ -31,6 +35,10 @@ class InvalidCursor(ConversationError):
 
 _LOG_REFUSAL = "This is not a cursor of a log: use the `cursor` or the `seq` of an event, or -1."
 _REFUSAL = "This is not a cursor of this list: use next_page_id of the page before, unchanged."
+_EVENTS_REFUSAL = "This is not a page id of these events: use next_page_id of the page before, unchanged."
+_ORDER_REFUSAL = (
+    "This is not a page id of these events in this order: use next_page_id of the page before, unchanged."
+)
 
 
 class KeyCursor(NamedTuple):
@@ -75,6 +83,50 @@ class ListCursor(NamedTuple):
             return cls(_EPOCH + int(place[1]) * _MICROSECOND, _key(place[2]))
         except OverflowError as error:
             raise InvalidCursor(_REFUSAL) from error
+
+
+class DirectedCursor(NamedTuple):
+    """The seq in one log where a page ended, and the direction of the pages."""
+
+    seq: int
+    newest_first: bool
+
+    def encode(self) -> str:
+        """Return the cursor as URL-safe text."""
+        return opaque.text_of(f"{'d' if self.newest_first else 'a'}{self.seq}".encode())
+
+    @classmethod
+    def decode(cls, text: str, *, newest_first: bool) -> Self:
+        """Return the place that `encode` wrote for this direction. Raise InvalidCursor for any other text."""
+        place = _DIRECTED.fullmatch(_plain(text, _ORDER_REFUSAL))
+        if place is None or (place[1] == "d") is not newest_first:
+            raise InvalidCursor(_ORDER_REFUSAL)
+        seq = int(place[2])
+        if seq + 1 >= _KEY_END:
+            raise InvalidCursor(_ORDER_REFUSAL)
+        return cls(seq, newest_first)
+
+
+class PlaceCursor(NamedTuple):
+    """The place of one event among many logs."""
+
+    conversation_pk: int
+    seq: int
+
+    def encode(self) -> str:
+        """Return the cursor as URL-safe text."""
+        return opaque.text_of(f"{self.conversation_pk}.{self.seq}".encode())
+
+    @classmethod
+    def decode(cls, text: str) -> Self:
+        """Return the place that `encode` wrote. Raise InvalidCursor for any other text."""
+        place = _PLACE.fullmatch(_plain(text, _EVENTS_REFUSAL))
+        if place is None:
+            raise InvalidCursor(_EVENTS_REFUSAL)
+        cursor = cls(int(place[1]), int(place[2]))
+        if not (0 <= cursor.conversation_pk < _KEY_END and cursor.seq < _KEY_END):
+            raise InvalidCursor(_EVENTS_REFUSAL)
+        return cursor
 
 
 class EventCursor(NamedTuple):
@@ -123,3 +175,10 @@ def _decoded(text: str, purpose: str) -> str:
         return opaque.reveal(text, purpose)
     except opaque.NotOpaque as error:
         raise InvalidCursor(_REFUSAL) from error
+
+
+def _plain(text: str, refusal: str) -> str:
+    try:
+        return opaque.bytes_of(text).decode("ascii")
+    except (opaque.NotOpaque, UnicodeError) as error:
+        raise InvalidCursor(refusal) from error

@@ -28,23 +28,31 @@ class NotOpaque(ValueError):
 def conceal(text: str, purpose: str) -> str:
     """Return an ASCII text as URL-safe text that shows nothing of it but its length."""
     sealed = _cipher(settings.SECRET_KEY).encrypt(text.encode("ascii"), [purpose.encode()])
-    return base64.urlsafe_b64encode(sealed).decode().rstrip("=")
+    return text_of(sealed)
 
 
 def reveal(text: str, purpose: str) -> str:
     """Return what `conceal` was given. Raise NotOpaque."""
-    try:
-        sealed = base64.b64decode(
-            text.encode("ascii") + b"=" * (-len(text) % 4), altchars=b"-_", validate=True
-        )
-    except (UnicodeError, binascii.Error, ValueError) as error:
-        raise NotOpaque from error
+    sealed = bytes_of(text)
     for key in (settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS):
         try:
             return _cipher(key).decrypt(sealed, [purpose.encode()]).decode("ascii")
         except (InvalidTag, ValueError):
             continue
     raise NotOpaque
+
+
+def text_of(written: bytes) -> str:
+    """Return bytes as URL-safe text, which hides nothing."""
+    return base64.urlsafe_b64encode(written).decode().rstrip("=")
+
+
+def bytes_of(text: str) -> bytes:
+    """Return what `text_of` was given. Raise NotOpaque."""
+    try:
+        return base64.b64decode(text.encode("ascii") + b"=" * (-len(text) % 4), altchars=b"-_", validate=True)
+    except (UnicodeError, binascii.Error, ValueError) as error:
+        raise NotOpaque from error
 
 
 @lru_cache(maxsize=8)

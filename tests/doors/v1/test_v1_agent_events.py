@@ -16,11 +16,12 @@ from django.db import connection
 from django.test import Client as Browser
 from django.test.utils import CaptureQueriesContext
 
+from conversations.cursors import DirectedCursor
 from conversations.dialects import v1
 from conversations.models import Conversation, ConversationRef
 from conversations.store import ConversationStore, store
 from conversations.store import database as database_store
-from convserver.api.v1.agent.pages import EventCursor, EventPageQuery, event_page
+from convserver.api.v1.agent.pages import EventPageQuery, event_page
 from sessions_app import astore
 from sessions_app.settings import agent_setups
 from tests.events import event, payload
@@ -270,7 +271,7 @@ def test_a_page_may_begin_at_the_edge_of_the_numbers(
 ) -> None:
     write(talk, 0, 3)
     sort_order = ORDERS[newest_first]
-    page_id = EventCursor(seq, newest_first).encode()
+    page_id = DirectedCursor(seq, newest_first).encode()
     event_page(talk, EventPageQuery.model_validate({"page_id": page_id, "sort_order": sort_order}))
 
 

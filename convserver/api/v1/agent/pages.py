@@ -1,21 +1,18 @@
-"""Pages of the agent face: their queries, and opaque cursors (spec V1 R7)."""
+"""Pages of the agent face and their queries (spec V1 R7)."""
 
 from __future__ import annotations
 
-import base64
-import binascii
 import json
-import re
 from collections.abc import Iterable
 from datetime import timedelta
 from enum import StrEnum
-from typing import Literal, NamedTuple, Self
+from typing import Literal, NamedTuple
 
 from django.http import HttpResponse
 from pydantic import BaseModel, Field
 from rest_framework.request import Request
 
-from conversations.cursors import InvalidCursor, ListCursor
+from conversations.cursors import DirectedCursor, ListCursor
 from conversations.dialects import v1
 from conversations.events import EventEnvelope, EventFilter
 from conversations.exceptions import UnknownKind
@@ -30,8 +27,6 @@ from sessions_app.openhands_v1.information import SIZE
 
 BATCH_MAX = 100
 MESSAGE = "MessageEvent"
-_SEQ_MAX = 2**63 - 2
-_CURSOR = re.compile(r"([ad])(\d{1,19})")
 _MICROSECOND = timedelta(microseconds=1)
 
 
@@ -75,33 +70,6 @@ def page_of(rows: ConversationQuerySet, query: ListQuery) -> Page:
         rows = rows.beyond(column, *ListCursor.decode(query.page_id), newest_first=newest_first)
     ordered = rows.in_order(column, newest_first=newest_first)
     return first_page(ordered, query.limit, column=column, size=SIZE)
-
-
-class EventCursor(NamedTuple):
-    """The place in a log where a page ended, and the direction of the pages."""
-
-    seq: int
-    newest_first: bool
-
-    def encode(self) -> str:
-        """Return the cursor as URL-safe text."""
-        text = f"{'d' if self.newest_first else 'a'}{self.seq}"
-        return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
-
-    @classmethod
-    def decode(cls, text: str, *, newest_first: bool) -> Self:
-        """Return the place that `encode` wrote for this direction. Raise InvalidCursor."""
-        try:
-            padded = text.encode("ascii") + b"=" * (-len(text) % 4)
-            found = _CURSOR.fullmatch(base64.b64decode(padded, altchars=b"-_", validate=True).decode("ascii"))
-        except (UnicodeError, binascii.Error, ValueError):
-            found = None
-        if found is None or (found[1] == "d") is not newest_first or int(found[2]) > _SEQ_MAX:
-            raise InvalidCursor(
-                "This is not a page id of these events in this order: use next_page_id of the page before, "
-                "unchanged."
-            )
-        return cls(int(found[2]), newest_first)
 
 
 class EventOrder(StrEnum):
@@ -156,7 +124,7 @@ class EventPageQuery(EventsQuery):
         """Return the first and the last seq that remain, None for no limit. Raise InvalidCursor."""
         if not self.page_id:
             return 0, None
-        seq = EventCursor.decode(self.page_id, newest_first=self.newest_first).seq
+        seq = DirectedCursor.decode(self.page_id, newest_first=self.newest_first).seq
         return (0, seq - 1) if self.newest_first else (seq + 1, None)
 
 
@@ -183,7 +151,7 @@ def event_page(conversation: ConversationRef, query: EventPageQuery) -> ShownPag
     )
     if not page.has_more:
         return ShownPage(page.events, None)
-    return ShownPage(page.events, EventCursor(page.events[-1]["seq"], query.newest_first).encode())
+    return ShownPage(page.events, DirectedCursor(page.events[-1]["seq"], query.newest_first).encode())
 
 
 def batch(ids: list[str]) -> list[str]:

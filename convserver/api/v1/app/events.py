@@ -23,7 +23,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from conversations import access
-from conversations.cursors import InvalidCursor
+from conversations.cursors import InvalidCursor, PlaceCursor
 from conversations.dialects import v1
 from conversations.events import EventFilter
 from conversations.exceptions import ConversationNotFound
@@ -36,7 +36,6 @@ from convserver.api.openhands.instants import Instant
 from convserver.api.openhands.text import StorableText
 from convserver.api.openhands.view import query_of
 from convserver.api.v1 import batches, shown_events
-from convserver.api.v1.app.pages import EventCursor
 from convserver.api.v1.app.view import IDS, AppView, PageQuery, described, of_list, texts_of
 
 NOTHING = EventFilter(types=frozenset({""}))
@@ -198,7 +197,7 @@ def _page(
 ) -> HttpResponse:
     newest_first = query.sort_order is AppEventOrder.TIMESTAMP_DESC
     wanted = _wanted(query)
-    cursor = EventCursor.decode(query.page_id) if query.page_id else None
+    cursor = PlaceCursor.decode(query.page_id) if query.page_id else None
     if conversation is None:
         return _shown_page([], None)
     if cursor is not None and cursor.conversation_pk != conversation.pk:
@@ -209,12 +208,12 @@ def _page(
     page = store(str(user_id)).search_events(
         conversation, wanted, first=first, last=last, newest_first=newest_first, limit=query.limit
     )
-    end = EventCursor(conversation.pk, page.events[-1]["seq"]) if page.has_more else None
+    end = PlaceCursor(conversation.pk, page.events[-1]["seq"]) if page.has_more else None
     return _shown_page([v1.shown(event, conversation.public_id) for event in page.events], end)
 
 
 def _page_of_all(request: Request, query: EventSearchQuery) -> HttpResponse:
-    cursor = EventCursor.decode(query.page_id) if query.page_id else None
+    cursor = PlaceCursor.decode(query.page_id) if query.page_id else None
     page = across_logs.search(
         request.user,
         _wanted(query),
@@ -222,11 +221,11 @@ def _page_of_all(request: Request, query: EventSearchQuery) -> HttpResponse:
         newest_first=query.sort_order is AppEventOrder.TIMESTAMP_DESC,
         limit=query.limit,
     )
-    end = EventCursor(*page.found[-1].place) if page.has_more else None
+    end = PlaceCursor(*page.found[-1].place) if page.has_more else None
     return _shown_page([v1.shown(each.event, each.public_id) for each in page.found], end)
 
 
-def _shown_page(payloads: Sequence[str], end: EventCursor | None) -> HttpResponse:
+def _shown_page(payloads: Sequence[str], end: PlaceCursor | None) -> HttpResponse:
     next_page_id = json.dumps(end.encode() if end else None)
     return _json(f'{{"items":[{",".join(payloads)}],"next_page_id":{next_page_id}}}')
 
