@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from operator import attrgetter
 from typing import NamedTuple
 
 from django.conf import settings
@@ -23,7 +24,13 @@ from conversations.exceptions import (
     MaskingDeferred,
 )
 from conversations.log import fence, sql
-from conversations.models import LAST_MESSAGE_MAX_LENGTH, Conversation, ConversationRef, envelope
+from conversations.models import (
+    ENVELOPE_COLUMNS,
+    LAST_MESSAGE_MAX_LENGTH,
+    Conversation,
+    ConversationRef,
+    envelope,
+)
 from conversations.readiness import readiness
 from conversations.redaction import masking
 from conversations.redaction import secrets as secrecy
@@ -116,6 +123,9 @@ _HEAD_COLUMNS = (
     "listed_at",
     "deleted_at",
 )
+
+
+_shown_columns = attrgetter(*ENVELOPE_COLUMNS)
 
 
 def chain(head_digest: str, *, seq: int, event_id: str, payload: str) -> str:
@@ -235,7 +245,7 @@ def _take(
     new: list[sql.EventRow] = []
     appended = [_number(head, event, request.epoch, new) for event in events]
     rows += new
-    return AppendOutcome(appended, [_envelope(row) for row in new])
+    return AppendOutcome(appended, [envelope(*_shown_columns(row)) for row in new])
 
 
 def _masked(
@@ -371,24 +381,4 @@ def _moved(head: _Head) -> sql.HeadRow:
         total_tokens=head.total_tokens,
         updated_at=head.updated_at,
         listed_at=head.listed_at,
-    )
-
-
-def _envelope(row: sql.EventRow) -> EventEnvelope:
-    return envelope(
-        row.seq,
-        row.event_id,
-        row.dialect,
-        row.type,
-        row.kind,
-        row.source,
-        row.timestamp,
-        row.cause_seq,
-        row.turn_id,
-        row.tool_call_id,
-        row.brings_envelope,
-        row.hidden,
-        row.digest,
-        row.text,
-        row.payload,
     )

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from functools import reduce
+from inspect import signature
 from operator import or_
 from types import MappingProxyType
 from typing import Any, ClassVar, Self
@@ -164,8 +165,7 @@ class EventQuerySet(models.QuerySet["Event"]):
 
     def envelopes(self) -> list[EventEnvelope]:
         """Read the rows as their readers see them, payloads untouched."""
-        read = _reader()
-        return [read(*row) for row in self._shown_columns()]
+        return [envelope(*row) for row in self._shown_columns()]
 
     def portion(self, *, max_bytes: int) -> SomeEvents:
         """Read the rows with one query, payloads only until `max_bytes` are reached; at least one."""
@@ -173,9 +173,9 @@ class EventQuerySet(models.QuerySet["Event"]):
         near = self.annotate(bytes_before=before).filter(bytes_before__lt=max_bytes)
         end = Subquery(near.newest_first().values("seq")[:1])
         texts = {name: Case(When(seq__lte=end, then=F(name))) for name in ("text", "payload")}
-        read, rows = _reader(), list(self._shown_columns(texts))
+        rows = list(self._shown_columns(texts))
         return SomeEvents(
-            [read(*row) for row in rows if row[-1] is not None],
+            [envelope(*row) for row in rows if row[-1] is not None],
             [FarEvent(*row[:3]) for row in rows if row[-1] is None],
         )
 
@@ -190,11 +190,6 @@ class EventQuerySet(models.QuerySet["Event"]):
         if connection.vendor == "postgresql":  # the database formats the time for readers
             columns["timestamp"] = _SHOWN_TIMESTAMP
         return self.values_list(*columns.values())
-
-
-def _reader() -> Callable[..., EventEnvelope]:
-    """Return what makes an envelope from ENVELOPE_COLUMNS; one engine formats the time itself."""
-    return _shown if connection.vendor == "postgresql" else envelope
 
 
 def _having(match: EventMatch) -> Q:
@@ -278,25 +273,6 @@ class Event(models.Model):
         return f"{self.type} {self.seq}"
 
 
-ENVELOPE_COLUMNS = (
-    "seq",
-    "event_id",
-    "dialect",
-    "type",
-    "kind",
-    "source",
-    "timestamp",
-    "cause_seq",
-    "turn_id",
-    "tool_call_id",
-    "brings_envelope",
-    "hidden",
-    "digest",
-    "text",
-    "payload",
-)
-
-
 def envelope(
     seq: int,
     event_id: str,
@@ -304,7 +280,7 @@ def envelope(
     type: str,
     kind: str,
     source: str,
-    timestamp: datetime,
+    timestamp: datetime | str,
     cause_seq: int | None,
     turn_id: str | None,
     tool_call_id: str | None,
@@ -314,44 +290,7 @@ def envelope(
     text: str,
     payload: str,
 ) -> EventEnvelope:
-    """Return one event for its readers; the arguments are in the order of ENVELOPE_COLUMNS."""
-    shown = timestamp.isoformat(timespec="microseconds").replace("+00:00", "Z")
-    return _shown(
-        seq,
-        event_id,
-        dialect,
-        type,
-        kind,
-        source,
-        shown,
-        cause_seq,
-        turn_id,
-        tool_call_id,
-        brings_envelope,
-        hidden,
-        digest,
-        text,
-        payload,
-    )
-
-
-def _shown(
-    seq: int,
-    event_id: str,
-    dialect: str,
-    type: str,
-    kind: str,
-    source: str,
-    timestamp: str,
-    cause_seq: int | None,
-    turn_id: str | None,
-    tool_call_id: str | None,
-    brings_envelope: bool,
-    hidden: bool,
-    digest: str,
-    text: str,
-    payload: str,
-) -> EventEnvelope:
+    """Return one event for its readers, of ENVELOPE_COLUMNS; a time as text has their form already."""
     return {
         "seq": seq,
         "fingerprint": fingerprint(digest),
@@ -360,7 +299,7 @@ def _shown(
         "type": type,
         "kind": kind,
         "source": source,
-        "timestamp": timestamp,
+        "timestamp": timestamp if isinstance(timestamp, str) else _shown_time(timestamp),
         "cause": cause_seq,
         "turn": turn_id,
         "tool_call_id": tool_call_id,
@@ -369,3 +308,11 @@ def _shown(
         "text": text,
         "payload": payload,
     }
+
+
+ENVELOPE_COLUMNS = tuple(signature(envelope).parameters)
+"""The columns that `envelope` takes, in its order."""
+
+
+def _shown_time(moment: datetime) -> str:
+    return moment.isoformat(timespec="microseconds").replace("+00:00", "Z")
