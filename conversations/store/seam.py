@@ -38,7 +38,8 @@ PAGE_MAX_EVENTS = 500
 class ConversationStore(ABC):
     """Where conversations are stored: a seam, chosen by CONVSERVER_STORE.
 
-    An instance acts for one user, named by the id; None means the server itself, which sees all. Ids are
+    The methods for metadata act for one user, named by the id; None means the server itself, which sees
+    all. The others are told who asks, by a user or by a conversation that was found for one. Ids are
     accepted in every spelling.
     """
 

@@ -45,7 +45,7 @@ def begin(request: HttpRequest) -> HttpResponse:
     conversation_id = UUID(said).hex
     # A form that was sent before finds its conversation, and its message there.
     with suppress(ConversationExists):
-        store(str(request.user.pk)).create(request.user, conversation_id=conversation_id)
+        store().create(request.user, conversation_id=conversation_id)
     try:
         say(request, conversation_id, text=text, message_id=said)
     except ConversationError as error:

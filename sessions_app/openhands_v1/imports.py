@@ -52,7 +52,7 @@ def import_persisted(user: Visitor, persisted: Persisted, *, zone: tzinfo, skip:
     """Store the conversation as the user's, or the missing part of it. Raise ImportRefused or Unreadable."""
     log = _Log(persisted, zone, skip)
     metrics = persisted.metrics
-    imported = store(str(user.pk)).import_conversation(
+    imported = store().import_conversation(
         user,
         log.events(),
         conversation_id=persisted.conversation_id.hex,

@@ -62,7 +62,7 @@ def create(
 
     Raise ConversationExists for a taken id, and TooManySecrets.
     """
-    log = store(str(user.pk))
+    log = store()
     own = Masks([*secret_values(json.dumps(setup.secrets)), *_keys(setup)])
     columns = secrecy.hidden_in_columns(columns, own)
     with transaction.atomic():
@@ -104,7 +104,7 @@ def _keys(setup: NewSetup) -> list[str]:
 def fork(user: Visitor, source: ConversationRef, **options: Any) -> ConversationRef:
     """Fork a conversation with its agent's setup: ConversationStore.fork."""
     with transaction.atomic():
-        copy = store(str(user.pk)).fork(user, source, **options)
+        copy = store().fork(user, source, **options)
         setup = AgentSetup.objects.filter(pk=source.pk).first()
         if setup is not None:
             setup.pk, setup.leaf_event_id = copy.pk, None

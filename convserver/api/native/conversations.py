@@ -221,7 +221,7 @@ class ConversationViewSet(ViewSet):
     def restore(self, request: Request, conversation_id: str) -> Response:
         """Restore a deleted conversation."""
         conversation = access.restorable(request.user, conversation_id)
-        store(str(request.user.pk)).restore(conversation)
+        store().restore(conversation)
         return Response(_state(request.user, conversation))
 
     @extend_schema(request=None, responses=STEERED)
@@ -272,7 +272,7 @@ class ConversationViewSet(ViewSet):
 
 
 def _create(request: Request, body: dict[str, Any]) -> Response:
-    conversation = store(str(request.user.pk)).create(
+    conversation = store().create(
         request.user,
         conversation_id=body["id"],
         version=body["version"],
@@ -285,7 +285,7 @@ def _create(request: Request, body: dict[str, Any]) -> Response:
 
 
 def _change(user: access.Visitor, conversation: ConversationRef, body: dict[str, Any]) -> None:
-    log = store(str(user.pk))
+    log = store()
     if "title" in body:
         log.retitle(conversation, body["title"])
     if "tags" in body:

@@ -91,7 +91,7 @@ class ConversationViewSet(ViewSetMixin, V0View):
         body = body_of(request, NewTitle)
         try:
             conversation = access.writable(request.user, conversation_id)
-            store(str(request.user.pk)).retitle(conversation, body.title)
+            store().retitle(conversation, body.title)
         except ConversationNotFound as error:
             raise _no_conversation_to_rename(request, conversation_id) from error
         except PASSING:
@@ -215,7 +215,7 @@ def _create(request: Request, body: NewConversation) -> Response:
 def _created(request: Request, body: NewConversation) -> ConversationRef:
     """Store the conversation with its first message, or add that to the user's own with the chosen id."""
     user_id = access.pk_of(request.user)
-    log = store(str(user_id))
+    log = store()
     events = body.first_events(sender_id=user_id)
     try:
         conversation = log.create(

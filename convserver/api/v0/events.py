@@ -62,7 +62,7 @@ class EventsView(V0View):
             raise Refused(400, {"detail": "Invalid limit"})
         if not query.limit:  # an empty page has no next one
             return Response({"events": [], "has_more": False})
-        page = store(str(request.user.pk)).search_events(
+        page = store().search_events(
             conversation,
             _wanted(query, body),
             first=_seq(query.start_id),

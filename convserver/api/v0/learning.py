@@ -36,9 +36,7 @@ class ExperimentView(V0View):
         """Store the experiment's configuration, once; true if it was stored now."""
         body = body_of(request, ExperimentBody)
         conversation = access.writable(request.user, conversation_id)
-        is_new = store(str(request.user.pk)).set_parameter_once(
-            conversation, "experiment_config", body.config
-        )
+        is_new = store().set_parameter_once(conversation, "experiment_config", body.config)
         return Response(is_new)
 
 

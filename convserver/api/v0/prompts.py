@@ -34,7 +34,7 @@ _ANSWER = re.compile(r"<update_prompt>(.*?)</update_prompt>", re.DOTALL)
 def events_around(conversation: ConversationRef, seq: int) -> list[EventEnvelope]:
     """Return the events around `seq`: four up to it, and the five after it."""
     wanted = EventFilter(exclude_hidden=True, exclude_types=v0.NOT_FOR_PROMPTS)
-    log = store(str(conversation.owner_id))
+    log = store()
     through = log.search_events(conversation, wanted, last=seq, newest_first=True, limit=EVENTS_THROUGH)
     after = log.search_events(conversation, wanted, first=seq + 1, limit=EVENTS_AFTER)
     return [*reversed(through.events), *after.events]

@@ -24,7 +24,7 @@ class Shown(NamedTuple):
 def with_ids(conversation: ConversationRef, event_ids: Sequence[str]) -> Shown:
     """Return the events with these shown ids; the number of queries never grows."""
     known = [event_id for event_id in event_ids if _can_be_stored(event_id)]
-    log = store(str(conversation.owner_id))
+    log = store()
     near, far = _shown(conversation, log.read_portion(conversation, event_ids=known))
     if absent := [event_id for event_id in known if event_id not in near and event_id not in far]:
         last_seq = log.last_seq(conversation)
@@ -54,7 +54,7 @@ def _shown(conversation: ConversationRef, found: SomeEvents) -> Shown:
 
 
 def _read(conversation: ConversationRef, seq: int) -> str | None:
-    found = store(str(conversation.owner_id)).read_portion(conversation, seqs=[seq]).events
+    found = store().read_portion(conversation, seqs=[seq]).events
     return v1.shown(found[0], conversation.public_id) if found else None
 
 

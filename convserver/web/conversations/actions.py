@@ -108,7 +108,7 @@ def delete(request: HttpRequest, conversation: ConversationRef) -> HttpResponse:
 @_action(access.restorable)
 def restore(request: HttpRequest, conversation: ConversationRef) -> HttpResponse:
     """Bring it back."""
-    store(str(request.user.pk)).restore(conversation)
+    store().restore(conversation)
     if sender(request) == reverse("deleted") and not _by_script(request):
         return redirect(f"{reverse('deleted')}?{urlencode({'restored': conversation.public_id})}")
     return _row(request, conversation, is_back=True)

@@ -19,7 +19,7 @@ SEQ_MAX = 2**63 - 1
 def download(request: HttpRequest, conversation_id: str, seq: int) -> HttpResponse:
     """Return an event's text as a download; what is hidden, not there or another's is not found."""
     conversation = access.readable(request.user, conversation_id)
-    found = store(str(request.user.pk)).read_some(conversation, seqs=[seq]) if seq <= SEQ_MAX else []
+    found = store().read_some(conversation, seqs=[seq]) if seq <= SEQ_MAX else []
     if not found or found[0]["hidden"]:
         raise ConversationNotFound("There is no such event.")
     return HttpResponse(

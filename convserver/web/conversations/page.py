@@ -152,7 +152,7 @@ def _asked_for(request: HttpRequest, found: ConversationRef) -> EventsShown:
 
     What lies beyond the end is taken for the end.
     """
-    log: Any = store(str(request.user.pk))
+    log: Any = store()
     last_seq = log.last_seq(found)
     asked = {name: _seq(request.GET.get(name)) for name in ("after", "before", "around")}
     if asked["after"] is not None:

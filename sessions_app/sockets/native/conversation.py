@@ -132,7 +132,7 @@ async def native_socket(scope: WebSocketScope, receive: ASGIReceiveCallable, sen
 async def _joined(user: Visitor, scope: WebSocketScope, query: Query) -> ConversationRef:
     conversation_id: str = scope["url_route"]["kwargs"]["conversation_id"]  # type: ignore[typeddict-item]
     try:
-        return await astore.call(store(str(user.pk)).join, user, conversation_id, version=query.version)
+        return await astore.call(store().join, user, conversation_id, version=query.version)
     except InvalidConversationId as error:
         raise Refused(BAD_REQUEST, str(error)) from error
     except ConversationNotFound as error:

@@ -306,7 +306,7 @@ async def _let_in(credentials: Credentials) -> Visitor:
 
 async def _joined(user: Visitor, conversation_id: str) -> ConversationRef:
     try:
-        return await astore.call(store(str(user.pk)).join, user, conversation_id)
+        return await astore.call(store().join, user, conversation_id)
     except ConversationNotFound as error:
         raise Refusal("Conversation not found.") from error
     except InvalidConversationId as error:

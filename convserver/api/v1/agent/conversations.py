@@ -135,9 +135,9 @@ class ConversationViewSet(ViewSetMixin, AgentView):
         body = body_of(request, ConversationChange)
         with transaction.atomic():
             if body.title is not None:
-                store(str(request.user.pk)).retitle(conversation, body.title)
+                store().retitle(conversation, body.title)
             if body.tags is not None:
-                store(str(request.user.pk)).retag(conversation, body.tags)
+                store().retag(conversation, body.tags)
         return done()
 
     @extend_schema(responses={200: Done, **ONE})
@@ -227,7 +227,7 @@ def _brought_back(request: Request, public_id: str) -> ConversationRef | None:
     """Return the user's own conversation with this id, restored if it was deleted."""
     conversation = own_of(request, public_id)
     if conversation is not None:
-        store(str(request.user.pk)).restore(conversation)
+        store().restore(conversation)
     return conversation
 
 

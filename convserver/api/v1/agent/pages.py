@@ -141,7 +141,7 @@ def event_page(conversation: ConversationRef, query: EventPageQuery) -> ShownPag
     wanted = query.wanted()
     if wanted is None:
         return ShownPage([], None)
-    page = store(str(conversation.owner_id)).search_events(
+    page = store().search_events(
         conversation,
         wanted,
         first=first,

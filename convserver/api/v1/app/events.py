@@ -101,7 +101,7 @@ class EventSearchView(AppView):
         if query.conversation_id__eq is None:
             return _page_of_all(request, query)
         conversation = _found(request, query.conversation_id__eq)
-        return _page(conversation, query, user_id=access.pk_of(request.user))
+        return _page(conversation, query)
 
 
 class EventCountView(AppView):
@@ -141,7 +141,7 @@ class LogSearchView(AppView):
         """Return one page, in the order of the log."""
         query = query_of(request, LogPageQuery)
         conversation = access.readable(request.user, UUID(conversation_id).hex)
-        return _page(conversation, query, user_id=access.pk_of(request.user))
+        return _page(conversation, query)
 
 
 class LogCountView(AppView):
@@ -192,9 +192,7 @@ def _count(conversation: ConversationRef, query: LogQuery) -> int:
     return store().count_events(conversation, _wanted(query))
 
 
-def _page(
-    conversation: ConversationRef | None, query: LogPageQuery | EventSearchQuery, *, user_id: int
-) -> HttpResponse:
+def _page(conversation: ConversationRef | None, query: LogPageQuery | EventSearchQuery) -> HttpResponse:
     newest_first = query.sort_order is AppEventOrder.TIMESTAMP_DESC
     wanted = _wanted(query)
     cursor = PlaceCursor.decode(query.page_id) if query.page_id else None
@@ -205,7 +203,7 @@ def _page(
     first, last = 0, None
     if cursor is not None:
         first, last = (0, cursor.seq - 1) if newest_first else (cursor.seq + 1, None)
-    page = store(str(user_id)).search_events(
+    page = store().search_events(
         conversation, wanted, first=first, last=last, newest_first=newest_first, limit=query.limit
     )
     end = PlaceCursor(conversation.pk, page.events[-1]["seq"]) if page.has_more else None

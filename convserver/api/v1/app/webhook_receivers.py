@@ -158,10 +158,9 @@ def _unauthorized() -> Refused:
 
 def _reported(request: Request, body: ConversationReport, speaker: ConversationRef | None) -> ConversationRef:
     """Return the reported conversation, created if no user has it. Raise Refused."""
-    user_id = access.pk_of(request.user)
     parent_id = speaker.pk if speaker is not None and speaker.public_id != body.id.hex else None
     try:
-        return store(str(user_id)).create(
+        return store().create(
             request.user,
             conversation_id=body.id.hex,
             version=Version.V1,
