@@ -23,7 +23,7 @@ from sessions_app import astore
 from sessions_app.agents.base import Agent
 from sessions_app.event_loops import uncancelled
 from sessions_app.loops import leases, pauses, pending_work, recovery, runs, titles, turns
-from sessions_app.loops.played_turn import PlayedTurn, TurnSuspended, persistently
+from sessions_app.loops.played_turn import PlayedTurn, TurnSuspended, retry
 from sessions_app.loops.runs import Asked, Said
 from sessions_app.loops.turns import PendingTurn, TurnStart
 from sessions_app.models import ExecutionStatus, LoopEnd
@@ -259,7 +259,7 @@ class Loop:
         async with self._steering:
             wanted, self._pause_wanted = self._pause_wanted, False
             if wanted:
-                await persistently(lambda: _to_its_end(self._pause_now))
+                await retry(lambda: _to_its_end(self._pause_now))
 
     async def _play(self, turn: PlayedTurn) -> None:
         """Play a turn and end or suspend it; commands come before its end or after it."""
@@ -297,7 +297,7 @@ class Loop:
         if self._interrupted_through is not None:
             await self._end_interrupted()
         elif taken_back and suspended.args == (AgentState.PAUSED,):
-            await persistently(lambda: _to_its_end(runs.ask, self.conversation))
+            await retry(lambda: _to_its_end(runs.ask, self.conversation))
             self.wake()
 
     async def _play_to_its_end(self, turn: PlayedTurn) -> None:
@@ -318,11 +318,11 @@ class Loop:
 
     async def _end_interrupted(self) -> None:
         # After everything that the turn is still writing, so that nothing of it follows its end.
-        await persistently(lambda: astore.append(self.conversation, [], epoch=self.epoch))
+        await retry(lambda: astore.append(self.conversation, [], epoch=self.epoch))
         through = -1 if self._interrupted_through is None else self._interrupted_through
         await self._persist(partial(recovery.stop_turn, through=through))
         if self._is_resumed:
-            await persistently(lambda: _to_its_end(pauses.resume, self.conversation))
+            await retry(lambda: _to_its_end(pauses.resume, self.conversation))
 
     async def _end(self, start: TurnStart) -> None:
         finish = partial(
@@ -340,18 +340,18 @@ class Loop:
         turn = PendingTurn(start.turn_id, start.through, is_suspended=False)
         ending = (AgentState.ERROR, ExecutionStatus.ERROR, _sentence(error))
         code = type(error).__name__ if self.conversation.dialect is Dialect.V1 else "AgentError"
-        await persistently(lambda: _to_its_end(self._cut_off, turn, *ending, code=code))
+        await retry(lambda: _to_its_end(self._cut_off, turn, *ending, code=code))
 
     async def _persist(self, act: Callable[[ConversationRef, int], T]) -> T:
         """The work of the loop under its lease that can be repeated."""
-        return await persistently(lambda: _to_its_end(act, self.conversation, self.epoch))
+        return await retry(lambda: _to_its_end(act, self.conversation, self.epoch))
 
     async def _give_up(self) -> None:
         """End the turn that a stop interrupted, keep its text, and release the lease."""
         with suppress(Fenced, ConversationNotFound):
             # After everything that the turn is still writing, so that nothing of it follows its end.
-            await persistently(lambda: astore.append(self.conversation, [], epoch=self.epoch))
-            await persistently(lambda: astore.change(self._store_stop))
+            await retry(lambda: astore.append(self.conversation, [], epoch=self.epoch))
+            await retry(lambda: astore.change(self._store_stop))
         with suppress(Fenced):
             ended_by = self.ended_by if self.is_wanted else LoopEnd.STOPPED
             await self._persist(partial(leases.release, ended_by=ended_by))

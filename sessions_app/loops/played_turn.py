@@ -58,7 +58,7 @@ HELD_BACK_SHOWN_MAX_CHARS = 4
 AGAIN_S = 0.2
 
 
-async def persistently(attempt: Callable[[], Awaitable[T]]) -> T:
+async def retry(attempt: Callable[[], Awaitable[T]]) -> T:
     """Await something repeatable: again while the conversation is locked, and after connections broke."""
     left = max(astore.READERS, astore.CHANGERS)  # each thread's connection may be broken
     while True:
@@ -100,17 +100,17 @@ class PlayedTurn:
 
     async def prepare(self) -> None:
         """Read the inputs of the turn, and store that the agent works."""
-        self.inputs, self.done, calls = await persistently(lambda: astore.call(self._read))
+        self.inputs, self.done, calls = await retry(lambda: astore.call(self._read))
         if self.conversation.dialect is Dialect.V1:
-            self._policy = await persistently(lambda: astore.call(policy_of, self.conversation))
-            self._has_terminal = await persistently(lambda: astore.call(has_terminal, self.conversation))
+            self._policy = await retry(lambda: astore.call(policy_of, self.conversation))
+            self._has_terminal = await retry(lambda: astore.call(has_terminal, self.conversation))
         if self.start.decision is not None and calls:
             self.decision = Decision(
                 call=_tool_call(calls[-1]), accepted=self.start.decision, reason=self.start.decision_reason
             )
         event_id = str(uuid4())
         authored = self._author.state(state=AgentState.RUNNING, event_id=event_id)
-        await persistently(lambda: self._append(authored, event_id))
+        await retry(lambda: self._append(authored, event_id))
 
     def _read(self) -> tuple[list[EventEnvelope], list[EventEnvelope], list[EventEnvelope]]:
         log, start = store(), self.start
@@ -138,7 +138,7 @@ class PlayedTurn:
         """Stream an answer; store it as one message at the end, and its beginning on an error."""
         await self._checkpoint()
         owner, conversation = self.conversation.owner_id, self.conversation.pk
-        masks = await persistently(lambda: astore.call(secrets.masks_of, owner, conversation))
+        masks = await retry(lambda: astore.call(secrets.masks_of, owner, conversation))
         answer = StreamedAnswer(self.conversation, self.turn_id, self._epoch, masks)
         try:
             yield answer
