@@ -14,7 +14,7 @@ from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
 from django.db import transaction
 from django.utils.module_loading import import_string
 
-from conversations import facts
+from conversations import domain_events
 from conversations.exceptions import ConversationDeleted, ConversationNotFound
 from conversations.models import Conversation, ConversationRef, Version, normal_id
 from conversations.payloads.limits import limits_of
@@ -109,7 +109,7 @@ class ConversationValidator:
                 public_id=public_id, defaults={"owner_id": pk_of(user), "version": version}
             )
             if is_new:
-                facts.record(row.pk, facts.Fact.CREATED)
+                domain_events.record(row.pk, domain_events.DomainEvent.CREATED)
                 log_on_commit("Conversation created", **ids_of(row.ref), version=row.version)
         return row, is_new
 

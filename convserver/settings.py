@@ -328,7 +328,7 @@ CONVERSATION_STORE = CONFIGURATION.store
 CONVERSATION_VALIDATOR = CONFIGURATION.validator
 CONVERSATION_MANAGER = CONFIGURATION.manager
 CONVERSATION_SECRETS = "sessions_app.settings.owner_secrets.OwnerSecrets"
-CONVERSATION_FACTS = "sessions_app.webhooks.deliveries.record"
+CONVERSATION_DOMAIN_EVENTS = "sessions_app.webhooks.deliveries.record"
 CONVERSATION_HOOKS = CONFIGURATION.hooks
 
 LOGGING_CONFIG = "convserver.serving.log_format.configure"

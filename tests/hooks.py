@@ -28,23 +28,23 @@ class Listener:
     def deleted(self, conversation: ConversationRef, information: Mapping[str, Any]) -> None:
         self._hear("deleted", conversation, information["title"])
 
-    def _hear(self, happening: str, conversation: ConversationRef, detail: Any) -> None:
+    def _hear(self, kind: str, conversation: ConversationRef, detail: Any) -> None:
         if self.failures:
             self.failures -= 1
             raise RuntimeError("a secret that no page may show")
-        self.told.append((happening, conversation.public_id, detail))
+        self.told.append((kind, conversation.public_id, detail))
 
     @property
-    def happenings(self) -> list[str]:
-        return [happening for happening, *_ in self.told]
+    def kinds(self) -> list[str]:
+        return [kind for kind, *_ in self.told]
 
     @property
     def statuses(self) -> list[str]:
-        return [status for happening, _, status in self.told if happening == "status"]
+        return [status for kind, _, status in self.told if kind == "status"]
 
     @property
     def texts(self) -> list[str]:
-        return [text for happening, _, texts in self.told if happening == "appended" for text in texts]
+        return [text for kind, _, texts in self.told if kind == "appended" for text in texts]
 
 
 class Deaf:

@@ -11,9 +11,10 @@ from django.db.models import F, Min
 from django.db.models.functions import Greatest
 from django.utils import timezone
 
-from conversations import access, facts, live, provisional_titles
+from conversations import access, domain_events, live, provisional_titles
 from conversations.access import Visitor
 from conversations.cursors import ListCursor
+from conversations.domain_events import DomainEvent
 from conversations.events import (
     Appended,
     EventEnvelope,
@@ -30,7 +31,6 @@ from conversations.exceptions import (
     InvalidEvent,
     QuotaExceeded,
 )
-from conversations.facts import Fact
 from conversations.log.append import AppendOutcome, AppendRequest
 from conversations.log.commits import committed, masked_and_committed
 from conversations.models import (
@@ -100,7 +100,7 @@ class DatabaseConversationStore(ConversationStore):
         changes = changed_columns(row, metadata, fields)
         if changes:
             if "title" in changes:
-                facts.record(row.pk, Fact.RETITLED)
+                domain_events.record(row.pk, DomainEvent.RETITLED)
             self._change(Conversation.objects.with_pks([row.pk]), row.ref, **changes)
         return True
 
@@ -438,7 +438,7 @@ class DatabaseConversationStore(ConversationStore):
             if changed:
                 if "title_is" not in only_if:
                     provisional_titles.note_chosen(conversation.pk)
-                facts.record(conversation.pk, Fact.RETITLED)
+                domain_events.record(conversation.pk, DomainEvent.RETITLED)
                 transaction.on_commit(lambda: live.announce_changed(conversation), robust=True)
         return changed
 
@@ -533,7 +533,7 @@ def _insert(*, public_id: str, owner_id: int, **columns: Any) -> Conversation:
     if not is_new:
         raise ConversationExists(_why_taken(row, owner_id))
     conversation = row.ref
-    facts.record(row.pk, Fact.CREATED)
+    domain_events.record(row.pk, DomainEvent.CREATED)
     log_on_commit("Conversation created", **ids_of(conversation), version=row.version)
     transaction.on_commit(lambda: live.announce_listed(conversation), robust=True)
     return row

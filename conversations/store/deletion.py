@@ -5,8 +5,8 @@ from __future__ import annotations
 from django.db import transaction
 from django.utils import timezone
 
-from conversations import facts, live
-from conversations.facts import Fact
+from conversations import domain_events, live
+from conversations.domain_events import DomainEvent
 from conversations.models import Conversation, ConversationRef
 from conversations.server_log import ids_of, log_on_commit
 
@@ -17,7 +17,7 @@ def soft_delete(conversation: ConversationRef) -> None:
     rows = Conversation.objects.active().filter(pk=conversation.pk)
     with transaction.atomic():
         if rows.update(deleted_at=now, listed_at=now):
-            _tell(conversation, Fact.DELETED, "Conversation deleted")
+            _tell(conversation, DomainEvent.DELETED, "Conversation deleted")
 
 
 def restore(conversation: ConversationRef) -> None:
@@ -25,10 +25,10 @@ def restore(conversation: ConversationRef) -> None:
     rows = Conversation.objects.deleted().filter(pk=conversation.pk)
     with transaction.atomic():
         if rows.update(deleted_at=None, listed_at=timezone.now()):
-            _tell(conversation, Fact.RESTORED, "Conversation restored")
+            _tell(conversation, DomainEvent.RESTORED, "Conversation restored")
 
 
-def _tell(conversation: ConversationRef, fact: Fact, act: str) -> None:
-    facts.record(conversation.pk, fact)
+def _tell(conversation: ConversationRef, event: DomainEvent, act: str) -> None:
+    domain_events.record(conversation.pk, event)
     log_on_commit(act, **ids_of(conversation))
     transaction.on_commit(lambda: live.announce_changed(conversation), robust=True)

@@ -13,9 +13,9 @@ from django.db import transaction
 from django.db.models import F
 from django.utils import timezone
 
-from conversations import facts, live
+from conversations import domain_events, live
+from conversations.domain_events import DomainEvent
 from conversations.exceptions import ConversationNotFound, LoopUnavailable
-from conversations.facts import Fact
 from conversations.log import fence
 from conversations.log.locks import lock
 from conversations.models import Conversation, ConversationRef
@@ -144,7 +144,7 @@ def ready(conversation: ConversationRef, epoch: int) -> None:
         AgentLoop.objects.of(conversation).update(
             status=LoopStatus.RUNNING, runtime_status="STATUS$READY", updated_at=timezone.now()
         )
-        facts.record(conversation.pk, Fact.LOOP)
+        domain_events.record(conversation.pk, DomainEvent.LOOP)
         log_on_commit("Agent started", **ids_of(conversation), epoch=epoch)
     announce(conversation)
 
@@ -177,7 +177,7 @@ def release(
         )
         left = commands.left_behind(conversation, before=epoch + 1)
         settled = commands.settle_left(conversation, left, is_stopped=ended_by is LoopEnd.STOPPED)
-        facts.record(conversation.pk, Fact.LOOP)
+        domain_events.record(conversation.pk, DomainEvent.LOOP)
         log_on_commit(
             "Agent failed" if error else "Agent stopped",
             **ids_of(conversation),

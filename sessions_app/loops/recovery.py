@@ -10,11 +10,11 @@ from django.db.models import Q
 from django.db.models.functions import Greatest
 from django.utils import timezone
 
-from conversations import dialects, facts
+from conversations import dialects, domain_events
 from conversations.dialects import CALL_INTERRUPTED, CALL_STOPPED, AgentState
+from conversations.domain_events import DomainEvent
 from conversations.events import Dialect
 from conversations.exceptions import ConversationNotFound, Fenced
-from conversations.facts import Fact
 from conversations.log.locks import lock
 from conversations.models import Conversation, ConversationRef
 from conversations.store import store
@@ -231,7 +231,7 @@ def fail(conversation: ConversationRef, error: str) -> None:
             error=error,
             updated_at=now,
         )
-        facts.record(conversation.pk, Fact.LOOP)
+        domain_events.record(conversation.pk, DomainEvent.LOOP)
     leases.announce(conversation)
 
 

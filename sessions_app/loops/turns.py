@@ -11,10 +11,10 @@ from django.db import transaction
 from django.db.models.functions import Greatest
 from django.utils import timezone
 
-from conversations import dialects, facts
+from conversations import dialects, domain_events
 from conversations.dialects import AgentState, v0
+from conversations.domain_events import DomainEvent
 from conversations.events import Appended, Dialect, EventFilter, Metrics
-from conversations.facts import Fact
 from conversations.models import Conversation, ConversationRef
 from conversations.store import store
 from sessions_app.loops import decisions, leases, turn_events
@@ -83,7 +83,7 @@ def begin_turn(conversation: ConversationRef, epoch: int) -> TurnStart | None:
             updated_at=now,
         )
         Conversation.objects.filter(pk=conversation.pk).update(listed_at=now)
-        facts.record(conversation.pk, Fact.LOOP)
+        domain_events.record(conversation.pk, DomainEvent.LOOP)
     leases.announce(conversation)
     return TurnStart(
         turn_id=turn_id,

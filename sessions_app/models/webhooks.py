@@ -12,7 +12,7 @@ from django.db import models
 from django.db.models import Q
 from django.utils import timezone
 
-from conversations.facts import Fact
+from conversations.domain_events import DomainEvent
 from conversations.models import Conversation
 from sessions_app.encryption import EncryptedTextField
 
@@ -85,9 +85,9 @@ class Receiver(models.Model):
         return f"{self.kind} {self.name}"
 
     @property
-    def unheard_facts(self) -> list[Fact]:
+    def unheard_domain_events(self) -> list[DomainEvent]:
         """The changes of which this kind of receiver is not notified."""
-        return [Fact.LOOP] if self.kind == ReceiverKind.WEBHOOK else []
+        return [DomainEvent.LOOP] if self.kind == ReceiverKind.WEBHOOK else []
 
     def rotate(self) -> bool:
         """Seal the secrets with the newest key unless they are; return whether this changed the row.
@@ -179,7 +179,7 @@ class NotedFactQuerySet(models.QuerySet["NotedFact"]):
     def of(self, conversation: Conversation, receiver: Receiver) -> Self:
         """Return those of one conversation that are for this receiver."""
         rows = self.filter(conversation_id=conversation.pk)
-        return rows.exclude(fact__in=receiver.unheard_facts)
+        return rows.exclude(fact__in=receiver.unheard_domain_events)
 
 
 class NotedFact(models.Model):

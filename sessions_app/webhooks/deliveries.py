@@ -21,9 +21,9 @@ from django.utils import timezone
 
 from conversations import dialects, live
 from conversations.dialects import AgentState
+from conversations.domain_events import DomainEvent
 from conversations.events import EventEnvelope, Kind
 from conversations.exceptions import ConversationError
-from conversations.facts import Fact
 from conversations.models import ConversationRef
 from conversations.store import store
 from sessions_app.models import Delivery, NotedFact, Receiver
@@ -31,7 +31,7 @@ from sessions_app.models.webhooks import DeliveryQuerySet, NotedFactQuerySet, Re
 from sessions_app.openhands_v1.information import information_of
 from sessions_app.processes import Process, is_gone
 from sessions_app.webhooks import gathering
-from sessions_app.webhooks.notifications import Happening, Notification
+from sessions_app.webhooks.notifications import Notification, NotificationKind
 
 LEASE_S = 30.0
 RETRY_FIRST_S = 2.0
@@ -78,11 +78,11 @@ class Step:
     moved: Mapping[str, Any]
 
 
-def record(conversation_pk: int, fact: Fact) -> None:
-    """Record a change if there is a receiver for it, with one statement: conversations.facts.record."""
+def record(conversation_pk: int, event: DomainEvent) -> None:
+    """Record a change if there is a receiver for it, with one statement: `domain_events.record`."""
     now = connection.ops.adapt_datetimefield_value(timezone.now())
     with connection.cursor() as cursor:
-        cursor.execute(_NOTE, [fact.value, now, conversation_pk])
+        cursor.execute(_NOTE, [event.value, now, conversation_pk])
 
 
 def begin(receiver: Receiver) -> Receiver:
@@ -159,7 +159,7 @@ def next_step(held: Claim) -> Step | None:
         release([held])
         return None
     if row.owes_status:
-        return Step(_informing(row, Happening.STATUS), {"owes_status": False})
+        return Step(_informing(row, NotificationKind.STATUS), {"owes_status": False})
     # Events first: a fact that was noted before one of these is there by now, so none is passed over.
     events = store().read_after(row.conversation.ref, row.through, limit=row.receiver.event_buffer_size)
     fact = NotedFact.objects.after(row.told).of(row.conversation, row.receiver).first()
@@ -335,30 +335,29 @@ def ends_a_run(event: EventEnvelope) -> bool:
 
 def _step_of_events(row: Delivery, events: list[EventEnvelope]) -> Step:
     notification = Notification(
-        happening=Happening.APPENDED, conversation=row.conversation.ref, events=events
+        kind=NotificationKind.APPENDED, conversation=row.conversation.ref, events=events
     )
     return Step(notification, {"through": events[-1]["seq"], "owes_status": ends_a_run(events[-1])})
 
 
 def _step_of_fact(row: Delivery, noted: NotedFact) -> Step:
-    fact = Fact(noted.fact)
-    match fact:
-        case Fact.CREATED:
-            happening = Happening.CREATED
-        case Fact.DELETED:
-            happening = Happening.DELETED
-        case Fact.RETITLED | Fact.RESTORED | Fact.LOOP:
-            happening = Happening.STATUS
+    event = DomainEvent(noted.fact)
+    match event:
+        case DomainEvent.CREATED:
+            kind = NotificationKind.CREATED
+        case DomainEvent.DELETED:
+            kind = NotificationKind.DELETED
+        case DomainEvent.RETITLED | DomainEvent.RESTORED | DomainEvent.LOOP:
+            kind = NotificationKind.STATUS
         case _:
-            assert_never(fact)
-    return Step(_informing(row, happening, fact), {"told": noted.pk})
+            assert_never(event)
+    return Step(_informing(row, kind), {"told": noted.pk})
 
 
-def _informing(row: Delivery, happening: Happening, fact: Fact | None = None) -> Notification:
+def _informing(row: Delivery, kind: NotificationKind) -> Notification:
     information = information_of([row.conversation_id], deleted=True)
     return Notification(
-        happening=happening,
+        kind=kind,
         conversation=row.conversation.ref,
         information=information.get(row.conversation_id),
-        fact=fact,
     )

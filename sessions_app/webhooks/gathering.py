@@ -181,7 +181,7 @@ def _values(receiver: Receiver, *, through: int) -> dict[str, Any]:
         "receiver": receiver.pk,
         "owner": receiver.owner_id,
         "no": False,
-        "unheard": next(iter(receiver.unheard_facts), ""),
+        "unheard": next(iter(receiver.unheard_domain_events), ""),
         "now": moment(now),
         "flush_at": moment(now + timedelta(seconds=receiver.flush_delay_s)),
         "buffer": receiver.event_buffer_size,

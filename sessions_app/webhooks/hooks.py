@@ -24,7 +24,7 @@ from sessions_app.encryption import seal
 from sessions_app.models import Receiver, ReceiverKind
 from sessions_app.models.webhooks import NAME_MAX_LENGTH
 from sessions_app.webhooks.deliveries import begin
-from sessions_app.webhooks.notifications import DeliveryFailed, Happening, Notification
+from sessions_app.webhooks.notifications import DeliveryFailed, Notification, NotificationKind
 
 logger = logging.getLogger(__name__)
 
@@ -52,8 +52,8 @@ def _made(name: str, load: Callable[[], Any]) -> Any:
     except Exception:
         logger.exception("The hook %s could not be made.", name)
         return None
-    if not any(callable(getattr(hook, happening, None)) for happening in Happening):
-        logger.error("The hook %s has none of the methods %s.", name, ", ".join(Happening))
+    if not any(callable(getattr(hook, kind, None)) for kind in NotificationKind):
+        logger.error("The hook %s has none of the methods %s.", name, ", ".join(NotificationKind))
         return None
     return hook
 
@@ -84,12 +84,11 @@ class HookTaker:
     async def take(self, notification: Notification) -> None:
         """Call the method for the notification, a plain one in a thread. Raise DeliveryFailed if it raises
         anything."""
-        method = getattr(self._hook, notification.happening, None)
+        method = getattr(self._hook, notification.kind, None)
         if method is None:
             return
-        details = (
-            notification.events if notification.happening is Happening.APPENDED else notification.information
-        )
+        is_of_log = notification.kind is NotificationKind.APPENDED
+        details = notification.events if is_of_log else notification.information
         try:
             if inspect.iscoroutinefunction(method):
                 async with asyncio.timeout(self._receiver.timeout_s):

@@ -8,11 +8,10 @@ from enum import StrEnum
 from typing import Any, Protocol
 
 from conversations.events import EventEnvelope
-from conversations.facts import Fact
 from conversations.models import ConversationRef
 
 
-class Happening(StrEnum):
+class NotificationKind(StrEnum):
     """The kinds of notifications; the names are those of a hook's methods."""
 
     CREATED = "created"
@@ -25,14 +24,12 @@ class Happening(StrEnum):
 class Notification:
     """One notification about one conversation."""
 
-    happening: Happening
+    kind: NotificationKind
     conversation: ConversationRef
     events: Sequence[EventEnvelope] = ()
     """The appended events, in order; only for that kind."""
     information: dict[str, Any] | None = None
     """ConversationInfo as it is now (spec V1 §2.2); for the other kinds."""
-    fact: Fact | None = None
-    """The recorded change, if it was not the log that caused this."""
 
 
 class Transport(Protocol):

@@ -20,7 +20,7 @@ from sessions_app.models import Receiver, ReceiverKind
 from sessions_app.outbound.hosts import HostRefused, may_lead_to_public, server_url
 from sessions_app.outbound.proxies import UnusableProxy, way_to
 from sessions_app.webhooks.deliveries import begin
-from sessions_app.webhooks.notifications import DeliveryFailed, Happening, Notification
+from sessions_app.webhooks.notifications import DeliveryFailed, Notification, NotificationKind
 
 CONNECT_S = 5.0
 KEY_HEADER = "X-Session-API-Key"
@@ -112,7 +112,7 @@ class Webhook:
 
     async def take(self, notification: Notification) -> None:
         """Post the notification if the wire has a call for it. Raise DeliveryFailed unless it answers 2xx."""
-        if notification.happening is Happening.APPENDED:
+        if notification.kind is NotificationKind.APPENDED:
             conversation = quote(notification.conversation.public_id, safe="")
             texts = [v1.shown(event, notification.conversation.public_id) for event in notification.events]
             await self._post(f"events/{conversation}", f"[{','.join(texts)}]".encode())

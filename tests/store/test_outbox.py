@@ -82,8 +82,8 @@ async def test_a_hook_is_told_all_that_happens_in_order(
     await astore.call(store.retitle, talk, "A title")
     await astore.append(talk, [event("three")])
     await astore.call(store.soft_delete, talk)
-    await until_here(lambda: "deleted" in listener.happenings)
-    assert listener.happenings == ["created", "appended", "status", "appended", "deleted"]
+    await until_here(lambda: "deleted" in listener.kinds)
+    assert listener.kinds == ["created", "appended", "status", "appended", "deleted"]
     assert listener.texts == ["one", "two", "three"]
 
 
@@ -212,7 +212,7 @@ def told(claim: deliveries.Claim) -> list[tuple[str, int]]:
     """Take everything that is left, and return what it was."""
     steps = []
     while step := deliveries.next_step(claim):
-        steps.append((step.notification.happening.value, len(step.notification.events)))
+        steps.append((step.notification.kind.value, len(step.notification.events)))
         deliveries.delivered(claim, step)
     return steps
 

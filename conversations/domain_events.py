@@ -11,7 +11,7 @@ from django.conf import settings
 from django.utils.module_loading import import_string
 
 
-class Fact(StrEnum):
+class DomainEvent(StrEnum):
     """A change of a conversation beside its log."""
 
     CREATED = "created"
@@ -22,18 +22,18 @@ class Fact(StrEnum):
     """Its agent loop started, ended or began a turn."""
 
 
-Note = Callable[[int, Fact], None]
+Recorder = Callable[[int, DomainEvent], None]
 
 
-def record(conversation_pk: int, fact: Fact) -> None:
-    """Record a change for its receivers: a seam, chosen by CONVERSATION_FACTS.
+def record(conversation_pk: int, event: DomainEvent) -> None:
+    """Record a change for its receivers: a seam, chosen by CONVERSATION_DOMAIN_EVENTS.
 
     Must be called in the transaction that makes the change, after the conversation's row is written or
     locked.
     """
-    _noting(settings.CONVERSATION_FACTS)(conversation_pk, fact)
+    _recorder(settings.CONVERSATION_DOMAIN_EVENTS)(conversation_pk, event)
 
 
 @cache
-def _noting(path: str) -> Note:
-    return cast(Note, import_string(path))
+def _recorder(path: str) -> Recorder:
+    return cast(Recorder, import_string(path))
