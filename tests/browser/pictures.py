@@ -58,7 +58,10 @@ class Studio(Site):
 
 Scene = Callable[[Page, Studio], None]
 SCENES: dict[str, Scene] = {}
-"""What is shown where somebody has worked for a while, by the name of the picture."""
+"""What is shown where somebody has worked for a while, by the name of the picture; the admin's come first.
+
+It also shows what was made and deleted for other pictures.
+"""
 BEFORE: dict[str, Scene] = {}
 """What is shown before anything was said."""
 LOGGED_OUT: dict[str, Scene] = {}
@@ -102,6 +105,34 @@ def _login_refused(page: Page, studio: Studio) -> None:
     page.get_by_label("Password").fill("not her password")
     page.get_by_role("button", name="Log in").click()
     expect(page.get_by_role("alert")).to_be_visible()
+
+
+@_scene("admin-overview")
+def _admin(page: Page, studio: Studio) -> None:
+    page.goto(f"{studio.url}/admin/")
+
+
+@_scene("admin-list")
+def _admin_list(page: Page, studio: Studio) -> None:
+    page.goto(f"{studio.url}/admin/conversations/conversation/")
+
+
+@_scene("admin-conversation")
+def _admin_conversation(page: Page, studio: Studio) -> None:
+    page.goto(f"{studio.url}/admin/conversations/conversation/?q=text")
+    page.locator("#result_list").get_by_role("link", name="A function that adds up").first.click()
+    expect(page.get_by_role("link", name="Open events")).to_be_visible()
+
+
+@_scene("admin-events")
+def _admin_events(page: Page, studio: Studio) -> None:
+    _admin_conversation(page, studio)
+    page.goto(page.url.replace("/change/", "/events/"))
+
+
+@_scene("admin-loops")
+def _admin_loops(page: Page, studio: Studio) -> None:
+    page.goto(f"{studio.url}/admin/sessions_app/agentloop/")
 
 
 @_scene("home")
@@ -213,6 +244,7 @@ def _stopped(page: Page, studio: Studio) -> None:
     expect(talk.streaming).to_contain_text(SLOW_WORDS)
     page.get_by_role("button", name="Stop").click()
     expect(talk.delivery(SLOW)).to_contain_text("Unfinished")
+    expect(talk.streaming).to_have_count(0)
 
 
 @_scene("deleted-elsewhere")
@@ -262,7 +294,7 @@ def _catching_up(page: Page, studio: Studio) -> None:
 @_scene("image")
 def _image(page: Page, studio: Studio) -> None:
     talk = Talk(page, studio, "text").open()
-    page.locator('#composer input[type="file"]').set_input_files(PICTURES / "admin-list-light.png")
+    page.locator('#composer input[type="file"]').set_input_files(PICTURES / "home-light-1440.png")
     talk.box.fill("Here is what it looks like now.\nCan the list be calmer?")
     expect(page.get_by_role("img", name="Image 1")).to_be_visible()
 
