@@ -184,7 +184,7 @@ class EventPage(NamedTuple):
     has_more: bool
 
 
-class FarEvent(NamedTuple):
+class DeferredEvent(NamedTuple):
     """The place of an event that was not read because the ones before it were long."""
 
     seq: int
@@ -196,7 +196,7 @@ class SomeEvents(NamedTuple):
     """Events that were requested by id: those that were read, and the places of the others."""
 
     events: list[EventEnvelope]
-    far: list[FarEvent]
+    deferred: list[DeferredEvent]
 
 
 @dataclass(frozen=True, slots=True)

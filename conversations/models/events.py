@@ -17,11 +17,11 @@ from django.db.models.expressions import RawSQL
 from conversations.cursors import fingerprint
 from conversations.engines import case_insensitive
 from conversations.events import (
+    DeferredEvent,
     Dialect,
     EventEnvelope,
     EventFilter,
     EventMatch,
-    FarEvent,
     Kind,
     SomeEvents,
 )
@@ -170,13 +170,13 @@ class EventQuerySet(models.QuerySet["Event"]):
     def portion(self, *, max_bytes: int) -> SomeEvents:
         """Read the rows with one query, payloads only until `max_bytes` are reached; at least one."""
         before = Window(Sum("size"), order_by="seq") - F("size")
-        near = self.annotate(bytes_before=before).filter(bytes_before__lt=max_bytes)
-        end = Subquery(near.newest_first().values("seq")[:1])
+        loaded = self.annotate(bytes_before=before).filter(bytes_before__lt=max_bytes)
+        end = Subquery(loaded.newest_first().values("seq")[:1])
         texts = {name: Case(When(seq__lte=end, then=F(name))) for name in ("text", "payload")}
         rows = list(self._shown_columns(texts))
         return SomeEvents(
             [envelope(*row) for row in rows if row[-1] is not None],
-            [FarEvent(*row[:3]) for row in rows if row[-1] is None],
+            [DeferredEvent(*row[:3]) for row in rows if row[-1] is None],
         )
 
     def bytes_by_owner(self) -> Iterable[tuple[int, int]]:

@@ -29,8 +29,8 @@ class Found(NamedTuple):
 class FoundById(NamedTuple):
     """Events that were requested by id; for those that are too long to read now, the keys by id."""
 
-    near: list[Found]
-    far: dict[str, int]
+    loaded: list[Found]
+    deferred: dict[str, int]
 
 
 class FoundPage(NamedTuple):
@@ -69,9 +69,9 @@ def with_ids(user: Visitor, event_ids: Collection[str]) -> FoundById:
     """Return the user's events of the V1 wire with these ids; of copies, the oldest."""
     rows = Event.objects.of_any(_logs(user)).with_event_ids(event_ids, dialect=Dialect.V1)
     places = list(rows.oldest_copies().order_by("pk").values_list("pk", "size", "event_id"))
-    near = take_bytes((pk, size) for pk, size, _ in places)
-    far = {event_id: pk for pk, _, event_id in places[len(near) :]}
-    return FoundById(_found(near, newest_first=False), far)
+    loaded = take_bytes((pk, size) for pk, size, _ in places)
+    deferred = {event_id: pk for pk, _, event_id in places[len(loaded) :]}
+    return FoundById(_found(loaded, newest_first=False), deferred)
 
 
 def payload_of(pk: int) -> str | None:

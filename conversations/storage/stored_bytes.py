@@ -64,8 +64,8 @@ def totals(owner_pks: Collection[int]) -> dict[int, int]:
         found |= StoredBytes.objects.filter(owner_id__in=owner_pks).values_list("owner_id", "total")
         uncounted = Event.objects.filter(pk__gt=through)
         end = _end_of(through, STEP_EVENTS * STEPS)
-        near = uncounted if end == math.inf else uncounted.filter(pk__lte=end)
-        for owner_pk, size in near.bytes_by_owner():
+        countable = uncounted if end == math.inf else uncounted.filter(pk__lte=end)
+        for owner_pk, size in countable.bytes_by_owner():
             if owner_pk in found:
                 found[owner_pk] += size
     return found

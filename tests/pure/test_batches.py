@@ -12,11 +12,11 @@ from convserver.api.v1 import batches
 async def test_what_is_far_is_read_when_its_turn_comes() -> None:
     read: list[str] = []
 
-    def far(name: str) -> str:
+    def deferred(name: str) -> str:
         read.append(name)
         return f'"{name}"'
 
-    unread = {name: partial(far, name) for name in ("b", "c")}
+    unread = {name: partial(deferred, name) for name in ("b", "c")}
     response = batches.in_order(["b", "x", "a", "b"], {"a": '"a"'}, unread)
     assert isinstance(response, StreamingHttpResponse)
     found = [(piece, len(read)) async for piece in response]

@@ -484,7 +484,7 @@ def test_events_that_are_asked_for_one_by_one_are_read_as_far_as_a_page_goes(
     monkeypatch.setattr(conversations.store.database, "PAGE_MAX_BYTES", 700)
     found = store.read_portion(conversation, event_ids=[f"event {n}" for n in (5, 4, 2, 0)], seqs=[1])
     assert [each["seq"] for each in found.events] == [0, 1]
-    assert [(each.seq, each.id) for each in found.far] == [(n, f"event {n}") for n in (2, 4, 5)]
+    assert [(each.seq, each.id) for each in found.deferred] == [(n, f"event {n}") for n in (2, 4, 5)]
 
 
 def test_one_event_that_is_asked_for_is_read_however_long_it_is(
@@ -493,7 +493,7 @@ def test_one_event_that_is_asked_for_is_read_however_long_it_is(
     store.append(conversation, [event(payload("x" * 300))])
     monkeypatch.setattr(conversations.store.database, "PAGE_MAX_BYTES", 1)
     found = store.read_portion(conversation, seqs=[0])
-    assert (len(found.events), found.far) == (1, [])
+    assert (len(found.events), found.deferred) == (1, [])
 
 
 def test_the_first_event_since_a_moment_is_found_wherever_it_stands(

@@ -16,22 +16,22 @@ Read = Callable[[], str | None]
 """Reads one thing as JSON; None if it was deleted meanwhile."""
 
 
-def in_order(ids: Sequence[str], near: Mapping[str, str], far: Mapping[str, Read]) -> HttpResponseBase:
+def in_order(ids: Sequence[str], loaded: Mapping[str, str], deferred: Mapping[str, Read]) -> HttpResponseBase:
     """Return a JSON list of the things with these ids, null for those in neither mapping.
 
-    A long list is streamed: each of `far` is read when its turn comes.
+    A long list is streamed: each of `deferred` is read when its turn comes.
     """
-    size = sum(len(near.get(each, NOTHING)) for each in ids)
-    if size <= PAGE_MAX_BYTES and not any(each in far for each in ids):
-        text = ",".join(near.get(each, NOTHING) for each in ids)
+    size = sum(len(loaded.get(each, NOTHING)) for each in ids)
+    if size <= PAGE_MAX_BYTES and not any(each in deferred for each in ids):
+        text = ",".join(loaded.get(each, NOTHING) for each in ids)
         return HttpResponse(f"[{text}]", content_type="application/json")
-    return StreamingHttpResponse(_pieces(ids, near, far), content_type="application/json")
+    return StreamingHttpResponse(_pieces(ids, loaded, deferred), content_type="application/json")
 
 
 async def _pieces(
-    ids: Sequence[str], near: Mapping[str, str], far: Mapping[str, Read]
+    ids: Sequence[str], loaded: Mapping[str, str], deferred: Mapping[str, Read]
 ) -> AsyncIterator[bytes]:
     for number, each in enumerate(ids):
-        text = await astore.call(far[each]) if each in far else near.get(each)
+        text = await astore.call(deferred[each]) if each in deferred else loaded.get(each)
         yield f"{',' if number else '['}{text or NOTHING}".encode()
     yield b"]"

@@ -17,27 +17,27 @@ from convserver.api.v1.batches import Read
 class Shown(NamedTuple):
     """Events as JSON by the ids that readers see, and how to read those that are too long to read now."""
 
-    near: dict[str, str]
-    far: dict[str, Read]
+    loaded: dict[str, str]
+    deferred: dict[str, Read]
 
 
 def with_ids(conversation: ConversationRef, event_ids: Sequence[str]) -> Shown:
     """Return the events with these shown ids; the number of queries never grows."""
     known = [event_id for event_id in event_ids if _can_be_stored(event_id)]
     log = store()
-    near, far = _shown(conversation, log.read_portion(conversation, event_ids=known))
-    if absent := [event_id for event_id in known if event_id not in near and event_id not in far]:
+    loaded, deferred = _shown(conversation, log.read_portion(conversation, event_ids=known))
+    if absent := [event_id for event_id in known if event_id not in loaded and event_id not in deferred]:
         last_seq = log.last_seq(conversation)
         places = {v1.seq_of(conversation.public_id, each, last_seq=last_seq) for each in absent}
         seqs = [seq for seq in places if seq is not None]
         others = _shown(conversation, log.read_portion(conversation, seqs=seqs))
-        near, far = near | others.near, far | others.far
-    return Shown(near, far)
+        loaded, deferred = loaded | others.loaded, deferred | others.deferred
+    return Shown(loaded, deferred)
 
 
 def with_id(conversation: ConversationRef, event_id: str) -> str | None:
     """Return the event with this shown id; None if there is none."""
-    return with_ids(conversation, [event_id]).near.get(event_id)
+    return with_ids(conversation, [event_id]).loaded.get(event_id)
 
 
 def _shown(conversation: ConversationRef, found: SomeEvents) -> Shown:
@@ -48,7 +48,7 @@ def _shown(conversation: ConversationRef, found: SomeEvents) -> Shown:
             v1.id_of(each.id, public_id, dialect=each.dialect, seq=each.seq): partial(
                 _read, conversation, each.seq
             )
-            for each in found.far
+            for each in found.deferred
         },
     )
 

@@ -239,7 +239,7 @@ async def test_of_the_copies_of_an_event_in_forks_the_first_is_returned_and_no_o
     for _ in range(3):
         await astore.call(store.fork, alice, talk)
     found = await astore.call(across_logs.with_ids, alice, [event.event_id])
-    assert [each.public_id for each in found.near] == [talk.public_id]
+    assert [each.public_id for each in found.loaded] == [talk.public_id]
 
 
 # What it costs

@@ -172,12 +172,12 @@ def _batch(request: Request, asked: list[str]) -> HttpResponseBase:
             raise malformed_id(text, "query", "ids")
     public_ids = [normal_id(text) for text in asked]
     rows = list(visible(request).with_public_ids(public_ids).values_list("public_id", "pk", SIZE))
-    near = take_bytes((pk, size) for _, pk, size in rows)
-    information = information_of(near)
+    loaded = take_bytes((pk, size) for _, pk, size in rows)
+    information = information_of(loaded)
     return batches.in_order(
         public_ids,
         {public_id: json.dumps(information[pk]) for public_id, pk, _ in rows if pk in information},
-        {public_id: partial(_read, pk) for public_id, pk, _ in rows[len(near) :]},
+        {public_id: partial(_read, pk) for public_id, pk, _ in rows[len(loaded) :]},
     )
 
 

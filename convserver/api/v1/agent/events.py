@@ -127,7 +127,7 @@ class EventsView(EventsFaceView):
                 raise missing("body")
             ids = body.root
         found = shown_events.with_ids(conversation, batch(ids))
-        return batches.in_order(ids, found.near, found.far)
+        return batches.in_order(ids, found.loaded, found.deferred)
 
     @extend_schema(request=Saying, responses={200: Done, **ONE, 409: Detail, 503: Detail})
     def post(self, request: Request, conversation_id: str) -> Response:

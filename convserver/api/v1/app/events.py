@@ -128,9 +128,9 @@ class EventBatchView(AppView):
         """
         ids = texts_of(request, "id")
         found = across_logs.with_ids(request.user, ids)
-        near = {each.event["id"]: each.event["payload"] for each in found.near}
-        far = {event_id: partial(across_logs.payload_of, pk) for event_id, pk in found.far.items()}
-        return batches.in_order(ids, near, far)
+        loaded = {each.event["id"]: each.event["payload"] for each in found.loaded}
+        deferred = {event_id: partial(across_logs.payload_of, pk) for event_id, pk in found.deferred.items()}
+        return batches.in_order(ids, loaded, deferred)
 
 
 class LogSearchView(AppView):
@@ -163,7 +163,7 @@ class LogBatchView(AppView):
         ids = texts_of(request, "id")
         conversation = access.readable(request.user, UUID(conversation_id).hex)
         found = shown_events.with_ids(conversation, ids)
-        return batches.in_order(ids, found.near, found.far)
+        return batches.in_order(ids, found.loaded, found.deferred)
 
 
 def _found(request: Request, conversation_id: UUID) -> ConversationRef | None:

@@ -150,9 +150,9 @@ class StartBatchView(AppView):
         rows = StartTask.objects.of_user(access.pk_of(request.user)).with_task_ids(ids)
         places = list(rows.values_list("pk", SIZE, "task_id"))
         pks = take_bytes((pk, size) for pk, size, _ in places)
-        near = {task.id: task.model_dump_json() for task in _tasks(pks, origin)}
-        far = {task_id: partial(_read, pk, origin) for pk, _, task_id in places[len(pks) :]}
-        return batches.in_order(ids, near, far)
+        loaded = {task.id: task.model_dump_json() for task in _tasks(pks, origin)}
+        deferred = {task_id: partial(_read, pk, origin) for pk, _, task_id in places[len(pks) :]}
+        return batches.in_order(ids, loaded, deferred)
 
 
 def _tasks(pks: Sequence[int], origin: str) -> list[AppConversationStartTask]:
