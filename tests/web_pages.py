@@ -73,14 +73,14 @@ PAGES = [
     Page(route="conversation-reset-key", method="POST", path="/c/talk/reset-key", owner=302, stranger=404),
     *(
         Page(
-            route=f"conversation-{deed}",
+            route=f"conversation-{action}",
             method="POST",
-            path=f"/c/talk/{deed}",
+            path=f"/c/talk/{action}",
             form={"title": "hello"},
             owner=302,
             stranger=404,
         )
-        for deed in ("rename", "pin", "archive", "delete", "restore")
+        for action in ("rename", "pin", "archive", "delete", "restore")
     ),
     Page(route="rows", path="/rows"),
     Page(route="search", path="/search?q=hello"),

@@ -126,9 +126,9 @@ def _columns_of(model: type[Model]) -> dict[str, Any]:
     return {column.name: column for column in model._meta.concrete_fields}
 
 
-def log_row(request: HttpRequest, row: Model, deed: str, **facts: object) -> None:
+def log_row(request: HttpRequest, row: Model, action: str, **facts: object) -> None:
     """Write to the server's log that this member of staff did something with a row."""
-    log_act(f"Admin: {deed}", by_user=request.user.pk, row=row._meta.label_lower, key=row.pk, **facts)
+    log_act(f"Admin: {action}", by_user=request.user.pk, row=row._meta.label_lower, key=row.pk, **facts)
 
 
 def _fields_in(message: Any) -> str | None:

@@ -31,7 +31,7 @@ SELECTED_MAX = 100
 PROBLEMS_SHOWN = 5
 
 
-class Deed(StrEnum):
+class Action(StrEnum):
     """What can be done with a conversation."""
 
     START = "start"
@@ -44,15 +44,15 @@ class Deed(StrEnum):
     def done(self) -> str:
         """What a log and a message say of it."""
         match self:
-            case Deed.START:
+            case Action.START:
                 return "Started the agent"
-            case Deed.STOP:
+            case Action.STOP:
                 return "Stopped the agent"
-            case Deed.HIDE:
+            case Action.HIDE:
                 return "Deleted"
-            case Deed.RESTORE:
+            case Action.RESTORE:
                 return "Restored"
-            case Deed.RESET_KEY:
+            case Action.RESET_KEY:
                 return "Reset the access key"
         assert_never(self)
 
@@ -65,13 +65,13 @@ class Outcome(NamedTuple):
     """Why it was not done; None when it was."""
 
 
-def steer(deed: Deed, conversations: Sequence[Conversation]) -> list[Outcome]:
+def steer(action: Action, conversations: Sequence[Conversation]) -> list[Outcome]:
     """Do this with each of the conversations; what fails for one is done for the others all the same."""
-    possible = [each for each in conversations if _objection(deed, each) is None]
+    possible = [each for each in conversations if _objection(action, each) is None]
     problems = dict(
-        zip((each.pk for each in possible), _do(deed, [each.ref for each in possible]), strict=True)
+        zip((each.pk for each in possible), _do(action, [each.ref for each in possible]), strict=True)
     )
-    return [Outcome(each, problems.get(each.pk, _objection(deed, each))) for each in conversations]
+    return [Outcome(each, problems.get(each.pk, _objection(action, each))) for each in conversations]
 
 
 def selected(request: HttpRequest, queryset: QuerySet[Conversation]) -> list[Conversation]:
@@ -83,13 +83,13 @@ def selected(request: HttpRequest, queryset: QuerySet[Conversation]) -> list[Con
     return rows
 
 
-def steer_and_tell(request: HttpRequest, deed: Deed, conversations: Sequence[Conversation]) -> None:
+def steer_and_tell(request: HttpRequest, action: Action, conversations: Sequence[Conversation]) -> None:
     """Do this with each, enter in the log what was done, and tell the visitor about every outcome."""
-    outcomes = steer(deed, conversations)
+    outcomes = steer(action, conversations)
     done = [outcome.conversation for outcome in outcomes if outcome.problem is None]
-    audit.record(request, done, deed.done)
+    audit.record(request, done, action.done)
     if done:
-        messages.success(request, f"{deed.done}: {_names(done)}.")
+        messages.success(request, f"{action.done}: {_names(done)}.")
     for outcome in [each for each in outcomes if each.problem][:PROBLEMS_SHOWN]:
         messages.error(request, f"{_name(outcome.conversation)}: {outcome.problem}")
     if (more := len(outcomes) - len(done) - PROBLEMS_SHOWN) > 0:
@@ -106,41 +106,41 @@ def _name(conversation: Conversation) -> str:
     return f"{conversation.shown_title[:60]} ({conversation.public_id})"
 
 
-def _objection(deed: Deed, conversation: Conversation) -> str | None:
+def _objection(action: Action, conversation: Conversation) -> str | None:
     """Return why this cannot be done with the conversation as it is."""
     is_deleted = conversation.deleted_at is not None
-    match deed:
-        case Deed.START | Deed.RESET_KEY if is_deleted:
+    match action:
+        case Action.START | Action.RESET_KEY if is_deleted:
             return "It is deleted. Restore it first."
-        case Deed.HIDE if is_deleted:
+        case Action.HIDE if is_deleted:
             return "It is already deleted."
-        case Deed.RESTORE if not is_deleted:
+        case Action.RESTORE if not is_deleted:
             return "It is not deleted."
-        case Deed.RESET_KEY if lets_everybody_in():
+        case Action.RESET_KEY if lets_everybody_in():
             return "It has no access key. This server asks for no credentials."
-        case Deed.RESET_KEY if not is_keyed(conversation.version):
+        case Action.RESET_KEY if not is_keyed(conversation.version):
             return "It has no access key. Only V1 conversations have one."
     return None
 
 
-def _do(deed: Deed, conversations: Sequence[ConversationRef]) -> list[str | None]:
+def _do(action: Action, conversations: Sequence[ConversationRef]) -> list[str | None]:
     """Return for each why it failed, None where it did not."""
-    match deed:
-        case Deed.START:
+    match action:
+        case Action.START:
             return in_loop(_each, _start, conversations)
-        case Deed.STOP:
+        case Action.STOP:
             return in_loop(_each, _stop, conversations)
-        case Deed.HIDE:
+        case Action.HIDE:
             stopped = in_loop(_each, steering.stop_to_delete, conversations)
             return [
                 problem or _problem_of(delete, conversation)
                 for conversation, problem in zip(conversations, stopped, strict=True)
             ]
-        case Deed.RESTORE:
+        case Action.RESTORE:
             return [_problem_of(store().restore, conversation) for conversation in conversations]
-        case Deed.RESET_KEY:
+        case Action.RESET_KEY:
             return [_problem_of(conversation_keys.rotate, conversation) for conversation in conversations]
-    assert_never(deed)
+    assert_never(action)
 
 
 async def _each(

@@ -173,10 +173,10 @@ def _help(page: Page, studio: Studio) -> None:
     expect(page.get_by_role("dialog", name="Keyboard shortcuts")).to_be_visible()
 
 
-@_scene("deeds")
-def _deeds(page: Page, studio: Studio) -> None:
+@_scene("actions")
+def _actions(page: Page, studio: Studio) -> None:
     page.goto(studio.url)
-    page.locator("#row-text .deeds > summary").click()
+    page.locator("#row-text .actions > summary").click()
 
 
 @_scene("not-found")

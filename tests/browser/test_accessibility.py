@@ -71,7 +71,7 @@ def test_the_list_is_accessible_with_all_that_can_be_done_there(page: Page, site
     conversation_id = site.create(title="In the list")
     site.record(conversation_id, [message("Something to read", source="agent")])
     page.goto("/")
-    page.locator(f"#row-{conversation_id} .deeds > summary").click()
+    page.locator(f"#row-{conversation_id} .actions > summary").click()
     assert violations(page) == []
 
 

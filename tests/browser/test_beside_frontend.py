@@ -50,6 +50,6 @@ def test_a_conversation_is_begun_found_and_left_below_ui(beside: None, page: Pag
     page.locator("#hits a").first.click()
     page.wait_for_url(re.compile(r"/ui/c/[0-9a-f]{32}"))
     expect(page.locator("#events article.marked")).to_contain_text("below")
-    row.locator(".deeds > summary").click()
+    row.locator(".actions > summary").click()
     row.get_by_role("button", name="Delete").click()
     expect(row).to_have_count(0)

@@ -48,7 +48,7 @@ def test_what_is_done_to_a_conversation_in_the_list_is_done_by_keys(page: Page, 
     def reach(name: str) -> None:
         """Open what can be done with the conversation, and go forward to one of it."""
         row.locator("a.open").focus()
-        expect(row.locator(".deeds > summary")).to_have_attribute("tabindex", "-1")  # the list hears keys
+        expect(row.locator(".actions > summary")).to_have_attribute("tabindex", "-1")  # the list hears keys
         keys.press("m")
         passed = []
         for _ in range(12):
@@ -68,8 +68,8 @@ def test_what_is_done_to_a_conversation_in_the_list_is_done_by_keys(page: Page, 
     keys.press("Enter")
     expect(page.get_by_role("region", name="Pinned").locator(f"#row-{conversation_id}")).to_be_visible()
     expect(row.locator("a.open")).to_be_focused()
-    for deed in ("Archive", "Delete"):
-        reach(deed)
+    for action in ("Archive", "Delete"):
+        reach(action)
         keys.press("Enter")
         expect(row).to_have_count(0)
         expect(page.get_by_role("button", name="Undo")).to_be_visible()

@@ -25,15 +25,15 @@ def row(page: Page) -> Row:
     return lambda conversation_id, tab=page: tab.locator(f"#row-{conversation_id}")
 
 
-def open_deeds(row: Locator) -> None:
+def open_actions(row: Locator) -> None:
     """Show what can be done with a conversation."""
-    row.locator(".deeds > summary").click()
+    row.locator(".actions > summary").click()
 
 
 @pytest.mark.needs_engine
 def test_a_conversation_is_renamed_in_place(talk: Talk, another_tab: Talk, row: Row) -> None:
     found = row(talk.id)
-    open_deeds(found)
+    open_actions(found)
     found.get_by_label("Title").fill("A better title")
     found.get_by_label("Title").press("Enter")
     expect(found.locator(".title")).to_have_text("A better title")
@@ -48,7 +48,7 @@ def test_the_focus_is_on_a_renamed_row_also_where_its_script_comes_late(
     held = Held(page, re.compile("/web/row_focus[^/]*[.]js"))
     page.goto("/")
     found = row(conversation_id)
-    open_deeds(found)
+    open_actions(found)
     found.get_by_label("Title").fill("Renamed at leisure")
     found.get_by_label("Title").press("Enter")
     expect(found.locator(".title")).to_have_text("Renamed at leisure")
@@ -60,22 +60,22 @@ def test_a_conversation_is_pinned_to_the_top(page: Page, site: Site, row: Row) -
     conversation_id = site.create(title="To be pinned")
     page.goto("/")
     pinned, others = (page.get_by_role("region", name=name) for name in ("Pinned", "Conversations"))
-    open_deeds(row(conversation_id))
+    open_actions(row(conversation_id))
     row(conversation_id).get_by_role("button", name="Pin").click()
     expect(pinned.locator(f"#row-{conversation_id}")).to_be_visible()
     page.reload()
     expect(pinned.locator(f"#row-{conversation_id}")).to_be_visible()
-    open_deeds(row(conversation_id))
+    open_actions(row(conversation_id))
     row(conversation_id).get_by_role("button", name="Unpin").click()
     expect(others.locator(f"#row-{conversation_id}")).to_be_visible()
 
 
-@pytest.mark.parametrize("deed", ["Archive", "Delete"])
-def test_what_is_put_away_can_be_taken_back(page: Page, site: Site, row: Row, deed: str) -> None:
+@pytest.mark.parametrize("action", ["Archive", "Delete"])
+def test_what_is_put_away_can_be_taken_back(page: Page, site: Site, row: Row, action: str) -> None:
     conversation_id = site.create(title="Put away by mistake")
     page.goto("/")
-    open_deeds(row(conversation_id))
-    row(conversation_id).get_by_role("button", name=deed, exact=True).click()
+    open_actions(row(conversation_id))
+    row(conversation_id).get_by_role("button", name=action, exact=True).click()
     expect(row(conversation_id)).to_have_count(0)
     page.get_by_role("button", name="Undo").click()
     expect(row(conversation_id)).to_have_count(1)
@@ -87,7 +87,7 @@ def test_the_way_back_stays_for_a_minute(page: Page, site: Site, row: Row) -> No
     conversation_id = site.create(title="Deleted by mistake")
     page.clock.install()
     page.goto("/")
-    open_deeds(row(conversation_id))
+    open_actions(row(conversation_id))
     row(conversation_id).get_by_role("button", name="Delete", exact=True).click()
     undo = page.locator("#toasts").get_by_role("button", name="Undo")
     expect(undo).to_be_visible()
@@ -99,15 +99,15 @@ def test_the_way_back_stays_for_a_minute(page: Page, site: Site, row: Row) -> No
     expect(undo).to_be_hidden()
 
 
-@pytest.mark.parametrize("deed", ["Archive", "Delete"])
+@pytest.mark.parametrize("action", ["Archive", "Delete"])
 def test_it_can_be_taken_back_where_the_news_of_it_comes_before_the_answer(
-    page: Page, site: Site, row: Row, deed: str
+    page: Page, site: Site, row: Row, action: str
 ) -> None:
     conversation_id = site.create(title="Put away slowly")
     page.goto("/")
     held = Held(page, re.compile("/(archive|delete)$"))
-    open_deeds(row(conversation_id))
-    row(conversation_id).get_by_role("button", name=deed, exact=True).click()
+    open_actions(row(conversation_id))
+    row(conversation_id).get_by_role("button", name=action, exact=True).click()
     request = held.first()
     answer = request.fetch()
     expect(row(conversation_id)).to_have_count(0)
@@ -139,7 +139,7 @@ def test_a_row_that_is_pinned_elsewhere_keeps_the_focus(page: Page, site: Site, 
     tab = page.context.new_page()
     tab.goto("/")
     row(conversation_id).locator("a.open").focus()
-    open_deeds(row(conversation_id, tab))
+    open_actions(row(conversation_id, tab))
     row(conversation_id, tab).get_by_role("button", name="Pin").click()
     expect(page.get_by_role("region", name="Pinned").locator(f"#row-{conversation_id}")).to_be_visible()
     expect(row(conversation_id).locator("a.open")).to_be_focused()
@@ -156,7 +156,7 @@ def test_what_is_put_away_is_away_in_another_tab(page: Page, site: Site, row: Ro
     page.goto("/")
     tab = page.context.new_page()
     tab.goto("/")
-    open_deeds(row(conversation_id))
+    open_actions(row(conversation_id))
     row(conversation_id).get_by_role("button", name="Delete").click()
     expect(row(conversation_id, tab)).to_have_count(0)
 

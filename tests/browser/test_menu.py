@@ -64,17 +64,17 @@ def test_a_z_that_is_typed_into_the_box_undoes_nothing(talk: Talk) -> None:
 
 
 @pytest.mark.parametrize(
-    ("deed", "words", "way_back"), [("Pin", "Pinned", "Unpin"), ("Archive", "Archived", "Unarchive")]
+    ("action", "words", "way_back"), [("Pin", "Pinned", "Unpin"), ("Archive", "Archived", "Unarchive")]
 )
 def test_what_the_menu_has_done_is_said_and_can_be_taken_back(
-    talk: Talk, deed: str, words: str, way_back: str
+    talk: Talk, action: str, words: str, way_back: str
 ) -> None:
-    menu(talk).get_by_role("button", name=deed, exact=True).click()
+    menu(talk).get_by_role("button", name=action, exact=True).click()
     expect(talk.page.locator("#toasts")).to_contain_text(f"{words}: A talk")
     expect(menu(talk).get_by_role("button", name=way_back)).to_be_visible()
     talk.page.get_by_role("button", name="Undo").click()
     expect(
-        talk.page.locator("#menu").get_by_role("button", name=deed, exact=True, include_hidden=True)
+        talk.page.locator("#menu").get_by_role("button", name=action, exact=True, include_hidden=True)
     ).to_have_count(1)
     expect(talk.page).to_have_url(re.compile(f"/c/{talk.id}$"))
 

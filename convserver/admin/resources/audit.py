@@ -21,33 +21,33 @@ from convserver.admin.filters import FormFilter, date_field, text_field
 from convserver.admin.periods import in_period
 
 
-def record(request: HttpRequest, conversations: Sequence[Conversation], deed: str) -> None:
+def record(request: HttpRequest, conversations: Sequence[Conversation], action: str) -> None:
     """Note that this member of staff did something with these conversations, or read them.
 
     One entry each, under the conversation's history, for every request: nobody has to guess what
     counts as one visit.
     """
-    _enter(request, conversations, deed)
+    _enter(request, conversations, action)
     for conversation in conversations:
-        log_act(f"Admin: {deed}", by_user=request.user.pk, **ids_of(conversation.ref))
+        log_act(f"Admin: {action}", by_user=request.user.pk, **ids_of(conversation.ref))
 
 
-def record_change(request: HttpRequest, row: Model, deed: str) -> None:
+def record_change(request: HttpRequest, row: Model, action: str) -> None:
     """Note that this member of staff changed a row that is no conversation."""
-    _enter(request, [row], deed)
-    log_row(request, row, deed)
+    _enter(request, [row], action)
+    log_row(request, row, action)
 
 
-def _enter(request: HttpRequest, rows: Sequence[Model], deed: str) -> None:
+def _enter(request: HttpRequest, rows: Sequence[Model], action: str) -> None:
     if rows:
-        LogEntry.objects.log_actions(request.user.pk, rows, CHANGE, deed)  # type: ignore[arg-type]
+        LogEntry.objects.log_actions(request.user.pk, rows, CHANGE, action)  # type: ignore[arg-type]
 
 
 class LogFilterForm(forms.Form):
     """What entries can be looked for by."""
 
     who = text_field("User")
-    deed = text_field("Action contains")
+    action = text_field("Action contains")
     since = date_field("From (UTC)")
     until = date_field("Through (UTC)")
 
@@ -61,8 +61,8 @@ class LogFilter(FormFilter[QuerySet[LogEntry]]):
         """Return the entries with the wanted facts."""
         if "who" in wanted:
             rows = rows.filter(user__username=wanted["who"])
-        if "deed" in wanted:
-            rows = rows.filter(change_message__icontains=wanted["deed"])
+        if "action" in wanted:
+            rows = rows.filter(change_message__icontains=wanted["action"])
         return in_period(rows, "action_time", wanted)
 
 
@@ -70,10 +70,10 @@ class LogFilter(FormFilter[QuerySet[LogEntry]]):
 class LogEntryAdmin(ReadOnlyAdmin[LogEntry]):
     """Everything that was done and read in the admin, newest first."""
 
-    list_display = ("when", "user", "what", "kind", "deed")
+    list_display = ("when", "user", "what", "kind", "action")
     list_filter = (LogFilter,)
     list_select_related = ("user", "content_type")
-    fields = ("when", "user", "what", "kind", "deed")
+    fields = ("when", "user", "what", "kind", "action")
 
     @admin.display(description="Time (UTC)")
     def when(self, entry: LogEntry) -> SafeString | None:
@@ -93,6 +93,6 @@ class LogEntryAdmin(ReadOnlyAdmin[LogEntry]):
         return str(entry.content_type.name) if entry.content_type else "?"
 
     @admin.display(description="Action")
-    def deed(self, entry: LogEntry) -> str:
+    def action(self, entry: LogEntry) -> str:
         """What was done."""
         return entry.get_change_message() or entry.get_action_flag_display()

@@ -27,7 +27,7 @@ from convserver.admin.parameters import as_text, shown_parameters
 from convserver.admin.periods import in_period
 from convserver.admin.resources import events
 from convserver.admin.resources.loops import LOOP_LABELS, agent_name
-from convserver.admin.steering import Deed, selected, steer_and_tell
+from convserver.admin.steering import Action, selected, steer_and_tell
 from convserver.admin.widgets import label
 from sessions_app.identity.authentication import lets_everybody_in
 from sessions_app.live.state_words import WORDS, state_of_loop
@@ -192,27 +192,27 @@ class ConversationAdmin(ReadOnlyAdmin[Conversation]):
     @admin.action(description="Start the agent", permissions=["steer"])
     def start(self, request: HttpRequest, queryset: QuerySet[Conversation]) -> None:
         """Start the agents of the chosen conversations."""
-        steer_and_tell(request, Deed.START, selected(request, queryset))
+        steer_and_tell(request, Action.START, selected(request, queryset))
 
     @admin.action(description="Stop the agent", permissions=["steer"])
     def stop(self, request: HttpRequest, queryset: QuerySet[Conversation]) -> None:
         """Stop the agents of the chosen conversations."""
-        steer_and_tell(request, Deed.STOP, selected(request, queryset))
+        steer_and_tell(request, Action.STOP, selected(request, queryset))
 
     @admin.action(description="Delete (can be restored)", permissions=["steer"])
     def hide(self, request: HttpRequest, queryset: QuerySet[Conversation]) -> None:
         """Delete the chosen conversations for all who look; every event stays."""
-        steer_and_tell(request, Deed.HIDE, selected(request, queryset))
+        steer_and_tell(request, Action.HIDE, selected(request, queryset))
 
     @admin.action(description="Restore", permissions=["steer"])
     def restore(self, request: HttpRequest, queryset: QuerySet[Conversation]) -> None:
         """Bring the chosen conversations back."""
-        steer_and_tell(request, Deed.RESTORE, selected(request, queryset))
+        steer_and_tell(request, Action.RESTORE, selected(request, queryset))
 
     @admin.action(description="Reset the access key", permissions=["steer"])
     def reset_key(self, request: HttpRequest, queryset: QuerySet[Conversation]) -> None:
         """Rotate the access keys of the chosen conversations; staff are shown neither old nor new ones."""
-        steer_and_tell(request, Deed.RESET_KEY, selected(request, queryset))
+        steer_and_tell(request, Action.RESET_KEY, selected(request, queryset))
 
     @admin.action(description="Export as JSON", permissions=["export"])
     def export(self, request: HttpRequest, queryset: QuerySet[Conversation]) -> HttpResponseBase | None:
@@ -401,10 +401,10 @@ def do(request: HttpRequest, pk: int, *, admin: ConversationAdmin) -> HttpRespon
     if not admin.has_steer_permission(request):
         raise PermissionDenied
     row = admin.get_queryset(request).filter(pk=pk).first()
-    deed = request.POST.get("deed")
-    if row is None or deed not in list(Deed):
+    action = request.POST.get("action")
+    if row is None or action not in list(Action):
         raise Http404("Conversation not found, or this action is unknown.")
-    steer_and_tell(request, Deed(deed), [row])
+    steer_and_tell(request, Action(action), [row])
     return HttpResponseRedirect(cells.page_of(row))
 
 

@@ -15,7 +15,7 @@ from conversations.models import Conversation
 from convserver.admin import cells
 from convserver.admin.base import ReadOnlyAdmin, may_change
 from convserver.admin.filters import ANY, FormFilter, choice_field, text_field
-from convserver.admin.steering import Deed, selected, steer_and_tell
+from convserver.admin.steering import Action, selected, steer_and_tell
 from convserver.admin.widgets import label
 from sessions_app.live.state_words import LOOP_WORDS, NOT_STARTED, WORDS, in_state, state_of_loop
 from sessions_app.models import AgentLoop, AgentLoopQuerySet, ExecutionStatus, LoopStatus
@@ -105,12 +105,12 @@ class AgentLoopAdmin(ReadOnlyAdmin[AgentLoop]):
     @admin.action(description="Start the agents", permissions=["steer"])
     def start(self, request: HttpRequest, queryset: QuerySet[AgentLoop]) -> None:
         """Start the loops of the chosen conversations."""
-        steer_and_tell(request, Deed.START, selected(request, _conversations(queryset)))
+        steer_and_tell(request, Action.START, selected(request, _conversations(queryset)))
 
     @admin.action(description="Stop the agents", permissions=["steer"])
     def stop(self, request: HttpRequest, queryset: QuerySet[AgentLoop]) -> None:
         """Stop the loops of the chosen conversations."""
-        steer_and_tell(request, Deed.STOP, selected(request, _conversations(queryset)))
+        steer_and_tell(request, Action.STOP, selected(request, _conversations(queryset)))
 
     @admin.display(description="Conversation")
     def of(self, loop: AgentLoop) -> SafeString | None:

@@ -8,7 +8,7 @@ const THEMES = { light: "Light theme", dark: "Dark theme", "": "System theme" };
 
 /** All commands that can be given on this page now: {title, words, key, run}. */
 export function commands(addresses) {
-  return [...steering(), ...deeds(), ...places(addresses), ...exports(), ...copies(), ...themes(addresses), ...rest()];
+  return [...steering(), ...actions(), ...places(addresses), ...exports(), ...copies(), ...themes(addresses), ...rest()];
 }
 
 function places({ settings, admin }) {
@@ -41,7 +41,7 @@ function rest() {
 const steering = () => offered(".controls button", ".next button", ".approval button");
 const exports = () => offered(".menu .items > a");
 
-function deeds() {
+function actions() {
   const rename = offered(".menu .rename button").map((command) => ({ ...command, words: "title name", run: askTitle }));
   return [...rename, ...offered(".menu .buttons button")];
 }

@@ -130,7 +130,7 @@ document.getElementById("everywhere")?.addEventListener("click", (click) => {
 document.addEventListener("row", ({ detail }) => detail?.id && note(detail.id));
 document.addEventListener("htmx:load", ({ detail: { elt } }) => elt.matches?.(".row") && withFocus(({ came }) => came(elt)));
 document.addEventListener("htmx:beforeRequest", ({ detail: { elt } }) => {
-  const row = elt.closest?.(".deeds")?.closest(".row");
+  const row = elt.closest?.(".actions")?.closest(".row");
   const next = row?.nextElementSibling ?? row?.previousElementSibling;
   if (row) withFocus(({ leaves }) => leaves(row, next));
 });

@@ -1,11 +1,11 @@
 // The menus of conversations and events: one is open at a time, and Escape closes it.
 
 document.addEventListener("toggle", ({ target }) => {
-  if (!target.matches?.(".deeds[open]")) return;
-  for (const other of document.querySelectorAll(".deeds[open]")) if (other !== target) other.open = false;
+  if (!target.matches?.(".actions[open]")) return;
+  for (const other of document.querySelectorAll(".actions[open]")) if (other !== target) other.open = false;
 }, true);
 document.addEventListener("keydown", (event) => {
-  const menu = event.key === "Escape" && event.target.closest?.(":is(.deeds, .event-menu)[open]");
+  const menu = event.key === "Escape" && event.target.closest?.(":is(.actions, .event-menu)[open]");
   if (!menu) return;
   event.preventDefault();
   menu.open = false;

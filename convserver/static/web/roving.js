@@ -1,7 +1,7 @@
 // The list by keys: one stop of the Tab key, arrows from row to row, M for a row's menu.
 
 const list = document.querySelector("#sidebar .scroll");
-const STOPS = ".row .open, .row .deeds > summary, .row .family > summary, .rows > .more > a";
+const STOPS = ".row .open, .row .actions > summary, .row .family > summary, .rows > .more > a";
 let current; // the row that Tab leads to
 
 const links = () => [...list.querySelectorAll(".row .open")].filter((link) => link.checkVisibility?.() ?? link.offsetParent);
@@ -43,7 +43,7 @@ function unfold(row, isOpen) {
 }
 
 function openMenu(row) {
-  const menu = row.querySelector(":scope > .deeds");
+  const menu = row.querySelector(":scope > .actions");
   menu.open = true;
   menu.querySelector("input:not([type=hidden]), button").focus();
 }

@@ -45,8 +45,8 @@ function renew(shown, fresh) {
     else delete shown.dataset[name];
   }
   shown.querySelector(".open").replaceChildren(...fresh.querySelector(".open").childNodes);
-  const deeds = shown.querySelector(":scope > .deeds");
-  if (!deeds.open && !deeds.contains(document.activeElement)) deeds.replaceWith(fresh.querySelector(":scope > .deeds"));
+  const actions = shown.querySelector(":scope > .actions");
+  if (!actions.open && !actions.contains(document.activeElement)) actions.replaceWith(fresh.querySelector(":scope > .actions"));
   renewFamily(shown, fresh);
   window.htmx?.process(shown);
 }

@@ -411,7 +411,7 @@ def test_what_is_not_shown_cannot_be_felt_for(boss: Browser, path: str, lookup: 
         (SETTINGS, "user=local&model=m", 1),
         (USERS, "staff=no", 0),
         (USERS, "superuser=yes&active=yes", 2),
-        (LOG, "who=boss&deed=pain", 1),
+        (LOG, "who=boss&action=pain", 1),
         (LOG, "who=boss&since=2020-01-01&until=2020-01-02", 0),
     ],
 )
@@ -765,11 +765,11 @@ def test_staff_see_what_their_permissions_let_them(
     assert may_read or not LogEntry.objects.exists()
 
 
-@pytest.mark.parametrize("deed", ["start", "stop", "hide", "restore", "reset_key"])
-def test_staff_that_may_only_look_steer_nothing(staff: Staff, talk: ConversationRef, deed: str) -> None:
+@pytest.mark.parametrize("action", ["start", "stop", "hide", "restore", "reset_key"])
+def test_staff_that_may_only_look_steer_nothing(staff: Staff, talk: ConversationRef, action: str) -> None:
     browser = staff("conversations.view_conversation", "conversations.view_event")
-    assert browser.post(of(talk, "do/"), {"deed": deed}).status_code == 403
-    browser.post(LIST, {"action": deed, "_selected_action": [str(talk.pk)], "index": "0"})
+    assert browser.post(of(talk, "do/"), {"action": action}).status_code == 403
+    browser.post(LIST, {"action": action, "_selected_action": [str(talk.pk)], "index": "0"})
     assert not Conversation.objects.deleted().exists()
     assert not ConversationKey.objects.exists()
     assert "Stop agent" not in text_of(browser.get(of(talk)))
@@ -808,8 +808,8 @@ def test_in_local_mode_the_local_user_needs_no_login(talk: ConversationRef) -> N
 
 def test_a_button_needs_a_post_of_the_admins_own_page(talk: ConversationRef) -> None:
     browser = Browser(enforce_csrf_checks=True, headers={"host": "localhost"})
-    assert browser.get(of(talk, "do/") + "?deed=hide").status_code == 405
-    assert browser.post(of(talk, "do/"), {"deed": "hide"}).status_code == 403
+    assert browser.get(of(talk, "do/") + "?action=hide").status_code == 405
+    assert browser.post(of(talk, "do/"), {"action": "hide"}).status_code == 403
     assert not Conversation.objects.deleted().exists()
 
 
@@ -860,22 +860,22 @@ async def test_the_buttons_of_a_conversation_start_stop_hide_and_restore(
     page: Page, conversation: ConversationRef
 ) -> None:
     do = of(conversation, "do/")
-    assert "Started the agent: Conversation talk (talk)." in text_of(await page.post(do, deed="start"))
+    assert "Started the agent: Conversation talk (talk)." in text_of(await page.post(do, action="start"))
     assert await status_of(conversation) == LoopStatus.RUNNING
-    assert "Stopped the agent: " in text_of(await page.post(do, deed="stop"))
+    assert "Stopped the agent: " in text_of(await page.post(do, action="stop"))
     assert await status_of(conversation) == LoopStatus.STOPPED
-    assert "Deleted: " in text_of(await page.post(do, deed="hide"))
+    assert "Deleted: " in text_of(await page.post(do, action="hide"))
     assert await deleted(conversation)
-    assert "Restored: " in text_of(await page.post(do, deed="restore"))
+    assert "Restored: " in text_of(await page.post(do, action="restore"))
     assert not await deleted(conversation)
     assert await entries(conversation) == ["Started the agent", "Stopped the agent", "Deleted", "Restored"]
 
 
-BUTTON = re.compile(r'name="deed" value="(\w+)"')
+BUTTON = re.compile(r'name="action" value="(\w+)"')
 
 
 @pytest.mark.parametrize(
-    ("columns", "deeds"),
+    ("columns", "actions"),
     [
         (None, ["start", "hide"]),
         ({"status": "running", "execution_status": "idle"}, ["stop", "hide"]),
@@ -892,11 +892,11 @@ def test_the_page_of_a_conversation_offers_what_can_be_done_with_it(
     talk: ConversationRef,
     store: ConversationStore,
     columns: dict[str, str] | None,
-    deeds: list[str],
+    actions: list[str],
 ) -> None:
     if columns is not None:
         AgentLoop.objects.create(conversation_id=talk.pk, **columns)
-    assert BUTTON.findall(boss.get(of(talk)).content.decode()) == deeds
+    assert BUTTON.findall(boss.get(of(talk)).content.decode()) == actions
     store.soft_delete(talk)
     assert BUTTON.findall(boss.get(of(talk)).content.decode()) == ["restore"]
 
@@ -923,11 +923,11 @@ def keyed(alice: User, store: ConversationStore) -> ConversationRef:
     return store.create(alice, conversation_id="keyed", version=Version.V1)
 
 
-def change_of(browser: Browser, conversation: ConversationRef, *, by: str, deed: str) -> Any:
+def change_of(browser: Browser, conversation: ConversationRef, *, by: str, action: str) -> Any:
     """Do something with a conversation by its page or from the list; return the page that comes of it."""
     if by == "page":
-        return browser.post(of(conversation, "do/"), {"deed": deed}, follow=True)
-    form = {"action": deed, "_selected_action": [str(conversation.pk)], "index": "0"}
+        return browser.post(of(conversation, "do/"), {"action": action}, follow=True)
+    form = {"action": action, "_selected_action": [str(conversation.pk)], "index": "0"}
     return browser.post(LIST, form, follow=True)
 
 
@@ -937,7 +937,7 @@ def test_staff_reset_the_access_key_of_a_conversation_and_its_history_says_so(
 ) -> None:
     browser = staff("conversations.view_conversation", "conversations.change_conversation")
     old = conversation_keys.key_of(keyed)
-    said = text_of(change_of(browser, keyed, by=by, deed="reset_key"))
+    said = text_of(change_of(browser, keyed, by=by, action="reset_key"))
     assert "Reset the access key: Conversation keyed (keyed)." in said
     new = conversation_keys.key_of(keyed)
     assert [conversation_keys.opened_by(key) is not None for key in (old, new)] == [False, True]
@@ -953,11 +953,11 @@ def test_only_a_standing_conversation_with_a_key_offers_to_reset_it(
         return "reset_key" in BUTTON.findall(boss.get(of(conversation)).content.decode())
 
     assert [is_offered(each) for each in (talk, keyed)] == [False, True]
-    said = text_of(change_of(boss, talk, by="list", deed="reset_key"))
+    said = text_of(change_of(boss, talk, by="list", action="reset_key"))
     assert "(talk): It has no access key. Only V1 conversations have one." in said
     store.soft_delete(keyed)
     assert not is_offered(keyed)
-    said = text_of(change_of(boss, keyed, by="page", deed="reset_key"))
+    said = text_of(change_of(boss, keyed, by="page", action="reset_key"))
     assert "(keyed): It is deleted. Restore it first." in said
     assert not ConversationKey.objects.exists()
 
@@ -965,28 +965,28 @@ def test_only_a_standing_conversation_with_a_key_offers_to_reset_it(
 def test_where_the_server_asks_for_no_credentials_there_is_no_key_to_reset(keyed: ConversationRef) -> None:
     browser = Browser(headers={"host": "localhost"})
     assert "reset_key" not in BUTTON.findall(browser.get(of(keyed)).content.decode())
-    said = text_of(change_of(browser, keyed, by="list", deed="reset_key"))
+    said = text_of(change_of(browser, keyed, by="list", action="reset_key"))
     assert "(keyed): It has no access key. This server asks for no credentials." in said
 
 
 async def test_hiding_stops_the_agent(page: Page, conversation: ConversationRef) -> None:
-    await page.post(of(conversation, "do/"), deed="start")
-    await page.post(of(conversation, "do/"), deed="hide")
+    await page.post(of(conversation, "do/"), action="start")
+    await page.post(of(conversation, "do/"), action="hide")
     assert await status_of(conversation) == LoopStatus.STOPPED
 
 
 @pytest.mark.parametrize(
-    ("deed", "problem"),
+    ("action", "problem"),
     [("start", "It is deleted. Restore it first."), ("hide", "It is already deleted."), ("restore", None)],
 )
 async def test_what_cannot_be_done_with_one_is_done_with_the_others(
-    page: Page, alice: User, store: ConversationStore, deed: str, problem: str | None
+    page: Page, alice: User, store: ConversationStore, action: str, problem: str | None
 ) -> None:
     standing = await astore.call(store.create, alice, conversation_id="standing")
     gone = await astore.call(store.create, alice, conversation_id="gone")
     await astore.call(store.soft_delete, gone)
-    said = text_of(await page.choose(LIST, deed, standing.pk, gone.pk))
-    done, left = (gone, standing) if deed == "restore" else (standing, gone)
+    said = text_of(await page.choose(LIST, action, standing.pk, gone.pk))
+    done, left = (gone, standing) if action == "restore" else (standing, gone)
     assert len(await entries(done)) == 1
     assert await entries(left) == []
     assert f"({left.public_id}): {problem or 'It is not deleted.'}" in said
@@ -1027,11 +1027,11 @@ async def test_loops_are_started_and_stopped_from_their_list(
     assert await status_of(conversation) == LoopStatus.STOPPED
 
 
-@pytest.mark.parametrize("deed", ["", "paint", "export"])
+@pytest.mark.parametrize("action", ["", "paint", "export"])
 async def test_what_no_button_asks_for_is_not_found(
-    page: Page, conversation: ConversationRef, deed: str
+    page: Page, conversation: ConversationRef, action: str
 ) -> None:
-    assert (await page.post(of(conversation, "do/"), deed=deed)).status_code == 404
+    assert (await page.post(of(conversation, "do/"), action=action)).status_code == 404
 
 
 # Export

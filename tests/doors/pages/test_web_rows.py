@@ -28,7 +28,7 @@ pytestmark = pytest.mark.one_engine
 
 T = TypeVar("T")
 
-DEEDS = ("rename", "pin", "archive", "delete", "restore")
+ACTIONS = ("rename", "pin", "archive", "delete", "restore")
 HOSTILE = [
     "<script>alert(1)</script>",
     '"><img src=x onerror=alert(1)>',
@@ -63,8 +63,8 @@ def row(answer: Any, public_id: str) -> str:
     return body(answer).partition(f'id="row-{public_id}"')[2].partition("</li>")[0]
 
 
-def do(browser: Browser, deed: str, **form: Any) -> Any:
-    return browser.post(f"/c/talk/{deed}", form)
+def do(browser: Browser, action: str, **form: Any) -> Any:
+    return browser.post(f"/c/talk/{action}", form)
 
 
 # What stands in the list
@@ -324,8 +324,8 @@ def test_a_stranger_sees_no_row_and_does_nothing_to_one(
         browser.get(path) for path in ("/rows", "/", "/rows?id=talk", "/rows?parent=talk", "/?deleted=talk")
     ]
     assert [ids(each) for each in shown] == [[]] * len(shown)
-    for deed in DEEDS:
-        assert browser.post(f"/c/talk/{deed}", {"title": "mine"}).status_code == 404
+    for action in ACTIONS:
+        assert browser.post(f"/c/talk/{action}", {"title": "mine"}).status_code == 404
     assert Conversation.objects.get(pk=conversation.pk).title is None
 
 
@@ -335,11 +335,11 @@ def test_nobody_is_asked_to_log_in(accounts: None, conversation: ConversationRef
         assert (answer.status_code, answer["location"].partition("?")[0]) == (302, "/ui/login")
 
 
-@pytest.mark.parametrize("deed", DEEDS)
-def test_a_deed_needs_a_post_with_a_token(conversation: ConversationRef, alice: User, deed: str) -> None:
+@pytest.mark.parametrize("action", ACTIONS)
+def test_an_action_needs_a_post_with_a_token(conversation: ConversationRef, alice: User, action: str) -> None:
     strict = Browser(headers={"host": "localhost"}, enforce_csrf_checks=True)
-    assert strict.get(f"/c/talk/{deed}").status_code == 405
-    assert strict.post(f"/c/talk/{deed}").status_code == 403
+    assert strict.get(f"/c/talk/{action}").status_code == 405
+    assert strict.post(f"/c/talk/{action}").status_code == 403
 
 
 # What is done to a row
@@ -381,29 +381,29 @@ def test_a_row_that_the_page_still_shows_comes_back(conversation: ConversationRe
 # What is done by the menu of the conversation's own page
 
 
-def by_form(browser: Browser, deed: str, *, path: str) -> str:
+def by_form(browser: Browser, action: str, *, path: str) -> str:
     """Send the form without a script from a page; return where the answer leads."""
-    answer = browser.post(f"/c/talk/{deed}", headers={"referer": f"http://localhost{path}"})
+    answer = browser.post(f"/c/talk/{action}", headers={"referer": f"http://localhost{path}"})
     location: str = answer["location"]
     return location
 
 
-@pytest.mark.parametrize("deed", ["rename", "pin", "archive"])
-def test_without_a_script_a_deed_leads_back_to_the_conversation_that_it_was_done_from(
-    conversation: ConversationRef, alice: User, deed: str
+@pytest.mark.parametrize("action", ["rename", "pin", "archive"])
+def test_without_a_script_a_action_leads_back_to_the_conversation_that_it_was_done_from(
+    conversation: ConversationRef, alice: User, action: str
 ) -> None:
     browser = Browser(headers={"host": "localhost"})
-    assert by_form(browser, deed, path="/c/talk?before=50") == "/c/talk"
+    assert by_form(browser, action, path="/c/talk?before=50") == "/c/talk"
 
 
 @pytest.mark.parametrize("path", ["/", "/c/other", "/settings", "//elsewhere/c/talk", "/c/talk/events"])
-def test_without_a_script_a_deed_done_elsewhere_leads_to_the_list(
+def test_without_a_script_a_action_done_elsewhere_leads_to_the_list(
     conversation: ConversationRef, alice: User, path: str
 ) -> None:
     assert by_form(Browser(headers={"host": "localhost"}), "rename", path=path) == "/"
 
 
-def test_a_deed_from_another_site_leads_to_the_list(conversation: ConversationRef, alice: User) -> None:
+def test_an_action_from_another_site_leads_to_the_list(conversation: ConversationRef, alice: User) -> None:
     browser = Browser(headers={"host": "localhost", "referer": "https://elsewhere.example/c/talk"})
     assert browser.post("/c/talk/pin", {"pinned": "true"})["location"] == "/"
 
