@@ -64,11 +64,14 @@ class AppendQueue:
     def next_batch(self, divert: Callable[[WaitingAppend], bool]) -> list[WaitingAppend]:
         """Take the appends for one commit, without those that `divert` takes.
 
-        An append that is too long for a commit with others has one of its own. It has come to its turn
-        by then, so whoever has less to store does not wait for it.
+        While several users have something waiting, each has one turn in it: so who stores little waits for a
+        short commit, not for as much of the others' as fits. An append that is too long for a commit with
+        others has one of its own. It has come to its turn by then, so whoever has less to store does not
+        wait for it.
         """
         batch: list[WaitingAppend] = []
-        events = size = 0
+        served: list[int] = []
+        events = size = taken = 0
         while (waiting := self._queue.next()) is not None:
             if divert(waiting):
                 self._queue.take()
@@ -77,6 +80,12 @@ class AppendQueue:
             size += waiting.size
             if batch and (events > BATCH_MAX_EVENTS or size > BATCH_MAX_BYTES):
                 break
+            if waiting.user not in served:
+                served.append(waiting.user)
+                taken = 0
+            elif waiting.user != served[-1] or (len(served) > 1 and taken >= QUANTUM_BYTES):
+                break  # each has had a turn; the queue itself does not end the turn of one who is left alone
+            taken += waiting.cost
             batch.append(self._queue.take())
         return batch
 

@@ -123,6 +123,8 @@ async def test_however_much_one_user_appends_anothers_event_is_in_the_next_commi
     await seqs_of(*flood)
     assert "bobs" in first.commits[1]
     assert len(first.commits) > 4
+    in_a_turn = 1 + QUANTUM_BYTES // (append_queue.EVENT_BYTES + len(text))
+    assert len(first.commits[1]) <= in_a_turn + 1  # the other's, who does not wait for a full commit
 
 
 async def test_while_two_users_flood_each_has_about_half_of_every_commit(
