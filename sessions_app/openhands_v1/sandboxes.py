@@ -13,6 +13,7 @@ from enum import StrEnum
 from typing import Any
 from uuid import UUID
 
+import base62
 from django.db import transaction
 from django.utils import timezone
 
@@ -23,7 +24,6 @@ from sessions_app.identity import conversation_keys
 from sessions_app.loops import leases
 from sessions_app.models import WORK_COLUMNS, AgentLoop, LoopEnd, LoopStatus, Work
 
-_BASE62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _ID_BYTES = 16
 _ID_MAX_CHARS = 24
 
@@ -81,29 +81,23 @@ def status_of(row: Mapping[str, Any]) -> SandboxStatus:
 def id_of(public_id: str) -> str | None:
     """Return a UUID's 16 bytes in base 62, with a prefix for each leading zero byte; None for another id."""
     try:
-        id_bytes = UUID(public_id).bytes
+        return str(base62.encodebytes(UUID(public_id).bytes))
     except ValueError:
         return None
-    number, digits = int.from_bytes(id_bytes), ""
-    while number:
-        number, digit = divmod(number, len(_BASE62))
-        digits = _BASE62[digit] + digits
-    zeros = len(id_bytes) - len(id_bytes.lstrip(b"\0"))
-    return (f"0{_BASE62[zeros]}" if zeros else "") + digits
 
 
 def public_id_in(sandbox_id: str) -> str | None:
     """Return the id of the conversation in a sandbox's id; None if it is not a sandbox's id."""
-    if not 0 < len(sandbox_id) <= _ID_MAX_CHARS or not set(sandbox_id) <= set(_BASE62):
+    if len(sandbox_id) > _ID_MAX_CHARS:
         return None
-    digits = sandbox_id[2:] if sandbox_id.startswith("0") else sandbox_id
-    number = 0
-    for digit in digits:
-        number = number * len(_BASE62) + _BASE62.index(digit)
-    if number >= 1 << 8 * _ID_BYTES:
+    try:
+        id_bytes = base62.decodebytes(sandbox_id)
+    except ValueError:
         return None
-    public_id = number.to_bytes(_ID_BYTES).hex()
-    return public_id if id_of(public_id) == sandbox_id else None
+    if len(id_bytes) != _ID_BYTES:
+        return None
+    # Some ids can be spelled in two ways, and a sandbox has one id.
+    return id_bytes.hex() if base62.encodebytes(id_bytes) == sandbox_id else None
 
 
 def ids_of(pks: Sequence[int]) -> dict[int, str | None]:
