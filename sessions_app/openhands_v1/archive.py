@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator
-from typing import IO, cast
-from zipfile import ZIP_DEFLATED, ZipFile
+
+from zipstream import ZIP_DEFLATED, ZipStream
 
 from conversations.dialects import v1
 from conversations.events import EventEnvelope
@@ -16,47 +16,32 @@ from sessions_app import astore
 _UNUSUAL = re.compile(r"[^0-9A-Za-z._-]")
 
 
-class _Outlet:
-    """Where an archive is written to: no place in it can be gone back to."""
-
-    def __init__(self) -> None:
-        self._written: list[bytes] = []
-
-    def write(self, written: bytes) -> int:
-        """Keep it until it is drained."""
-        self._written.append(bytes(written))
-        return len(written)
-
-    def flush(self) -> None:
-        """Nothing is held back."""
-
-    def drained(self) -> bytes:
-        """Return what was written since the last time."""
-        written, self._written = b"".join(self._written), []
-        return written
-
-
 async def archive(conversation: ConversationRef, meta: str) -> AsyncIterator[bytes]:
     """Yield the archive piece by piece: `meta.json`, and each event that stood when it began, in order."""
-    outlet = _Outlet()
+    zipped = ZipStream(compress_type=ZIP_DEFLATED)
     through = await astore.call(store().last_seq, conversation)
-    with ZipFile(cast(IO[bytes], outlet), "w", ZIP_DEFLATED) as zip_file:
-        zip_file.writestr("meta.json", meta)
-        last = -1
-        while last < through:
-            page = await astore.read_after(conversation, last)
-            if not page:
-                break
-            last = page[-1]["seq"]
-            await astore.call(_add, zip_file, conversation.public_id, page, through)
-            yield outlet.drained()
-    yield outlet.drained()
+    zipped.add(meta, "meta.json")
+    last = -1
+    while last < through:
+        page = await astore.read_after(conversation, last)
+        if not page:
+            break
+        last = page[-1]["seq"]
+        yield await astore.call(_with, zipped, conversation.public_id, page, through)
+    yield await astore.call(_end, zipped)
 
 
-def _add(zip_file: ZipFile, public_id: str, page: list[EventEnvelope], through: int) -> None:
+def _with(zipped: ZipStream, public_id: str, page: list[EventEnvelope], through: int) -> bytes:
+    """Return the next piece of the archive, which holds this page."""
     for event in page:
         if event["seq"] <= through:
-            zip_file.writestr(_name(event, public_id), v1.shown(event, public_id))
+            zipped.add(v1.shown(event, public_id), _name(event, public_id))
+    return b"".join(zipped.all_files())
+
+
+def _end(zipped: ZipStream) -> bytes:
+    """Return the last piece: what is not yet written, and the directory of all files."""
+    return b"".join(zipped.finalize())
 
 
 def _name(event: EventEnvelope, public_id: str) -> str:
