@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
 from collections.abc import Callable, Collection, Sequence
 from sys import getsizeof
-from typing import Generic, TypeVar
+from typing import TypeVar
 from weakref import WeakValueDictionary
+
+from cachetools import LRUCache
 
 from conversations.events import EventEnvelope
 from conversations.models import ConversationRef
@@ -29,14 +30,14 @@ class RecentEvents:
     """The newest announced events of one event loop, and their forms on the wires."""
 
     def __init__(self, max_bytes: int = RECENT_MAX_BYTES) -> None:
-        self._events: _Bounded[EventEnvelope] = _Bounded(max_bytes)
-        self._texts: _Bounded[str] = _Bounded(max_bytes)
+        self._events: LRUCache[Place, EventEnvelope] = LRUCache(max_bytes, _bytes_kept_for)
+        self._texts: LRUCache[Place, str] = LRUCache(max_bytes, _bytes_kept_for_text)
         self._reading: WeakValueDictionary[int, asyncio.Lock] = WeakValueDictionary()
 
     def keep(self, pk: int, events: Sequence[EventEnvelope]) -> None:
         """Add events of the conversation with this key."""
         for event in events:
-            self._events.keep((pk, event["seq"]), event, _bytes_of(event))
+            _keep(self._events, (pk, event["seq"]), event)
 
     def after(self, pk: int, seq: int) -> list[EventEnvelope]:
         """Return cached events that follow `seq`, in order and without a gap: possibly none."""
@@ -70,13 +71,14 @@ class RecentEvents:
         text = self._texts.get(place)
         if text is None:
             text = write()
-            self._texts.keep(place, text, getsizeof(text))
+            _keep(self._texts, place, text)
         return text
 
     def keep_only(self, pks: Collection[int]) -> None:
         """Remove the events of all conversations but these."""
-        self._events.keep_only(pks)
-        self._texts.keep_only(pks)
+        for cache in (self._events, self._texts):
+            for place in [place for place in cache if place[0] not in pks]:
+                del cache[place]
 
 
 def _bytes_of(event: EventEnvelope) -> int:
@@ -84,32 +86,15 @@ def _bytes_of(event: EventEnvelope) -> int:
     return getsizeof(event["payload"]) + getsizeof(event["text"])
 
 
-class _Bounded(Generic[V]):
-    """Values by place; if there are too many, the least recently used are removed."""
+def _bytes_kept_for(event: EventEnvelope) -> int:
+    return _bytes_of(event) + _BESIDE_TEXT_BYTES
 
-    def __init__(self, max_bytes: int) -> None:
-        self._max_bytes = max_bytes
-        self._bytes = 0
-        self._values: OrderedDict[Place, tuple[V, int]] = OrderedDict()
 
-    def get(self, place: Place) -> V | None:
-        found = self._values.get(place)
-        if found is None:
-            return None
-        self._values.move_to_end(place)
-        return found[0]
+def _bytes_kept_for_text(text: str) -> int:
+    return getsizeof(text) + _BESIDE_TEXT_BYTES
 
-    def keep(self, place: Place, value: V, size: int) -> None:
-        if place in self._values:
-            return
-        size += _BESIDE_TEXT_BYTES
-        self._values[place] = (value, size)
-        self._bytes += size
-        while self._bytes > self._max_bytes:
-            _, (_, size) = self._values.popitem(last=False)
-            self._bytes -= size
 
-    def keep_only(self, pks: Collection[int]) -> None:
-        for place in [place for place in self._values if place[0] not in pks]:
-            _, size = self._values.pop(place)
-            self._bytes -= size
+def _keep(cache: LRUCache[Place, V], place: Place, value: V) -> None:
+    """Add a value unless it is there, or is larger than the cache."""
+    if place not in cache and cache.getsizeof(value) <= cache.maxsize:
+        cache[place] = value

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from threading import Lock
 from typing import Any, NamedTuple
 
+from cachetools import LRUCache
 from django.db import connection
 
 from conversations.log import sql
@@ -80,7 +80,7 @@ class _Opened:
     """The decrypted values, as of one moment for each owner: replaced values are not kept."""
 
     def __init__(self) -> None:
-        self._by_owner: OrderedDict[_Owner, tuple[frozenset[_Row], Masks]] = OrderedDict()
+        self._by_owner: LRUCache[_Owner, tuple[frozenset[_Row], Masks]] = LRUCache(OWNERS_MAX)
         self._lock = Lock()
 
     def masks(self, owner: _Owner, rows: frozenset[_Row]) -> Masks:
@@ -88,15 +88,13 @@ class _Opened:
         with self._lock:
             stored, masks = self._by_owner.get(owner, (None, NO_MASKS))
             if stored == rows:
-                self._by_owner.move_to_end(owner)
                 return masks
         values = (value for secret in rows for value in _values(secret))
         masks = Masks(spelling for value in values for spelling in _spellings(value))
         with self._lock:
             self._by_owner[owner] = rows, masks
-            self._by_owner.move_to_end(owner)
-            while len(self._by_owner) > OWNERS_MAX or self._is_full():
-                self._by_owner.popitem(last=False)
+            while self._is_full():
+                self._by_owner.popitem()
         return masks
 
     def _is_full(self) -> bool:

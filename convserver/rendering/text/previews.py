@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections import OrderedDict
 from collections.abc import Callable
 from threading import Lock
 from typing import Any
 
+from cachetools import LRUCache
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
@@ -113,14 +113,10 @@ class Previews:
     """The previews of one process, the newest KEPT of them."""
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[str, Preview] = OrderedDict()
+        self._kept: LRUCache[str, Preview] = LRUCache(KEPT)
         self._lock = Lock()
 
     def of(self, answer: str) -> Preview:
         """Return that of an answer; a new one is empty."""
         with self._lock:
-            preview = self._kept.setdefault(answer, Preview())
-            self._kept.move_to_end(answer)
-            while len(self._kept) > KEPT:
-                self._kept.popitem(last=False)
-            return preview
+            return self._kept.setdefault(answer, Preview())

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
 from asgiref.typing import ASGIReceiveCallable, ASGISendCallable, WebSocketScope
+from cachetools import LRUCache
 from django.utils import timezone
 
 from conversations import change_order, live
@@ -101,7 +101,7 @@ class ListSocket:
         self._principal = principal
         self._user_pk = pk_of(principal.user)
         self._since = since
-        self._shown: OrderedDict[object, str] = OrderedDict()
+        self._shown: LRUCache[object, str] = LRUCache(REMEMBERED_MAX)
         self._polled_at = timezone.now()
         self._settled = 0
         self._cursor = ""
@@ -207,14 +207,8 @@ class ListSocket:
     async def _show_new(self, of: object, text: str) -> None:
         """Send a frame unless it equals the last one about the same thing."""
         if self._shown.get(of) != text:
-            self._remember(of, text)
+            self._shown[of] = text
             await self._socket.send_text(text)
-
-    def _remember(self, of: object, text: str) -> None:
-        self._shown[of] = text
-        self._shown.move_to_end(of)
-        if len(self._shown) > REMEMBERED_MAX:
-            self._shown.popitem(last=False)
 
     async def _heartbeat(self) -> None:
         await self._greeted.wait()
