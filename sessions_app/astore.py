@@ -365,20 +365,22 @@ def _settled(write: Callable[[], T]) -> T:
 
     Raise OutcomeUnknown if the connection breaks each time for LOOK_UP_S.
     """
-    until = time.monotonic() + commits.LOOK_UP_S
-    while True:
-        try:
-            done = _connected(write)
-        except (OperationalError, InterfaceError) as error:
-            if connection.vendor != "postgresql":  # what SQLite calls failed is not stored
-                raise
-            _reconnecting.failed(error)
-            if time.monotonic() > until:
-                raise OutcomeUnknown(commits.UNKNOWN) from error
-        else:
-            _reconnecting.worked()
-            return done
-        time.sleep(commits.AGAIN_S)
+    try:
+        done = commits.until_answered(lambda: _connected(write), is_passing=_leaves_it_open)
+    except (OperationalError, InterfaceError) as error:
+        if connection.vendor != "postgresql":
+            raise
+        raise OutcomeUnknown(commits.UNKNOWN) from error
+    _reconnecting.worked()
+    return done
+
+
+def _leaves_it_open(error: Exception) -> bool:
+    """Say whether the write may be stored all the same; what SQLite calls failed is not."""
+    is_open = connection.vendor == "postgresql" and isinstance(error, OperationalError | InterfaceError)
+    if is_open:
+        _reconnecting.failed(error)
+    return is_open
 
 
 def _connected(function: Callable[[], T]) -> T:

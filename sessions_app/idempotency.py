@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import re
-import time
 from collections.abc import Callable
 from datetime import datetime
 from hashlib import sha256
@@ -101,15 +100,16 @@ def answered_once(key: IdempotencyKey, sent: Any, create: Callable[[], Answer]) 
 
 def _looked_up(key: IdempotencyKey, sent: Any, create: Callable[[], Answer], lost: LostCommit) -> Answer:
     """Retry after a lost commit until the database answers: a successful commit left the key."""
-    until = time.monotonic() + commits.LOOK_UP_S
-    while True:
+
+    def again() -> Answer:
         commits.drop_broken_connections()
-        try:
-            return _answered_once(key, sent, create)
-        except (OperationalError, InterfaceError, ConversationBusy) as error:
-            if time.monotonic() > until:
-                raise lost from error
-        time.sleep(commits.AGAIN_S)
+        return _answered_once(key, sent, create)
+
+    passing = OperationalError, InterfaceError, ConversationBusy
+    try:
+        return commits.until_answered(again, is_passing=lambda error: isinstance(error, passing))
+    except passing as error:
+        raise lost from error
 
 
 def _answered_once(key: IdempotencyKey, sent: Any, create: Callable[[], Answer]) -> Answer:

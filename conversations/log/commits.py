@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import TypeVar
 
+import stamina
+import stamina.instrumentation
 from django.db import InterfaceError, OperationalError, connection, connections, transaction
 
 from conversations.engines.lost_commits import LostCommit
@@ -14,6 +16,8 @@ from conversations.log import append, sql
 from conversations.log.append import LOCK_TIMEOUT_S, AppendOutcome, AppendRequest, append_many
 from conversations.models import Conversation
 from conversations.outages import Outage
+
+T = TypeVar("T")
 
 LOOK_UP_S = 10.0
 """How long a lost commit is looked up, at least."""
@@ -31,6 +35,9 @@ _lost = Outage(
     "The connection broke during a commit, and what became of it is looked up",
     "What became of the commit is known",
 )
+
+# An Outage logs when something begins to fail, not each further attempt.
+stamina.instrumentation.set_on_retry_hooks(())
 
 
 def committed(requests: Sequence[AppendRequest], *, wait: bool) -> list[AppendOutcome | ConversationError]:
@@ -87,20 +94,33 @@ def _new_events(
 def _are_stored(events: list[tuple[int, str]]) -> bool:
     """Say whether these events are in the log; one transaction was to store all of them. Raise
     OutcomeUnknown."""
-    until = time.monotonic() + LOOK_UP_S
-    while True:
-        try:
-            drop_broken_connections()
-            return _are_stored_now(events)
-        except (OperationalError, InterfaceError) as error:
-            _lost.failed(error)
-            if time.monotonic() > until:
-                raise OutcomeUnknown(UNKNOWN) from error
-        time.sleep(AGAIN_S)
+    try:
+        return until_answered(lambda: _are_stored_now(events), is_passing=_is_lost)
+    except (OperationalError, InterfaceError) as error:
+        raise OutcomeUnknown(UNKNOWN) from error
+
+
+def _is_lost(error: Exception) -> bool:
+    is_lost = isinstance(error, OperationalError | InterfaceError)
+    if is_lost:
+        _lost.failed(error)
+    return is_lost
+
+
+def until_answered(ask: Callable[[], T], *, is_passing: Callable[[Exception], bool]) -> T:
+    """Return what the database answers; ask again every AGAIN_S while it fails with what is passing.
+
+    Raise the last failure once LOOK_UP_S are over.
+    """
+    pace = stamina.RetryingCaller(
+        attempts=None, timeout=LOOK_UP_S, wait_initial=AGAIN_S, wait_max=AGAIN_S, wait_jitter=0
+    )
+    return pace(is_passing, ask)
 
 
 def _are_stored_now(events: list[tuple[int, str]]) -> bool:
     """Look under the conversations' locks: an unfinished commit still holds them."""
+    drop_broken_connections()
     with transaction.atomic():
         if connection.vendor == "postgresql":
             sql.limit_lock_wait(LOCK_TIMEOUT_S)
