@@ -159,6 +159,10 @@ def _to_bare(key: str, sort: str, clients: int) -> Measurement:
     return Measurement(keys=[key], measure=lambda bench: bench.to_bare(key, sort, clients=clients))
 
 
+def _to_consumer(key: str, path: str, clients: int) -> Measurement:
+    return Measurement(keys=[key], measure=lambda bench: bench.to_consumer(key, path, clients=clients))
+
+
 MEASUREMENTS: Sequence[Measurement] = [
     *(
         Measurement(
@@ -176,6 +180,8 @@ MEASUREMENTS: Sequence[Measurement] = [
     *_posted(16),
     _appended("append/64", 64),
     _to_bare("echo/64", "echo", 64),
+    _to_consumer("plain consumer/64", "/plain", 64),
+    _to_consumer("door consumer/64", "/door", 64),
     _appended("append write-only/64", 64, follows=False),
     *_posted(64),
     _to_bare("post bare/64", "post bare", 64),

@@ -79,6 +79,18 @@ ROWS = [
     ),
     Row(title="append, 64 sockets", key="append/64", limit="echo/64", limit_title="bare echo, 64 sockets"),
     Row(
+        title="echo by a plain consumer of Channels, 64 sockets",
+        key="plain consumer/64",
+        limit="door consumer/64",
+        limit_title="by the consumer of the doors",
+    ),
+    Row(
+        title="echo by the consumer of the doors, 64 sockets",
+        key="door consumer/64",
+        limit="echo/64",
+        limit_title="bare echo, 64 sockets",
+    ),
+    Row(
         title="append, 64 sockets, write-only",
         key="append write-only/64",
         limit="limit/16",

@@ -58,6 +58,15 @@ def bare(data_dir: Path) -> Iterator[Server]:
         yield server
 
 
+@contextmanager
+def consumers(data_dir: Path) -> Iterator[Server]:
+    """Run the consumers that send frames back."""
+    port, own = _free_port(), {"CONVSERVER_DATA_DIR": str(data_dir)}
+    module = ["benchmarks.measured.consumers", str(port)]
+    with _running(module, port, own, data_dir / "consumers.log") as server:
+        yield server
+
+
 Start = Callable[[], AbstractContextManager[Server]]
 """Starts a process when it is entered, and stops it when it is left."""
 

@@ -114,6 +114,10 @@ class Workbench:
         """Return the bare application of this round."""
         return self._server("bare", lambda: server.bare(self.directory))
 
+    def consumers(self) -> server.Server:
+        """Return this round's consumers that send frames back."""
+        return self._server("consumers", lambda: server.consumers(self.directory))
+
     def _server(self, name: str, start: server.Start) -> server.Server:
         known = self._running.get(name)
         if known is None or not _is_alive(known):
@@ -175,16 +179,23 @@ class Workbench:
 
     def to_bare(self, key: str, sort: str, *, clients: int) -> Values:
         """Send to what only answers."""
-        paths, after = ["/echo"] * clients, [-1] * clients
+        yield key, self._answered(sort, self.bare(), "/echo", clients)
+
+    def to_consumer(self, key: str, path: str, *, clients: int) -> Values:
+        """Send to the consumer at this path, which sends every frame back."""
+        yield key, self._answered("echo", self.consumers(), path, clients)
+
+    def _answered(self, sort: str, running: server.Server, path: str, clients: int) -> float:
+        """Return how much is answered in a second."""
         job = Job(
             sort=sort,
-            port=self.bare().port,
-            paths=paths,
-            after=after,
+            port=running.port,
+            paths=[path] * clients,
+            after=[-1] * clients,
             follows=False,
             seconds=self.plan.echo_s,
         )
-        yield key, carry_out(job)["rate"]
+        return carry_out(job)["rate"]
 
     def ask(self, key: str, question: Question, beside: Job, *, appended_to: Sequence[str] = ()) -> Values:
         """Ask while something goes on beside it."""

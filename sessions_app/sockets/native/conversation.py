@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Concatenate, NamedTuple, ParamSpec, Self, TypeVar
 
-from asgiref.typing import ASGIReceiveCallable, ASGISendCallable, WebSocketScope
+from asgiref.typing import WebSocketScope
 
 from conversations.access import Visitor, pk_of
 from conversations.cursors import EventCursor, InvalidCursor
@@ -41,7 +41,7 @@ from sessions_app.refusals import log_frame_refused
 from sessions_app.sockets.handshake import authenticated, query_of, within_quotas
 from sessions_app.sockets.native import frames
 from sessions_app.sockets.native.frames import BadFrame, Frame
-from sessions_app.sockets.socket import Closed, Socket, closed_on_failure
+from sessions_app.sockets.socket import Closed, Socket, SocketConsumer, closed_on_failure
 
 TRY_AGAIN_LATER = 1013
 """The close code for a failure of the database."""
@@ -110,23 +110,25 @@ class Query:
         )
 
 
-async def native_socket(scope: WebSocketScope, receive: ASGIReceiveCallable, send: ASGISendCallable) -> None:
-    """Serve one client from its handshake to its close."""
-    socket = Socket(scope, receive, send)
-    await socket.accept()
-    async with closed_on_failure(socket):
-        try:
-            query = Query.read(scope)
-            principal = await authenticated(socket)
-            principal.require_reading()
-            opening = get_replay_throttle().opening(pk_of(principal.user))
-            async with within_quotas(socket, principal), opening as turn:
-                conversation = await _joined(principal.user, scope, query)
-                await ConversationSocket(socket, principal, conversation, query, turn).serve()
-        except Refused as refusal:
-            await socket.close(refusal.code, str(refusal))
-        except Closed:
-            pass
+class ConversationConsumer(SocketConsumer):
+    """The native door of one conversation."""
+
+    async def serve(self, socket: Socket) -> None:
+        """Serve one client from its handshake to its close."""
+        await socket.accept()
+        async with closed_on_failure(socket):
+            try:
+                query = Query.read(socket.scope)
+                principal = await authenticated(socket)
+                principal.require_reading()
+                opening = get_replay_throttle().opening(pk_of(principal.user))
+                async with within_quotas(socket, principal), opening as turn:
+                    conversation = await _joined(principal.user, socket.scope, query)
+                    await ConversationSocket(socket, principal, conversation, query, turn).serve()
+            except Refused as refusal:
+                await socket.close(refusal.code, str(refusal))
+            except Closed:
+                pass
 
 
 async def _joined(user: Visitor, scope: WebSocketScope, query: Query) -> ConversationRef:

@@ -6,7 +6,7 @@ import asyncio
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
-from asgiref.typing import ASGIReceiveCallable, ASGISendCallable, WebSocketScope
+from asgiref.typing import WebSocketScope
 from cachetools import LRUCache
 from django.utils import timezone
 
@@ -29,7 +29,7 @@ from sessions_app.sockets.handshake import authenticated, query_of, within_quota
 from sessions_app.sockets.native import frames
 from sessions_app.sockets.native.conversation import HEARTBEAT_S
 from sessions_app.sockets.native.frames import BadFrame
-from sessions_app.sockets.socket import Closed, Socket, closed_on_failure
+from sessions_app.sockets.socket import Closed, Socket, SocketConsumer, closed_on_failure
 
 REMEMBERED_MAX = 1_000
 PAGE_MAX = 200
@@ -49,24 +49,24 @@ class Since(NamedTuple):
     start: Start
 
 
-async def native_list_socket(
-    scope: WebSocketScope, receive: ASGIReceiveCallable, send: ASGISendCallable
-) -> None:
-    """Serve one client from its handshake to its close."""
-    socket = Socket(scope, receive, send)
-    await socket.accept()
-    async with closed_on_failure(socket):
-        try:
-            since = _since(scope)
-            principal = await authenticated(socket)
-            principal.require_reading(all_conversations=True)
-            async with within_quotas(socket, principal):
-                await get_manager().ensure_started()
-                await ListSocket(socket, principal, since).serve()
-        except Refused as refusal:
-            await socket.close(refusal.code, str(refusal))
-        except Closed:
-            pass
+class ListConsumer(SocketConsumer):
+    """The native door of a user's list."""
+
+    async def serve(self, socket: Socket) -> None:
+        """Serve one client from its handshake to its close."""
+        await socket.accept()
+        async with closed_on_failure(socket):
+            try:
+                since = _since(socket.scope)
+                principal = await authenticated(socket)
+                principal.require_reading(all_conversations=True)
+                async with within_quotas(socket, principal):
+                    await get_manager().ensure_started()
+                    await ListSocket(socket, principal, since).serve()
+            except Refused as refusal:
+                await socket.close(refusal.code, str(refusal))
+            except Closed:
+                pass
 
 
 def _since(scope: WebSocketScope) -> Since | None:

@@ -11,6 +11,8 @@ from typing import Any, Self
 from urllib.parse import parse_qs
 
 import socketio
+from asgiref.typing import ASGIReceiveCallable, ASGISendCallable
+from channels.consumer import AsyncConsumer
 from socketio.exceptions import ConnectionRefusedError
 
 from conversations.access import Visitor, pk_of
@@ -330,6 +332,20 @@ def is_connected(scope: Any) -> bool:
 async def socketio_v0(scope: Any, receive: Any, send: Any) -> None:
     """Serve one request or socket of any Socket.IO client."""
     await _server().serve(scope, receive, send)
+
+
+class SocketIOConsumer(AsyncConsumer):
+    """The V0 door, as far as it is a WebSocket.
+
+    python-socketio and its engine take over the whole connection: they accept it, upgrade to it from
+    polling, ping, split and join packets, and call the V0Server by event. So nothing is left for the dispatch
+    of Channels, and requests that poll reach the same server without a consumer (`convserver/asgi.py`).
+    """
+
+    async def __call__(self, scope: Any, receive: ASGIReceiveCallable, send: ASGISendCallable) -> None:
+        """Hand the socket to the server of this event loop."""
+        self.scope, self.base_send = scope, send
+        await socketio_v0(scope, receive, send)
 
 
 async def close() -> None:

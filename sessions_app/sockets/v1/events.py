@@ -11,7 +11,6 @@ from math import inf
 from typing import Any, Self
 from uuid import uuid4
 
-from asgiref.typing import ASGIReceiveCallable, ASGISendCallable, WebSocketScope
 from django.utils import timezone
 
 from conversations import dialects
@@ -27,7 +26,7 @@ from sessions_app.models import ExecutionStatus
 from sessions_app.openhands_v1.states import FullState, full_states, is_fresh
 from sessions_app.sockets.socket import Socket
 from sessions_app.sockets.v1.handshake import GONE
-from sessions_app.sockets.v1.socket import V1Socket, serve
+from sessions_app.sockets.v1.socket import V1Consumer, V1Socket
 
 RUN_SETTLES_S = 0.1
 """The end of a run is reported no sooner after its beginning: clients start to listen after their request."""
@@ -44,13 +43,6 @@ _ENDS = frozenset(
     }
 )
 """The states that end a run."""
-
-
-async def v1_events_socket(
-    scope: WebSocketScope, receive: ASGIReceiveCallable, send: ASGISendCallable
-) -> None:
-    """Serve one client from its handshake to its close."""
-    await serve(EventsSocket, scope, receive, send)
 
 
 class Resend(StrEnum):
@@ -272,3 +264,9 @@ class EventsSocket(V1Socket):
         while settled_at < self._run_at + RUN_SETTLES_S:
             settled_at = self._run_at + RUN_SETTLES_S
             await asyncio.sleep(max(settled_at - asyncio.get_running_loop().time(), 0.0))
+
+
+class EventsConsumer(V1Consumer):
+    """The door of the events socket."""
+
+    socket_class = EventsSocket

@@ -5,24 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Self
 
-from asgiref.typing import ASGIReceiveCallable, ASGISendCallable, WebSocketScope
-
 from conversations.cursors import EventCursor, InvalidCursor
 from conversations.events import EventEnvelope
 from conversations.models import ConversationRef
 from sessions_app.identity.principals import BAD_REQUEST, Principal, Refused
 from sessions_app.live.status import ConversationState
 from sessions_app.sockets.socket import Socket
-from sessions_app.sockets.v1.socket import V1Socket, serve
+from sessions_app.sockets.v1.socket import V1Consumer, V1Socket
 
 _AFTER_SEQ = "`after_seq` is the seq of the last event that you have, -1 for none."
-
-
-async def v1_session_socket(
-    scope: WebSocketScope, receive: ASGIReceiveCallable, send: ASGISendCallable
-) -> None:
-    """Serve one client from its handshake to its close."""
-    await serve(SessionSocket, scope, receive, send)
 
 
 class SessionSocket(V1Socket):
@@ -76,3 +67,9 @@ class SessionSocket(V1Socket):
     def _frames(self, events: Sequence[EventEnvelope]) -> Iterator[str]:
         for event in events:
             yield f'{{"kind":"Durable","seq":{event["seq"]},"event":{self._shown(event)}}}'
+
+
+class SessionConsumer(V1Consumer):
+    """The door of the sequenced socket."""
+
+    socket_class = SessionSocket

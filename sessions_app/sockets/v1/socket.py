@@ -11,7 +11,6 @@ from contextlib import suppress
 from typing import Any, Self, TypeVar
 from uuid import uuid4
 
-from asgiref.typing import ASGIReceiveCallable, ASGISendCallable, WebSocketScope
 from django.utils import timezone
 
 from conversations.access import pk_of
@@ -46,7 +45,7 @@ from sessions_app.models import Scope, new_connection_id
 from sessions_app.openhands_v1 import input as v1_input
 from sessions_app.refusals import log_frame_refused
 from sessions_app.sockets.handshake import query_of
-from sessions_app.sockets.socket import Closed, Socket, closed_on_failure
+from sessions_app.sockets.socket import Closed, Socket, SocketConsumer, closed_on_failure
 from sessions_app.sockets.v1.handshake import (
     FAILED,
     GONE,
@@ -235,34 +234,44 @@ class V1Socket(Unshown, ABC):
             await self._principal.stay(CHECK_S)
 
 
-async def serve(
-    kind: type[V1Socket], scope: WebSocketScope, receive: ASGIReceiveCallable, send: ASGISendCallable
-) -> None:
-    """Serve one client of this kind of socket from its handshake to its close."""
-    socket = Socket(scope, receive, send)
-    query = query_of(scope)
-    try:
-        public_id, asked = public_id_of(scope), kind.asked(query)
-        principal = await principal_by_address(scope, query, public_id)
-    except Refused:
-        await socket.refuse()
-        return
-    except Exception as error:  # what a refused handshake is to clients they do not come back from
+class V1Consumer(SocketConsumer):
+    """A V1 door: the handshake of its sockets, which differ in what they show."""
+
+    socket_class: type[V1Socket]
+
+    async def serve(self, socket: Socket) -> None:
+        """Serve one client from its handshake to its close."""
+        query = query_of(socket.scope)
+        try:
+            public_id, asked = public_id_of(socket.scope), self.socket_class.asked(query)
+            principal = await principal_by_address(socket.scope, query, public_id)
+        except Refused:
+            await socket.refuse()
+            return
+        except Exception as error:  # what a refused handshake is to clients they do not come back from
+            await socket.accept()
+            async with closed_on_failure(socket):
+                raise error
+            return
         await socket.accept()
         async with closed_on_failure(socket):
-            raise error
-        return
-    await socket.accept()
-    async with closed_on_failure(socket):
+            await self._serve_accepted(socket, principal, public_id, asked)
+
+    async def _serve_accepted(
+        self, socket: Socket, principal: Principal | None, public_id: str, asked: Any
+    ) -> None:
+        """Serve an accepted client; one that is not known yet authenticates by its first frame."""
+        by_frame = principal is None
         try:
-            by_frame = principal is None
             principal = principal or await principal_by_frame(socket, public_id)
             principal.require_reading()
             with open_sockets.counted(pk_of(principal.user)):
-                known_sockets.let_in(scope)
+                known_sockets.let_in(socket.scope)
                 async with get_replay_throttle().opening(pk_of(principal.user)):
                     conversation = await reached(principal, public_id)
-                    client = await kind.made(socket, principal, conversation, asked, by_frame=by_frame)
+                    client = await self.socket_class.made(
+                        socket, principal, conversation, asked, by_frame=by_frame
+                    )
                 await client.serve()
         except Refused as refusal:
             await _close(socket, refusal)
