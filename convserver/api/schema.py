@@ -108,7 +108,8 @@ class DoorSchema(AutoSchema):
     def get_operation_id(self) -> str:
         """Return the words of the address, and what is done there."""
         words = [word.replace("-", "_") for word in self._tokenize_path()]
-        verb = getattr(self.view, "action", None) or self.method.lower()
+        by_method = getattr(self.view, "is_named_by_method", False)
+        verb = self.method.lower() if by_method else getattr(self.view, "action", None) or self.method.lower()
         return "_".join(words if words[-1:] == [verb] else [*words, verb])
 
     @property

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ValidationError
 from rest_framework.renderers import JSONRenderer
 from rest_framework.request import Request
 from rest_framework.views import APIView
+from rest_framework.viewsets import ViewSetMixin
 
 from conversations.payloads.bounds import is_light
 from convserver.api.bodies import TextParser
@@ -56,6 +57,13 @@ class OpenHandsView(APIView):
         for name, value in NO_CACHE.items():
             final[name] = value
         return final
+
+
+class OpenHandsViewSet(ViewSetMixin, OpenHandsView):
+    """A resource of V0 or V1; a door's viewsets are this and the door's own view."""
+
+    is_named_by_method = True
+    """Operation ids in the API document end with the method, whatever the action is called."""
 
 
 def body_of(request: Request, model: type[M]) -> M:

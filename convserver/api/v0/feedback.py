@@ -15,7 +15,7 @@ from conversations import access
 from convserver.api.openhands.errors import Detail, Refused
 from convserver.api.openhands.text import storable
 from convserver.api.openhands.view import body_of
-from convserver.api.v0.view import V0View
+from convserver.api.v0.view import V0ViewSet
 from convserver.api.v0.workspace import WorkspaceProblem
 from sessions_app.models import Feedback, Permissions, Polarity
 
@@ -54,14 +54,14 @@ class FeedbackResponse(BaseModel):
     body: FeedbackReceipt
 
 
-class FeedbackView(V0View):
+class FeedbackViewSet(V0ViewSet):
     """Feedback on a conversation."""
 
     @extend_schema(
         request=NewFeedback,
         responses={200: FeedbackResponse, 400: Detail, 404: Detail, 500: WorkspaceProblem},
     )
-    def post(self, request: Request, conversation_id: str) -> Response:
+    def create(self, request: Request, conversation_id: str) -> Response:
         """Store the user's feedback for the operators of this server."""
         body = body_of(request, NewFeedback)
         conversation = access.writable(request.user, conversation_id)

@@ -10,7 +10,7 @@ from rest_framework.response import Response
 from conversations import access
 from convserver.api.openhands.errors import Detail, InvalidRequest
 from convserver.api.openhands.forms import FormParser
-from convserver.api.v0.view import V0View
+from convserver.api.v0.view import V0ViewSet
 from sessions_app.storage import attachments
 from sessions_app.storage.attachments import Attached, NewFile, Skipped
 
@@ -37,7 +37,7 @@ class UploadResponse(BaseModel):
     skipped_files: list[SkippedFile]
 
 
-class UploadView(V0View):
+class UploadViewSet(V0ViewSet):
     """The files of a conversation."""
 
     parser_classes = (FormParser,)
@@ -46,7 +46,7 @@ class UploadView(V0View):
         request={"multipart/form-data": Uploads},
         responses={200: UploadResponse, 400: Detail, 404: Detail, 503: Detail},
     )
-    def post(self, request: Request, conversation_id: str) -> Response:
+    def create(self, request: Request, conversation_id: str) -> Response:
         """Store files, each under a safe and new name in this conversation.
 
         Files that are too large, or beyond the limit, are skipped.

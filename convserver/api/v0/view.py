@@ -9,7 +9,7 @@ from rest_framework.request import Request
 
 from conversations.models import normal_id
 from convserver.api.openhands.errors import v0_response
-from convserver.api.openhands.view import OpenHandsView
+from convserver.api.openhands.view import OpenHandsView, OpenHandsViewSet
 from convserver.api.v0.documented import DOOR
 
 
@@ -27,3 +27,7 @@ class V0View(OpenHandsView):
         super().initial(request, *args, **kwargs)
         if "conversation_id" in kwargs:
             normal_id(kwargs["conversation_id"])
+
+
+class V0ViewSet(OpenHandsViewSet, V0View):
+    """A resource of the V0 door."""

@@ -14,7 +14,7 @@ from conversations.exceptions import ConversationNotFound
 from conversations.models import ConversationRef, Version
 from convserver.api.openhands.errors import Detail, Refused, ValidationProblems
 from convserver.api.openhands.view import query_of
-from convserver.api.v0.view import V0View
+from convserver.api.v0.view import V0ViewSet
 from convserver.event_loop import in_loop
 from sessions_app.loops.manager import get_manager
 from sessions_app.openhands_v1 import sandboxes
@@ -89,95 +89,63 @@ _file: dict[str, Any] = {
 _diff: dict[str, Any] = {**_file, "parameters": [DiffQuery]}
 
 
-class ConfigView(V0View):
-    """Where the conversation's commands run."""
+class WorkspaceViewSet(V0ViewSet):
+    """Where a conversation's agent works: agents here have no runtime of their own."""
 
     @extend_schema(responses={200: RuntimeConfig, **_OF_ONE})
-    def get(self, request: Request, conversation_id: str) -> Response:
+    def config(self, request: Request, conversation_id: str) -> Response:
         """Return the id of the runtime, which is a V1 conversation's sandbox, and of the session."""
         conversation = _attached(request, conversation_id)
         is_v1 = conversation.version == Version.V1
         runtime_id = sandboxes.sandbox_of(conversation) if is_v1 else None
         return Response({"runtime_id": runtime_id, "session_id": conversation.public_id})
 
-
-class MicroagentsView(V0View):
-    """The microagents of a conversation."""
-
     @extend_schema(responses={200: Microagents, **_OF_ONE})
-    def get(self, request: Request, conversation_id: str) -> Response:
+    def microagents(self, request: Request, conversation_id: str) -> Response:
         """Return the loaded ones: none."""
         _attached(request, conversation_id)
         return Response({"microagents": []})
 
-
-class WebHostsView(V0View):
-    """The services of a conversation's agent."""
-
     @extend_schema(responses={200: WebHosts, **_OF_ONE})
-    def get(self, request: Request, conversation_id: str) -> Response:
+    def web_hosts(self, request: Request, conversation_id: str) -> Response:
         """Return its addresses: none."""
         _attached(request, conversation_id)
         return Response({"hosts": {}})
 
-
-class EditorView(V0View):
-    """An editor for the workspace."""
-
     @extend_schema(responses={200: EditorAddress, **_OF_ONE})
-    def get(self, request: Request, conversation_id: str) -> Response:
+    def editor(self, request: Request, conversation_id: str) -> Response:
         """Return its address: null, because there is none."""
         _attached(request, conversation_id)
         return Response({"vscode_url": None})
 
-
-class FileListView(V0View):
-    """The names in the workspace."""
-
     @extend_schema(**_file_list)
-    def get(self, request: Request, conversation_id: str) -> Response:
+    def list_files(self, request: Request, conversation_id: str) -> Response:
         """Return them: none."""
         query_of(request, FolderQuery)
         _attached(request, conversation_id)
         return Response([])
 
-
-class FileView(V0View):
-    """One file of the workspace."""
-
     @extend_schema(**_file)
-    def get(self, request: Request, conversation_id: str) -> Response:
+    def select_file(self, request: Request, conversation_id: str) -> Response:
         """Say that it is not there."""
         query_of(request, FileQuery)
         _attached(request, conversation_id)
         raise _no_runtime()
 
-
-class ArchiveView(V0View):
-    """The whole workspace."""
-
     @extend_schema(responses={400: Detail, 404: Detail | WorkspaceProblem})
-    def get(self, request: Request, conversation_id: str) -> Response:
+    def zip_directory(self, request: Request, conversation_id: str) -> Response:
         """Say that there is none."""
         _attached(request, conversation_id)
         raise _no_runtime()
 
-
-class ChangesView(V0View):
-    """The files that differ from the last commit."""
-
     @extend_schema(responses={200: list[Change], **_OF_ONE})
-    def get(self, request: Request, conversation_id: str) -> Response:
+    def changes(self, request: Request, conversation_id: str) -> Response:
         """Return the files: none."""
         _attached(request, conversation_id)
         return Response([])
 
-
-class DiffView(V0View):
-    """How one file differs from the last commit."""
-
     @extend_schema(**_diff)
-    def get(self, request: Request, conversation_id: str) -> Response:
+    def diff(self, request: Request, conversation_id: str) -> Response:
         """Report that there are no commits."""
         query_of(request, DiffQuery)
         _attached(request, conversation_id)

@@ -22,7 +22,7 @@ from convserver.api.v0 import documented
 from convserver.api.v0.bodies import MicroagentQuery
 from convserver.api.v0.conversations import listed, shown_page
 from convserver.api.v0.pages import page_of, rows_from
-from convserver.api.v0.view import V0View
+from convserver.api.v0.view import V0ViewSet
 from convserver.event_loop import in_loop
 from convserver.pagination import Page
 from convserver.serving.admission import Lane, in_lane
@@ -47,12 +47,12 @@ class Candidate(NamedTuple):
     pr_number: list[int]
 
 
-@in_lane(Lane.ABROAD)
-class MicroagentManagementView(V0View):
+class MicroagentConversationViewSet(V0ViewSet):
     """The list of the microagent management."""
 
+    @in_lane(Lane.ABROAD)
     @extend_schema(**documented.microagent_list)
-    def get(self, request: Request) -> Response:
+    def list(self, request: Request) -> Response:
         """Return one page: of one repository, without those whose pull request is closed."""
         query = query_of(request, MicroagentQuery)
         rows = listed(request).matching(

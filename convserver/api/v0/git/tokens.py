@@ -18,7 +18,7 @@ from convserver.api.openhands.text import storable
 from convserver.api.openhands.tool_servers import EnteredMcpConfig
 from convserver.api.openhands.view import body_of
 from convserver.api.v0.settings.failures import Failure, Message, failing_with
-from convserver.api.v0.view import V0View
+from convserver.api.v0.view import V0ViewSet
 from convserver.event_loop import in_loop
 from convserver.serving.admission import Lane, in_lane
 from sessions_app.git_providers.base import (
@@ -78,15 +78,15 @@ class NewProviders(BaseModel):
     mcp_config: EnteredMcpConfig | None = None
 
 
-@in_lane(Lane.ABROAD)
-class GitProvidersView(V0View):
+class GitProviderViewSet(V0ViewSet):
     """The git providers of the user."""
 
+    @in_lane(Lane.ABROAD)
     @extend_schema(
         request=NewProviders,
         responses={200: Message, 400: Failure | Detail, 401: Failure | Detail, 500: Failure, 502: Failure},
     )
-    def post(self, request: Request) -> Response:
+    def add(self, request: Request) -> Response:
         """Check each token with its provider, then store all of them or none."""
         body = body_of(request, NewProviders)
         user_id = access.pk_of(request.user)
@@ -101,12 +101,8 @@ class GitProvidersView(V0View):
             )
         return Response({"message": "Git providers stored"})
 
-
-class UnsetProvidersView(V0View):
-    """Removing all tokens."""
-
     @extend_schema(request=None, responses={200: Message, 500: Failure})
-    def post(self, request: Request) -> Response:
+    def unset(self, request: Request) -> Response:
         """Delete the tokens of all git providers."""
         with failing_with("Something went wrong unsetting tokens"):
             user_settings.remove_provider_tokens(access.pk_of(request.user))

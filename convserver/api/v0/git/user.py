@@ -25,7 +25,7 @@ from convserver.api.v0.git.shapes import (
     GitTask,
     GitUserInfo,
 )
-from convserver.api.v0.view import V0View
+from convserver.api.v0.view import V0ViewSet
 from convserver.event_loop import in_loop
 from convserver.serving.admission import Lane, in_lane
 from sessions_app.git_providers.base import (
@@ -111,28 +111,24 @@ class ContentQuery(BaseModel):
 
 
 @in_lane(Lane.ABROAD)
-class GitView(V0View):
-    """A request to the user's providers; errors are plain text on this wire."""
+class GitViewSet(V0ViewSet):
+    """A resource at the user's providers; errors are plain text on this wire."""
 
     def get_exception_handler(self) -> Callable[..., Any]:
         """Answer the errors of providers too."""
         return _git_response
 
 
-class GitUserView(GitView):
-    """The user's profile at a provider."""
+class GitUserViewSet(GitViewSet):
+    """The user at the providers."""
 
     @extend_schema(**_asked(GitUserInfo))
-    def get(self, request: Request) -> Response:
+    def retrieve(self, request: Request) -> Response:
         """Return the user's profile from the first provider that has one."""
         return Response(in_loop(_providers(request).user))
 
-
-class InstallationsView(GitView):
-    """The owners by which repositories can be listed."""
-
     @extend_schema(**_asked(list[str], InstallationsQuery))
-    def get(self, request: Request) -> Response:
+    def installations(self, request: Request) -> Response:
         """Return the installations, workspaces or organisations of one provider."""
         provider = query_of(request, InstallationsQuery).provider
         tokens = user_settings.provider_tokens(access.pk_of(request.user))
@@ -140,12 +136,17 @@ class InstallationsView(GitView):
             raise NotOffered(f"Provider {provider} has no installations.")
         return Response(in_loop(GitProviders(tokens).installations, provider))
 
+    @extend_schema(**_asked(list[GitTask]))
+    def suggested_tasks(self, request: Request) -> Response:
+        """Return pull requests with problems, and open issues assigned to the user."""
+        return Response(in_loop(_providers(request).suggested_tasks))
 
-class RepositoriesView(GitView):
-    """The user's repositories."""
+
+class RepositoryViewSet(GitViewSet):
+    """The user's repositories, their branches and their instructions for agents."""
 
     @extend_schema(**_asked(list[GitRepository], RepositoriesQuery))
-    def get(self, request: Request) -> Response:
+    def page(self, request: Request) -> Response:
         """Return a page of them; the first one's `link_header` says whether there is a next page."""
         query = query_of(request, RepositoriesQuery)
         found = in_loop(
@@ -158,12 +159,8 @@ class RepositoriesView(GitView):
         )
         return Response(found)
 
-
-class RepositorySearchView(GitView):
-    """Repositories by name."""
-
     @extend_schema(**_asked(list[GitRepository], RepositorySearch))
-    def get(self, request: Request) -> Response:
+    def search(self, request: Request) -> Response:
         """Return the repositories that match a name or a web address."""
         query = query_of(request, RepositorySearch)
         found = in_loop(
@@ -176,12 +173,17 @@ class RepositorySearchView(GitView):
         )
         return Response(found)
 
-
-class BranchSearchView(GitView):
-    """Branches by name."""
+    @extend_schema(**_asked(GitBranchPage, BranchesQuery))
+    def branches(self, request: Request) -> Response:
+        """Return a page of them."""
+        query = query_of(request, BranchesQuery)
+        found = in_loop(
+            _providers(request).branches, query.repository, page=query.page, per_page=query.per_page
+        )
+        return Response(found)
 
     @extend_schema(**_asked(list[GitBranch], BranchSearch))
-    def get(self, request: Request) -> Response:
+    def search_branches(self, request: Request) -> Response:
         """Return the branches of a repository whose names contain a text."""
         query = query_of(request, BranchSearch)
         found = in_loop(
@@ -193,43 +195,13 @@ class BranchSearchView(GitView):
         )
         return Response(found)
 
-
-class SuggestedTasksView(GitView):
-    """The tasks that wait for the user."""
-
-    @extend_schema(**_asked(list[GitTask]))
-    def get(self, request: Request) -> Response:
-        """Return pull requests with problems, and open issues assigned to the user."""
-        return Response(in_loop(_providers(request).suggested_tasks))
-
-
-class BranchesView(GitView):
-    """A repository's branches."""
-
-    @extend_schema(**_asked(GitBranchPage, BranchesQuery))
-    def get(self, request: Request) -> Response:
-        """Return a page of them."""
-        query = query_of(request, BranchesQuery)
-        found = in_loop(
-            _providers(request).branches, query.repository, page=query.page, per_page=query.per_page
-        )
-        return Response(found)
-
-
-class RepositoryMicroagentsView(GitView):
-    """The files of a repository with instructions for agents."""
-
     @extend_schema(**_asked(list[GitMicroagent], _REPOSITORY_NAME))
-    def get(self, request: Request, repository_name: str) -> Response:
+    def microagents(self, request: Request, repository_name: str) -> Response:
         """Return their names; none if there is no folder for them."""
         return Response(in_loop(_providers(request).microagents, repository_name))
 
-
-class RepositoryMicroagentView(GitView):
-    """One file with instructions for agents."""
-
     @extend_schema(**_asked(GitMicroagentContent, _REPOSITORY_NAME, ContentQuery))
-    def get(self, request: Request, repository_name: str) -> Response:
+    def microagent(self, request: Request, repository_name: str) -> Response:
         """Return it without its front matter, and the triggers in that."""
         query = query_of(request, ContentQuery)
         return Response(in_loop(_providers(request).microagent_content, repository_name, query.file_path))

@@ -10,7 +10,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from convserver.api.v0.settings.model_names import MODEL_NAMES
-from convserver.api.v0.view import V0View
+from convserver.api.v0.view import V0ViewSet
 from sessions_app.agents.chosen import chosen_agent
 
 AGENTS = frozenset(
@@ -45,37 +45,25 @@ OPTIONS = ServerOptions(
 )
 
 
-class ServerConfigView(V0View):
-    """The kind of server."""
+class OptionViewSet(V0ViewSet):
+    """The kind of server, and what a form suggests."""
 
     @extend_schema(responses={200: ServerOptions})
-    def get(self, request: Request) -> Response:
+    def config(self, request: Request) -> Response:
         """Return what kind of server this is."""
         return Response(OPTIONS.model_dump())
 
-
-class ModelsView(V0View):
-    """The models that a form suggests."""
-
     @extend_schema(responses={200: list[str]})
-    def get(self, request: Request) -> Response:
+    def models(self, request: Request) -> Response:
         """Return the names of models, sorted; any other name can be set too."""
         return Response(sorted(set(MODEL_NAMES)))
 
-
-class AgentsView(V0View):
-    """The agents that a form suggests."""
-
     @extend_schema(responses={200: list[str]})
-    def get(self, request: Request) -> Response:
+    def agents(self, request: Request) -> Response:
         """Return the names of agents, sorted, including the server's own."""
         return Response(sorted(AGENTS | {chosen_agent().__name__}))
 
-
-class SecurityAnalyzersView(V0View):
-    """The security analyzers that a form suggests."""
-
     @extend_schema(responses={200: list[str]})
-    def get(self, request: Request) -> Response:
+    def security_analyzers(self, request: Request) -> Response:
         """Return the names of security analyzers, sorted."""
         return Response(list(SECURITY_ANALYZERS))

@@ -15,7 +15,7 @@ from convserver.api.openhands.errors import Detail, Refused
 from convserver.api.openhands.text import storable
 from convserver.api.openhands.view import body_of
 from convserver.api.v0.settings.failures import Failure, Message, failing_with
-from convserver.api.v0.view import V0View
+from convserver.api.v0.view import V0ViewSet
 from sessions_app.models import SECRET_NAME_MAX_LENGTH
 from sessions_app.settings import user_settings
 from sessions_app.settings.user_settings import SecretExists, SecretNotFound, TooManySecrets
@@ -75,18 +75,18 @@ _SECRET_ID = OpenApiParameter(
 )
 
 
-class SecretsView(V0View):
+class SecretViewSet(V0ViewSet):
     """The secrets of the user."""
 
     @extend_schema(responses={200: SecretList, 500: Failure})
-    def get(self, request: Request) -> Response:
+    def list(self, request: Request) -> Response:
         """Return names and descriptions; values are never returned."""
         with failing_with("Failed to get secret names"):
             found = user_settings.custom_secrets(access.pk_of(request.user))
         return Response({"custom_secrets": [secret._asdict() for secret in found]})
 
     @extend_schema(request=NewSecret, responses={201: Message, 400: Message | Detail, 500: Failure})
-    def post(self, request: Request) -> Response:
+    def create(self, request: Request) -> Response:
         """Create a secret; 400 if the name is taken or there are too many."""
         body = body_of(request, NewSecret)
         with failing_with("Something went wrong creating secret"):
@@ -100,16 +100,12 @@ class SecretsView(V0View):
                 raise Refused(400, {"message": str(error)}) from error
         return Response({"message": "Secret created successfully"}, status=201)
 
-
-class SecretView(V0View):
-    """One secret of the user."""
-
     @extend_schema(
         parameters=[_SECRET_ID],
         request=RenamedSecret,
         responses={200: Message, 400: Message | Detail, 404: Failure | Detail, 500: Failure},
     )
-    def put(self, request: Request, secret_id: str) -> Response:
+    def update(self, request: Request, secret_id: str) -> Response:
         """Rename a secret or change its description; its value stays."""
         body = body_of(request, RenamedSecret)
         with failing_with("Something went wrong updating secret"):
@@ -127,7 +123,7 @@ class SecretView(V0View):
         return Response({"message": "Secret updated successfully"})
 
     @extend_schema(parameters=[_SECRET_ID], responses={200: Message, 404: Failure | Detail, 500: Failure})
-    def delete(self, request: Request, secret_id: str) -> Response:
+    def destroy(self, request: Request, secret_id: str) -> Response:
         """Delete a secret."""
         with failing_with("Something went wrong deleting secret"):
             try:

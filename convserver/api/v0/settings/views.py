@@ -16,7 +16,7 @@ from convserver.api.openhands.text import storable
 from convserver.api.openhands.tool_servers import EnteredMcpConfig
 from convserver.api.openhands.view import body_of
 from convserver.api.v0.settings.failures import Failure, Message, failing_with
-from convserver.api.v0.view import V0View
+from convserver.api.v0.view import V0ViewSet
 from sessions_app.git_providers.base import ProviderType
 from sessions_app.models import CONDENSER_SIZE_MIN, UserSettings
 from sessions_app.settings import user_settings
@@ -112,11 +112,11 @@ class SettingsInfo(KnownSettings):
     search_api_key_set: bool
 
 
-class SettingsView(V0View):
+class SettingsViewSet(V0ViewSet):
     """The settings of the user."""
 
     @extend_schema(responses={200: SettingsInfo, 404: Failure, 500: Failure})
-    def get(self, request: Request) -> Response:
+    def retrieve(self, request: Request) -> Response:
         """Return all settings; 404 if none was ever saved."""
         user_id = access.pk_of(request.user)
         with failing_with("Something went wrong loading settings"):
@@ -126,19 +126,15 @@ class SettingsView(V0View):
             return Response(_shown(settings))
 
     @extend_schema(request=NewSettings, responses={200: Message, 400: Detail, 500: Failure})
-    def post(self, request: Request) -> Response:
+    def change(self, request: Request) -> Response:
         """Change the settings given in the body."""
         body = body_of(request, NewSettings)
         with failing_with("Something went wrong storing settings"):
             user_settings.change_settings(access.pk_of(request.user), body.values(), secrets=body.secrets())
         return Response({"message": "Settings stored"})
 
-
-class ResetSettingsView(V0View):
-    """A route that the wire no longer has."""
-
     @extend_schema(request=None, responses={410: Failure})
-    def post(self, request: Request) -> Response:
+    def reset(self, request: Request) -> Response:
         """Report that settings can't be reset any more."""
         raise Refused(410, {"error": "Reset settings functionality has been removed."})
 

@@ -22,7 +22,7 @@ from convserver.api.v1.agent.events import (
 )
 from convserver.api.v1.agent.server_routes import AgentServerInfoView
 from convserver.api.v1.agent.steering import SteeringViewSet
-from convserver.api.v1.agent.workspace import ChangesView, DiffView, EditorView, ToolsView, UploadView
+from convserver.api.v1.agent.workspace import FileViewSet, WorkspaceViewSet
 from convserver.web.probes import AliveView, HealthView, ReadyView
 
 UNDESCRIBED: dict[str, Any] = {"schema": None}
@@ -77,17 +77,18 @@ def free_routes(prefix: str, **options: Any) -> Iterator[URLPattern]:
 
 def workspace_routes(prefix: str, **options: Any) -> Iterator[URLPattern]:
     """Yield the routes about workspaces; a path may be in the address or in the query."""
-    yield path(f"{prefix}tools/", ToolsView.as_view(**options), name="agent-tools")
-    yield path(f"{prefix}vscode/url", EditorView.as_view(**options), name="agent-vscode-url")
-    of_a_path: dict[str, type[APIView]] = {
-        "git/changes": ChangesView,
-        "git/diff": DiffView,
-        "file/upload": UploadView,
+    tools, editor = (WorkspaceViewSet.as_view({"get": action}, **options) for action in ("tools", "editor"))
+    yield path(f"{prefix}tools/", tools, name="agent-tools")
+    yield path(f"{prefix}vscode/url", editor, name="agent-vscode-url")
+    of_a_path = {
+        "git/changes": partial(WorkspaceViewSet.as_view, {"get": "changes"}),
+        "git/diff": partial(WorkspaceViewSet.as_view, {"get": "diff"}),
+        "file/upload": partial(FileViewSet.as_view, {"post": "upload"}),
     }
     for name, each in of_a_path.items():
         route = f"agent-{name.replace('/', '-')}"
-        yield path(f"{prefix}{name}", each.as_view(**UNDESCRIBED), name=route)
-        yield re_path(rf"^{prefix}{name}/(?P<path>[\s\S]+)\Z", each.as_view(**options), name=route)
+        yield path(f"{prefix}{name}", each(**UNDESCRIBED), name=route)
+        yield re_path(rf"^{prefix}{name}/(?P<path>[\s\S]+)\Z", each(**options), name=route)
 
 
 def _one(prefix: str, rest: str) -> str:

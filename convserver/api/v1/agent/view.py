@@ -9,7 +9,7 @@ from pydantic import BaseModel
 from rest_framework.response import Response
 
 from convserver.api.openhands.errors import Detail, ValidationProblems
-from convserver.api.openhands.view import OpenHandsView
+from convserver.api.openhands.view import OpenHandsView, OpenHandsViewSet
 from convserver.api.schema import Door, NativeRefusal
 from convserver.api.v1.agent.errors import ServerFailure, agent_response
 from convserver.api.v1.authentication import AUTHENTICATION
@@ -39,6 +39,10 @@ class AgentView(OpenHandsView):
     def get_exception_handler(self) -> Callable[..., Any]:
         """Answer errors as this wire does."""
         return agent_response
+
+
+class AgentViewSet(OpenHandsViewSet, AgentView):
+    """A resource of the agent face."""
 
 
 def described(*parameters: Any) -> Any:

@@ -14,7 +14,7 @@ from conversations.models import ConversationRef
 from convserver.api.openhands.errors import Detail, Refused
 from convserver.api.openhands.forms import FormParser
 from convserver.api.v1.agent.pages import missing
-from convserver.api.v1.agent.view import AgentView, Done, done
+from convserver.api.v1.agent.view import AgentViewSet, Done, done
 from convserver.api.v1.authentication import conversation_of
 from sessions_app.storage import attachments
 from sessions_app.storage.attachments import Attached, NewFile
@@ -44,43 +44,31 @@ class UploadedFile(BaseModel):
     file: bytes
 
 
-class ToolsView(AgentView):
-    """The tools that a client may give to an agent."""
+class WorkspaceViewSet(AgentViewSet):
+    """Where agents work: they have no files here that a client could read."""
 
     @extend_schema(responses={200: list[str]})
-    def get(self, request: Request) -> Response:
+    def tools(self, request: Request) -> Response:
         """Return none: agents have tools of their own."""
         return Response([])
 
-
-class ChangesView(AgentView):
-    """The files that an agent has changed."""
-
     @extend_schema(parameters=[PATH], responses={200: list[dict[str, Any]]})
-    def get(self, request: Request, path: str = "") -> Response:
+    def changes(self, request: Request, path: str = "") -> Response:
         """Return none."""
         return Response([])
 
-
-class DiffView(AgentView):
-    """What an agent has changed in a file."""
-
     @extend_schema(parameters=[PATH], responses={200: NoDiff})
-    def get(self, request: Request, path: str = "") -> Response:
+    def diff(self, request: Request, path: str = "") -> Response:
         """Return an empty diff."""
         return Response({"modified": None, "original": None})
 
-
-class EditorView(AgentView):
-    """An editor beside the conversation."""
-
     @extend_schema(responses={200: NoAddress})
-    def get(self, request: Request) -> Response:
+    def editor(self, request: Request) -> Response:
         """Return that there is none."""
         return Response({"url": None})
 
 
-class UploadView(AgentView):
+class FileViewSet(AgentViewSet):
     """A file for the conversation whose key is given, or whose page sends it: the address has no id."""
 
     parser_classes = (FormParser,)
@@ -90,7 +78,7 @@ class UploadView(AgentView):
         request={"multipart/form-data": UploadedFile},
         responses={200: Done, 400: Detail, 404: Detail, 503: Detail},
     )
-    def post(self, request: Request, path: str = "") -> Response:
+    def upload(self, request: Request, path: str = "") -> Response:
         """Store the file under the last part of the path; 404 if the conversation is unknown."""
         conversation = _meant_by(request)
         file = request.FILES.get(FIELD)

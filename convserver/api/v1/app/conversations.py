@@ -36,7 +36,7 @@ from convserver.api.v1.app.shapes import (
 from convserver.api.v1.app.view import (
     UNKNOWN,
     UUIDS,
-    AppView,
+    AppViewSet,
     PageQuery,
     described,
     of_list,
@@ -100,11 +100,11 @@ class AppMessageTaken(BaseModel):
     message: str
 
 
-class SearchView(AppView):
+class ConversationViewSet(AppViewSet):
     """The user's conversations of this wire."""
 
     @extend_schema(parameters=described(SearchQuery), responses={200: AppConversationPage, **of_list})
-    def get(self, request: Request) -> Response:
+    def search(self, request: Request) -> Response:
         """Return one page, the newest first."""
         query = query_of(request, SearchQuery)
         rows = _matching(request, query).newest_first()
@@ -116,21 +116,13 @@ class SearchView(AppView):
         shown = AppConversationPage(items=items, next_page_id=page.next_page_id)
         return Response(shown.model_dump(mode="json"))
 
-
-class CountView(AppView):
-    """The number of conversations."""
-
     @extend_schema(parameters=described(CountQuery), responses={200: int, **of_list})
-    def get(self, request: Request) -> Response:
+    def count(self, request: Request) -> Response:
         """Count what a search would return."""
         return Response(_matching(request, query_of(request, CountQuery)).count())
 
-
-class ConversationsView(AppView):
-    """Conversations by their ids, and new ones."""
-
     @extend_schema(parameters=[UUIDS], responses={200: list[AppConversation | None], **of_list})
-    def get(self, request: Request) -> Response:
+    def batch(self, request: Request) -> Response:
         """Return them in the requested order, null for an unknown id."""
         ids = uuids_of(request, "ids")
         rows = Conversation.objects.visible_to(request.user).known_to_v1().with_public_ids(ids)
@@ -144,16 +136,12 @@ class ConversationsView(AppView):
         request=StartRequest,
         responses={200: AppConversationStartTask, 400: Detail, 404: Detail, 409: Detail, 503: Detail},
     )
-    def post(self, request: Request) -> Response:
+    def create(self, request: Request) -> Response:
         """Start a conversation; poll its progress with the returned id."""
         return start_tasks.start(request)
 
-
-class OneView(AppView):
-    """One conversation."""
-
     @extend_schema(request=AppConversationChanges, responses={200: AppConversation, 400: Detail, **of_one})
-    def patch(self, request: Request, conversation_id: str) -> Response:
+    def partial_update(self, request: Request, conversation_id: str) -> Response:
         """Rename, or set the repository."""
         body = body_of(request, AppConversationChanges)
         conversation = readable(request, conversation_id)
@@ -161,20 +149,16 @@ class OneView(AppView):
         return Response(_shown(request, conversation).model_dump(mode="json"))
 
     @extend_schema(responses={200: Done, **of_one})
-    def delete(self, request: Request, conversation_id: str) -> Response:
+    def destroy(self, request: Request, conversation_id: str) -> Response:
         """Stop its agent and delete it with its sub-conversations; all can be restored."""
         in_loop(steering.remove, readable(request, conversation_id))
         return Response({"success": True})
-
-
-class MessageView(AppView):
-    """The user's messages."""
 
     @extend_schema(
         request=NewAppMessage,
         responses={200: AppMessageTaken, 400: Detail, 409: Detail, 503: Detail, **of_one},
     )
-    def post(self, request: Request, conversation_id: str) -> Response:
+    def send_message(self, request: Request, conversation_id: str) -> Response:
         """Store a message, also if the agent is stopped; the agent starts if it should answer."""
         body = body_of(request, NewAppMessage)
         conversation = readable(request, conversation_id)
@@ -183,14 +167,10 @@ class MessageView(AppView):
         status = _shown(request, conversation).sandbox_status
         return Response({"success": True, "sandbox_status": status, "message": "The message is stored."})
 
-
-class DownloadView(AppView):
-    """The whole conversation as a file."""
-
     @extend_schema(
         responses={(200, "application/zip"): OpenApiTypes.BINARY, **of_one},
     )
-    def get(self, request: Request, conversation_id: str) -> StreamingHttpResponse:
+    def download(self, request: Request, conversation_id: str) -> StreamingHttpResponse:
         """Return a zip archive: `meta.json`, and a file for each event in order."""
         conversation = readable(request, conversation_id)
         info = AppConversationInfo.model_validate(_shown(request, conversation).model_dump())

@@ -36,7 +36,7 @@ from convserver.api.openhands.instants import Instant
 from convserver.api.openhands.text import StorableText
 from convserver.api.openhands.view import query_of
 from convserver.api.v1 import batches, shown_events
-from convserver.api.v1.app.view import IDS, AppView, PageQuery, described, of_list, texts_of
+from convserver.api.v1.app.view import IDS, AppViewSet, PageQuery, described, of_list, texts_of
 
 NOTHING = EventFilter(types=frozenset({""}))
 """No event has an empty type."""
@@ -91,11 +91,11 @@ class AppEventPage(BaseModel):
 _of_log: dict[int, Any] = {400: Detail, 404: Detail, 422: ValidationProblems}
 
 
-class EventSearchView(AppView):
-    """The events of one conversation, or of all."""
+class EventViewSet(AppViewSet):
+    """The events of all conversations of the user, or of one."""
 
     @extend_schema(parameters=described(EventSearchQuery), responses={200: AppEventPage, **of_list})
-    def get(self, request: Request) -> HttpResponse:
+    def search(self, request: Request) -> HttpResponse:
         """Return one page, in the order of the log; no event if the conversation does not exist."""
         query = query_of(request, EventSearchQuery)
         if query.conversation_id__eq is None:
@@ -103,12 +103,8 @@ class EventSearchView(AppView):
         conversation = _found(request, query.conversation_id__eq)
         return _page(conversation, query)
 
-
-class EventCountView(AppView):
-    """The number of events."""
-
     @extend_schema(parameters=described(EventCountQuery), responses={200: int, **of_list})
-    def get(self, request: Request) -> Response:
+    def count(self, request: Request) -> Response:
         """Count what a search would return."""
         query = query_of(request, EventCountQuery)
         if query.conversation_id__eq is None:
@@ -116,12 +112,8 @@ class EventCountView(AppView):
         conversation = _found(request, query.conversation_id__eq)
         return Response(0 if conversation is None else _count(conversation, query))
 
-
-class EventBatchView(AppView):
-    """Events by their ids, whatever conversation they are of."""
-
     @extend_schema(parameters=[IDS], responses={200: list[AppEvent | None], **of_list})
-    def get(self, request: Request) -> HttpResponseBase:
+    def batch(self, request: Request) -> HttpResponseBase:
         """Return them in the requested order, null for an unknown id; only events stored in this wire.
 
         Of the copies in forks the oldest is returned.
@@ -133,32 +125,24 @@ class EventBatchView(AppView):
         return batches.in_order(ids, loaded, deferred)
 
 
-class LogSearchView(AppView):
+class LogViewSet(AppViewSet):
     """The events of one conversation."""
 
     @extend_schema(parameters=described(LogPageQuery), responses={200: AppEventPage, **_of_log})
-    def get(self, request: Request, conversation_id: str) -> HttpResponse:
+    def search(self, request: Request, conversation_id: str) -> HttpResponse:
         """Return one page, in the order of the log."""
         query = query_of(request, LogPageQuery)
         conversation = access.readable(request.user, UUID(conversation_id).hex)
         return _page(conversation, query)
 
-
-class LogCountView(AppView):
-    """The number of a conversation's events."""
-
     @extend_schema(parameters=described(LogQuery), responses={200: int, **_of_log})
-    def get(self, request: Request, conversation_id: str) -> Response:
+    def count(self, request: Request, conversation_id: str) -> Response:
         """Count what a search would return."""
         query = query_of(request, LogQuery)
         return Response(_count(access.readable(request.user, UUID(conversation_id).hex), query))
 
-
-class LogBatchView(AppView):
-    """Events of one conversation by their ids."""
-
     @extend_schema(parameters=[IDS], responses={200: list[AppEvent | None], **_of_log})
-    def get(self, request: Request, conversation_id: str) -> HttpResponseBase:
+    def batch(self, request: Request, conversation_id: str) -> HttpResponseBase:
         """Return them in the requested order, null for an unknown id."""
         ids = texts_of(request, "id")
         conversation = access.readable(request.user, UUID(conversation_id).hex)

@@ -14,7 +14,7 @@ from conversations import access
 from conversations.models import ConversationRef
 from convserver.api.openhands.errors import Detail, Refused
 from convserver.api.openhands.view import body_of
-from convserver.api.v1.app.view import UNKNOWN, AppView, checked, readable
+from convserver.api.v1.app.view import UNKNOWN, AppViewSet, checked, readable
 from convserver.event_loop import in_loop
 from sessions_app.models import StartTask
 from sessions_app.openhands_v1 import input as v1_input
@@ -38,14 +38,14 @@ class PendingMessageTaken(BaseModel):
     position: int
 
 
-class PendingMessagesView(AppView):
+class PendingMessageViewSet(AppViewSet):
     """Messages to a conversation that may still be starting."""
 
     @extend_schema(
         request=PendingMessage,
         responses={201: PendingMessageTaken, 400: Detail, 404: Detail, 409: Detail, 503: Detail},
     )
-    def post(self, request: Request, waiting_id: str) -> Response:
+    def create(self, request: Request, waiting_id: str) -> Response:
         """Store a message for a conversation, or for a start task (`task-` and its id)."""
         body = body_of(request, PendingMessage)
         if not body.content:

@@ -24,7 +24,7 @@ from convserver.api.v1.app.shapes import (
     SandboxPage,
     sandbox_info,
 )
-from convserver.api.v1.app.view import IDS, AppView, PageQuery, described, of_list, texts_of
+from convserver.api.v1.app.view import IDS, AppViewSet, PageQuery, described, of_list, texts_of
 from convserver.event_loop import in_loop
 from convserver.pagination import first_page
 from sessions_app.models.v1 import DEFAULT_WORKING_DIR
@@ -60,11 +60,11 @@ SPEC = SandboxSpecInfo(
 )
 
 
-class SandboxSearchView(AppView):
+class SandboxViewSet(AppViewSet):
     """The user's sandboxes."""
 
     @extend_schema(parameters=described(PageQuery), responses={200: SandboxPage, **of_list})
-    def get(self, request: Request) -> Response:
+    def search(self, request: Request) -> Response:
         """Return one page, the newest first."""
         query = query_of(request, PageQuery)
         rows = Conversation.objects.visible_to(request.user).known_to_v1().top_level().newest_first()
@@ -76,12 +76,8 @@ class SandboxSearchView(AppView):
         shown = SandboxPage(items=items, next_page_id=page.next_page_id)
         return Response(shown.model_dump(mode="json"))
 
-
-class SandboxesView(AppView):
-    """Sandboxes by their ids."""
-
     @extend_schema(parameters=[IDS], responses={200: list[SandboxInfo | None], **of_list})
-    def get(self, request: Request) -> Response:
+    def batch(self, request: Request) -> Response:
         """Return them in the requested order, null for an unknown id; one of a deleted conversation is
         MISSING."""
         ids = texts_of(request, "id")
@@ -90,56 +86,40 @@ class SandboxesView(AppView):
         return Response([shown[each].model_dump(mode="json") if each in shown else None for each in ids])
 
     @extend_schema(request=None, responses={404: Detail})
-    def post(self, request: Request) -> Response:
+    def create(self, request: Request) -> Response:
         """Refuse: sandboxes are created with conversations."""
         raise Refused(404, {"detail": "A sandbox comes with a conversation: start one."})
 
-
-class PauseView(AppView):
-    """Stopping the agents of a sandbox."""
-
     @extend_schema(request=None, responses={200: Done, **_STOPPED})
-    def post(self, request: Request, sandbox_id: str) -> Response:
+    def pause(self, request: Request, sandbox_id: str) -> Response:
         """Stop the agents of all conversations in it."""
         in_loop(steering.pause, _top_of(request, sandbox_id))
         return Response({"success": True})
 
-
-class ResumeView(AppView):
-    """Starting the agents of a sandbox."""
-
     @extend_schema(request=None, responses={200: Done, **_OF_ONE})
-    def post(self, request: Request, sandbox_id: str) -> Response:
+    def resume(self, request: Request, sandbox_id: str) -> Response:
         """Start the agents of the conversations in it."""
         in_loop(steering.resume, _conversations_in(request, sandbox_id))
         return Response({"success": True})
 
-
-class SandboxView(AppView):
-    """One sandbox."""
-
     @extend_schema(responses={200: Done, **_STOPPED})
-    def delete(self, request: Request, sandbox_id: str) -> Response:
+    def destroy(self, request: Request, sandbox_id: str) -> Response:
         """Stop the agents of all conversations in it; the conversations stay, and can be resumed."""
         in_loop(steering.pause, _top_of(request, sandbox_id))
         return Response({"success": True})
 
 
-class SpecSearchView(AppView):
+class SpecViewSet(AppViewSet):
     """The specs of sandboxes."""
 
     @extend_schema(parameters=described(PageQuery), responses={200: SandboxSpecPage, **of_list})
-    def get(self, request: Request) -> Response:
+    def search(self, request: Request) -> Response:
         """Return the only spec."""
         query_of(request, PageQuery)
         return Response(SandboxSpecPage(items=[SPEC], next_page_id=None).model_dump(mode="json"))
 
-
-class SpecsView(AppView):
-    """Specs by their ids."""
-
     @extend_schema(parameters=[IDS], responses={200: list[SandboxSpecInfo | None], **of_list})
-    def get(self, request: Request) -> Response:
+    def batch(self, request: Request) -> Response:
         """Return them in the requested order, null for an unknown id."""
         ids = texts_of(request, "id")
         return Response([SPEC.model_dump(mode="json") if each == SPEC.id else None for each in ids])

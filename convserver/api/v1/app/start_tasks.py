@@ -38,7 +38,7 @@ from convserver.api.v1.app.shapes import (
 )
 from convserver.api.v1.app.view import (
     UUIDS,
-    AppView,
+    AppViewSet,
     PageQuery,
     described,
     of_list,
@@ -93,10 +93,10 @@ def start(request: Request) -> Response:
     return Response(steps[0])
 
 
-@in_lane(Lane.ABROAD)
-class StreamedStartView(AppView):
-    """A new conversation, step by step."""
+class StartTaskViewSet(AppViewSet):
+    """The starts that the user has requested."""
 
+    @in_lane(Lane.ABROAD)
     @extend_schema(
         parameters=[IDEMPOTENCY_KEY],
         request=StartRequest,
@@ -109,17 +109,13 @@ class StreamedStartView(AppView):
             503: Detail,
         },
     )
-    def post(self, request: Request) -> StreamingHttpResponse:
+    def stream(self, request: Request) -> StreamingHttpResponse:
         """Start a conversation and stream each step; the last one is READY or ERROR."""
         steps = _streamed(_steps_of(request))
         return StreamingHttpResponse(steps, content_type="application/json")
 
-
-class StartSearchView(AppView):
-    """The starts that the user has requested."""
-
     @extend_schema(parameters=described(StartQuery), responses={200: StartTaskPage, **of_list})
-    def get(self, request: Request) -> Response:
+    def search(self, request: Request) -> Response:
         """Return one page, the newest first unless asked otherwise."""
         query = query_of(request, StartQuery)
         newest_first = query.sort_order in (StartOrder.CREATED_AT_DESC, StartOrder.UPDATED_AT_DESC)
@@ -130,21 +126,13 @@ class StartSearchView(AppView):
         items = _tasks(page.pks, origin_of(request))
         return Response(StartTaskPage(items=items, next_page_id=page.next_page_id).model_dump(mode="json"))
 
-
-class StartCountView(AppView):
-    """The number of starts."""
-
     @extend_schema(parameters=described(StartFilter), responses={200: int, **of_list})
-    def get(self, request: Request) -> Response:
+    def count(self, request: Request) -> Response:
         """Count what a search would return."""
         return Response(_matching(request, query_of(request, StartFilter)).count())
 
-
-class StartBatchView(AppView):
-    """Starts by their ids."""
-
     @extend_schema(parameters=[UUIDS], responses={200: list[AppConversationStartTask | None], **of_list})
-    def get(self, request: Request) -> HttpResponseBase:
+    def batch(self, request: Request) -> HttpResponseBase:
         """Return them in the requested order, null for an unknown id."""
         ids, origin = uuids_of(request, "ids"), origin_of(request)
         rows = StartTask.objects.of_user(access.pk_of(request.user)).with_task_ids(ids)

@@ -9,7 +9,7 @@ from rest_framework.response import Response
 from conversations import access
 from convserver.api.openhands.settings import KnownSettings, known
 from convserver.api.v1.app.shapes import shown_user
-from convserver.api.v1.app.view import AppView
+from convserver.api.v1.app.view import AppViewSet
 from sessions_app.models import UserSettings
 from sessions_app.settings import user_settings
 from sessions_app.settings.setup_keys import MASK
@@ -21,11 +21,11 @@ class UserInfo(KnownSettings):
     id: str | None
 
 
-class MeView(AppView):
+class UserViewSet(AppViewSet):
     """The authenticated user."""
 
     @extend_schema(responses={200: UserInfo})
-    def get(self, request: Request) -> Response:
+    def retrieve(self, request: Request) -> Response:
         """Return the user; unset settings have their defaults."""
         user_id = access.pk_of(request.user)
         settings = user_settings.settings_of(user_id) or UserSettings()

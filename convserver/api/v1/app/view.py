@@ -23,7 +23,7 @@ from convserver.api.openhands.errors import (
     v0_response,
 )
 from convserver.api.openhands.text import StorableText
-from convserver.api.openhands.view import OpenHandsView, problems_in
+from convserver.api.openhands.view import OpenHandsView, OpenHandsViewSet, problems_in
 from convserver.api.schema import Door, NativeRefusal
 
 BATCH_MAX = 100
@@ -63,6 +63,10 @@ class AppView(OpenHandsView):
         super().initial(request, *args, **kwargs)
         if "conversation_id" in kwargs:
             checked(UUID, kwargs["conversation_id"], "path", "conversation_id")
+
+
+class AppViewSet(OpenHandsViewSet, AppView):
+    """A resource of the app face."""
 
 
 def app_response(error: Exception, context: dict[str, Any]) -> Response | None:

@@ -30,7 +30,7 @@ from convserver.api.openhands.errors import Detail, InvalidRequest, Refused
 from convserver.api.openhands.text import StorableText
 from convserver.api.openhands.view import body_of
 from convserver.api.v1.app.shapes import Done
-from convserver.api.v1.app.view import AppView, of_one
+from convserver.api.v1.app.view import AppView, AppViewSet, of_one
 from sessions_app.identity import conversation_keys
 from sessions_app.openhands_v1 import reports, sandboxes
 
@@ -76,8 +76,8 @@ class SandboxKeyAuthentication(BaseAuthentication):
         return "Bearer"
 
 
-class ReceiverView(AppView):
-    """A view that receives reports of agent servers elsewhere."""
+class ReceiverViewSet(AppViewSet):
+    """A resource that receives reports of agent servers elsewhere."""
 
     authentication_classes = (SandboxKeyAuthentication, KeyAuthentication, LoginAuthentication)
 
@@ -101,11 +101,11 @@ class ReceiverView(AppView):
         return key_of or top
 
 
-class ConversationReceiverView(ReceiverView):
+class ConversationReportViewSet(ReceiverViewSet):
     """Conversations that run elsewhere."""
 
     @extend_schema(request=ConversationReport, responses={200: Done, 400: Detail})
-    def post(self, request: Request, sandbox_id: str | None = None) -> Response:
+    def create(self, request: Request, sandbox_id: str | None = None) -> Response:
         """Create an unknown conversation as a sub-conversation of the sender; set a missing title."""
         speaker = self.speaker(request, sandbox_id)
         body = body_of(request, ConversationReport)
@@ -115,11 +115,11 @@ class ConversationReceiverView(ReceiverView):
         return Response({"success": True})
 
 
-class EventReceiverView(ReceiverView):
+class EventReportViewSet(ReceiverViewSet):
     """Events of conversations that run elsewhere."""
 
     @extend_schema(request=list[ReportedEvent], responses={200: Done, 400: Detail, 503: Detail, **of_one})
-    def post(self, request: Request, conversation_id: str, sandbox_id: str | None = None) -> Response:
+    def create(self, request: Request, conversation_id: str, sandbox_id: str | None = None) -> Response:
         """Store a batch of events unchanged, all or none, each once; no agent runs."""
         speaker = self.speaker(request, sandbox_id)
         conversation = _conversation_in(request, UUID(conversation_id).hex, speaker)
@@ -130,13 +130,13 @@ class EventReceiverView(ReceiverView):
         return Response({"success": True})
 
 
-@extend_schema_view(post=extend_schema(operation_id="v1_webhooks_sandbox_conversations_post"))
-class SandboxConversationReceiverView(ConversationReceiverView):
+@extend_schema_view(create=extend_schema(operation_id="v1_webhooks_sandbox_conversations_post"))
+class SandboxConversationReportViewSet(ConversationReportViewSet):
     """Conversations that run elsewhere, by the name of their sandbox."""
 
 
-@extend_schema_view(post=extend_schema(operation_id="v1_webhooks_sandbox_events_post"))
-class SandboxEventReceiverView(EventReceiverView):
+@extend_schema_view(create=extend_schema(operation_id="v1_webhooks_sandbox_events_post"))
+class SandboxEventReportViewSet(EventReportViewSet):
     """Events of conversations that run elsewhere, by the name of their sandbox."""
 
 
