@@ -33,7 +33,7 @@ from tests.clients import Client
 from tests.conftest import Connect, Dial
 from tests.doors.pages.test_web_login import CHANGED, PASSWORD, set_password
 from tests.doors.test_access import bearer, login_cookie
-from tests.stage import until
+from tests.scripted_agent import until
 from tests.v0_socket import V0Client
 from tests.v1_socket import ID, auth, events_path, message, session_path
 

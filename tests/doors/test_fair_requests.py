@@ -26,7 +26,7 @@ from tests.clients import WAIT_S
 from tests.doors.v0.test_v0_git_user import store_token
 from tests.events import event
 from tests.git_server import GitServer
-from tests.stage import until_here
+from tests.scripted_agent import until_here
 
 ANSWER_S = 2 * WAIT_S
 

@@ -19,7 +19,7 @@ from conversations.store import ConversationStore, DatabaseConversationStore
 from sessions_app import astore
 from sessions_app.loops.manager import StandaloneConversationManager
 from tests.conftest import Connect, Join
-from tests.stage import until_here
+from tests.scripted_agent import until_here
 
 OPERATION_PAGE = Path(__file__).parents[2] / "docs" / "operation.md"
 TALK = "/api/conversations/talk"

@@ -33,7 +33,7 @@ from sessions_app.settings import user_settings
 from sessions_app.settings.user_settings import SettingSecret
 from tests.clients import HTTP, Server
 from tests.conftest import Connect, Dial, Join, once
-from tests.stage import until_here
+from tests.scripted_agent import until_here
 from tests.web_browser import Browser
 
 pytestmark = pytest.mark.one_engine

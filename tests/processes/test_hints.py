@@ -28,7 +28,7 @@ from tests.conftest import once
 from tests.events import event
 from tests.network import NetworkClient, wait_until
 from tests.redis_server import PASSWORD, RedisServer
-from tests.stage import until_here
+from tests.scripted_agent import until_here
 
 ENVELOPE: dict[str, Any] = {
     "seq": 0,

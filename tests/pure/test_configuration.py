@@ -128,7 +128,12 @@ def test_an_empty_variable_is_one_that_is_not_set(data_dir: Path) -> None:
         ("CONVSERVER_LOG_FORMAT", "json", "log_format", LogFormat.JSON),
         ("CONVSERVER_LOG_LEVEL", "warning", "log_level", LogLevel.WARNING),
         ("CONVSERVER_AGENT", "demo", "agent", "sessions_app.agents.demo.DemoAgent"),
-        ("CONVSERVER_AGENT", "tests.stage.StagedAgent", "agent", "tests.stage.StagedAgent"),
+        (
+            "CONVSERVER_AGENT",
+            "tests.scripted_agent.ScriptedAgent",
+            "agent",
+            "tests.scripted_agent.ScriptedAgent",
+        ),
         ("SESSION_API_KEY", "s3cret!", "session_api_key", "s3cret!"),
         ("SECRET_KEY", "k" * 32, "secret_key", "k" * 32),
         ("SECRET_KEY_FALLBACKS", ",", "secret_key_fallbacks", ()),

@@ -17,7 +17,7 @@ from conversations.models import ConversationRef
 from conversations.store import PAGE_MAX_EVENTS
 from sessions_app import astore
 from tests.events import event
-from tests.stage import Hooked, hooked
+from tests.scripted_agent import Hooked, hooked
 from tests.v0 import CONVERSATIONS
 from tests.v0_wire import EXAMPLES, TEXTS, stored
 

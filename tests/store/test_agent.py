@@ -21,7 +21,7 @@ from sessions_app.agents.demo import COMMANDS, INTRODUCTION, SLOW_ANSWER
 from sessions_app.loops import turn_events
 from tests.clients import Client
 from tests.conftest import Join
-from tests.stage import Stage, manager, stage
+from tests.scripted_agent import Stage, manager, stage
 
 __all__ = ["manager", "stage"]
 

@@ -27,7 +27,7 @@ from sessions_app.processes import Process, this_process
 from tests.app_face import child_of
 from tests.app_face import create as v1_conversation
 from tests.conftest import on_postgresql
-from tests.stage import (
+from tests.scripted_agent import (
     Hooked,
     Stage,
     ask,

@@ -35,7 +35,7 @@ from sessions_app.processes import Process, this_process
 from tests.clients import WAIT_S
 from tests.conftest import on_postgresql
 from tests.events import event
-from tests.stage import Hooked, asking, hooked
+from tests.scripted_agent import Hooked, asking, hooked
 
 __all__ = ["hooked"]
 

@@ -34,7 +34,7 @@ from sessions_app.loops.played_turn import PlayedTurn
 from sessions_app.models import AgentLoop
 from sessions_app.processes import this_process
 from tests.events import event
-from tests.stage import (
+from tests.scripted_agent import (
     Hooked,
     Stage,
     ask,

@@ -35,7 +35,7 @@ from sessions_app.models import AgentLoop, Connection
 from sessions_app.processes import Process, this_process
 from tests.clients import WAIT_S
 from tests.conftest import Join
-from tests.stage import (
+from tests.scripted_agent import (
     Hooked,
     Stage,
     ask,

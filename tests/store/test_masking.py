@@ -46,7 +46,7 @@ from tests.conftest import Join
 from tests.dictation import Dictate, SilentAgent, dictate, end_answer, silence
 from tests.events import event, payload
 from tests.pure.test_payload import PAYLOADS, each_of, json_texts
-from tests.stage import until
+from tests.scripted_agent import until
 from tests.v0_socket import V0Client
 
 __all__ = ["dictate", "silence"]

@@ -34,7 +34,7 @@ from tests.clients import WAIT_S
 from tests.conftest import on_postgresql
 from tests.events import event
 from tests.hooks import Listener
-from tests.stage import Stage, ask, manager, stage, until, until_here
+from tests.scripted_agent import Stage, ask, manager, stage, until, until_here
 from tests.threads import in_threads
 
 __all__ = ["manager", "stage"]

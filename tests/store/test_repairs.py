@@ -17,7 +17,7 @@ from sessions_app.models import AgentLoop, ExecutionStatus, Repair
 from sessions_app.processes import this_process
 from tests.clients import Server
 from tests.network import NetworkClient
-from tests.stage import Hooked, asking, hooked
+from tests.scripted_agent import Hooked, asking, hooked
 
 __all__ = ["hooked"]
 

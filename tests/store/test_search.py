@@ -50,7 +50,7 @@ from sessions_app.models import AgentLoop, ExecutionStatus
 from tests.clients import WAIT_S, database_url
 from tests.conftest import on_postgresql, on_sqlite
 from tests.events import event
-from tests.stage import until
+from tests.scripted_agent import until
 from tests.threads import in_threads, is_somebody_waiting
 
 PATH = "/api/native/search"

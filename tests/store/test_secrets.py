@@ -22,7 +22,7 @@ from django.forms import modelform_factory
 from sessions_app.encryption import InvalidSecret, Sealed, SecretUnreadable, seal
 from sessions_app.models import Secret, SecretKind
 from tests.clients import program_environment
-from tests.stage import Hooked, hooked
+from tests.scripted_agent import Hooked, hooked
 
 __all__ = ["hooked"]
 

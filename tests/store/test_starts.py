@@ -17,7 +17,7 @@ from sessions_app.agents.chosen import chosen_agent
 from sessions_app.loops import manager as manager_module
 from sessions_app.loops.manager import ConversationManager
 from sessions_app.models import AgentLoop
-from tests.stage import (
+from tests.scripted_agent import (
     Stage,
     ask,
     asking,
@@ -137,7 +137,7 @@ async def test_once_the_agent_can_be_made_the_conversation_goes_on(
     await astore.append(conversation, [asking("hello")])
     with pytest.raises(LoopUnavailable):
         await manager.maybe_start_agent_loop(conversation)
-    configured(agent="tests.stage.StagedAgent")
+    configured(agent="tests.scripted_agent.ScriptedAgent")
     await manager.maybe_start_agent_loop(conversation)
     await until_said(conversation, "answer to hello")
     loop = await loop_of(conversation)

@@ -25,7 +25,7 @@ from conversations.store import ConversationStore
 from sessions_app import astore, background
 from tests.clients import WAIT_S
 from tests.conftest import on_postgresql
-from tests.stage import until
+from tests.scripted_agent import until
 from tests.threads import in_threads, is_somebody_waiting
 
 LETTERS = st.sampled_from([*"aAbBß ﬁİıſǆΣς%_\\\"'*-.", "\u0301", "语", "😀"])

@@ -21,7 +21,7 @@ from tests.clients import WAIT_S
 from tests.conftest import Connect
 from tests.events import event
 from tests.faulty import SilentAgent
-from tests.stage import Stage, ask, manager, stage, until
+from tests.scripted_agent import Stage, ask, manager, stage, until
 
 __all__ = ["manager", "stage"]
 

@@ -32,7 +32,7 @@ from sessions_app.webhooks.dispatcher import Dispatcher
 from sessions_app.webhooks.transport import Credentials
 from tests.clients import WAIT_S, Server
 from tests.events import event
-from tests.stage import Hooked, ask, hooked, manager, stage, until, until_here
+from tests.scripted_agent import Hooked, ask, hooked, manager, stage, until, until_here
 from tests.webhook_server import WebhookServer
 
 __all__ = ["hooked", "manager", "stage"]

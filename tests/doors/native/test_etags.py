@@ -18,7 +18,7 @@ from sessions_app import astore
 from sessions_app.loops import titles
 from tests.conftest import once
 from tests.events import event
-from tests.stage import Hooked, asking, hooked
+from tests.scripted_agent import Hooked, asking, hooked
 
 __all__ = ["hooked"]
 

@@ -28,7 +28,7 @@ from sessions_app.models.idempotency import KEY_MAX_LENGTH
 from sessions_app.settings import agent_setups, user_settings
 from tests.app_face import create, said
 from tests.conftest import once
-from tests.stage import Hooked, hooked
+from tests.scripted_agent import Hooked, hooked
 
 __all__ = ["hooked"]
 

@@ -20,7 +20,7 @@ from sessions_app.models import AgentLoop, ExecutionStatus, Mark
 from tests.clients import Client
 from tests.conftest import Dial, Join
 from tests.events import event
-from tests.stage import Stage, manager, stage
+from tests.scripted_agent import Stage, manager, stage
 
 __all__ = ["manager", "stage"]
 

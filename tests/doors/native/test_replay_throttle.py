@@ -18,7 +18,7 @@ from sessions_app.live import feed, replay_throttle
 from tests.clients import WAIT_S
 from tests.conftest import Dial, Join
 from tests.events import event
-from tests.stage import until_here
+from tests.scripted_agent import until_here
 
 HISTORY = 250
 FOR_EVER_S = 1_000.0

@@ -18,7 +18,7 @@ from convserver.asgi import application
 from sessions_app import astore
 from sessions_app.sockets import socket
 from tests.events import event
-from tests.stage import until_here
+from tests.scripted_agent import until_here
 
 EVENTS = 200
 EVENT_BYTES = 16 * 1024

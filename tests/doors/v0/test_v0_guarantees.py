@@ -23,7 +23,7 @@ from sessions_app.loops.manager import get_manager
 from sessions_app.models import ApiToken
 from sessions_app.settings.tool_servers import tool_servers_of
 from tests.events import event
-from tests.stage import until_true
+from tests.scripted_agent import until_true
 from tests.v0 import CONVERSATIONS, NEW_ID
 
 TALK = f"{CONVERSATIONS}/talk"

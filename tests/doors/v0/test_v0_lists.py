@@ -27,7 +27,7 @@ from convserver.api.v0.pages import rows_from
 from sessions_app import astore
 from tests.conftest import Join
 from tests.events import event
-from tests.stage import until_true
+from tests.scripted_agent import until_true
 from tests.v0 import CONVERSATIONS
 
 MICROAGENTS = "/api/microagent-management/conversations"

@@ -16,8 +16,8 @@ from websockets.exceptions import ConnectionClosed
 from convserver.configuration import UNKNOWN_BODY_MAX_BYTES
 from sessions_app.models import Connection
 from tests.clients import WAIT_S, Server
+from tests.scripted_agent import until
 from tests.socketio_clients import PythonClient
-from tests.stage import until
 
 pytestmark = pytest.mark.one_engine
 

@@ -29,7 +29,7 @@ from tests.clients import WAIT_S
 from tests.conftest import on_postgresql
 from tests.events import event
 from tests.git_server import CLOSED, OPEN, GitServer
-from tests.stage import Hooked, hooked
+from tests.scripted_agent import Hooked, hooked
 from tests.v0 import CONVERSATIONS
 
 __all__ = ["hooked"]

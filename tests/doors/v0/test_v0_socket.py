@@ -26,7 +26,7 @@ from sessions_app.sockets.v0 import server
 from tests.clients import WAIT_S
 from tests.conftest import Connect
 from tests.events import event
-from tests.stage import Hooked, hooked, until, until_here, until_true
+from tests.scripted_agent import Hooked, hooked, until, until_here, until_true
 from tests.v0 import EVENT_TIME, Matching
 from tests.v0_socket import Disconnected, Refused, V0Client
 from tests.web_browser import Browser

@@ -13,7 +13,7 @@ from django.contrib.auth.models import User
 from conversations.models import Conversation
 from sessions_app import astore
 from tests.conftest import Connect
-from tests.stage import until_true
+from tests.scripted_agent import until_true
 from tests.v0 import CONVERSATIONS, NEW_ID, info
 from tests.v0_socket import V0Client
 

@@ -30,7 +30,7 @@ from sessions_app.models import AgentLoop, AgentSetup
 from sessions_app.settings.user_settings import create_custom_secret
 from tests import app_face, events
 from tests.clients import WAIT_S
-from tests.stage import manager, stage, until_said
+from tests.scripted_agent import manager, stage, until_said
 from tests.threads import in_threads
 from tests.v1 import AGENT, HEX, ID, said
 

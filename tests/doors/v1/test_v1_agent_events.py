@@ -25,7 +25,7 @@ from convserver.api.v1.agent.pages import EventPageQuery, event_page
 from sessions_app import astore
 from sessions_app.settings import agent_setups
 from tests.events import event, payload
-from tests.stage import Stage, manager, stage, until_said, until_status
+from tests.scripted_agent import Stage, manager, stage, until_said, until_status
 from tests.v1 import AGENT, HEX, ID, NONE, known, said
 from tests.v1_wire import EXAMPLES
 

@@ -23,7 +23,7 @@ from sessions_app import astore
 from sessions_app.models import AgentLoop, AgentSetup, ApiToken
 from sessions_app.settings import agent_setups
 from tests.doors.test_access import bearer
-from tests.stage import Stage, manager, stage, until_said, until_status
+from tests.scripted_agent import Stage, manager, stage, until_said, until_status
 from tests.v1 import AGENT, HEX, ID, NONE, ROUTES, SHARED, START, Route, known, said, started
 
 pytestmark = pytest.mark.one_engine

@@ -44,12 +44,12 @@ from sessions_app.processes import Process, this_process
 from sessions_app.settings import agent_setups
 from sessions_app.settings.agent_setups import NewSetup
 from tests.events import event
-from tests.stage import (
+from tests.scripted_agent import (
     Held,
     Hook,
     Hooked,
+    ScriptedAgent,
     Stage,
-    StagedAgent,
     hooked,
     log,
     loop_of,
@@ -1098,7 +1098,7 @@ async def test_a_run_that_no_loop_can_play_ends_in_error_each_time(
         assert await run(talk) is True
         await until_status(talk, "error")
     assert (await wire(talk))[-2:] == ["error", "ConversationErrorEvent"]
-    monkeypatch.setattr(manager_module, "chosen_agent", lambda: StagedAgent)
+    monkeypatch.setattr(manager_module, "chosen_agent", lambda: ScriptedAgent)
     await run(talk)
     await until_status(talk, "finished")
 

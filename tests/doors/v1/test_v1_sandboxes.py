@@ -32,7 +32,7 @@ from tests.app_face import (
     create,
     repeated,
 )
-from tests.stage import ask, manager, stage, until_said
+from tests.scripted_agent import ask, manager, stage, until_said
 from tests.v0 import MOMENT, Matching
 
 __all__ = ["manager", "stage"]

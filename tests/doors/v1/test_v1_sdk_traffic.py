@@ -16,7 +16,7 @@ from conversations.store import ConversationStore
 from sessions_app import astore
 from sessions_app.settings import agent_setups
 from tests.events import event
-from tests.stage import until_status
+from tests.scripted_agent import until_status
 from tests.v1 import AGENT, ID, START, known, said
 from tests.v1_wire import require_strict
 

@@ -38,7 +38,7 @@ from tests.conftest import Dial
 from tests.dictation import Dictate, dictate, end_answer, silence
 from tests.doors.native.test_native_socket import lose_hints
 from tests.events import event
-from tests.stage import Held, Hooked, Stage, hooked, stage, until, until_here
+from tests.scripted_agent import Held, Hooked, Stage, hooked, stage, until, until_here
 from tests.v1_socket import (
     ID,
     START,
@@ -81,7 +81,7 @@ def old_talk(alice: User, store: ConversationStore) -> ConversationRef:
 @pytest.fixture
 def staged(stage: Stage, configured: Callable[..., None]) -> Stage:
     """Let agents do what the test says."""
-    configured(agent="tests.stage.StagedAgent")
+    configured(agent="tests.scripted_agent.ScriptedAgent")
     return stage
 
 

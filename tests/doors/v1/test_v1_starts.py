@@ -37,7 +37,7 @@ from tests.app_face import (
     repeated,
     said,
 )
-from tests.stage import manager, stage, until_said
+from tests.scripted_agent import manager, stage, until_said
 from tests.v0 import MOMENT, NEW_ID
 
 __all__ = ["manager", "stage"]

@@ -15,7 +15,7 @@ from sessions_app import astore
 from sessions_app.live.status import iso
 from sessions_app.storage import attachments
 from tests.app_face import CONVERSATIONS, EVENTS, SANDBOXES, STARTS, answered, said
-from tests.stage import until_true
+from tests.scripted_agent import until_true
 from tests.v0 import CONVERSATIONS as INFOS
 from tests.v0 import NEW_ID
 

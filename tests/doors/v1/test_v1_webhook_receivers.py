@@ -34,7 +34,7 @@ from tests.app_face import (
     event,
     reported,
 )
-from tests.stage import Hooked, hooked, manager, stage
+from tests.scripted_agent import Hooked, hooked, manager, stage
 
 pytestmark = pytest.mark.one_engine
 

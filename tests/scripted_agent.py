@@ -51,7 +51,7 @@ class Stage:
             return await self._playing.get()
 
 
-class StagedAgent:
+class ScriptedAgent:
     """Echoes; by the first word of what it is asked it also holds, speaks slowly or asks for approval."""
 
     async def play(self, turn: Turn) -> None:
@@ -125,7 +125,7 @@ async def manager(
     stage: Stage, database: None, configured: Callable[..., None]
 ) -> AsyncIterator[ConversationManager]:
     """The manager of this test's event loop, whose agents are staged; it has not started anything yet."""
-    configured(agent="tests.stage.StagedAgent")
+    configured(agent="tests.scripted_agent.ScriptedAgent")
     yield get_manager()
     stage.go.set()
     await background.close()
