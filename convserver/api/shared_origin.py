@@ -12,11 +12,11 @@ from django.urls import path, re_path
 
 from conversations.payloads import bounds, jsontext
 from convserver.api.v0.conversations import ConversationViewSet as V0ConversationViewSet
-from convserver.api.v0.events import EventsView as V0EventsView
-from convserver.api.v1.agent.events import EventsView
+from convserver.api.v0.events import EventViewSet as V0EventViewSet
 from convserver.api.v1.agent.urls import (
     UNDESCRIBED,
     conversation_routes,
+    events,
     free_routes,
     many,
     one,
@@ -95,5 +95,9 @@ urlpatterns = [
         ),
         name="v0-conversation",
     ),
-    re_path(rf"{_ONE}/events$", either(V0EventsView.as_view(), EventsView.as_view()), name="v0-events"),
+    re_path(
+        rf"{_ONE}/events$",
+        either(V0EventViewSet.as_view({"get": "list", "post": "create"}), events()),
+        name="v0-events",
+    ),
 ]

@@ -26,7 +26,7 @@ from convserver.api.openhands.errors import InvalidRequest, Refused
 from convserver.api.openhands.view import body_in, body_of, json_of, optional_body_of, query_of
 from convserver.api.v0 import documented
 from convserver.api.v0.bodies import EventsQuery, FilterBody, MessageBody
-from convserver.api.v0.view import V0View
+from convserver.api.v0.view import V0ViewSet
 from sessions_app import astore
 from sessions_app.loops.manager import get_manager
 
@@ -49,11 +49,11 @@ class TrajectoryPart(NamedTuple):
     """The seq up to which the log was read."""
 
 
-class EventsView(V0View):
+class EventViewSet(V0ViewSet):
     """The events of one conversation."""
 
     @extend_schema(**documented.event_list)
-    def get(self, request: Request, conversation_id: str) -> HttpResponse | Response:
+    def list(self, request: Request, conversation_id: str) -> HttpResponse | Response:
         """Return one page of the events that match, oldest first unless reversed."""
         query = query_of(request, EventsQuery)
         body = optional_body_of(request, FilterBody)
@@ -74,7 +74,7 @@ class EventsView(V0View):
         return _json(f'{{"events":[{events}],"has_more":{json.dumps(page.has_more)}}}')
 
     @extend_schema(**documented.event_append)
-    def post(self, request: Request, conversation_id: str) -> Response:
+    def create(self, request: Request, conversation_id: str) -> Response:
         """Append an event of the user; a message gets an answer, a state change controls the agent."""
         event = json_of(request)
         conversation = access.writable(request.user, conversation_id)
@@ -85,12 +85,8 @@ class EventsView(V0View):
         in_loop_once(request, _take, conversation, event, user_pk, event_id)
         return Response(SUCCESS)
 
-
-class MessageView(V0View):
-    """A user's message, without the rest of an event."""
-
     @extend_schema(**documented.message)
-    def post(self, request: Request, conversation_id: str) -> Response:
+    def create_message(self, request: Request, conversation_id: str) -> Response:
         """Append a message of the user, and start the agent if it isn't running."""
         text = body_of(request, MessageBody).message
         conversation = access.writable(request.user, conversation_id)
@@ -106,12 +102,8 @@ class MessageView(V0View):
             raise Refused(500, {"success": False, "error": words}) from error
         return Response(SUCCESS)
 
-
-class TrajectoryView(V0View):
-    """The whole conversation as one list."""
-
     @extend_schema(**documented.trajectory)
-    def get(self, request: Request, conversation_id: str) -> StreamingHttpResponse:
+    def trajectory(self, request: Request, conversation_id: str) -> StreamingHttpResponse:
         """Return every event that is not hidden, without browser screenshots."""
         conversation = access.readable(request.user, conversation_id)
         try:
@@ -150,7 +142,7 @@ def _json(text: str) -> HttpResponse:
 
 
 async def append_event(call: Call) -> Reply:
-    """Do what `EventsView.post` does with a light body. Raise NotDirect."""
+    """Do what `EventViewSet.create` does with a light body. Raise NotDirect."""
     event = call.json()
     if not isinstance(event, dict):
         raise NotDirect
@@ -158,7 +150,7 @@ async def append_event(call: Call) -> Reply:
 
 
 async def append_message(call: Call) -> Reply:
-    """Do what `MessageView.post` does with a light body. Raise NotDirect."""
+    """Do what `EventViewSet.create_message` does with a light body. Raise NotDirect."""
     try:
         text = body_in(call.json(), MessageBody).message
     except InvalidRequest as error:

@@ -33,7 +33,7 @@ from convserver.api.v1.agent.pages import (
     spliced,
 )
 from convserver.api.v1.agent.requests import ConfirmationDecision, Saying
-from convserver.api.v1.agent.view import AgentView, Done, described, done
+from convserver.api.v1.agent.view import AgentViewSet, Done, described, done
 from convserver.api.v1.authentication import conversation_of
 from convserver.event_loop import in_loop
 from sessions_app.loops.manager import get_manager
@@ -65,17 +65,13 @@ class EventIds(RootModel[list[str]]):
     """Ids, as the body of a GET."""
 
 
-class EventsFaceView(AgentView):
-    """A view of the events of one conversation."""
+class EventViewSet(AgentViewSet):
+    """The events of one conversation, and the user's messages."""
 
     not_found = "Conversation not found: {conversation_id}"
 
-
-class EventSearchView(EventsFaceView):
-    """The log by pages."""
-
     @extend_schema(parameters=described(EventPageQuery), responses={200: EventPage, **ONE})
-    def get(self, request: Request, conversation_id: str) -> HttpResponse:
+    def search(self, request: Request, conversation_id: str) -> HttpResponse:
         """Return one page of the matching events, in the order of the log or from its end.
 
         A page is shorter than `limit` if its events are long; continue until `next_page_id` is null.
@@ -85,23 +81,15 @@ class EventSearchView(EventsFaceView):
         page = event_page(conversation, query)
         return spliced((_shown(event, conversation) for event in page.events), page.next_page_id)
 
-
-class EventCountView(EventsFaceView):
-    """The length of the log."""
-
     @extend_schema(parameters=described(EventsQuery), responses={200: int, **ONE})
-    def get(self, request: Request, conversation_id: str) -> Response:
+    def count(self, request: Request, conversation_id: str) -> Response:
         """Return how many events match."""
         conversation = conversation_of(request, conversation_id)
         wanted = query_of(request, EventsQuery).wanted()
         return Response(0 if wanted is None else store().count_events(conversation, wanted))
 
-
-class EventView(EventsFaceView):
-    """One event."""
-
     @extend_schema(operation_id="agent_api_conversations_event_get", responses={200: Event, **ONE})
-    def get(self, request: Request, conversation_id: str, event_id: str) -> HttpResponse:
+    def retrieve(self, request: Request, conversation_id: str, event_id: str) -> HttpResponse:
         """Return the event with this id."""
         conversation = conversation_of(request, conversation_id)
         found = shown_events.with_id(conversation, event_id)
@@ -109,12 +97,8 @@ class EventView(EventsFaceView):
             raise Refused(404, {"detail": "Not Found"})
         return as_json(found)
 
-
-class EventsView(EventsFaceView):
-    """Events by their ids, and the user's messages."""
-
     @extend_schema(parameters=IDS, responses={200: list[Event | None], 400: Detail, **ONE})
-    def get(self, request: Request, conversation_id: str) -> HttpResponseBase:
+    def batch(self, request: Request, conversation_id: str) -> HttpResponseBase:
         """Return the events with these ids, in this order; null for an unknown one.
 
         The ids are in the query, or a list in the body.
@@ -130,19 +114,15 @@ class EventsView(EventsFaceView):
         return batches.in_order(ids, found.loaded, found.deferred)
 
     @extend_schema(request=Saying, responses={200: Done, **ONE, 409: Detail, 503: Detail})
-    def post(self, request: Request, conversation_id: str) -> Response:
+    def create(self, request: Request, conversation_id: str) -> Response:
         """Store a user message; with `run` the agent answers, unless it waits for approval."""
         conversation = conversation_of(request, conversation_id)
         body = body_of(request, Saying)
         in_loop_once(request, _say, conversation, body, access.pk_of(request.user))
         return done()
 
-
-class DecisionView(EventsFaceView):
-    """The calls that wait for approval."""
-
     @extend_schema(request=ConfirmationDecision, responses={200: Done, **ONE, 409: Detail, 503: Detail})
-    def post(self, request: Request, conversation_id: str) -> Response:
+    def decide(self, request: Request, conversation_id: str) -> Response:
         """Approve or reject all pending calls; rejecting does nothing if none is pending.
 
         Approving resumes the agent even if no call is pending.
@@ -154,7 +134,7 @@ class DecisionView(EventsFaceView):
 
 
 async def append(call: Call) -> Reply:
-    """Do what `EventsView.post` does with a light body. Raise NotDirect."""
+    """Do what `EventViewSet.create` does with a light body. Raise NotDirect."""
     try:
         body = body_in(call.json(), Saying)
     except InvalidRequest as error:

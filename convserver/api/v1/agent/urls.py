@@ -10,16 +10,9 @@ from functools import partial
 from typing import Any
 
 from django.urls import URLPattern, path, re_path
-from rest_framework.views import APIView
 
 from convserver.api.v1.agent.conversations import ConversationViewSet
-from convserver.api.v1.agent.events import (
-    DecisionView,
-    EventCountView,
-    EventSearchView,
-    EventsView,
-    EventView,
-)
+from convserver.api.v1.agent.events import EventViewSet
 from convserver.api.v1.agent.server_routes import AgentServerInfoView
 from convserver.api.v1.agent.steering import SteeringViewSet
 from convserver.api.v1.agent.workspace import FileViewSet, WorkspaceViewSet
@@ -41,10 +34,19 @@ ACTIONS: dict[str, Any] = {
     "agent_final_response": {"get": "final_response"},
 }
 
+EVENT_ACTIONS: dict[str, Any] = {
+    "search": {"get": "search"},
+    "count": {"get": "count"},
+    "respond_to_confirmation": {"post": "decide"},
+}
+
 many = partial(ConversationViewSet.as_view, {"get": "batch", "post": "create"})
 one = partial(
     ConversationViewSet.as_view, {"get": "retrieve", "patch": "partial_update", "delete": "destroy"}
 )
+
+
+events = partial(EventViewSet.as_view, {"get": "batch", "post": "create"})
 
 
 def conversation_routes(prefix: str, **options: Any) -> Iterator[URLPattern]:
@@ -52,7 +54,7 @@ def conversation_routes(prefix: str, **options: Any) -> Iterator[URLPattern]:
     yield path(prefix, many(**options), name="agent-conversations")
     yield from free_routes(prefix, **options)
     yield re_path(_one(prefix, "$"), one(**options), name="agent-conversation")
-    yield re_path(_one(prefix, "/events$"), EventsView.as_view(**options), name="agent-events")
+    yield re_path(_one(prefix, "/events$"), events(**options), name="agent-events")
 
 
 def free_routes(prefix: str, **options: Any) -> Iterator[URLPattern]:
@@ -63,16 +65,11 @@ def free_routes(prefix: str, **options: Any) -> Iterator[URLPattern]:
     for name, methods in ACTIONS.items():
         view = SteeringViewSet.as_view(methods, **options)
         yield re_path(_one(prefix, f"/{name}$"), view, name=f"agent-{name.replace('_', '-')}")
-    named: dict[str, type[APIView]] = {
-        "search": EventSearchView,
-        "count": EventCountView,
-        "respond_to_confirmation": DecisionView,
-    }
-    for name, each in named.items():
-        route = f"agent-events-{name.replace('_', '-')}"
-        yield re_path(_one(prefix, f"/events/{name}$"), each.as_view(**options), name=route)
+    for name, methods in EVENT_ACTIONS.items():
+        view = EventViewSet.as_view(methods, **options)
+        yield re_path(_one(prefix, f"/events/{name}$"), view, name=f"agent-events-{name.replace('_', '-')}")
     event = _one(prefix, r"/events/(?P<event_id>[^/]+)$")
-    yield re_path(event, EventView.as_view(**options), name="agent-event")
+    yield re_path(event, EventViewSet.as_view({"get": "retrieve"}, **options), name="agent-event")
 
 
 def workspace_routes(prefix: str, **options: Any) -> Iterator[URLPattern]:
