@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
-from contextlib import asynccontextmanager
+from collections.abc import Iterable
 from typing import Any
 
 from asgiref.typing import ASGIReceiveCallable, ASGISendCallable, WebSocketScope
 from channels.consumer import AsyncConsumer
 
-from conversations.outages import Outage, first_of
+from conversations.outages import Outage
+from sessions_app.identity.principals import Refused
 from sessions_app.live.replay_throttle import Burst, get_replay_throttle
 from sessions_app.refusals import log_socket_refused
 
@@ -126,11 +126,21 @@ class SocketConsumer(AsyncConsumer):
         raise NotImplementedError
 
 
-@asynccontextmanager
-async def closed_on_failure(socket: Socket) -> AsyncIterator[None]:
-    """Close the socket with a code whatever fails inside, so that the client knows."""
-    try:
-        yield
-    except Exception as error:
-        _failures.failed(first_of(error))
-        await socket.close(FAILED, WHY_FAILED)
+class SocketEnding:
+    """The end of a session on a WebSocket: a close with a code, so that the client knows."""
+
+    def __init__(self, socket: Socket) -> None:
+        self._socket = socket
+
+    async def end_refused(self, refusal: Refused) -> None:
+        """Close with the code of the refusal."""
+        await self._socket.close(refusal.code, str(refusal))
+
+    async def end_slow(self, error: Exception) -> None:
+        """Close as for a failure: before a session has begun nothing is to be resumed."""
+        await self.end_failed(error)
+
+    async def end_failed(self, error: Exception) -> None:
+        """Log it, and close so that the client comes back."""
+        _failures.failed(error)
+        await self._socket.close(FAILED, WHY_FAILED)

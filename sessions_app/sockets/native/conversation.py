@@ -38,10 +38,11 @@ from sessions_app.loops.commands import CommandPending
 from sessions_app.loops.manager import ConversationManager, get_manager
 from sessions_app.models import new_connection_id
 from sessions_app.refusals import log_frame_refused
+from sessions_app.sockets.ending import ended
 from sessions_app.sockets.handshake import authenticated, query_of, within_quotas
 from sessions_app.sockets.native import frames
 from sessions_app.sockets.native.frames import BadFrame, Frame
-from sessions_app.sockets.socket import Closed, Socket, SocketConsumer, closed_on_failure
+from sessions_app.sockets.socket import Closed, Socket, SocketConsumer, SocketEnding
 
 TRY_AGAIN_LATER = 1013
 """The close code for a failure of the database."""
@@ -116,19 +117,14 @@ class ConversationConsumer(SocketConsumer):
     async def serve(self, socket: Socket) -> None:
         """Serve one client from its handshake to its close."""
         await socket.accept()
-        async with closed_on_failure(socket):
-            try:
-                query = Query.read(socket.scope)
-                principal = await authenticated(socket)
-                principal.require_reading()
-                opening = get_replay_throttle().opening(pk_of(principal.user))
-                async with within_quotas(socket, principal), opening as turn:
-                    conversation = await _joined(principal.user, socket.scope, query)
-                    await ConversationSocket(socket, principal, conversation, query, turn).serve()
-            except Refused as refusal:
-                await socket.close(refusal.code, str(refusal))
-            except Closed:
-                pass
+        async with ended(SocketEnding(socket)):
+            query = Query.read(socket.scope)
+            principal = await authenticated(socket)
+            principal.require_reading()
+            opening = get_replay_throttle().opening(pk_of(principal.user))
+            async with within_quotas(socket, principal), opening as turn:
+                conversation = await _joined(principal.user, socket.scope, query)
+                await ConversationSocket(socket, principal, conversation, query, turn).serve()
 
 
 async def _joined(user: Visitor, scope: WebSocketScope, query: Query) -> ConversationRef:
@@ -150,7 +146,7 @@ class _Pending(NamedTuple):
     characters: int
 
 
-class ConversationSocket:
+class ConversationSocket(SocketEnding):
     """One client on one conversation; a Reader of its feed."""
 
     def __init__(
@@ -161,8 +157,8 @@ class ConversationSocket:
         query: Query,
         opening: Opening,
     ) -> None:
+        super().__init__(socket)
         self._opening = opening
-        self._socket = socket
         self._principal = principal
         self._user_pk = pk_of(principal.user)
         self._conversation = conversation
@@ -192,24 +188,19 @@ class ConversationSocket:
     async def serve(self) -> None:
         """Send and receive frames until either side ends it."""
         await self._manager.ensure_started()
-        try:
-            async with presence.connected(
-                self._connection_id, self._conversation, self._user_pk, door="native"
-            ):
-                await self._run_tasks()
-        except* Refused as group:
-            await self._socket.close(group.exceptions[0].code, str(group.exceptions[0]))  # type: ignore[union-attr]
-        except* TimeoutError:
-            await self._socket.close(TOO_SLOW, f"You did not read; resume from {self._shown_through}")
-        except* failures.FAILURES as group:
-            await self._give_up(group.exceptions[0])
-        except* Closed:
-            pass
+        connected = presence.connected(self._connection_id, self._conversation, self._user_pk, door="native")
+        async with ended(self), connected:
+            await self._run_tasks()
 
-    async def _give_up(self, error: BaseException) -> None:
-        """Send that the log cannot be read any more, and close."""
-        while isinstance(error, BaseExceptionGroup):
-            error = error.exceptions[0]
+    async def end_slow(self, error: Exception) -> None:
+        """Close, and say where to resume."""
+        await self._socket.close(TOO_SLOW, f"You did not read; resume from {self._shown_through}")
+
+    async def end_failed(self, error: Exception) -> None:
+        """Send that the log cannot be read any more, if it is the database that fails, and close."""
+        if not isinstance(error, failures.FAILURES):
+            await super().end_failed(error)
+            return
         detail = failures.sentence(error)
         logger.error("A socket of conversation %s ends: %s", self._conversation.public_id, detail)
         with suppress(Closed, TimeoutError):

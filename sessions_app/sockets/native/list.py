@@ -25,11 +25,12 @@ from sessions_app.live import drafts
 from sessions_app.live.hub import POLL_S, hub
 from sessions_app.live.status import ListedConversation, iso, listed
 from sessions_app.loops.manager import get_manager
+from sessions_app.sockets.ending import ended
 from sessions_app.sockets.handshake import authenticated, query_of, within_quotas
 from sessions_app.sockets.native import frames
 from sessions_app.sockets.native.conversation import HEARTBEAT_S
 from sessions_app.sockets.native.frames import BadFrame
-from sessions_app.sockets.socket import Closed, Socket, SocketConsumer, closed_on_failure
+from sessions_app.sockets.socket import Socket, SocketConsumer, SocketEnding
 
 REMEMBERED_MAX = 1_000
 PAGE_MAX = 200
@@ -55,18 +56,13 @@ class ListConsumer(SocketConsumer):
     async def serve(self, socket: Socket) -> None:
         """Serve one client from its handshake to its close."""
         await socket.accept()
-        async with closed_on_failure(socket):
-            try:
-                since = _since(socket.scope)
-                principal = await authenticated(socket)
-                principal.require_reading(all_conversations=True)
-                async with within_quotas(socket, principal):
-                    await get_manager().ensure_started()
-                    await ListSocket(socket, principal, since).serve()
-            except Refused as refusal:
-                await socket.close(refusal.code, str(refusal))
-            except Closed:
-                pass
+        async with ended(SocketEnding(socket)):
+            since = _since(socket.scope)
+            principal = await authenticated(socket)
+            principal.require_reading(all_conversations=True)
+            async with within_quotas(socket, principal):
+                await get_manager().ensure_started()
+                await ListSocket(socket, principal, since).serve()
 
 
 def _since(scope: WebSocketScope) -> Since | None:
@@ -93,11 +89,11 @@ def _moment(text: str) -> datetime:
         raise Refused(BAD_REQUEST, "`since` lies before all time.") from error
 
 
-class ListSocket:
+class ListSocket(SocketEnding):
     """One client on one user's list."""
 
     def __init__(self, socket: Socket, principal: Principal, since: Since | None) -> None:
-        self._socket = socket
+        super().__init__(socket)
         self._principal = principal
         self._user_pk = pk_of(principal.user)
         self._since = since
@@ -109,17 +105,14 @@ class ListSocket:
 
     async def serve(self) -> None:
         """Send changes until either side ends it."""
-        try:
-            async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(self._show())
-                tasks.create_task(self._heartbeat())
-                tasks.create_task(self._take())
-        except* Refused as group:
-            await self._socket.close(group.exceptions[0].code, str(group.exceptions[0]))  # type: ignore[union-attr]
-        except* TimeoutError:
-            await self._socket.close(TOO_SLOW, "You did not read; connect again and read the list.")
-        except* Closed:
-            pass
+        async with ended(self), asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._show())
+            tasks.create_task(self._heartbeat())
+            tasks.create_task(self._take())
+
+    async def end_slow(self, error: Exception) -> None:
+        """Close, and say what to read anew."""
+        await self._socket.close(TOO_SLOW, "You did not read; connect again and read the list.")
 
     async def _show(self) -> None:
         async with hub().subscribe(live.user_group(self._user_pk)) as hints:

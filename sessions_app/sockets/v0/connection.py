@@ -18,11 +18,11 @@ from conversations.engines import failures
 from conversations.events import EventEnvelope, EventFilter
 from conversations.exceptions import ConversationError, InvalidEvent, OtherHistory
 from conversations.models import ConversationRef
-from conversations.outages import Outage, first_of
+from conversations.outages import Outage
 from conversations.store import store
 from sessions_app import astore
 from sessions_app.capacity.parsing import in_turn
-from sessions_app.identity.principals import CHECK_S, Principal, Refused
+from sessions_app.identity.principals import CHECK_S, NOT_FOUND, Principal, Refused
 from sessions_app.identity.scopes import may, require
 from sessions_app.live import presence
 from sessions_app.live.feed import Feed
@@ -30,6 +30,7 @@ from sessions_app.live.status import ConversationState
 from sessions_app.loops.manager import get_manager
 from sessions_app.models import LoopEnd, LoopStatus, Scope, new_connection_id
 from sessions_app.refusals import log_frame_refused
+from sessions_app.sockets.ending import ended
 from sessions_app.sockets.v0.packets import Unread, event_of
 
 _failing_events = Outage(__name__, "A V0 event failed")
@@ -51,10 +52,6 @@ _STATUS_FRAMES = {
     LoopStatus.STARTING: ("STATUS$STARTING_RUNTIME", "The agent is being started."),
     LoopStatus.RUNNING: ("STATUS$READY", "The agent is ready."),
 }
-
-
-class _Over(Exception):
-    """The conversation's loop was closed, or the conversation deleted: the client is disconnected."""
 
 
 class V0Connection:
@@ -134,21 +131,22 @@ class V0Connection:
     # Out
 
     async def _serve(self) -> None:
-        try:
-            async with presence.connected(
-                self._connection_id, self._conversation, pk_of(self._principal.user), door="v0"
-            ):
-                await self._run_joined()
-        except* (_Over, Refused):
-            with suppress(TimeoutError):
-                await self._drained(DRAIN_WAIT_S)
-            await self._server.disconnect(self._sid)
-        except* TimeoutError:
-            await self._cut_off()
-        except* Exception as group:
-            await self._give_up(first_of(group))
+        user_pk = pk_of(self._principal.user)
+        connected = presence.connected(self._connection_id, self._conversation, user_pk, door="v0")
+        async with ended(self), connected:
+            await self._run_joined()
 
-    async def _give_up(self, error: Exception) -> None:
+    async def end_refused(self, refusal: Refused) -> None:
+        """Disconnect the client once it has read what it was sent: it does not come back."""
+        with suppress(TimeoutError):
+            await self._drained(DRAIN_WAIT_S)
+        await self._server.disconnect(self._sid)
+
+    async def end_slow(self, error: Exception) -> None:
+        """End the transport: the client comes back by itself."""
+        await self._cut_off()
+
+    async def end_failed(self, error: Exception) -> None:
         """Tell the client what failed; it comes back by itself, as it would not if it were disconnected."""
         _failing_sockets.failed(error, conversation=self._conversation.public_id)
         is_told = isinstance(error, failures.FAILURES)
@@ -236,7 +234,7 @@ class V0Connection:
         """Nothing: to this wire a client that has more than there is lacks nothing (spec V0 §2.4)."""
 
     async def show_state(self, state: ConversationState) -> None:
-        """Tell of a new title and of what became of the loop. Raise _Over when it was closed."""
+        """Tell of a new title and of what became of the loop. Raise Refused when it was closed."""
         before, self._state = self._state, state
         if before is not None and state["title"] != before["title"]:
             await self._send_frame(
@@ -246,7 +244,7 @@ class V0Connection:
                 conversation_title=state["title"],
             )
         if state["deleted"]:
-            raise _Over
+            raise Refused(NOT_FOUND, "The conversation was deleted.")
         if before is not None and state["loop"]["status"] != before["loop"]["status"]:
             await self._show_loop(state)
 
@@ -261,7 +259,7 @@ class V0Connection:
             if loop["ended_by"] == LoopEnd.EVICTED:
                 await self._send_status("error", "AGENT_ERROR$TOO_MANY_CONVERSATIONS", TOO_MANY)
             await self._send_closed()
-            raise _Over
+            raise Refused(NOT_FOUND, "The loop was closed.")
 
     async def _send_closed(self) -> None:
         extras = {"agent_state": "stopped", "reason": ""}

@@ -44,8 +44,9 @@ from sessions_app.loops.manager import get_manager
 from sessions_app.models import Scope, new_connection_id
 from sessions_app.openhands_v1 import input as v1_input
 from sessions_app.refusals import log_frame_refused
+from sessions_app.sockets.ending import ended
 from sessions_app.sockets.handshake import query_of
-from sessions_app.sockets.socket import Closed, Socket, SocketConsumer, closed_on_failure
+from sessions_app.sockets.socket import Closed, Socket, SocketConsumer, SocketEnding
 from sessions_app.sockets.v1.handshake import (
     FAILED,
     GONE,
@@ -94,13 +95,22 @@ class Unshown:
         """Nothing: only the sequenced socket takes a cursor, and its first frame has the end of the log."""
 
 
-class V1Socket(Unshown, ABC):
+class V1Ending(SocketEnding):
+    """The end of a session on a V1 socket, with the codes that its clients know."""
+
+    async def end_refused(self, refusal: Refused) -> None:
+        """Close with this wire's code."""
+        reason = FAILED if refusal.code == NOT_AUTHENTICATED else str(refusal)
+        await self._socket.close(CLOSE_CODES[refusal.code], reason)
+
+
+class V1Socket(V1Ending, Unshown, ABC):
     """One client on one conversation; a Reader of its feed."""
 
     def __init__(
         self, socket: Socket, principal: Principal, conversation: ConversationRef, *, is_modern: bool
     ) -> None:
-        self._socket = socket
+        super().__init__(socket)
         self._principal = principal
         self._conversation = conversation
         self._is_modern = is_modern
@@ -133,17 +143,14 @@ class V1Socket(Unshown, ABC):
     async def serve(self) -> None:
         """Send and receive frames until either side ends it."""
         await get_manager().ensure_started()
-        try:
-            async with presence.connected(
-                new_connection_id(), self._conversation, pk_of(self._principal.user), door="v1"
-            ):
-                await self._run_tasks()
-        except* Refused as group:
-            await _close(self._socket, group.exceptions[0])  # type: ignore[arg-type]
-        except* TimeoutError:
-            await self._socket.close(CLOSE_CODES[TOO_SLOW], SLOW)
-        except* Closed:
-            pass
+        user_pk = pk_of(self._principal.user)
+        connected = presence.connected(new_connection_id(), self._conversation, user_pk, door="v1")
+        async with ended(self), connected:
+            await self._run_tasks()
+
+    async def end_slow(self, error: Exception) -> None:
+        """Close with this wire's code."""
+        await self._socket.close(CLOSE_CODES[TOO_SLOW], SLOW)
 
     async def _run_tasks(self) -> None:
         async with asyncio.TaskGroup() as tasks:
@@ -250,11 +257,11 @@ class V1Consumer(SocketConsumer):
             return
         except Exception as error:  # what a refused handshake is to clients they do not come back from
             await socket.accept()
-            async with closed_on_failure(socket):
+            async with ended(V1Ending(socket)):
                 raise error
             return
         await socket.accept()
-        async with closed_on_failure(socket):
+        async with ended(V1Ending(socket)):
             await self._serve_accepted(socket, principal, public_id, asked)
 
     async def _serve_accepted(
@@ -273,25 +280,16 @@ class V1Consumer(SocketConsumer):
                         socket, principal, conversation, asked, by_frame=by_frame
                     )
                 await client.serve()
-        except Refused as refusal:
-            await _close(socket, refusal)
         except QuotaExceeded as error:
             if by_frame:  # older clients know no errors
                 with suppress(Closed, TimeoutError):
                     await socket.send_text(_error_text(type(error).__name__, str(error)))
-            await _close(socket, Refused(TOO_MUCH, str(error)))
-        except Closed:
-            pass
+            raise Refused(TOO_MUCH, str(error)) from error
 
 
 def _error_text(code: str, detail: str) -> str:
     error = v1.server_error(code=code, detail=detail)
     return v1.written(error, event_id=str(uuid4()), timestamp=v1.stamp(timezone.now()))
-
-
-async def _close(socket: Socket, refusal: Refused) -> None:
-    reason = FAILED if refusal.code == NOT_AUTHENTICATED else str(refusal)
-    await socket.close(CLOSE_CODES[refusal.code], reason)
 
 
 def _parsed(text: str) -> Mapping[str, Any]:

@@ -1,0 +1,39 @@
+"""The end of a session: by what ends it first, whatever wire it is of."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Protocol, cast
+
+from conversations.outages import first_of
+from sessions_app.identity.principals import Refused
+from sessions_app.sockets.socket import Closed
+
+
+class Ending(Protocol):
+    """What a wire does at each end of a session; a client that has left is told nothing."""
+
+    async def end_refused(self, refusal: Refused) -> None:
+        """The client may not go on, or there is nothing to go on with."""
+
+    async def end_slow(self, error: Exception) -> None:
+        """The client does not read."""
+
+    async def end_failed(self, error: Exception) -> None:
+        """The server cannot go on."""
+
+
+@asynccontextmanager
+async def ended(ending: Ending) -> AsyncIterator[None]:
+    """End the session by what the block raises; of tasks that ended together, by each sort of it once."""
+    try:
+        yield
+    except* Refused as group:
+        await ending.end_refused(cast(Refused, first_of(group)))
+    except* TimeoutError as group:
+        await ending.end_slow(first_of(group))
+    except* Closed:
+        pass
+    except* Exception as group:
+        await ending.end_failed(first_of(group))
