@@ -57,9 +57,7 @@ def record_decision(
     def record(appended: Sequence[Appended]) -> None:
         if not any(each.is_new for each in appended):
             return
-        waiting = AgentLoop.objects.of(conversation).filter(
-            execution_status=ExecutionStatus.WAITING_FOR_CONFIRMATION, decision=None
-        )
+        waiting = AgentLoop.objects.of(conversation).undecided()
         decision = {"decision": accepted, "decision_reason": columns.clean(reason)}
         goes_on = {"execution_status": ExecutionStatus.RUNNING} if runs else {}
         if not waiting.update(**decision, **goes_on, updated_at=timezone.now()):

@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from conversations.models import Conversation, ConversationRef, normal_id
 from sessions_app.loops.conversation_manager import AgentLoopInfo
-from sessions_app.models import AgentLoop, Connection, ExecutionStatus, LoopStatus
+from sessions_app.models import THERE, AgentLoop, Connection, ExecutionStatus
 
 CLOSE_DELAY_S = 3600.0
 """An idle loop without connections is closed after this."""
@@ -54,7 +54,7 @@ def connections(user: User | None, conversation_ids: Collection[str] | None) -> 
 
 def infos(user: User | None, conversation_ids: Collection[str] | None) -> list[AgentLoopInfo]:
     """Return the status of the existing loops; an empty filter means none."""
-    rows = Conversation.objects.active().filter(loop__status__in=[LoopStatus.STARTING, LoopStatus.RUNNING])
+    rows = Conversation.objects.active().filter(loop__status__in=THERE)
     if user is not None:
         rows = rows.owned_by(user.pk)
     if conversation_ids is not None:

@@ -127,8 +127,7 @@ def reject(conversation: ConversationRef, reason: str) -> None:
     """
     with transaction.atomic():
         _, loop = _locked(conversation)
-        waits = loop.execution_status == ExecutionStatus.WAITING_FOR_CONFIRMATION
-        if not waits or loop.turn_id is None or loop.decision is not None:
+        if not loop.is_undecided or loop.turn_id is None:
             raise LoopUnavailable("No call is waiting for approval.")
         finish = turns.finish_turn(conversation, loop.turn_through, ExecutionStatus.IDLE)
 

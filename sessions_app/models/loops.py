@@ -31,6 +31,10 @@ class LoopStatus(models.TextChoices):
     ERROR = "error"
 
 
+THERE = (LoopStatus.STARTING, LoopStatus.RUNNING)
+"""A loop in one of these states exists."""
+
+
 class LoopEnd(models.TextChoices):
     """Why a loop ended."""
 
@@ -117,9 +121,7 @@ class AgentLoopQuerySet(models.QuerySet["AgentLoop"]):
 
     def there(self) -> Self:
         """Return the loops that are starting or running; a deleted conversation has none."""
-        return self.filter(
-            status__in=[LoopStatus.STARTING, LoopStatus.RUNNING], conversation__deleted_at__isnull=True
-        )
+        return self.filter(status__in=THERE, conversation__deleted_at__isnull=True)
 
     def playing(self) -> Self:
         """Return the loops that are playing a turn."""
@@ -222,7 +224,7 @@ class AgentLoop(models.Model):
     @property
     def is_there(self) -> bool:
         """Whether the loop is starting or running."""
-        return self.status in (LoopStatus.STARTING, LoopStatus.RUNNING)
+        return self.status in THERE
 
     @property
     def can_be_started(self) -> bool:
@@ -238,6 +240,11 @@ class AgentLoop(models.Model):
     def is_suspended(self) -> bool:
         """Whether it is paused, or has asked for an approval, decided or not."""
         return self.execution_status in SUSPENDED
+
+    @property
+    def is_undecided(self) -> bool:
+        """Whether it waits for an approval that the user has not decided yet."""
+        return self.execution_status == ExecutionStatus.WAITING_FOR_CONFIRMATION and self.decision is None
 
     @property
     def waits_for_user(self) -> bool:

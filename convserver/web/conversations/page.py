@@ -36,7 +36,7 @@ from sessions_app.live.status import (
     progress_of,
     states_of,
 )
-from sessions_app.models import AgentLoop, ExecutionStatus, LoopEnd, LoopStatus
+from sessions_app.models import THERE, AgentLoop, ExecutionStatus, LoopEnd
 
 PAGE_EVENTS = 50
 """At most this many events of the log are shown at once."""
@@ -193,7 +193,7 @@ def _cursor(read: list[EventEnvelope], end: int) -> str:
 def _still(found: ConversationRef, *, is_end: bool) -> Set[Outcome]:
     """Return what a call without a result can be, by what the agent does once the call was read."""
     loop = states_of([found.pk])[found.pk]["loop"]
-    is_there = loop["status"] in (LoopStatus.STARTING, LoopStatus.RUNNING)
+    is_there = loop["status"] in THERE
     if loop["execution_status"] == ExecutionStatus.WAITING_FOR_CONFIRMATION:
         return {Outcome.WAITING}
     if loop["execution_status"] == ExecutionStatus.RUNNING and is_there and is_end:

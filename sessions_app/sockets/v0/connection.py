@@ -28,7 +28,7 @@ from sessions_app.live import presence
 from sessions_app.live.feed import Feed
 from sessions_app.live.status import ConversationState
 from sessions_app.loops.manager import get_manager
-from sessions_app.models import LoopEnd, LoopStatus, Scope, new_connection_id
+from sessions_app.models import THERE, LoopEnd, LoopStatus, Scope, new_connection_id
 from sessions_app.refusals import log_frame_refused
 from sessions_app.sockets.ending import ended
 from sessions_app.sockets.v0.packets import Unread, event_of
@@ -47,7 +47,6 @@ TOO_MANY = (
     "Too many conversations at once. If you are still using this one, try reactivating it by prompting the "
     "agent to continue"
 )
-_HERE = (LoopStatus.STARTING, LoopStatus.RUNNING)
 _STATUS_FRAMES = {
     LoopStatus.STARTING: ("STATUS$STARTING_RUNTIME", "The agent is being started."),
     LoopStatus.RUNNING: ("STATUS$READY", "The agent is ready."),
@@ -185,7 +184,7 @@ class V0Connection:
             user_id = str(pk_of(self._principal.user))
             await get_manager().join_conversation(self._conversation, self._connection_id, user_id)
             self._has_joined = True
-        self._was_there = state["loop"]["status"] in _HERE
+        self._was_there = state["loop"]["status"] in THERE
         newest = await astore.call(
             store().search_events,
             self._conversation,
@@ -250,7 +249,7 @@ class V0Connection:
 
     async def _show_loop(self, state: ConversationState) -> None:
         loop = state["loop"]
-        if loop["status"] in _HERE:
+        if loop["status"] in THERE:
             self._was_there = True
             await self._send_status("info", *_STATUS_FRAMES[LoopStatus(loop["status"])])
         elif loop["status"] == LoopStatus.ERROR:
