@@ -178,6 +178,14 @@ async def test_a_page_gets_the_parts_that_it_lacks(visitor: Browser, conversatio
     assert "<strong>la</strong>" in parts
 
 
+async def test_a_last_part_that_shows_nothing_is_not_sent(
+    visitor: Browser, conversation: ConversationRef
+) -> None:
+    await says(conversation, "First block.\n\n[words]: https://example.org", 3)
+    facts, parts = said(await visitor.get("/c/talk/answer"))
+    assert parts.count('class="part"') == int(facts["finished"]) == 1
+
+
 async def test_a_page_that_has_parts_of_another_answer_gets_all_of_this_one(
     visitor: Browser, conversation: ConversationRef
 ) -> None:

@@ -28,7 +28,7 @@ class Shown:
     """How many parts the page keeps; the others are replaced by `parts`."""
     parts: list[SafeString]
     finished: int
-    """How many parts are finished: all but the last one."""
+    """How many parts are finished: all but the one that is still being written, if there is one."""
     wait_ms: int
     """After how long the page may ask again."""
 
@@ -66,7 +66,7 @@ def _shown(request: HttpRequest, preview: Preview, answer: str) -> Shown:
         answer=answer,
         version=preview.version,
         kept=kept,
-        parts=[*preview.finished[kept:], preview.open],
+        parts=[*preview.finished[kept:], *filter(None, [preview.open])],
         finished=len(preview.finished),
         wait_ms=round(1000 * preview.wait_s()),
     )
