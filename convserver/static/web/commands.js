@@ -1,7 +1,7 @@
 // What the palette can do here: pages to go to, and what can be done with the conversation in front.
 
+import { conversationAddress, go } from "./addresses.js";
 import { copy } from "./clipboard.js";
-import { conversationAddress, go } from "./palette.js";
 import { chooseTheme } from "./theme.js";
 
 const THEMES = { light: "Light theme", dark: "Dark theme", "": "System theme" };

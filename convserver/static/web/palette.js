@@ -1,5 +1,6 @@
 // The command palette: a field, and below it what fits to it. It remembers nothing.
 
+import { conversationAddress, go } from "./addresses.js";
 import { commands } from "./commands.js";
 
 const REST_MS = 120; // after the last key, before the server is asked
@@ -139,15 +140,6 @@ export function opened(dialog, isEntered) {
   palette ??= new Palette(dialog);
   palette.opened();
   if (isEntered) palette.take(palette.chosen);
-}
-
-export function go(address) {
-  location.assign(address);
-}
-
-/** Where a conversation is: ids are of any text. */
-export function conversationAddress(id) {
-  return document.body.dataset.conversation.replace("conversation_id", encodeURIComponent(id));
 }
 
 const contains = (title, text) => title.toLowerCase().includes(text.toLowerCase());
