@@ -44,6 +44,7 @@ MEMORY_MIN_BYTES = 1024 * 1024 * 1024
 SLOWEST = "The slowest files, in seconds"
 SHOWN_FILES = 20
 """So many files are shown at the end, those that take the longest."""
+SKIPPED = "Skipped tests, and why"
 
 NODE_CLIENT = Path(__file__).parent / "socket_io_client"
 NODE_OLDEST = 18
@@ -90,6 +91,7 @@ def main(arguments: Sequence[str]) -> int:
         print("\nEngines: interrupted.")
         return 128 + signal.SIGINT
     _show_slowest(outcomes)
+    _show_skipped(outcomes)
     print()
     for result in results:
         print(result)
@@ -129,14 +131,6 @@ def node_problem() -> str | None:
     if not (NODE_CLIENT / "node_modules" / "socket.io-client").is_dir():
         return f"npm has not installed it in tests/{NODE_CLIENT.name}"
     return None
-
-
-def beside(arguments: Sequence[str]) -> bool:
-    """Say whether what waits can wait beside the rest: nobody has chosen the tests to run."""
-    return not any(
-        argument.startswith(("-k", "-m")) or Path(argument.partition("::")[0]).exists()
-        for argument in arguments
-    )
 
 
 def is_whole(arguments: Sequence[str]) -> bool:
@@ -241,6 +235,16 @@ def _show_slowest(outcomes: Mapping[str, Sequence[Outcome]]) -> None:
     for file, taken in sum(seconds.values(), Counter[str]()).most_common(SHOWN_FILES):
         each = ", ".join(f"{engines} {found[file]:.1f}" for engines, found in seconds.items() if found[file])
         print(f"{taken:6.1f}  {file} ({each})")
+
+
+def _show_skipped(outcomes: Mapping[str, Sequence[Outcome]]) -> None:
+    """Print why tests were skipped, and how many for each reason."""
+    if any(outcome.skipped for found in outcomes.values() for outcome in found):
+        print(f"\n{SKIPPED}")
+    for engines, found in outcomes.items():
+        reasons = sum((Counter(outcome.skipped_for) for outcome in found), Counter[str]())
+        for reason, count in reasons.most_common():
+            print(f"{count:6}  {engines}: {reason}")
 
 
 def _missing(engines: str, problem: str) -> Result:

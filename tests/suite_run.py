@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -70,9 +70,16 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         "ran": len(set().union(*tests.values())),
         "failed": len(tests["failed"] | tests["error"]),
         "skipped": len(skipped),
+        "skipped_for": Counter(map(_reason, terminalreporter.stats.get("skipped", []))),
         "seconds": _seconds,
     }
     Path(os.environ["CONVSERVER_TEST_REPORT"]).write_text(json.dumps(report))
+
+
+def _reason(report: pytest.TestReport | pytest.CollectReport) -> str:
+    """Return why a test, or a whole file, was skipped."""
+    said = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longreprtext
+    return said.removeprefix("Skipped: ")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -85,6 +92,8 @@ class Outcome:
     ran: int = 0
     failed: int = 0
     skipped: int = 0
+    skipped_for: Mapping[str, int] = field(default_factory=dict)
+    """How many tests were skipped for each reason."""
     seconds: Mapping[str, float] = field(default_factory=dict)
     """How long the tests of each file took."""
 

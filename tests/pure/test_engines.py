@@ -15,7 +15,7 @@ import pytest
 
 from tests.clients import WAIT_S
 from tests.conftest import on_postgresql
-from tests.engines import DATABASE_URL, SLOWEST, is_whole
+from tests.engines import DATABASE_URL, SKIPPED, SLOWEST, is_whole
 from tests.network import wait_until
 from tests.shares import RUNS, SLOW_S, all_files, divided, shares
 
@@ -25,6 +25,7 @@ FILE = "tests/pure/test_engines.py"
 AT_THE_SAME_TIME = """
 from pathlib import Path
 from threading import Event
+import pytest
 from django.db import connection
 
 def test_that_waits_for_the_other():
@@ -35,6 +36,10 @@ def test_that_waits_for_the_other():
 
 def test_that_fails_on_one():
     assert connection.vendor == "sqlite", "what went wrong"
+
+@pytest.mark.skip(reason="is for another day")
+def test_that_is_skipped():
+    pass
 """
 
 WITHOUT_END = """
@@ -119,8 +124,12 @@ def test_both_run_at_the_same_time_and_what_each_prints_is_shown_whole_and_in_or
     assert any(line.startswith("2 passed") for line in on_sqlite)
     assert any(line.startswith("E ") and line.endswith("what went wrong") for line in on_servers)
     assert any("test_suite.py (SQLite" in line for line in printed[printed.index(SLOWEST) :])
-    verdicts = "Engines: SQLite passed (2 tests), PostgreSQL + Redis failed (2 tests, 1 failed)"
-    assert printed[-1].startswith(verdicts)  # what else is missing here follows
+    assert "     1  SQLite: is for another day" in printed[printed.index(SKIPPED) :]
+    verdicts = (
+        "SQLite passed (2 tests, 1 skipped)",
+        "PostgreSQL + Redis failed (2 tests, 1 failed, 1 skipped)",
+    )
+    assert printed[-1].startswith(f"Engines: {', '.join(verdicts)}")  # what else is missing here follows
     assert run.returncode == 1
 
 
