@@ -24,7 +24,7 @@ SLOW_S: Mapping[str, Mapping[str, float]] = {
         "test_admin": 46,
         "test_schemathesis": 46,
         "browser/test_hostile_pages": 43,
-        "browser/test_outgoing": 42,
+        "browser/test_message_queue": 42,
         "browser/test_drafts": 41,
         "test_rendering": 38,
         "test_access": 38,

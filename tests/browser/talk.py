@@ -22,7 +22,7 @@ class Talk:
         self.box = page.get_by_label("Message", exact=True)
         self.line = page.locator("#connection .words")
         self.articles = page.locator("#events article")
-        self.outgoing = page.locator("#outgoing article")
+        self.unsent = page.locator("#message-queue article")
         self.streaming = page.locator("#answers article")
         self.scroller = page.locator("#log")
         self.to_end = page.locator("#to-end")
@@ -62,7 +62,7 @@ class Talk:
     def answered(self, text: str) -> None:
         """Wait until the agent's stored answer with this text is shown, and nothing is on its way."""
         expect(self.messages("agent").filter(has_text=text)).to_have_count(1)
-        expect(self.outgoing).to_have_count(0)
+        expect(self.unsent).to_have_count(0)
         expect(self.streaming).to_have_count(0)
 
     def delivery(self, text: str) -> Locator:

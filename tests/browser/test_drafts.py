@@ -140,7 +140,7 @@ def test_a_message_waits_for_the_images_of_its_draft(talk: Talk) -> None:
     talk.box.press("Enter")
     note = talk.page.locator("#composer .note")
     expect(note).to_have_text("Images are still loading. Send your message in a moment.")
-    expect(talk.outgoing).to_have_count(0)
+    expect(talk.unsent).to_have_count(0)
     fetching.first().continue_()
     expect(talk.page.get_by_role("img", name="Image 1")).to_be_visible()
     expect(note).to_have_text("")

@@ -38,7 +38,7 @@ def test_hostile_messages_and_titles_do_nothing(talk: Talk) -> None:
         talk.say(each.block)
         talk.site.rename(talk.id, "".join(filter(str.isprintable, each.line))[:200])
         expect(talk.page.locator("#title")).to_contain_text(each.mark)
-    expect(talk.outgoing).to_have_count(0)
+    expect(talk.unsent).to_have_count(0)
     expect(talk.messages("user").filter(has_text=SOME[-1].mark)).to_have_count(1)
     _did_nothing(talk.page)
     talk.page.reload()

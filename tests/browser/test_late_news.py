@@ -111,7 +111,7 @@ def test_an_own_message_that_is_acknowledged_far_behind_does_not_stay_at_the_end
     expect(talk.messages("user").filter(has_text="Hello")).to_have_count(0)
     line.until(lambda frame: True)
     line.let_go()
-    expect(talk.outgoing).to_have_count(0)
+    expect(talk.unsent).to_have_count(0)
 
 
 def test_a_log_goes_on_though_a_request_is_never_answered(page: Page, site: Site) -> None:

@@ -2,7 +2,7 @@
 
 import { Composer } from "./composer.js";
 import { csrf } from "./csrf.js";
-import { Outbox } from "./outbox.js";
+import { UnsentStore } from "./unsent_store.js";
 import { uuid } from "./uuid.js";
 
 const RETRY_MS = 3000;
@@ -59,7 +59,7 @@ async function begin(said) {
 
 function keep(message) {
   const late = new Promise((_, refuse) => setTimeout(refuse, KEPT_MS));
-  return Promise.race([new Outbox(user, id).add(message), late]);
+  return Promise.race([new UnsentStore(user, id).add(message), late]);
 }
 
 /** Send it from here; under its id it is stored once, should the browser have kept it after all. */

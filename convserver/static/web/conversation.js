@@ -5,7 +5,7 @@ import { STATUSES } from "./agent_status.js";
 import { Composer } from "./composer.js";
 import { ConnectionLine } from "./connection.js";
 import { Log } from "./log.js";
-import { Outgoing } from "./outgoing.js";
+import { MessageQueue } from "./message_queue.js";
 import { LiveSocket } from "./socket.js";
 
 const TOO_LONG = 1009;
@@ -17,7 +17,7 @@ const { login, user } = document.body.dataset;
 const id = root.dataset.id;
 
 let asked = Number(root.dataset.asked); // the newest message to the agent, -1 if there is none
-const outgoing = new Outgoing(root, { user, id, send: (frame) => socket.send(frame), isUploading: () => socket.isUploading, onCount: (n) => line.showWaiting(n), onAgain: sayAgain });
+const queue = new MessageQueue(root, { user, id, send: (frame) => socket.send(frame), isUploading: () => socket.isUploading, onCount: (n) => line.showWaiting(n), onAgain: sayAgain });
 const log = new Log(root, { onShown: shown });
 const agent = new AgentControls(root, {
   send: (frame) => socket.send(frame),
@@ -51,9 +51,9 @@ const socket = new LiveSocket({
     announcing = false;
     line.show(state);
     agent.showConnected(state.name === "open");
-    outgoing.showConnected(state.name === "open");
-    if (state.code === TOO_LONG) outgoing.refuseSent(state.why);
-    if (state.name === "ended" && state.code !== LOGGED_OUT) outgoing.end(state.why);
+    queue.showConnected(state.name === "open");
+    if (state.code === TOO_LONG) queue.refuseSent(state.why);
+    if (state.name === "ended" && state.code !== LOGGED_OUT) queue.end(state.why);
     // What is written and what waits to be sent stay on this device.
     if (state.code === LOGGED_OUT && !leaving) logIn();
     if (state.name === "ended" && state.code !== LOGGED_OUT) agent.showGone(goneBecause(state));
@@ -85,15 +85,15 @@ function take(frame) {
       seen = frame.seen_through;
       line.showProgress(cursor + 1, frame.last_seq + 1);
       log.heard(frame.last_seq);
-      outgoing.resend();
+      queue.resend();
       look();
       return;
     case "event":
       if (frame.seq >= cursor) [cursor, place] = [frame.seq, frame.cursor];
       if (frame.kind === "message" && frame.source === "user") asked = Math.max(asked, frame.seq);
       log.heard(frame.seq);
-      outgoing.heard(frame, agent);
-      if (frame.kind === "message" && frame.source === "user") outgoing.watch([frame.seq]);
+      queue.heard(frame, agent);
+      if (frame.kind === "message" && frame.source === "user") queue.watch([frame.seq]);
       if (answers) answers.heard(frame);
       else if (frame.kind === "message" && frame.source === "agent") stored.add(frame.id);
       if (frame.kind === "turn" && isPaused) showCutOff();
@@ -104,7 +104,7 @@ function take(frame) {
     case "replay_complete":
       announcing = true;
       isReplaying = false;
-      if (agent.status === "stopped") outgoing.giveUp(cursor);
+      if (agent.status === "stopped") queue.giveUp(cursor);
       agent.write(); // what can be retried is known
       sweep();
       look();
@@ -113,7 +113,7 @@ function take(frame) {
     case "delta":
     case "answer":
       showAnswer(frame);
-      outgoing.begun(cursor + 1);
+      queue.begun(cursor + 1);
       return;
     case "conversation":
       if (frame.changes.deleted) isDeleted = true;
@@ -122,7 +122,7 @@ function take(frame) {
       return;
     case "ack":
     case "error":
-      if (!agent.answered(frame)) outgoing.answered(frame);
+      if (!agent.answered(frame)) queue.answered(frame);
       sweep();
   }
 }
@@ -136,14 +136,14 @@ function showCutOff() {
 /** Show what the agent does; where it has begun to work it was asked what the page has heard of, if that is all. */
 function works(loop, isAll) {
   agent.show(loop);
-  if (isAll && agent.isWorking) outgoing.begun(cursor + 1);
+  if (isAll && agent.isWorking) queue.begun(cursor + 1);
 }
 
 /** Follow the agent into the state of this name. */
 function follow(name) {
-  if (name === "stopped" && was !== "stopped" && !isReplaying) outgoing.giveUp(cursor);
+  if (name === "stopped" && was !== "stopped" && !isReplaying) queue.giveUp(cursor);
   was = name;
-  outgoing.showQueued(STATUSES[name].queued, agent.offersRetry ? asked : -1);
+  queue.showQueued(STATUSES[name].queued, agent.offersRetry ? asked : -1);
   if (agent.isWorking || name === "waiting") prepare();
   elapsed?.show();
 }
@@ -158,7 +158,7 @@ function prepare() {
 async function showElapsed() {
   const { Elapsed } = await import("./elapsed.js").catch(() => ({}));
   if (!Elapsed) return;
-  elapsed ??= new Elapsed(root, { since: () => (agent.isWorking ? outgoing.progress.since : undefined) });
+  elapsed ??= new Elapsed(root, { since: () => (agent.isWorking ? queue.progress.since : undefined) });
   elapsed.show();
 }
 
@@ -174,7 +174,7 @@ function goneBecause({ code }) {
 }
 
 function isAnswered() {
-  return asked < 0 || outgoing.progress.of(asked).name === "answered";
+  return asked < 0 || queue.progress.of(asked).name === "answered";
 }
 
 /** Send what was said at `seq` once more. */
@@ -198,11 +198,11 @@ function unanswered() {
 
 /** What stands for an event goes when the log in the page has come so far. */
 function sweep() {
-  for (const each of root.querySelectorAll(":is(#answers, #outgoing) > [data-seq]")) if (Number(each.dataset.seq) <= log.last) each.remove();
+  for (const each of root.querySelectorAll(":is(#answers, #message-queue) > [data-seq]")) if (Number(each.dataset.seq) <= log.last) each.remove();
 }
 
 function say(message) {
-  outgoing.add(message);
+  queue.add(message);
   log.goToEnd();
 }
 
@@ -210,7 +210,7 @@ function shown(articles) {
   for (const article of articles) {
     if (answers) answers.replacedBy(article);
     else stored.add(article.dataset.id);
-    outgoing.replacedBy(article);
+    queue.replacedBy(article);
   }
   sweep();
   root.querySelector(".empty")?.remove();
@@ -231,11 +231,11 @@ document.addEventListener("visibilitychange", look);
 log.scroller.addEventListener("scroll", look, { passive: true });
 document.addEventListener("key", ({ detail: key }) => agent.press(key));
 log.begin();
-outgoing.begin();
+queue.begin();
 if (performance.getEntriesByType("navigation")[0]?.type === "reload") history().then(({ sayReplaced }) => sayReplaced(id));
-if (root.dataset.turnBegan) outgoing.progress.ended(root.dataset.turnState, Number(root.dataset.turnBegan));
+if (root.dataset.turnBegan) queue.progress.ended(root.dataset.turnState, Number(root.dataset.turnBegan));
 agent.write(); // what can be retried is known
-outgoing.follow(unanswered());
-outgoing.relabel();
-if (root.dataset.turnBegan) import("./given_up.js").then(({ givenUp }) => outgoing.watch(givenUp(root, agent.status, outgoing.progress)));
+queue.follow(unanswered());
+queue.relabel();
+if (root.dataset.turnBegan) import("./given_up.js").then(({ givenUp }) => queue.watch(givenUp(root, agent.status, queue.progress)));
 if (matchMedia("(pointer: fine)").matches && !location.hash) composer.focus();

@@ -16,7 +16,7 @@ export class Log {
     this.older = root.querySelector(".edge.older");
     this.newer = root.querySelector(".edge.newer");
     this.toEnd = root.querySelector("#to-end");
-    this.tail = root.querySelectorAll("#answers, #outgoing");
+    this.tail = root.querySelectorAll("#answers, #message-queue");
     this.address = root.dataset.events;
     this.onShown = onShown;
     this.first = Number(root.dataset.first);

@@ -2,7 +2,7 @@
 
 import { body, head } from "./article.js";
 import { duration } from "./durations.js";
-import { Outbox } from "./outbox.js";
+import { UnsentStore } from "./unsent_store.js";
 import { Progress } from "./progress.js";
 import { uuid } from "./uuid.js";
 
@@ -15,11 +15,11 @@ const UNANSWERED = {
   dropped: "Not answered: the agent was stopped",
 };
 
-export class Outgoing {
+export class MessageQueue {
   /** `onAgain` hears of the seq of a stored message that is to be sent once more. */
   constructor(root, { user, id, send, isUploading, onCount, onAgain }) {
-    this.place = root.querySelector("#outgoing");
-    this.outbox = new Outbox(user, id);
+    this.place = root.querySelector("#message-queue");
+    this.kept = new UnsentStore(user, id);
     this.transmit = send;
     this.isUploading = isUploading;
     this.onCount = onCount;
@@ -30,7 +30,7 @@ export class Outgoing {
     this.progress = new Progress(delivered(root.dataset));
     this.offered = -1; // the seq of what is offered to be sent again below the log
     this.queued = undefined; // until when what is sent now has to wait, in words
-    this.steps = Promise.resolve(); // what is done to the outbox, one after the other
+    this.steps = Promise.resolve(); // what is done to the store, one after the other
     this.sent = undefined; // the id of the one that was sent and not answered: the next one waits for that
     this.isReady = false; // what an earlier page could not send is known
     addEventListener("beforeunload", (event) => this.isOnlyHere && event.preventDefault());
@@ -38,7 +38,7 @@ export class Outgoing {
 
   /** Show and send what an earlier page could not, before anything new. */
   begin() {
-    this.inTurn(() => this.outbox.all())
+    this.inTurn(() => this.kept.all())
       .then((kept) => this.showFirst(kept), console.warn)
       .then(() => {
         this.isReady = true;
@@ -50,7 +50,7 @@ export class Outgoing {
     const kept = { id: uuid(), text, images, refusal: this.over };
     const message = this.show(kept);
     // Kept before it is sent: what cannot be kept is sent all the same.
-    this.inTurn(() => this.outbox.add(kept))
+    this.inTurn(() => this.kept.add(kept))
       .catch(() => this.keepHere(message))
       .then(() => {
         message.isKept = true;
@@ -59,7 +59,7 @@ export class Outgoing {
   }
 
   inTurn(step) {
-    const late = () => new Promise((_, refuse) => setTimeout(() => refuse(new Error("the outbox is silent")), KEPT_MS));
+    const late = () => new Promise((_, refuse) => setTimeout(() => refuse(new Error("the store of unsent messages is silent")), KEPT_MS));
     const done = this.steps.then(() => Promise.race([step(), late()]));
     this.steps = done.catch(console.warn);
     return done;
@@ -150,7 +150,7 @@ export class Outgoing {
   refuse(message, why) {
     message.refusal = why;
     this.count();
-    this.inTurn(() => this.outbox.refuse(message.id, why)).catch(() => {});
+    this.inTurn(() => this.kept.refuse(message.id, why)).catch(() => {});
     this.showRefusal(message);
   }
 
@@ -176,7 +176,7 @@ export class Outgoing {
 
   forget({ id }) {
     this.waiting.delete(id);
-    this.inTurn(() => this.outbox.remove(id)).catch(() => {});
+    this.inTurn(() => this.kept.remove(id)).catch(() => {});
     this.count();
   }
 
@@ -267,7 +267,7 @@ export class Outgoing {
   show(kept) {
     const article = document.createElement("article");
     const message = { ...kept, article };
-    article.className = "event message user outgoing";
+    article.className = "event message user unsent";
     article.append(head("You"), body(message.text));
     for (const source of message.images ?? []) {
       const image = document.createElement("img");

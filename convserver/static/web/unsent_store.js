@@ -16,7 +16,7 @@ function opened() {
 }
 
 /** The messages of one user for one conversation, the oldest first. */
-export class Outbox {
+export class UnsentStore {
   constructor(user, conversation) {
     this.place = `${user} ${conversation}`;
   }

@@ -25,12 +25,12 @@ def test_messages_written_offline_go_out_once_in_order(talk: Talk, context: Brow
     expect(talk.line).to_contain_text("Offline since")
     for text in ("first", "second", "third"):
         talk.say(text)
-    expect(talk.outgoing).to_have_count(3)
+    expect(talk.unsent).to_have_count(3)
     expect(talk.line).to_contain_text("3 waiting to be sent")
     assert talk.site.said(talk.id) == []
     context.set_offline(False)
     expect(talk.delivery("third")).to_have_text(STORED)
-    expect(talk.outgoing).to_have_count(0)
+    expect(talk.unsent).to_have_count(0)
     assert talk.site.said(talk.id) == ["first", "second", "third"]
 
 
@@ -45,7 +45,7 @@ def test_messages_written_offline_outlive_their_page(talk: Talk, context: Browse
     context.set_offline(False)
     later = Talk(context.new_page(), talk.site, talk.id).open()
     expect(later.messages("user")).to_have_count(3)
-    expect(later.outgoing).to_have_count(0)
+    expect(later.unsent).to_have_count(0)
     assert talk.site.said(talk.id) == ["first", "second", "third"]
 
 
@@ -62,9 +62,9 @@ def test_what_an_earlier_page_has_left_goes_out_before_what_is_new(
     later = Talk(context.new_page(), talk.site, talk.id)
     later.page.route_web_socket("**/ws/conversations/**", lambda socket: None)  # none is ever answered
     later.page.goto(f"{talk.site.url}/c/{talk.id}")
-    expect(later.outgoing).to_have_count(2)
+    expect(later.unsent).to_have_count(2)
     later.say("third")
-    expect(later.outgoing).to_have_text([re.compile(text) for text in ("first", "second", "third")])
+    expect(later.unsent).to_have_text([re.compile(text) for text in ("first", "second", "third")])
     later.page.evaluate(_WHEN_KEPT, 3)
     later.page.close()
     last = Talk(context.new_page(), talk.site, talk.id).open()
@@ -123,7 +123,7 @@ def test_what_no_message_can_hold_stays_in_the_box_and_says_so(talk: Talk) -> No
     talk.box.evaluate(_SEND_UNDRAWN, 17_000_000)
     expect(talk.page.locator("#composer .note")).to_contain_text("The limit is 16 MB")
     assert talk.box.evaluate("(box) => box.value.length") == 17_000_000
-    expect(talk.outgoing).to_have_count(0)
+    expect(talk.unsent).to_have_count(0)
 
 
 def test_what_was_refused_goes_out_after_no_reload_by_itself(talk: Talk) -> None:
@@ -160,18 +160,18 @@ def test_a_message_whose_ack_was_lost_is_stored_once(talk: Talk) -> None:
     talk.is_connected()
     talk.say("said once")
     expect(talk.messages("user")).to_have_count(1)
-    expect(talk.outgoing).to_contain_text("Sending…")
+    expect(talk.unsent).to_contain_text("Sending…")
     talk.page.evaluate("window.loseAcks = false")
     talk.site.kill()
     talk.site.open()
     talk.hurry()
-    expect(talk.outgoing).to_have_count(0)
+    expect(talk.unsent).to_have_count(0)
     assert talk.site.said(talk.id) == ["said once"]
     expect(talk.messages("user")).to_have_count(1)
 
 
 def test_a_message_that_is_still_being_uploaded_is_not_sent_again(talk: Talk) -> None:
-    talk.page.route("**/web/outgoing*.js", wait_less)
+    talk.page.route("**/web/message_queue*.js", wait_less)
     talk.page.add_init_script(_LOSE_ACKS + _UPLOAD_SLOWLY)
     talk.page.reload()
     talk.is_connected()
@@ -179,12 +179,12 @@ def test_a_message_that_is_still_being_uploaded_is_not_sent_again(talk: Talk) ->
     talk.page.evaluate("async () => { while (window.looks < 3) await new Promise(requestAnimationFrame); }")
     assert talk.page.evaluate("window.sent") == 1
     talk.page.evaluate("window.loseAcks = window.isUploading = false")
-    expect(talk.outgoing).to_have_count(0)
+    expect(talk.unsent).to_have_count(0)
     assert talk.page.evaluate("window.sent") > 1
 
 
-def test_an_outbox_that_the_browser_has_closed_is_opened_again(talk: Talk) -> None:
-    assert talk.page.evaluate(_CLOSE_OUTBOX) == ["kept before", "kept after"]
+def test_a_store_of_unsent_messages_that_the_browser_has_closed_is_opened_again(talk: Talk) -> None:
+    assert talk.page.evaluate(_CLOSE_STORE) == ["kept before", "kept after"]
 
 
 def test_a_message_to_a_deleted_conversation_can_be_taken_back(talk: Talk) -> None:
@@ -194,7 +194,7 @@ def test_a_message_to_a_deleted_conversation_can_be_taken_back(talk: Talk) -> No
     expect(talk.delivery("hours of work")).to_contain_text("Not sent: The conversation was deleted.")
     talk.page.get_by_role("button", name="Edit and resend").click()
     expect(talk.box).to_have_value("hours of work")
-    expect(talk.outgoing).to_have_count(0)
+    expect(talk.unsent).to_have_count(0)
 
 
 @pytest.mark.parametrize("way", ["paste", "drop"])
@@ -249,7 +249,7 @@ def test_a_message_waits_for_an_image_that_is_still_being_read(talk: Talk) -> No
     talk.box.press("Enter")
     note = talk.page.locator("#composer .note")
     expect(note).to_have_text("Images are still loading. Send your message in a moment.")
-    expect(talk.outgoing).to_have_count(0)
+    expect(talk.unsent).to_have_count(0)
     talk.page.evaluate(_GO_ON_READING)
     expect(note).to_have_text("")
     talk.box.press("Enter")
@@ -344,15 +344,15 @@ async (count) => {
 }
 """
 
-_CLOSE_OUTBOX = """
+_CLOSE_STORE = """
 async () => {
   const names = performance.getEntriesByType("resource").map(({ name }) => name);
-  const { Outbox } = await import(names.find((name) => name.includes("/web/outbox")));
-  const outbox = new Outbox("somebody", "somewhere");
-  await outbox.add({ id: 1, text: "kept before" });
-  (await outbox.database).close();
-  await outbox.add({ id: 2, text: "kept after" });
-  return (await outbox.all()).map(({ text }) => text);
+  const { UnsentStore } = await import(names.find((name) => name.includes("/web/unsent_store")));
+  const store = new UnsentStore("somebody", "somewhere");
+  await store.add({ id: 1, text: "kept before" });
+  (await store.database).close();
+  await store.add({ id: 2, text: "kept after" });
+  return (await store.all()).map(({ text }) => text);
 }
 """
 
@@ -387,5 +387,5 @@ def test_nothing_was_said_is_not_said_under_a_message_on_its_way(talk: Talk, con
     expect(nothing).to_be_visible()
     context.set_offline(True)
     talk.say("On its way")
-    expect(talk.outgoing).to_have_count(1)
+    expect(talk.unsent).to_have_count(1)
     expect(nothing).to_be_hidden()
