@@ -373,4 +373,4 @@ def limits(is_full: bool, chance: random.Random) -> Sequence[int]:
         return every
     if connection.vendor == "postgresql":
         return [1, 7, 100]
-    return sorted({1, 2, 7, 33, 50, 51, 99, 100, *chance.sample(every[2:], 3)})
+    return sorted({1, 7, 33, 50, 51, 99, 100, *chance.sample(every[1:], 2)})

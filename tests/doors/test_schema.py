@@ -49,6 +49,11 @@ def schema() -> dict[str, Any]:
     return found
 
 
+def read_yaml(text: str) -> Any:
+    """Read it by libyaml where PyYAML has that: it is ten times quicker."""
+    return yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+
+
 def operations(schema: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
     """Return each operation with its method and address."""
     for address, found in schema["paths"].items():
@@ -283,7 +288,7 @@ async def test_it_comes_in_the_form_that_is_asked_for(
 ) -> None:
     answer = await rest.get(SCHEMA + query, headers={"accept": accept})
     assert (answer.status_code, answer.headers["content-type"]) == (200, media_type)
-    assert (json.loads if "json" in media_type else yaml.safe_load)(answer.text) == schema
+    assert (json.loads(answer.text) if "json" in media_type else read_yaml(answer.text)) == schema
 
 
 @pytest.mark.parametrize("address", [SCHEMA, DOCS])

@@ -115,8 +115,8 @@ async def test_every_standing_conversation_comes_exactly_once_whatever_the_limit
     name: str, alice: User, rest: httpx.AsyncClient, chance: random.Random, limits: Sequence[int]
 ) -> None:
     path, query, fits = FILTERS[name]
-    standing = await astore.call(lambda: mixed(alice, count=150))
-    await astore.call(lambda: mixed(alice, prefix="leaving", count=50))
+    standing = await astore.call(lambda: mixed(alice, count=110))
+    await astore.call(lambda: mixed(alice, prefix="leaving", count=20))
     expected = {row.public_id for row in standing if fits(row)}
     for limit in limits:
         seen: list[str] = []
@@ -139,7 +139,7 @@ async def test_every_standing_conversation_comes_exactly_once_whatever_the_limit
 def come_and_go(owner: User, chance: random.Random) -> None:
     """Hide a conversation that need not stand, bring one back, and store a new one."""
     rows = Conversation.objects.filter(public_id__startswith="leaving")
-    number = chance.randrange(50)
+    number = chance.randrange(20)
     some = rows.filter(public_id__endswith=f"{number:04}")
     some.update(deleted_at=None if chance.random() < 0.5 else clock.now())
     now = clock.now()
