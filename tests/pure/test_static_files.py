@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import httpx
@@ -10,7 +11,10 @@ import pytest
 import convserver
 
 PATH = "/static/web/style.css"
-STYLE = (Path(convserver.__file__).parent / "static" / "web" / "style.css").read_bytes()
+FILES = Path(convserver.__file__).parent / "static" / "web"
+STYLE = (FILES / "style.css").read_bytes()
+COSTLY = re.compile(r":has\([^)]*[+~][^)]*:(?:first|last|only|nth|empty)")
+"""A browser computes all styles of a page anew, at each change of it, for a rule that asks this."""
 
 
 async def test_a_file_is_served_without_a_warning(rest: httpx.AsyncClient) -> None:
@@ -39,3 +43,8 @@ async def test_a_file_that_has_not_changed_is_not_sent_again(rest: httpx.AsyncCl
     seen = (await rest.get(PATH)).headers["last-modified"]
     answer = await rest.get(PATH, headers={"if-modified-since": seen})
     assert (answer.status_code, answer.content, "content-type" in answer.headers) == (304, b"", False)
+
+
+def test_no_style_rule_asks_which_sibling_is_the_last_one() -> None:
+    assert COSTLY.search(".part:has(+ .part:last-child:empty) { margin: 0 }")
+    assert [file.name for file in FILES.glob("*.css") if COSTLY.search(file.read_text())] == []
