@@ -14,7 +14,6 @@ from django.utils import timezone
 from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.viewsets import ViewSetMixin
 
 from conversations import access
 from conversations.exceptions import ConversationError, ConversationNotFound
@@ -38,7 +37,7 @@ from convserver.api.v0.info import (
     infos_with_ids,
 )
 from convserver.api.v0.pages import place_of
-from convserver.api.v0.view import V0View
+from convserver.api.v0.view import V0ViewSet
 from convserver.event_loop import in_loop
 from convserver.pagination import Page
 from convserver.serving.admission import Lane, in_lane
@@ -53,8 +52,10 @@ from sessions_app.settings import tool_servers, user_settings
 logger = logging.getLogger(__name__)
 
 
-class ConversationViewSet(ViewSetMixin, V0View):
+class ConversationViewSet(V0ViewSet):
     """The user's conversations."""
+
+    is_named_by_method = False
 
     @in_lane(Lane.ABROAD)
     @extend_schema(**documented.creation)

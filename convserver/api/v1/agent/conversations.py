@@ -13,7 +13,6 @@ from drf_spectacular.utils import OpenApiParameter, extend_schema
 from pydantic import BaseModel
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.viewsets import ViewSetMixin
 
 from conversations import access
 from conversations.dialects import v1
@@ -28,7 +27,7 @@ from convserver.api.v1 import batches
 from convserver.api.v1.agent.errors import malformed_id
 from convserver.api.v1.agent.pages import ListQuery, StatusQuery, batch, missing, page_of, queried
 from convserver.api.v1.agent.requests import ConversationChange, Saying, Start
-from convserver.api.v1.agent.view import AgentView, Done, described, done
+from convserver.api.v1.agent.view import AgentViewSet, Done, described, done
 from convserver.api.v1.authentication import (
     conversation_of,
     is_uuid,
@@ -81,8 +80,10 @@ MALFORMED = {422: ValidationProblems}
 ONE = {404: Detail, **MALFORMED}
 
 
-class ConversationViewSet(ViewSetMixin, AgentView):
+class ConversationViewSet(AgentViewSet):
     """The user's conversations, of both wires."""
+
+    is_named_by_method = False
 
     @extend_schema(parameters=described(ListQuery), responses={200: AgentConversationPage, **MALFORMED})
     def search(self, request: Request) -> Response:

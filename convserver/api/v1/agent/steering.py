@@ -9,7 +9,6 @@ from drf_spectacular.utils import extend_schema
 from pydantic import BaseModel
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.viewsets import ViewSetMixin
 
 from conversations.exceptions import EventNotFound
 from conversations.models import ConversationRef
@@ -27,7 +26,7 @@ from convserver.api.v1.agent.requests import (
     Question,
     TitleWish,
 )
-from convserver.api.v1.agent.view import AgentView, Done, done
+from convserver.api.v1.agent.view import AgentViewSet, Done, done
 from convserver.api.v1.authentication import conversation_of, require_more_than_one
 from convserver.event_loop import in_loop
 from convserver.serving.admission import Lane, in_lane
@@ -54,8 +53,10 @@ class Answer(BaseModel):
     response: str
 
 
-class SteeringViewSet(ViewSetMixin, AgentView):
+class SteeringViewSet(AgentViewSet):
     """One conversation, and what is done with it."""
+
+    is_named_by_method = False
 
     @extend_schema(request=None, responses={200: Done, **STEERED})
     def run(self, request: Request, conversation_id: str) -> Response:
