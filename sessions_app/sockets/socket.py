@@ -110,10 +110,10 @@ class SocketConsumer(AsyncConsumer):
 
     Channels awaits the client and a channel of its own in two tasks, and passes each message to a handler
     after a hop to a thread, which closes old database connections. Measured, a frame that is sent back
-    takes 115 µs of the processor that way, and 13 µs by this class; with 64 sockets, between a third and a
-    half as many frames come back (`make bench ARGS="--only consumer"`). A door also needs what handlers of
-    single messages do not have: tasks that end together, and a client that is not read on while it waits.
-    Hints come by the hub, which has one channel for all sockets of a process.
+    takes 115 µs of the processor that way, and 13 µs by this class; `make bench ARGS="--only consumer"`
+    shows how many come back to 64 sockets. A door also needs what handlers of single messages do not
+    have: tasks that end together, and a client that is not read on while it waits. Hints come by the hub,
+    which has one channel for all sockets of a process.
     """
 
     async def __call__(self, scope: Any, receive: ASGIReceiveCallable, send: ASGISendCallable) -> None:
