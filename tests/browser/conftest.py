@@ -38,7 +38,7 @@ def browser_type_launch_args() -> dict[str, Any]:
 
 @pytest.fixture(scope="session")
 def process(django_db_setup: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    """The server of all these tests: no test empties the database, each has conversations of its own."""
+    """The server of all these tests: no test empties the database, each begins with an empty list."""
     site = Site(tmp_path_factory.mktemp("site"))
     yield site
     site.kill()
@@ -62,6 +62,7 @@ def site(process: Site) -> Site:
     if not process.is_running:
         process.open()
     process.forget_draft()
+    process.forget_talks()
     return process
 
 

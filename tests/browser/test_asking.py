@@ -7,16 +7,10 @@ import re
 import pytest
 from playwright.sync_api import BrowserContext, expect
 
-from tests.browser.site import Site
 from tests.browser.talk import Talk
 from tests.conftest import once
 
 pytestmark = once
-
-
-@pytest.fixture(autouse=True)
-def _nobody_else_asks(site: Site) -> None:
-    site.forget_asking()
 
 
 ASKS = re.compile(r"^\(1\) Needs your approval · .*convserver$")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 from playwright.sync_api import Locator, Page, expect
@@ -18,11 +18,14 @@ MANY = 50
 
 
 @pytest.fixture(scope="module")
-def ids(process: Site) -> list[str]:
+def ids(process: Site) -> Iterator[list[str]]:
     """Conversations of one word, more than a page of rows has, the newest first."""
     if not process.is_running:
         process.open()
-    return [process.create(title=f"{WORD} {number}") for number in range(MANY)][::-1]
+    ids = [process.create(title=f"{WORD} {number}") for number in range(MANY)][::-1]
+    process.kept = frozenset(ids)
+    yield ids
+    process.kept = frozenset()
 
 
 @pytest.fixture

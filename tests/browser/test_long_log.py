@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from uuid import uuid4
 
 import pytest
@@ -23,9 +24,12 @@ NEEDLE = "numbat"
 
 
 @pytest.fixture(scope="module")
-def long_id() -> str:
+def long_id(process: Site) -> Iterator[str]:
     """The id of the long conversation, which the first test that needs it makes."""
-    return uuid4().hex
+    long_id = uuid4().hex
+    process.kept = frozenset([long_id])
+    yield long_id
+    process.kept = frozenset()
 
 
 @pytest.fixture
