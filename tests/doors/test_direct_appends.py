@@ -246,6 +246,32 @@ async def test_what_is_taken_away_is_refused_from_the_next_request_on(
     assert await doors.post(address, body, authorization=f"Bearer {text}") == status
 
 
+@pytest.mark.parametrize("path", GOOD)
+async def test_what_is_taken_away_while_a_body_comes_is_refused(
+    accounts: None,
+    stopped_clock: list[float],
+    doors: Doors,
+    store: ConversationStore,
+    alice: User,
+    path: str,
+) -> None:
+    version = Version.V1 if path == AGENT else Version.V0
+    conversation = await sync_to_async(new_conversation)(store, alice, version)
+    token, text = await sync_to_async(ApiToken.issue)(alice.pk, "script")
+    await doors.warmed_up(path, conversation.public_id, authorization=f"Bearer {text}")
+    body = json.dumps(GOOD[path] | ({"id": "b"} if path == NATIVE else {})).encode()
+
+    async def slowly() -> AsyncIterator[bytes]:
+        yield body[:1]
+        await sync_to_async(token.revoke)()
+        yield body[1:]
+
+    headers = JSON | {"authorization": f"Bearer {text}", "content-length": str(len(body))}
+    async with doors.client(doors.direct) as client:
+        answer = await client.post(path.format(conversation.public_id), content=slowly(), headers=headers)
+    assert answer.status_code == 401
+
+
 async def test_a_rotated_key_of_a_conversation_opens_nothing_from_the_next_request_on(
     accounts: None, stopped_clock: list[float], doors: Doors, store: ConversationStore, alice: User
 ) -> None:

@@ -74,10 +74,12 @@ class DirectAppends:
         headers = self._headers.get(sort)
         if headers is None:
             await self.application(scope, receive, self._learning(sort, send))
-        elif (writer := await request.writer()) is None:
-            await self.application(scope, receive, send)
         elif (body := await _body(receive)) is not None:
-            await self._append(request, writer, body, headers, receive, send)
+            # A body may come slowly, and who may append is asked after its end, as the views do.
+            if (writer := await request.writer()) is None:
+                await self.application(scope, replayed(body, receive), send)
+            else:
+                await self._append(request, writer, body, headers, receive, send)
 
     def _learning(self, sort: tuple[str, bool], send: Any) -> Any:
         """Return a `send` that remembers the headers of a success."""
