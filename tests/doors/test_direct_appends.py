@@ -349,3 +349,22 @@ async def test_a_request_counts_once_for_its_users_quota(
     path = V0.format(conversation.public_id)
     statuses = [await doors.post(path, body) for body in (RUN, [1], RUN, {"what": "this"}, RUN)]
     assert statuses == [200, 422, 200, 422, 429]
+
+
+async def test_an_answer_that_cannot_be_sent_is_not_begun_again(
+    doors: Doors, conversation: ConversationRef
+) -> None:
+    await doors.warmed_up(V0, conversation.public_id)
+    left, begun = doors.left_to_views, []
+
+    async def without_a_client(scope: Any, receive: Any, send: Any) -> None:
+        async def lost(message: Any) -> None:
+            begun.append(message["type"])
+            raise OSError("The client has left.")
+
+        await doors.direct(scope, receive, lost)
+
+    async with doors.client(without_a_client) as client:
+        with pytest.raises(OSError, match="has left"):
+            await client.post(V0.format(conversation.public_id), json=RUN)
+    assert (begun, doors.left_to_views) == (["http.response.start"], left)

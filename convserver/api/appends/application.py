@@ -98,14 +98,15 @@ class DirectAppends:
         passed = {**request.scope, COUNTED: True}
         try:
             reply = await request.append(writer, body)
-            if reply.is_success:
-                await _answer(send, reply.body.encode(), headers)
-                return
-            passed[OUTCOME] = Outcome(value=reply.value)
         except NotDirect:
             pass
         except Exception as error:  # the view words it
             passed[OUTCOME] = Outcome(error=error)
+        else:
+            if reply.is_success:  # what fails from here on is the client's way, not the append
+                await _answer(send, reply.body.encode(), headers)
+                return
+            passed[OUTCOME] = Outcome(value=reply.value)
         await self.application(passed, replayed(body, receive), send)
 
 
