@@ -351,6 +351,23 @@ async def test_a_request_counts_once_for_its_users_quota(
     assert statuses == [200, 422, 200, 422, 429]
 
 
+@pytest.mark.parametrize("path", GOOD)
+async def test_a_quota_is_told_before_what_is_wrong_with_a_body(
+    configured: Callable[..., None], doors: Doors, store: ConversationStore, alice: User, path: str
+) -> None:
+    version = Version.V1 if path == AGENT else Version.V0
+    conversation = await sync_to_async(new_conversation)(store, alice, version)
+    configured(quotas=Quotas(requests_per_minute=2))
+    await doors.warmed_up(path, conversation.public_id)
+    answers = []
+    for application in (doors.direct, doors.views):
+        async with doors.client(application) as client:
+            answer = await client.post(path.format(conversation.public_id), content="{", headers=JSON)
+        answers.append((answer.status_code, sorted(answer.headers)))
+    assert answers[0] == answers[1]
+    assert answers[0][0] == 429
+
+
 async def test_an_answer_that_cannot_be_sent_is_not_begun_again(
     doors: Doors, conversation: ConversationRef
 ) -> None:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from django.conf import settings
 
 from conversations import access
+from conversations.exceptions import QuotaExceeded
 from conversations.payloads import bounds
 from conversations.storage import quotas
 from convserver.api.appends.calls import Append, Call, NotDirect, Reply
@@ -95,6 +96,11 @@ class DirectAppends:
     async def _append(
         self, request: _Request, writer: Writer, body: bytes, headers: Headers, receive: Any, send: Any
     ) -> None:
+        try:
+            quotas.admit_request(access.pk_of(writer.user))
+        except QuotaExceeded:  # nothing was counted: the view asks once more, before it reads the body
+            await self.application(request.scope, replayed(body, receive), send)
+            return
         passed = {**request.scope, COUNTED: True}
         try:
             reply = await request.append(writer, body)
@@ -161,7 +167,6 @@ class _Request(NamedTuple):
 
     async def append(self, writer: Writer, body: bytes) -> Reply:
         """Append. Raise NotDirect, or what the view's own append raises."""
-        quotas.admit_request(access.pk_of(writer.user))
         try:
             text = body.decode()
         except UnicodeDecodeError as error:
