@@ -79,8 +79,9 @@ _Owner = frozenset[tuple[Any, ...]]
 class _Opened:
     """The decrypted values, as of one moment for each owner: replaced values are not kept."""
 
-    def __init__(self) -> None:
-        self._by_owner: LRUCache[_Owner, tuple[frozenset[_Row], Masks]] = LRUCache(OWNERS_MAX)
+    def __init__(self, max_chars: int = CACHED_MAX_CHARS) -> None:
+        self._by_owner: LRUCache[_Owner, tuple[frozenset[_Row], Masks]] = LRUCache(max_chars, self._cost)
+        self._max_chars = max_chars
         self._lock = Lock()
 
     def masks(self, owner: _Owner, rows: frozenset[_Row]) -> Masks:
@@ -93,14 +94,12 @@ class _Opened:
         masks = Masks(spelling for value in values for spelling in _spellings(value))
         with self._lock:
             self._by_owner[owner] = rows, masks
-            while self._is_full():
-                self._by_owner.popitem()
         return masks
 
-    def _is_full(self) -> bool:
-        """Say whether the cached values are too long together; the newest stays, whatever its length."""
-        size = sum(masks.size for _, masks in self._by_owner.values())
-        return len(self._by_owner) > 1 and size > CACHED_MAX_CHARS
+    def _cost(self, cached: tuple[frozenset[_Row], Masks]) -> int:
+        """Return how many characters count: enough for OWNERS_MAX, and of the newest no more than fit."""
+        _, masks = cached
+        return min(max(masks.size, self._max_chars // OWNERS_MAX), self._max_chars)
 
 
 _opened = _Opened()

@@ -166,14 +166,37 @@ def test_secrets_and_keys_of_a_conversation_are_bounded_together(
 def test_values_of_many_owners_are_not_all_cached(
     store: ConversationStore, alice: User, bob: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(owner_secrets, "CACHED_MAX_CHARS", 100)
+    monkeypatch.setattr(owner_secrets, "_opened", owner_secrets._Opened(max_chars=100))
     for user in (alice, bob):
         keep(user, f"secret of {user.username} " + "x" * 60)
         store.append(store.create(user), [event("x")])
     gc.collect()
     kept = [each for each in gc.get_objects() if type(each) is Masks]
-    assert not [each for each in kept if each.hide("secret of alice " + "x" * 60) == MASK]
+    assert not [each for each in kept if each.hide(f"secret of {alice.username} " + "x" * 60) == MASK]
     assert [each for each in kept if each.hide("secret of bob " + "x" * 60) == MASK]
+
+
+def test_of_many_owners_those_whose_values_were_used_last_stay_cached(
+    store: ConversationStore, alice: User, bob: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    carol = User.objects.create_user("carol")
+    monkeypatch.setattr(owner_secrets, "_opened", owner_secrets._Opened(max_chars=200))
+    logs = {}
+    for user in (alice, bob):
+        keep(user, f"secret of {user.username} " + "x" * 60)
+        logs[user.username] = store.create(user)
+        store.append(logs[user.username], [event("x")])
+    store.append(logs[alice.username], [event("again")])
+    keep(carol, "secret of carol " + "x" * 60)
+    store.append(store.create(carol), [event("x")])
+    gc.collect()
+    kept = [each for each in gc.get_objects() if type(each) is Masks]
+    cached = [
+        user.username
+        for user in (alice, bob, carol)
+        if any(each.hide(f"secret of {user.username} " + "x" * 60) == MASK for each in kept)
+    ]
+    assert cached == [alice.username, "carol"]
 
 
 def test_a_key_in_the_path_of_a_tool_servers_address_is_masked_in_events_and_no_other_part_of_it(
