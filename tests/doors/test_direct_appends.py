@@ -272,6 +272,19 @@ async def test_what_is_taken_away_while_a_body_comes_is_refused(
     assert answer.status_code == 401
 
 
+@pytest.mark.parametrize("body", [[], [EVENT], [EVENT | {"id": "b"}, 7]], ids=["none", "one", "two"])
+async def test_a_list_for_a_conversation_that_was_deleted_just_now_finds_none(
+    stopped_clock: list[float],
+    doors: Doors,
+    store: ConversationStore,
+    conversation: ConversationRef,
+    body: list[Any],
+) -> None:
+    await doors.warmed_up(NATIVE, conversation.public_id)
+    await sync_to_async(store.soft_delete)(conversation)
+    assert await doors.post(NATIVE.format(conversation.public_id), body) == 404
+
+
 async def test_a_rotated_key_of_a_conversation_opens_nothing_from_the_next_request_on(
     accounts: None, stopped_clock: list[float], doors: Doors, store: ConversationStore, alice: User
 ) -> None:

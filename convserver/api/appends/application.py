@@ -29,6 +29,7 @@ from sessions_app.identity.key_throttle import address_of
 Headers = list[tuple[bytes, bytes]]
 
 _ID = r"(?P<conversation_id>[A-Za-z0-9_-]{1,100})"
+_OF_ONE_ANSWER = (b"content-length", b"set-cookie")
 _JSON = re.compile(r"application/json *(?:; *charset=utf-8)?", re.IGNORECASE)
 _TAKES_JSON = re.compile(r"\*/\*|application/json(?: *, *[a-z]+/[a-z]+)*(?: *, *\*/\*)?")
 
@@ -88,7 +89,7 @@ class DirectAppends:
         async def learn(message: Any) -> None:
             if message["type"] == "http.response.start" and message["status"] == HTTPStatus.OK:
                 headers = [(name.lower(), value) for name, value in message["headers"]]
-                self._headers[sort] = [each for each in headers if each[0] != b"content-length"]
+                self._headers[sort] = [each for each in headers if each[0] not in _OF_ONE_ANSWER]
             await send(message)
 
         return learn

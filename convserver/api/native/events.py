@@ -20,7 +20,7 @@ from rest_framework.views import APIView
 from conversations import access, histories
 from conversations.cursors import EventCursor, InvalidCursor
 from conversations.events import Appended, NewEvent
-from conversations.exceptions import ConversationError
+from conversations.exceptions import ConversationError, ConversationNotFound
 from conversations.models import ConversationRef
 from conversations.payloads import bounds, jsontext
 from conversations.store import PAGE_MAX_EVENTS, store
@@ -165,7 +165,12 @@ async def append(call: Call) -> Reply:
         frames = _read_frames(call.text, call.conversation, sender)
     except BadFrame as error:
         raise NotDirect from error
+    if not frames:
+        raise NotDirect
     answers = await _append(call.conversation, frames)
+    statuses = {answer.status for answer in answers}
+    if HTTPStatus.NOT_FOUND in statuses and HTTPStatus.OK not in statuses:  # deleted since it was looked up
+        raise ConversationNotFound("Conversation not found.")
     if jsontext.is_array(call.text):
         return Reply(answers, _list(answers))
     return Reply(answers, json.dumps(answers[0].body), is_success=answers[0].status == HTTPStatus.OK)
