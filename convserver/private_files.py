@@ -70,4 +70,5 @@ def _private_paths(data_dir: Path, database: Path | None) -> Iterator[Path]:
     names = {data_dir / "secret_key", data_dir / "last_database"}
     if database is not None:
         names |= {database.with_name(f"{database.name}{ending}") for ending in COMPANIONS}
+        names.add(database.with_name("serving.lock"))
     yield from sorted(names)
