@@ -83,12 +83,14 @@ ROWS = [
         key="plain consumer/64",
         limit="door consumer/64",
         limit_title="by the consumer of the doors",
+        is_quick=False,
     ),
     Row(
         title="echo by the consumer of the doors, 64 sockets",
         key="door consumer/64",
         limit="echo/64",
         limit_title="bare echo, 64 sockets",
+        is_quick=False,
     ),
     Row(
         title="append, 64 sockets, write-only",
