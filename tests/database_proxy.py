@@ -64,7 +64,7 @@ class DatabaseProxy:
             is_cut = threading.Event()
             threading.Thread(target=self._answer, args=(server, client, is_cut), daemon=True).start()
             while data := client.recv(CHUNK):
-                if data.endswith(COMMIT) and self._takes_one():
+                if COMMIT in data and self._takes_one():
                     is_cut.set()
                 server.sendall(data)
             server.shutdown(socket.SHUT_WR)

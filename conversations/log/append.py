@@ -1,9 +1,12 @@
-"""The only way to write to the log: many appends in one transaction, set-based, on both engines."""
+"""The only way to write to the log: many appends in one transaction, set-based, on both engines.
+
+On PostgreSQL that takes two round trips: lock and look up; insert, move the heads, and commit.
+"""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from operator import attrgetter
@@ -107,6 +110,35 @@ class _Head:
     """By the number that a V0 sender gave an event: its newest seq."""
 
 
+@dataclass(frozen=True, slots=True)
+class NumberedAppends:
+    """Requests whose events have their places at the end of locked logs, and are not written yet."""
+
+    requests: Sequence[AppendRequest]
+    outcomes: list[AppendOutcome | ConversationError]
+    """Each in the place of its request; they hold once the transaction is committed."""
+    heads: Mapping[int, _Head]
+    rows: list[sql.EventRow]
+
+    @property
+    def ends_transaction(self) -> bool:
+        """Whether these are the last statements: no request does anything else in their transaction."""
+        return bool(self.rows) and all(request.also is None for request in self.requests)
+
+    def write(self, *, commits: bool) -> None:
+        """Insert the events and move the heads; with `commits` do it as `sql.last_pipeline` does.
+
+        If this raises, the transaction must be rolled back. Raise LostCommit if its outcome is unknown.
+        """
+        moved = {row.conversation_id for row in self.rows}
+        with sql.last_pipeline(commits=commits):
+            sql.insert_events(self.rows)
+            sql.move_heads([_moved(self.heads[pk]) for pk in sorted(moved)])
+        for request, outcome in zip(self.requests, self.outcomes, strict=True):
+            if request.also is not None and isinstance(outcome, AppendOutcome):
+                request.also(outcome.appended)
+
+
 _HEAD_COLUMNS = (
     "pk",
     "next_seq",
@@ -138,8 +170,8 @@ def chain(head_digest: str, *, seq: int, event_id: str, payload: str) -> str:
     return hashlib.sha256(head + name + payload.encode()).hexdigest()
 
 
-def append_many(requests: Sequence[AppendRequest], *, wait: bool) -> list[AppendOutcome | ConversationError]:
-    """Store all requests in the running transaction; return each outcome in its place.
+def number(requests: Sequence[AppendRequest], *, wait: bool) -> NumberedAppends:
+    """Lock the requests' logs in the running transaction, and give the events their places at the ends.
 
     A refused request stores nothing and affects no other. Without `wait`, a conversation that another
     transaction has locked is answered with ConversationBusy at once; with it, after LOCK_TIMEOUT_S. If this
@@ -151,14 +183,7 @@ def append_many(requests: Sequence[AppendRequest], *, wait: bool) -> list[Append
     rows: list[sql.EventRow] = []
     allowance = MaskingAllowance()
     outcomes = [_take(heads, request, rows, allowance, wait=wait) for request in requests]
-    moved = {row.conversation_id for row in rows}
-    with sql.pipeline():
-        sql.insert_events(rows)
-        sql.move_heads([_moved(heads[pk]) for pk in sorted(moved)])
-    for request, outcome in zip(requests, outcomes, strict=True):
-        if request.also is not None and isinstance(outcome, AppendOutcome):
-            request.also(outcome.appended)
-    return outcomes
+    return NumberedAppends(requests, outcomes, heads, rows)
 
 
 def _locked_heads(requests: Sequence[AppendRequest], *, wait: bool) -> dict[int, _Head]:

@@ -13,7 +13,7 @@ from django.db import InterfaceError, OperationalError, connection, connections,
 from conversations.engines.lost_commits import LostCommit
 from conversations.exceptions import ConversationError, MaskingDeferred, OutcomeUnknown
 from conversations.log import append, sql
-from conversations.log.append import LOCK_TIMEOUT_S, AppendOutcome, AppendRequest, append_many
+from conversations.log.append import LOCK_TIMEOUT_S, AppendOutcome, AppendRequest
 from conversations.models import Conversation
 from conversations.outages import Outage
 
@@ -47,15 +47,20 @@ def committed(requests: Sequence[AppendRequest], *, wait: bool) -> list[AppendOu
     connection broke during the commit and the database does not say within LOOK_UP_S what it has made of it.
     Inside another transaction it is that one which commits.
     """
-    outcomes: list[AppendOutcome | ConversationError] = []
     is_inner = connection.in_atomic_block
+    outcomes: list[AppendOutcome | ConversationError] = []
+    may_be_stored = False
     try:
         with transaction.atomic():
-            outcomes = append_many(requests, wait=wait)
+            batch = append.number(requests, wait=wait)
+            outcomes = batch.outcomes
+            batch.write(commits=not is_inner and batch.ends_transaction)
+            may_be_stored = not is_inner and connection.vendor == "postgresql"
     except (OperationalError, InterfaceError) as error:
         new = _new_events(requests, outcomes) if outcomes else []
-        if is_inner or not new or connection.vendor != "postgresql":
-            raise  # SQLite has no connection that could be lost: if it reports a failure, nothing was stored
+        # SQLite has no connection that could be lost: if it reports a failure, nothing was stored.
+        if not new or not (may_be_stored or isinstance(error, LostCommit)):
+            raise
         _lost.failed(error)
         if not _are_stored(new):
             if isinstance(error, LostCommit):  # the outcome is known now

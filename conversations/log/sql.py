@@ -9,7 +9,10 @@ from datetime import datetime
 from typing import Any, NamedTuple, TypeVar
 
 import psycopg
-from django.db import connection
+from django.db import Error, connection
+from psycopg.types.numeric import Int8
+
+from conversations.engines.lost_commits import LostCommit
 
 
 class EventRow(NamedTuple):
@@ -88,6 +91,10 @@ def _arrays(columns: Sequence[str]) -> str:
     return ", ".join(f"%b::{_TYPES.get(column, 'text')}[]" for column in columns)
 
 
+def _values(columns: Sequence[str]) -> str:
+    return ", ".join(f"%b::{_TYPES.get(column, 'text')}" for column in columns)
+
+
 _COLUMNS = ", ".join(EventRow._fields)
 _INSERT_SQLITE = (
     f"INSERT INTO conversations_event ({_COLUMNS}) VALUES ({', '.join(['%s'] * len(EventRow._fields))})"
@@ -95,6 +102,8 @@ _INSERT_SQLITE = (
 _INSERT_POSTGRESQL = (
     f"INSERT INTO conversations_event ({_COLUMNS}) SELECT * FROM unnest({_arrays(EventRow._fields)})"
 )
+# To make and to take apart 23 arrays of one value costs more than to insert that row.
+_INSERT_ONE_POSTGRESQL = f"INSERT INTO conversations_event ({_COLUMNS}) VALUES ({_values(EventRow._fields)})"
 
 _MOVED = HeadRow._fields[1:]
 _MOVE_SQLITE = (
@@ -103,6 +112,10 @@ _MOVE_SQLITE = (
 _MOVE_POSTGRESQL = (
     f"UPDATE conversations_conversation AS c SET {', '.join(f'{column} = n.{column}' for column in _MOVED)} "
     f"FROM unnest({_arrays(HeadRow._fields)}) AS n ({', '.join(HeadRow._fields)}) WHERE c.id = n.id"
+)
+_MOVE_ONE_POSTGRESQL = (
+    "UPDATE conversations_conversation SET "
+    f"{', '.join(f'{column} = {_values([column])}' for column in _MOVED)} WHERE id = %b::bigint"
 )
 
 Row = TypeVar("Row", bound=tuple[Any, ...])
@@ -122,6 +135,26 @@ def pipeline() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def last_pipeline(*, commits: bool) -> Iterator[None]:
+    """Be a `pipeline` whose last statement commits, if `commits`: Django finds nothing left to commit.
+
+    Raise LostCommit if the connection breaks meanwhile: the outcome is unknown then.
+    """
+    if connection.vendor != "postgresql" or not commits:
+        with pipeline():
+            yield
+        return
+    try:
+        with pipeline():
+            yield
+            _executed("COMMIT", [], prepare=False)
+    except Error as error:
+        if connection.connection is not None and connection.connection.closed:
+            raise LostCommit(str(error)) from error.__cause__
+        raise
+
+
 def limit_lock_wait(seconds: float) -> None:
     """Set how long the running transaction waits for a lock, rounded up to whole seconds (PostgreSQL)."""
     whole = max(1, math.ceil(seconds))  # each text is prepared once, and 0 would mean for ever
@@ -133,7 +166,10 @@ def insert_events(rows: Sequence[EventRow]) -> None:
     if not rows:
         return
     if connection.vendor == "postgresql":
-        _prepared(_INSERT_POSTGRESQL, _by_column(rows))
+        if len(rows) == 1:
+            _prepared(_INSERT_ONE_POSTGRESQL, _typed(rows[0]))
+        else:
+            _prepared(_INSERT_POSTGRESQL, _by_column(rows))
     else:
         with connection.cursor() as cursor:
             cursor.executemany(_INSERT_SQLITE, [_adapted(row) for row in rows])
@@ -156,7 +192,10 @@ def move_heads(rows: Sequence[HeadRow]) -> None:
     if not rows:
         return
     if connection.vendor == "postgresql":
-        _prepared(_MOVE_POSTGRESQL, _by_column(rows))
+        if len(rows) == 1:
+            _prepared(_MOVE_ONE_POSTGRESQL, _typed((*rows[0][1:], rows[0].id)))
+        else:
+            _prepared(_MOVE_POSTGRESQL, _by_column(rows))
     else:
         with connection.cursor() as cursor:
             cursor.executemany(_MOVE_SQLITE, [(*_adapted(row)[1:], row.id) for row in rows])
@@ -166,9 +205,9 @@ def locked_heads(columns: Sequence[str], pks: Sequence[int], *, wait: bool) -> R
     """Lock the conversations, in the order of `pks`, and return these columns of each (PostgreSQL)."""
     return Result(
         _prepared(
-            f"SELECT {', '.join(columns)} FROM conversations_conversation WHERE id = ANY(%b::bigint[]) "
+            f"SELECT {', '.join(columns)} FROM conversations_conversation WHERE id{_among(pks)} "
             f"ORDER BY id FOR NO KEY UPDATE{'' if wait else ' SKIP LOCKED'}",
-            [list(pks)],
+            [_sent(pks)],
         )
     )
 
@@ -186,8 +225,8 @@ def events_with_wire_ids(wanted: Iterable[tuple[int, int]]) -> Result:
 def rows_with_keys(*selects: tuple[str, Sequence[int]]) -> Result:
     """Find the rows of all these queries with one statement; each text ends with the column of the keys."""
     if connection.vendor == "postgresql":
-        parts = [f"{select} = ANY(%b::bigint[])" for select, _ in selects]
-        return Result(_prepared(" UNION ALL ".join(parts), [list(keys) for _, keys in selects]))
+        parts = [f"{select}{_among(keys)}" for select, keys in selects]
+        return Result(_prepared(" UNION ALL ".join(parts), [_sent(keys) for _, keys in selects]))
     parts = [f"{select} IN ({', '.join(['%s'] * len(keys))})" for select, keys in selects]
     cursor = connection.cursor()
     cursor.execute(" UNION ALL ".join(parts), [key for _, keys in selects for key in keys])
@@ -205,9 +244,27 @@ class Result:
         return list(self._found)
 
 
+def _among(keys: Sequence[int]) -> str:
+    """Return the condition that a column is one of these keys (PostgreSQL)."""
+    return " = %b::bigint" if len(keys) == 1 else " = ANY(%b::bigint[])"
+
+
+def _sent(keys: Sequence[int]) -> int | list[int]:
+    """Return the parameter of that condition."""
+    return Int8(keys[0]) if len(keys) == 1 else list(keys)
+
+
 def _matching(column: str, column_type: str, wanted: Sequence[tuple[int, Any]], more: str) -> Result:
     if not wanted:
         return Result()
+    if connection.vendor == "postgresql" and len(wanted) == 1:
+        return Result(
+            _prepared(
+                f"SELECT e.conversation_id, {column}, {more} FROM conversations_event AS e "
+                f"WHERE e.conversation_id = %b::bigint AND {column} = %b::{column_type}",
+                _typed(wanted[0]),
+            )
+        )
     # Both engines go through the wanted pairs and look each up in the index.
     select = f"SELECT e.conversation_id, {column}, {more} FROM wanted CROSS JOIN conversations_event AS e "
     where = f"WHERE e.conversation_id = wanted.pk AND {column} = wanted.name"
@@ -229,9 +286,18 @@ def _prepared(statement: str, parameters: Sequence[Any]) -> psycopg.Cursor[Any]:
     """
     if connection.queries_logged:  # like Django's cursor, for code that counts statements
         connection.queries_log.append({"sql": statement, "time": "unknown"})
+    return _executed(statement, parameters, prepare=True)
+
+
+def _executed(statement: str, parameters: Sequence[Any], *, prepare: bool) -> psycopg.Cursor[Any]:
     with connection.wrap_database_errors:
         connection.ensure_connection()
-        return psycopg.Cursor(connection.connection).execute(statement.encode(), parameters, prepare=True)
+        return psycopg.Cursor(connection.connection).execute(statement.encode(), parameters, prepare=prepare)
+
+
+def _typed(row: Sequence[Any]) -> list[Any]:
+    """Return the values so that whole numbers of all sizes have one type: each type would be planned anew."""
+    return [Int8(value) if type(value) is int else value for value in row]
 
 
 def _by_column(rows: Sequence[tuple[Any, ...]]) -> list[list[Any]]:
