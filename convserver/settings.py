@@ -125,6 +125,8 @@ def _database() -> dict[str, Any]:
         database["ENGINE"] = "conversations.engines.postgresql"
         options["pool"] = {"min_size": 1, "max_size": 40}
         options.setdefault("connect_timeout", CONNECT_TIMEOUT_S)
+        # Without it nothing is prepared, whatever a cursor asks for. Django's own cursors never prepare.
+        options["prepare_threshold"] = 5
         options |= _bounds(options.get("options", ""))
         database["TEST"] = {"NAME": f"test_convserver_{TEST_RUN}"}
     return database

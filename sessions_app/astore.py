@@ -17,8 +17,15 @@ from typing import ParamSpec, TypeVar
 from weakref import WeakValueDictionary
 
 from django.contrib.auth.models import User
-from django.db import InterfaceError, InternalError, OperationalError, connection, connections
-from psycopg.errors import ReadOnlySqlTransaction
+from django.db import (
+    InterfaceError,
+    InternalError,
+    NotSupportedError,
+    OperationalError,
+    connection,
+    connections,
+)
+from psycopg.errors import FeatureNotSupported, ReadOnlySqlTransaction
 
 from conversations import live
 from conversations.engines import failures
@@ -398,6 +405,12 @@ def _connected(function: Callable[[], T]) -> T:
             raise
         _close_refusing_connections()
         raise OperationalError("The database doesn't accept writes right now.") from error.__cause__
+    except NotSupportedError as error:
+        # A column got another type, and the statements that this connection has prepared return the old one.
+        if not isinstance(error.__cause__, FeatureNotSupported):
+            raise
+        _close_refusing_connections()
+        raise OperationalError("The tables have changed.") from error.__cause__
 
 
 def _changed(function: Callable[[], T]) -> T:
@@ -410,7 +423,7 @@ def _changed(function: Callable[[], T]) -> T:
 
 
 def _close_refusing_connections() -> None:
-    """Close this thread's connection: its session is read-only."""
+    """Close this thread's connection: its session is read-only, or its statements are out of date."""
     for each in connections.all(initialized_only=True):
         if each.connection is not None:
             each.connection.close()

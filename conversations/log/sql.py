@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import psycopg
 from django.db import Error, connection
+from psycopg.pq import TransactionStatus
 from psycopg.types.numeric import Int8
 
 from conversations.engines.lost_commits import LostCommit
@@ -131,8 +132,24 @@ def pipeline() -> Iterator[None]:
         yield
         return
     connection.ensure_connection()
-    with connection.wrap_database_errors, connection.connection.pipeline():
-        yield
+    with connection.wrap_database_errors:
+        begins = _begins_here(connection.connection)
+        with connection.connection.pipeline():
+            if begins:
+                _executed("BEGIN", [], prepare=False)
+            yield
+
+
+def _begins_here(session: psycopg.Connection[Any]) -> bool:
+    """Say whether a transaction must begin with the next statement.
+
+    psycopg would wait for the answer to its own BEGIN; it sends none once it believes that every statement
+    commits by itself. Django sets that again when the transaction ends.
+    """
+    if not connection.in_atomic_block or session.info.transaction_status != TransactionStatus.IDLE:
+        return False
+    session.autocommit = True
+    return True
 
 
 @contextmanager

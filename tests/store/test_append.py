@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import tempfile
 import threading
 from collections.abc import Callable
 from itertools import pairwise
@@ -215,3 +217,19 @@ def test_a_batch_takes_the_same_number_of_statements_whatever_its_size(
         return len(captured)
 
     assert statements(1) == statements(40)
+
+
+@on_postgresql
+@pytest.mark.parametrize("count", [1, 3])
+def test_an_append_is_two_round_trips(store: ConversationStore, alice: User, count: int) -> None:
+    conversation = store.create(alice)
+    store.append(conversation, [event() for _ in range(count)])  # prepares the statements
+    with tempfile.TemporaryFile("w+") as trace:
+        connection.connection.pgconn.trace(os.dup(trace.fileno()))
+        store.append(conversation, [event() for _ in range(count)])
+        connection.connection.pgconn.untrace()
+        trace.seek(0)
+        sent = [columns[3] for columns in (line.rstrip().split("\t") for line in trace) if columns[1] == "F"]
+    assert sent.count("Sync") == 2
+    assert "Query" not in sent
+    assert sent.count("Parse") == 2  # BEGIN and COMMIT; all others were prepared before

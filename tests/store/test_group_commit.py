@@ -425,3 +425,16 @@ async def test_hints_of_one_group_are_sent_one_after_the_other_and_those_of_anot
     go.set()
     await asyncio.wait_for(done.wait(), WAIT_S)
     assert sent == [("quick", 9), ("slow", 0), ("slow", 1), ("slow", 2)]
+
+
+@on_postgresql
+async def test_appends_go_on_after_a_column_has_got_another_type(conversation: ConversationRef) -> None:
+    await astore.append(conversation, [event()])
+    alter = "ALTER TABLE conversations_conversation ALTER COLUMN last_message TYPE "
+    with psycopg.connect(database_url(), autocommit=True) as outside:
+        outside.execute(alter + "text")
+        try:
+            await astore.append(conversation, [event()])
+        finally:
+            outside.execute(alter + "varchar(200)")
+    await astore.append(conversation, [event()])
