@@ -31,16 +31,12 @@ _PAGE_BOUND = """
     (SELECT {bound}(seq) FROM (
         SELECT seq, SUM(size) OVER (ORDER BY seq {order}) - size AS bytes_before FROM (
             SELECT seq, size FROM conversations_event
-            WHERE conversation_id = %s AND seq {side} %s ORDER BY seq {order} LIMIT %s
+            WHERE conversation_id = %s AND seq BETWEEN %s AND %s ORDER BY seq {order}
         ) AS candidates
     ) AS summed WHERE bytes_before < %s)
 """
-
-
-_PAGE_END = _PAGE_BOUND.format(bound="MAX", order="ASC", side=">")
-
-
-_PAGE_START = _PAGE_BOUND.format(bound="MIN", order="DESC", side="<")
+_PAGE_END = _PAGE_BOUND.format(bound="MAX", order="ASC")
+_PAGE_START = _PAGE_BOUND.format(bound="MIN", order="DESC")
 
 
 class EventQuerySet(models.QuerySet["Event"]):
@@ -70,14 +66,22 @@ class EventQuerySet(models.QuerySet["Event"]):
         """Order by seq, the newest first."""
         return self.order_by("-seq")
 
+    def seqs(self) -> models.QuerySet[Event, int]:
+        """Return the seqs alone."""
+        return self.values_list("seq", flat=True)
+
+    # LIMIT would do instead of a second bound, but PostgreSQL, where its statistics know too few events of
+    # a conversation, reads and sorts all that follow, for each page again.
+
     def page(self, conversation: ConversationRef, *, after: int, limit: int, max_bytes: int) -> Self:
-        """Return the next events, oldest first: at most `limit`, and none once `max_bytes` are reached."""
-        end = RawSQL(_PAGE_END, [conversation.pk, after, limit, max_bytes])
+        """Return the events of the next `limit` seqs, oldest first, and none once `max_bytes` are reached."""
+        through = min(after + limit, models.BigIntegerField.MAX_BIGINT)
+        end = RawSQL(_PAGE_END, [conversation.pk, min(after + 1, through), through, max_bytes])
         return self.of(conversation).after(after).filter(seq__lte=end).oldest_first()
 
     def page_before(self, conversation: ConversationRef, *, before: int, limit: int, max_bytes: int) -> Self:
-        """Return the events just before `before`, oldest first, limited like `page`."""
-        start = RawSQL(_PAGE_START, [conversation.pk, before, limit, max_bytes])
+        """Return the events of the `limit` seqs before `before`, oldest first, limited like `page`."""
+        start = RawSQL(_PAGE_START, [conversation.pk, before - limit, before - 1, max_bytes])
         return self.of(conversation).before(before).filter(seq__gte=start).oldest_first()
 
     def between(self, first: int, last: int | None) -> Self:

@@ -328,15 +328,29 @@ class DatabaseConversationStore(ConversationStore):
     ) -> list[EventEnvelope]:
         """Return the next page; see the seam."""
         max_bytes = PAGE_MAX_BYTES if max_bytes is None else max_bytes
-        return Event.objects.page(conversation, after=seq, limit=limit, max_bytes=max_bytes).envelopes()
+        page = Event.objects.page(conversation, after=seq, limit=limit, max_bytes=max_bytes).envelopes()
+        if (
+            page
+            or (following := Event.objects.of(conversation).after(seq).oldest_first().seqs().first()) is None
+        ):
+            return page
+        # Seqs have no holes, unless somebody made one in the database.
+        return self.read_after(conversation, following - 1, limit=limit, max_bytes=max_bytes)
 
     def read_before(
         self, conversation: ConversationRef, seq: int, *, limit: int = PAGE_MAX_EVENTS
     ) -> list[EventEnvelope]:
         """Return the page before; see the seam."""
-        return Event.objects.page_before(
+        page = Event.objects.page_before(
             conversation, before=seq, limit=limit, max_bytes=PAGE_MAX_BYTES
         ).envelopes()
+        if (
+            page
+            or (preceding := Event.objects.of(conversation).before(seq).newest_first().seqs().first()) is None
+        ):
+            return page
+        # `seq` is behind the end of the log, or behind a hole.
+        return self.read_before(conversation, preceding + 1, limit=limit)
 
     def search_events(
         self,
