@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from django.db.models import QuerySet
+from django.db.models import Exists, OuterRef, QuerySet
 
-from conversations.models import CreationParameters
+from conversations.models import ConversationQuerySet, CreationParameters
 
 PARAMETER = "title_was_made"
 """The creation parameter that records that a title was generated, whatever the outcome."""
@@ -22,6 +22,11 @@ def is_provisional(conversation_pk: int) -> bool:
 def is_made(conversation_pk: int) -> bool:
     """Say whether the title was generated, provisional or not: no user chose it."""
     return _rows(conversation_pk, PROVISIONAL, MADE).exists()
+
+
+def noted(rows: ConversationQuerySet) -> ConversationQuerySet:
+    """Add to the rows `is_title_made`, which says what `is_made` does."""
+    return rows.annotate(is_title_made=Exists(_rows(OuterRef("pk"), PROVISIONAL, MADE)))
 
 
 def settle(conversation_pk: int) -> bool:
@@ -46,7 +51,7 @@ def _note(rows: QuerySet[CreationParameters], value: str | bool) -> bool:
     return True
 
 
-def _rows(conversation_pk: int, *values: str) -> QuerySet[CreationParameters]:
+def _rows(conversation_pk: int | OuterRef, *values: str) -> QuerySet[CreationParameters]:
     return CreationParameters.objects.filter(
         pk=conversation_pk, **{f"parameters__{PARAMETER}__in": list(values)}
     )

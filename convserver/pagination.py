@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from django.db.models import QuerySet, Value
@@ -30,7 +31,18 @@ def first_page(
 
     `size` says how long each is; where they are long a page has fewer.
     """
-    places = list(rows.values_list(column, "pk", size)[: limit + 1])
+    return page_of_places(list(places(rows, limit, column=column, size=size)), limit)
+
+
+def places(
+    rows: QuerySet[Any], limit: int, *, column: str = "created_at", size: Combinable = NO_SIZE
+) -> QuerySet[Any, tuple[Any, ...]]:
+    """Return the query for `page_of_places`."""
+    return rows.values_list(column, "pk", size)[: limit + 1]
+
+
+def page_of_places(places: Sequence[Sequence[Any]], limit: int) -> Page:
+    """Return the first page of ordered places: of each the moment, the key and the size."""
     pks = take_bytes((pk, size_of_one) for _, pk, size_of_one in places[:limit])
     more = len(places) > len(pks)
     return Page(pks, ListCursor(*places[len(pks) - 1][:2]).encode() if more else None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any, ClassVar, Literal, NamedTuple, Self
 from uuid import UUID, uuid4
@@ -10,8 +10,8 @@ from uuid import UUID, uuid4
 from django.conf import settings
 from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
 from django.db import models
-from django.db.models import F, Q, Window
-from django.db.models.functions import RowNumber
+from django.db.models import F, OuterRef, Q, Subquery
+from django.db.models.expressions import Combinable
 from django.utils import timezone
 
 from conversations.engines.planner import unselective
@@ -143,31 +143,26 @@ class ConversationQuerySet(models.QuerySet["Conversation"]):
         only = limits_of(user).only
         return rows if only is None else rows.filter(pk=only)
 
-    def owned_by(self, user_pk: int) -> Self:
+    def owned_by(self, user_pk: int | Combinable) -> Self:
         """Return those of the user, including deleted ones."""
         return self.filter(unselective("owner_id", user_pk))
 
-    def with_public_ids(self, public_ids: Iterable[str]) -> Self:
+    def with_public_ids(self, public_ids: Iterable[str | Combinable]) -> Self:
         """Return those with one of these ids, in stored form."""
         return self.filter(public_id__in=list(public_ids))
 
-    def with_pks(self, pks: Iterable[int]) -> Self:
+    def with_pks(self, pks: Iterable[int | Combinable]) -> Self:
         """Return those with these keys."""
         return self.filter(pk__in=list(pks))
 
-    def children_of(self, pks: Iterable[int]) -> dict[int, list[str]]:
-        """Return the ids of the conversations that each of these has started, the oldest first.
+    def with_children(self, others: ConversationQuerySet) -> Self:
+        """Add to the rows `child_ids`, for `children_in`: which of the others each has started.
 
         Only those of the same owner, and at most the CHILDREN_MAX newest of each conversation.
         """
-        place = Window(RowNumber(), partition_by="parent_id", order_by=["-created_at", "-pk"])
-        own = unselective("owner_id", F("parent__owner_id"))
-        rows = self.filter(own, parent_id__in=list(pks)).annotate(place=place)
-        newest = rows.filter(place__lte=CHILDREN_MAX).order_by("created_at", "pk")
-        found: dict[int, list[str]] = {}
-        for parent, public_id in newest.values_list("parent_id", "public_id"):
-            found.setdefault(parent, []).append(public_id)
-        return found
+        own = others.filter(unselective("owner_id", OuterRef("owner_id")), parent_id=OuterRef("pk"))
+        newest = own.newest_first().values("public_id", "created_at", "pk")[:CHILDREN_MAX]
+        return self.annotate(child_ids=_PublicIds(newest))
 
     def newest_first(self) -> Self:
         """Order by creation, the newest first; a row never changes its place."""
@@ -248,7 +243,7 @@ class ConversationQuerySet(models.QuerySet["Conversation"]):
         }
         return self.filter(**{name: moment for name, moment in bounds.items() if moment is not None})
 
-    def changed_since(self, moment: datetime) -> Self:
+    def changed_since(self, moment: datetime | Combinable) -> Self:
         """Return those to which something was added since then."""
         return self.filter(updated_at__gte=moment)
 
@@ -272,6 +267,23 @@ class ConversationQuerySet(models.QuerySet["Conversation"]):
     def locked(self) -> Self:
         """Return the rows, locked until the transaction ends (on SQLite the whole database already is)."""
         return self.select_for_update(no_key=True)
+
+
+class _PublicIds(Subquery):
+    """The public ids of other rows, in their order, as a list; or None, for an empty one."""
+
+    output_field = models.JSONField()
+    template = "(SELECT jsonb_agg(chosen.public_id) FROM (%(subquery)s) AS chosen)"
+
+    def as_sqlite(self, compiler: Any, connection: Any, **context: Any) -> Any:
+        """Return it in the engine's SQL."""
+        template = self.template.replace("jsonb_agg", "json_group_array")
+        return self.as_sql(compiler, connection, template=template, **context)
+
+
+def children_in(row: Mapping[str, Any]) -> list[str]:
+    """Return the ids of the conversations that this one has started, the oldest first (`with_children`)."""
+    return list(reversed(row["child_ids"] or ()))
 
 
 ConversationManager = models.Manager.from_queryset(ConversationQuerySet)

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Self
 
 from django.db import connection, models
 from django.db.models import Case, Exists, F, Min, OuterRef, Q, Subquery, Sum, When, Window
-from django.db.models.expressions import RawSQL
+from django.db.models.expressions import Combinable, RawSQL
 
 from conversations.cursors import fingerprint
 from conversations.engines import case_insensitive
@@ -45,6 +45,15 @@ class EventQuerySet(models.QuerySet["Event"]):
     def of(self, conversation: ConversationRef | Conversation) -> Self:
         """Return the log of one conversation."""
         return self.filter(conversation_id=conversation.pk)
+
+    def of_one(self, conversations: ConversationQuerySet) -> Self:
+        """Return the log of the one conversation that these are; none if there is none."""
+        # Not a join, after which PostgreSQL sorts the whole log.
+        return self.filter(conversation_id=Subquery(conversations.values("pk")))
+
+    def of_key(self, conversation_pk: int | Combinable) -> Self:
+        """Return the log of the conversation with this key."""
+        return self.filter(conversation_id=conversation_pk)
 
     def after(self, seq: int) -> Self:
         """Return those after this cursor."""
@@ -84,7 +93,7 @@ class EventQuerySet(models.QuerySet["Event"]):
         start = RawSQL(_PAGE_START, [conversation.pk, before - limit, before - 1, max_bytes])
         return self.of(conversation).before(before).filter(seq__gte=start).oldest_first()
 
-    def between(self, first: int, last: int | None) -> Self:
+    def between(self, first: int | Combinable, last: int | Combinable | None) -> Self:
         """Return those from `first` through `last`; if `last` is None, to the end."""
         rows = self.filter(seq__gte=first)
         return rows if last is None else rows.filter(seq__lte=last)
@@ -169,7 +178,7 @@ class EventQuerySet(models.QuerySet["Event"]):
 
     def envelopes(self) -> list[EventEnvelope]:
         """Read the rows as their readers see them, payloads untouched."""
-        return [envelope(*row) for row in self._shown_columns()]
+        return [envelope(*row) for row in self.envelope_rows()]
 
     def portion(self, *, max_bytes: int) -> SomeEvents:
         """Read the rows with one query, payloads only until `max_bytes` are reached; at least one."""
@@ -177,7 +186,7 @@ class EventQuerySet(models.QuerySet["Event"]):
         loaded = self.annotate(bytes_before=before).filter(bytes_before__lt=max_bytes)
         end = Subquery(loaded.newest_first().values("seq")[:1])
         texts = {name: Case(When(seq__lte=end, then=F(name))) for name in ("text", "payload")}
-        rows = list(self._shown_columns(texts))
+        rows = list(self.envelope_rows(texts))
         return SomeEvents(
             [envelope(*row) for row in rows if row[-1] is not None],
             [DeferredEvent(*row[:3]) for row in rows if row[-1] is None],
@@ -188,8 +197,8 @@ class EventQuerySet(models.QuerySet["Event"]):
         rows = self.order_by().values_list("conversation__owner_id")
         return rows.annotate(bytes=Sum("size"))
 
-    def _shown_columns(self, others: Mapping[str, Case] = MappingProxyType({})) -> Iterable[tuple[Any, ...]]:
-        """Return ENVELOPE_COLUMNS of the rows, some replaced by `others`."""
+    def envelope_rows(self, others: Mapping[str, Case] = MappingProxyType({})) -> models.QuerySet[Event, Any]:
+        """Return the query for ENVELOPE_COLUMNS of the rows, some replaced by `others`."""
         columns: dict[str, Any] = {name: name for name in ENVELOPE_COLUMNS} | dict(others)
         if connection.vendor == "postgresql":  # the database formats the time for readers
             columns["timestamp"] = _SHOWN_TIMESTAMP

@@ -10,6 +10,7 @@ from django.http import HttpRequest
 from pydantic import BaseModel
 from rest_framework.request import Request
 
+from conversations.access import Visitor
 from sessions_app.identity import conversation_keys, scopes
 from sessions_app.identity.authentication import lets_everybody_in
 
@@ -27,8 +28,13 @@ def conversation_url(public_id: str, *, origin: str) -> str:
 
 
 def as_asked(request: Request, shown: M) -> M:
+    """Return what is shown as `seen_by` the user of the request."""
+    return seen_by(request.user, shown)
+
+
+def seen_by(user: Visitor, shown: M) -> M:
     """Return what is shown without its key for a token that opens less than the key."""
-    return shown if scopes.sees_keys(request.user) else shown.model_copy(update={"session_api_key": None})
+    return shown if scopes.sees_keys(user) else shown.model_copy(update={"session_api_key": None})
 
 
 def shown_key(row: Mapping[str, Any]) -> str | None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime
 from typing import Any, TypedDict
 
-from django.db.models import Count, Exists, FilteredRelation, OuterRef, Q, Subquery
+from django.db.models import Count, Exists, FilteredRelation, OuterRef, Q, QuerySet, Subquery
+from django.db.models.expressions import Combinable
 from django.db.models.functions import Coalesce
 
 from conversations.events import Kind
@@ -187,6 +188,13 @@ _MARKS = (
 
 def listed(rows: ConversationQuerySet, user_pk: int) -> dict[int, ListedConversation]:
     """Return what a list shows this user of the rows, in their order, by one query."""
+    return {row["pk"]: listed_in(row) for row in listed_rows(rows, user_pk)}
+
+
+def listed_rows(
+    rows: ConversationQuerySet, user_pk: int | Combinable, *more: str
+) -> QuerySet[Conversation, dict[str, Any]]:
+    """Return the query for `listed_in` of each row, with more columns if any are named."""
     siblings = Conversation.objects.active().filter(parent=OuterRef("pk"), owner=OuterRef("owner"))
     own_parent = Conversation.objects.active().filter(pk=OuterRef("parent"), owner=OuterRef("owner"))
     marked = rows.annotate(
@@ -196,10 +204,12 @@ def listed(rows: ConversationQuerySet, user_pk: int) -> dict[int, ListedConversa
             Subquery(siblings.order_by().values("parent").annotate(n=Count("pk")).values("n")), 0
         ),
     )
-    return {row["pk"]: _listed(row) for row in marked.values(*_COLUMNS, *_MARKS)}
+    found: QuerySet[Conversation, dict[str, Any]] = marked.values(*_COLUMNS, *_MARKS, *more)
+    return found
 
 
-def _listed(row: dict[str, Any]) -> ListedConversation:
+def listed_in(row: Mapping[str, Any]) -> ListedConversation:
+    """Return what a list shows of a row of `listed_rows`."""
     through = row["mark__through"]
     return {
         **_state(row),
@@ -212,7 +222,7 @@ def _listed(row: dict[str, Any]) -> ListedConversation:
     }
 
 
-def _is_unread(row: dict[str, Any]) -> bool:
+def _is_unread(row: Mapping[str, Any]) -> bool:
     """Say whether something stands in the log that the user should see, without a look at the log.
 
     That is what follows the last event that was seen and the user's own newest input: anything, as long
@@ -245,7 +255,7 @@ def shown_in(rows: ConversationQuerySet, state: str) -> ConversationQuerySet:
     return rows.filter(shown | Q(loop=None) if state == NOT_STARTED else shown)
 
 
-def _state(row: dict[str, Any]) -> ConversationState:
+def _state(row: Mapping[str, Any]) -> ConversationState:
     return {
         "id": row["public_id"],
         "title": shown_title(row["title"], row["public_id"]),

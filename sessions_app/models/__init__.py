@@ -33,6 +33,7 @@ from sessions_app.models.live import (
     Mark,
     MarkQuerySet,
     new_connection_id,
+    present_since,
     size_of_draft,
 )
 from sessions_app.models.loops import (
@@ -135,5 +136,6 @@ __all__ = [
     "Work",
     "asked_conversations",
     "new_connection_id",
+    "present_since",
     "size_of_draft",
 ]

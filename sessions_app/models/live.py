@@ -9,7 +9,9 @@ from uuid import uuid4
 
 from django.conf import settings
 from django.db import models
-from django.db.models import Q
+from django.db.models import OuterRef, Q, Subquery
+from django.db.models.expressions import Combinable
+from django.db.models.functions import Coalesce
 from django.utils import timezone
 
 from conversations.models import Conversation, ConversationRef
@@ -21,22 +23,27 @@ PRESENCE_S = 60
 class ConnectionQuerySet(models.QuerySet["Connection"]):
     """Queries for connections."""
 
-    def present(self) -> Self:
-        """Return the connections that were seen lately."""
-        return self.filter(last_seen_at__gt=timezone.now() - timedelta(seconds=PRESENCE_S))
+    def present(self, since: datetime | Combinable | None = None) -> Self:
+        """Return the connections that were seen lately: since `present_since()`."""
+        return self.filter(last_seen_at__gt=since or present_since())
 
     def expired(self) -> Self:
         """Return those that a killed process left."""
         return self.filter(last_seen_at__lte=timezone.now() - timedelta(seconds=PRESENCE_S))
 
-    def counted(self, conversation_pks: Iterable[int]) -> dict[int, int]:
-        """Return the number for each of these conversations; those without connections are omitted."""
-        rows = self.filter(conversation_id__in=list(conversation_pks)).order_by()
-        return dict(rows.values_list("conversation_id").annotate(models.Count("pk")))
+    def count_of(self, conversation_pk: OuterRef) -> Coalesce:
+        """Return how many there are of a conversation, for a query about conversations."""
+        rows = self.filter(conversation_id=conversation_pk).order_by().values("conversation_id")
+        return Coalesce(Subquery(rows.annotate(count=models.Count("pk")).values("count")), 0)
 
     def with_ids(self, ids: Iterable[str]) -> Self:
         """Return the connections with these ids."""
         return self.filter(pk__in=list(ids))
+
+
+def present_since() -> datetime:
+    """Return the time since when a connection must have been seen to be there."""
+    return timezone.now() - timedelta(seconds=PRESENCE_S)
 
 
 def new_connection_id() -> str:

@@ -46,14 +46,6 @@ def sealed_nothing() -> Sealed:
 DEFAULT_MODEL = "default"
 
 
-class AgentSetupQuerySet(models.QuerySet["AgentSetup"]):
-    """The questions about many setups."""
-
-    def shown(self) -> Self:
-        """Return them without what nobody is shown, which may be long."""
-        return self.defer("sealed_agent", "sealed_secrets", "sealed_keys")
-
-
 class AgentSetup(models.Model):
     """How a V1 conversation's agent is to run (spec V1 §2.2); without a row it is as the defaults say."""
 
@@ -79,8 +71,6 @@ class AgentSetup(models.Model):
     facts = models.JSONField(default=dict, blank=True)
     """What else a client sent at the start that is printed again."""
     leaf_event_id = models.TextField(null=True, blank=True)
-
-    objects = models.Manager.from_queryset(AgentSetupQuerySet)()
 
     class Meta:
         indexes: ClassVar = [

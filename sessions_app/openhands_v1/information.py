@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
 from uuid import UUID
+
+from django.db.models import Field, QuerySet
 
 from conversations.dialects.v1 import state
 from conversations.events import Metrics
-from conversations.models import Conversation
+from conversations.models import Conversation, ConversationQuerySet, children_in
 from sessions_app.live.status import iso
 from sessions_app.models import AgentSetup, ExecutionStatus
 from sessions_app.models.v1 import DEFAULT_MODEL, json_size
@@ -32,6 +34,11 @@ _NEWER: ConversationInformation = {
     "runtime_info": None,
 }
 """What newer clients look for; a fact of the conversation's start takes the place of its default."""
+_SETUP = (
+    *("shown_agent", "shown_secrets", "workspace", "confirmation_policy", "security_analyzer"),
+    *("max_iterations", "stuck_detection", "facts", "leaf_event_id"),
+)
+"""What is shown of an agent's setup."""
 SIZE = json_size(
     *(
         f"agent_setup__{column}"
@@ -57,52 +64,70 @@ _COLUMNS = (
     "forked_from__public_id",
     "parent__public_id",
     "loop__execution_status",
+    "child_ids",
+    "agent_setup",
+    *(f"agent_setup__{name}" for name in _SETUP),
 )
 
 
 def information_of(pks: Sequence[int], *, deleted: bool = False) -> dict[int, ConversationInformation]:
-    """Return the information by key, of those that stand; the number of queries is always the same.
+    """Return the information by key, of those that stand, with one query.
 
     `deleted`: of tombstones, too.
     """
     found = Conversation.objects.all() if deleted else Conversation.objects.active()
-    rows = found.with_pks(pks).values(*_COLUMNS)
-    setups = AgentSetup.objects.shown().in_bulk(list(pks))
-    children = Conversation.objects.active().children_of(pks)
-    return {
-        row["pk"]: _information(row, setups.get(row["pk"]) or AgentSetup(), children.get(row["pk"], []))
-        for row in rows
-    }
+    return {row["pk"]: information_in(row) for row in information_rows(found.with_pks(pks))}
 
 
-def _information(row: dict[str, Any], setup: AgentSetup, children: list[str]) -> ConversationInformation:
+def information_rows(rows: ConversationQuerySet) -> QuerySet[Conversation, dict[str, Any]]:
+    """Return the query for `information_in` of each row."""
+    found: QuerySet[Conversation, dict[str, Any]] = rows.with_children(Conversation.objects.active()).values(
+        *_COLUMNS
+    )
+    return found
+
+
+def information_in(row: Mapping[str, Any]) -> ConversationInformation:
+    """Return the information of a row of `information_rows`."""
     model = row["llm_model"] or DEFAULT_MODEL
+    setup = _setup_in(row)
     metrics = _metrics(row, model)
     return {
         **_NEWER,
-        **setup.facts,
+        **setup["facts"],
         "id": dashed(row["public_id"]),
-        "agent": setup.shown_agent or default_agent(model),
-        "workspace": setup.workspace,
+        "agent": setup["shown_agent"] or default_agent(model),
+        "workspace": setup["workspace"],
         "persistence_dir": f"workspace/conversations/{row['public_id']}",
-        "max_iterations": setup.max_iterations,
-        "stuck_detection": setup.stuck_detection,
+        "max_iterations": setup["max_iterations"],
+        "stuck_detection": setup["stuck_detection"],
         "execution_status": row["loop__execution_status"] or ExecutionStatus.IDLE.value,
-        "confirmation_policy": setup.confirmation_policy,
-        "security_analyzer": setup.security_analyzer,
+        "confirmation_policy": setup["confirmation_policy"],
+        "security_analyzer": setup["security_analyzer"],
         "activated_knowledge_skills": [],
         "stats": {"usage_to_metrics": {"agent": metrics} if metrics else {}},
-        "secret_registry": {"secret_sources": setup.shown_secrets},
+        "secret_registry": {"secret_sources": setup["shown_secrets"]},
         "title": row["title"],
         "metrics": metrics,
         "created_at": iso(row["created_at"]),
         "updated_at": iso(row["updated_at"]),
         "tags": row["tags"],
-        "leaf_event_id": setup.leaf_event_id,
+        "leaf_event_id": setup["leaf_event_id"],
         "forked_from_conversation_id": _dashed_or_none(row["forked_from__public_id"]),
         "parent_conversation_id": _dashed_or_none(row["parent__public_id"]),
-        "sub_conversation_ids": [dashed(child) for child in children],
+        "sub_conversation_ids": [dashed(child) for child in children_in(row)],
     }
+
+
+def _setup_in(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return how the agent is set up: as stored, or as the defaults say."""
+    if row["agent_setup"] is None:
+        return {name: _field(name).get_default() for name in _SETUP}
+    return {name: row[f"agent_setup__{name}"] for name in _SETUP}
+
+
+def _field(name: str) -> Field[Any, Any]:
+    return cast("Field[Any, Any]", AgentSetup._meta.get_field(name))
 
 
 def default_agent(model: str) -> dict[str, Any]:
@@ -122,7 +147,7 @@ def _dashed_or_none(public_id: str | None) -> str | None:
     return None if public_id is None else dashed(public_id)
 
 
-def _metrics(row: dict[str, Any], model: str) -> dict[str, object] | None:
+def _metrics(row: Mapping[str, Any], model: str) -> dict[str, object] | None:
     """Return the totals, None while nothing was counted."""
     counted = Metrics(
         accumulated_cost=row["accumulated_cost"],

@@ -105,6 +105,15 @@ def ids_of(pks: Sequence[int]) -> dict[int, str | None]:
     return {pk: _id_of_line(line) for pk, line in families.lines_of(pks).items()}
 
 
+def ids_in(rows: Sequence[Mapping[str, Any]]) -> dict[int, str | None]:
+    """Return by key what `ids_of` does for rows with `pk`, `public_id` and `parent_id`.
+
+    Those that nobody has started need no query.
+    """
+    started = ids_of([row["pk"] for row in rows if row["parent_id"] is not None])
+    return {row["pk"]: id_of(row["public_id"]) for row in rows} | started
+
+
 def _id_of_line(line: Sequence[str]) -> str | None:
     """Return the sandbox of the topmost conversation that has one, which all below it share."""
     found = None

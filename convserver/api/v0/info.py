@@ -8,13 +8,15 @@ from enum import StrEnum
 from typing import Any
 from urllib.parse import quote
 
+from django.db.models import OuterRef, QuerySet
+from django.db.models.expressions import Combinable
 from pydantic import BaseModel
 
-from conversations.models import Conversation, ConversationQuerySet, Version
+from conversations.models import Conversation, ConversationQuerySet, Version, children_in
 from convserver.api.addresses import conversation_url, shown_key
 from convserver.api.openhands.metadata import whole_numbers
 from sessions_app.identity import conversation_keys
-from sessions_app.models import Connection, ExecutionStatus, LoopStatus, Work
+from sessions_app.models import Connection, ExecutionStatus, LoopStatus, Work, present_since
 from sessions_app.openhands_v1 import sandboxes
 from sessions_app.openhands_v1.sandboxes import SandboxStatus
 
@@ -79,6 +81,8 @@ _COLUMNS = (
     "updated_at",
     *sandboxes.STATUS_COLUMNS,
     "loop__runtime_status",
+    "child_ids",
+    "connection_count",
     *conversation_keys.COLUMNS,
 )
 
@@ -86,39 +90,45 @@ _COLUMNS = (
 def infos_of(
     pks: Sequence[int], *, origin: str, connections: Mapping[int, int] | None = None
 ) -> list[ConversationInfo]:
-    """Return these conversations in the requested order, without those deleted meanwhile; three queries.
+    """Return these conversations in the requested order, without those deleted meanwhile; one query.
 
     `origin` is the server's origin as its client knows it; `connections` are the numbers of connections by
     the same keys, if they have been counted.
     """
-    rows = _rows_of(Conversation.objects.with_pks(pks))
-    return _infos([rows[pk] for pk in pks if pk in rows], origin, connections)
+    rows = {row["pk"]: row for row in info_rows(Conversation.objects.with_pks(pks), since=present_since())}
+    found = [rows[pk] for pk in pks if pk in rows]
+    counted = (
+        row["connection_count"] if connections is None else connections.get(row["pk"], 0) for row in found
+    )
+    return [info_in(row, origin=origin, connections=count) for row, count in zip(found, counted, strict=True)]
 
 
 def infos_with_ids(public_ids: Sequence[str], *, origin: str) -> list[ConversationInfo]:
     """Return the conversations with these ids like `infos_of`."""
-    rows = {
-        row["public_id"]: row for row in _rows_of(Conversation.objects.with_public_ids(public_ids)).values()
-    }
-    return _infos([rows[public_id] for public_id in public_ids if public_id in rows], origin, None)
+    found = info_rows(Conversation.objects.with_public_ids(public_ids), since=present_since())
+    rows = {row["public_id"]: row for row in found}
+    return [info_in(rows[public_id], origin=origin) for public_id in public_ids if public_id in rows]
 
 
-def _rows_of(conversations: ConversationQuerySet) -> dict[int, dict[str, Any]]:
-    found = conversation_keys.keyed(conversations.active()).values(*_COLUMNS)
-    return {row["pk"]: row for row in found}
+def info_rows(
+    conversations: ConversationQuerySet, *, since: datetime | Combinable
+) -> QuerySet[Conversation, dict[str, Any]]:
+    """Return the query for `info_in` of each that stands; `since` is `present_since()`."""
+    others = Conversation.objects.active()
+    rows = conversation_keys.keyed(conversations.active()).with_children(others)
+    connected = Connection.objects.present(since).count_of(OuterRef("pk"))
+    found: QuerySet[Conversation, dict[str, Any]] = rows.annotate(connection_count=connected).values(
+        *_COLUMNS
+    )
+    return found
 
 
-def _infos(
-    rows: Sequence[dict[str, Any]], origin: str, connections: Mapping[int, int] | None
-) -> list[ConversationInfo]:
-    pks = [row["pk"] for row in rows]
-    if connections is None:
-        connections = Connection.objects.present().counted(pks)
-    children = Conversation.objects.active().children_of(pks)
-    return [_info(row, connections.get(row["pk"], 0), children.get(row["pk"], []), origin) for row in rows]
+def info_in(row: Mapping[str, Any], *, origin: str, connections: int | None = None) -> ConversationInfo:
+    """Return a row of `info_rows` in the form of this wire.
 
-
-def _info(row: dict[str, Any], connections: int, children: list[str], origin: str) -> ConversationInfo:
+    `origin` is the server's origin as its client knows it; `connections` the number of connections, if they
+    have been counted in another way.
+    """
     status = status_of(row)
     is_v1 = row["version"] == Version.V1
     return ConversationInfo(
@@ -131,23 +141,23 @@ def _info(row: dict[str, Any], connections: int, children: list[str], origin: st
         selected_branch=row["branch"],
         git_provider=row["provider"],
         trigger=row["trigger"],
-        num_connections=connections,
+        num_connections=row["connection_count"] if connections is None else connections,
         url=conversation_url(row["public_id"], origin=origin) if is_v1 else _own_url(row, status),
         session_api_key=shown_key(row) if is_v1 else None,
         created_at=row["created_at"],
         pr_number=whole_numbers(row["pr_number"]),
         conversation_version=row["version"],
-        sub_conversation_ids=children,
+        sub_conversation_ids=children_in(row),
     )
 
 
-def _own_url(row: dict[str, Any], status: ConversationStatus) -> str | None:
+def _own_url(row: Mapping[str, Any], status: ConversationStatus) -> str | None:
     """Return a V0 conversation's address on its client's own origin, while its agent can be reached."""
     is_there = status in (ConversationStatus.STARTING, ConversationStatus.RUNNING)
     return f"/api/conversations/{quote(row['public_id'], safe='')}" if is_there else None
 
 
-def status_of(row: dict[str, Any]) -> ConversationStatus:
+def status_of(row: Mapping[str, Any]) -> ConversationStatus:
     """Return the status of a row: if it waits for its loop to start, it is starting."""
     if row["version"] == Version.V1:
         return _STATUS_OF_V1[sandboxes.status_of(row)]
@@ -161,7 +171,7 @@ def status_of(row: dict[str, Any]) -> ConversationStatus:
     return ConversationStatus.STARTING if Work.of(row).is_asked else ConversationStatus.STOPPED
 
 
-def _runtime_status(row: dict[str, Any], status: ConversationStatus) -> str | None:
+def _runtime_status(row: Mapping[str, Any], status: ConversationStatus) -> str | None:
     if status is ConversationStatus.RUNNING and row["version"] == Version.V1:
         failed = row["loop__execution_status"] in (ExecutionStatus.ERROR, ExecutionStatus.STUCK)
         return "STATUS$ERROR" if failed else "STATUS$READY"
@@ -170,7 +180,7 @@ def _runtime_status(row: dict[str, Any], status: ConversationStatus) -> str | No
     return None if row["version"] == Version.V1 else row["loop__runtime_status"]
 
 
-def _default_title(row: dict[str, Any]) -> str:
+def _default_title(row: Mapping[str, Any]) -> str:
     public_id: str = row["public_id"]
     if row["version"] == Version.V1 and (short := sandboxes.id_of(public_id)):
         return f"Conversation {short}"

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
 from django.conf import settings
+from django.db.models import QuerySet
 from pydantic import AfterValidator, BaseModel, Field, PlainSerializer
 
 from conversations.dialects import v1
 from conversations.events import Metrics
-from conversations.models import Conversation
+from conversations.models import Conversation, ConversationQuerySet, children_in
 from convserver.api.addresses import conversation_url, shown_key
 from convserver.api.openhands.metadata import ConversationTrigger, whole_numbers
 from convserver.api.openhands.text import storable
@@ -205,7 +206,9 @@ _COLUMNS = (
     "accumulated_cost",
     "prompt_tokens",
     "completion_tokens",
+    "parent_id",
     "parent__public_id",
+    "child_ids",
     "created_at",
     "updated_at",
     *sandboxes.STATUS_COLUMNS,
@@ -214,20 +217,32 @@ _COLUMNS = (
 
 
 def conversations_of(pks: Sequence[int], *, origin: str) -> dict[int, AppConversation]:
-    """Return these conversations by key, without those that were deleted meanwhile; three queries.
+    """Return these conversations by key, without those that were deleted meanwhile; two queries at most.
 
     `origin` is the server's origin as its client knows it.
     """
-    rows = conversation_keys.keyed(Conversation.objects.active().known_to_v1().with_pks(pks))
-    children = Conversation.objects.active().known_to_v1().children_of(pks)
-    sandbox_ids = sandboxes.ids_of(pks)
-    return {
-        row["pk"]: _conversation(row, children.get(row["pk"], []), sandbox_ids[row["pk"]] or "", origin)
-        for row in rows.values(*_COLUMNS)
-    }
+    rows = list(conversation_rows(Conversation.objects.with_pks(pks)))
+    return dict(conversations_in(rows, origin=origin))
 
 
-def _conversation(row: dict[str, Any], children: list[str], sandbox_id: str, origin: str) -> AppConversation:
+def conversation_rows(rows: ConversationQuerySet) -> QuerySet[Conversation, dict[str, Any]]:
+    """Return the query for `conversations_in` of those that stand."""
+    others = Conversation.objects.active().known_to_v1()
+    shown = conversation_keys.keyed(rows.active().known_to_v1()).with_children(others)
+    found: QuerySet[Conversation, dict[str, Any]] = shown.values(*_COLUMNS)
+    return found
+
+
+def conversations_in(
+    rows: Sequence[Mapping[str, Any]], *, origin: str
+) -> Iterator[tuple[int, AppConversation]]:
+    """Yield the key and the conversation of each row of `conversation_rows`; at most one query more."""
+    sandbox_ids = sandboxes.ids_in(rows)
+    for row in rows:
+        yield row["pk"], _conversation(row, sandbox_ids[row["pk"]] or "", origin)
+
+
+def _conversation(row: Mapping[str, Any], sandbox_id: str, origin: str) -> AppConversation:
     status = sandboxes.status_of(row)
     execution_status = row["loop__execution_status"] or ExecutionStatus.IDLE
     return AppConversation(
@@ -243,7 +258,7 @@ def _conversation(row: dict[str, Any], children: list[str], sandbox_id: str, ori
         llm_model=row["llm_model"],
         metrics=_metrics(row),
         parent_conversation_id=row["parent__public_id"],
-        sub_conversation_ids=children,
+        sub_conversation_ids=children_in(row),
         created_at=row["created_at"],
         updated_at=row["updated_at"],
         sandbox_status=status,
@@ -253,7 +268,7 @@ def _conversation(row: dict[str, Any], children: list[str], sandbox_id: str, ori
     )
 
 
-def _metrics(row: dict[str, Any]) -> MetricsSnapshot | None:
+def _metrics(row: Mapping[str, Any]) -> MetricsSnapshot | None:
     counted = Metrics(
         accumulated_cost=row["accumulated_cost"],
         prompt_tokens=row["prompt_tokens"],
