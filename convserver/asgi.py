@@ -16,8 +16,9 @@ from django.db import connection
 
 from conversations.engines import guards
 from convserver.activity import NotedActivity
-from convserver.api.appends.application import DirectAppends
 from convserver.api.bounded_bodies import BoundedBodies
+from convserver.api.direct.appends import DirectAppends
+from convserver.api.direct.reads import DirectReads
 from convserver.serving.caching import KeptByNobody
 from convserver.serving.http import OneThreadHandler
 from sessions_app import astore, background
@@ -29,7 +30,7 @@ from sessions_app.loops.manager import close_manager, get_manager
 from sessions_app.routing import router
 from sessions_app.sockets.v0 import server
 
-http = DirectAppends(OneThreadHandler())
+http = DirectReads(DirectAppends(OneThreadHandler()))
 probes = OneThreadHandler("probes", are_shared=False)
 """Probes are answered even while every thread for requests is busy."""
 PROBES = {"/alive", "/health", "/ready"}

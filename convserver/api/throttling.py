@@ -8,7 +8,7 @@ from rest_framework.request import Request
 from rest_framework.throttling import BaseThrottle
 
 from conversations.storage import quotas
-from convserver.api.appends.outcomes import is_counted
+from convserver.api.direct.outcomes import is_counted
 
 if TYPE_CHECKING:  # the framework loads this module before its views
     from rest_framework.views import APIView

@@ -17,8 +17,8 @@ from django.contrib.auth.models import User
 from conversations.models import ConversationRef, Version
 from conversations.payloads import bounds
 from conversations.store import ConversationStore
-from convserver.api.appends import writers
-from convserver.api.appends.application import ROUTES, DirectAppends
+from convserver.api.direct import callers
+from convserver.api.direct.appends import ROUTES, DirectAppends
 from convserver.quotas import Quotas
 from convserver.serving.http import OneThreadHandler
 from sessions_app.event_loops import PerEventLoop
@@ -115,7 +115,7 @@ class Doors:
             return (await client.post(path, json=body)).status_code
 
     async def warmed_up(self, path: str, conversation_id: str, **headers: str) -> None:
-        """Append twice, so that the answer's headers and the writer are known."""
+        """Append twice, so that the answer's headers and the caller are known."""
         for _ in range(2):
             body = GOOD[path] | ({"id": uuid4().hex} if path == NATIVE else {})
             assert await self.post(path.format(conversation_id), body, **headers) == 200
@@ -128,15 +128,15 @@ def doors(live: None, alice: User) -> Doors:
 
 @pytest.fixture
 def stopped_clock(monkeypatch: pytest.MonkeyPatch, live: None) -> list[float]:
-    """Let writers be known by a clock that stands; its only item is what it shows."""
+    """Let callers be known by a clock that stands; its only item is what it shows."""
     now = [0.0]
-    monkeypatch.setattr(writers, "_writers", PerEventLoop(lambda: _watched(now)))
+    monkeypatch.setattr(callers, "_callers", PerEventLoop(lambda: _watched(now)))
     return now
 
 
-def _watched(now: list[float]) -> writers.Writers:
-    made = writers.Writers(lambda: now[0])
-    writers._all.add(made)
+def _watched(now: list[float]) -> callers.Callers:
+    made = callers.Callers(lambda: now[0])
+    callers._all.add(made)
     return made
 
 
@@ -336,15 +336,15 @@ async def test_a_change_without_a_signal_counts_after_a_second(
     key = f"Bearer {text}"
     await doors.warmed_up(V0, conversation.public_id, authorization=key)
     await User.objects.filter(pk=alice.pk).aupdate(is_active=False)
-    stopped_clock[0] = writers.KNOWN_S
+    stopped_clock[0] = callers.KNOWN_S
     assert await doors.post(V0.format(conversation.public_id), RUN, authorization=key) == 401
 
 
 async def test_who_is_looked_up_while_access_is_taken_away_is_not_remembered(
     live: None, alice: User, conversation: ConversationRef
 ) -> None:
-    known = writers.get_writers()
-    asked = writers.Asked(Credentials(), conversation.public_id, None, takes_conversation_keys=False)
+    known = callers.get_callers()
+    asked = callers.Asked(Credentials(), conversation.public_id, None, takes_conversation_keys=False)
     looking = asyncio.ensure_future(known.find(asked, 0))
     await asyncio.sleep(0)  # it has begun
     access_watch._tell(alice.pk)

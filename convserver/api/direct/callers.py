@@ -1,7 +1,7 @@
-"""Who may append where: looked up in the database, and remembered for at most a second.
+"""Who asks, and what they may do: looked up in the database, and remembered for at most a second.
 
 What takes access away in this process empties it at once, as does the hint of another process. A deleted
-conversation needs nothing here: the append itself refuses it, under the lock of its row.
+conversation needs nothing here: an append refuses it under the lock of its row, and a read finds none.
 """
 
 from __future__ import annotations
@@ -27,42 +27,43 @@ from sessions_app.identity.conversation_keys import opened_by
 from sessions_app.models import Scope
 
 KNOWN_S = 1.0
-"""Seconds after which a writer is looked up again, counted from the beginning of the last look."""
+"""Seconds after which a caller is looked up again, counted from the beginning of the last look."""
 KNOWN_MAX = 10_000
 """At most this many are remembered; then all are forgotten."""
 
 
-class Writer(NamedTuple):
-    """A client, and the conversation that it may append to."""
+class Caller(NamedTuple):
+    """A client, and the conversation that it may append to, or the one that its key opens."""
 
     user: access.Visitor
-    conversation: ConversationRef
+    conversation: ConversationRef | None
 
 
 class Asked(NamedTuple):
     """What a request has to be allowed."""
 
     credentials: Credentials
-    conversation_id: str
+    conversation_id: str | None
+    """The conversation that is appended to; None for a read, which finds only what the client may read."""
     scope: Scope | None
     """What the token must have; None where each frame says it."""
     takes_conversation_keys: bool
     """Whether the key of one conversation opens the door."""
 
     def name(self) -> Hashable:
-        """Return what identifies the writer, without a key in clear."""
+        """Return what identifies the caller, without a key in clear."""
         digests = [sha256(key.encode(errors="surrogatepass")).digest() for key in self.credentials.keys]
         has_header = self.credentials.api_key is not None
         return (self.conversation_id, self.scope, self.takes_conversation_keys, has_header, *digests)
 
 
 class _Known(NamedTuple):
-    writer: Writer
+    caller: Caller
     until: float
 
 
-class Writers:
-    """The writers that one event loop knows."""
+class Callers:
+    """The callers that one event loop knows."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -74,21 +75,21 @@ class Writers:
         """Return how many are remembered."""
         return len(self._known)
 
-    async def find(self, asked: Asked, client: int) -> Writer | None:
-        """Return who asks; None for whoever may not append there, or cannot be looked up at the moment.
+    async def find(self, asked: Asked, client: int) -> Caller | None:
+        """Return who asks; None for whoever may not do this, or cannot be looked up at the moment.
 
         `client` is the key of the user whose share of the readers a look takes.
         """
         name = asked.name()
         known = self._known.get(name)
         if known is not None and self._clock() < known.until:
-            return known.writer
+            return known.caller
         until, removals = self._clock() + KNOWN_S, self._removals
-        writer = await astore.database().read(client, lambda: _looked_up(asked))
-        if writer is not None:
-            until = min(until, self._clock() + _left_s(writer.user))
-            self._remember(name, _Known(writer, until), removals)
-        return writer
+        caller = await astore.database().read(client, lambda: _looked_up(asked))
+        if caller is not None:
+            until = min(until, self._clock() + _left_s(caller.user))
+            self._remember(name, _Known(caller, until), removals)
+        return caller
 
     def _remember(self, name: Hashable, known: _Known, removals: int) -> None:
         with self._lock:
@@ -102,26 +103,26 @@ class Writers:
         """Forget what this user may do, from any thread."""
         with self._lock:
             self._removals += 1
-            of_user = [name for name, known in self._known.items() if known.writer.user.pk == user_pk]
+            of_user = [name for name, known in self._known.items() if known.caller.user.pk == user_pk]
             for name in of_user:
                 del self._known[name]
 
 
-_all: WeakSet[Writers] = WeakSet()
+_all: WeakSet[Callers] = WeakSet()
 
 
-def _made() -> Writers:
-    made = Writers()
+def _made() -> Callers:
+    made = Callers()
     _all.add(made)
     return made
 
 
-_writers = PerEventLoop(_made)
+_callers = PerEventLoop(_made)
 
 
-def get_writers() -> Writers:
-    """Return the writers that the running event loop knows."""
-    return _writers.get()
+def get_callers() -> Callers:
+    """Return the callers that the running event loop knows."""
+    return _callers.get()
 
 
 def _forget(user_pk: int) -> None:
@@ -140,25 +141,29 @@ def _left_s(user: access.Visitor) -> float:
     return (token.expires_at - timezone.now()).total_seconds()
 
 
-def _looked_up(asked: Asked) -> Writer | None:
+def _looked_up(asked: Asked) -> Caller | None:
     try:
         return _by_conversation_key(asked) if asked.takes_conversation_keys else _by_visitor(asked)
     except Exception:  # the view meets it again, and words it
         return None
 
 
-def _by_conversation_key(asked: Asked) -> Writer | None:
+def _by_conversation_key(asked: Asked) -> Caller | None:
     opened = opened_by(asked.credentials.api_key or "")
     if opened is None:
         return _by_visitor(asked)
     owner = User.objects.filter(pk=opened.owner_id, is_active=True).first()
-    if owner is None or access.writable(owner, asked.conversation_id).pk != opened.pk:
+    if owner is None:
         return None
-    return Writer(owner, opened)
+    if asked.conversation_id and access.writable(owner, asked.conversation_id).pk != opened.pk:
+        return None
+    return Caller(owner, opened)
 
 
-def _by_visitor(asked: Asked) -> Writer | None:
+def _by_visitor(asked: Asked) -> Caller | None:
     user = visitor(asked.credentials)
     if user.pk is None or (asked.scope is not None and not scopes.may(user, asked.scope)):
         return None
-    return Writer(user, access.writable(user, asked.conversation_id))
+    if asked.conversation_id is None:
+        return Caller(user, None)
+    return Caller(user, access.writable(user, asked.conversation_id))

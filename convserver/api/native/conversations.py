@@ -24,6 +24,7 @@ from convserver.api.idempotency import IDEMPOTENCY_KEY, answer_once
 from convserver.api.native import etags
 from convserver.api.native.bodies import Body, Flag, Text
 from convserver.api.native.fields import ChoiceField, MultipleChoiceField
+from convserver.api.native.reads import PAGE_DEFAULT
 from convserver.api.native.shapes import (
     NATIVE,
     NativeConversation,
@@ -60,7 +61,7 @@ STEERED = {
 class PageSerializer(serializers.Serializer[Any]):
     """The query of a list."""
 
-    limit = serializers.IntegerField(min_value=1, max_value=PAGE_MAX, default=20)
+    limit = serializers.IntegerField(min_value=1, max_value=PAGE_MAX, default=PAGE_DEFAULT)
     page_id = serializers.CharField(default=None)
     title = serializers.CharField(default=None)
     repository = serializers.CharField(default=None)

@@ -24,9 +24,9 @@ from conversations.exceptions import ConversationError, ConversationNotFound
 from conversations.models import ConversationRef
 from conversations.payloads import bounds, jsontext
 from conversations.store import PAGE_MAX_EVENTS, store
-from convserver.api.appends.calls import Call, NotDirect, Reply
-from convserver.api.appends.outcomes import in_loop_once
 from convserver.api.bodies import TextParser
+from convserver.api.direct.calls import Call, NotDirect, Reply
+from convserver.api.direct.outcomes import in_loop_once
 from convserver.api.errors import NATIVE_STATUS, RETRY_AFTER_S, retry_headers, status_of
 from convserver.api.native.shapes import (
     FRAME_EXAMPLES,

@@ -153,11 +153,11 @@ class ConversationViewSet(V0ViewSet):
 def listed(request: Request) -> ConversationQuerySet:
     """Return the user's conversations in the form of this wire's lists, in order."""
     rows = Conversation.objects.visible_to(request.user).newest_first()
-    oldest = _oldest_change()
+    oldest = oldest_change()
     return rows if oldest is None else rows.changed_since(oldest)
 
 
-def _oldest_change() -> datetime | None:
+def oldest_change() -> datetime | None:
     """Return since when a conversation must have changed to be listed; None if that does not matter."""
     days = settings.CONFIGURATION.max_age_days
     return timezone.now() - timedelta(days=days) if days else None
@@ -167,7 +167,7 @@ def _wanted(request: Request, query: ListQuery) -> MetadataFilter:
     return MetadataFilter(
         repository=query.selected_repository,
         trigger=query.conversation_trigger,
-        changed_since=_oldest_change(),
+        changed_since=oldest_change(),
         is_top_level=not query.include_sub_conversations,
         only=limits_of(request.user).only,
     )

@@ -19,8 +19,8 @@ from conversations.events import EVENT_ID_MAX_LENGTH, EventFilter
 from conversations.exceptions import ConversationError, InvalidEvent
 from conversations.models import ConversationRef
 from conversations.store import store
-from convserver.api.appends.calls import SUCCESS, SUCCESS_JSON, Call, NotDirect, Reply
-from convserver.api.appends.outcomes import in_loop_once
+from convserver.api.direct.calls import SUCCESS, SUCCESS_JSON, Call, NotDirect, Reply
+from convserver.api.direct.outcomes import in_loop_once
 from convserver.api.errors import UNAVAILABLE
 from convserver.api.openhands.errors import InvalidRequest, Refused
 from convserver.api.openhands.view import body_in, body_of, json_of, optional_body_of, query_of

@@ -12,6 +12,7 @@ from conversations.cursors import InvalidCursor, ListCursor
 from conversations.models import ConversationQuerySet
 from convserver.pagination import PAGE_MAX, Page, first_page
 
+PAGE_DEFAULT = 20
 _OFFSET_MAX = 1_000_000_000
 
 
@@ -19,7 +20,7 @@ class PageQuery(BaseModel):
     """Which page of a list to return."""
 
     page_id: str | None = None
-    limit: int = Field(default=20, ge=1, le=PAGE_MAX)
+    limit: int = Field(default=PAGE_DEFAULT, ge=1, le=PAGE_MAX)
 
 
 def place_of(query: PageQuery) -> tuple[str | None, int]:

@@ -17,8 +17,8 @@ from conversations.events import EventEnvelope
 from conversations.exceptions import LoopUnavailable
 from conversations.models import ConversationRef
 from conversations.store import store
-from convserver.api.appends.calls import SUCCESS_JSON, Call, NotDirect, Reply
-from convserver.api.appends.outcomes import in_loop_once
+from convserver.api.direct.calls import SUCCESS_JSON, Call, NotDirect, Reply
+from convserver.api.direct.outcomes import in_loop_once
 from convserver.api.openhands.errors import Detail, InvalidRequest, Refused, ValidationProblems
 from convserver.api.openhands.view import body_in, body_of, optional_body_of, query_of
 from convserver.api.v1 import batches, shown_events

@@ -208,8 +208,13 @@ def _page_of_all(request: Request, query: EventSearchQuery) -> HttpResponse:
 
 
 def _shown_page(payloads: Sequence[str], end: PlaceCursor | None) -> HttpResponse:
+    return _json(page_text(payloads, end))
+
+
+def page_text(payloads: Sequence[str], end: PlaceCursor | None) -> str:
+    """Return a page of events, whose JSON these are, that ends at this place; None for the last page."""
     next_page_id = json.dumps(end.encode() if end else None)
-    return _json(f'{{"items":[{",".join(payloads)}],"next_page_id":{next_page_id}}}')
+    return f'{{"items":[{",".join(payloads)}],"next_page_id":{next_page_id}}}'
 
 
 def _json(text: str) -> HttpResponse:

@@ -1,0 +1,93 @@
+"""What a door is given of a direct read, and what it returns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+from urllib.parse import parse_qsl
+
+from conversations import access
+from conversations.access import Visitor
+from conversations.cursors import ListCursor
+from convserver.api.direct.calls import NotDirect
+from convserver.pagination import PAGE_MAX
+
+
+class Answer(NamedTuple):
+    """A success."""
+
+    body: bytes
+    etag: str | None = None
+
+
+class Read(NamedTuple):
+    """A request to read, by a client that may."""
+
+    user: Visitor
+    only: int | None
+    """The key of the one conversation that the client may reach; None for all of the user's."""
+    conversation_id: str
+    """The id in the address; empty where there is none."""
+    query: str
+    origin: str
+    """Scheme, host and port of this server as the client knows them."""
+
+    @property
+    def user_pk(self) -> int:
+        """The key of the user."""
+        return access.pk_of(self.user)
+
+    def one(self, rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
+        """Return the one row, which has its `pk`. Raise NotDirect if the client may not reach it."""
+        for row in self.reachable(rows):
+            return row
+        raise NotDirect
+
+    def reachable(self, rows: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+        """Yield those of the rows that the client may reach."""
+        return (row for row in rows if self.only in (None, row["pk"]))
+
+    def parameters(self) -> list[tuple[str, str]]:
+        """Return the query's names and values. Raise NotDirect for more than a few."""
+        try:
+            return parse_qsl(self.query, keep_blank_values=True, max_num_fields=FIELDS_MAX)
+        except ValueError as error:
+            raise NotDirect from error
+
+    def limit(self, default: int) -> int:
+        """Return the length of a list's first page. Raise NotDirect if anything else is asked for."""
+        self.require_all_conversations()
+        match self.parameters():
+            case []:
+                return default
+            case [("limit", text)] if text.isascii() and text.isdigit() and 1 <= int(text[:4]) <= PAGE_MAX:
+                return int(text[:4])
+        raise NotDirect
+
+    def require_all_conversations(self) -> None:
+        """Raise NotDirect if the client may reach one conversation only."""
+        if self.only is not None:
+            raise NotDirect
+
+    def require_no_query(self) -> None:
+        """Raise NotDirect if there is a query."""
+        if self.query:
+            raise NotDirect
+
+
+FIELDS_MAX = 20
+"""Queries with more fields are left to the views."""
+
+ReadDirectly = Callable[[Read], Answer]
+"""Answers in a thread of the store, with two statements at most; raises NotDirect, or anything else: then the
+view answers."""
+
+
+def shown_and_more(
+    rows: Sequence[Mapping[str, Any]], limit: int
+) -> tuple[Sequence[Mapping[str, Any]], str | None]:
+    """Return the first page of a list, which has `limit` rows of these, and the id of its next page."""
+    page = rows[:limit]
+    if len(rows) <= limit:
+        return page, None
+    return page, ListCursor(page[-1]["created_at"], page[-1]["pk"]).encode()

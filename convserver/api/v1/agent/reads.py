@@ -1,0 +1,45 @@
+"""The reads of the agent face that polls make: as its views answer them, by two statements each at most."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.db.models import QuerySet, Value
+
+from conversations.engines.compiled import CompiledQuery
+from conversations.models import Conversation, normal_id
+from convserver.api.direct.reading import Answer, Read
+from convserver.api.openhands.view import NullRenderer
+from convserver.pagination import PAGE_MAX, page_of_places, places
+from sessions_app.openhands_v1.information import SIZE, information_in, information_rows
+
+
+def _one(*, public_id: Value, user: Value) -> QuerySet[Conversation, dict[str, Any]]:
+    return information_rows(Conversation.objects.active().owned_by(user).with_public_ids([public_id]))
+
+
+def _places(limit: int, *, user: Value) -> QuerySet[Conversation, Any]:
+    return places(Conversation.objects.active().owned_by(user).newest_first(), limit, size=SIZE)
+
+
+def _some(*, pks: list[Value]) -> QuerySet[Conversation, dict[str, Any]]:
+    return information_rows(Conversation.objects.active().with_pks(pks))
+
+
+_ONE, _PLACES, _SOME = CompiledQuery(_one), CompiledQuery(_places), CompiledQuery(_some)
+
+
+def conversation(read: Read) -> Answer:
+    """Return one conversation. Raise NotDirect."""
+    read.require_no_query()
+    row = read.one(_ONE.rows(public_id=normal_id(read.conversation_id), user=read.user_pk))
+    return Answer(NullRenderer().render(information_in(row)))
+
+
+def first_page(read: Read) -> Answer:
+    """Return the first page of the list. Raise NotDirect."""
+    limit = read.limit(PAGE_MAX)
+    page = page_of_places(_PLACES.tuples(limit, user=read.user_pk), limit)
+    found = {row["pk"]: information_in(row) for row in _SOME.rows(pks=page.pks)}
+    items = [found[pk] for pk in page.pks if pk in found]
+    return Answer(NullRenderer().render({"items": items, "next_page_id": page.next_page_id}))
