@@ -20,7 +20,7 @@ from benchmarks.job import Job, Result
 from benchmarks.measured.audience import Listener, Speaker
 from benchmarks.measured.connections import Connection, Sender
 from benchmarks.measured.openings import Opening
-from benchmarks.measured.rest import Asker, Poster, Renamer
+from benchmarks.measured.rest import Asker, Getter, Poster, Renamer
 from benchmarks.measured.sockets import Appender, Replay
 
 READY_WAIT_S = 30.0
@@ -182,6 +182,8 @@ async def _ended(task: asyncio.Task[None]) -> None:
 
 
 def _sender(job: Job, place: int) -> Sender:
+    if job.sort == "get":
+        return Getter(job, place)
     return Poster(job, place) if job.sort.startswith("post ") else Appender(job, place)
 
 

@@ -46,8 +46,8 @@ class Job:
     sort: str
     """`append` (to the native socket), `echo` (to a bare one), `replay` (of either), `open` (by Socket.IO);
     `audience` (of V1 sockets, the first address being that of who appends);
-    by REST `post v0`, `post native`, and `post bare` to what only answers; `rename` what is locked; `ask`
-    where questions are all there is; `ask for` a time."""
+    by REST `post v0`, `post native`, and `post bare` to what only answers; `get`; `rename` what is locked;
+    `ask` where questions are all there is; `ask for` a time."""
     port: int = 0
     paths: Sequence[str] = ()
     """One address per client."""

@@ -11,7 +11,7 @@ from uuid import uuid4
 from benchmarks import server
 from benchmarks.flooding import floods
 from benchmarks.job import Job, Question, carry_out
-from benchmarks.measured import appends, hanging, lists, locked, pages
+from benchmarks.measured import appends, hanging, lists, locked, pages, reads
 from benchmarks.workbench import LENGTH_CLIENTS, LONG, OPENED, REPLAYS, SHORT, Values, Workbench, percentile
 
 BATCH = 50
@@ -163,6 +163,25 @@ def _to_consumer(key: str, path: str, clients: int) -> Measurement:
     return Measurement(keys=[key], measure=lambda bench: bench.to_consumer(key, path, clients=clients))
 
 
+def _read(name: str, clients: int) -> Measurement:
+    return Measurement(
+        keys=[f"{name}/{clients}", f"bare {name}/{clients}"],
+        measure=lambda bench: bench.get(name, clients=clients),
+        prepare=Workbench.make_reads,
+    )
+
+
+def _read_beside(name: str) -> Measurement:
+    def measure(bench: Workbench) -> Values:
+        yield from bench.get_beside(name, bench.fresh(f"beside {name}", conversations=BESIDE))
+
+    return Measurement(
+        keys=[f"{each} beside sockets, p99 ms" for each in (name, f"bare {name}")],
+        measure=measure,
+        prepare=Workbench.make_reads,
+    )
+
+
 MEASUREMENTS: Sequence[Measurement] = [
     *(
         Measurement(
@@ -205,6 +224,8 @@ MEASUREMENTS: Sequence[Measurement] = [
         )
         for beside in ("idle", "beside openings", "beside sockets", "beside REST")
     ),
+    *(_read(name, clients) for name in reads.addresses("") for clients in (1, 16)),
+    *(_read_beside(f"get {door}") for door in reads.ONE),
     Measurement(keys=["audience", "audience, p99 ms"], measure=_audience),
     Measurement(
         keys=[

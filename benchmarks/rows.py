@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from benchmarks.flooding import floods
-from benchmarks.measured import locked
+from benchmarks.measured import locked, reads
 from benchmarks.measured.appends import DOORS
 from benchmarks.samples import Samples
 
@@ -207,6 +207,35 @@ ROWS = [
         ratio_at_most=3.0,
         unit=MS,
         on_sqlite=True,
+    ),
+    *(
+        Row(
+            title=f"{title}, {count}",
+            key=f"{name}/{clients}",
+            limit=f"bare {name}/{clients}",
+            limit_title="the same SQL, bare",
+            ratio_at_least=at_least,
+            unit="answers/s",
+            is_quick=name == "get native",
+        )
+        for name, title, least in (
+            *((f"get {door}", f"GET one conversation, {door}", (0.30, 0.25)) for door in reads.ONE),
+            ("search events", "GET V1 events/search", (None, None)),
+            *((f"list {door}", f"GET the first page of a list, {door}", (0.2, 0.2)) for door in reads.LISTS),
+        )
+        for clients, count, at_least in ((1, "1 client", least[0]), (16, "16 clients", least[1]))
+    ),
+    *(
+        Row(
+            title=f"GET one conversation, {door}, 16 sockets append, p99",
+            key=f"get {door} beside sockets, p99 ms",
+            limit=f"bare get {door} beside sockets, p99 ms",
+            limit_title="the same SQL, bare",
+            ratio_at_most=2.0,
+            unit=MS,
+            is_quick=door == "native",
+        )
+        for door in reads.ONE
     ),
     *(
         Row(

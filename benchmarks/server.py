@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import subprocess
@@ -11,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import NamedTuple
 
 import psutil
@@ -59,6 +61,17 @@ def bare(data_dir: Path) -> Iterator[Server]:
 
 
 @contextmanager
+def bare_reads(database_url: str, statements: dict[str, str], data_dir: Path) -> Iterator[Server]:
+    """Run the bare reads on this database, by the SQL of each address."""
+    port = _free_port()
+    module = ["benchmarks.measured.bare_reads", str(port)]
+    own = {"DATABASE_URL": database_url}
+    given = json.dumps(statements)
+    with _running(module, port, own, data_dir / "bare-reads.log", given) as server:
+        yield server
+
+
+@contextmanager
 def consumers(data_dir: Path) -> Iterator[Server]:
     """Run the consumers that send frames back."""
     port, own = _free_port(), {"CONVSERVER_DATA_DIR": str(data_dir)}
@@ -101,10 +114,19 @@ class Memory:
 
 
 @contextmanager
-def _running(module: Sequence[str], port: int, own: dict[str, str], log_path: Path) -> Iterator[Server]:
-    with log_path.open("ab") as log:
+def _running(
+    module: Sequence[str], port: int, own: dict[str, str], log_path: Path, given: str = ""
+) -> Iterator[Server]:
+    with log_path.open("ab") as log, TemporaryFile("w+") as said:
+        said.write(given)
+        said.seek(0)
         process = subprocess.Popen(
-            [sys.executable, "-m", *module], cwd=ROOT, env=_environment() | own, stdout=log, stderr=log
+            [sys.executable, "-m", *module],
+            cwd=ROOT,
+            env=_environment() | own,
+            stdin=said,
+            stdout=log,
+            stderr=log,
         )
     try:
         _wait_until_listening(process, port, log_path)

@@ -15,7 +15,7 @@ from benchmarks import server
 from benchmarks.databases import TEMPLATE_ID, Database, PostgreSQL, SQLite
 from benchmarks.flooding.floods import Floods
 from benchmarks.job import Job, Question, carry_out
-from benchmarks.measured import appends, limits
+from benchmarks.measured import appends, limits, reads
 from benchmarks.measured.lists import Lists
 
 SHORT, LONG = 100, 100_000
@@ -87,6 +87,10 @@ class Workbench:
         """Which round it is, from 0."""
         self.long: list[str] = []
         """Public ids of the long conversations."""
+        self.read: dict[str, str] = {}
+        """By name, the addresses of reads that are polled."""
+        self.read_statements: dict[str, str] = {}
+        """By address, the SQL of these reads."""
         self._servers = ExitStack()
         self._running: dict[str, server.Server] = {}
 
@@ -118,6 +122,13 @@ class Workbench:
         """Return this round's consumers that send frames back."""
         return self._server("consumers", lambda: server.consumers(self.directory))
 
+    def bare_reads(self) -> server.Server:
+        """Return this round's bare application that reads what the server does."""
+        return self._server(
+            "bare reads",
+            lambda: server.bare_reads(self.database.url, self.read_statements, self.directory),
+        )
+
     def _server(self, name: str, start: server.Start) -> server.Server:
         known = self._running.get(name)
         if known is None or not _is_alive(known):
@@ -144,6 +155,14 @@ class Workbench:
     def fill_long(self) -> None:
         """Make the long conversations."""
         self.long = self.database.fill("long", conversations=LENGTH_CLIENTS, events=LONG)
+
+    def make_reads(self) -> None:
+        """Make what is polled, and learn the SQL of these reads."""
+        with server.convserver(self.database.url, self.directory) as running:
+            self.read = reads.addresses(reads.make(running))
+        self.database.execute(*self.database.analysis(), "SELECT 1")
+        paths = list(self.read.values())
+        self.read_statements = reads.statements(self.database, self.directory, paths)
 
     def fresh(self, key: str, *, conversations: int) -> list[str]:
         """Make short conversations for one measurement and return their public ids."""
@@ -196,6 +215,26 @@ class Workbench:
             seconds=self.plan.echo_s,
         )
         return carry_out(job)["rate"]
+
+    def get(self, name: str, *, clients: int) -> Values:
+        """Read again and again, of the server and of the bare application."""
+        path = self.read[name]
+        for key, running in (
+            (f"{name}/{clients}", self.convserver()),
+            (f"bare {name}/{clients}", self.bare_reads()),
+        ):
+            yield key, self._answered("get", running, path, clients)
+
+    def get_beside(self, name: str, ids: Sequence[str]) -> Values:
+        """Read of the server and of the bare application in turns; a socket appends to each of these."""
+        path, running = self.read[name], self.convserver()
+        job = appends.by_socket(self.database, running, ids, seconds=0.0)
+        questions = [Question(each.port, path, "") for each in (running, self.bare_reads())]
+        result = appends.carry_out_on(
+            self.database, ids, replace(job, questions=questions, times=self.plan.asks)
+        )
+        for key, latencies_ms in zip((name, f"bare {name}"), result["latencies_ms"], strict=True):
+            yield f"{key} beside sockets, p99 ms", percentile(latencies_ms, 99)
 
     def ask(self, key: str, question: Question, beside: Job, *, appended_to: Sequence[str] = ()) -> Values:
         """Ask while something goes on beside it."""

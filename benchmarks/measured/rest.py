@@ -55,6 +55,34 @@ class Poster(Sender):
             raise WrongAnswer(f"Not every event was taken: {answers}")
 
 
+class Getter(Sender):
+    """Gets one address, waits for the answer, gets it again."""
+
+    def __init__(self, job: Job, place: int) -> None:
+        super().__init__()
+        self._request = exchanges.get(job.paths[place], job.port)
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        self.ready.set()
+
+    def take(self, data: bytes) -> None:
+        self.received += data
+        for answer in exchanges.answers(self.received):
+            _require_ok(answer)
+            self.answered(answer.body)
+        if self.is_complete():
+            self.complete.set()
+
+    def message(self, sent_id: str) -> bytes:
+        return self._request
+
+    def check(self) -> None:
+        """Raise WrongAnswer unless each answer has something in it."""
+        if not all(len(json.loads(text)) for text in self.answers[:1]):
+            raise WrongAnswer(f"Nothing was read: {self.answers[0]!r}")
+
+
 TOLD_WITHIN_S = 16.0
 """Three times the bound on a wait (for a place, for the row's queue and for the row), and a second more."""
 
