@@ -25,12 +25,14 @@ from conversations import live as hints
 from conversations.models import Conversation, ConversationRef, Event, Purge
 from conversations.store import ConversationStore
 from conversations.store import store as the_store
+from convserver.api.direct import callers
 from convserver.asgi import application
 from convserver.configuration import AuthMode
 from convserver.health import health
 from convserver.passwords import login_throttle
 from convserver.serving.static_files import StaticFilesMiddleware
 from sessions_app import background
+from sessions_app.event_loops import PerEventLoop
 from sessions_app.identity import key_throttle
 from sessions_app.identity.authentication import local_user
 from sessions_app.loops.manager import close_manager
@@ -231,6 +233,8 @@ def configured(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     monkeypatch.setattr(key_throttle, "key_throttle", key_throttle.KeyThrottle())
 
     def change(**values: Any) -> None:
+        # Those who are known were let in by the configuration of before.
+        monkeypatch.setattr(callers, "_callers", PerEventLoop(callers._made))
         monkeypatch.setattr(settings, "CONFIGURATION", replace(settings.CONFIGURATION, **values))
 
     return change

@@ -263,8 +263,8 @@ def test_a_list_costs_the_same_however_long_it_is(alice: User) -> None:
     few = [cost(path) for path in paths]
     fill(alice, 150)
     fill(alice, 50, parent=parent)
-    assert [cost(path) for path in paths] == few
-    assert max(few) <= 6
+    assert all(now <= before for now, before in zip(map(cost, paths), few, strict=True))
+    assert max(few) <= 4
 
 
 def test_the_first_page_passes_over_no_conversations_of_the_other_wire(alice: User) -> None:
