@@ -53,6 +53,8 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 READERS = 4
+POLLERS = 4
+"""Short reads that clients wait for have threads of their own, so that no page of a long log delays them."""
 CHANGERS = 12
 """Functions that may wait for a lock have threads of their own, so that nobody who reads waits with them."""
 CHANGERS_OF_ONE = 3
@@ -80,11 +82,13 @@ class Database:
 
     def __init__(self) -> None:
         self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="store")
+        self._pollers = ThreadPoolExecutor(POLLERS, thread_name_prefix="store-poller")
         self._changers = ThreadPoolExecutor(CHANGERS, thread_name_prefix="store-changer")
         self._contended = ThreadPoolExecutor(CONTENDED, thread_name_prefix="store-contended")
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="store-writer")
         self._notes = ThreadPoolExecutor(1, thread_name_prefix="store-notes")
         self._reading, self._changing, self._catching_up = map(Shares, (READERS, CHANGERS, CONTENDED))
+        self._polling = Shares(POLLERS)
         self._lines: WeakValueDictionary[int, asyncio.Semaphore] = WeakValueDictionary()
         self.queue = AppendQueue()
         self._maskers = ThreadPoolExecutor(MASKERS, thread_name_prefix="store-masker")
@@ -103,6 +107,10 @@ class Database:
     async def read(self, user: int | None, function: Callable[[], T]) -> T:
         """Run a function of the store in a thread of this user's share; None is the server itself."""
         return await _in_share(self._readers, self._reading, user, lambda: _connected(function))
+
+    async def poll(self, user: int | None, function: Callable[[], T]) -> T:
+        """Run a short function of the store that only reads, like `read`, but beside all longer ones."""
+        return await _in_share(self._pollers, self._polling, user, lambda: _connected(function))
 
     async def change(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a function of the store that may wait for a lock, so that no reader waits with it.
@@ -151,6 +159,7 @@ class Database:
             await asyncio.gather(*self._tasks, return_exceptions=True)
         executors = (
             (self._readers, READERS),
+            (self._pollers, POLLERS),
             (self._changers, CHANGERS),
             (self._contended, CONTENDED),
             (self._maskers, MASKERS),

@@ -162,4 +162,4 @@ class _Request(NamedTuple):
             self.scope["query_string"].decode("latin-1"),
             f"{scheme}://{self.headers['host']}",
         )
-        return await astore.database().read(client.share, partial(self.route.read, read))
+        return await astore.database().poll(client.share, partial(self.route.read, read))

@@ -88,9 +88,12 @@ def events(read: Read) -> Answer:
         raise NotDirect
     newest_first = query.sort_order is AppEventOrder.TIMESTAMP_DESC
     cursor = PlaceCursor.decode(query.page_id) if query.page_id else None
-    first, last = 0, _SEQ_END
-    if cursor is not None:
-        first, last = (0, cursor.seq - 1) if newest_first else (cursor.seq + 1, _SEQ_END)
+    # Seqs have no holes. The bound keeps PostgreSQL from sorting the rest of a log that it takes for short.
+    first, last = 0, _SEQ_END if newest_first else query.limit
+    if cursor is not None and newest_first:
+        first, last = cursor.seq - 1 - query.limit, cursor.seq - 1
+    elif cursor is not None:
+        first, last = cursor.seq + 1, cursor.seq + 1 + query.limit
     public_id = query.conversation_id__eq.hex
     places = _PLACES.rows(
         query.limit + 1, newest_first, public_id=public_id, user=read.user_pk, first=first, last=last
