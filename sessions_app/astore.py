@@ -77,21 +77,56 @@ _failing = Outage(__name__, "Appends failed", "Appends work again")
 Outcome = AppendOutcome | ConversationError
 
 
+class ConnectedThreads(ThreadPoolExecutor):
+    """Threads of one kind, begun as they are needed; each has a connection of its own."""
+
+    def __init__(self, most: int, name: str) -> None:
+        super().__init__(most, thread_name_prefix=name)
+
+    async def close(self) -> None:
+        """Close the connection of each thread that has begun, and end the threads."""
+        closed = 0
+        while closed < (begun := len(self._threads)):  # to ask may begin one more
+            await self._close_connections(begun)
+            closed = begun
+        self.shutdown(wait=True)
+
+    async def _close_connections(self, begun: int) -> None:
+        """Close those of so many threads; a barrier ensures that none runs twice."""
+        meeting = threading.Barrier(begun)
+
+        def close() -> None:
+            meeting.wait(timeout=10)
+            connections.close_all()
+
+        loop = asyncio.get_running_loop()
+        await asyncio.gather(*(loop.run_in_executor(self, close) for _ in range(begun)))
+
+
 class Database:
     """The database threads of one event loop, each with its own connection."""
 
     def __init__(self) -> None:
-        self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="store")
-        self._pollers = ThreadPoolExecutor(POLLERS, thread_name_prefix="store-poller")
-        self._changers = ThreadPoolExecutor(CHANGERS, thread_name_prefix="store-changer")
-        self._contended = ThreadPoolExecutor(CONTENDED, thread_name_prefix="store-contended")
-        self._writer = ThreadPoolExecutor(1, thread_name_prefix="store-writer")
-        self._notes = ThreadPoolExecutor(1, thread_name_prefix="store-notes")
+        self._readers = ConnectedThreads(READERS, "store")
+        self._pollers = ConnectedThreads(POLLERS, "store-poller")
+        self._changers = ConnectedThreads(CHANGERS, "store-changer")
+        self._contended = ConnectedThreads(CONTENDED, "store-contended")
+        self._maskers = ConnectedThreads(MASKERS, "store-masker")
+        self._writer = ConnectedThreads(1, "store-writer")
+        self._notes = ConnectedThreads(1, "store-notes")
+        self._all_threads = (
+            self._readers,
+            self._pollers,
+            self._changers,
+            self._contended,
+            self._maskers,
+            self._writer,
+            self._notes,
+        )
         self._reading, self._changing, self._catching_up = map(Shares, (READERS, CHANGERS, CONTENDED))
         self._polling = Shares(POLLERS)
         self._lines: WeakValueDictionary[int, asyncio.Semaphore] = WeakValueDictionary()
         self.queue = AppendQueue()
-        self._maskers = ThreadPoolExecutor(MASKERS, thread_name_prefix="store-masker")
         self._masking = Shares(MASKERS)
         self._lagging: dict[int, deque[WaitingAppend]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -157,18 +192,8 @@ class Database:
         """Finish all queued appends and close the connections."""
         while self._tasks:
             await asyncio.gather(*self._tasks, return_exceptions=True)
-        executors = (
-            (self._readers, READERS),
-            (self._pollers, POLLERS),
-            (self._changers, CHANGERS),
-            (self._contended, CONTENDED),
-            (self._maskers, MASKERS),
-            (self._writer, 1),
-            (self._notes, 1),
-        )
-        for executor, threads in executors:
-            await _close_connections(executor, threads)
-            executor.shutdown(wait=True)
+        for threads in self._all_threads:
+            await threads.close()
 
     def _own(self, work: Coroutine[None, None, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
@@ -437,18 +462,6 @@ def _close_refusing_connections() -> None:
         if each.connection is not None:
             each.connection.close()
             each.close()
-
-
-async def _close_connections(executor: ThreadPoolExecutor, threads: int) -> None:
-    """Close the connection of each of the executor's threads; a barrier ensures that none runs twice."""
-    meeting = threading.Barrier(threads)
-
-    def close() -> None:
-        meeting.wait(timeout=10)
-        connections.close_all()
-
-    loop = asyncio.get_running_loop()
-    await asyncio.gather(*(loop.run_in_executor(executor, close) for _ in range(threads)))
 
 
 def _opened() -> Database:
