@@ -145,6 +145,11 @@ class Server:
         return self._process.pid
 
     @property
+    def file(self) -> Path:
+        """The database that it uses with DATABASE_URL="": a file of its own."""
+        return Path(self.environment["CONVSERVER_DATA_DIR"]) / "convserver.sqlite3"
+
+    @property
     def environment(self) -> dict[str, str]:
         """The variables that the server is started with."""
         return {**program_environment(self._directory), "PORT": str(self.port)}

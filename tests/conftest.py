@@ -37,6 +37,7 @@ from sessions_app.identity import key_throttle
 from sessions_app.identity.authentication import local_user
 from sessions_app.loops.manager import close_manager
 from sessions_app.sockets.v0 import server as socketio_v0
+from tests import migrated
 from tests.clients import Client, Server
 from tests.v0_socket import V0Client
 from tests.web_browser import Browser
@@ -124,8 +125,10 @@ def django_db_setup(django_test_environment: None, django_db_blocker: Any) -> It
     """Make the run's database, and remove it at the end."""
     with django_db_blocker.unblock():
         databases = setup_databases(verbosity=0, interactive=False)
+        migrated.keep()
         yield
         _end_other_sessions()
+        migrated.forget()
         teardown_databases(databases, verbosity=0)
 
 

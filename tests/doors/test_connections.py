@@ -29,6 +29,7 @@ from convserver.serving.http_protocol import (
     State,
 )
 from sessions_app.identity.addresses import Networks
+from tests import migrated
 from tests.clients import HTTP, WAIT_S, Server
 from tests.network import NetworkClient, wait_until
 from tests.v1 import START
@@ -104,6 +105,7 @@ def resident_bytes(server: Server) -> int:
 def serving(directory: Path, *, constants: dict[str, float] | None, **environment: str) -> Iterator[Server]:
     """Serve with a database of its own to those who know the key."""
     server = Server(directory)
+    migrated.make(str(server.file))
     try:
         server.start(constants=constants, DATABASE_URL="", SESSION_API_KEY=KEY, **environment)
         yield server
@@ -112,7 +114,7 @@ def serving(directory: Path, *, constants: dict[str, float] | None, **environmen
 
 
 @pytest.fixture(scope="module")
-def patient(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+def patient(django_db_setup: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A server as it is, except that an address may have few connections."""
     yield from serving(
         tmp_path_factory.mktemp("patient"),
@@ -122,7 +124,7 @@ def patient(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 
 @pytest.fixture(scope="module")
-def quick(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+def quick(django_db_setup: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A server that soon loses patience."""
     yield from serving(tmp_path_factory.mktemp("quick"), constants=QUICK)
 
@@ -166,8 +168,11 @@ def test_unfinished_requests_hold_a_bounded_amount_of_memory_in_all(patient: Ser
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="prlimit is Linux's")
-def test_with_few_descriptors_those_are_answered_for_whom_there_is_room(tmp_path: Path) -> None:
+def test_with_few_descriptors_those_are_answered_for_whom_there_is_room(
+    django_db_setup: None, tmp_path: Path
+) -> None:
     server = Server(tmp_path, run_by=("prlimit", "--nofile=300:300"))
+    migrated.make(str(server.file))
     try:
         server.start(DATABASE_URL="")
         with ExitStack() as crowd:

@@ -21,6 +21,7 @@ from websockets.sync.client import ClientConnection, connect
 from conversations.engines import failures
 from conversations.engines.failures import FULL
 from conversations.engines.sqlite3.files import EMPTIED, GONE, READ_ONLY
+from tests import migrated
 from tests.clients import HTTP, WAIT_S, Server, SocketClosed
 from tests.conftest import on_sqlite
 from tests.network import NetworkClient, wait_until
@@ -111,7 +112,7 @@ CHANGES = [
 
 
 @pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+def running(django_db_setup: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A server on a database of its own, for all tests that put the files back; its sockets look often."""
     server = Server(tmp_path_factory.mktemp("server"), run_by=BOUND_BY_RIGHTS if is_root() else ())
     begin(server, constants=LOOKS)
@@ -122,14 +123,15 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 @pytest.fixture
 def files(running: Server) -> Iterator[Files]:
     """The files of its database; afterwards they are where they were."""
-    found = Files(Path(running.environment["CONVSERVER_DATA_DIR"]) / "convserver.sqlite3")
+    found = Files(running.file)
     found.keep()
     yield found
     found.put_back()
 
 
 def begin(server: Server, *, constants: Mapping[str, float] | None = None) -> None:
-    """Start it on the database of its data directory, with two conversations."""
+    """Start it on the database of its data directory, which was used before, with two conversations."""
+    migrated.make(str(server.file))
     server.start(DATABASE_URL="", constants=constants)
     for id in ("talk", V1_TALK):
         HTTP.post(f"{server.url}/api/native/conversations", json={"id": id}).raise_for_status()
@@ -264,7 +266,7 @@ def test_the_log_says_so_without_a_trace(running: Server, files: Files) -> None:
 
 def test_another_file_is_served_only_after_a_restart(server: Server) -> None:
     begin(server)
-    files = Files(Path(server.environment["CONVSERVER_DATA_DIR"]) / "convserver.sqlite3")
+    files = Files(server.file)
     files.replace_by_a_copy()
     assert post(server).status_code == 503
     server.stop()
@@ -373,10 +375,9 @@ def stored(server: Server) -> Path:
     """The file of a running server's database, with all that was stored in it."""
     begin(server)
     assert post(server).status_code == 200
-    file = Path(server.environment["CONVSERVER_DATA_DIR"]) / "convserver.sqlite3"
-    with closing(sqlite3.connect(file)) as database:
+    with closing(sqlite3.connect(server.file)) as database:
         database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    return file
+    return server.file
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ from django.db.migrations.loader import MigrationLoader
 from psycopg import sql
 
 from conversations.engines import upgrades
-from tests import forks
+from tests import forks, migrated
 from tests.clients import WAIT_S, Server, database_url, program_environment
 from tests.conftest import on_postgresql
 
@@ -36,11 +36,17 @@ KILLS = int(os.environ.get("TEST_KILLS", "1"))
 
 
 @dataclass(frozen=True, kw_only=True)
-class Fresh:
-    """An empty database, and programs that use it."""
+class Own:
+    """A database, and programs that use it."""
 
     url: str
     directory: Path
+
+    @property
+    def name(self) -> str:
+        """The path of its file, or what PostgreSQL calls it."""
+        path = urlsplit(self.url).path
+        return path if self.url.startswith("sqlite") else path.removeprefix("/")
 
     def migrate(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Run `convserver manage migrate` to its end."""
@@ -83,16 +89,36 @@ class Fresh:
 
 
 @pytest.fixture
-def fresh(tmp_path: Path) -> Iterator[Fresh]:
+def fresh(tmp_path: Path) -> Iterator[Own]:
     """An empty database of this test's own."""
+    with _own(tmp_path) as own:
+        if connection.vendor == "postgresql":
+            _administer("CREATE DATABASE {}", own.name)
+        yield own
+
+
+@pytest.fixture
+def complete(django_db_setup: None, tmp_path: Path) -> Iterator[Own]:
+    """A database of this test's own that was brought up to date."""
+    with _own(tmp_path) as own:
+        migrated.make(own.name)
+        yield own
+
+
+@contextmanager
+def _own(directory: Path) -> Iterator[Own]:
+    """Name a database that is not there yet; remove it at the end."""
     if connection.vendor == "sqlite":
-        yield Fresh(url=f"sqlite:///{tmp_path}/fresh.sqlite3", directory=tmp_path)
+        yield Own(url=f"sqlite:///{directory}/own.sqlite3", directory=directory)
         return
-    name = f"fresh_{secrets.token_hex(6)}"
+    own = Own(url=_beside(f"own_{secrets.token_hex(6)}"), directory=directory)
+    yield own
+    _administer("DROP DATABASE {} WITH (FORCE)", own.name)
+
+
+def _administer(statement: LiteralString, name: str) -> None:
     with closing(psycopg.connect(_beside("postgres"), autocommit=True)) as outside:
-        outside.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
-        yield Fresh(url=_beside(name), directory=tmp_path)
-        outside.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
+        outside.execute(sql.SQL(statement).format(sql.Identifier(name)))
 
 
 def _beside(name: str) -> str:
@@ -112,7 +138,7 @@ def wait_until_somebody_waits_for_a_lock(outside: psycopg.Connection[Any]) -> No
 
 
 @on_postgresql
-def test_a_kill_between_a_migration_and_its_record_harms_no_later_start(fresh: Fresh) -> None:
+def test_a_kill_between_a_migration_and_its_record_harms_no_later_start(fresh: Own) -> None:
     assert fresh.migrate("contenttypes").returncode == 0
     with closing(psycopg.connect(fresh.url)) as holding, fresh.migrating() as process:
         holding.execute("LOCK TABLE django_migrations IN SHARE MODE")
@@ -124,7 +150,7 @@ def test_a_kill_between_a_migration_and_its_record_harms_no_later_start(fresh: F
     assert fresh.is_complete
 
 
-def test_kills_at_any_moment_harm_no_later_start(fresh: Fresh, chance: random.Random) -> None:
+def test_kills_at_any_moment_harm_no_later_start(fresh: Own, chance: random.Random) -> None:
     for _ in range(KILLS):
         with fresh.migrating() as process, pytest.raises(subprocess.TimeoutExpired):
             process.wait(timeout=chance.uniform(0.4, 1.2))
@@ -132,7 +158,7 @@ def test_kills_at_any_moment_harm_no_later_start(fresh: Fresh, chance: random.Ra
     assert fresh.is_complete
 
 
-def test_what_an_earlier_release_applied_without_a_record_is_recorded(fresh: Fresh) -> None:
+def test_what_an_earlier_release_applied_without_a_record_is_recorded(fresh: Own) -> None:
     fresh.migrate("auth", "0001")
     fresh.ask("DELETE FROM django_migrations WHERE app = 'auth' RETURNING id")
     ended = fresh.migrate()
@@ -141,7 +167,7 @@ def test_what_an_earlier_release_applied_without_a_record_is_recorded(fresh: Fre
     assert fresh.is_complete
 
 
-def test_tables_of_another_program_are_told_apart_from_what_cannot_be_used(fresh: Fresh) -> None:
+def test_tables_of_another_program_are_told_apart_from_what_cannot_be_used(fresh: Own) -> None:
     with closing(fresh.connect()) as outside:
         outside.execute("CREATE TABLE auth_group (id bigint PRIMARY KEY, name text)")
     fresh.migrate("contenttypes")
@@ -163,21 +189,20 @@ AgentLoop.objects.create(conversation_id=talk.pk, status="error", error="no agen
 """
 
 
-def test_a_loop_loses_the_column_that_nothing_reads_and_keeps_all_else(fresh: Fresh) -> None:
-    assert fresh.migrate().returncode == 0
-    fresh.run(LOOP)
-    assert fresh.migrate("sessions_app", "0017").stderr == ""
-    assert fresh.ask("SELECT status, desired FROM sessions_app_agentloop") == [("error", "stopped")]
-    assert fresh.migrate().stderr == ""
+def test_a_loop_loses_the_column_that_nothing_reads_and_keeps_all_else(complete: Own) -> None:
+    complete.run(LOOP)
+    assert complete.migrate("sessions_app", "0017").stderr == ""
+    assert complete.ask("SELECT status, desired FROM sessions_app_agentloop") == [("error", "stopped")]
+    assert complete.migrate().stderr == ""
     columns = "status, error, refused_writes"
-    assert fresh.ask(f"SELECT {columns} FROM sessions_app_agentloop") == [("error", "no agent", 3)]
-    assert fresh.is_complete
+    assert complete.ask(f"SELECT {columns} FROM sessions_app_agentloop") == [("error", "no agent", 3)]
+    assert complete.is_complete
 
 
 # At the same time
 
 
-def test_servers_that_start_at_once_on_an_empty_database_all_start(fresh: Fresh, tmp_path: Path) -> None:
+def test_servers_that_start_at_once_on_an_empty_database_all_start(fresh: Own, tmp_path: Path) -> None:
     servers = [Server(_made(tmp_path / name)) for name in ("first", "second")]
     try:
         with ThreadPoolExecutor(len(servers)) as together:
@@ -188,9 +213,8 @@ def test_servers_that_start_at_once_on_an_empty_database_all_start(fresh: Fresh,
     assert fresh.is_complete
 
 
-def test_who_comes_second_waits_and_says_so(fresh: Fresh) -> None:
-    fresh.migrate()
-    with closing(fresh.connect()) as holding, fresh.migrating() as process:
+def test_who_comes_second_waits_and_says_so(complete: Own) -> None:
+    with closing(complete.connect()) as holding, complete.migrating() as process:
         holding.execute("BEGIN IMMEDIATE" if connection.vendor == "sqlite" else "BEGIN")
         if connection.vendor == "postgresql":
             holding.execute("SELECT pg_advisory_xact_lock(%s)", [upgrades.LOCK])

@@ -31,6 +31,7 @@ from convserver.asgi import lifespan
 from sessions_app import astore
 from sessions_app.loops import manager
 from sessions_app.loops.manager import get_manager
+from tests import migrated
 from tests.clients import database_url
 from tests.conftest import on_postgresql, on_sqlite
 from tests.events import event, payload
@@ -95,14 +96,13 @@ def guards_put_back(database: None) -> Iterator[None]:
 
 @pytest.fixture
 def later(database: None, tmp_path: Path) -> Iterator[None]:
-    """A database of its own under the alias LATER, still without tables."""
+    """A migrated database of its own under the alias LATER."""
     default = connection.settings_dict
     is_file = connection.vendor == "sqlite"
     name = str(tmp_path / "later.sqlite3") if is_file else f"{default['NAME']}_later"
     options = {key: value for key, value in default["OPTIONS"].items() if key != "pool"}
     connections.databases[LATER] = {**default, "NAME": name, "OPTIONS": options}
-    if not is_file:
-        administer("CREATE DATABASE {}", name)
+    migrated.make(name)
     yield
     connections[LATER].close()
     del connections[LATER], connections.databases[LATER]
@@ -393,7 +393,6 @@ def test_guards_stand_after_a_migration_that_remakes_a_table(
     column: str,
     field: str,
 ) -> None:
-    call_command("migrate", database=LATER, verbosity=0)
     store_an_event_later()
     monkeypatch.syspath_prepend(tmp_path)
     settings.MIGRATION_MODULES = {"conversations": migrations_with_one_more(tmp_path, model, column, field)}
