@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import atexit
 import ctypes
+import gc
 import json
 import os
 import re
@@ -29,7 +30,7 @@ from typing import IO, Any, Protocol
 
 ROOT = Path(__file__).parent.parent
 PROJECT = ("convserver", "conversations", "sessions_app")
-IMPORTED = re.compile(r"^(?:from|import) (\w[\w.]*)", re.MULTILINE)
+IMPORTED = re.compile(r"^(?:from|import) (\w[\w.]*)(?: import (\([^)]*\)|.*))?", re.MULTILINE)
 
 READ_AT_START = re.compile(r"PYTHON|LC_|LANG|LD_|MALLOC_|GLIBC|SSL_|OPENSSL|TZ$")
 """Variables that Python, its libraries or the C library read only once, when a process starts."""
@@ -196,21 +197,21 @@ def _adopt(are_adopted: bool) -> None:
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, int(are_adopted), 0, 0, 0)
 
 
-def _libraries() -> Iterator[str]:
-    """Yield every module of a library that a module of the project imports."""
+def _libraries() -> Iterator[tuple[str, str]]:
+    """Yield every module of a library that a module of the project imports, and each name from it."""
     for package in PROJECT:
         for file in (ROOT / package).rglob("*.py"):
-            for name in IMPORTED.findall(file.read_text()):
-                if name.partition(".")[0] not in PROJECT:
-                    yield name
+            for module, names in IMPORTED.findall(file.read_text()):
+                if module.partition(".")[0] not in PROJECT:
+                    yield from ((module, name) for name in re.findall(r"\w+", names) or [""])
 
 
 def _import_libraries() -> None:
     from django.core.exceptions import AppRegistryNotReady, ImproperlyConfigured
 
-    for name in sorted(set(_libraries())):
+    for module, name in sorted(set(_libraries())):
         with suppress(ImproperlyConfigured, AppRegistryNotReady):  # needs settings: each copy has its own
-            import_module(name)
+            getattr(import_module(module), name, None)  # some import what they hold once it is asked for
 
 
 def _copied(requests: socket.socket) -> Sequence[str] | None:
@@ -251,6 +252,8 @@ def _prepared(request: bytes, descriptors: Sequence[int]) -> Sequence[str]:
 if __name__ == "__main__":
     interrupted = signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the caller
     _import_libraries()
+    gc.collect()
+    gc.freeze()  # no copy looks for garbage in what all of them share
     with socket.socket(fileno=int(sys.argv[1])) as requests:
         command = _copied(requests)
     if command is not None:

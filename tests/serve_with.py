@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Sequence
@@ -24,6 +25,7 @@ def change(constants: Sequence[str]) -> None:
 
 if __name__ == "__main__":
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "convserver.settings")
+    gc.disable()  # until the server listens, as in `serve`
     django.setup()
     change(sys.argv[1:])
     sys.exit(main(["serve"]))
