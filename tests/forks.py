@@ -36,6 +36,9 @@ READ_AT_START = re.compile(r"PYTHON|LC_|LANG|LD_|MALLOC_|GLIBC|SSL_|OPENSSL|TZ$"
 """Variables that Python, its libraries or the C library read only once, when a process starts."""
 
 PR_SET_CHILD_SUBREAPER = 36
+EXECUTE = ["timeit", "--number=1", "--repeat=1"]
+"""Executes a statement, as a module with arguments."""
+
 END_WAIT_S = 60.0
 REQUEST_MAX_BYTES = 256 * 1024
 LOOK_S = 0.01
@@ -181,6 +184,14 @@ def run(
             process.send_signal(signal.SIGKILL)
         printed = [_all_of(file) for file in (stdout, stderr)]
     return subprocess.CompletedProcess(list(command), status, *printed)
+
+
+def printed_by(statement: str, environment: Mapping[str, str]) -> str:
+    """Execute a statement in a copy; return the first line that it prints. Raise RuntimeError if it fails."""
+    ended = run([*EXECUTE, statement], environment)
+    if ended.returncode or ended.stderr:
+        raise RuntimeError(ended.stderr)
+    return ended.stdout.partition("\n")[0]
 
 
 def _all_of(file: IO[str]) -> str:

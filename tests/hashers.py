@@ -1,10 +1,17 @@
-"""A hasher that tests look into: how many passwords are computed, and how many at a time."""
+"""Hashers of tests: one to look into, how many passwords are computed at a time, and one for servers."""
 
 from __future__ import annotations
 
 import threading
 
 from django.contrib.auth.hashers import MD5PasswordHasher
+
+QUICK_PASSWORDS = {
+    "django.contrib.auth.hashers.Argon2PasswordHasher.time_cost": 1,
+    "django.contrib.auth.hashers.Argon2PasswordHasher.memory_cost": 8,
+    "django.contrib.auth.hashers.Argon2PasswordHasher.parallelism": 1,
+}
+"""Constants of a server that computes passwords quickly: the real way is slow on purpose."""
 
 
 class Watch:

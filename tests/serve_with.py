@@ -7,20 +7,32 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from typing import Any
 
 import django
+from django.utils.module_loading import import_string
 
 from convserver.cli import main
 
 
 def change(constants: Sequence[str]) -> None:
-    """Set the constants, each given as `module.NAME=number`. Raise AttributeError for an unknown one."""
+    """Set the constants, each given as `place.NAME=number`; the place is a module or a class.
+
+    Raise AttributeError for an unknown one.
+    """
     for constant in constants:
         name, _, value = constant.partition("=")
-        module, _, attribute = name.rpartition(".")
-        found = import_module(module)
+        place, _, attribute = name.rpartition(".")
+        found = _at(place)
         getattr(found, attribute)
-        setattr(found, attribute, float(value))
+        setattr(found, attribute, int(value) if value.isdigit() else float(value))
+
+
+def _at(place: str) -> Any:
+    try:
+        return import_module(place)
+    except ModuleNotFoundError:
+        return import_string(place)
 
 
 if __name__ == "__main__":

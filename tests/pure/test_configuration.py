@@ -8,8 +8,6 @@ import re
 import secrets
 import socket
 import stat
-import subprocess
-import sys
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -30,6 +28,7 @@ from convserver.configuration import (
 from convserver.passwords.login_throttle import GUESSES_MAX
 from tests import forks
 from tests.clients import WAIT_S, Server
+from tests.hashers import QUICK_PASSWORDS
 
 pytestmark = pytest.mark.one_engine
 
@@ -305,8 +304,7 @@ def test_logins_and_links_made_under_an_earlier_key_stay_valid(data_dir: Path) -
     program = "from convserver import settings; print(*settings.SECRET_KEY_FALLBACKS)"
     keys = {"SECRET_KEY": "k" * 50, "SECRET_KEY_FALLBACKS": f"{'j' * 50},{'i' * 50}"}
     environment = {**os.environ, "CONVSERVER_DATA_DIR": str(data_dir), **keys}
-    printed = subprocess.check_output([sys.executable, "-c", program], env=environment, text=True)
-    assert printed.split() == ["j" * 50, "i" * 50]
+    assert forks.printed_by(program, environment).split() == ["j" * 50, "i" * 50]
 
 
 def test_earlier_keys_are_not_shown_with_the_configuration(data_dir: Path) -> None:
@@ -338,7 +336,7 @@ def an_address(network: str) -> str:
 def test_a_trusted_proxy_says_who_has_guessed_too_often_and_no_other_does(
     server: Server, trusted: str, is_believed: bool
 ) -> None:
-    server.start(constants=None, **ACCOUNTS, CONVSERVER_TRUSTED_PROXIES=trusted)
+    server.start(constants=QUICK_PASSWORDS, **ACCOUNTS, CONVSERVER_TRUSTED_PROXIES=trusted)
     proxy, mine, other = (an_address(network) for network in ("127.0.0.0/8", "10.0.0.0/9", "10.128.0.0/9"))
     assert {guess(server, client=mine, proxy=proxy) for _ in range(GUESSES_MAX)} == {200}
     assert guess(server, client=mine, proxy=proxy) == 429
@@ -349,7 +347,7 @@ def test_a_trusted_proxy_says_who_has_guessed_too_often_and_no_other_does(
 
 @pytest.mark.one_engine
 def test_where_no_proxy_is_configured_nobody_is_believed_to_be_one(server: Server) -> None:
-    server.start(constants=None, **ACCOUNTS)
+    server.start(constants=QUICK_PASSWORDS, **ACCOUNTS)
     for number in range(GUESSES_MAX):
         guess(server, client=f"10.0.0.{number}", proxy="127.0.0.1")
     assert guess(server, client="10.0.1.1", proxy="127.0.0.1") == 429
@@ -362,13 +360,7 @@ def test_where_no_proxy_is_configured_nobody_is_believed_to_be_one(server: Serve
 def hints_prefix(data_dir: Path, secret_key: str) -> str:
     program = "from convserver import settings; print(settings.CHANNEL_LAYERS['default']['CONFIG']['prefix'])"
     environment = {**os.environ, "CONVSERVER_DATA_DIR": str(data_dir), "REDIS_URL": "redis://localhost"}
-    return subprocess.run(
-        [sys.executable, "-c", program],
-        env={**environment, "SECRET_KEY": secret_key},
-        stdout=subprocess.PIPE,
-        text=True,
-        check=True,
-    ).stdout
+    return forks.printed_by(program, {**environment, "SECRET_KEY": secret_key})
 
 
 def test_installations_that_share_a_redis_do_not_share_their_hints(data_dir: Path) -> None:
@@ -416,14 +408,14 @@ def test_first_starts_at_the_same_time_agree_on_one_key(data_dir: Path) -> None:
     program = (
         "import os; from convserver import configuration; print(configuration.read(os.environ).secret_key)"
     )
-    environment = {"CONVSERVER_DATA_DIR": str(data_dir), "PATH": os.environ["PATH"]}
+    environment = {**os.environ, "CONVSERVER_DATA_DIR": str(data_dir), "SECRET_KEY": ""}
 
     def start(_: int) -> str:
-        return subprocess.check_output([sys.executable, "-c", program], env=environment, text=True)
+        return forks.printed_by(program, environment)
 
     with ThreadPoolExecutor(6) as pool:
         keys = set(pool.map(start, range(6)))
-    assert keys == {(data_dir / "secret_key").read_text() + "\n"}
+    assert keys == {(data_dir / "secret_key").read_text()}
 
 
 def test_a_given_key_is_not_kept(data_dir: Path) -> None:
@@ -478,11 +470,7 @@ def test_a_first_start_with_a_key_of_its_own_makes_the_data_directory(tmp_path: 
     environment = {"CONVSERVER_DATA_DIR": str(tmp_path / "new" / "var"), "SECRET_KEY": "k" * 50}
     program = "import django; django.setup(); from convserver import cli; cli.prepare_database()"
     kept = {name: value for name, value in os.environ.items() if name not in ("DATABASE_URL", "REDIS_URL")}
-    subprocess.run(
-        [sys.executable, "-c", program],
-        env={**kept, **environment, "DJANGO_SETTINGS_MODULE": "convserver.settings"},
-        check=True,
-    )
+    forks.printed_by(program, {**kept, **environment, "DJANGO_SETTINGS_MODULE": "convserver.settings"})
     assert (tmp_path / "new" / "var" / "convserver.sqlite3").exists()
 
 

@@ -17,24 +17,20 @@ from tests.clients import WAIT_S, program_environment
 on_linux = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere every program is started as usual")
 
 
-EXECUTE = ["timeit", "--number=1", "--repeat=1"]
-"""Executes a statement."""
 ENVIRONMENT = program_environment(Path("nowhere"))
 
 
 def started(statement: str, **environment: str) -> forks.Running:
     with TemporaryFile() as output:
         return forks.start(
-            [*EXECUTE, statement], {**ENVIRONMENT, **environment}, stdout=output, stderr=output
+            [*forks.EXECUTE, statement], {**ENVIRONMENT, **environment}, stdout=output, stderr=output
         )
 
 
 def printed(statement: str, **environment: str) -> str:
     """Run a statement in a copy; return the first line that it prints."""
     assert forks.waiting.copies(ENVIRONMENT | environment)
-    ended = forks.run([*EXECUTE, statement], {**ENVIRONMENT, **environment})
-    assert (ended.returncode, ended.stderr) == (0, "")
-    return ended.stdout.partition("\n")[0]
+    return forks.printed_by(statement, {**ENVIRONMENT, **environment})
 
 
 @on_linux
@@ -61,7 +57,7 @@ def test_a_copy_is_a_child_that_can_be_killed() -> None:
 
 @on_linux
 def test_a_failure_is_told_by_the_status_and_a_trace() -> None:
-    ended = forks.run([*EXECUTE, "import os; os._exit(3)"], ENVIRONMENT)
+    ended = forks.run([*forks.EXECUTE, "import os; os._exit(3)"], ENVIRONMENT)
     assert ended.returncode == 3
     ended = forks.run(["no_such_module"], ENVIRONMENT)
     assert (ended.returncode, "no_such_module" in ended.stderr) == (1, True)
