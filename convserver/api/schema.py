@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -267,12 +268,24 @@ class SandboxKeyScheme(OpenApiAuthenticationExtension):
         }
 
 
-@cache
 def document(media_type: str) -> bytes:
     """Return the whole document as this media type has it, made once in a process's life."""
     renderer = next(each for each in RENDERERS if each.media_type == media_type)
-    schema = SchemaGenerator().get_schema(request=None, public=True)
-    written = renderer().render(schema, renderer_context={})
+    return _as_yaml() if issubclass(renderer, OpenApiYamlRenderer) else _as_json()
+
+
+@cache
+def _as_json() -> bytes:
+    written: bytes = OpenApiJsonRenderer().render(
+        SchemaGenerator().get_schema(request=None, public=True), renderer_context={}
+    )
+    return written
+
+
+@cache
+def _as_yaml() -> bytes:
+    # To read what was written is many times quicker than to look at all views again.
+    written = OpenApiYamlRenderer().render(json.loads(_as_json()), renderer_context={})
     return written if isinstance(written, bytes) else written.encode()
 
 
