@@ -8,7 +8,6 @@ import secrets
 import shutil
 import sqlite3
 import subprocess
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
@@ -152,12 +151,6 @@ def post(server: Server) -> httpx.Response:
 def health(server: Server) -> tuple[int, Any]:
     answer = HTTP.get(f"{server.url}/health")
     return answer.status_code, answer.json()
-
-
-def until(is_so: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + WAIT_S
-    while not is_so():
-        assert time.monotonic() < deadline
 
 
 @pytest.mark.parametrize("change", CHANGES)
@@ -454,7 +447,7 @@ def test_with_a_full_disk_the_server_says_so_and_goes_on_once_there_is_room(
 ) -> None:
     begin(server)
     ballast = fill(small_disk)
-    until(lambda: post(server).status_code == 503)
+    wait_until(lambda: post(server).status_code == 503)
     assert post(server).json()["detail"] == FULL
     assert health(server) == (503, {"code": "unavailable", "detail": FULL})
     ballast.unlink()

@@ -8,7 +8,6 @@ import secrets
 import sqlite3
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
@@ -27,6 +26,7 @@ from conversations.engines import upgrades
 from tests import forks, migrated
 from tests.clients import WAIT_S, Server, database_url, program_environment
 from tests.conftest import on_postgresql
+from tests.network import wait_until
 
 pytestmark = pytest.mark.needs_engine
 
@@ -129,9 +129,7 @@ WAITING: LiteralString = "FROM pg_locks WHERE NOT granted AND relation = 'django
 
 
 def wait_until_somebody_waits_for_a_lock(outside: psycopg.Connection[Any]) -> None:
-    deadline = time.monotonic() + WAIT_S
-    while outside.execute(f"SELECT count(*) {WAITING}").fetchone() == (0,):
-        assert time.monotonic() < deadline
+    wait_until(lambda: outside.execute(f"SELECT count(*) {WAITING}").fetchone() != (0,))
 
 
 # Killed

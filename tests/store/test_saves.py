@@ -152,13 +152,13 @@ FACTS: dict[str, Any] = {
 }
 
 
-def test_a_stub_that_is_saved_a_thousand_times_takes_nothing_away(
-    store: ConversationStore, talk: ConversationRef, statements: list[str]
+def test_a_stub_that_is_saved_again_and_again_takes_nothing_away(
+    store: ConversationStore, talk: ConversationRef, statements: list[str], is_full: bool
 ) -> None:
     store.save_metadata(ConversationMetadata(conversation_id=talk.public_id, **FACTS))
     stored, user_id = store.get_metadata(talk.public_id), str(talk.owner_id)
     statements.clear()
-    for _ in range(1_000):
+    for _ in range(1_000 if is_full else 100):
         store.save_metadata(ConversationMetadata(conversation_id=talk.public_id, user_id=user_id))
     assert store.get_metadata(talk.public_id) == stored
     assert [sql for sql in writes(statements) if sql.startswith(("UPDATE", "INSERT", "DELETE"))] == []
@@ -205,10 +205,13 @@ def facts_of(store: ConversationStore, conversation_id: str) -> dict[str, Any]:
     return {name: getattr(metadata, name) for name in FACTS}
 
 
-def test_a_thousand_looks_at_the_state_write_nothing(talk: ConversationRef, statements: list[str]) -> None:
-    for _ in range(READS):
+def test_many_looks_at_the_state_write_nothing(
+    talk: ConversationRef, statements: list[str], is_full: bool
+) -> None:
+    reads = READS if is_full else READS // 5
+    for _ in range(reads):
         assert states_of([talk.pk])[talk.pk]["last_seq"] == MESSAGES - 1
-    assert len(statements) == READS
+    assert len(statements) == reads
     assert writes(statements) == []
     assert is_whole(talk)
 
