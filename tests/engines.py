@@ -29,7 +29,7 @@ import psycopg
 import redis
 from psycopg import sql
 
-from tests import chromium
+from tests import chromium, migrated
 from tests.ports import PORTS
 from tests.shares import SERVERS, SQLITE, divided
 from tests.suite_run import Outcome, SuiteRun, ended_together, started
@@ -186,9 +186,11 @@ def _started(part: Part) -> Iterator[SuiteRun]:
             ) as run:
                 yield run
         finally:
-            # A run that was stopped leaves its database behind.
+            # A run that was stopped leaves its database behind, and the copy of it.
             if part.engines == SERVERS:
-                _drop_database(f"test_convserver_{name}")
+                own = f"test_convserver_{name}"
+                for each in (own, migrated.kept(own)):
+                    _drop_database(each)
 
 
 def _quick_directory() -> str | None:

@@ -44,12 +44,17 @@ def make(name: str) -> None:
         _administer("CREATE DATABASE {} TEMPLATE {}", name, _kept())
 
 
+def kept(own: str) -> str:
+    """Return what the copy of a run's own database is called."""
+    return f"{own}_migrated"
+
+
 def _own() -> str:
     return str(connection.settings_dict["NAME"])
 
 
 def _kept() -> str:
-    return f"{_own()}_migrated"
+    return kept(_own())
 
 
 def _copy_file(source: str, target: str) -> None:
