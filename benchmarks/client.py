@@ -17,7 +17,7 @@ from typing import Any
 import uvloop
 
 from benchmarks.job import Job, Result
-from benchmarks.measured.audience import Listener, Speaker
+from benchmarks.measured.audience import Listener, Mute, Speaker
 from benchmarks.measured.connections import Connection, Sender
 from benchmarks.measured.openings import Opening
 from benchmarks.measured.rest import Asker, Getter, Poster, Renamer
@@ -159,7 +159,8 @@ async def _audience(job: Job) -> Result:
     await _connect(speaker, job.port)
     await _unless(speaker.failure, speaker.ready.wait(), READY_WAIT_S)
     listeners = [Listener(job, path) for path in places]
-    for listener in listeners:
+    mutes = [Mute(job, places[0]) for _ in range(job.mutes)]
+    for listener in (*listeners, *mutes):
         await _connect(listener, job.port)
     failed = asyncio.gather(*(client.failure for client in (speaker, *listeners)))
     await _unless(failed, _all(listener.ready for listener in listeners), AUDIENCE_WAIT_S)

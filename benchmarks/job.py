@@ -65,7 +65,9 @@ class Job:
     times: int = 0
     """How often it asks each."""
     every_s: float = 0.0
-    """How long it rests between its turns."""
+    """How long it rests between its turns, or who appends to an audience between its events."""
+    mutes: int = 0
+    """How many more sockets of an audience never read."""
 
     def text(self) -> str:
         """Return it for the way to the process of the clients."""

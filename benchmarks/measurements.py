@@ -10,7 +10,7 @@ from uuid import uuid4
 
 from benchmarks import server
 from benchmarks.flooding import floods
-from benchmarks.job import Job, Question, carry_out
+from benchmarks.job import Job, Question, Result, carry_out
 from benchmarks.measured import appends, hanging, lists, locked, pages, reads
 from benchmarks.workbench import LENGTH_CLIENTS, LONG, OPENED, REPLAYS, SHORT, Values, Workbench, percentile
 
@@ -94,15 +94,38 @@ def _asked(beside: str, bench: Workbench) -> Values:
             yield from bench.ask(key, question, job, appended_to=ids)
 
 
-def _audience(bench: Workbench) -> Values:
-    """Append to a new conversation that many follow."""
+def _heard(
+    bench: Workbench, events: int, *, bare: bool = False, every_s: float = 0.0, mutes: int = 0
+) -> Result:
+    """Let many follow a new conversation that one appends to."""
     public_id = uuid4().hex
-    speaker = f"/ws/conversations/{public_id}?version=V1&follow=false"
-    listeners = [f"/sockets/events/{public_id}"] * AUDIENCE
-    job = Job(sort="audience", port=bench.convserver().port, paths=[speaker, *listeners], events=SHOWN)
-    result = carry_out(job)
+    speaker = "/say" if bare else f"/ws/conversations/{public_id}?version=V1&follow=false"
+    listener = "/hear" if bare else f"/sockets/events/{public_id}"
+    running = bench.bare() if bare else bench.convserver()
+    paths = [speaker, *[listener] * AUDIENCE]
+    return carry_out(
+        Job(sort="audience", port=running.port, paths=paths, events=SHOWN, every_s=every_s, mutes=mutes)
+    )
+
+
+def _audience(bench: Workbench) -> Values:
+    """Append to a conversation that many follow, as fast as that goes."""
+    yield "bare audience", _heard(bench, bare=True)["rate"]
+    result = _heard(bench)
     yield "audience", result["rate"]
     yield "audience, p99 ms", percentile(result["latencies_ms"][0], 99)
+
+
+def _paced_audience(bench: Workbench) -> Values:
+    """Append at half the rate that the bare sockets reach, with and without one that never reads."""
+    every_s = 2 * AUDIENCE / _heard(bench, bare=True)["rate"]
+    for key, bare, mutes in (
+        ("bare paced audience", True, 0),
+        ("paced audience", False, 0),
+        ("paced audience, one mute", False, 1),
+    ):
+        result = _heard(bench, bare=bare, every_s=every_s, mutes=mutes)
+        yield f"{key}, p99 ms", percentile(result["latencies_ms"][0], 99)
 
 
 def _hanging(bench: Workbench) -> Values:
@@ -226,7 +249,15 @@ MEASUREMENTS: Sequence[Measurement] = [
     ),
     *(_read(name, clients) for name in reads.addresses("") for clients in (1, 16)),
     *(_read_beside(f"get {door}") for door in reads.ONE),
-    Measurement(keys=["audience", "audience, p99 ms"], measure=_audience),
+    Measurement(keys=["bare audience", "audience", "audience, p99 ms"], measure=_audience),
+    Measurement(
+        keys=[
+            "bare paced audience, p99 ms",
+            "paced audience, p99 ms",
+            "paced audience, one mute, p99 ms",
+        ],
+        measure=_paced_audience,
+    ),
     Measurement(
         keys=[
             f"{name} {when}, median ms"

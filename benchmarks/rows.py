@@ -282,10 +282,28 @@ ROWS = [
     Row(
         title="1,000 V1 sockets on one conversation, 200 events, deliveries",
         key="audience",
+        limit="bare audience",
+        limit_title="bare sockets",
+        ratio_at_least=0.5,
         unit="deliveries/s",
     ),
     Row(
         title="1,000 V1 sockets on one conversation, p99 from sent to shown", key="audience, p99 ms", unit=MS
+    ),
+    *(
+        Row(
+            title=f"1,000 V1 sockets{title}, half the rate of bare ones, p99 from sent to shown",
+            key=f"{key}, p99 ms",
+            limit="bare paced audience, p99 ms",
+            limit_title="bare sockets",
+            ratio_at_most=2.0,
+            unit=MS,
+            is_quick=False,
+        )
+        for key, title in (
+            ("paced audience", ""),
+            ("paced audience, one mute", " and one that never reads"),
+        )
     ),
     *(
         Row(

@@ -54,8 +54,24 @@ class Listener(Socket):
             raise WrongAnswer(f"{len(self.shown)} events were shown, not the {len(sent)} in their order.")
 
 
+class Mute(Socket):
+    """Reads nothing once its socket is open."""
+
+    def __init__(self, job: Job, path: str) -> None:
+        super().__init__()
+        self.job, self.path = job, path
+        self.ready = asyncio.Event()
+
+    def opened(self) -> None:
+        self.transport.pause_reading()
+        self.ready.set()
+
+    def take_frames(self, data: bytes) -> None:
+        """What came with the handshake is left."""
+
+
 class Speaker(Socket):
-    """Appends events, each once the one before is committed."""
+    """Appends events: each once the one before is committed, or each so many seconds after the one before."""
 
     def __init__(self, job: Job, path: str) -> None:
         super().__init__()
@@ -69,11 +85,15 @@ class Speaker(Socket):
         for text in frames.texts(self.received):
             if not self.ready.is_set():
                 self.ready.set()
-            elif text.startswith(b'{"type":"ack"') and len(self.sent) < self.job.events:
+            elif text.startswith(b'{"type":"ack"') and not self.job.every_s:
                 self.say()
 
     def say(self) -> None:
-        """Append the next."""
+        """Append the next, if there is one."""
+        if len(self.sent) == self.job.events:
+            return
+        if self.job.every_s:
+            asyncio.get_running_loop().call_later(self.job.every_s, self.say)
         name = new_id()
         self.sent.append(name)
         self.sent_at.append(time.perf_counter())

@@ -1,6 +1,7 @@
 """Bare ASGI under the server's own uvicorn settings: what sockets and requests cost without an application.
 
 The socket `/echo` sends each frame back; `/send/{n}` sends n prepared `event` frames and `replay_complete`.
+Each frame that comes in on `/say` is sent to all sockets of `/hear`, and then acknowledged.
 A request is read and answered with success, wherever it goes.
 """
 
@@ -26,6 +27,7 @@ def event_frame(seq: int) -> str:
 
 PREPARED_MAX = 100_000
 _prepared: list[str] = []
+_hearers: set[Any] = set()
 _SUCCESS = b'{"success":true}'
 _HEADERS = [(b"content-type", b"application/json"), (b"content-length", str(len(_SUCCESS)).encode())]
 
@@ -45,11 +47,30 @@ async def _request(receive: Any, send: Any) -> None:
     await send({"type": "http.response.body", "body": _SUCCESS})
 
 
+async def _hear(receive: Any, send: Any) -> None:
+    await send({"type": "websocket.send", "text": '{"type":"hello"}'})
+    _hearers.add(send)
+    while (await receive())["type"] != "websocket.disconnect":
+        pass
+    _hearers.discard(send)
+
+
+async def _say(receive: Any, send: Any) -> None:
+    await send({"type": "websocket.send", "text": '{"type":"hello"}'})
+    while (message := await receive())["type"] != "websocket.disconnect":
+        for hearer in list(_hearers):
+            await hearer({"type": "websocket.send", "text": message["text"]})
+        await send({"type": "websocket.send", "text": '{"type":"ack"}'})
+
+
 async def _socket(scope: dict[str, Any], receive: Any, send: Any) -> None:
     _, name, *rest = scope["path"].split("/")
     prepared = _prepared[: int(rest[0])] if name == "send" else []
     await receive()
     await send({"type": "websocket.accept"})
+    if name in ("hear", "say"):
+        await (_hear if name == "hear" else _say)(receive, send)
+        return
     for text in prepared:
         await send({"type": "websocket.send", "text": text})
     if prepared:
