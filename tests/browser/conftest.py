@@ -7,15 +7,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import BrowserContext, Page, Playwright, expect
+from playwright.sync_api import Browser, BrowserContext, Page, Playwright, expect
 
 from tests import chromium
+from tests.browser.browsers import Browsers, LentBrowser
 from tests.browser.site import Site
 from tests.browser.talk import Talk
 from tests.browser.watch import Watch
 from tests.clients import WAIT_S
 
 HERE = Path(__file__).parent
+CALM: dict[str, Any] = {"reduced_motion": "reduce"}
 
 expect.set_options(timeout=WAIT_S * 1000)
 
@@ -66,23 +68,57 @@ def site(process: Site) -> Site:
     return process
 
 
+@pytest.fixture(scope="session")
+def session_watch(process: Site) -> Watch:
+    """What looks at every page of all tests."""
+    return Watch(process.url)
+
+
 @pytest.fixture
-def watch(site: Site) -> Iterator[Watch]:
+def watch(session_watch: Watch) -> Iterator[Watch]:
     """Fail the test if any of its pages did what none may do."""
-    watch = Watch(site.url)
-    yield watch
-    assert watch.faults == []
+    session_watch.faults.clear()
+    yield session_watch
+    assert session_watch.faults == []
 
 
 Browse = Callable[..., BrowserContext]
 
 
-@pytest.fixture
-def browse(new_context: Callable[..., BrowserContext], site: Site, watch: Watch) -> Browse:
-    """Make another browser with cookies and storage of its own."""
+@pytest.fixture(scope="session")
+def browsers(
+    browser: Browser, browser_context_args: dict[str, Any], process: Site, session_watch: Watch
+) -> Browsers:
+    """Browsers that tests share, one after the other."""
 
     def made(**options: Any) -> BrowserContext:
-        context = new_context(reduced_motion="reduce", **options)
+        context = browser.new_context(**browser_context_args, **CALM, **options)
+        session_watch.follow(context)
+        return context
+
+    return Browsers(made, process.url)
+
+
+@pytest.fixture
+def browse(browsers: Browsers, site: Site, watch: Watch) -> Iterator[Browse]:
+    """Take another browser with cookies and storage of its own."""
+    lent: list[LentBrowser] = []
+
+    def taken(**options: Any) -> BrowserContext:
+        lent.append(browsers.lend(**options))
+        return lent[-1].context
+
+    yield taken
+    for each in lent:
+        browsers.take_back(each)
+
+
+@pytest.fixture
+def browse_anew(new_context: Callable[..., BrowserContext], site: Site, watch: Watch) -> Browse:
+    """Make another browser that no test has used or will use: it has fetched nothing, and may be changed."""
+
+    def made(**options: Any) -> BrowserContext:
+        context = new_context(**CALM, **options)
         context.set_default_timeout(WAIT_S * 1000)
         watch.follow(context)
         return context
@@ -91,8 +127,10 @@ def browse(new_context: Callable[..., BrowserContext], site: Site, watch: Watch)
 
 
 @pytest.fixture
-def context(browse: Browse) -> BrowserContext:
-    """The browser of most tests: 1280 by 720, with a mouse."""
+def context(request: pytest.FixtureRequest) -> BrowserContext:
+    """The browser of most tests: 1280 by 720, with a mouse; a new one for a test that uses `browse_anew`."""
+    way = "browse_anew" if "browse_anew" in request.fixturenames else "browse"
+    browse: Browse = request.getfixturevalue(way)
     return browse()
 
 

@@ -148,9 +148,10 @@ def test_what_code_looks_like_comes_with_it_where_no_script_runs(site: Site, bro
     expect(page.locator(".code pre")).to_have_css("overflow-x", "auto")
 
 
-def test_nothing_moves_while_a_page_loads(page: Page, site: Site, browse: Browse) -> None:
+def test_nothing_moves_while_a_page_loads(site: Site, browse: Browse, browse_anew: Browse) -> None:
     conversation_id = site.create(title="Long enough to be cut off where there is little room for a title")
     _await_quiet(browse().new_page())
+    page = browse_anew().new_page()
     page.add_init_script(_SHIFTS)
     for path in ("/", f"/c/{conversation_id}"):
         page.goto(path)

@@ -83,6 +83,7 @@ def test_what_is_put_away_can_be_taken_back(page: Page, site: Site, row: Row, ac
     expect(row(conversation_id)).to_have_count(1)
 
 
+@pytest.mark.usefixtures("browse_anew")  # whose clock stays as it is set
 def test_the_way_back_stays_for_a_minute(page: Page, site: Site, row: Row) -> None:
     conversation_id = site.create(title="Deleted by mistake")
     page.clock.install()

@@ -170,6 +170,7 @@ def test_a_message_whose_ack_was_lost_is_stored_once(talk: Talk) -> None:
     expect(talk.messages("user")).to_have_count(1)
 
 
+@pytest.mark.usefixtures("browse_anew")  # which keeps the changed script
 def test_a_message_that_is_still_being_uploaded_is_not_sent_again(talk: Talk) -> None:
     talk.page.route("**/web/message_queue*.js", wait_less)
     talk.page.add_init_script(_LOSE_ACKS + _UPLOAD_SLOWLY)
