@@ -10,19 +10,12 @@ from django.test import RequestFactory
 from playwright.sync_api import Page, expect
 
 from tests import event_places
-from tests.browser.conftest import Browse
 from tests.browser.site import Site, message
 from tests.browser.talk import Talk
-from tests.browser.violations import violations
+from tests.browser.violations import violations_in_themes
 from tests.conftest import once
 
 pytestmark = once
-
-
-@pytest.fixture(params=["light", "dark"])
-def page(request: pytest.FixtureRequest, browse: Browse) -> Page:
-    """A tab in either theme of the system."""
-    return browse(color_scheme=request.param).new_page()
 
 
 @pytest.mark.parametrize(
@@ -31,7 +24,7 @@ def page(request: pytest.FixtureRequest, browse: Browse) -> Page:
 def test_a_page_is_accessible(page: Page, path: str) -> None:
     page.goto(path)
     page.evaluate("() => { for (const each of document.querySelectorAll('details')) each.open = true }")
-    assert violations(page) == []
+    assert violations_in_themes(page) == []
 
 
 def test_every_kind_of_event_is_accessible(page: Page, site: Site) -> None:
@@ -49,14 +42,14 @@ def test_every_kind_of_event_is_accessible(page: Page, site: Site) -> None:
     for around in range(20, len(payloads), 40):
         talk.open(f"?around={around}")
         page.evaluate("() => { for (const each of document.querySelectorAll('details')) each.open = true }")
-        assert violations(page) == []
+        assert violations_in_themes(page) == []
 
 
 def test_a_conversation_is_accessible_while_the_agent_asks(page: Page, site: Site) -> None:
     talk = Talk(page, site, site.create(title="Asking")).open()
     talk.say("/approve")
     expect(talk.approval).to_be_visible()
-    assert violations(page) == []
+    assert violations_in_themes(page) == []
 
 
 def test_a_lost_connection_is_accessible(page: Page, site: Site) -> None:
@@ -64,7 +57,7 @@ def test_a_lost_connection_is_accessible(page: Page, site: Site) -> None:
     page.context.set_offline(True)
     talk.say("kept")
     expect(talk.line).to_contain_text("Offline")
-    assert violations(page) == []
+    assert violations_in_themes(page) == []
 
 
 def test_the_list_is_accessible_with_all_that_can_be_done_there(page: Page, site: Site) -> None:
@@ -72,13 +65,13 @@ def test_the_list_is_accessible_with_all_that_can_be_done_there(page: Page, site
     site.record(conversation_id, [message("Something to read", source="agent")])
     page.goto("/")
     page.locator(f"#row-{conversation_id} .actions > summary").click()
-    assert violations(page) == []
+    assert violations_in_themes(page) == []
 
 
 @pytest.mark.parametrize("path", ["/ui/login", "/c/a%20b/export.txt"])
 def test_a_page_without_the_list_is_accessible(page: Page, path: str) -> None:
     page.goto(path)
-    assert violations(page) == []
+    assert violations_in_themes(page) == []
 
 
 @pytest.mark.parametrize("name", ["400", "401", "403", "403_csrf", "500"])
@@ -87,7 +80,7 @@ def test_a_page_that_says_what_went_wrong_is_accessible(page: Page, name: str) -
     page.route("**/wrong", lambda route: route.fulfill(body=html, content_type="text/html"))
     page.goto("/wrong")
     assert page.evaluate("() => document.styleSheets.length") > 0
-    assert violations(page) == []
+    assert violations_in_themes(page) == []
 
 
 def test_the_palette_and_the_help_are_accessible(page: Page, site: Site) -> None:
@@ -97,17 +90,17 @@ def test_the_palette_and_the_help_are_accessible(page: Page, site: Site) -> None
     expect(
         page.locator("#palette").get_by_role("option").filter(has_text="Fix the list").first
     ).to_be_visible()
-    assert violations(page) == []
+    assert violations_in_themes(page) == []
     page.keyboard.press("Escape")
     page.get_by_role("button", name="Keyboard shortcuts").click()
-    assert violations(page) == []
+    assert violations_in_themes(page) == []
 
 
-@pytest.mark.parametrize("width", [320, 390, 800, 1440])
-def test_settings_fit_the_window(browse: Browse, width: int) -> None:
-    page = browse(viewport={"width": width, "height": 800}).new_page()
-    page.goto("/settings")
-    page.evaluate("() => { for (const each of document.querySelectorAll('details')) each.open = true }")
-    main = "document.getElementById('main')"
-    assert page.evaluate(f"{main}.scrollWidth <= {main}.clientWidth")
-    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+def test_settings_fit_the_window(page: Page) -> None:
+    for width in (320, 390, 800, 1440):
+        page.set_viewport_size({"width": width, "height": 800})
+        page.goto("/settings")
+        page.evaluate("() => { for (const each of document.querySelectorAll('details')) each.open = true }")
+        main = "document.getElementById('main')"
+        assert page.evaluate(f"{main}.scrollWidth <= {main}.clientWidth"), width
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), width
