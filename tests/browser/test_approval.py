@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from itertools import product
 from typing import Any
 from uuid import uuid4
 
@@ -20,52 +21,51 @@ pytestmark = once
 SLOWLY = "slow: " + " ".join(f"word{number}" for number in range(60))
 
 
-@pytest.mark.parametrize("way", ["button", "key"])
-@pytest.mark.parametrize(
-    ("decision", "key", "outcome", "words"),
-    [("Approve", "a", "removed (pretended)", "Done."), ("Reject", "r", "The user said no.", "OK, I won't.")],
-)
-def test_a_call_waits_for_a_decision(
-    talk: Talk, way: str, decision: str, key: str, outcome: str, words: str
-) -> None:
-    talk.say("/approve")
-    talk.asked()
-    expect(talk.page.locator("#agent-state")).to_contain_text("Needs your approval")
-    if way == "button":
-        talk.approval.get_by_role("button", name=decision).click()
-    else:
-        talk.page.keyboard.press("Escape")
-        talk.page.keyboard.press(key)
-    expect(talk.approval).to_be_hidden()
-    expect(talk.page.locator("#events article.tool_call .results")).to_contain_text(outcome)
-    talk.answered(words)
-    expect(talk.page.locator("#events article.tool_call")).to_have_count(1)
+WAYS = ["button", "key"]
+DECISIONS = [
+    ("Approve", "a", "removed (pretended)", "Done."),
+    ("Reject", "r", "The user said no.", "OK, I won't."),
+]
 
 
-@pytest.mark.parametrize("way", ["button", "key"])
-def test_a_decision_is_sent_once_however_often_it_is_asked_for(page: Page, site: Site, way: str) -> None:
+def test_each_call_waits_for_a_decision_of_its_own(talk: Talk) -> None:
+    rounds = product(WAYS, DECISIONS)
+    for number, (way, (decision, key, outcome, words)) in enumerate(rounds, start=1):
+        talk.say("/approve")
+        talk.asked()
+        expect(talk.page.locator("#agent-state")).to_contain_text("Needs your approval")
+        if way == "button":
+            talk.approval.get_by_role("button", name=decision).click()
+        else:
+            talk.page.keyboard.press("Escape")
+            talk.page.keyboard.press(key)
+        expect(talk.approval).to_be_hidden()
+        cards = talk.page.locator("#events article.tool_call")
+        expect(cards.last.locator(".results")).to_contain_text(outcome)
+        expect(talk.messages("agent").last).to_contain_text(words)
+        expect(talk.unsent).to_have_count(0)
+        expect(talk.streaming).to_have_count(0)
+        expect(cards).to_have_count(number)
+
+
+def test_a_decision_is_sent_once_however_often_it_is_asked_for(page: Page, site: Site) -> None:
     sent: list[dict[str, Any]] = []
     page.on("websocket", lambda socket: socket.on("framesent", lambda frame: sent.append(json.loads(frame))))
     talk = Talk(page, site, site.create()).open()
-    talk.say("/approve")
-    talk.asked()
-    talk.page.keyboard.press("Escape")
-    press = "document.querySelector('#approval [data-action=approve]').click()"
-    if way == "key":
-        press = "document.dispatchEvent(new KeyboardEvent('keydown', {key: 'a', bubbles: true}))"
-    seq = talk.waiting.get_attribute("data-seq")
-    talk.page.evaluate(f"for (let i = 0; i < 20; i++) {press}")
-    talk.answered("Done.")
-    decisions = [frame for frame in sent if frame["type"] == "confirm"]
-    assert [(each["accept"], each["seq"]) for each in decisions] == [(True, int(seq or -1))]
-
-
-def test_the_next_call_waits_for_a_decision_of_its_own(talk: Talk) -> None:
-    for count in (1, 2):
+    presses = {
+        "button": "document.querySelector('#approval [data-action=approve]').click()",
+        "key": "document.dispatchEvent(new KeyboardEvent('keydown', {key: 'a', bubbles: true}))",
+    }
+    for number, way in enumerate(WAYS, start=1):
+        sent.clear()
         talk.say("/approve")
         talk.asked()
-        talk.approval.get_by_role("button", name="Approve").click()
-        expect(talk.messages("agent").filter(has_text="Done.")).to_have_count(count)
+        talk.page.keyboard.press("Escape")
+        seq = talk.waiting.get_attribute("data-seq")
+        talk.page.evaluate(f"for (let i = 0; i < 20; i++) {presses[way]}")
+        expect(talk.messages("agent").filter(has_text="Done.")).to_have_count(number)
+        decisions = [frame for frame in sent if frame["type"] == "confirm"]
+        assert [(each["accept"], each["seq"]) for each in decisions] == [(True, int(seq or -1))], way
 
 
 def test_a_call_that_is_not_shown_is_not_decided_about(talk: Talk) -> None:
