@@ -14,6 +14,8 @@ from tests.conftest import once
 pytestmark = once
 
 IS_KEPT = "/draft"
+TOO_BIG_BYTES = 4_000_000
+"""Written in base64, more than the 5 Mi characters that a browser's storage holds."""
 
 
 @pytest.fixture
@@ -110,7 +112,7 @@ def test_what_is_typed_before_the_scripts_run_stays(talk: Talk) -> None:
 
 def test_images_that_no_browser_storage_holds_stay_in_the_draft(talk: Talk) -> None:
     with talk.page.expect_response(lambda answer: IS_KEPT in answer.url and answer.request.method == "PUT"):
-        talk.page.evaluate(_PASTE_BIG_IMAGE, 6_000_000)
+        talk.page.evaluate(_PASTE_BIG_IMAGE, TOO_BIG_BYTES)
     expect(talk.page.get_by_role("img", name="Image 1")).to_be_visible()
     talk.page.reload()
     expect(talk.page.get_by_role("img", name="Image 1")).to_be_visible()
@@ -133,7 +135,7 @@ def test_a_draft_is_let_go_of_where_storage_is_denied(talk: Talk) -> None:
 def test_a_message_waits_for_the_images_of_its_draft(talk: Talk) -> None:
     write(talk, "Look at this")
     with talk.page.expect_response(lambda answer: IS_KEPT in answer.url and answer.request.method == "PUT"):
-        talk.page.evaluate(_PASTE_BIG_IMAGE, 6_000_000)
+        talk.page.evaluate(_PASTE_BIG_IMAGE, TOO_BIG_BYTES)
     fetching = Held(talk.page, "**/draft", times=1)
     talk.page.reload()
     talk.is_connected()
@@ -151,7 +153,7 @@ def test_a_message_waits_for_the_images_of_its_draft(talk: Talk) -> None:
 
 def test_an_image_that_is_added_before_those_of_the_draft_are_back_stands_beside_them(talk: Talk) -> None:
     with talk.page.expect_response(lambda answer: IS_KEPT in answer.url and answer.request.method == "PUT"):
-        talk.page.evaluate(_PASTE_BIG_IMAGE, 6_000_000)
+        talk.page.evaluate(_PASTE_BIG_IMAGE, TOO_BIG_BYTES)
     held = Held(talk.page, "**/draft", times=1)
     talk.page.reload()
     fetching = held.first()
