@@ -94,9 +94,7 @@ def _asked(beside: str, bench: Workbench) -> Values:
             yield from bench.ask(key, question, job, appended_to=ids)
 
 
-def _heard(
-    bench: Workbench, events: int, *, bare: bool = False, every_s: float = 0.0, mutes: int = 0
-) -> Result:
+def _heard(bench: Workbench, *, bare: bool = False, every_s: float = 0.0, mutes: int = 0) -> Result:
     """Let many follow a new conversation that one appends to."""
     public_id = uuid4().hex
     speaker = "/say" if bare else f"/ws/conversations/{public_id}?version=V1&follow=false"
