@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import Generic, TypeVar
+from collections.abc import Awaitable, Callable, Coroutine, Generator
+from typing import Any, Generic, TypeVar
 from weakref import WeakKeyDictionary
 
 T = TypeVar("T")
@@ -38,3 +38,33 @@ async def uncancelled(work: Awaitable[T]) -> T:
     except asyncio.CancelledError:
         await asyncio.gather(task, return_exceptions=True)
         raise
+
+
+class _Begun(Awaitable[None]):
+    """A coroutine that has been run until it waited for something."""
+
+    def __init__(self, work: Coroutine[Any, Any, None], waits_for: Any) -> None:
+        self._work, self._waits_for = work, waits_for
+
+    def __await__(self) -> Generator[Any, Any, None]:
+        try:
+            while True:
+                try:
+                    answer = yield self._waits_for
+                except GeneratorExit:
+                    self._work.close()
+                    raise
+                except BaseException as error:  # a cancellation
+                    self._waits_for = self._work.throw(error)
+                else:
+                    self._waits_for = self._work.send(answer)
+        except StopIteration:
+            return
+
+
+def begun(work: Coroutine[Any, Any, None]) -> Awaitable[None] | None:
+    """Run a coroutine in this task until it waits, and return the rest to await; None if it did not wait."""
+    try:
+        return _Begun(work, work.send(None))
+    except StopIteration:
+        return None

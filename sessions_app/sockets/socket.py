@@ -10,6 +10,7 @@ from asgiref.typing import ASGIReceiveCallable, ASGISendCallable, WebSocketScope
 from channels.consumer import AsyncConsumer
 
 from conversations.outages import Outage
+from sessions_app.event_loops import begun
 from sessions_app.identity.principals import Refused
 from sessions_app.live.replay_throttle import Burst, get_replay_throttle
 from sessions_app.refusals import log_socket_refused
@@ -19,9 +20,7 @@ FAILED = 1011
 WHY_FAILED = "The server had to close the connection. Connect again."
 
 SLOW_READER_S = 15.0
-"""A client that reads nothing for this long is closed."""
-PROGRESS_CHARACTERS = 64 * 1024
-"""A client that has read this many more characters is not slow, however long the rest is."""
+"""A client that makes no room for the next frame in this time is closed."""
 GRACE_S = 5.0
 """How long a closed client may take to read the reason."""
 REASON_MAX_BYTES = 123
@@ -73,22 +72,21 @@ class Socket:
         await self.send_texts((text,))
 
     async def send_texts(self, texts: Iterable[str]) -> None:
-        """Send frames, with SLOW_READER_S for each PROGRESS_CHARACTERS. Raise like send_text."""
+        """Send frames; the client has SLOW_READER_S to make room for each. Raise like send_text."""
         if self._is_closed:
             raise Closed
-        now = asyncio.get_running_loop().time
-        since_progress = 0
-        async with asyncio.timeout(SLOW_READER_S) as patience:  # one for many: it costs as much as a frame
-            try:
-                for text in texts:
-                    await self._send({"type": "websocket.send", "text": text, "bytes": None})
-                    since_progress += len(text)
-                    if since_progress >= PROGRESS_CHARACTERS:
-                        patience.reschedule(now() + SLOW_READER_S)
-                        since_progress = 0
-            except OSError as error:  # servers report in this way that the client has left
-                self._is_closed = True
-                raise Closed from error
+        for text in texts:
+            # Most frames go out at once, and a timeout costs as much as a frame.
+            if (rest := begun(self._sent(text))) is not None:
+                async with asyncio.timeout(SLOW_READER_S):
+                    await rest
+
+    async def _sent(self, text: str) -> None:
+        try:
+            await self._send({"type": "websocket.send", "text": text, "bytes": None})
+        except OSError as error:  # servers report in this way that the client has left
+            self._is_closed = True
+            raise Closed from error
 
     async def close(self, code: int, reason: str = "") -> None:
         """Close with a code; do not wait for a client that does not read."""
