@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any, NamedTuple
@@ -14,11 +16,13 @@ from django.contrib.auth.models import User
 
 from conversations import provisional_titles
 from conversations.models import ConversationRef, Version
-from conversations.store import ConversationStore
+from conversations.store import ConversationStore, DatabaseConversationStore
 from convserver.api.direct import callers
 from convserver.api.direct.reads import ROUTES, DirectReads
 from convserver.quotas import Quotas
+from convserver.serving import admission
 from convserver.serving.http import OneThreadHandler
+from sessions_app import astore
 from sessions_app.event_loops import PerEventLoop
 from sessions_app.identity import conversation_keys
 from sessions_app.live import marks
@@ -345,3 +349,37 @@ async def test_a_read_counts_once_for_its_users_quota(
     path = world.address(GOOD["native-conversation-detail"])
     paths = [path, path, f"{NATIVE}/other", path, path]
     assert [(await doors.get(each)).status_code for each in paths] == [200, 200, 404, 200, 429]
+
+
+async def test_a_read_that_waits_too_long_is_left_to_its_view(
+    doors: Doors, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = world.address(GOOD["native-conversation-detail"])
+    assert [(await doors.get(path)).status_code for _ in range(2)] == [200, 200]
+    monkeypatch.setattr(admission, "WAIT_S", 0.05)
+    have_begun, may_end = threading.Semaphore(0), threading.Event()
+
+    def long() -> None:
+        have_begun.release()
+        may_end.wait()
+
+    others = [asyncio.ensure_future(astore.database().poll(None, long)) for _ in range(astore.POLLERS)]
+    for _ in others:
+        await asyncio.to_thread(have_begun.acquire)
+    try:
+        assert (await doors.get(path)).status_code == 200
+        assert doors.left_to_views == 2
+    finally:
+        may_end.set()
+        await asyncio.gather(*others)
+
+
+class OwnStore(DatabaseConversationStore):
+    """A store that somebody has written."""
+
+
+async def test_a_store_of_ones_own_is_asked_by_the_view(doors: Doors, world: World, settings: Any) -> None:
+    settings.CONVERSATION_STORE = f"{__name__}.OwnStore"
+    path = world.address(GOOD["native-conversation-detail"])
+    assert [(await doors.get(path)).status_code for _ in range(3)] == [200] * 3
+    assert doors.left_to_views == 3

@@ -168,12 +168,12 @@ async def test_a_request_that_waits_too_long_for_its_own_user_is_told_when_to_co
     monkeypatch.setattr(http, "WAIT_S", 0.05)
     refused = {
         path: await rest.get(path, headers=keys["local"])
-        for path in ("/api/native/conversations", "/api/conversations", "/")
+        for path in ("/api/native/conversations?pinned=true", "/api/conversations?page_id=x", "/")
     }
     assert {answer.status_code for answer in refused.values()} == {429}
     assert {int(answer.headers["retry-after"]) > 0 for answer in refused.values()} == {True}
-    assert refused["/api/native/conversations"].json()["code"] == "too_many_requests"
-    assert "Wait for their answers" in refused["/api/conversations"].json()["detail"]
+    assert refused["/api/native/conversations?pinned=true"].json()["code"] == "too_many_requests"
+    assert "Wait for their answers" in refused["/api/conversations?page_id=x"].json()["detail"]
     assert "Wait for their answers" in refused["/"].text
 
 

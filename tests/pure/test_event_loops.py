@@ -44,9 +44,12 @@ async def test_what_fails_raises(waits: bool) -> None:
             await asyncio.sleep(0)
         raise OSError("gone")
 
-    with pytest.raises(OSError, match="gone"):
+    async def both() -> None:
         if rest := begun(work()):
             await rest
+
+    with pytest.raises(OSError, match="gone"):
+        await both()
 
 
 async def test_a_timeout_reaches_what_waits() -> None:

@@ -56,10 +56,9 @@ def value_of(annotation: str, conversation: ConversationRef, alice: User) -> Any
         "Receiver": Receiver(pk=1),
         "SecretKind": SecretKind.PROVIDER_TOKEN,
     }
-    first = annotation.partition(" | ")[0]
-    if first.startswith(("Iterable[", "Collection[", "Sequence[")):
-        return [value_of(first.partition("[")[2][:-1], conversation, alice)]
-    return samples[first]
+    if annotation.startswith(("Iterable[", "Collection[", "Sequence[")):
+        return [value_of(annotation.partition("[")[2].rpartition("]")[0], conversation, alice)]
+    return samples[annotation.partition(" | ")[0]]
 
 
 @pytest.mark.parametrize(("model", "method"), list(building()))

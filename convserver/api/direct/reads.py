@@ -15,6 +15,7 @@ Of the middleware, this leaves out what such a read has no use for:
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -33,6 +34,7 @@ from convserver.api.direct.requests import (
     LearnedHeaders,
     answer,
     body_of,
+    has_built_in_parts,
     is_of_a_program,
     is_secure,
     who_asks,
@@ -41,6 +43,7 @@ from convserver.api.native import reads as native
 from convserver.api.v0 import reads as v0
 from convserver.api.v1.agent import reads as agent
 from convserver.api.v1.app import reads as app
+from convserver.serving import admission
 from sessions_app import astore
 from sessions_app.identity.authentication import headers_of
 
@@ -130,7 +133,7 @@ class _Request(NamedTuple):
     @classmethod
     def of(cls, scope: Any) -> _Request | None:
         """Return the request; None if its view has to answer."""
-        if scope["method"] not in ("GET", "HEAD"):
+        if scope["method"] not in ("GET", "HEAD") or not has_built_in_parts():
             return None
         for route in ROUTES:
             if match := route.address.fullmatch(scope["path"]):
@@ -162,4 +165,5 @@ class _Request(NamedTuple):
             self.scope["query_string"].decode("latin-1"),
             f"{scheme}://{self.headers['host']}",
         )
-        return await astore.database().poll(client.share, partial(self.route.read, read))
+        async with asyncio.timeout(admission.WAIT_S):  # a client's own reads may have all of its threads
+            return await astore.database().poll(client.share, partial(self.route.read, read))

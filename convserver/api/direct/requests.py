@@ -11,6 +11,7 @@ from django.conf import settings
 
 from convserver.api.direct.callers import Asked, Caller, get_callers
 from convserver.api.scopes import needed
+from convserver.configuration import BUILT_IN_MANAGERS, BUILT_IN_STORES, BUILT_IN_VALIDATORS, STANDALONE
 from convserver.serving.clients import holder_of_share
 from sessions_app.identity.authentication import credentials_of
 from sessions_app.identity.conversation_keys import PREFIX as CONVERSATION_KEY
@@ -21,6 +22,18 @@ ID = r"(?P<conversation_id>[A-Za-z0-9_-]{1,100})"
 
 _OF_ONE_ANSWER = (b"content-length", b"set-cookie", b"etag")
 _TAKES_JSON = re.compile(r"\*/\*|application/json(?: *, *[a-z]+/[a-z]+)*(?: *, *\*/\*)?")
+
+
+_BUILT_IN = (BUILT_IN_STORES[STANDALONE], BUILT_IN_VALIDATORS[STANDALONE], BUILT_IN_MANAGERS[STANDALONE])
+
+
+def has_built_in_parts() -> bool:
+    """Say whether store, validator and manager are the built-in ones; another one is asked by the views."""
+    return _BUILT_IN == (
+        settings.CONVERSATION_STORE,
+        settings.CONVERSATION_VALIDATOR,
+        settings.CONVERSATION_MANAGER,
+    )
 
 
 def is_of_a_program(headers: Mapping[str, str]) -> bool:
