@@ -176,6 +176,18 @@ def resident_bytes(server: Server) -> int:
     return resident
 
 
+def forget_peak(server: Server) -> None:
+    """Let `peak_bytes` begin again with what is resident now."""
+    Path(f"/proc/{server.pid}/clear_refs").write_text("5")
+
+
+def peak_bytes(server: Server) -> int:
+    """Return the largest resident size since `forget_peak`."""
+    lines = Path(f"/proc/{server.pid}/status").read_text().splitlines()
+    (kilobytes,) = (line.split()[1] for line in lines if line.startswith("VmHWM:"))
+    return int(kilobytes) * 1024
+
+
 def test_an_event_of_a_megabyte_passes_through_a_socket_byte_for_byte(server: Server, alice: User) -> None:
     sent = payload("é" * (MEGABYTE // 2), number="1.10")
     server.start()
