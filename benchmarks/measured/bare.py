@@ -7,13 +7,10 @@ A request is read and answered with success, wherever it goes.
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
-import uvicorn
-
 from benchmarks.measured import event
-from convserver.configuration import MESSAGE_MAX_BYTES
+from benchmarks.measured.serving import serve
 
 
 def event_frame(seq: int) -> str:
@@ -82,17 +79,7 @@ async def _socket(scope: dict[str, Any], receive: Any, send: Any) -> None:
 def main() -> None:
     """Serve on the port that the command line names."""
     _prepared.extend(event_frame(seq) for seq in range(PREPARED_MAX))
-    uvicorn.run(
-        application,
-        host="127.0.0.1",
-        port=int(sys.argv[1]),
-        ws="websockets-sansio",
-        ws_max_size=MESSAGE_MAX_BYTES,
-        ws_per_message_deflate=False,
-        access_log=False,
-        log_level="warning",
-        lifespan="off",
-    )
+    serve(application)
 
 
 if __name__ == "__main__":

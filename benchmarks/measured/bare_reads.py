@@ -17,8 +17,9 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from urllib.parse import urlsplit
 
-import uvicorn
 from psycopg_pool import ConnectionPool
+
+from benchmarks.measured.serving import serve
 
 THREADS = 4
 """As many as the server's readers."""
@@ -76,14 +77,7 @@ def main() -> None:
     """Serve on the port that the command line names."""
     url = os.environ["DATABASE_URL"]
     fetch = from_postgresql(url) if url.startswith("postgres") else from_sqlite(url)
-    uvicorn.run(
-        Application(fetch, json.load(sys.stdin)),
-        host="127.0.0.1",
-        port=int(sys.argv[1]),
-        access_log=False,
-        log_level="warning",
-        lifespan="off",
-    )
+    serve(Application(fetch, json.load(sys.stdin)))
 
 
 if __name__ == "__main__":

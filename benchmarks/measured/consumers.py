@@ -6,18 +6,16 @@
 from __future__ import annotations
 
 import os
-import sys
 from typing import Any
 
 import django
-import uvicorn
 
 os.environ["DJANGO_SETTINGS_MODULE"] = "convserver.settings"
 django.setup(set_prefix=False)
 
 from channels.generic.websocket import AsyncWebsocketConsumer
 
-from convserver.configuration import MESSAGE_MAX_BYTES
+from benchmarks.measured.serving import serve
 from sessions_app.sockets.socket import Closed, Socket, SocketConsumer
 
 
@@ -52,17 +50,7 @@ async def application(scope: Any, receive: Any, send: Any) -> None:
 
 def main() -> None:
     """Serve on the port that the command line names."""
-    uvicorn.run(
-        application,
-        host="127.0.0.1",
-        port=int(sys.argv[1]),
-        ws="websockets-sansio",
-        ws_max_size=MESSAGE_MAX_BYTES,
-        ws_per_message_deflate=False,
-        access_log=False,
-        log_level="warning",
-        lifespan="off",
-    )
+    serve(application)
 
 
 if __name__ == "__main__":
