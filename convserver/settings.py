@@ -97,8 +97,9 @@ def _bounds(options: str) -> dict[str, Any]:
         "keepalives_interval": max(1, CONFIGURATION.keepalive_s // 3),
         "keepalives_count": 4,
         "tcp_user_timeout": CONFIGURATION.tcp_user_timeout_s * 1000,
+        # A plan that is kept was made while the table was small, and would read all of it when it is large.
         "options": f"{options} -c statement_timeout={statement_ms} -c lock_timeout={LOCK_TIMEOUT_S}s "
-        f"-c idle_in_transaction_session_timeout={idle_ms}".strip(),
+        f"-c idle_in_transaction_session_timeout={idle_ms} -c plan_cache_mode=force_custom_plan".strip(),
     }
 
 
@@ -125,8 +126,6 @@ def _database() -> dict[str, Any]:
         database["ENGINE"] = "conversations.engines.postgresql"
         options["pool"] = {"min_size": 1, "max_size": 40}
         options.setdefault("connect_timeout", CONNECT_TIMEOUT_S)
-        # Without it nothing is prepared, whatever a cursor asks for. Django's own cursors never prepare.
-        options["prepare_threshold"] = 5
         options |= _bounds(options.get("options", ""))
         database["TEST"] = {"NAME": f"test_convserver_{TEST_RUN}"}
     return database

@@ -1,4 +1,4 @@
-"""A proxy in front of PostgreSQL that loses the answers to commits when a test wants it."""
+"""A proxy in front of PostgreSQL that loses the answers to commits, or cuts them short, when a test wants it."""
 
 from __future__ import annotations
 
@@ -16,6 +16,11 @@ from tests.clients import database_url
 COMMIT = b"COMMIT\0"
 NAME = "by_the_proxy"
 CHUNK = 64 * 1024
+READY = b"Z\0\0\0\5I"
+"""The end of an answer, behind a commit: the server is ready for the next query."""
+_FIELDS = b"SFATAL\0VFATAL\0C57P01\0Mterminating connection due to administrator command\0\0"
+TERMINATED = b"E" + (len(_FIELDS) + 4).to_bytes(4, "big") + _FIELDS
+"""What a session says whose end an administrator has asked for."""
 
 
 class DatabaseProxy:
@@ -24,6 +29,7 @@ class DatabaseProxy:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._left = 0
+        self._instead_of_ready = b""
         self._is_over = False
         address = urlsplit(database_url())
         self._target = (address.hostname or "127.0.0.1", address.port or 5432)
@@ -51,7 +57,15 @@ class DatabaseProxy:
     def lose_commits(self, count: int) -> None:
         """Cut the connections of the next so many commits when they are done and before that is told."""
         with self._lock:
-            self._left = count
+            self._left, self._instead_of_ready = count, b""
+
+    def terminate_after_commits(self, count: int) -> None:
+        """End the sessions of the next so many commits when they are done and told, as an administrator does.
+
+        The session says so instead of being ready.
+        """
+        with self._lock:
+            self._left, self._instead_of_ready = count, TERMINATED
 
     def _serve(self) -> None:
         while not self._is_over:
@@ -75,7 +89,15 @@ class DatabaseProxy:
                 if is_cut.is_set():  # it is the answer to the commit
                     break
                 client.sendall(data)
+            if self._instead_of_ready:
+                client.sendall(self._cut_short(server, data))
             client.shutdown(socket.SHUT_RDWR)
+
+    def _cut_short(self, server: socket.socket, answer: bytes) -> bytes:
+        """Return the rest of an answer up to its commit, and that the session is terminated."""
+        while not answer.endswith(READY):
+            answer += server.recv(CHUNK)
+        return answer.removesuffix(READY) + self._instead_of_ready
 
     def _takes_one(self) -> bool:
         with self._lock:

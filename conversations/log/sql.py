@@ -119,6 +119,9 @@ _MOVE_ONE_POSTGRESQL = (
     f"{', '.join(f'{column} = {_values([column])}' for column in _MOVED)} WHERE id = %b::bigint"
 )
 
+_UNKNOWN = (TransactionStatus.ACTIVE, TransactionStatus.UNKNOWN)
+"""Otherwise the database has said that the transaction was rolled back, or is to be."""
+
 Row = TypeVar("Row", bound=tuple[Any, ...])
 
 
@@ -167,7 +170,9 @@ def last_pipeline(*, commits: bool) -> Iterator[None]:
             yield
             _executed("COMMIT", [], prepare=False)
     except Error as error:
-        if connection.connection is not None and connection.connection.closed:
+        # An administrator may end the session between the commit and the answer to Sync: it is not closed yet.
+        session = connection.connection
+        if session is None or session.info.transaction_status in _UNKNOWN:
             raise LostCommit(str(error)) from error.__cause__
         raise
 
@@ -309,7 +314,13 @@ def _prepared(statement: str, parameters: Sequence[Any]) -> psycopg.Cursor[Any]:
 def _executed(statement: str, parameters: Sequence[Any], *, prepare: bool) -> psycopg.Cursor[Any]:
     with connection.wrap_database_errors:
         connection.ensure_connection()
-        return psycopg.Cursor(connection.connection).execute(statement.encode(), parameters, prepare=prepare)
+        session = connection.connection
+        # Only here: while it is set, psycopg keeps the newest 100 texts of all cursors, values included.
+        session.prepare_threshold = 0 if prepare else None
+        try:
+            return psycopg.Cursor(session).execute(statement.encode(), parameters, prepare=prepare)
+        finally:
+            session.prepare_threshold = None
 
 
 def _typed(row: Sequence[Any]) -> list[Any]:

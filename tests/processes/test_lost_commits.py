@@ -99,6 +99,19 @@ def test_readers_are_shown_at_once_what_was_looked_up(
         assert reader.until("event")["seq"] == 0
 
 
+def test_what_was_stored_by_a_session_that_was_then_terminated_is_shown_at_once(
+    proxy: DatabaseProxy, talk: ConversationRef, server: Server
+) -> None:
+    server.start(constants={"sessions_app.live.hub.POLL_S": 3600}, DATABASE_URL=proxy.url)
+    with NetworkClient(server, talk.public_id) as reader, NetworkClient(server, talk.public_id) as writer:
+        reader.until("replay_complete")
+        writer.until("replay_complete")
+        proxy.terminate_after_commits(LOST)
+        writer.send(FRAME)
+        assert writer.until("ack", id="an id")["seq"] == 0
+        assert reader.until("event")["seq"] == 0
+
+
 def test_a_creation_under_a_key_whose_commit_is_lost_is_answered_as_stored(
     proxy: DatabaseProxy, alice: User, server: Server
 ) -> None:
