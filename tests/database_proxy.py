@@ -1,4 +1,4 @@
-"""A proxy in front of PostgreSQL that loses the answers to commits, or cuts them short, when a test wants it."""
+"""A proxy in front of PostgreSQL that loses the answers to commits, or cuts them short."""
 
 from __future__ import annotations
 

@@ -170,7 +170,7 @@ def last_pipeline(*, commits: bool) -> Iterator[None]:
             yield
             _executed("COMMIT", [], prepare=False)
     except Error as error:
-        # An administrator may end the session between the commit and the answer to Sync: it is not closed yet.
+        # The session may be ended between the commit and the answer to Sync: it is not closed yet.
         session = connection.connection
         if session is None or session.info.transaction_status in _UNKNOWN:
             raise LostCommit(str(error)) from error.__cause__
@@ -329,7 +329,7 @@ def _typed(row: Sequence[Any]) -> list[Any]:
 
 
 def _by_column(rows: Sequence[tuple[Any, ...]]) -> list[list[Any]]:
-    return [list(column) for column in zip(*rows, strict=True)]
+    return [_typed(column) for column in zip(*rows, strict=True)]
 
 
 def _adapted(row: tuple[Any, ...]) -> list[Any]:

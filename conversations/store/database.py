@@ -328,12 +328,14 @@ class DatabaseConversationStore(ConversationStore):
     ) -> list[EventEnvelope]:
         """Return the next page; see the seam."""
         max_bytes = PAGE_MAX_BYTES if max_bytes is None else max_bytes
+        if limit < 1 or max_bytes < 1:
+            return []
         page = Event.objects.page(conversation, after=seq, limit=limit, max_bytes=max_bytes).envelopes()
-        if (
-            page
-            or (following := Event.objects.of(conversation).after(seq).oldest_first().seqs().first()) is None
-        ):
+        if page:
             return page
+        following = Event.objects.of(conversation).after(seq).oldest_first().seqs().first()
+        if following is None:
+            return []
         # Seqs have no holes, unless somebody made one in the database.
         return self.read_after(conversation, following - 1, limit=limit, max_bytes=max_bytes)
 
@@ -341,16 +343,17 @@ class DatabaseConversationStore(ConversationStore):
         self, conversation: ConversationRef, seq: int, *, limit: int = PAGE_MAX_EVENTS
     ) -> list[EventEnvelope]:
         """Return the page before; see the seam."""
+        if limit < 1:
+            return []
         page = Event.objects.page_before(
             conversation, before=seq, limit=limit, max_bytes=PAGE_MAX_BYTES
         ).envelopes()
-        if (
-            page
-            or (preceding := Event.objects.of(conversation).before(seq).newest_first().seqs().first()) is None
-        ):
+        if page and page[-1]["seq"] == seq - 1:
             return page
         # `seq` is behind the end of the log, or behind a hole.
-        return self.read_before(conversation, preceding + 1, limit=limit)
+        rows = Event.objects.of(conversation).before(seq)
+        preceding = page[-1]["seq"] if page else rows.newest_first().seqs().first()
+        return [] if preceding is None else self.read_before(conversation, preceding + 1, limit=limit)
 
     def search_events(
         self,

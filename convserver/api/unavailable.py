@@ -29,6 +29,8 @@ class DatabaseFailuresMiddleware:
                 return self.get_response(request)
             case str(detail) if detail == TOO_MANY:
                 return too_many(request, detail)
+            case Exception() as error:
+                return unavailable(request, error)
             case detail:
                 return unavailable(request, StoreUnavailable(detail))
 
@@ -37,6 +39,6 @@ class DatabaseFailuresMiddleware:
         return unavailable(request, error) if isinstance(error, PASSING) else None
 
 
-def refuse(request: HttpRequest, detail: str) -> None:
+def refuse(request: HttpRequest, why: str | Exception) -> None:
     """Let the request be answered with 503, or 429 for TOO_MANY, instead of by a view."""
-    setattr(request, _REFUSED, detail)
+    setattr(request, _REFUSED, why)

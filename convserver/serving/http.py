@@ -18,6 +18,7 @@ from rest_framework.permissions import SAFE_METHODS
 
 from conversations.exceptions import InvalidConversationId
 from conversations.models import normal_id
+from convserver.api.direct.outcomes import FAILURE
 from convserver.api.unavailable import CROWDED, TOO_MANY, refuse
 from convserver.passwords import line
 from convserver.serving import request_log
@@ -80,6 +81,10 @@ class OneThreadHandler(ASGIHandler):
         """
         if not self._are_shared:
             return await self._in_thread(request, None)
+        scope: Any = getattr(request, "scope", {})
+        if (failure := scope.get(FAILURE)) is not None:
+            refuse(request, failure)
+            return await self._in_thread_refused(request, None)
         route = _Route.of(request)
         if request.method in SAFE_METHODS or route.view_name not in line.VIEWS:
             return await self._placed(request, route, [])

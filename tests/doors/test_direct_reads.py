@@ -13,12 +13,14 @@ import httpx
 import pytest
 from asgiref.sync import sync_to_async
 from django.contrib.auth.models import User
+from django.db import OperationalError
 
 from conversations import provisional_titles
 from conversations.models import ConversationRef, Version
 from conversations.store import ConversationStore, DatabaseConversationStore
-from convserver.api.direct import callers
+from convserver.api.direct import callers, recent_failure
 from convserver.api.direct.reads import ROUTES, DirectReads
+from convserver.api.direct.recent_failure import LONG_S, REMEMBERED_S, RecentFailure
 from convserver.quotas import Quotas
 from convserver.serving import admission
 from convserver.serving.http import OneThreadHandler
@@ -29,10 +31,8 @@ from sessions_app.live import marks
 from sessions_app.models import ApiToken, Grant, Scope
 from sessions_app.settings import agent_setups
 from sessions_app.settings.agent_setups import NewSetup
-from tests.events import event
+from tests.events import delete_events, event
 from tests.v1_socket import v1_event, v1_events
-
-pytestmark = pytest.mark.one_engine
 
 NATIVE, V0, APP, AGENT = (
     "/api/native/conversations",
@@ -58,7 +58,10 @@ OTHERS = (
         f"{NATIVE}/{which}"
         for which in ("{v1}", "{child}", "{spelled}", "{deleted}", "other", "a..b", "search")
     ),
-    *(f"{NATIVE}{query}" for query in ("", "?limit=100", "?limit=0", "?limit=101", "?limit=x", "?limit=٣")),
+    *(
+        f"{NATIVE}{query}"
+        for query in ("", "?limit=100", "?limit=0", "?limit=101", "?limit=01000", "?limit=x", "?limit=٣")
+    ),
     *(
         f"{NATIVE}{query}"
         for query in ("?limit=1&limit=2", "?pinned=true", "?page_id=x", "?limit=", "?deleted=true")
@@ -383,3 +386,59 @@ async def test_a_store_of_ones_own_is_asked_by_the_view(doors: Doors, world: Wor
     path = world.address(GOOD["native-conversation-detail"])
     assert [(await doors.get(path)).status_code for _ in range(3)] == [200] * 3
     assert doors.left_to_views == 3
+
+
+async def test_a_failure_that_others_have_waited_for_is_answered_at_once(
+    doors: Doors, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await doors.warmed_up(world)
+    now = [0.0]
+
+    def failing() -> None:
+        now[0] += LONG_S
+        raise OperationalError("couldn't get a connection")
+
+    remembered = RecentFailure(lambda: now[0])
+    monkeypatch.setattr(recent_failure, "_recent_failures", PerEventLoop(lambda: remembered))
+    with pytest.raises(OperationalError):
+        remembered.run(failing)
+    for path in GOOD.values():
+        answer = await doors.get(world.address(path))
+        assert (answer.status_code, answer.headers["retry-after"]) == (503, "5"), path
+    now[0] += REMEMBERED_S
+    for path in GOOD.values():
+        assert await doors.compare("GET", world.address(path)) == 200
+
+
+async def test_a_key_that_is_sent_twice_is_judged_by_the_view(
+    accounts: None, doors: Doors, world: World, alice: User
+) -> None:
+    _, text = await sync_to_async(ApiToken.issue)(alice.pk, "script")
+    await doors.warmed_up(world, authorization=f"Bearer {text}")
+    path = world.address(GOOD["native-conversation-detail"])
+    answers = []
+    for application in (doors.direct, doors.views):
+        async with doors.client(application) as client:
+            keys = [("x-session-api-key", "wrong"), ("x-session-api-key", text)]
+            answers.append((await client.get(path, headers=keys)).status_code)
+    assert answers[0] == answers[1]
+
+
+async def test_events_behind_a_hole_in_a_log_are_shown(
+    doors: Doors, world: World, store: ConversationStore
+) -> None:
+    await doors.warmed_up(world)
+    await sync_to_async(store.append)(world.v1, v1_events(20))
+    await sync_to_async(delete_events)(world.v1, range(6, 12))
+    for limit in (3, 8, 30):
+        for order in ("", "&sort_order=TIMESTAMP_DESC"):
+            path = f"{EVENTS}{world.v1.public_id}&limit={limit}{order}"
+            while path:
+                async with doors.client(doors.views) as client:
+                    following = (await client.get(path)).json()["next_page_id"]
+                assert await doors.compare("GET", path) == 200
+                path = (
+                    f"{EVENTS}{world.v1.public_id}&limit={limit}{order}&page_id={following}"
+                    if following
+                    else ""
+                )

@@ -10,11 +10,10 @@ import pytest
 from django.contrib.auth.models import User
 from django.db import connection
 
-from conversations.engines import guards
 from conversations.models import ConversationRef, Event
 from conversations.store import ConversationStore
 from tests.conftest import on_postgresql
-from tests.events import event
+from tests.events import delete_events, event
 
 LENGTH, LIMIT = 2_000, 50
 
@@ -59,10 +58,30 @@ def test_pages_go_on_behind_events_that_are_gone(
     store: ConversationStore, conversation: ConversationRef
 ) -> None:
     store.append(conversation, [event() for _ in range(30)])
-    table = " ON conversations_event" if connection.vendor == "postgresql" else ""
-    with connection.cursor() as cursor:
-        cursor.execute(f"DROP TRIGGER event_refuse_delete{table}")
-    Event.objects.of(conversation).filter(seq__range=(5, 24)).delete()
-    guards.install(connection)
+    delete_events(conversation, range(5, 25))
     assert [each["seq"] for each in store.read_after(conversation, 4, limit=3)] == [25, 26, 27]
     assert [each["seq"] for each in store.read_before(conversation, 25, limit=3)] == [2, 3, 4]
+
+
+def test_a_page_before_a_place_behind_the_end_is_full(
+    store: ConversationStore, conversation: ConversationRef
+) -> None:
+    store.append(conversation, [event() for _ in range(10)])
+    for before in (10, 11, 12, 1_000, 2**63 - 1):
+        assert [each["seq"] for each in store.read_before(conversation, before, limit=3)] == [7, 8, 9]
+    assert store.read_before(conversation, 5, limit=0) == store.read_after(conversation, 5, limit=0) == []
+
+
+@on_postgresql
+def test_an_append_is_planned_for_the_table_as_it_is(
+    store: ConversationStore, conversation: ConversationRef
+) -> None:
+    for _ in range(10):
+        store.append(conversation, [event(), event()])
+        store.append(conversation, [event()])
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT SUM(generic_plans), COUNT(*) > 5 FROM pg_prepared_statements WHERE statement NOT LIKE %s",
+            ["SET %"],
+        )
+        assert cursor.fetchone() == (0, True)

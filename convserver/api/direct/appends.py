@@ -14,6 +14,7 @@ from convserver.api.bounded_bodies import replayed
 from convserver.api.direct.callers import Caller
 from convserver.api.direct.calls import Append, Call, NotDirect, Reply
 from convserver.api.direct.outcomes import COUNTED, OUTCOME, Outcome
+from convserver.api.direct.recent_failure import recent_failure
 from convserver.api.direct.requests import (
     ID,
     Found,
@@ -25,6 +26,7 @@ from convserver.api.direct.requests import (
     is_secure,
     who_asks,
 )
+from convserver.api.errors import UNAVAILABLE
 from convserver.api.native import events as native
 from convserver.api.v0 import events as v0
 from convserver.api.v1.agent import events as v1
@@ -73,10 +75,17 @@ class DirectAppends:
         sort = (request.route.name, is_secure(scope, request.headers))
         headers = self._learned.of(sort)
         if headers is None:
-            await self.application(scope, receive, self._learned.learning(sort, send))
+            await self.application(scope, receive, self._learned.learning(sort, scope["path"], send))
         elif (body := await body_of(receive)) is not None:
             # A body may come slowly, and who may append is asked after its end, as the views do.
-            if (found := await request.caller()) is None:
+            try:
+                found = await request.caller()
+            except UNAVAILABLE as error:
+                await self.application(
+                    recent_failure().passed_on(scope, error), replayed(body, receive), send
+                )
+                return
+            if found is None:
                 await self.application(scope, replayed(body, receive), send)
             else:
                 await self._append(request, found.caller, body, headers, receive, send)

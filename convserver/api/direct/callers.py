@@ -10,6 +10,7 @@ import math
 import threading
 import time
 from collections.abc import Callable, Hashable
+from functools import partial
 from hashlib import sha256
 from typing import NamedTuple
 from weakref import WeakSet
@@ -19,6 +20,8 @@ from django.utils import timezone
 
 from conversations import access
 from conversations.models import ConversationRef
+from convserver.api.direct.recent_failure import recent_failure
+from convserver.api.errors import UNAVAILABLE
 from sessions_app import astore
 from sessions_app.event_loops import PerEventLoop
 from sessions_app.identity import access_watch, scopes
@@ -76,7 +79,7 @@ class Callers:
         return len(self._known)
 
     async def find(self, asked: Asked, client: int) -> Caller | None:
-        """Return who asks; None for whoever may not do this, or cannot be looked up at the moment.
+        """Return who asks; None for whoever may not do this. Raise UNAVAILABLE.
 
         `client` is the key of the user whose share of the readers a look takes.
         """
@@ -85,7 +88,13 @@ class Callers:
         if known is not None and self._clock() < known.until:
             return known.caller
         until, removals = self._clock() + KNOWN_S, self._removals
-        caller = await astore.database().read(client, lambda: _looked_up(asked))
+        look = partial(recent_failure().run, partial(_looked_up, asked))
+        try:
+            caller = await astore.database().read(client, look)
+        except UNAVAILABLE:
+            raise
+        except Exception:  # the view meets it again, and words it
+            return None
         if caller is not None:
             until = min(until, self._clock() + _left_s(caller.user))
             self._remember(name, _Known(caller, until), removals)
@@ -142,10 +151,7 @@ def _left_s(user: access.Visitor) -> float:
 
 
 def _looked_up(asked: Asked) -> Caller | None:
-    try:
-        return _by_conversation_key(asked) if asked.takes_conversation_keys else _by_visitor(asked)
-    except Exception:  # the view meets it again, and words it
-        return None
+    return _by_conversation_key(asked) if asked.takes_conversation_keys else _by_visitor(asked)
 
 
 def _by_conversation_key(asked: Asked) -> Caller | None:

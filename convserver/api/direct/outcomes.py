@@ -19,6 +19,8 @@ OUTCOME = "convserver.append"
 """The member of the ASGI scope that holds the outcome."""
 COUNTED = "convserver.counted"
 """The member that is there once the request was counted for its user's quota."""
+FAILURE = "convserver.failure"
+"""The member that holds the failure of the database with which the request is to be answered."""
 
 
 class Outcome(NamedTuple):

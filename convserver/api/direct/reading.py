@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl
@@ -11,6 +12,8 @@ from conversations.access import Visitor
 from conversations.cursors import ListCursor
 from convserver.api.direct.calls import NotDirect
 from convserver.pagination import PAGE_MAX
+
+_PAGE_LENGTH = re.compile("[0-9]{1,3}")
 
 
 class Answer(NamedTuple):
@@ -60,8 +63,8 @@ class Read(NamedTuple):
         match self.parameters():
             case []:
                 return default
-            case [("limit", text)] if text.isascii() and text.isdigit() and 1 <= int(text[:4]) <= PAGE_MAX:
-                return int(text[:4])
+            case [("limit", text)] if _PAGE_LENGTH.fullmatch(text) and 1 <= int(text) <= PAGE_MAX:
+                return int(text)
         raise NotDirect
 
     def require_all_conversations(self) -> None:

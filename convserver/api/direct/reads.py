@@ -6,7 +6,8 @@ that are learned, and they answer whatever is not like most, every refusal inclu
 
 Of the middleware, this leaves out what such a read has no use for:
 
-- the lines about refused requests, and the answers to a failing database: only successes come from here
+- the lines about refused requests, and the answers to a failing database: only successes come from here,
+  and what is behind answers for a failure
 - sessions, logins, messages, the CSRF check and the admin's policy: a request with a cookie goes to its view
 - CORS: a request with an `Origin` goes to its view; who may ask at all was checked before (`OwnOriginOnly`)
 - the headers of SecurityMiddleware, XFrameOptionsMiddleware and CommonMiddleware, which are learned, and its
@@ -28,6 +29,7 @@ from conversations.storage import quotas
 from convserver.api.bounded_bodies import replayed
 from convserver.api.direct.outcomes import COUNTED
 from convserver.api.direct.reading import Answer, Read, ReadDirectly
+from convserver.api.direct.recent_failure import recent_failure
 from convserver.api.direct.requests import (
     ID,
     Found,
@@ -39,6 +41,7 @@ from convserver.api.direct.requests import (
     is_secure,
     who_asks,
 )
+from convserver.api.errors import UNAVAILABLE
 from convserver.api.native import reads as native
 from convserver.api.v0 import reads as v0
 from convserver.api.v1.agent import reads as agent
@@ -97,7 +100,7 @@ class DirectReads:
         sort = (request.route.name, request.is_secure)
         headers = self._learned.of(sort)
         if headers is None:
-            await self.application(scope, receive, self._learned.learning(sort, send))
+            await self.application(scope, receive, self._learned.learning(sort, scope["path"], send))
         elif (body := await body_of(receive)) is not None:
             scope, found = await self._found(request)
             if found is None:
@@ -108,7 +111,10 @@ class DirectReads:
 
     async def _found(self, request: _Request) -> tuple[Any, Answer | None]:
         """Return the answer; without one the scope is for the view."""
-        client = await request.client()
+        try:
+            client = await request.client()
+        except UNAVAILABLE as error:
+            return recent_failure().passed_on(request.scope, error), None
         if client is None:
             return request.scope, None
         try:
@@ -117,6 +123,8 @@ class DirectReads:
             return request.scope, None
         try:
             return request.scope, await request.answer(client)
+        except UNAVAILABLE as error:
+            return recent_failure().passed_on({**request.scope, COUNTED: True}, error), None
         except Exception:  # the view meets it again, and words it
             return {**request.scope, COUNTED: True}, None
 
@@ -166,4 +174,5 @@ class _Request(NamedTuple):
             f"{scheme}://{self.headers['host']}",
         )
         async with asyncio.timeout(admission.WAIT_S):  # a client's own reads may have all of its threads
-            return await astore.database().poll(client.share, partial(self.route.read, read))
+            look = partial(recent_failure().run, partial(self.route.read, read))
+            return await astore.database().poll(client.share, look)

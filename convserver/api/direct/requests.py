@@ -8,6 +8,7 @@ from http import HTTPStatus
 from typing import Any, NamedTuple
 
 from django.conf import settings
+from django.urls import resolve
 
 from convserver.api.direct.callers import Asked, Caller, get_callers
 from convserver.api.scopes import needed
@@ -61,6 +62,12 @@ class Found(NamedTuple):
     """The key of the user whose share of the threads the request takes."""
 
 
+def _repeats_a_key(scope: Any) -> bool:
+    """Say whether a header with a key is there twice: which of them counts is for the view to say."""
+    names = [name.lower() for name, _ in scope["headers"]]
+    return any(names.count(name) > 1 for name in (b"authorization", b"x-session-api-key"))
+
+
 async def who_asks(
     scope: Any,
     headers: dict[str, str],
@@ -73,6 +80,8 @@ async def who_asks(
 
     `conversation_id` is that of the conversation that is changed; None for a read.
     """
+    if _repeats_a_key(scope):
+        return None
     credentials = credentials_of(headers)
     if not takes_conversation_keys and any(key.startswith(CONVERSATION_KEY) for key in credentials.keys):
         return None
@@ -94,11 +103,12 @@ class LearnedHeaders:
         """Return those of this sort; None before the first success of its view."""
         return self._known.get(sort)
 
-    def learning(self, sort: tuple[str, bool], send: Any) -> Any:
-        """Return a `send` that remembers the headers of a success."""
+    def learning(self, sort: tuple[str, bool], path: str, send: Any) -> Any:
+        """Return a `send` that remembers the headers of a success of this sort's own view."""
 
         async def learn(message: Any) -> None:
-            if message["type"] == "http.response.start" and message["status"] == HTTPStatus.OK:
+            is_success = message["type"] == "http.response.start" and message["status"] == HTTPStatus.OK
+            if is_success and resolve(path).view_name == sort[0]:
                 headers = [(name.lower(), value) for name, value in message["headers"]]
                 self._known[sort] = [each for each in headers if each[0] not in _OF_ONE_ANSWER]
             await send(message)

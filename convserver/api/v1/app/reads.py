@@ -44,7 +44,7 @@ def _places(
     conversation = Conversation.objects.active().owned_by(user).with_public_ids([public_id])
     events = Event.objects.of_one(conversation).between(first, last)
     ordered = events.newest_first() if newest_first else events.oldest_first()
-    return ordered.values("conversation_id", "seq", "size")[:rows]
+    return ordered.values("conversation_id", "seq", "size", "conversation__next_seq")[:rows]
 
 
 def _events(newest_first: bool, *, pk: Value, first: Value, last: Value) -> QuerySet[Event, Any]:
@@ -77,6 +77,11 @@ def first_page(read: Read) -> Answer:
     return Answer(NullRenderer().render(page.model_dump(mode="json")))
 
 
+def _places_between(first: int, last: int, next_seq: int, query: EventSearchQuery) -> int:
+    """Return how many rows a log of this length has for a page and the event behind it."""
+    return min(min(last + 1, next_seq) - max(first, 0), query.limit + 1)
+
+
 def events(read: Read) -> Answer:
     """Return a page of the events of one conversation. Raise NotDirect, also if there is none."""
     read.require_all_conversations()
@@ -98,8 +103,8 @@ def events(read: Read) -> Answer:
     places = _PLACES.rows(
         query.limit + 1, newest_first, public_id=public_id, user=read.user_pk, first=first, last=last
     )
-    if not places:
-        raise NotDirect
+    if not places or len(places) < _places_between(first, last, places[0]["conversation__next_seq"], query):
+        raise NotDirect  # somebody made a hole in the log: the view looks behind it
     pk: int = places[0]["conversation_id"]
     if cursor is not None and cursor.conversation_pk != pk:
         raise NotDirect

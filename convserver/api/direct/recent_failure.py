@@ -1,0 +1,56 @@
+"""A failure of the database that was long in coming, remembered for a moment: nobody else waits as long."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from convserver.api.direct.outcomes import FAILURE
+from convserver.api.errors import UNAVAILABLE
+from sessions_app.event_loops import PerEventLoop
+
+T = TypeVar("T")
+
+LONG_S = 1.0
+"""A failure that comes sooner is not remembered: one broken connection says little."""
+REMEMBERED_S = 1.0
+"""Seconds for which everybody is told of a failure without a try of their own."""
+
+
+class RecentFailure:
+    """The newest failure that the reads of one event loop have waited for."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._error: Exception | None = None
+        self._until = 0.0
+
+    @property
+    def is_remembered(self) -> bool:
+        """Whether there was one just now."""
+        return self._error is not None and self._clock() < self._until
+
+    def run(self, function: Callable[[], T]) -> T:
+        """Call `function`, in any thread. Raise what it raises, or the failure that is remembered."""
+        if self._error is not None and self.is_remembered:
+            raise type(self._error)(*self._error.args)
+        began = self._clock()
+        try:
+            return function()
+        except UNAVAILABLE as error:
+            if self._clock() - began >= LONG_S:
+                self._error, self._until = error, self._clock() + REMEMBERED_S
+            raise
+
+    def passed_on(self, scope: Any, error: Exception) -> Any:
+        """Return the scope for what is behind: it answers with this failure if it would wait for it, too."""
+        return {**scope, FAILURE: error} if self.is_remembered else scope
+
+
+_recent_failures = PerEventLoop(RecentFailure)
+
+
+def recent_failure() -> RecentFailure:
+    """Return what the running event loop remembers."""
+    return _recent_failures.get()
