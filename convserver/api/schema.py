@@ -255,7 +255,7 @@ class LoginScheme(OpenApiAuthenticationExtension):
 class SandboxKeyScheme(OpenApiAuthenticationExtension):
     """The header by which agent servers elsewhere say which sandbox they report on."""
 
-    target_class = "convserver.api.v1.app.webhook_receivers.SandboxKeyAuthentication"
+    target_class = "convserver.api.v1.app.webhook_reports.SandboxKeyAuthentication"
     name = "sandboxKey"
 
     def get_security_definition(self, auto_schema: AutoSchema) -> dict[str, Any]:

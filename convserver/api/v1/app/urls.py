@@ -11,7 +11,7 @@ from convserver.api.v1.app import (
     sandboxes,
     start_tasks,
     users,
-    webhook_receivers,
+    webhook_reports,
 )
 
 _CONVERSATIONS = "app-conversations"
@@ -105,25 +105,25 @@ urlpatterns = [
     ),
     path("sandbox-specs", sandboxes.SpecViewSet.as_view({"get": "batch"}), name="app-sandbox-specs"),
     path("users/me", users.UserViewSet.as_view({"get": "retrieve"}), name="app-me"),
-    path("webhooks/secrets", webhook_receivers.SecretReceiverView.as_view(), name="app-webhook-secrets"),
+    path("webhooks/secrets", webhook_reports.WebhookSecretView.as_view(), name="app-webhook-secrets"),
     path(
         "webhooks/conversations",
-        webhook_receivers.ConversationReportViewSet.as_view({"post": "create"}),
+        webhook_reports.ConversationReportViewSet.as_view({"post": "create"}),
         name="app-webhook-conversations",
     ),
     re_path(
         rf"^webhooks/{_REPORTED}$",
-        webhook_receivers.EventReportViewSet.as_view({"post": "create"}),
+        webhook_reports.EventReportViewSet.as_view({"post": "create"}),
         name="app-webhook-events",
     ),
     re_path(
         rf"{_WEBHOOKS}/conversations$",
-        webhook_receivers.SandboxConversationReportViewSet.as_view({"post": "create"}),
+        webhook_reports.SandboxConversationReportViewSet.as_view({"post": "create"}),
         name="app-webhook-sandbox-conversations",
     ),
     re_path(
         rf"{_WEBHOOKS}/{_REPORTED}$",
-        webhook_receivers.SandboxEventReportViewSet.as_view({"post": "create"}),
+        webhook_reports.SandboxEventReportViewSet.as_view({"post": "create"}),
         name="app-webhook-sandbox-events",
     ),
 ]

@@ -76,7 +76,7 @@ class SandboxKeyAuthentication(BaseAuthentication):
         return "Bearer"
 
 
-class ReceiverViewSet(AppViewSet):
+class ReportViewSet(AppViewSet):
     """A resource that receives reports of agent servers elsewhere."""
 
     authentication_classes = (SandboxKeyAuthentication, KeyAuthentication, LoginAuthentication)
@@ -101,7 +101,7 @@ class ReceiverViewSet(AppViewSet):
         return key_of or top
 
 
-class ConversationReportViewSet(ReceiverViewSet):
+class ConversationReportViewSet(ReportViewSet):
     """Conversations that run elsewhere."""
 
     @extend_schema(request=ConversationReport, responses={200: Done, 400: Detail})
@@ -115,7 +115,7 @@ class ConversationReportViewSet(ReceiverViewSet):
         return Response({"success": True})
 
 
-class EventReportViewSet(ReceiverViewSet):
+class EventReportViewSet(ReportViewSet):
     """Events of conversations that run elsewhere."""
 
     @extend_schema(request=list[ReportedEvent], responses={200: Done, 400: Detail, 503: Detail, **of_one})
@@ -140,7 +140,7 @@ class SandboxEventReportViewSet(EventReportViewSet):
     """Events of conversations that run elsewhere, by the name of their sandbox."""
 
 
-class SecretReceiverView(AppView):
+class WebhookSecretView(AppView):
     """Tokens of git providers, for reporters to whom one was issued."""
 
     authentication_classes: tuple[type[BaseAuthentication], ...] = ()
