@@ -26,7 +26,7 @@ Recorder = Callable[[int, DomainEvent], None]
 
 
 def record(conversation_pk: int, event: DomainEvent) -> None:
-    """Record a change for its receivers: a seam, chosen by CONVERSATION_DOMAIN_EVENTS.
+    """Record a change for those who are notified of it: a seam, chosen by CONVERSATION_DOMAIN_EVENTS.
 
     Must be called in the transaction that makes the change, after the conversation's row is written or
     locked.

@@ -1,4 +1,4 @@
-"""A receiver of webhooks on loopback: it records what it is sent, and has the faults that one can have."""
+"""A webhook endpoint on loopback: it records what it is sent, and has the faults that one can have."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Call(NamedTuple):
 
 
 class WebhookServer(LoopbackServer):
-    """One receiver."""
+    """One endpoint."""
 
     def __init__(self) -> None:
         super().__init__()

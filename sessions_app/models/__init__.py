@@ -74,9 +74,9 @@ from sessions_app.models.v1 import (
 )
 from sessions_app.models.webhooks import (
     Delivery,
+    EndpointKind,
     NotedFact,
     Receiver,
-    ReceiverKind,
 )
 
 __all__ = [
@@ -107,6 +107,7 @@ __all__ = [
     "Delivery",
     "Draft",
     "DraftQuerySet",
+    "EndpointKind",
     "ExecutionStatus",
     "Feedback",
     "Grant",
@@ -120,7 +121,6 @@ __all__ = [
     "Permissions",
     "Polarity",
     "Receiver",
-    "ReceiverKind",
     "RecordedAnswer",
     "Repair",
     "RepairQuerySet",

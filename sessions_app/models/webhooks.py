@@ -1,4 +1,4 @@
-"""The outbox: the receivers of notifications, and how far each has got with each conversation."""
+"""The outbox: the endpoints of notifications, and how far each has got with each conversation."""
 
 from __future__ import annotations
 
@@ -20,27 +20,32 @@ NAME_MAX_LENGTH = 200
 BATCH_MAX_EVENTS = 500
 
 
-class ReceiverKind(models.TextChoices):
-    """The kinds of receivers."""
+class EndpointKind(models.TextChoices):
+    """The kinds of endpoints."""
 
     WEBHOOK = "webhook", "webhook"
     HOOK = "hook", "hook in this server"
 
 
-class ReceiverQuerySet(models.QuerySet["Receiver"]):
-    """Queries for many receivers."""
+class EndpointQuerySet(models.QuerySet["Receiver"]):
+    """Queries for many endpoints."""
 
     def served_with(self, hook_names: Iterable[str]) -> Self:
         """Return those that a process with these hooks can notify."""
-        is_served = Q(kind=ReceiverKind.WEBHOOK) | Q(kind=ReceiverKind.HOOK, name__in=list(hook_names))
+        is_served = Q(kind=EndpointKind.WEBHOOK) | Q(kind=EndpointKind.HOOK, name__in=list(hook_names))
         return self.filter(is_served, enabled=True).order_by("pk")
 
 
 class Receiver(models.Model):
-    """A receiver of notifications about one owner's conversations, or all: a webhook, or a hook of this
-    server."""
+    """An endpoint, which is notified of one owner's conversations, or of all: a webhook, or a hook of this
+    server.
 
-    kind = models.CharField(max_length=10, choices=ReceiverKind, default=ReceiverKind.WEBHOOK)
+    The class keeps the name Receiver: it is part of the table's name, of addresses in the admin
+    (`/admin/sessions_app/receiver/`) and of permissions that are granted (`sessions_app.view_receiver`).
+    The columns that refer to it keep theirs too.
+    """
+
+    kind = models.CharField(max_length=10, choices=EndpointKind, default=EndpointKind.WEBHOOK)
     name = models.CharField(max_length=NAME_MAX_LENGTH)
     """The name of a webhook is for people; that of a hook is the place of its code."""
     base_url = models.TextField(default="", blank=True)
@@ -72,12 +77,12 @@ class Receiver(models.Model):
     skipped_until = models.DateTimeField(null=True, blank=True, editable=False)
     """Changes up to this time were removed while it was disabled, before it got them."""
 
-    objects = models.Manager.from_queryset(ReceiverQuerySet)()
+    objects = models.Manager.from_queryset(EndpointQuerySet)()
 
     class Meta:
         constraints: ClassVar = [
             models.UniqueConstraint(
-                fields=["name"], name="receiver_hook_once", condition=Q(kind=ReceiverKind.HOOK)
+                fields=["name"], name="receiver_hook_once", condition=Q(kind=EndpointKind.HOOK)
             ),
         ]
 
@@ -86,8 +91,8 @@ class Receiver(models.Model):
 
     @property
     def unheard_domain_events(self) -> list[DomainEvent]:
-        """The changes of which this kind of receiver is not notified."""
-        return [DomainEvent.LOOP] if self.kind == ReceiverKind.WEBHOOK else []
+        """The changes of which this kind of endpoint is not notified."""
+        return [DomainEvent.LOOP] if self.kind == EndpointKind.WEBHOOK else []
 
     def rotate(self) -> bool:
         """Seal the secrets with the newest key unless they are; return whether this changed the row.
@@ -121,12 +126,12 @@ class DeliveryQuerySet(models.QuerySet["Delivery"]):
 
 
 class Delivery(models.Model):
-    """How far one receiver has got with one conversation: a cursor, and the claim to move it."""
+    """How far one endpoint has got with one conversation: a cursor, and the claim to move it."""
 
     receiver = models.ForeignKey(Receiver, models.CASCADE, related_name="deliveries", db_index=False)
     conversation = models.ForeignKey(Conversation, models.CASCADE, related_name="deliveries")
     through = models.BigIntegerField(default=-1)
-    """The seq of the newest event that the receiver has got."""
+    """The seq of the newest event that the endpoint has got."""
     known = models.BigIntegerField(default=-1)
     """The seq of the newest event that is known to be for it."""
     told = models.BigIntegerField(default=0)
@@ -176,10 +181,10 @@ class NotedFactQuerySet(models.QuerySet["NotedFact"]):
         """Return those that follow this one, in order."""
         return self.filter(pk__gt=pk).order_by("pk")
 
-    def of(self, conversation: Conversation, receiver: Receiver) -> Self:
-        """Return those of one conversation that are for this receiver."""
+    def of(self, conversation: Conversation, endpoint: Receiver) -> Self:
+        """Return those of one conversation that are for this endpoint."""
         rows = self.filter(conversation_id=conversation.pk)
-        return rows.exclude(fact__in=receiver.unheard_domain_events)
+        return rows.exclude(fact__in=endpoint.unheard_domain_events)
 
 
 class NotedFact(models.Model):

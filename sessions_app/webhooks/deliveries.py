@@ -1,7 +1,7 @@
-"""The outbox as rows: receivers are notified of everything in order, at least once, despite failures.
+"""The outbox as rows: endpoints are notified of everything in order, at least once, despite failures.
 
 An append writes nothing here: the log itself shows what is pending. Changes beside the log are recorded
-here. `gather` finds what is new for a receiver, `next_step` its next notification. Only the holder of a
+here. `gather` finds what is new for an endpoint, `next_step` its next notification. Only the holder of a
 conversation's claim moves its cursor.
 """
 
@@ -27,7 +27,7 @@ from conversations.exceptions import ConversationError
 from conversations.models import ConversationRef
 from conversations.store import store
 from sessions_app.models import Delivery, NotedFact, Receiver
-from sessions_app.models.webhooks import DeliveryQuerySet, NotedFactQuerySet, ReceiverQuerySet
+from sessions_app.models.webhooks import DeliveryQuerySet, EndpointQuerySet, NotedFactQuerySet
 from sessions_app.openhands_v1.information import information_of
 from sessions_app.processes import Process, is_gone
 from sessions_app.webhooks import gathering
@@ -39,9 +39,9 @@ RETRY_MAX_S = 600.0
 ERROR_MAX_CHARACTERS = 200
 PRUNE_MAX_FACTS = 1_000
 HELD_DAYS = 7
-"""Recorded changes are kept this long for disabled receivers."""
+"""Recorded changes are kept this long for disabled endpoints."""
 CHANGED = "outbox"
-"""The kind of the hint that receivers, or when they are told, were changed."""
+"""The kind of the hint that endpoints, or when they are told, were changed."""
 
 _PAUSES = frozenset({"PauseEvent", "InterruptEvent"})
 _RESTING = frozenset({AgentState.PAUSED, AgentState.STOPPED, AgentState.FINISHED, AgentState.ERROR})
@@ -50,60 +50,60 @@ _RESTING = frozenset({AgentState.PAUSED, AgentState.STOPPED, AgentState.FINISHED
 _NOTE = """
     INSERT INTO sessions_app_notedfact (conversation_id, fact, seq, noted_at)
     SELECT id, %s, next_seq, %s FROM conversations_conversation WHERE id = %s AND EXISTS (
-        SELECT 1 FROM sessions_app_receiver AS receiver
-        WHERE receiver.owner_id IS NULL OR receiver.owner_id = conversations_conversation.owner_id)
+        SELECT 1 FROM sessions_app_receiver AS endpoint
+        WHERE endpoint.owner_id IS NULL OR endpoint.owner_id = conversations_conversation.owner_id)
 """
 
 
 class InvalidReplay(ConversationError):
-    """This receiver gets no notifications of this conversation."""
+    """This endpoint gets no notifications of this conversation."""
 
     code = "invalid_replay"
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """The right to notify one receiver of one conversation, until another process takes it."""
+    """The right to notify one endpoint of one conversation, until another process takes it."""
 
     delivery: int
-    receiver: int
+    endpoint: int
     token: str
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """The next notification of a receiver, and its position after that."""
+    """The next notification of an endpoint, and its position after that."""
 
     notification: Notification
     moved: Mapping[str, Any]
 
 
 def record(conversation_pk: int, event: DomainEvent) -> None:
-    """Record a change if there is a receiver for it, with one statement: `domain_events.record`."""
+    """Record a change if there is an endpoint for it, with one statement: `domain_events.record`."""
     now = connection.ops.adapt_datetimefield_value(timezone.now())
     with connection.cursor() as cursor:
         cursor.execute(_NOTE, [event.value, now, conversation_pk])
 
 
-def begin(receiver: Receiver) -> Receiver:
-    """Store a new receiver, which is notified of everything from now on.
+def begin(endpoint: Receiver) -> Receiver:
+    """Store a new endpoint, which is notified of everything from now on.
 
     Raise ConversationBusy if the beginning cannot be determined for too long.
     """
     newest = gathering.settled_now()
-    receiver.begins_after = receiver.event_position = newest.event
-    receiver.fact_position = newest.fact
-    receiver.save(force_insert=True)
+    endpoint.begins_after = endpoint.event_position = newest.event
+    endpoint.fact_position = newest.fact
+    endpoint.save(force_insert=True)
     announce()
-    return receiver
+    return endpoint
 
 
 def claim(
-    receiver: int, process: Process, *, limit: int, lease_s: float = LEASE_S, now: datetime | None = None
+    endpoint: int, process: Process, *, limit: int, lease_s: float = LEASE_S, now: datetime | None = None
 ) -> list[Claim]:
-    """Claim the due, unclaimed deliveries of one receiver, at most `limit`."""
+    """Claim the due, unclaimed deliveries of one endpoint, at most `limit`."""
     now = now or timezone.now()
-    due = Delivery.objects.filter(receiver_id=receiver).due(now)
+    due = Delivery.objects.filter(receiver_id=endpoint).due(now)
     if limit <= 0 or not due.exists():  # without a transaction: on SQLite that would hold up who writes
         return []
     token = uuid4().hex
@@ -116,7 +116,7 @@ def claim(
             owner_pid=process.pid,
             owner_started=process.started,
         )
-    return [Claim(pk, receiver, token) for pk in pks]
+    return [Claim(pk, endpoint, token) for pk in pks]
 
 
 def renew(claims: Collection[Claim], *, lease_s: float = LEASE_S) -> None:
@@ -143,9 +143,9 @@ def release_abandoned() -> None:
             held.filter(**dict(zip(columns, owner, strict=True))).update(claim="", held_until=None)
 
 
-def next_due(receivers: Collection[int]) -> datetime | None:
-    """Return when the next unclaimed delivery of one of these receivers is due."""
-    rows = Delivery.objects.pending().free(timezone.now()).filter(receiver_id__in=receivers)
+def next_due(endpoints: Collection[int]) -> datetime | None:
+    """Return when the next unclaimed delivery of one of these endpoints is due."""
+    rows = Delivery.objects.pending().free(timezone.now()).filter(receiver_id__in=endpoints)
     found: datetime | None = rows.aggregate(next=Min("due_at"))["next"]
     return found
 
@@ -222,25 +222,25 @@ def try_again(deliveries: DeliveryQuerySet) -> int:
     return deliveries.pending().update(due_at=timezone.now())
 
 
-def replay(receiver: Receiver, conversation: ConversationRef, *, first: int) -> Delivery:
-    """Resend all events from seq `first` on to the receiver, in order. Raise InvalidReplay.
+def replay(endpoint: Receiver, conversation: ConversationRef, *, first: int) -> Delivery:
+    """Resend all events from seq `first` on to the endpoint, in order. Raise InvalidReplay.
 
     A process that is delivering just now does not continue from there.
     """
-    last_seq = last_replayable(receiver, conversation, first=first)
+    last_seq = last_replayable(endpoint, conversation, first=first)
     now = timezone.now()
     values = {
         "through": first - 1,
         "known": last_seq,
-        "since": now - timedelta(seconds=receiver.flush_delay_s),
+        "since": now - timedelta(seconds=endpoint.flush_delay_s),
         "due_at": now,
         "tries": 0,
         "claim": "",
         "held_until": None,
     }
-    position = {"told": receiver.fact_position, "known_fact": receiver.fact_position}
+    position = {"told": endpoint.fact_position, "known_fact": endpoint.fact_position}
     row, _ = Delivery.objects.update_or_create(
-        receiver=receiver,
+        receiver=endpoint,
         conversation_id=conversation.pk,
         defaults=values,
         create_defaults={**values, **position},
@@ -249,10 +249,10 @@ def replay(receiver: Receiver, conversation: ConversationRef, *, first: int) -> 
     return row
 
 
-def last_replayable(receiver: Receiver, conversation: ConversationRef, *, first: int) -> int:
+def last_replayable(endpoint: Receiver, conversation: ConversationRef, *, first: int) -> int:
     """Return the seq of the newest event. Raise InvalidReplay if it may not be told all from `first` on."""
-    if receiver.owner_id not in (None, conversation.owner_id):
-        raise InvalidReplay("The receiver is told of another user's conversations only.")
+    if endpoint.owner_id not in (None, conversation.owner_id):
+        raise InvalidReplay("The endpoint is notified of another user's conversations only.")
     last_seq = store().last_seq(conversation)
     if not 0 <= first <= last_seq:
         raise InvalidReplay(f"The newest event of the conversation has the number {last_seq}.")
@@ -260,27 +260,27 @@ def last_replayable(receiver: Receiver, conversation: ConversationRef, *, first:
 
 
 def prune(*, now: datetime | None = None) -> int:
-    """Remove changes that every receiver has got; return how many, a bounded number.
+    """Remove changes that every endpoint has got; return how many, a bounded number.
 
-    For a disabled receiver they are kept HELD_DAYS; it keeps its place in all logs, and is marked.
+    For a disabled endpoint they are kept HELD_DAYS; it keeps its place in all logs, and is marked.
     """
-    pks = _first_keys(_taken_by(Receiver.objects.all()))
+    pks = _first_keys(_delivered_to(Receiver.objects.all()))
     if not pks:
         held_since = (now or timezone.now()) - timedelta(days=HELD_DAYS)
-        held = _taken_by(Receiver.objects.filter(enabled=True)).filter(noted_at__lte=held_since)
+        held = _delivered_to(Receiver.objects.filter(enabled=True)).filter(noted_at__lte=held_since)
         pks = _first_keys(held)
         _mark_skipped(pks)
     return NotedFact.objects.filter(pk__in=pks).delete()[0] if pks else 0
 
 
-def _taken_by(receivers: ReceiverQuerySet) -> NotedFactQuerySet:
-    """Return the changes that all of these receivers have got."""
-    # Read before the receivers: changes for a receiver that begins meanwhile come later.
+def _delivered_to(endpoints: EndpointQuerySet) -> NotedFactQuerySet:
+    """Return the changes that all of these endpoints have got."""
+    # Read before the endpoints: changes for an endpoint that begins meanwhile come later.
     newest = NotedFact.objects.aggregate(newest=Max("pk"))["newest"] or 0
-    gathered = receivers.aggregate(least=Min("fact_position"))["least"]
+    gathered = endpoints.aggregate(least=Min("fact_position"))["least"]
     rows = NotedFact.objects.filter(pk__lte=newest if gathered is None else gathered)
     left = Delivery.objects.filter(
-        receiver__in=receivers,
+        receiver__in=endpoints,
         conversation_id=OuterRef("conversation_id"),
         told__lt=OuterRef("pk"),
         known_fact__gte=OuterRef("pk"),
@@ -293,7 +293,7 @@ def _first_keys(facts: NotedFactQuerySet) -> list[int]:
 
 
 def _mark_skipped(pks: Sequence[int]) -> None:
-    """Record until when disabled receivers, for which these changes were kept, may lack some."""
+    """Record until when disabled endpoints, for which these changes were kept, may lack some."""
     until = NotedFact.objects.filter(pk__in=pks).aggregate(newest=Max("noted_at"))["newest"]
     if until is not None:
         left = Delivery.objects.filter(

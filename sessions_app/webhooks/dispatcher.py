@@ -1,4 +1,4 @@
-"""The dispatcher: delivers the outbox to the receivers, to each at its own pace."""
+"""The dispatcher: delivers the outbox to the endpoints, to each at its own pace."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from conversations import live
 from conversations.hints import Hint
 from conversations.outages import Outage
 from sessions_app import astore
-from sessions_app.models import Receiver, ReceiverKind
+from sessions_app.models import EndpointKind, Receiver
 from sessions_app.processes import Process
 from sessions_app.webhooks import deliveries, gathering
 from sessions_app.webhooks import hooks as outbox_hooks
@@ -28,29 +28,29 @@ POLL_S = 5.0
 """Writes of processes that send this one no hints are found after this long at the latest."""
 ROUND_MIN_S = 0.02
 """Appends that are closer together than this are processed at once."""
-PER_RECEIVER = 4
-"""At most this many conversations of one receiver are delivered at a time, so a slow one delays no other."""
+PER_ENDPOINT = 4
+"""At most this many conversations of one endpoint are delivered at a time, so a slow one delays no other."""
 STEPS_MAX = 20
-"""After this many notifications of one conversation, the receiver's other ones get their turn."""
+"""After this many notifications of one conversation, the endpoint's other ones get their turn."""
 HOUSEKEEPING_ROUNDS = 12
 RENEW_S = 5.0
 
 _NEWS = frozenset({"appended", "listed", "changed", deliveries.CHANGED})
 _FOR_NOBODY = frozenset({deliveries.CHANGED})
-"""Without a receiver, nothing else is news."""
+"""Without an endpoint, nothing else is news."""
 
 
 class _Lane:
-    """One receiver, and its deliveries under way."""
+    """One endpoint, and its deliveries under way."""
 
-    def __init__(self, receiver: Receiver, transport: Transport) -> None:
-        self.receiver = receiver
+    def __init__(self, endpoint: Receiver, transport: Transport) -> None:
+        self.endpoint = endpoint
         self.transport = transport
         self.tasks: dict[Claim, asyncio.Task[None]] = {}
 
     @property
     def room(self) -> int:
-        return PER_RECEIVER - len(self.tasks)
+        return PER_ENDPOINT - len(self.tasks)
 
 
 class Dispatcher:
@@ -112,16 +112,16 @@ class Dispatcher:
             await astore.change(outbox_hooks.install, self._hooks)
         await self._give_back()
         await self._keep_house()
-        receivers = await astore.call(_served, self._hooks)
-        await self._set_lanes(receivers)
-        self._wakes = _NEWS if receivers else _FOR_NOBODY
-        if not receivers:
+        endpoints = await astore.call(_served, self._hooks)
+        await self._set_lanes(endpoints)
+        self._wakes = _NEWS if endpoints else _FOR_NOBODY
+        if not endpoints:
             return POLL_S
-        more = await astore.change(_gathered, receivers, self._horizon)
+        more = await astore.change(_gathered, endpoints, self._horizon)
         await self._renew()
         for lane in self._lanes.values():
             for claim in await astore.change(
-                deliveries.claim, lane.receiver.pk, self._process, limit=lane.room
+                deliveries.claim, lane.endpoint.pk, self._process, limit=lane.room
             ):
                 self._start(lane, claim)
         return 0.0 if more else await self._until_next()
@@ -151,20 +151,20 @@ class Dispatcher:
             return POLL_S
         return min(POLL_S, (due_at - timezone.now()).total_seconds())
 
-    async def _set_lanes(self, receivers: Collection[Receiver]) -> None:
-        """Keep a lane for each receiver, with a transport that has the present settings."""
-        wanted = {receiver.pk: receiver for receiver in receivers}
+    async def _set_lanes(self, endpoints: Collection[Receiver]) -> None:
+        """Keep a lane for each endpoint, with a transport that has the present settings."""
+        wanted = {endpoint.pk: endpoint for endpoint in endpoints}
         for pk, lane in list(self._lanes.items()):
-            if pk not in wanted or (_settings_of(wanted[pk]) != _settings_of(lane.receiver)):
+            if pk not in wanted or (_settings_of(wanted[pk]) != _settings_of(lane.endpoint)):
                 await self._close_lane(self._lanes.pop(pk))
-        for pk, receiver in wanted.items():
+        for pk, endpoint in wanted.items():
             if pk not in self._lanes:
-                self._lanes[pk] = _Lane(receiver, self._transport(receiver))
+                self._lanes[pk] = _Lane(endpoint, self._transport(endpoint))
 
-    def _transport(self, receiver: Receiver) -> Transport:
-        if receiver.kind == ReceiverKind.HOOK:
-            return outbox_hooks.HookTaker(receiver, self._hooks[receiver.name])
-        return Webhook(receiver)
+    def _transport(self, endpoint: Receiver) -> Transport:
+        if endpoint.kind == EndpointKind.HOOK:
+            return outbox_hooks.HookTransport(endpoint, self._hooks[endpoint.name])
+        return Webhook(endpoint)
 
     def _start(self, lane: _Lane, claim: Claim) -> None:
         task = asyncio.get_running_loop().create_task(_deliver(lane.transport, claim))
@@ -174,7 +174,7 @@ class Dispatcher:
     def _ended(self, lane: _Lane, claim: Claim, task: asyncio.Task[None]) -> None:
         del lane.tasks[claim]
         if not task.cancelled() and (error := task.exception()) is not None:
-            _failing_deliveries.failed(error, receiver=str(lane.receiver))
+            _failing_deliveries.failed(error, endpoint=str(lane.endpoint))
             self._broken[claim] = f"The server failed: {type(error).__name__}."
         self._news.set()  # there is room for another
 
@@ -194,13 +194,13 @@ class Dispatcher:
 
 
 async def _deliver(transport: Transport, claim: Claim) -> None:
-    """Deliver a conversation to a receiver, one notification at a time, until one fails or none is due."""
+    """Deliver a conversation to an endpoint, one notification at a time, until one fails or none is due."""
     for _ in range(STEPS_MAX):
         step = await astore.call(deliveries.next_step, claim)
         if step is None:
             return
         try:
-            await transport.take(step.notification)
+            await transport.deliver(step.notification)
         except DeliveryFailed as error:
             await astore.change(deliveries.failed, claim, str(error))
             return
@@ -213,13 +213,13 @@ def _served(hooks: Mapping[str, Any]) -> list[Receiver]:
     return list(Receiver.objects.served_with(hooks))
 
 
-def _gathered(receivers: Collection[Receiver], watermark: Watermark) -> bool:
-    """Gather for all receivers; say whether one has more to read."""
+def _gathered(endpoints: Collection[Receiver], watermark: Watermark) -> bool:
+    """Gather for all endpoints; say whether one has more to read."""
     watermark.look()
-    has_more = [gathering.gather(receiver, watermark) for receiver in receivers]
+    has_more = [gathering.gather(endpoint, watermark) for endpoint in endpoints]
     return any(has_more)
 
 
-def _settings_of(receiver: Receiver) -> tuple[object, ...]:
+def _settings_of(endpoint: Receiver) -> tuple[object, ...]:
     """Return what a transport is made from."""
-    return (receiver.base_url, receiver.sealed.token, receiver.timeout_s, receiver.name)
+    return (endpoint.base_url, endpoint.sealed.token, endpoint.timeout_s, endpoint.name)

@@ -1,4 +1,4 @@
-"""What is new for a receiver: found by the keys of events and changes, always with the same few statements.
+"""What is new for an endpoint: found by the keys of events and changes, always with the same few statements.
 
 Keys are assigned before a transaction commits, so a lower one may become visible after a higher one. A
 position moves only up to the watermark; rows above it are read again, which changes nothing.
@@ -41,7 +41,7 @@ _UNTRIED = "0, '', '', '', 0, 0"
 # An existing row keeps its cursor. While it waits after a failure, nothing makes its retry earlier.
 _EVENTS = f"""
     INSERT INTO sessions_app_delivery AS known_row {_COLUMNS}
-    SELECT %(receiver)s, event.conversation_id, MIN(event.seq) - 1, MAX(event.seq),
+    SELECT %(endpoint)s, event.conversation_id, MIN(event.seq) - 1, MAX(event.seq),
            %(fact_position)s, %(fact_position)s, %(no)s, %(now)s,
            CASE WHEN MAX(CASE WHEN event.kind IN ('{Kind.TURN}', '{Kind.STATE}') THEN 1 ELSE 0 END) = 1
                      OR MAX(event.seq) - MIN(event.seq) + 1 >= %(buffer)s
@@ -62,13 +62,13 @@ _EVENTS = f"""
 """
 _FACTS = f"""
     INSERT INTO sessions_app_delivery AS known_row {_COLUMNS}
-    SELECT %(receiver)s, noted.conversation_id, noted.before_it, noted.before_it,
+    SELECT %(endpoint)s, noted.conversation_id, noted.before_it, noted.before_it,
            %(fact_position)s, noted.newest, %(no)s, %(now)s, %(now)s, {_UNTRIED}
     FROM (
         SELECT fact.conversation_id, MAX(fact.id) AS newest,
                CASE WHEN EXISTS (
                         SELECT 1 FROM sessions_app_delivery AS there
-                        WHERE there.receiver_id = %(receiver)s
+                        WHERE there.receiver_id = %(endpoint)s
                         AND there.conversation_id = fact.conversation_id)
                     THEN -1
                     ELSE COALESCE((
@@ -136,12 +136,12 @@ def _writers() -> set[str]:
         return {transaction for (transaction,) in cursor.fetchall()}
 
 
-def gather(receiver: Receiver, watermark: Watermark) -> bool:
-    """Record what is new in the receiver's deliveries; say whether there is more to read."""
-    if watermark.newest.event <= receiver.event_position and watermark.newest.fact <= receiver.fact_position:
+def gather(endpoint: Receiver, watermark: Watermark) -> bool:
+    """Record what is new in the endpoint's deliveries; say whether there is more to read."""
+    if watermark.newest.event <= endpoint.event_position and watermark.newest.fact <= endpoint.fact_position:
         return False
     with transaction.atomic():
-        row = Receiver.objects.select_for_update(no_key=True).filter(pk=receiver.pk).first()
+        row = Receiver.objects.select_for_update(no_key=True).filter(pk=endpoint.pk).first()
         if row is None:
             return False
         through = _end_of_window(row.event_position, watermark.newest.event)
@@ -158,7 +158,7 @@ def gather(receiver: Receiver, watermark: Watermark) -> bool:
             Receiver.objects.filter(pk=row.pk).update(
                 event_position=event_position, fact_position=fact_position
             )
-    receiver.event_position, receiver.fact_position = event_position, fact_position
+    endpoint.event_position, endpoint.fact_position = event_position, fact_position
     return not is_all and moved
 
 
@@ -170,23 +170,23 @@ def _end_of_window(after: int, newest: int) -> int:
     return next(iter(keys[WINDOW - 1 : WINDOW]), newest)
 
 
-def _join(receiver: Receiver, table: str) -> str:
-    return "" if receiver.owner_id is None else _OF_OWNER.format(table=table)
+def _join(endpoint: Receiver, table: str) -> str:
+    return "" if endpoint.owner_id is None else _OF_OWNER.format(table=table)
 
 
-def _values(receiver: Receiver, *, through: int) -> dict[str, Any]:
+def _values(endpoint: Receiver, *, through: int) -> dict[str, Any]:
     now = timezone.now()
     moment = connection.ops.adapt_datetimefield_value
     return {
-        "receiver": receiver.pk,
-        "owner": receiver.owner_id,
+        "endpoint": endpoint.pk,
+        "owner": endpoint.owner_id,
         "no": False,
-        "unheard": next(iter(receiver.unheard_domain_events), ""),
+        "unheard": next(iter(endpoint.unheard_domain_events), ""),
         "now": moment(now),
-        "flush_at": moment(now + timedelta(seconds=receiver.flush_delay_s)),
-        "buffer": receiver.event_buffer_size,
-        "begins_after": receiver.begins_after,
-        "fact_position": receiver.fact_position,
-        "after": receiver.event_position,
+        "flush_at": moment(now + timedelta(seconds=endpoint.flush_delay_s)),
+        "buffer": endpoint.event_buffer_size,
+        "begins_after": endpoint.begins_after,
+        "fact_position": endpoint.fact_position,
+        "after": endpoint.event_position,
         "through": through,
     }

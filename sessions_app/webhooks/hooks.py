@@ -21,7 +21,7 @@ from django.db import connections
 from django.utils.module_loading import import_string
 
 from sessions_app.encryption import seal
-from sessions_app.models import Receiver, ReceiverKind
+from sessions_app.models import EndpointKind, Receiver
 from sessions_app.models.webhooks import NAME_MAX_LENGTH
 from sessions_app.webhooks.deliveries import begin
 from sessions_app.webhooks.notifications import DeliveryFailed, Notification, NotificationKind
@@ -59,12 +59,12 @@ def _made(name: str, load: Callable[[], Any]) -> Any:
 
 
 def install(hooks: Mapping[str, Any]) -> None:
-    """Create a receiver for every hook that has none; a known hook continues where it stopped."""
-    known = set(Receiver.objects.filter(kind=ReceiverKind.HOOK).values_list("name", flat=True))
+    """Create an endpoint for every hook that has none; a known hook continues where it stopped."""
+    known = set(Receiver.objects.filter(kind=EndpointKind.HOOK).values_list("name", flat=True))
     for name in sorted(hooks.keys() - known):
         begin(
             Receiver(
-                kind=ReceiverKind.HOOK,
+                kind=EndpointKind.HOOK,
                 name=name,
                 sealed=seal("{}"),
                 event_buffer_size=BATCH_EVENTS,
@@ -73,15 +73,15 @@ def install(hooks: Mapping[str, Any]) -> None:
         )
 
 
-class HookTaker:
+class HookTransport:
     """The transport of one hook."""
 
-    def __init__(self, receiver: Receiver, hook: Any) -> None:
-        self._receiver = receiver
+    def __init__(self, endpoint: Receiver, hook: Any) -> None:
+        self._endpoint = endpoint
         self._hook = hook
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="hook")
 
-    async def take(self, notification: Notification) -> None:
+    async def deliver(self, notification: Notification) -> None:
         """Call the method for the notification, a plain one in a thread. Raise DeliveryFailed if it raises
         anything."""
         method = getattr(self._hook, notification.kind, None)
@@ -91,7 +91,7 @@ class HookTaker:
         details = notification.events if is_of_log else notification.information
         try:
             if inspect.iscoroutinefunction(method):
-                async with asyncio.timeout(self._receiver.timeout_s):
+                async with asyncio.timeout(self._endpoint.timeout_s):
                     await method(notification.conversation, details)
             else:
                 loop = asyncio.get_running_loop()
@@ -99,7 +99,7 @@ class HookTaker:
                     self._threads, _called, lambda: method(notification.conversation, details)
                 )
         except Exception as error:
-            logger.warning("The hook %s failed", self._receiver.name, exc_info=error)
+            logger.warning("The hook %s failed", self._endpoint.name, exc_info=error)
             raise DeliveryFailed(f"It raised {type(error).__name__}; the server's log has more.") from error
 
     async def close(self) -> None:

@@ -33,9 +33,9 @@ class Notification:
 
 
 class Transport(Protocol):
-    """The transport of one receiver."""
+    """The transport of one endpoint."""
 
-    async def take(self, notification: Notification) -> None:
+    async def deliver(self, notification: Notification) -> None:
         """Deliver the notification; if this raises anything, it was not delivered."""
 
     async def close(self) -> None:
@@ -43,4 +43,4 @@ class Transport(Protocol):
 
 
 class DeliveryFailed(Exception):
-    """A receiver did not accept a notification; the text is for staff and contains no secret."""
+    """An endpoint did not accept a notification; the text is for staff and contains no secret."""

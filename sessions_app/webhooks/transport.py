@@ -16,7 +16,7 @@ from django.conf import settings
 from conversations.dialects import v1
 from conversations.exceptions import ConversationError
 from sessions_app.encryption import Sealed, SecretUnreadable, seal
-from sessions_app.models import Receiver, ReceiverKind
+from sessions_app.models import EndpointKind, Receiver
 from sessions_app.outbound.hosts import HostRefused, may_lead_to_public, server_url
 from sessions_app.outbound.proxies import UnusableProxy, way_to
 from sessions_app.webhooks.deliveries import begin
@@ -46,25 +46,25 @@ class Credentials:
         return seal(json.dumps({"headers": dict(self.headers), "session_key": self.session_key}))
 
 
-def opened(receiver: Receiver) -> Credentials:
+def opened(endpoint: Receiver) -> Credentials:
     """Return what a webhook's requests carry. Raise SecretUnreadable."""
-    found = json.loads(receiver.sealed.open())
+    found = json.loads(endpoint.sealed.open())
     return Credentials(found["headers"], found["session_key"])
 
 
 def create(base_url: str, credentials: Credentials | None = None, **columns: Any) -> Receiver:
     """Store a webhook, which is notified of everything from now on. Raise InvalidWebhook."""
-    receiver = Receiver(kind=ReceiverKind.WEBHOOK, base_url=checked_url(base_url), **columns)
-    receiver.name = receiver.name or receiver.base_url
-    seal_into(receiver, credentials or Credentials())
-    return begin(receiver)
+    endpoint = Receiver(kind=EndpointKind.WEBHOOK, base_url=checked_url(base_url), **columns)
+    endpoint.name = endpoint.name or endpoint.base_url
+    seal_into(endpoint, credentials or Credentials())
+    return begin(endpoint)
 
 
-def seal_into(receiver: Receiver, credentials: Credentials) -> None:
+def seal_into(endpoint: Receiver, credentials: Credentials) -> None:
     """Set what the requests carry; the row is not saved."""
-    receiver.sealed = credentials.sealed()
-    receiver.header_names = sorted(credentials.headers)
-    receiver.has_session_key = bool(credentials.session_key)
+    endpoint.sealed = credentials.sealed()
+    endpoint.header_names = sorted(credentials.headers)
+    endpoint.has_session_key = bool(credentials.session_key)
 
 
 def checked_url(text: str) -> str:
@@ -104,13 +104,13 @@ def _is_printable(text: str) -> bool:
 
 
 class Webhook:
-    """One webhook, as the dispatcher tells it: each notification is one POST."""
+    """The transport of one webhook: each notification is one POST."""
 
-    def __init__(self, receiver: Receiver) -> None:
-        self._receiver = receiver
+    def __init__(self, endpoint: Receiver) -> None:
+        self._endpoint = endpoint
         self._client: httpx.AsyncClient | None = None
 
-    async def take(self, notification: Notification) -> None:
+    async def deliver(self, notification: Notification) -> None:
         """Post the notification if the wire has a call for it. Raise DeliveryFailed unless it answers 2xx."""
         if notification.kind is NotificationKind.APPENDED:
             conversation = quote(notification.conversation.public_id, safe="")
@@ -125,13 +125,13 @@ class Webhook:
             await self._client.aclose()
 
     async def _post(self, path: str, content: bytes) -> None:
-        url = httpx.URL(f"{self._receiver.base_url}/{path}")
+        url = httpx.URL(f"{self._endpoint.base_url}/{path}")
         try:
-            async with asyncio.timeout(self._receiver.timeout_s):
+            async with asyncio.timeout(self._endpoint.timeout_s):
                 self._client = self._client or self._new_client()
                 request = self._client.build_request("POST", url, content=content, headers=self._headers())
                 response = await self._client.send(request, stream=True)
-                await response.aclose()  # of what a receiver says, the status is enough
+                await response.aclose()  # only the status of the answer matters
         except (TimeoutError, httpx.TimeoutException) as error:
             raise DeliveryFailed("No response in time.") from error
         except HostRefused as error:
@@ -148,9 +148,9 @@ class Webhook:
 
     def _new_client(self) -> httpx.AsyncClient:
         """Return what asks the webhook's server. Raise UnusableProxy."""
-        timeout_s = self._receiver.timeout_s
+        timeout_s = self._endpoint.timeout_s
         return httpx.AsyncClient(
-            transport=way_to(httpx.URL(self._receiver.base_url)),
+            transport=way_to(httpx.URL(self._endpoint.base_url)),
             timeout=httpx.Timeout(timeout_s, connect=min(CONNECT_S, timeout_s)),
             # A redirect may lead to another server, which was not checked.
             follow_redirects=False,
@@ -158,7 +158,7 @@ class Webhook:
         )
 
     def _headers(self) -> dict[str, str]:
-        credentials = opened(self._receiver)
+        credentials = opened(self._endpoint)
         headers = {"user-agent": "convserver", **credentials.headers, "content-type": "application/json"}
         if credentials.session_key:
             headers[KEY_HEADER] = credentials.session_key

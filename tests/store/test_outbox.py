@@ -66,7 +66,7 @@ def listener(monkeypatch: pytest.MonkeyPatch, settings: object) -> Listener:
 
 @pytest.fixture
 async def dispatching(live: None, listener: Listener, manager: ConversationManager) -> None:
-    """Start the dispatcher, and wait until the hook is a receiver."""
+    """Start the dispatcher, and wait until the hook is an endpoint."""
     background.start()
     await until(lambda: Receiver.objects.exists())
 
@@ -155,7 +155,7 @@ def statements(store: ConversationStore, conversation: ConversationRef) -> int:
     return len(captured)
 
 
-def test_an_append_costs_the_same_with_receivers_and_without(
+def test_an_append_costs_the_same_with_endpoints_and_without(
     store: ConversationStore, conversation: ConversationRef
 ) -> None:
     statements(store, conversation)
@@ -175,13 +175,13 @@ def test_what_is_new_is_found_by_the_same_statements_however_much_it_is(
     store: ConversationStore, conversation: ConversationRef, alice: User, events: int
 ) -> None:
     store.append(conversation, [event()])  # before it, the keys of earlier tests would be a gap
-    receiver = transport.create("http://localhost:1")
+    endpoint = transport.create("http://localhost:1")
     for _ in range(events):
         store.append(store.create(alice), [event() for _ in range(events)])
     watermark = Watermark()
     with CaptureQueriesContext(connection) as captured:
         watermark.look()
-        gather(receiver, watermark)
+        gather(endpoint, watermark)
     assert len([each for each in captured if "SAVEPOINT" not in each["sql"]]) <= 7
     assert Delivery.objects.count() == events
 
@@ -189,10 +189,10 @@ def test_what_is_new_is_found_by_the_same_statements_however_much_it_is(
 # What is found
 
 
-def found(receiver: Receiver) -> list[tuple[int, int]]:
+def found(endpoint: Receiver) -> list[tuple[int, int]]:
     watermark = Watermark()
     watermark.look()
-    gather(receiver, watermark)
+    gather(endpoint, watermark)
     return list(Delivery.objects.order_by("conversation_id").values_list("through", "known"))
 
 
@@ -220,13 +220,13 @@ def told(claim: deliveries.Claim) -> list[tuple[str, int]]:
 def test_what_is_looked_at_again_changes_nothing(
     store: ConversationStore, conversation: ConversationRef
 ) -> None:
-    receiver = transport.create("http://localhost:1")
+    endpoint = transport.create("http://localhost:1")
     store.append(conversation, [event(), event()])
-    assert found(receiver) == [(-1, 1)]
+    assert found(endpoint) == [(-1, 1)]
     Delivery.objects.update(through=1, due_at=None)
     Receiver.objects.update(event_position=0)
-    receiver.refresh_from_db()
-    assert found(receiver) == [(1, 1)]
+    endpoint.refresh_from_db()
+    assert found(endpoint) == [(1, 1)]
     assert not Delivery.objects.pending().exists()
 
 
@@ -234,13 +234,13 @@ def test_after_a_long_rest_everything_is_found_a_window_at_a_time(
     store: ConversationStore, conversation: ConversationRef, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(gathering, "WINDOW", 3)
-    receiver = transport.create("http://localhost:1")
+    endpoint = transport.create("http://localhost:1")
     store.append(conversation, [event() for _ in range(10)])
     watermark = settled()
     rounds = 1
-    while gather(receiver, watermark):
+    while gather(endpoint, watermark):
         rounds += 1
-    assert found(receiver) == [(-1, 9)]
+    assert found(endpoint) == [(-1, 9)]
     assert rounds == 4
 
 
@@ -249,7 +249,7 @@ def test_an_event_that_is_committed_after_one_with_a_higher_key_is_found(
     store: ConversationStore, alice: User
 ) -> None:
     early, late = store.create(alice), store.create(alice)
-    receiver = transport.create("http://localhost:1")
+    endpoint = transport.create("http://localhost:1")
     watermark = Watermark()
     with transaction.atomic():
         store.append(early, [event()])  # has its key, and is not there for others yet
@@ -258,16 +258,16 @@ def test_an_event_that_is_committed_after_one_with_a_higher_key_is_found(
             store.append(late, [event()])
             for _ in range(3):
                 watermark.look()
-                gather(receiver, watermark)
+                gather(endpoint, watermark)
 
         in_threads(1, meanwhile)
     watermark.look()
-    gather(receiver, watermark)
+    gather(endpoint, watermark)
     assert set(Delivery.objects.values_list("conversation_id", flat=True)) == {early.pk, late.pk}
 
 
 @on_postgresql
-def test_a_receiver_begins_when_what_was_being_written_is_there(
+def test_an_endpoint_begins_when_what_was_being_written_is_there(
     store: ConversationStore, alice: User
 ) -> None:
     early, late = store.create(alice), store.create(alice)
@@ -282,14 +282,14 @@ def test_a_receiver_begins_when_what_was_being_written_is_there(
     with ThreadPoolExecutor(1) as pool:
         with transaction.atomic():
             store.append(early, [event()])  # has the lower key, and is not there for others yet
-            receiver = pool.submit(begun)
+            endpoint = pool.submit(begun)
             with pytest.raises(TimeoutError):
-                receiver.result(timeout=0.5)  # all the time that it would need if it did not wait
-        assert receiver.result(WAIT_S).event_position == max(Event.objects.values_list("pk", flat=True))
+                endpoint.result(timeout=0.5)  # all the time that it would need if it did not wait
+        assert endpoint.result(WAIT_S).event_position == max(Event.objects.values_list("pk", flat=True))
 
 
 @on_postgresql
-def test_a_receiver_that_cannot_begin_for_too_long_is_refused(
+def test_an_endpoint_that_cannot_begin_for_too_long_is_refused(
     store: ConversationStore, alice: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(gathering, "SETTLES_S", 0.05)
@@ -305,7 +305,7 @@ def test_a_receiver_that_cannot_begin_for_too_long_is_refused(
     assert not Receiver.objects.exists()
 
 
-def test_a_disabled_receiver_holds_noted_facts_for_a_time_only_and_is_marked(
+def test_a_disabled_endpoint_holds_noted_facts_for_a_time_only_and_is_marked(
     store: ConversationStore, alice: User
 ) -> None:
     ungathered, gathered = (transport.create(f"http://localhost:{port}") for port in (1, 2))
@@ -315,13 +315,13 @@ def test_a_disabled_receiver_holds_noted_facts_for_a_time_only_and_is_marked(
     assert deliveries.prune() == 0
     later = timezone.now() + timedelta(days=deliveries.HELD_DAYS)
     assert deliveries.prune(now=later) == 1
-    for receiver in (ungathered, gathered):
-        receiver.refresh_from_db()
-        assert receiver.skipped_until is not None
-        assert receiver.skipped_until > receiver.created_at
+    for endpoint in (ungathered, gathered):
+        endpoint.refresh_from_db()
+        assert endpoint.skipped_until is not None
+        assert endpoint.skipped_until > endpoint.created_at
 
 
-def test_a_receiver_that_is_not_disabled_holds_noted_facts_however_old_they_are(
+def test_an_endpoint_that_is_not_disabled_holds_noted_facts_however_old_they_are(
     store: ConversationStore, alice: User
 ) -> None:
     off, on = (transport.create(f"http://localhost:{port}") for port in (1, 2))
@@ -333,28 +333,28 @@ def test_a_receiver_that_is_not_disabled_holds_noted_facts_however_old_they_are(
     assert off.skipped_until is None
 
 
-def test_a_receiver_that_is_enabled_again_is_told_all_events_though_facts_are_gone(
+def test_an_endpoint_that_is_enabled_again_is_told_all_events_though_facts_are_gone(
     store: ConversationStore, conversation: ConversationRef
 ) -> None:
-    receiver = transport.create("http://localhost:1", flush_delay_s=0.0)
+    endpoint = transport.create("http://localhost:1", flush_delay_s=0.0)
     store.append(conversation, [event("one")])
     store.retitle(conversation, "A title")
-    gather(receiver, settled())
+    gather(endpoint, settled())
     Receiver.objects.update(enabled=False)
     assert deliveries.prune(now=timezone.now() + timedelta(days=deliveries.HELD_DAYS)) == 1
     Receiver.objects.update(enabled=True)
     store.append(conversation, [event("two")])
-    gather(receiver, settled())
-    (claim,) = deliveries.claim(receiver.pk, this_process(), limit=1)
+    gather(endpoint, settled())
+    (claim,) = deliveries.claim(endpoint.pk, this_process(), limit=1)
     assert told(claim) == [("appended", 2)]
 
 
-def test_what_is_noted_for_a_receiver_that_begins_meanwhile_stays(
+def test_what_is_noted_for_an_endpoint_that_begins_meanwhile_stays(
     store: ConversationStore, alice: User
 ) -> None:
     def begin(execute: Callable[..., Any], sql: str, *rest: Any) -> Any:
         answer = execute(sql, *rest)
-        if "MIN(" in sql and not Receiver.objects.exists():  # the receivers have been looked at
+        if "MIN(" in sql and not Receiver.objects.exists():  # the endpoints have been looked at
             transport.create("http://localhost:1")
             store.create(alice)
         return answer
@@ -365,11 +365,11 @@ def test_what_is_noted_for_a_receiver_that_begins_meanwhile_stays(
 
 
 def test_noted_facts_go_once_everybody_has_taken_them(store: ConversationStore, alice: User) -> None:
-    receiver = transport.create("http://localhost:1")
+    endpoint = transport.create("http://localhost:1")
     talk = store.create(alice)
-    gather(receiver, settled())
+    gather(endpoint, settled())
     assert deliveries.prune() == 0
-    (claim,) = deliveries.claim(receiver.pk, this_process(), limit=1)
+    (claim,) = deliveries.claim(endpoint.pk, this_process(), limit=1)
     step = deliveries.next_step(claim)
     assert step is not None
     deliveries.delivered(claim, step)
@@ -380,12 +380,12 @@ def test_noted_facts_go_once_everybody_has_taken_them(store: ConversationStore, 
 def test_a_fact_that_nobody_has_found_yet_is_told_before_the_events_behind_it(
     store: ConversationStore, conversation: ConversationRef
 ) -> None:
-    receiver = transport.create("http://localhost:1", flush_delay_s=0.0)
+    endpoint = transport.create("http://localhost:1", flush_delay_s=0.0)
     store.append(conversation, [event("one")])
-    found(receiver)
+    found(endpoint)
     store.retitle(conversation, "A title")
     store.append(conversation, [event("two")])
-    (claim,) = deliveries.claim(receiver.pk, this_process(), limit=1)
+    (claim,) = deliveries.claim(endpoint.pk, this_process(), limit=1)
     assert told(claim) == [("appended", 1), ("status", 0), ("appended", 1)]
 
 
@@ -394,11 +394,11 @@ def test_a_fact_that_nobody_has_found_yet_is_told_before_the_events_behind_it(
 
 @pytest.fixture
 def due(store: ConversationStore, conversation: ConversationRef) -> Receiver:
-    """A receiver that is to be told of two events."""
-    receiver = transport.create("http://localhost:1", flush_delay_s=0.0)
+    """An endpoint that is to be told of two events."""
+    endpoint = transport.create("http://localhost:1", flush_delay_s=0.0)
     store.append(conversation, [event("one"), event("two")])
-    found(receiver)
-    return receiver
+    found(endpoint)
+    return endpoint
 
 
 def test_what_one_process_has_taken_no_other_takes(due: Receiver) -> None:
@@ -478,13 +478,13 @@ def test_events_are_told_again_from_one_on(
     assert [each["text"] for each in step.notification.events] == ["two"]
 
 
-def test_events_from_before_the_receiver_was_made_are_told_when_they_are_asked_for(
+def test_events_from_before_the_endpoint_was_made_are_told_when_they_are_asked_for(
     store: ConversationStore, conversation: ConversationRef
 ) -> None:
     store.append(conversation, [event("old")])
-    receiver = transport.create("http://localhost:1")
-    deliveries.replay(receiver, conversation, first=0)
-    assert len(deliveries.claim(receiver.pk, this_process(), limit=1)) == 1
+    endpoint = transport.create("http://localhost:1")
+    deliveries.replay(endpoint, conversation, first=0)
+    assert len(deliveries.claim(endpoint.pk, this_process(), limit=1)) == 1
 
 
 @pytest.mark.parametrize("first", [-1, 2, 10**18])

@@ -1,4 +1,4 @@
-"""Outgoing webhooks: what is sent, in order, at least once, whatever the receiver or the server does."""
+"""Outgoing webhooks: what is sent, in order, at least once, whatever the endpoint or the server does."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ CLEAR = "the-clear-text-of-a-key"
 
 
 @pytest.fixture
-def receiver() -> Iterator[WebhookServer]:
-    """A receiver that says yes to everything."""
+def endpoint() -> Iterator[WebhookServer]:
+    """An endpoint that says yes to everything."""
     with WebhookServer() as server:
         yield server
 
@@ -81,153 +81,153 @@ def shown(store: ConversationStore, conversation: ConversationRef) -> list[str]:
 
 
 async def test_a_webhook_is_told_nothing_from_before_it_was_made(
-    dispatching: None, receiver: WebhookServer, conversation: ConversationRef
+    dispatching: None, endpoint: WebhookServer, conversation: ConversationRef
 ) -> None:
     await append(conversation, "before")
-    await astore.call(webhook, receiver)
+    await astore.call(webhook, endpoint)
     await append(conversation, "after")
-    await until_here(lambda: receiver.batches)
-    assert [texts(receiver.batches), receiver.infos] == [["after"], []]
+    await until_here(lambda: endpoint.batches)
+    assert [texts(endpoint.batches), endpoint.infos] == [["after"], []]
 
 
 async def test_events_are_posted_byte_for_byte_as_v1_clients_are_shown_them(
-    dispatching: None, receiver: WebhookServer, store: ConversationStore, alice: User
+    dispatching: None, endpoint: WebhookServer, store: ConversationStore, alice: User
 ) -> None:
-    await astore.call(webhook, receiver)
+    await astore.call(webhook, endpoint)
     talk = await astore.call(store.create, alice, version=Version.V1)
     payload = v1.user_message([v1.text_part("grüß\u2028dich")])
     authored = v1.authored(payload, event_id="0" * 32)
     await astore.append(talk, [new_event(authored, "0" * 32)])
-    await until_here(lambda: len(receiver.batches) == 1)
-    (call,) = [call for call in receiver.taken if call.path.startswith("/events/")]
+    await until_here(lambda: len(endpoint.batches) == 1)
+    (call,) = [call for call in endpoint.taken if call.path.startswith("/events/")]
     assert call.path == f"/events/{talk.public_id}"
     assert call.headers["content-type"] == "application/json"
     assert call.text == f"[{','.join(await astore.call(shown, store, talk))}]"
 
 
 async def test_events_of_a_v0_conversation_are_posted_as_v1_events(
-    dispatching: None, receiver: WebhookServer, store: ConversationStore, conversation: ConversationRef
+    dispatching: None, endpoint: WebhookServer, store: ConversationStore, conversation: ConversationRef
 ) -> None:
-    await astore.call(webhook, receiver)
+    await astore.call(webhook, endpoint)
     await append(conversation, "one")
-    await until_here(lambda: len(receiver.batches) == 1)
-    assert receiver.batches[0][0]["kind"] == "MessageEvent"
+    await until_here(lambda: len(endpoint.batches) == 1)
+    assert endpoint.batches[0][0]["kind"] == "MessageEvent"
 
 
 async def test_a_batch_waits_until_its_buffer_is_full(
-    dispatching: None, receiver: WebhookServer, conversation: ConversationRef
+    dispatching: None, endpoint: WebhookServer, conversation: ConversationRef
 ) -> None:
-    await astore.call(webhook, receiver, flush_delay_s=3600.0)
+    await astore.call(webhook, endpoint, flush_delay_s=3600.0)
     await append(conversation, *map(str, range(4)))
     await until(lambda: Delivery.objects.filter(known=3, due_at__gt=timezone.now()).exists())
-    assert receiver.calls == []
+    assert endpoint.calls == []
     await append(conversation, *map(str, range(4, 11)))
-    await until_here(lambda: len(receiver.batches) == 2)
-    assert [len(batch) for batch in receiver.batches] == [5, 5]
-    assert texts(receiver.batches) == list(map(str, range(10)))
+    await until_here(lambda: len(endpoint.batches) == 2)
+    assert [len(batch) for batch in endpoint.batches] == [5, 5]
+    assert texts(endpoint.batches) == list(map(str, range(10)))
 
 
 async def test_a_buffer_that_is_not_full_is_flushed_after_a_while(
-    dispatching: None, receiver: WebhookServer, conversation: ConversationRef
+    dispatching: None, endpoint: WebhookServer, conversation: ConversationRef
 ) -> None:
-    await astore.call(webhook, receiver, flush_delay_s=0.3)
+    await astore.call(webhook, endpoint, flush_delay_s=0.3)
     began = time.monotonic()
     await append(conversation, "one")
-    await until_here(lambda: receiver.batches)
+    await until_here(lambda: endpoint.batches)
     assert time.monotonic() - began >= 0.3
 
 
 async def test_the_conversation_is_posted_when_it_is_made_retitled_and_before_it_is_deleted(
-    dispatching: None, receiver: WebhookServer, store: ConversationStore, alice: User
+    dispatching: None, endpoint: WebhookServer, store: ConversationStore, alice: User
 ) -> None:
-    await astore.call(webhook, receiver)
+    await astore.call(webhook, endpoint)
     talk = await astore.call(store.create, alice)
-    await until_here(lambda: len(receiver.infos) == 1)
+    await until_here(lambda: len(endpoint.infos) == 1)
     await astore.call(store.retitle, talk, "A title")
-    await until_here(lambda: len(receiver.infos) == 2)
+    await until_here(lambda: len(endpoint.infos) == 2)
     await append(talk, "last")
     await astore.call(store.soft_delete, talk)
-    await until_here(lambda: len(receiver.infos) == 3)
-    assert [call.path.split("/")[1] for call in receiver.taken] == [
+    await until_here(lambda: len(endpoint.infos) == 3)
+    assert [call.path.split("/")[1] for call in endpoint.taken] == [
         "conversations",
         "conversations",
         "events",
         "conversations",
     ]
-    assert receiver.infos[-1] == (await astore.call(information_of, [talk.pk], deleted=True))[talk.pk]
+    assert endpoint.infos[-1] == (await astore.call(information_of, [talk.pk], deleted=True))[talk.pk]
 
 
 async def test_the_conversation_is_posted_when_a_run_ends_after_the_events_of_the_run(
-    dispatching: None, receiver: WebhookServer, store: ConversationStore, conversation: ConversationRef
+    dispatching: None, endpoint: WebhookServer, store: ConversationStore, conversation: ConversationRef
 ) -> None:
     await astore.call(store.retitle, conversation, "Given")  # so that none is made, and posted, meanwhile
-    await astore.call(webhook, receiver, flush_delay_s=3600.0, event_buffer_size=100)
+    await astore.call(webhook, endpoint, flush_delay_s=3600.0, event_buffer_size=100)
     await ask(conversation, "hello")
-    await until_here(lambda: receiver.infos)
-    assert [call.path.split("/")[1] for call in receiver.taken] == ["events", "conversations"]
-    assert receiver.infos[0]["execution_status"] in ("idle", "finished")
+    await until_here(lambda: endpoint.infos)
+    assert [call.path.split("/")[1] for call in endpoint.taken] == ["events", "conversations"]
+    assert endpoint.infos[0]["execution_status"] in ("idle", "finished")
 
 
 async def test_the_conversation_is_posted_when_it_is_given_a_title(
-    dispatching: None, receiver: WebhookServer, conversation: ConversationRef
+    dispatching: None, endpoint: WebhookServer, conversation: ConversationRef
 ) -> None:
-    await astore.call(webhook, receiver, flush_delay_s=0.0)
+    await astore.call(webhook, endpoint, flush_delay_s=0.0)
     await ask(conversation, "hello")
-    await until_here(lambda: any(info["title"] for info in receiver.infos))
+    await until_here(lambda: any(info["title"] for info in endpoint.infos))
 
 
 async def test_the_conversation_is_posted_when_it_is_paused(
-    dispatching: None, receiver: WebhookServer, conversation: ConversationRef
+    dispatching: None, endpoint: WebhookServer, conversation: ConversationRef
 ) -> None:
-    await astore.call(webhook, receiver)
+    await astore.call(webhook, endpoint)
     await get_manager().pause(conversation)
-    await until_here(lambda: receiver.infos)
-    assert receiver.infos[0]["execution_status"] == "paused"
+    await until_here(lambda: endpoint.infos)
+    assert endpoint.infos[0]["execution_status"] == "paused"
 
 
 async def test_the_session_key_and_the_headers_are_sent(
-    dispatching: None, receiver: WebhookServer, conversation: ConversationRef
+    dispatching: None, endpoint: WebhookServer, conversation: ConversationRef
 ) -> None:
     credentials = Credentials({"X-Team": "blue"}, CLEAR)
-    await astore.call(webhooks.create, receiver.url, credentials, flush_delay_s=0.0)
+    await astore.call(webhooks.create, endpoint.url, credentials, flush_delay_s=0.0)
     await append(conversation, "one")
-    await until_here(lambda: receiver.batches)
-    sent = receiver.calls[0].headers
+    await until_here(lambda: endpoint.batches)
+    sent = endpoint.calls[0].headers
     assert (sent["x-session-api-key"], sent["x-team"]) == (CLEAR, "blue")
 
 
 async def test_after_failures_the_same_batches_come_in_order_before_newer_ones(
-    dispatching: None, receiver: WebhookServer, conversation: ConversationRef
+    dispatching: None, endpoint: WebhookServer, conversation: ConversationRef
 ) -> None:
-    receiver.status = 500
-    await astore.call(webhook, receiver)
+    endpoint.status = 500
+    await astore.call(webhook, endpoint)
     await append(conversation, *map(str, range(5)))
-    await until_here(lambda: len(receiver.calls) >= 3)
+    await until_here(lambda: len(endpoint.calls) >= 3)
     await append(conversation, *map(str, range(5, 8)))
-    receiver.status = 200
-    await until_here(lambda: len(texts(receiver.batches)) == 8)
-    assert texts(receiver.batches) == list(map(str, range(8)))
+    endpoint.status = 200
+    await until_here(lambda: len(texts(endpoint.batches)) == 8)
+    assert texts(endpoint.batches) == list(map(str, range(8)))
 
 
 @pytest.mark.parametrize("step", ["next_step", "delivered", "failed"])
 async def test_a_fault_of_the_database_holds_up_a_delivery_for_a_moment_only(
-    dispatching: None, receiver: WebhookServer, conversation: ConversationRef, hooked: Hooked, step: str
+    dispatching: None, endpoint: WebhookServer, conversation: ConversationRef, hooked: Hooked, step: str
 ) -> None:
     hooked(deliveries, step).before(broken)
-    receiver.status = 500 if step == "failed" else 200
-    await astore.call(webhook, receiver)
+    endpoint.status = 500 if step == "failed" else 200
+    await astore.call(webhook, endpoint)
     await append(conversation, "one")
-    await until_here(lambda: receiver.calls)
-    receiver.status = 200
+    await until_here(lambda: endpoint.calls)
+    endpoint.status = 200
     await until(lambda: Delivery.objects.filter(through=0, due_at=None, claim="").exists())
-    assert receiver.batches[-1][0]["kind"] == "MessageEvent"
+    assert endpoint.batches[-1][0]["kind"] == "MessageEvent"
 
 
 def broken() -> None:
     raise OperationalError("The connection is gone.")
 
 
-async def test_what_happens_while_a_receiver_is_down_comes_when_it_is_back(
+async def test_what_happens_while_an_endpoint_is_down_comes_when_it_is_back(
     dispatching: None, conversation: ConversationRef
 ) -> None:
     with WebhookServer() as gone:
@@ -241,106 +241,106 @@ async def test_what_happens_while_a_receiver_is_down_comes_when_it_is_back(
         assert texts(back.batches) == ["one", "two"]
 
 
-async def test_a_receiver_that_hangs_is_tried_again_after_its_time(
-    dispatching: None, receiver: WebhookServer, conversation: ConversationRef
+async def test_an_endpoint_that_hangs_is_tried_again_after_its_time(
+    dispatching: None, endpoint: WebhookServer, conversation: ConversationRef
 ) -> None:
-    receiver.never_answer()
-    await astore.call(webhook, receiver, timeout_s=0.2)
+    endpoint.never_answer()
+    await astore.call(webhook, endpoint, timeout_s=0.2)
     await append(conversation, "one")
     await until(lambda: Delivery.objects.failing().exists())
     error = await astore.call(lambda: Delivery.objects.values_list("last_error", flat=True).get())
-    receiver.let_go()
+    endpoint.let_go()
     await until(lambda: Delivery.objects.filter(through=0, due_at=None).exists())
     assert error == "No response in time."
 
 
 async def test_a_redirect_of_a_webhook_is_not_followed(
-    dispatching: None, receiver: WebhookServer, conversation: ConversationRef
+    dispatching: None, endpoint: WebhookServer, conversation: ConversationRef
 ) -> None:
     with WebhookServer() as elsewhere:
-        receiver.status, receiver.redirects_to = 307, elsewhere.url
-        await astore.call(webhook, receiver)
+        endpoint.status, endpoint.redirects_to = 307, elsewhere.url
+        await astore.call(webhook, endpoint)
         await append(conversation, "one")
         await until(lambda: Delivery.objects.failing().exists())
-        assert receiver.calls
+        assert endpoint.calls
         assert elsewhere.calls == []
 
 
-async def test_a_dead_receiver_delays_no_other(
-    dispatching: None, receiver: WebhookServer, store: ConversationStore, alice: User
+async def test_a_dead_endpoint_delays_no_other(
+    dispatching: None, endpoint: WebhookServer, store: ConversationStore, alice: User
 ) -> None:
     talks = [await astore.call(store.create, alice) for _ in range(12)]
     with WebhookServer() as dead:
         dead.never_answer()
         await astore.call(webhook, dead)
-        await astore.call(webhook, receiver)
+        await astore.call(webhook, endpoint)
         for talk in talks:
             await append(talk, "one")
-        await until_here(lambda: len(receiver.batches) == 12 and len(dead.calls) == dispatcher.PER_RECEIVER)
+        await until_here(lambda: len(endpoint.batches) == 12 and len(dead.calls) == dispatcher.PER_ENDPOINT)
         assert dead.batches == []
 
 
 async def test_two_dispatchers_deliver_each_batch_once(
-    live: None, receiver: WebhookServer, store: ConversationStore, alice: User
+    live: None, endpoint: WebhookServer, store: ConversationStore, alice: User
 ) -> None:
     talks = [await astore.call(store.create, alice) for _ in range(3)]
-    await astore.call(webhook, receiver)
-    receiver.hold()
+    await astore.call(webhook, endpoint)
+    endpoint.hold()
     tasks = [asyncio.create_task(Dispatcher(this_process()).run()) for _ in range(2)]
     for talk in talks:
         await append(talk, *map(str, range(3)))
-    await until_here(lambda: len(receiver.calls) >= 3)
+    await until_here(lambda: len(endpoint.calls) >= 3)
     for talk in talks:
         await append(talk, *map(str, range(3, 20)))
-    receiver.let_go()
+    endpoint.let_go()
     await until(lambda: Delivery.objects.filter(through=19, due_at=None).count() == 3)
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
     for talk in talks:
-        of_talk = [call.body for call in receiver.calls if call.path.endswith(talk.public_id)]
+        of_talk = [call.body for call in endpoint.calls if call.path.endswith(talk.public_id)]
         assert texts(of_talk) == list(map(str, range(20)))
 
 
 async def test_a_webhook_of_one_user_is_told_of_nobody_elses_conversations(
-    dispatching: None, receiver: WebhookServer, store: ConversationStore, alice: User, bob: User
+    dispatching: None, endpoint: WebhookServer, store: ConversationStore, alice: User, bob: User
 ) -> None:
-    await astore.call(webhook, receiver, owner=bob)
+    await astore.call(webhook, endpoint, owner=bob)
     of_alice = await astore.call(store.create, alice)
     of_bob = await astore.call(store.create, bob)
     await append(of_alice, "one")
     await append(of_bob, "two")
-    await until_here(lambda: receiver.batches)
-    assert texts(receiver.batches) == ["two"]
-    assert len(receiver.infos) == 1
+    await until_here(lambda: endpoint.batches)
+    assert texts(endpoint.batches) == ["two"]
+    assert len(endpoint.infos) == 1
 
 
 async def test_what_happens_while_a_webhook_is_switched_off_comes_when_it_is_on_again(
-    dispatching: None, receiver: WebhookServer, conversation: ConversationRef
+    dispatching: None, endpoint: WebhookServer, conversation: ConversationRef
 ) -> None:
-    row = await astore.call(webhook, receiver, enabled=False)
+    row = await astore.call(webhook, endpoint, enabled=False)
     await append(conversation, "one")
     await astore.call(lambda: Receiver.objects.filter(pk=row.pk).update(enabled=True))
-    await until_here(lambda: receiver.batches)
-    assert texts(receiver.batches) == ["one"]
+    await until_here(lambda: endpoint.batches)
+    assert texts(endpoint.batches) == ["one"]
 
 
 def test_a_server_that_is_killed_mid_delivery_delivers_again(
-    server: Server, receiver: WebhookServer, store: ConversationStore
+    server: Server, endpoint: WebhookServer, store: ConversationStore
 ) -> None:
-    webhook(receiver)
-    receiver.hold()
+    webhook(endpoint)
+    endpoint.hold()
     server.start()
     talk = store.create(local_user())
     store.append(talk, [event("one"), event("two")])
-    wait_for(lambda: receiver.calls)
+    wait_for(lambda: endpoint.calls)
     server.kill()
-    receiver.let_go()
-    before = len(receiver.calls)
+    endpoint.let_go()
+    before = len(endpoint.calls)
     store.append(talk, [event("three")])
     server.start()
     wait_for(lambda: Delivery.objects.filter(through=2, due_at=None).exists())
-    again = [call.body for call in receiver.calls[before:] if call.path.startswith("/events/")]
+    again = [call.body for call in endpoint.calls[before:] if call.path.startswith("/events/")]
     assert texts(again) == ["one", "two", "three"]
 
 
@@ -369,13 +369,13 @@ def test_with_accounts_a_private_address_is_refused(accounts: None, database: No
 
 
 async def test_with_accounts_a_private_address_is_refused_when_it_is_asked_too(
-    dispatching: None, receiver: WebhookServer, accounts: None, conversation: ConversationRef
+    dispatching: None, endpoint: WebhookServer, accounts: None, conversation: ConversationRef
 ) -> None:
     row = await astore.call(webhooks.create, "https://example.org", flush_delay_s=0.0)
-    await astore.call(lambda: Receiver.objects.filter(pk=row.pk).update(base_url=receiver.url))
+    await astore.call(lambda: Receiver.objects.filter(pk=row.pk).update(base_url=endpoint.url))
     await append(conversation, "one")
     await until(lambda: Delivery.objects.failing().exists())
-    assert receiver.calls == []
+    assert endpoint.calls == []
 
 
 async def test_with_accounts_a_webhook_is_asked_at_the_address_that_was_checked(

@@ -20,23 +20,23 @@ from convserver.admin.base import ListAdmin, edited_columns, may_change, one_lin
 from convserver.admin.filters import YES_OR_NO, FormFilter, choice_field, text_field
 from convserver.admin.resources import audit
 from convserver.admin.widgets import PasswordInput, Textarea, TextInput
-from sessions_app.models import Delivery, Receiver, ReceiverKind
+from sessions_app.models import Delivery, EndpointKind, Receiver
 from sessions_app.models.webhooks import DeliveryQuerySet
 from sessions_app.webhooks import deliveries as outbox
 from sessions_app.webhooks import transport
 from sessions_app.webhooks.transport import Credentials
 
 if TYPE_CHECKING:
-    FormOfReceiver = forms.ModelForm[Receiver]
+    FormOfEndpoint = forms.ModelForm[Receiver]
     FormOfDelivery = forms.ModelForm[Delivery]
 else:
-    FormOfReceiver = FormOfDelivery = forms.ModelForm
+    FormOfEndpoint = FormOfDelivery = forms.ModelForm
 
 KEPT = "Leave empty to keep the stored value."
 
 
 def may_read_events(request: HttpRequest) -> bool:
-    """Say whether the visitor may read what people have said, which whoever sets a receiver up can."""
+    """Say whether the visitor may read what people have said, as anyone who sets an endpoint up can."""
     return request.user.has_perm("conversations.view_event")
 
 
@@ -48,7 +48,7 @@ class UnseenText(Textarea):
         return ""
 
 
-class ReceiverForm(FormOfReceiver):
+class EndpointForm(FormOfEndpoint):
     """A webhook, with fields for what its requests carry."""
 
     headers = forms.CharField(
@@ -150,17 +150,17 @@ def _origin(url: str) -> tuple[str, str]:
     return parts.scheme.lower(), parts.netloc.lower()
 
 
-def _of_receiver(measure: Any, deliveries: DeliveryQuerySet) -> Subquery:
-    """Return one number of a receiver's deliveries, of those that wait: an index has these."""
+def _of_endpoint(measure: Any, deliveries: DeliveryQuerySet) -> Subquery:
+    """Return one number of an endpoint's deliveries, of those that wait: an index has these."""
     rows = deliveries.filter(receiver_id=OuterRef("pk")).order_by().values("receiver_id")
     return Subquery(rows.annotate(measured=measure).values("measured"))
 
 
 @admin.register(Receiver)
-class ReceiverAdmin(ListAdmin[Receiver]):
+class EndpointAdmin(ListAdmin[Receiver]):
     """Webhooks and hooks, the newest first; what their requests carry is not known here."""
 
-    form = ReceiverForm
+    form = EndpointForm
     list_display = (
         "name",
         "kind",
@@ -207,29 +207,29 @@ class ReceiverAdmin(ListAdmin[Receiver]):
             super()
             .get_queryset(request)
             .annotate(
-                waiting=_of_receiver(Count("pk"), pending),
-                behind=_of_receiver(Sum(F("known") - F("through")), pending),
-                oldest=_of_receiver(Min("since"), pending),
-                failing=_of_receiver(Count("pk"), failing),
+                waiting=_of_endpoint(Count("pk"), pending),
+                behind=_of_endpoint(Sum(F("known") - F("through")), pending),
+                oldest=_of_endpoint(Min("since"), pending),
+                failing=_of_endpoint(Count("pk"), failing),
                 newest_error=Subquery(newest[:1]),
             )
         )
 
     def get_fields(self, request: HttpRequest, obj: Receiver | None = None) -> Any:
         """Ask a hook for nothing: its code says what it is."""
-        own = ReceiverForm.Meta.fields
+        own = EndpointForm.Meta.fields
         if obj is None:
             return (*own, "headers", "session_key")
-        if obj.kind == ReceiverKind.HOOK:
+        if obj.kind == EndpointKind.HOOK:
             return ("name", "owner", "enabled", *self.shown[2:])
         secret = ("headers", "session_key", "forget") if self.has_change_permission(request, obj) else ()
         return (*own, *secret, *self.shown)
 
     def get_readonly_fields(self, request: HttpRequest, obj: Receiver | None = None) -> Any:
-        """Let a receiver be told of the same user's conversations always."""
+        """Let an endpoint be told of the same user's conversations always."""
         if obj is None:
             return ()
-        return ("owner", *(("name",) if obj.kind == ReceiverKind.HOOK else ()), *self.shown)
+        return ("owner", *(("name",) if obj.kind == EndpointKind.HOOK else ()), *self.shown)
 
     def formfield_for_dbfield(self, db_field: Any, request: HttpRequest, **kwargs: Any) -> Any:
         """Ask for texts on one line."""
@@ -238,7 +238,7 @@ class ReceiverAdmin(ListAdmin[Receiver]):
     def save_model(
         self, request: HttpRequest, obj: Receiver, form: forms.ModelForm[Receiver], change: bool
     ) -> None:
-        """Store the receiver; what its requests carry is sealed, or stays as it is."""
+        """Store the endpoint; what its requests carry is sealed, or stays as it is."""
         credentials: Credentials | None = getattr(form, "new_credentials", None)
         if credentials is not None:
             transport.seal_into(obj, credentials)
@@ -252,67 +252,67 @@ class ReceiverAdmin(ListAdmin[Receiver]):
     def get_deleted_objects(
         self, objs: Sequence[Receiver] | QuerySet[Receiver], request: HttpRequest
     ) -> tuple[list[Any], dict[Any, Any], set[Any], list[Any]]:
-        """Name the receivers alone: their cursors go with them, and there may be very many."""
+        """Name the endpoints alone: their cursors go with them, and there may be very many."""
         return [str(each) for each in objs], {"receivers": len(objs)}, set(), []
 
     @admin.action(description="Retry now", permissions=["steer"])
     def try_again(self, request: HttpRequest, queryset: QuerySet[Receiver]) -> None:
-        """Let all that waits for the chosen receivers be tried at once."""
-        receivers = list(queryset)
-        count = outbox.try_again(Delivery.objects.filter(receiver__in=[each.pk for each in receivers]))
-        for receiver in receivers:
-            audit.record_change(request, receiver, "Retried")
+        """Let all that waits for the chosen endpoints be tried at once."""
+        endpoints = list(queryset)
+        count = outbox.try_again(Delivery.objects.filter(receiver__in=[each.pk for each in endpoints]))
+        for endpoint in endpoints:
+            audit.record_change(request, endpoint, "Retried")
         messages.success(request, f"Retrying now: {_conversations(count)}.")
 
     @admin.display(description="Scope")
-    def whose(self, receiver: Receiver) -> str:
+    def whose(self, endpoint: Receiver) -> str:
         """Whose conversations it is told of."""
-        return receiver.owner.get_username() if receiver.owner else "All conversations"
+        return endpoint.owner.get_username() if endpoint.owner else "All conversations"
 
     @admin.display(description="Conversations pending")
-    def waiting_conversations(self, receiver: Any) -> str:
+    def waiting_conversations(self, endpoint: Any) -> str:
         """Of how many conversations something is left to be told."""
-        return cells.number(receiver.waiting or 0)
+        return cells.number(endpoint.waiting or 0)
 
     @admin.display(description="Events pending")
-    def waiting_events(self, receiver: Any) -> str:
+    def waiting_events(self, endpoint: Any) -> str:
         """How many events are left to be told."""
-        return cells.number(receiver.behind or 0)
+        return cells.number(endpoint.behind or 0)
 
     @admin.display(description="Oldest pending since (UTC)")
-    def waiting_since(self, receiver: Any) -> SafeString | None:
+    def waiting_since(self, endpoint: Any) -> SafeString | None:
         """Since when the oldest of it waits."""
-        return cells.moment(receiver.oldest)
+        return cells.moment(endpoint.oldest)
 
     @admin.display(description="Failing")
-    def failing_conversations(self, receiver: Any) -> str:
+    def failing_conversations(self, endpoint: Any) -> str:
         """For how many conversations the last try failed."""
-        return cells.number(receiver.failing or 0)
+        return cells.number(endpoint.failing or 0)
 
     @admin.display(description="Last error")
-    def last_error(self, receiver: Any) -> SafeString | None:
+    def last_error(self, endpoint: Any) -> SafeString | None:
         """Why the newest failure failed."""
-        return cells.narrow(receiver.newest_error)
+        return cells.narrow(endpoint.newest_error)
 
     @admin.display(description="Changes skipped until (UTC)")
-    def skipped(self, receiver: Receiver) -> SafeString | None:
+    def skipped(self, endpoint: Receiver) -> SafeString | None:
         """Until when titles, deletions and the like were not kept for it, since it was disabled for long."""
-        return cells.moment(receiver.skipped_until)
+        return cells.moment(endpoint.skipped_until)
 
     @admin.display(description="Headers stored")
-    def header_names_shown(self, receiver: Receiver) -> str:
+    def header_names_shown(self, endpoint: Receiver) -> str:
         """The names of the headers that are sent."""
-        return ", ".join(receiver.header_names) or "None"
+        return ", ".join(endpoint.header_names) or "None"
 
     @admin.display(description="Session key stored")
-    def key_shown(self, receiver: Receiver) -> str:
+    def key_shown(self, endpoint: Receiver) -> str:
         """Whether a key is sent."""
-        return cells.yes_or_no(receiver.has_session_key)
+        return cells.yes_or_no(endpoint.has_session_key)
 
     @admin.display(description="Active since (UTC)")
-    def created(self, receiver: Receiver) -> SafeString | None:
+    def created(self, endpoint: Receiver) -> SafeString | None:
         """When it was made."""
-        return cells.moment(receiver.created_at)
+        return cells.moment(endpoint.created_at)
 
 
 class DeliveryFilterForm(forms.Form):
@@ -325,7 +325,7 @@ class DeliveryFilterForm(forms.Form):
 
 
 class DeliveryFilter(FormFilter[DeliveryQuerySet]):
-    """Deliveries by receiver, conversation and whether they fail."""
+    """Deliveries by endpoint, conversation and whether they fail."""
 
     form_class = DeliveryFilterForm
 
@@ -359,18 +359,18 @@ class DeliveryForm(FormOfDelivery):
         fields = ("receiver",)
 
     def clean(self) -> dict[str, Any]:
-        """Refuse what there is not, and what the receiver may not be told."""
+        """Refuse what there is not, and what the endpoint may not be told."""
         super().clean()
         if self.errors:
             return self.cleaned_data
         try:
-            receiver, self.chosen = self._receiver(), self._conversation()
-            outbox.last_replayable(receiver, self.chosen.ref, first=self.cleaned_data["first"])
+            endpoint, self.chosen = self._endpoint(), self._conversation()
+            outbox.last_replayable(endpoint, self.chosen.ref, first=self.cleaned_data["first"])
         except ConversationError as error:
             raise forms.ValidationError(str(error)) from None
         return self.cleaned_data
 
-    def _receiver(self) -> Receiver:
+    def _endpoint(self) -> Receiver:
         return self.instance.receiver if self.instance.pk else self.cleaned_data["receiver"]
 
     def _conversation(self) -> Conversation:
@@ -388,7 +388,7 @@ class DeliveryForm(FormOfDelivery):
 
 @admin.register(Delivery)
 class DeliveryAdmin(ListAdmin[Delivery]):
-    """How far each receiver has been told of each conversation."""
+    """How far each endpoint has been told of each conversation."""
 
     form = DeliveryForm
     list_display = (
@@ -415,7 +415,7 @@ class DeliveryAdmin(ListAdmin[Delivery]):
         return may_read_events(request) and super().has_change_permission(request, obj)
 
     def has_delete_permission(self, request: HttpRequest, obj: Delivery | None = None) -> bool:
-        """Nobody may: the receiver would be told from somewhere else."""
+        """Nobody may: the endpoint would be told from somewhere else."""
         return False
 
     def has_steer_permission(self, request: HttpRequest) -> bool:

@@ -30,12 +30,12 @@ class Command(BaseCommand):
         for what, owner in (("tool servers", tool_servers), ("agent and secrets", agent_setups)):
             done, failed = self._rotate_of_conversations(what, owner)
             rotated, unreadable = rotated + done, unreadable + failed
-        for receiver in Receiver.objects.order_by("pk"):
+        for endpoint in Receiver.objects.order_by("pk"):
             try:
-                rotated += receiver.rotate()
+                rotated += endpoint.rotate()
             except SecretUnreadable:
                 unreadable += 1
-                self.stderr.write(f"No key decrypts: the headers of {receiver}")
+                self.stderr.write(f"No key decrypts: the headers of {endpoint}")
         for answer in RecordedAnswer.objects.order_by("pk").iterator(BATCH):
             try:
                 rotated += answer.rotate()

@@ -1,4 +1,4 @@
-"""The outbox in the admin: what staff see of receivers, how they set them up, and what nobody is shown."""
+"""The outbox in the admin: what staff see of endpoints, how they set them up, and what nobody is shown."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from django.utils import timezone
 from conversations.models import Conversation, ConversationRef
 from conversations.store import ConversationStore
 from sessions_app.encryption import seal
-from sessions_app.models import Delivery, Receiver, ReceiverKind
+from sessions_app.models import Delivery, EndpointKind, Receiver
 from sessions_app.processes import this_process
 from sessions_app.webhooks import deliveries, transport
 from sessions_app.webhooks.gathering import Watermark, gather
@@ -31,7 +31,7 @@ from tests.events import event
 
 __all__ = ["boss", "staff"]
 
-RECEIVERS = "/admin/sessions_app/receiver/"
+ENDPOINTS = "/admin/sessions_app/receiver/"
 DELIVERIES = "/admin/sessions_app/delivery/"
 
 
@@ -53,36 +53,36 @@ def form(**changes: Any) -> dict[str, Any]:
 @pytest.fixture
 def failing(store: ConversationStore, conversation: ConversationRef) -> Delivery:
     """A delivery of two events whose last try failed."""
-    receiver = transport.create("https://example.org", flush_delay_s=0.0)
+    endpoint = transport.create("https://example.org", flush_delay_s=0.0)
     store.append(conversation, [event(), event()])
     watermark = Watermark()
     watermark.look()
-    gather(receiver, watermark)
-    (claim,) = deliveries.claim(receiver.pk, this_process(), limit=1)
+    gather(endpoint, watermark)
+    (claim,) = deliveries.claim(endpoint.pk, this_process(), limit=1)
     deliveries.failed(claim, "It answered with status 500.")
     return Delivery.objects.get()
 
 
 def test_a_webhook_is_set_up_and_what_it_carries_is_never_shown(boss: Browser) -> None:
-    assert boss.post(RECEIVERS + "add/", form()).status_code == 302
-    receiver = Receiver.objects.get()
-    assert transport.opened(receiver) == transport.Credentials({"X-Team": CLEAR}, CLEAR)
-    one = f"{RECEIVERS}{receiver.pk}/"
-    paths = [RECEIVERS, f"{one}change/", f"{one}history/", f"{one}delete/", LOG, "/admin/"]
+    assert boss.post(ENDPOINTS + "add/", form()).status_code == 302
+    endpoint = Receiver.objects.get()
+    assert transport.opened(endpoint) == transport.Credentials({"X-Team": CLEAR}, CLEAR)
+    one = f"{ENDPOINTS}{endpoint.pk}/"
+    paths = [ENDPOINTS, f"{one}change/", f"{one}history/", f"{one}delete/", LOG, "/admin/"]
     pages = [boss.get(path).content.decode() for path in paths]
-    assert not any(CLEAR in page or receiver.sealed.token in page for page in pages)
+    assert not any(CLEAR in page or endpoint.sealed.token in page for page in pages)
     assert "X-Team" in pages[1]
 
 
 def test_what_a_webhook_carries_goes_to_no_other_host(boss: Browser) -> None:
-    boss.post(RECEIVERS + "add/", form())
-    receiver = Receiver.objects.get()
+    boss.post(ENDPOINTS + "add/", form())
+    endpoint = Receiver.objects.get()
     moved = {"base_url": "https://elsewhere.example/hooks", "headers": "", "session_key": ""}
-    answer = boss.post(f"{RECEIVERS}{receiver.pk}/change/", form(**moved))
+    answer = boss.post(f"{ENDPOINTS}{endpoint.pk}/change/", form(**moved))
     assert (answer.status_code, b"are for another host" in answer.content) == (200, True)
-    assert boss.post(f"{RECEIVERS}{receiver.pk}/change/", form(**moved, forget="on")).status_code == 302
-    receiver.refresh_from_db()
-    assert transport.opened(receiver) == transport.Credentials({}, "")
+    assert boss.post(f"{ENDPOINTS}{endpoint.pk}/change/", form(**moved, forget="on")).status_code == 302
+    endpoint.refresh_from_db()
+    assert transport.opened(endpoint) == transport.Credentials({}, "")
 
 
 @pytest.mark.parametrize(
@@ -97,11 +97,11 @@ def test_what_a_webhook_carries_goes_to_no_other_host(boss: Browser) -> None:
 def test_what_a_webhook_carries_stays_unless_it_is_replaced(
     boss: Browser, changes: dict[str, str], kept: tuple[dict[str, str], str]
 ) -> None:
-    boss.post(RECEIVERS + "add/", form())
-    receiver = Receiver.objects.get()
-    assert boss.post(f"{RECEIVERS}{receiver.pk}/change/", form(**changes)).status_code == 302
-    receiver.refresh_from_db()
-    assert transport.opened(receiver) == transport.Credentials(*kept)
+    boss.post(ENDPOINTS + "add/", form())
+    endpoint = Receiver.objects.get()
+    assert boss.post(f"{ENDPOINTS}{endpoint.pk}/change/", form(**changes)).status_code == 302
+    endpoint.refresh_from_db()
+    assert transport.opened(endpoint) == transport.Credentials(*kept)
 
 
 @pytest.mark.one_engine
@@ -118,7 +118,7 @@ def test_what_a_webhook_carries_stays_unless_it_is_replaced(
     ],
 )
 def test_a_webhook_that_cannot_be_is_refused(boss: Browser, changes: dict[str, Any], problem: str) -> None:
-    answer = boss.post(RECEIVERS + "add/", form(**changes))
+    answer = boss.post(ENDPOINTS + "add/", form(**changes))
     assert answer.status_code == 200
     assert problem in text_of(answer)
     assert CLEAR not in answer.content.decode()
@@ -126,24 +126,24 @@ def test_a_webhook_that_cannot_be_is_refused(boss: Browser, changes: dict[str, A
 
 
 def test_a_hook_can_only_be_switched_off(boss: Browser) -> None:
-    hook = deliveries.begin(Receiver(kind=ReceiverKind.HOOK, name="my.Hook", sealed=seal("{}")))
-    path = f"{RECEIVERS}{hook.pk}/change/"
+    hook = deliveries.begin(Receiver(kind=EndpointKind.HOOK, name="my.Hook", sealed=seal("{}")))
+    path = f"{ENDPOINTS}{hook.pk}/change/"
     assert boss.get(path).status_code == 200
     assert boss.post(path, {"name": "other", "base_url": "https://example.org"}).status_code == 302
     hook.refresh_from_db()
     assert (hook.name, hook.base_url, hook.enabled) == ("my.Hook", "", False)
 
 
-def test_how_far_a_receiver_is_behind_and_why_is_shown(boss: Browser, failing: Delivery) -> None:
-    page = text_of(boss.get(RECEIVERS))
-    assert "It answered with status 500." in boss.get(RECEIVERS).content.decode()
+def test_how_far_an_endpoint_is_behind_and_why_is_shown(boss: Browser, failing: Delivery) -> None:
+    page = text_of(boss.get(ENDPOINTS))
+    assert "It answered with status 500." in boss.get(ENDPOINTS).content.decode()
     assert "All conversations" in page
     assert "Failing" in text_of(boss.get(f"{DELIVERIES}{failing.pk}/change/"))
 
 
-@pytest.mark.parametrize("path", [RECEIVERS, DELIVERIES])
+@pytest.mark.parametrize("path", [ENDPOINTS, DELIVERIES])
 def test_what_waits_is_tried_again_at_once(boss: Browser, failing: Delivery, path: str) -> None:
-    row = failing.receiver_id if path == RECEIVERS else failing.pk
+    row = failing.receiver_id if path == ENDPOINTS else failing.pk
     boss.post(path, {"action": "try_again", "_selected_action": [row]})
     failing.refresh_from_db()
     assert failing.due_at is not None
@@ -161,8 +161,8 @@ def test_a_conversation_that_was_never_told_is_told_again(
     boss: Browser, store: ConversationStore, conversation: ConversationRef
 ) -> None:
     store.append(conversation, [event()])
-    receiver = transport.create("https://example.org")
-    chosen = {"receiver": receiver.pk, "conversation_id": conversation.public_id, "first": 0}
+    endpoint = transport.create("https://example.org")
+    chosen = {"receiver": endpoint.pk, "conversation_id": conversation.public_id, "first": 0}
     assert boss.post(DELIVERIES + "add/", chosen).status_code == 302
     assert boss.post(DELIVERIES + "add/", chosen).status_code == 302
     assert Delivery.objects.get().known == 0
@@ -187,7 +187,7 @@ def test_what_there_is_not_is_not_told_again(
     assert problem in text_of(boss.post(DELIVERIES + "add/", chosen))
 
 
-def make_receivers(count: int, owner: User) -> None:
+def make_endpoints(count: int, owner: User) -> None:
     for number in range(count):
         deliveries.begin(
             Receiver(name=f"r{number}", owner=owner, base_url="https://e.org", sealed=seal("{}"))
@@ -195,14 +195,14 @@ def make_receivers(count: int, owner: User) -> None:
 
 
 def make_deliveries(count: int, owner: User) -> None:
-    receiver = transport.create("https://example.org")
+    endpoint = transport.create("https://example.org")
     Delivery.objects.bulk_create(
-        Delivery(receiver=receiver, conversation=each, due_at=timezone.now(), known=3)
+        Delivery(receiver=endpoint, conversation=each, due_at=timezone.now(), known=3)
         for each in make_conversations(count, owner)
     )
 
 
-@pytest.mark.parametrize(("path", "make"), [(RECEIVERS, make_receivers), (DELIVERIES, make_deliveries)])
+@pytest.mark.parametrize(("path", "make"), [(ENDPOINTS, make_endpoints), (DELIVERIES, make_deliveries)])
 def test_a_list_asks_as_much_of_the_database_with_5_rows_as_with_45(
     boss: Browser, alice: User, path: str, make: Callable[[int, User], None]
 ) -> None:
@@ -222,7 +222,7 @@ def test_deliveries_are_found_by(boss: Browser, failing: Delivery, query: str) -
 
 
 @pytest.mark.one_engine
-@pytest.mark.parametrize("path", [RECEIVERS, DELIVERIES])
+@pytest.mark.parametrize("path", [ENDPOINTS, DELIVERIES])
 def test_a_list_needs_its_own_permission(staff: Staff, path: str) -> None:
     model = path.split("/")[3]
     assert staff("conversations.view_conversation").get(path).status_code == 403
@@ -230,19 +230,19 @@ def test_a_list_needs_its_own_permission(staff: Staff, path: str) -> None:
 
 
 @pytest.mark.one_engine
-@pytest.mark.parametrize("path", [RECEIVERS, DELIVERIES])
+@pytest.mark.parametrize("path", [ENDPOINTS, DELIVERIES])
 def test_who_may_not_read_events_sends_them_nowhere(staff: Staff, failing: Delivery, path: str) -> None:
     model = path.split("/")[3]
     may = [f"sessions_app.{verb}_{model}" for verb in ("view", "add", "change")]
     browser = staff(*may)
-    row = failing.receiver_id if path == RECEIVERS else failing.pk
+    row = failing.receiver_id if path == ENDPOINTS else failing.pk
     assert browser.get(f"{path}{row}/change/").status_code == 200
     assert browser.get(path + "add/").status_code == 403
     assert browser.post(f"{path}{row}/change/", {**form(), "first": 0}).status_code == 403
 
 
-def test_a_receiver_is_removed_with_all_its_deliveries(boss: Browser, failing: Delivery) -> None:
-    path = f"{RECEIVERS}{failing.receiver_id}/delete/"
+def test_an_endpoint_is_removed_with_all_its_deliveries(boss: Browser, failing: Delivery) -> None:
+    path = f"{ENDPOINTS}{failing.receiver_id}/delete/"
     assert boss.post(path, {"post": "yes"}).status_code == 302
     assert not Receiver.objects.exists()
     assert Conversation.objects.exists()

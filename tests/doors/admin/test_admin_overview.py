@@ -71,9 +71,9 @@ def make_loop(conversation: ConversationRef, *, since: timedelta = timedelta(), 
 
 
 def make_delivery(conversation: ConversationRef, **columns: Any) -> None:
-    receiver = Receiver(name="all", base_url="https://example.org")
-    transport.seal_into(receiver, Credentials({}, ""))
-    Delivery.objects.create(receiver=deliveries.begin(receiver), conversation_id=conversation.pk, **columns)
+    endpoint = Receiver(name="all", base_url="https://example.org")
+    transport.seal_into(endpoint, Credentials({}, ""))
+    Delivery.objects.create(receiver=deliveries.begin(endpoint), conversation_id=conversation.pk, **columns)
 
 
 @pytest.mark.parametrize(
