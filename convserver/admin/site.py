@@ -116,7 +116,7 @@ GROUPS: dict[str, list[Item]] = {
         Item("Repairs", Repair, "healing"),
     ],
     "Webhooks": [
-        Item("Receivers", Receiver, "webhook"),
+        Item("Endpoints", Receiver, "webhook"),
         Item("Deliveries", Delivery, "outbox"),
     ],
     "Access": [

@@ -80,6 +80,7 @@ class Receiver(models.Model):
     objects = models.Manager.from_queryset(EndpointQuerySet)()
 
     class Meta:
+        verbose_name = "endpoint"
         constraints: ClassVar = [
             models.UniqueConstraint(
                 fields=["name"], name="receiver_hook_once", condition=Q(kind=EndpointKind.HOOK)

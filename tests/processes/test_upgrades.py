@@ -197,6 +197,28 @@ def test_a_loop_loses_the_column_that_nothing_reads_and_keeps_all_else(complete:
     assert complete.is_complete
 
 
+STAFF = """
+from django.contrib.auth.models import Permission, User
+staff = User.objects.create(username="staff", is_staff=True)
+staff.user_permissions.add(Permission.objects.get(codename="view_receiver"))
+"""
+MAY_VIEW = """
+from django.contrib.auth.models import User
+assert User.objects.get().get_all_permissions() == {"sessions_app.view_receiver"}
+"""
+SHOWN = "SELECT name FROM auth_permission WHERE codename LIKE '%_receiver' ORDER BY codename"
+
+
+def test_permissions_for_endpoints_are_shown_with_that_word_and_stay_granted(complete: Own) -> None:
+    complete.run(STAFF)
+    for arguments, noun in ((("sessions_app", "0018"), "receiver"), ((), "endpoint")):
+        assert complete.migrate(*arguments).stderr == ""
+        shown = [f"Can {verb} {noun}" for verb in ("add", "change", "delete", "view")]
+        assert [name for (name,) in complete.ask(SHOWN)] == shown
+        complete.run(MAY_VIEW)
+    assert complete.is_complete
+
+
 # At the same time
 
 

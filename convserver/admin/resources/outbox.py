@@ -253,7 +253,7 @@ class EndpointAdmin(ListAdmin[Receiver]):
         self, objs: Sequence[Receiver] | QuerySet[Receiver], request: HttpRequest
     ) -> tuple[list[Any], dict[Any, Any], set[Any], list[Any]]:
         """Name the endpoints alone: their cursors go with them, and there may be very many."""
-        return [str(each) for each in objs], {"receivers": len(objs)}, set(), []
+        return [str(each) for each in objs], {"endpoints": len(objs)}, set(), []
 
     @admin.action(description="Retry now", permissions=["steer"])
     def try_again(self, request: HttpRequest, queryset: QuerySet[Receiver]) -> None:
@@ -318,7 +318,7 @@ class EndpointAdmin(ListAdmin[Receiver]):
 class DeliveryFilterForm(forms.Form):
     """What deliveries can be looked for by."""
 
-    receiver = text_field("Receiver")
+    receiver = text_field("Endpoint")
     conversation = text_field("Conversation ID")
     pending = choice_field("Pending", YES_OR_NO)
     failing = choice_field("Failing", YES_OR_NO)
@@ -356,6 +356,7 @@ class DeliveryForm(FormOfDelivery):
 
     class Meta:
         model = Delivery
+        labels: ClassVar = {"receiver": "Endpoint"}
         fields = ("receiver",)
 
     def clean(self) -> dict[str, Any]:
@@ -455,7 +456,7 @@ class DeliveryAdmin(ListAdmin[Delivery]):
         chosen = Delivery.objects.filter(pk__in=list(queryset.values_list("pk", flat=True)))
         messages.success(request, f"Retrying now: {_conversations(outbox.try_again(chosen))}.")
 
-    @admin.display(description="Receiver")
+    @admin.display(description="Endpoint")
     def to(self, delivery: Delivery) -> SafeString | None:
         """Who is told."""
         return cells.narrow(delivery.receiver.name)

@@ -20,6 +20,7 @@ from sessions_app.webhooks.gathering import Watermark, gather
 from tests.doors.admin.test_admin import (
     CLEAR,
     LOG,
+    USERS,
     Staff,
     boss,
     make_conversations,
@@ -219,6 +220,16 @@ def test_a_list_asks_as_much_of_the_database_with_5_rows_as_with_45(
 def test_deliveries_are_found_by(boss: Browser, failing: Delivery, query: str) -> None:
     found = f"{DELIVERIES}{failing.pk}/change/" in boss.get(f"{DELIVERIES}?{query}").content.decode()
     assert found is (query != "failing=no")
+
+
+@pytest.mark.one_engine
+def test_pages_say_endpoint_though_addresses_say_receiver(boss: Browser, failing: Delivery) -> None:
+    one, delivery = f"{ENDPOINTS}{failing.receiver_id}/", f"{DELIVERIES}{failing.pk}/"
+    staff_of = f"{USERS}{User.objects.get(username='boss').pk}/change/"
+    paths = [ENDPOINTS, ENDPOINTS + "add/", one + "change/", one + "delete/", DELIVERIES + "add/"]
+    for path in [*paths, DELIVERIES, delivery + "change/", staff_of, "/admin/"]:
+        page = text_of(boss.get(path)).lower()
+        assert ("endpoint" in page, "receiver" in page) == (True, False), path
 
 
 @pytest.mark.one_engine
