@@ -30,10 +30,10 @@ from conversations.tool_facts import PULL_REQUEST_TOOLS, branch_after, pull_requ
 from sessions_app import astore
 from sessions_app.agents.base import Decision, ToolCall
 from sessions_app.loops import decisions, leases, turn_events, turns
-from sessions_app.loops.client_tools import has_terminal
 from sessions_app.loops.confirmation import policy_of, wants_approval
 from sessions_app.loops.turns import TurnStart
 from sessions_app.models import AgentLoop, ExecutionStatus, UnfinishedAnswer
+from sessions_app.settings.client_tools import has_terminal
 
 logger = structlog.stdlib.get_logger(__name__)
 
