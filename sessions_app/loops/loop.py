@@ -25,6 +25,7 @@ from sessions_app.event_loops import uncancelled
 from sessions_app.loops import leases, pauses, pending_work, recovery, runs, titles, turns
 from sessions_app.loops.played_turn import PlayedTurn, TurnSuspended, retry
 from sessions_app.loops.runs import Asked, Said
+from sessions_app.loops.steering import ForbiddenTransition, Interruption, Pause, Stay, Steering
 from sessions_app.loops.turns import PendingTurn, TurnStart
 from sessions_app.models import ExecutionStatus, LoopEnd
 from sessions_app.processes import Process
@@ -55,29 +56,15 @@ class Loop:
         self.epoch = 0
         self.agent = agent
         self.started = asyncio.Event()
-        self.given_up_through: int | None = None
-        """The newest input when the user stopped the loop: inputs up to it are given up."""
-        self.is_ending = False
-        """True once its task was cancelled; cancelling it twice would interrupt the cleanup."""
-        self.ended_by = LoopEnd.INTERRUPTED
-        """Why it ends, once it does; a turn under way ends for the same reason."""
         self._process = process
         self._lease_s = lease_s
         self._asked = asyncio.Event()
         self._turn: PlayedTurn | None = None
         self._playing: asyncio.Future[None] | None = None
-        self._is_preparing = False
-        """True from the beginning of a turn until the agent plays it."""
-        self._interrupted_through: int | None = None
-        """The newest input when the user interrupted the turn under way."""
-        self._pause_wanted = False
-        self._is_pause_taken_back = False
-        """The turn that was to pause may have been about to: then it goes on at once."""
-        self._is_resumed = False
-        """The turn that is being interrupted pauses its conversation: then it does no longer."""
-        self._steering = asyncio.Lock()
+        """The agent's task, while it plays."""
+        self._steering = Steering()
+        self._in_order = asyncio.Lock()
         """Pause and run take effect in the order in which they were requested."""
-        self.is_leaving = False
         self._titling: asyncio.Task[None] | None = None
         self._counted: Metrics | None = None
         """The totals that V1 readers have seen last."""
@@ -85,12 +72,27 @@ class Loop:
     @property
     def is_wanted(self) -> bool:
         """Say whether the user has not stopped it."""
-        return self.given_up_through is None
+        return self._steering.given_up_through is None
 
     @property
     def is_working(self) -> bool:
         """Say whether a turn is being played."""
-        return self._turn is not None
+        return self._steering.is_in_turn
+
+    @property
+    def is_leaving(self) -> bool:
+        """Say whether it ends, at once or as soon as there is nothing to do."""
+        return self._steering.stay is not Stay.STAYS
+
+    @property
+    def is_ending(self) -> bool:
+        """Say whether its task was cancelled."""
+        return self._steering.stay is Stay.ENDS
+
+    @property
+    def ended_by(self) -> LoopEnd:
+        """Why it ends, once it does; a turn under way ends for the same reason."""
+        return LoopEnd.EVICTED if self._steering.is_evicted else LoopEnd.INTERRUPTED
 
     def wake(self) -> None:
         """Look for something to do; does not wait."""
@@ -98,46 +100,57 @@ class Loop:
 
     def leave(self) -> None:
         """End as soon as there is nothing to do."""
-        self.is_leaving = True
+        self._steer(self._steering.leave())
         self._asked.set()
+
+    def mark_stopped(self, *, through: int) -> None:
+        """Note that the user stopped it: inputs up to `through` are given up when it ends."""
+        self._steer(self._steering.stop(through=through))
+
+    def mark_evicted(self) -> None:
+        """Note that it makes room for another loop."""
+        self._steer(self._steering.evict())
+
+    def mark_ending(self) -> None:
+        """Note that its task is about to be cancelled. Raise ForbiddenTransition the second time."""
+        self._steer(self._steering.end())
 
     async def pause(self) -> None:
         """Pause: after the current step if a turn is being played, otherwise at once."""
-        async with self._steering:
-            self._is_pause_taken_back = self._is_resumed = False
-            self._set_pause_wanted(True)
-            if self._turn is None and await astore.change(self._pause_now):
-                self._set_pause_wanted(False)
+        async with self._in_order:
+            self._steer(self._steering.want_pause())
+            if not self.is_working and await astore.change(self._pause_now):
+                self._steer(self._steering.drop_pause())
 
     def _pause_now(self) -> bool:
         return pauses.pause(self.conversation, holder=self._process)
 
     async def resume(self) -> None:
         """Cancel a pause, even one that has not taken effect yet."""
-        async with self._steering:
-            self._set_pause_wanted(False)
-            self._is_resumed = self._interrupted_through is not None
+        async with self._in_order:
+            self._steer(self._steering.resume())
             await astore.change(pauses.resume, self.conversation)
         self.wake()
 
     async def ask_run(self) -> Asked:
         """Request a run; this cancels a pause that has not taken effect yet."""
-        async with self._steering:
+        async with self._in_order:
             was_pausing = self._take_pause_back()
-            asked = await astore.change(runs.ask, self.conversation, given_up=self._interrupted_through)
+            given_up = self._steering.interrupted_through
+            asked = await astore.change(runs.ask, self.conversation, given_up=given_up)
         self.wake()
         return Asked.BEGUN if was_pausing and asked is Asked.RUNS else asked
 
     async def take(self, message: NewEvent, *, run: bool) -> Said:
         """Store the user's message; if it asks for a run, it cancels a pause that is still pending."""
-        async with self._steering:
+        async with self._in_order:
             was_pausing = run and self._take_pause_back()
+            given_up = self._steering.interrupted_through
             said = await astore.call_settled(
-                runs.take, self.conversation, message, run=run, given_up=self._interrupted_through
+                runs.take, self.conversation, message, run=run, given_up=given_up
             )
             if was_pausing and not said.asks:
-                self._is_pause_taken_back = False
-                self._set_pause_wanted(True)
+                self._steer(self._steering.restore_pause())
         if said.asks:
             self.wake()
         return said
@@ -150,25 +163,26 @@ class Loop:
         """
         if through is None:
             through = await astore.call(pending_work.asked_through, self.conversation)
-        async with self._steering:
-            self._is_pause_taken_back = self._is_resumed = False
-            if self._playing is not None or self._is_preparing:
-                self._interrupted_through = through
+        async with self._in_order:
+            if self._steering.is_interruptible:
+                self._steer(self._steering.interrupt(through=through))
                 if self._playing is not None:
                     self._playing.cancel()
             else:
+                self._steer(self._steering.forget_runs())
                 await self._persist(partial(recovery.stop_turn, through=through))
 
     def _take_pause_back(self) -> bool:
         """Say whether a pause has been requested and not taken effect, and cancel it."""
-        self._is_pause_taken_back = self._pause_wanted
-        self._set_pause_wanted(False)
-        return self._is_pause_taken_back
+        was_pausing = self._steering.is_pause_wanted
+        self._steer(self._steering.take_pause_back())
+        return was_pausing
 
-    def _set_pause_wanted(self, wanted: bool) -> None:
-        self._pause_wanted = wanted
+    def _steer(self, steering: Steering) -> None:
+        """Change what steers the loop, and tell the turn under way whether it is to pause."""
+        self._steering = steering
         if self._turn is not None:
-            self._turn.pause_wanted = wanted
+            self._turn.pause_wanted = steering.is_pause_wanted
 
     async def run(self) -> None:
         """Run until cancelled or fenced; cancelling ends the turn and releases the lease.
@@ -231,13 +245,12 @@ class Loop:
 
     async def _begin(self) -> PlayedTurn | None:
         """Begin a turn; commands find either none yet or this one."""
-        async with self._steering:
+        async with self._in_order:
             start = await self._persist(turns.begin_turn)
             if start is None:
                 return None
             turn = self._turn = PlayedTurn(self.conversation, self.epoch, start)
-            turn.pause_wanted = self._pause_wanted
-            self._is_preparing = True
+            self._steer(self._steering.begin_turn())
             return turn
 
     def _set_generated_title_soon(self) -> None:
@@ -256,8 +269,9 @@ class Loop:
 
     async def _pause_if_wanted(self) -> None:
         """Apply a pause that was requested during a turn's last step, or before a repair, to what follows."""
-        async with self._steering:
-            wanted, self._pause_wanted = self._pause_wanted, False
+        async with self._in_order:
+            wanted = self._steering.is_pause_wanted
+            self._steer(self._steering.drop_pause())
             if wanted:
                 await retry(lambda: _to_its_end(self._pause_now))
 
@@ -266,11 +280,11 @@ class Loop:
         self._counted = self._counted or turn.start.counted
         try:
             end = await self._played(turn)
-            async with self._steering:
+            async with self._in_order:
                 await end()
         finally:
-            self._turn = self._interrupted_through = None
-            self._is_preparing = self._is_resumed = False
+            self._turn = None
+            self._steer(self._steering.end_turn())
 
     async def _played(self, turn: PlayedTurn) -> Callable[[], Awaitable[None]]:
         """Let the agent play; return what is left to do."""
@@ -281,7 +295,7 @@ class Loop:
             leases.announce(self.conversation)
             return partial(self._suspend, suspended)
         except asyncio.CancelledError:
-            if self.is_ending or self._interrupted_through is None:
+            if self.is_ending or not self._steering.is_interrupted:
                 raise
             return self._end_interrupted
         except (Fenced, ConversationNotFound):
@@ -293,35 +307,36 @@ class Loop:
 
     async def _suspend(self, suspended: TurnSuspended) -> None:
         """Leave a turn to the user; end one that was interrupted, go on where a pause was taken back."""
-        taken_back, self._is_pause_taken_back = self._is_pause_taken_back, False
-        if self._interrupted_through is not None:
+        if self._steering.is_interrupted:
             await self._end_interrupted()
-        elif taken_back and suspended.args == (AgentState.PAUSED,):
+        elif self._steering.pause is Pause.TAKEN_BACK and suspended.args == (AgentState.PAUSED,):
             await retry(lambda: _to_its_end(runs.ask, self.conversation))
             self.wake()
 
     async def _play_to_its_end(self, turn: PlayedTurn) -> None:
         """Let the agent play in a task of its own, which an interruption ends alone."""
-        if self._interrupted_through is not None:
+        if self._steering.is_interrupted:
             raise asyncio.CancelledError  # while the turn was being prepared
-        self._is_preparing = False
-        self._playing = asyncio.ensure_future(self.agent.play(turn))
+        self._steer(self._steering.begin_play())
         try:
-            while not self._playing.done():
+            playing = self._playing = asyncio.ensure_future(self.agent.play(turn))
+            while not playing.done():
                 try:
-                    await asyncio.wait({self._playing})
+                    await asyncio.wait({playing})
                 except asyncio.CancelledError:
-                    self._playing.cancel()
-            self._playing.result()
+                    playing.cancel()
+            playing.result()
         finally:
             self._playing = None
+            self._steer(self._steering.end_play())
 
     async def _end_interrupted(self) -> None:
         # After everything that the turn is still writing, so that nothing of it follows its end.
         await retry(lambda: astore.append(self.conversation, [], epoch=self.epoch))
-        through = -1 if self._interrupted_through is None else self._interrupted_through
+        through = self._steering.interrupted_through
+        through = -1 if through is None else through
         await self._persist(partial(recovery.stop_turn, through=through))
-        if self._is_resumed:
+        if self._steering.interruption is Interruption.RESUMED:
             await retry(lambda: _to_its_end(pauses.resume, self.conversation))
 
     async def _end(self, start: TurnStart) -> None:
@@ -329,12 +344,12 @@ class Loop:
             runs.finish,
             start=start,
             counted=self._counted or start.counted,
-            given_up=self._interrupted_through,
+            given_up=self._steering.interrupted_through,
         )
         self._counted = await self._persist(finish)
 
     async def _end_in_error(self, start: TurnStart, error: Exception) -> None:
-        if self._interrupted_through is not None:
+        if self._steering.is_interrupted:
             await self._end_interrupted()  # it failed because it was
             return
         turn = PendingTurn(start.turn_id, start.through, is_suspended=False)
@@ -370,8 +385,8 @@ class Loop:
             kept = recovery.CROWDED_OUT_REASON if crowded_out else recovery.INTERRUPTED_REASON
             reason = kept if self.is_wanted else recovery.STOPPED_REASON
             self._cut_off(turn, state, status, reason)
-        if self.given_up_through is not None:
-            recovery.give_up(self.conversation, self.epoch, self.given_up_through)
+        if (through := self._steering.given_up_through) is not None:
+            recovery.give_up(self.conversation, self.epoch, through)
 
     def _cut_off(
         self,
@@ -393,7 +408,7 @@ def _sentence(error: Exception) -> str:
     """Return the text of a failure for readers; a failure of the server itself shows no details."""
     cause: BaseException | None = error
     while cause is not None:
-        if isinstance(cause, (DatabaseProblem, psycopg.Error, RedisError)):
+        if isinstance(cause, (DatabaseProblem, psycopg.Error, RedisError, ForbiddenTransition)):
             return INTERNAL
         cause = cause.__cause__ or cause.__context__
     return str(error) or type(error).__name__

@@ -248,7 +248,7 @@ class StandaloneConversationManager(ConversationManager):
             logger.warning("The agent could not start", **ids_of(conversation), error=str(first_of(error)))
         elif loop.ended_by is LoopEnd.EVICTED:
             pass  # it must not do the same to whom it has made room for: the sweep starts it, patiently
-        elif loop.is_ending or loop.is_leaving:
+        elif loop.is_leaving:
             self.wake(conversation)  # something may have come while it ended
 
     async def _make_room(self, conversation: ConversationRef, *, patiently: bool) -> None:
@@ -276,7 +276,7 @@ class StandaloneConversationManager(ConversationManager):
             await asyncio.wait({self._running[pk]}, timeout=command_channel.WAIT_S)
 
     def _evict(self, loop: Loop) -> None:
-        loop.ended_by = LoopEnd.EVICTED
+        loop.mark_evicted()
         self._end(loop)
 
     # Commands: for the loop that runs here, or for the process that runs it
@@ -411,14 +411,14 @@ class StandaloneConversationManager(ConversationManager):
 
     def _stop(self, loop: Loop, through: int) -> asyncio.Task[None]:
         """End the loop at its user's request, and return its task."""
-        loop.given_up_through = through
+        loop.mark_stopped(through=through)
         return self._end(loop)
 
     def _end(self, loop: Loop) -> asyncio.Task[None]:
         """Cancel the loop's task unless that was done before, and return it."""
         task = self._running[loop.conversation.pk]
         if not loop.is_ending:
-            loop.is_ending = True
+            loop.mark_ending()
             task.cancel()
         return task
 

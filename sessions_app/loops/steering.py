@@ -1,0 +1,219 @@
+"""Where a loop is with its turn and what was asked of it meanwhile, as one value."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Set
+from dataclasses import dataclass, replace
+from enum import Enum, auto
+from typing import Any, Final
+
+
+class Stage(Enum):
+    """How far the loop is with a turn."""
+
+    WAITING = auto()
+    """There is none: it starts, waits for something to do, or cleans up."""
+    PREPARING = auto()
+    """A turn has begun, and the agent does not play it yet."""
+    PLAYING = auto()
+    """The agent plays, in a task of its own."""
+    ENDING = auto()
+    """The agent is done, and the end of the turn is being stored."""
+
+
+class Pause(Enum):
+    """What became of a request to pause."""
+
+    NONE = auto()
+    """There was none, or it has taken effect."""
+    WANTED = auto()
+    """It takes effect between two steps of the turn, or after it."""
+    TAKEN_BACK = auto()
+    """The turn may have been about to pause: then it goes on at once."""
+
+
+class Interruption(Enum):
+    """Whether the user has interrupted the turn under way."""
+
+    NONE = auto()
+    WANTED = auto()
+    """The turn ends; that pauses a V1 conversation."""
+    RESUMED = auto()
+    """The turn ends, and its conversation is resumed after that."""
+
+
+class Stay(Enum):
+    """Whether the loop goes on."""
+
+    STAYS = auto()
+    LEAVES = auto()
+    """It ends as soon as there is nothing to do."""
+    ENDS = auto()
+    """Its task was cancelled; cancelling it twice would interrupt the cleanup."""
+
+
+State = Stage | Pause | Interruption | Stay
+
+TRANSITIONS: Final[Mapping[State, Set[State]]] = {
+    Stage.WAITING: {Stage.PREPARING},
+    Stage.PREPARING: {Stage.PLAYING, Stage.WAITING},
+    Stage.PLAYING: {Stage.ENDING},
+    Stage.ENDING: {Stage.WAITING},
+    Pause.NONE: {Pause.NONE, Pause.WANTED},
+    Pause.WANTED: {Pause.NONE, Pause.WANTED, Pause.TAKEN_BACK},
+    Pause.TAKEN_BACK: {Pause.NONE, Pause.WANTED},
+    Interruption.NONE: {Interruption.WANTED},
+    Interruption.WANTED: {Interruption.NONE, Interruption.WANTED, Interruption.RESUMED},
+    Interruption.RESUMED: {Interruption.NONE, Interruption.WANTED, Interruption.RESUMED},
+    Stay.STAYS: {Stay.LEAVES, Stay.ENDS},
+    Stay.LEAVES: {Stay.LEAVES, Stay.ENDS},
+    Stay.ENDS: set(),
+}
+"""The states that may follow each; one that may follow itself can be asked for again."""
+
+INTERRUPTIBLE: Final[Set[Stage]] = {Stage.PREPARING, Stage.PLAYING}
+"""Where there is a turn whose agent is not done."""
+
+_FIELDS: Final[Mapping[type[Enum], str]] = {
+    Stage: "stage",
+    Pause: "pause",
+    Interruption: "interruption",
+    Stay: "stay",
+}
+
+
+class ForbiddenTransition(Exception):
+    """A loop was to enter a state that must not follow the present one: a mistake of the server."""
+
+    def __init__(self, before: State, after: State) -> None:
+        """`before` is the present state."""
+        super().__init__(f"{after} must not follow {before}.")
+
+
+def require_allowed(before: State, after: State) -> None:
+    """Raise ForbiddenTransition if the table does not allow this one."""
+    if after not in TRANSITIONS[before]:
+        raise ForbiddenTransition(before, after)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Steering:
+    """The four states of a loop, and the inputs that were given up.
+
+    Each method returns the next value, and raises ForbiddenTransition if that must not follow this one.
+    """
+
+    stage: Stage = Stage.WAITING
+    pause: Pause = Pause.NONE
+    interruption: Interruption = Interruption.NONE
+    interrupted_through: int | None = None
+    """The newest input when the user interrupted the turn under way."""
+    stay: Stay = Stay.STAYS
+    given_up_through: int | None = None
+    """The newest input when the user stopped the loop: inputs up to it are given up."""
+    is_evicted: bool = False
+    """True if the loop makes room for another one."""
+
+    @property
+    def is_in_turn(self) -> bool:
+        """Say whether a turn has begun and not ended."""
+        return self.stage is not Stage.WAITING
+
+    @property
+    def is_interruptible(self) -> bool:
+        """Say whether there is a turn whose agent is not done."""
+        return self.stage in INTERRUPTIBLE
+
+    @property
+    def is_interrupted(self) -> bool:
+        """Say whether the turn under way was interrupted."""
+        return self.interruption is not Interruption.NONE
+
+    @property
+    def is_pause_wanted(self) -> bool:
+        """Say whether a pause was requested that has not taken effect."""
+        return self.pause is Pause.WANTED
+
+    # The steps of a turn
+
+    def begin_turn(self) -> Steering:
+        """Begin a turn, to be prepared."""
+        return self._to(Stage.PREPARING)
+
+    def begin_play(self) -> Steering:
+        """Hand the turn to the agent."""
+        return self._to(Stage.PLAYING)
+
+    def end_play(self) -> Steering:
+        """Take the turn from the agent, whatever it has made of it."""
+        return self._to(Stage.ENDING)
+
+    def end_turn(self) -> Steering:
+        """End the turn, or break its preparation off; what was asked of this turn ends with it."""
+        over = self._to(Stage.WAITING)
+        if over.pause is Pause.TAKEN_BACK:
+            over = over._to(Pause.NONE)
+        if over.is_interrupted:
+            over = replace(over._to(Interruption.NONE), interrupted_through=None)
+        return over
+
+    # Requests
+
+    def want_pause(self) -> Steering:
+        """Request a pause; the conversation of an interrupted turn is no longer resumed."""
+        return self._unresumed()._to(Pause.WANTED)
+
+    def drop_pause(self) -> Steering:
+        """Want no pause any more: it has taken effect, or is cancelled."""
+        return self._to(Pause.NONE) if self.is_pause_wanted else self
+
+    def take_pause_back(self) -> Steering:
+        """Cancel a pause for a run, which follows at once if the turn is pausing just now."""
+        return self._to(Pause.TAKEN_BACK if self.is_pause_wanted else Pause.NONE)
+
+    def restore_pause(self) -> Steering:
+        """Want the pause after all that was taken back."""
+        return self._to(Pause.WANTED)
+
+    def resume(self) -> Steering:
+        """Cancel a pause, also the one with which an interrupted turn ends."""
+        unpaused = self.drop_pause()
+        return unpaused._to(Interruption.RESUMED) if unpaused.is_interrupted else unpaused
+
+    def interrupt(self, *, through: int) -> Steering:
+        """End the turn under way and give up the inputs up to `through`; only if `is_interruptible`."""
+        if not self.is_interruptible:
+            raise ForbiddenTransition(self.stage, Interruption.WANTED)
+        return replace(self.forget_runs()._to(Interruption.WANTED), interrupted_through=through)
+
+    def forget_runs(self) -> Steering:
+        """Cancel what was requested against a pause or an interruption."""
+        unresumed = self._unresumed()
+        return unresumed._to(Pause.NONE) if unresumed.pause is Pause.TAKEN_BACK else unresumed
+
+    def _unresumed(self) -> Steering:
+        return self._to(Interruption.WANTED) if self.interruption is Interruption.RESUMED else self
+
+    # The end of the loop
+
+    def leave(self) -> Steering:
+        """End as soon as there is nothing to do, unless the loop ends already."""
+        return self if self.stay is Stay.ENDS else self._to(Stay.LEAVES)
+
+    def end(self) -> Steering:
+        """End at once, which can be asked for only once."""
+        return self._to(Stay.ENDS)
+
+    def stop(self, *, through: int) -> Steering:
+        """Give up the inputs up to `through` at the end of the loop."""
+        return replace(self, given_up_through=through)
+
+    def evict(self) -> Steering:
+        """Make room for another loop at the end of this one."""
+        return replace(self, is_evicted=True)
+
+    def _to(self, after: State) -> Steering:
+        field = _FIELDS[type(after)]
+        require_allowed(getattr(self, field), after)
+        changes: dict[str, Any] = {field: after}
+        return replace(self, **changes)
