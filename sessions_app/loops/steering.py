@@ -61,7 +61,7 @@ TRANSITIONS: Final[Mapping[State, Set[State]]] = {
     Stage.ENDING: {Stage.WAITING},
     Pause.NONE: {Pause.NONE, Pause.WANTED},
     Pause.WANTED: {Pause.NONE, Pause.WANTED, Pause.TAKEN_BACK},
-    Pause.TAKEN_BACK: {Pause.NONE, Pause.WANTED},
+    Pause.TAKEN_BACK: {Pause.NONE, Pause.WANTED, Pause.TAKEN_BACK},
     Interruption.NONE: {Interruption.WANTED},
     Interruption.WANTED: {Interruption.NONE, Interruption.WANTED, Interruption.RESUMED},
     Interruption.RESUMED: {Interruption.NONE, Interruption.WANTED, Interruption.RESUMED},
@@ -169,7 +169,7 @@ class Steering:
 
     def take_pause_back(self) -> Steering:
         """Cancel a pause for a run, which follows at once if the turn is pausing just now."""
-        return self._to(Pause.TAKEN_BACK if self.is_pause_wanted else Pause.NONE)
+        return self if self.pause is Pause.NONE else self._to(Pause.TAKEN_BACK)
 
     def restore_pause(self) -> Steering:
         """Want the pause after all that was taken back."""
@@ -177,7 +177,7 @@ class Steering:
 
     def resume(self) -> Steering:
         """Cancel a pause, also the one with which an interrupted turn ends."""
-        unpaused = self.drop_pause()
+        unpaused = self.take_pause_back() if self.is_in_turn else self.drop_pause()
         return unpaused._to(Interruption.RESUMED) if unpaused.is_interrupted else unpaused
 
     def interrupt(self, *, through: int) -> Steering:

@@ -140,10 +140,23 @@ def test_a_loop_that_ends_does_not_leave_as_well() -> None:
 
 
 @pytest.mark.parametrize("steering", [WAITING, *TURN], ids=lambda steering: steering.stage.name)
-def test_a_pause_that_has_taken_effect_or_is_resumed_leaves_nothing_behind(steering: Steering) -> None:
+def test_a_pause_that_has_taken_effect_leaves_nothing_behind(steering: Steering) -> None:
     pausing = steering.want_pause()
     assert pausing.is_pause_wanted
-    assert pausing.drop_pause() == pausing.resume() == steering
+    assert pausing.drop_pause() == steering
+
+
+def test_a_pause_that_is_resumed_while_there_is_no_turn_leaves_nothing_behind() -> None:
+    assert WAITING.want_pause().resume() == WAITING
+
+
+@pytest.mark.parametrize("steering", TURN, ids=lambda steering: steering.stage.name)
+def test_a_turn_that_may_be_pausing_just_now_goes_on_however_often_that_is_asked_for(
+    steering: Steering,
+) -> None:
+    taken_back = steering.want_pause().take_pause_back()
+    assert taken_back.pause is Pause.TAKEN_BACK
+    assert steering.want_pause().resume() == taken_back.resume() == taken_back.take_pause_back() == taken_back
 
 
 def test_a_pause_that_was_taken_back_is_forgotten_at_the_end_of_the_turn() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -768,15 +768,33 @@ async def test_a_message_that_waits_leaves_a_pause_that_has_not_taken_effect(
     await until_status(talk, "paused")
 
 
-async def test_a_turn_that_pauses_just_as_a_run_is_asked_for_goes_on(
-    talk: ConversationRef, stage: Stage, manager: ConversationManager, hooked: Hooked
+async def run_once(talk: ConversationRef, manager: ConversationManager) -> None:
+    assert await run(talk) is True
+
+
+async def run_twice(talk: ConversationRef, manager: ConversationManager) -> None:
+    assert await run(talk) is True
+    await run(talk)
+
+
+async def resume(talk: ConversationRef, manager: ConversationManager) -> None:
+    await manager.run(talk)
+
+
+@pytest.mark.parametrize("go_on", [run_once, run_twice, resume])
+async def test_a_turn_that_pauses_just_as_it_is_to_go_on_goes_on(
+    talk: ConversationRef,
+    stage: Stage,
+    manager: ConversationManager,
+    hooked: Hooked,
+    go_on: Callable[[ConversationRef, ConversationManager], Awaitable[None]],
 ) -> None:
     await until_held(talk, stage)
     await manager.pause(talk)
     pausing = hooked(DatabaseConversationStore, "append_many").hold()
     stage.go.set()
     await pausing.reached()
-    assert await run(talk) is True
+    await go_on(talk, manager)
     pausing.let_go.set()
     await until_status(talk, "finished")
 
