@@ -271,9 +271,10 @@ def _among(keys: Sequence[int]) -> str:
     return " = %b::bigint" if len(keys) == 1 else " = ANY(%b::bigint[])"
 
 
-def _sent(keys: Sequence[int]) -> int | list[int]:
+def _sent(keys: Sequence[int]) -> Int8 | list[Int8]:
     """Return the parameter of that condition."""
-    return Int8(keys[0]) if len(keys) == 1 else list(keys)
+    typed: list[Int8] = _typed(keys)
+    return typed[0] if len(typed) == 1 else typed
 
 
 def _matching(column: str, column_type: str, wanted: Sequence[tuple[int, Any]], more: str) -> Result:
