@@ -16,14 +16,8 @@ _V0_BODY = json.dumps({"action": "run", "args": {"command": event.COMMAND}}).enc
 """What the door stores of it is of the size of `event.PAYLOAD`."""
 
 
-class Poster(Sender):
-    """Posts one event, waits for the answer, posts the next one."""
-
-    def __init__(self, job: Job, place: int) -> None:
-        super().__init__()
-        self._after = job.after[place]
-        self._head = exchanges.head("POST", job.paths[place], job.port)
-        self._door = job.sort.removeprefix("post ")
+class _Requester(Sender):
+    """Sends a request, waits for its answer, sends the next one."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
@@ -36,6 +30,16 @@ class Poster(Sender):
             self.answered(answer.body)
         if self.is_complete():
             self.complete.set()
+
+
+class Poster(_Requester):
+    """Posts one event, waits for the answer, posts the next one."""
+
+    def __init__(self, job: Job, place: int) -> None:
+        super().__init__()
+        self._after = job.after[place]
+        self._head = exchanges.head("POST", job.paths[place], job.port)
+        self._door = job.sort.removeprefix("post ")
 
     def message(self, sent_id: str) -> bytes:
         if self._door == "v0":
@@ -55,24 +59,12 @@ class Poster(Sender):
             raise WrongAnswer(f"Not every event was taken: {answers}")
 
 
-class Getter(Sender):
+class Getter(_Requester):
     """Gets one address, waits for the answer, gets it again."""
 
     def __init__(self, job: Job, place: int) -> None:
         super().__init__()
         self._request = exchanges.get(job.paths[place], job.port)
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        super().connection_made(transport)
-        self.ready.set()
-
-    def take(self, data: bytes) -> None:
-        self.received += data
-        for answer in exchanges.answers(self.received):
-            _require_ok(answer)
-            self.answered(answer.body)
-        if self.is_complete():
-            self.complete.set()
 
     def message(self, sent_id: str) -> bytes:
         return self._request

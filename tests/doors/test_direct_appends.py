@@ -5,11 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
 from typing import Any
 from uuid import uuid4
 
-import httpx
 import pytest
 from asgiref.sync import sync_to_async
 from django.contrib.auth.models import User
@@ -20,11 +18,11 @@ from conversations.store import ConversationStore
 from convserver.api.direct import callers
 from convserver.api.direct.appends import ROUTES, DirectAppends
 from convserver.quotas import Quotas
-from convserver.serving.http import OneThreadHandler
 from sessions_app.event_loops import PerEventLoop
 from sessions_app.identity import access_watch, conversation_keys
 from sessions_app.identity.authentication import Credentials
 from sessions_app.models import ApiToken, Grant, Scope
+from tests.direct_doors import DirectDoors
 
 pytestmark = pytest.mark.one_engine
 
@@ -90,24 +88,11 @@ REQUESTS: dict[str, tuple[str, str | bytes, dict[str, str]]] = {
 }
 
 
-class Doors:
+class Doors(DirectDoors):
     """The appends on the event loop before the views, and the views alone."""
 
     def __init__(self) -> None:
-        self.views = OneThreadHandler()
-        self.direct = DirectAppends(self._viewed)
-        self.left_to_views = 0
-
-    async def _viewed(self, scope: Any, receive: Any, send: Any) -> None:
-        self.left_to_views += 1
-        await self.views(scope, receive, send)
-
-    @asynccontextmanager
-    async def client(self, application: Any, **headers: str) -> AsyncIterator[httpx.AsyncClient]:
-        transport = httpx.ASGITransport(app=application)
-        base = "http://localhost"
-        async with httpx.AsyncClient(transport=transport, base_url=base, headers=headers) as client:
-            yield client
+        super().__init__(DirectAppends)
 
     async def post(self, path: str, body: Any, **headers: str) -> int:
         """Append as a client does, before the views, and return the status."""

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from typing import Any, NamedTuple
 from uuid import uuid4
 
@@ -23,7 +22,6 @@ from convserver.api.direct.reads import ROUTES, DirectReads
 from convserver.api.direct.recent_failure import LONG_S, REMEMBERED_S, RecentFailure
 from convserver.quotas import Quotas
 from convserver.serving import admission
-from convserver.serving.http import OneThreadHandler
 from sessions_app import astore
 from sessions_app.event_loops import PerEventLoop
 from sessions_app.identity import conversation_keys
@@ -31,6 +29,7 @@ from sessions_app.live import marks
 from sessions_app.models import ApiToken, Grant, Scope
 from sessions_app.settings import agent_setups
 from sessions_app.settings.agent_setups import NewSetup
+from tests.direct_doors import DirectDoors
 from tests.events import delete_events, event
 from tests.v1_socket import v1_event, v1_events
 
@@ -123,25 +122,11 @@ class World(NamedTuple):
         return path
 
 
-class Doors:
+class Doors(DirectDoors):
     """The direct reads before the views, and the views alone."""
 
     def __init__(self) -> None:
-        self.views = OneThreadHandler()
-        self.direct = DirectReads(self._viewed)
-        self.left_to_views = 0
-
-    async def _viewed(self, scope: Any, receive: Any, send: Any) -> None:
-        self.left_to_views += 1
-        await self.views(scope, receive, send)
-
-    @asynccontextmanager
-    async def client(self, application: Any, **headers: str) -> AsyncIterator[httpx.AsyncClient]:
-        transport = httpx.ASGITransport(app=application)
-        async with httpx.AsyncClient(
-            transport=transport, base_url="http://localhost", headers=headers
-        ) as client:
-            yield client
+        super().__init__(DirectReads)
 
     async def get(self, path: str, **headers: str) -> httpx.Response:
         """Read as a client does, before the views."""
