@@ -235,3 +235,13 @@ def test_an_append_is_two_round_trips(store: ConversationStore, alice: User, cou
     assert sent.count("Sync") == 2
     assert "Query" not in sent
     assert sent.count("Parse") == 2  # BEGIN and COMMIT; all others were prepared before
+
+
+@pytest.mark.parametrize("written", ["2026-01-02T03:04:05", "2026-01-02T03:04:05.000600"])
+def test_the_orm_finds_an_event_by_its_time(
+    store: ConversationStore, conversation: ConversationRef, written: str
+) -> None:
+    store.append(conversation, [event("a", raw=payload("a", timestamp=written))])
+    row = Event.objects.of(conversation).get(timestamp=f"{written}+00:00")
+    assert Event.objects.of(conversation).filter(received_at=row.received_at).exists()
+    assert Conversation.objects.filter(pk=conversation.pk, updated_at=row.received_at).exists()
