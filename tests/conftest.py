@@ -94,13 +94,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Leave what needs no engine of its own to the run on SQLite: the same would be run twice."""
     if connection.vendor == "sqlite":
         return
-    left = config.stash[LEFT] = [item for item in items if not _needs_engine(item)]
+    left = [item for item in items if not _needs_engine(item)]
+    config.stash.setdefault(LEFT, []).extend(left)
     config.hook.pytest_deselected(items=left)
     items[:] = [item for item in items if _needs_engine(item)]
 
 
-def pytest_collection_finish() -> None:
-    """Let the collector of garbage pass over what stays until the end: all modules and thousands of tests."""
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop() -> None:
+    """Let the collector of garbage pass over what stays until the end: modules and, by now, most tests."""
     gc.collect()
     gc.freeze()
 

@@ -1,6 +1,7 @@
 """Run the suite on SQLite and, when both can be reached, at the same time on PostgreSQL and Redis.
 
-On each, a whole suite is divided into several runs at a time, by file: while one waits, another works.
+On each, several runs at a time take the files of a whole suite one after another: while one waits, another
+works.
 
 Run as `python -m tests.engines [pytest arguments]`. TEST_DATABASE_URL and TEST_REDIS_URL say where to
 look; CONVSERVER_REQUIRE_ENGINES=all makes a missing engine a failure, and so a missing socket.io-client,
@@ -30,8 +31,8 @@ import redis
 from psycopg import sql
 
 from tests import chromium, migrated
+from tests.file_queue import RUNS, SERVERS, SQLITE, FileQueue, in_order
 from tests.ports import PORTS
-from tests.shares import SERVERS, SQLITE, divided
 from tests.suite_run import Outcome, SuiteRun, ended_together, started
 
 DATABASE_URL = os.environ.get("TEST_DATABASE_URL") or "postgresql://postgres@127.0.0.1:5432/postgres"
@@ -59,7 +60,8 @@ class Part:
     """What it is called above its output."""
     number: int
     """Its place among all parts, from 0; the output of the first is shown as it comes."""
-    arguments: Sequence[str]
+    queue: FileQueue | None
+    """Where it takes its files from, beside other runs; None if its arguments name them."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -79,7 +81,7 @@ def main(arguments: Sequence[str]) -> int:
     signal.signal(signal.SIGTERM, _exit_on_sigterm)
     try:
         problem = postgresql_problem() or redis_problem()
-        outcomes = _run(_parts(arguments, [SQLITE] if problem else [SQLITE, SERVERS]))
+        outcomes = _run(arguments, [SQLITE] if problem else [SQLITE, SERVERS])
         results = [_result(engines, found) for engines, found in outcomes.items()]
         missing = (
             (SERVERS, problem),
@@ -141,23 +143,14 @@ def is_whole(arguments: Sequence[str]) -> bool:
     )
 
 
-def _parts(arguments: Sequence[str], all_engines: Sequence[str]) -> list[Part]:
-    """Divide the suite: by engines and, when nobody has chosen tests, by files."""
-    parts: list[Part] = []
-    for engines in all_engines:
-        shares = divided(engines) if is_whole(arguments) else [[]]
-        for number, files in enumerate(shares, 1):
-            name = engines if len(shares) == 1 else f"{engines}, part {number} of {len(shares)}"
-            parts.append(Part(engines=engines, name=name, number=len(parts), arguments=[*arguments, *files]))
-    return parts
-
-
-def _run(parts: Sequence[Part]) -> dict[str, list[Outcome]]:
+def _run(arguments: Sequence[str], all_engines: Sequence[str]) -> dict[str, list[Outcome]]:
     """Do all parts at the same time, and show their output one after another; return how they went."""
     outcomes: dict[str, list[Outcome]] = defaultdict(list)
     with ExitStack() as until_shown:
+        queues = until_shown.enter_context(TemporaryDirectory(prefix="convserver-tests-"))
+        parts = _parts(all_engines, Path(queues) if is_whole(arguments) else None)
         _head(parts[0].name)
-        runs = [until_shown.enter_context(_started(part)) for part in parts]
+        runs = [until_shown.enter_context(_started(part, arguments)) for part in parts]
         with ended_together(*runs):
             for part, run in zip(parts, runs, strict=True):
                 if part.number:
@@ -166,8 +159,22 @@ def _run(parts: Sequence[Part]) -> dict[str, list[Outcome]]:
     return outcomes
 
 
+def _parts(all_engines: Sequence[str], queues: Path | None) -> list[Part]:
+    """Divide the suite: by engines and, if it is whole, into several runs that have a queue of its files."""
+    parts: list[Part] = []
+    for engines in all_engines:
+        queue = FileQueue(queues / str(len(parts))) if queues else None
+        if queue is not None:
+            queue.fill(in_order(engines))
+        count = RUNS[engines] if queue else 1
+        for number in range(1, count + 1):
+            name = engines if count == 1 else f"{engines}, part {number} of {count}"
+            parts.append(Part(engines=engines, name=name, number=len(parts), queue=queue))
+    return parts
+
+
 @contextmanager
-def _started(part: Part) -> Iterator[SuiteRun]:
+def _started(part: Part, arguments: Sequence[str]) -> Iterator[SuiteRun]:
     """Start a part on a database of its own, under a name that no other run hears hints of."""
     name = secrets.token_hex(4)
     with TemporaryDirectory(prefix="convserver-tests-", dir=_quick_directory()) as directory:
@@ -179,11 +186,12 @@ def _started(part: Part) -> Iterator[SuiteRun]:
             variables |= {"DATABASE_URL": f"sqlite:///{directory}/convserver.sqlite3"}
         else:
             variables |= {"DATABASE_URL": DATABASE_URL, "REDIS_URL": REDIS_URL}
-        cache = f"cache_dir=.pytest_cache/{part.number}"
+        own = ["-o", f"cache_dir=.pytest_cache/{part.number}"]
+        if part.queue is not None:
+            own += part.queue.arguments
+            variables |= part.queue.variables
         try:
-            with started(
-                ["-o", cache, *part.arguments], variables, directory, is_shown=part.number == 0
-            ) as run:
+            with started([*own, *arguments], variables, directory, is_shown=part.number == 0) as run:
                 yield run
         finally:
             # A run that was stopped leaves its database behind, and the copy of it.

@@ -16,8 +16,9 @@ import pytest
 from tests.clients import WAIT_S
 from tests.conftest import on_postgresql
 from tests.engines import DATABASE_URL, SKIPPED, SLOWEST, is_whole
+from tests.file_queue import RUNS, SLOW, FileQueue, in_order
 from tests.network import wait_until
-from tests.shares import RUNS, SLOW_S, all_files, divided, shares
+from tests.threads import in_threads
 
 ROOT = Path(__file__).parents[2]
 FILE = "tests/pure/test_engines.py"
@@ -56,6 +57,7 @@ def test_without_end():
 
 QUICKLY = ("--no-migrations", "-p", "no:schemathesis", "-p", "no:hypothesispytest", "-p", "no:asyncio")
 """What a run of one small test can go without."""
+PYTEST = [sys.executable, "-m", "pytest", "-c", "/dev/null", *QUICKLY, "--ds", "convserver.settings"]
 STEP_S = 6 * WAIT_S
 """So long both runs may take to make their databases, and again to end."""
 
@@ -152,21 +154,42 @@ def test_only_a_whole_suite_is_divided(
 
 
 @pytest.mark.parametrize("engines", RUNS)
-def test_every_file_is_in_one_share(engines: str) -> None:
-    found = divided(engines)
-    assert len(found) == RUNS[engines]
-    assert sorted(chain(*found)) == all_files()
-    assert FILE in all_files()
+def test_the_files_that_take_long_come_first_and_no_file_is_left_out(engines: str) -> None:
+    files = in_order(engines)
+    slow = SLOW[engines]
+    assert [file.endswith(f"/{name}.py") for file, name in zip(files, slow, strict=False)] == [True] * len(
+        slow
+    )
+    assert set(files) == {str(file.relative_to(ROOT)) for file in (ROOT / "tests").rglob("test_*.py")}
+    assert len(files) == len(set(files))
+    assert FILE in files
 
 
-def test_every_file_that_is_called_slow_is_there() -> None:
-    for name in chain(*SLOW_S.values()):
-        assert len([file for file in all_files() if file.endswith(f"/{name}.py")]) == 1, name
+def test_a_file_is_taken_once_however_many_take_at_a_time(tmp_path: Path) -> None:
+    queue = FileQueue(tmp_path / "queue")
+    queue.fill([str(n) for n in range(200)])
+    taken: list[list[str]] = [[] for _ in range(4)]
+    in_threads(4, lambda number: taken[number].extend(iter(queue.take, None)))
+    assert sorted(chain(*taken), key=int) == [str(n) for n in range(200)]
 
 
-def test_what_is_slow_is_shared_out_first() -> None:
-    seconds = {"a": 1.0, "b": 5.0, "c": 5.0, "d": 9.0}
-    assert shares(seconds, 2) == [["a", "d"], ["b", "c"]]
+def test_runs_take_their_files_from_a_queue_and_a_broken_one_stops_none_of_the_others(
+    tmp_path: Path,
+) -> None:
+    broken, passing = tmp_path / "test_broken.py", tmp_path / "test_passing.py"
+    broken.write_text("import no_such_module")
+    passing.write_text("def test_it(): pass")
+    queue = FileQueue(tmp_path / "queue")
+    queue.fill([str(passing), str(broken), str(passing)])
+    run = subprocess.run(
+        [*PYTEST, *queue.arguments, "--rootdir", str(tmp_path)],
+        cwd=ROOT,
+        env={**os.environ, "DATABASE_URL": f"sqlite:///{tmp_path}/db", "REDIS_URL": "", **queue.variables},
+        capture_output=True,
+        text=True,
+    )
+    assert "2 passed, 1 error" in run.stdout
+    assert run.returncode == pytest.ExitCode.TESTS_FAILED
 
 
 @pytest.mark.parametrize("told", [signal.SIGTERM, signal.SIGINT])
