@@ -186,12 +186,12 @@ def _started(part: Part, arguments: Sequence[str]) -> Iterator[SuiteRun]:
             variables |= {"DATABASE_URL": f"sqlite:///{directory}/convserver.sqlite3"}
         else:
             variables |= {"DATABASE_URL": DATABASE_URL, "REDIS_URL": REDIS_URL}
-        own = ["-o", f"cache_dir=.pytest_cache/{part.number}"]
+        options = ["-o", f"cache_dir=.pytest_cache/{part.number}"]
         if part.queue is not None:
-            own += part.queue.arguments
+            options += part.queue.arguments
             variables |= part.queue.variables
         try:
-            with started([*own, *arguments], variables, directory, is_shown=part.number == 0) as run:
+            with started([*options, *arguments], variables, directory, is_shown=part.number == 0) as run:
                 yield run
         finally:
             # A run that was stopped leaves its database behind, and the copy of it.
