@@ -9,7 +9,7 @@ from django.db.models import QuerySet, Value
 from django.db.models.expressions import Combinable
 
 from conversations.cursors import ListCursor
-from conversations.store import take_bytes
+from conversations.log.reads import take_bytes
 
 PAGE_MAX = 100
 

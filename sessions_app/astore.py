@@ -38,13 +38,13 @@ from conversations.exceptions import (
     QuotaExceeded,
 )
 from conversations.log import append as log
-from conversations.log import commits
+from conversations.log import commits, reads
 from conversations.log.append import AppendOutcome, AppendRequest
 from conversations.log.commits import drop_broken_connections
 from conversations.models import ConversationRef
 from conversations.outages import Outage
 from conversations.storage import quotas
-from conversations.store import PAGE_MAX_EVENTS, store
+from conversations.store import store
 from sessions_app.capacity.append_queue import AppendQueue, WaitingAppend
 from sessions_app.capacity.shares import Shares
 from sessions_app.event_loops import PerEventLoop
@@ -542,7 +542,7 @@ def append_soon(
 async def _repeated_only(request: AppendRequest, refusal: QuotaExceeded) -> list[Appended]:
     """Append what is stored already, for a client that did not hear of it. Raise the refusal otherwise."""
     conversation, events = request.conversation, request.events
-    if refusal.is_about_room and await call(store().has_events, conversation, events):
+    if refusal.is_about_room and await call(reads.has_events, conversation, events):
         return await database().append(request)
     raise refusal
 
@@ -568,12 +568,16 @@ async def append(
 
 
 async def read_after(
-    conversation: ConversationRef, seq: int, *, limit: int = PAGE_MAX_EVENTS, max_bytes: int | None = None
+    conversation: ConversationRef,
+    seq: int,
+    *,
+    limit: int = reads.PAGE_MAX_EVENTS,
+    max_bytes: int | None = None,
 ) -> list[EventEnvelope]:
-    """Return the next page of the log: ConversationStore.read_after, repeated if the connection broke."""
+    """Return the next page of the log: `reads.read_after`, repeated if the connection broke."""
     return await database().read(
         conversation.owner_id,
-        lambda: _repeated(lambda: store().read_after(conversation, seq, limit=limit, max_bytes=max_bytes)),
+        lambda: _repeated(lambda: reads.read_after(conversation, seq, limit=limit, max_bytes=max_bytes)),
     )
 
 

@@ -14,13 +14,20 @@ from sessions_app.agents.demo import DemoAgent
 from sessions_app.loops.manager import StandaloneConversationManager
 
 
+def fail(*args: Any, **kwargs: Any) -> NoReturn:
+    """Fail, in place of any function that asks the database."""
+    raise RuntimeError("The database is gone.")
+
+
+def lose_connection(*args: Any, **kwargs: Any) -> NoReturn:
+    """Fail as the database's driver does, in place of any function that asks the database."""
+    raise OperationalError("server closed the connection to 10.0.0.5")
+
+
 class FailingStore(DatabaseConversationStore):
     """A store of which the database is gone, but not for those who look a conversation up."""
 
     def retitle(self, *args: Any, **kwargs: Any) -> NoReturn:
-        raise RuntimeError("The database is gone.")
-
-    def read_after(self, *args: Any, **kwargs: Any) -> NoReturn:
         raise RuntimeError("The database is gone.")
 
     def soft_delete(self, *args: Any, **kwargs: Any) -> NoReturn:
@@ -28,13 +35,6 @@ class FailingStore(DatabaseConversationStore):
 
     def append_many(self, *args: Any, **kwargs: Any) -> NoReturn:
         raise RuntimeError("The database is gone.")
-
-
-class UnreadableStore(DatabaseConversationStore):
-    """A store of which the log cannot be read: the database fails."""
-
-    def read_after(self, *args: Any, **kwargs: Any) -> NoReturn:
-        raise OperationalError("server closed the connection to 10.0.0.5")
 
 
 class ForgetfulStore(DatabaseConversationStore):

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple, TypeVar
 import pytest
 
 from conversations.events import EventEnvelope, NewEvent
+from conversations.log import reads
 from conversations.models import Conversation, ConversationRef
-from conversations.store import store
 from sessions_app import astore, background
 from sessions_app.agents.base import Turn
 from sessions_app.loops.manager import ConversationManager, close_manager, get_manager
@@ -169,7 +169,7 @@ async def until_true(ask: Callable[[], Awaitable[T]]) -> T:
 
 async def log(conversation: ConversationRef) -> list[EventEnvelope]:
     """Return the whole log."""
-    return await astore.call(store().read_after, conversation, -1)
+    return await astore.call(reads.read_after, conversation, -1)
 
 
 async def said(conversation: ConversationRef) -> list[str]:

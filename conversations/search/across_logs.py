@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from conversations.access import Visitor
 from conversations.events import Dialect, EventEnvelope, EventFilter
+from conversations.log.reads import take_bytes
 from conversations.models import Conversation, ConversationQuerySet, Event
-from conversations.store import take_bytes
 
 
 class Place(NamedTuple):

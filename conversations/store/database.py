@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from datetime import datetime
 from typing import Any, Self
 
 from django.db import transaction
-from django.db.models import F, Min
 from django.db.models.functions import Greatest
 from django.utils import timezone
 
@@ -17,12 +15,7 @@ from conversations.cursors import ListCursor
 from conversations.domain_events import DomainEvent
 from conversations.events import (
     Appended,
-    EventEnvelope,
-    EventFilter,
-    EventPage,
-    Kind,
     NewEvent,
-    SomeEvents,
 )
 from conversations.exceptions import (
     ConversationError,
@@ -31,6 +24,7 @@ from conversations.exceptions import (
     InvalidEvent,
     QuotaExceeded,
 )
+from conversations.log import reads
 from conversations.log.append import AppendOutcome, AppendRequest
 from conversations.log.commits import committed, masked_and_committed
 from conversations.models import (
@@ -38,7 +32,6 @@ from conversations.models import (
     ConversationQuerySet,
     ConversationRef,
     CreationParameters,
-    Event,
     Version,
     new_public_id,
     normal_id,
@@ -57,10 +50,7 @@ from conversations.store.metadata import (
     changed_columns,
     metadata_of,
 )
-from conversations.store.seam import PAGE_MAX_EVENTS, ConversationExists, ConversationStore
-
-PAGE_MAX_BYTES = 4 * 1024 * 1024
-"""A page ends after the event that reaches this size, so that long events do not fill the memory."""
+from conversations.store.seam import ConversationExists, ConversationStore
 
 
 class DatabaseConversationStore(ConversationStore):
@@ -302,7 +292,7 @@ class DatabaseConversationStore(ConversationStore):
         try:
             quotas.admit_events(conversation.owner_id, events)
         except QuotaExceeded as error:
-            if not error.is_about_room or not self.has_events(conversation, events):
+            if not error.is_about_room or not reads.has_events(conversation, events):
                 raise
         request = AppendRequest(conversation=conversation, events=events, epoch=epoch, also=also)
         (outcome,) = masked_and_committed(request)
@@ -317,131 +307,6 @@ class DatabaseConversationStore(ConversationStore):
     ) -> list[AppendOutcome | ConversationError]:
         """Append all in one transaction; see the seam."""
         return committed(requests, wait=wait)
-
-    def read_after(
-        self,
-        conversation: ConversationRef,
-        seq: int,
-        *,
-        limit: int = PAGE_MAX_EVENTS,
-        max_bytes: int | None = None,
-    ) -> list[EventEnvelope]:
-        """Return the next page; see the seam."""
-        max_bytes = PAGE_MAX_BYTES if max_bytes is None else max_bytes
-        if limit < 1 or max_bytes < 1:
-            return []
-        page = Event.objects.page(conversation, after=seq, limit=limit, max_bytes=max_bytes).envelopes()
-        if page:
-            return page
-        following = Event.objects.of(conversation).after(seq).oldest_first().seqs().first()
-        if following is None:
-            return []
-        # Seqs have no holes, unless somebody made one in the database.
-        return self.read_after(conversation, following - 1, limit=limit, max_bytes=max_bytes)
-
-    def read_before(
-        self, conversation: ConversationRef, seq: int, *, limit: int = PAGE_MAX_EVENTS
-    ) -> list[EventEnvelope]:
-        """Return the page before; see the seam."""
-        if limit < 1:
-            return []
-        page = Event.objects.page_before(
-            conversation, before=seq, limit=limit, max_bytes=PAGE_MAX_BYTES
-        ).envelopes()
-        if page and page[-1]["seq"] == seq - 1:
-            return page
-        # `seq` is behind the end of the log, or behind a hole.
-        rows = Event.objects.of(conversation).before(seq)
-        preceding = page[-1]["seq"] if page else rows.newest_first().seqs().first()
-        return [] if preceding is None else self.read_before(conversation, preceding + 1, limit=limit)
-
-    def search_events(
-        self,
-        conversation: ConversationRef,
-        wanted: EventFilter,
-        *,
-        first: int = 0,
-        last: int | None = None,
-        newest_first: bool = False,
-        limit: int,
-    ) -> EventPage:
-        """Find the places first, so that only the page's long payloads are read; see the seam."""
-        rows = Event.objects.of(conversation).between(first, last).matching(wanted)
-        ordered = rows.newest_first() if newest_first else rows.oldest_first()
-        found = list(ordered.values_list("seq", "size")[: limit + 1])
-        shown = take_bytes(found[:limit])
-        page = Event.objects.of(conversation).with_seqs(shown)
-        events = (page.newest_first() if newest_first else page.oldest_first()).envelopes() if shown else []
-        return EventPage(events, has_more=len(found) > len(shown))
-
-    def count_events(self, conversation: ConversationRef, wanted: EventFilter) -> int:
-        """Count rows; the length of the whole log is its next seq."""
-        if wanted == EventFilter():
-            return self.last_seq(conversation) + 1
-        return Event.objects.of(conversation).matching(wanted).count()
-
-    def read_some(
-        self, conversation: ConversationRef, *, event_ids: Collection[str] = (), seqs: Collection[int] = ()
-    ) -> list[EventEnvelope]:
-        """Return them with one query, oldest first."""
-        return Event.objects.of(conversation).known_as(event_ids, seqs).oldest_first().envelopes()
-
-    def read_portion(
-        self, conversation: ConversationRef, *, event_ids: Collection[str] = (), seqs: Collection[int] = ()
-    ) -> SomeEvents:
-        """Return them with one query, oldest first; see the seam."""
-        if not event_ids and not seqs:
-            return SomeEvents([], [])
-        rows = Event.objects.of(conversation).known_as(event_ids, seqs)
-        return rows.oldest_first().portion(max_bytes=PAGE_MAX_BYTES)
-
-    def read_turn(self, conversation: ConversationRef, turn_id: str, *, limit: int) -> list[EventEnvelope]:
-        """Find the places first, so that only payloads that are shown are read; see the seam."""
-        rows = Event.objects.of(conversation).of_turn(turn_id).exclude(kind=Kind.STATE).newest_first()
-        shown = take_bytes(list(rows.values_list("seq", "size")[:limit]))
-        return Event.objects.of(conversation).with_seqs(shown).oldest_first().envelopes() if shown else []
-
-    def newest_state(self, conversation: ConversationRef, turn_id: str) -> str | None:
-        """Return the text of the last state of a turn; None before the first."""
-        rows = Event.objects.of(conversation).of_turn(turn_id).filter(kind=Kind.STATE).newest_first()
-        return rows.values_list("text", flat=True).first()
-
-    def read_inputs(self, conversation: ConversationRef, *, after: int, through: int) -> list[EventEnvelope]:
-        """Return the events in this range that asked the agent for an answer, oldest first."""
-        rows = Event.objects.of(conversation).after(after).through(through)
-        return rows.inputs().oldest_first().envelopes()
-
-    def newest_input(self, conversation: ConversationRef, *, after: int) -> int | None:
-        """Return the seq of the newest event after this one that speaks to the agent, if there is one."""
-        rows = Event.objects.of(conversation).after(after).inputs().newest_first()
-        return rows.values_list("seq", flat=True).first()
-
-    def seq_of_event(self, conversation: ConversationRef, event_id: str) -> int | None:
-        """Return the place of the event with this id, None if there is none."""
-        rows = Event.objects.of(conversation).filter(event_id=event_id)
-        return rows.values_list("seq", flat=True).first()
-
-    def first_since(self, conversation: ConversationRef, moment: datetime) -> int | None:
-        """Read only the events since then, in an index that needs no row; see the seam."""
-        # Not the plain seq: the planner could then read the log from its beginning to find the lowest.
-        rows = Event.objects.of(conversation).since(moment)
-        found: int | None = rows.aggregate(first=Min(F("seq") + 0))["first"]
-        return found
-
-    def open_calls(self, conversation: ConversationRef, turn_id: str) -> list[EventEnvelope]:
-        """Return the tool calls of a turn that have no result, oldest first."""
-        return Event.objects.of(conversation).of_turn(turn_id).open_calls().oldest_first().envelopes()
-
-    def event_ids(
-        self, conversation: ConversationRef, wanted: EventFilter, *, first: int = 0, last: int | None = None
-    ) -> list[str]:
-        """Return the ids of all matching events with seq from `first` through `last`, oldest first."""
-        rows = Event.objects.of(conversation).between(first, last).matching(wanted)
-        return list(rows.oldest_first().values_list("event_id", flat=True))
-
-    def last_seq(self, conversation: ConversationRef) -> int:
-        """Return the seq of the newest event, -1 if there is none."""
-        return Conversation.objects.values_list("next_seq", flat=True).get(pk=conversation.pk) - 1
 
     def retitle(self, conversation: ConversationRef, title: str | None, **only_if: str | None) -> bool:
         """Update the title if the condition holds; see the seam."""
@@ -505,18 +370,6 @@ class DatabaseConversationStore(ConversationStore):
         if self.user_id is not None:
             rows = rows.owned_by(int(self.user_id))
         return rows if public_ids is None else rows.with_public_ids(public_ids)
-
-
-def take_bytes(places: Iterable[tuple[int, int]]) -> list[int]:
-    """Return the keys of (key, size) until PAGE_MAX_BYTES are reached; at least one."""
-    shown: list[int] = []
-    size_so_far = 0
-    for key, size in places:
-        if size_so_far >= PAGE_MAX_BYTES:
-            break
-        shown.append(key)
-        size_so_far += size
-    return shown
 
 
 def _wanted(rows: ConversationQuerySet, wanted: MetadataFilter) -> ConversationQuerySet:

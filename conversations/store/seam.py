@@ -4,17 +4,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from datetime import datetime
 from typing import Any, ClassVar, Self
 
 from conversations.access import Visitor
 from conversations.events import (
     Appended,
-    EventEnvelope,
-    EventFilter,
-    EventPage,
     NewEvent,
-    SomeEvents,
 )
 from conversations.exceptions import (
     ConversationError,
@@ -31,8 +26,6 @@ from conversations.store.metadata import (
     ConversationMetadataResultSet,
     MetadataFilter,
 )
-
-PAGE_MAX_EVENTS = 500
 
 
 class ConversationStore(ABC):
@@ -174,104 +167,6 @@ class ConversationStore(ABC):
         Without `wait`, ConversationBusy means that another transaction holds the lock: append it alone.
         When this raises, nothing was stored.
         """
-
-    @abstractmethod
-    def read_after(
-        self,
-        conversation: ConversationRef,
-        seq: int,
-        *,
-        limit: int = PAGE_MAX_EVENTS,
-        max_bytes: int | None = None,
-    ) -> list[EventEnvelope]:
-        """Return the events after `seq`, oldest first: at most `limit`, fewer if long; none at the end.
-
-        The last of them reaches `max_bytes` of payload; None means a whole page.
-        """
-
-    @abstractmethod
-    def read_before(
-        self, conversation: ConversationRef, seq: int, *, limit: int = PAGE_MAX_EVENTS
-    ) -> list[EventEnvelope]:
-        """Return the events just before `seq`, oldest first: at most `limit`, fewer if they are long."""
-
-    @abstractmethod
-    def search_events(
-        self,
-        conversation: ConversationRef,
-        wanted: EventFilter,
-        *,
-        first: int = 0,
-        last: int | None = None,
-        newest_first: bool = False,
-        limit: int,
-    ) -> EventPage:
-        """Return matching events with seq from `first` through `last`: at most `limit`, fewer if they are
-        long."""
-
-    @abstractmethod
-    def count_events(self, conversation: ConversationRef, wanted: EventFilter) -> int:
-        """Return the number of matching events in the log."""
-
-    @abstractmethod
-    def read_some(
-        self, conversation: ConversationRef, *, event_ids: Collection[str] = (), seqs: Collection[int] = ()
-    ) -> list[EventEnvelope]:
-        """Return the events with one of these ids or at one of these places.
-
-        However long they are, so ask for few.
-        """
-
-    @abstractmethod
-    def read_portion(
-        self, conversation: ConversationRef, *, event_ids: Collection[str] = (), seqs: Collection[int] = ()
-    ) -> SomeEvents:
-        """Return the events with one of these ids or at one of these places.
-
-        If they are long, only the first are read; of the others the places are returned.
-        """
-
-    @abstractmethod
-    def read_turn(self, conversation: ConversationRef, turn_id: str, *, limit: int) -> list[EventEnvelope]:
-        """Return the newest events of one turn except states, oldest first: at most one page."""
-
-    @abstractmethod
-    def newest_state(self, conversation: ConversationRef, turn_id: str) -> str | None:
-        """Return the text of the last state of a turn; None before the first."""
-
-    @abstractmethod
-    def read_inputs(self, conversation: ConversationRef, *, after: int, through: int) -> list[EventEnvelope]:
-        """Return the events in this range that asked the agent for an answer, oldest first."""
-
-    @abstractmethod
-    def newest_input(self, conversation: ConversationRef, *, after: int) -> int | None:
-        """Return the seq of the newest event after this one that speaks to the agent, if there is one."""
-
-    @abstractmethod
-    def seq_of_event(self, conversation: ConversationRef, event_id: str) -> int | None:
-        """Return the place of the event with this id, None if there is none."""
-
-    def has_events(self, conversation: ConversationRef, events: Sequence[NewEvent]) -> bool:
-        """Say whether events with all of these ids are stored, so that to append these adds nothing."""
-        return all(self.seq_of_event(conversation, event.event_id) is not None for event in events)
-
-    @abstractmethod
-    def first_since(self, conversation: ConversationRef, moment: datetime) -> int | None:
-        """Return the lowest seq of an event of this time or later, None if there is none."""
-
-    @abstractmethod
-    def open_calls(self, conversation: ConversationRef, turn_id: str) -> list[EventEnvelope]:
-        """Return the tool calls of a turn that have no result, oldest first."""
-
-    @abstractmethod
-    def event_ids(
-        self, conversation: ConversationRef, wanted: EventFilter, *, first: int = 0, last: int | None = None
-    ) -> list[str]:
-        """Return the ids of all matching events with seq from `first` through `last`, oldest first."""
-
-    @abstractmethod
-    def last_seq(self, conversation: ConversationRef) -> int:
-        """Return the seq of the newest event, -1 if there is none."""
 
     @abstractmethod
     def retitle(self, conversation: ConversationRef, title: str | None, **only_if: str | None) -> bool:

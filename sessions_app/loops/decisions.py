@@ -11,6 +11,7 @@ from conversations import dialects
 from conversations.dialects import columns
 from conversations.events import Appended, Dialect
 from conversations.exceptions import LoopUnavailable
+from conversations.log import reads
 from conversations.models import Conversation, ConversationRef
 from conversations.store import store
 from sessions_app.loops import leases, turn_events
@@ -72,14 +73,14 @@ def record_decision(
 
 def _require_waiting(conversation: ConversationRef, call_seq: int) -> None:
     turn_id = AgentLoop.objects.of(conversation).values_list("turn_id", flat=True).get()
-    calls = store().open_calls(conversation, turn_id) if turn_id is not None else []
+    calls = reads.open_calls(conversation, turn_id) if turn_id is not None else []
     if not calls or calls[-1]["seq"] != call_seq:
         raise OtherCallWaits(f"A call other than that of event {call_seq} is waiting for approval.")
 
 
 def _ask_for_what_was_said(conversation: ConversationRef) -> None:
     rows = Conversation.objects.filter(pk=conversation.pk)
-    seq = store().newest_input(conversation, after=rows.values_list("asked_through", flat=True).get())
+    seq = reads.newest_input(conversation, after=rows.values_list("asked_through", flat=True).get())
     if seq is not None:
         rows.update(asked_through=seq)
 

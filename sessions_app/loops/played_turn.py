@@ -20,6 +20,7 @@ from conversations.dialects.author import COMMAND_TOOL, command_of
 from conversations.engines import failures
 from conversations.events import Appended, Authored, Dialect, EventEnvelope, NewEvent
 from conversations.exceptions import ConversationBusy, ConversationError, EventConflict
+from conversations.log import reads
 from conversations.models import ConversationRef
 from conversations.outages import Outage
 from conversations.redaction import secrets
@@ -113,11 +114,11 @@ class PlayedTurn:
         await retry(lambda: self._append(authored, event_id))
 
     def _read(self) -> tuple[list[EventEnvelope], list[EventEnvelope], list[EventEnvelope]]:
-        log, start = store(), self.start
+        start = self.start
         return (
-            log.read_inputs(self.conversation, after=start.answered_through, through=start.through),
-            log.read_turn(self.conversation, self.turn_id, limit=DONE_MAX_EVENTS),
-            log.open_calls(self.conversation, self.turn_id) if start.decision is not None else [],
+            reads.read_inputs(self.conversation, after=start.answered_through, through=start.through),
+            reads.read_turn(self.conversation, self.turn_id, limit=DONE_MAX_EVENTS),
+            reads.open_calls(self.conversation, self.turn_id) if start.decision is not None else [],
         )
 
     @property
@@ -131,7 +132,7 @@ class PlayedTurn:
 
     async def history(self, limit: int = 200) -> Sequence[EventEnvelope]:
         """Return the newest events, oldest first."""
-        return await astore.call(store().read_before, self.conversation, 2**63 - 1, limit=limit)
+        return await astore.call(reads.read_before, self.conversation, 2**63 - 1, limit=limit)
 
     @asynccontextmanager
     async def answer(self) -> AsyncIterator[StreamedAnswer]:

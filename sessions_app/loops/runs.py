@@ -19,6 +19,7 @@ from conversations import dialects
 from conversations.dialects import AgentState, v1
 from conversations.events import Dialect, Metrics, NewEvent
 from conversations.exceptions import LoopUnavailable
+from conversations.log import reads
 from conversations.models import Conversation, ConversationRef
 from conversations.store import store
 from sessions_app.loops import decisions, leases, recovery, turn_events, turns
@@ -86,10 +87,10 @@ def _ask_after(conversation: ConversationRef, row: Conversation, given_up: int) 
     """Let a run follow the interrupted turn, unless one does already."""
     if row.asked_through > given_up:
         return Asked.RUNS
-    asked = store().newest_input(conversation, after=given_up)
+    asked = reads.newest_input(conversation, after=given_up)
     if asked is None:
         # After the inputs that are given up: at least the end of the turn will be there.
-        asked = max(store().last_seq(conversation), given_up + 1)
+        asked = max(reads.last_seq(conversation), given_up + 1)
     rows = Conversation.objects.filter(pk=conversation.pk)
     rows.update(listed_at=timezone.now(), **_asked_through(asked))
     return Asked.BEGUN
@@ -103,7 +104,7 @@ def take(conversation: ConversationRef, message: NewEvent, *, run: bool, given_u
     """
     with transaction.atomic():
         row, loop = _locked(conversation)
-        if (seq := store().seq_of_event(conversation, message.event_id)) is not None:
+        if (seq := reads.seq_of_event(conversation, message.event_id)) is not None:
             return Said(seq, asks=False)
         status = loop.execution_status
         if conversation.dialect is Dialect.V1 and status in OVER:
@@ -215,7 +216,7 @@ def _begin(conversation: ConversationRef, row: Conversation, loop: AgentLoop) ->
     now = timezone.now()
     asked = _newest_input(conversation, row, loop)
     if asked is None and loop.turn_id is None:
-        asked = store().last_seq(conversation)
+        asked = reads.last_seq(conversation)
     changes = {} if asked is None else _asked_through(asked)
     Conversation.objects.filter(pk=conversation.pk).update(listed_at=now, **changes)
     AgentLoop.objects.of(conversation).update(execution_status=ExecutionStatus.RUNNING, updated_at=now)
@@ -232,4 +233,4 @@ def _asked_through(seq: int) -> dict[str, Greatest | Least]:
 def _newest_input(conversation: ConversationRef, row: Conversation, loop: AgentLoop) -> int | None:
     """Return the seq of the newest input that no turn has answered or taken up."""
     after = row.answered_through if loop.turn_id is None else loop.turn_through
-    return store().newest_input(conversation, after=after)
+    return reads.newest_input(conversation, after=after)

@@ -12,6 +12,7 @@ from django.db import transaction
 
 from conversations import provisional_titles
 from conversations.events import EventFilter
+from conversations.log import reads
 from conversations.models import Conversation, ConversationRef, shown_title
 from conversations.provisional_titles import PARAMETER, PROVISIONAL
 from conversations.store import store
@@ -90,7 +91,7 @@ async def made_of(message: str, ask: Ask, max_characters: int) -> str:
 
 def first_message(conversation: ConversationRef) -> str:
     """Return the first of the user's messages that says something; nothing if there is none."""
-    first = store().search_events(conversation, _MESSAGES, limit=LOOKED_AT).events
+    first = reads.search_events(conversation, _MESSAGES, limit=LOOKED_AT).events
     return next((text for each in first if (text := each["text"].strip())), "")
 
 

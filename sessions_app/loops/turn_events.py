@@ -11,8 +11,8 @@ from conversations import dialects
 from conversations.dialects import AgentState
 from conversations.events import Authored, Dialect, EventEnvelope, Kind, NewEvent
 from conversations.exceptions import EventConflict
+from conversations.log import reads
 from conversations.models import ConversationRef
-from conversations.store import store
 from sessions_app.models import UnfinishedAnswer
 
 T = TypeVar("T")
@@ -131,7 +131,7 @@ def interrupted_turn(
         event_id = naming(answer.event_id)
         authored = author.agent_message(text=answer.text, event_id=event_id, interrupted=True)
         events.append(new_event(authored, event_id, turn_id=turn_id))
-    for call in store().open_calls(conversation, turn_id):
+    for call in reads.open_calls(conversation, turn_id):
         event_id = naming(turn_event_id(turn_id, f"failed {call['seq']}"))
         authored = author.tool_failed(
             name=_tool_of(call),
@@ -150,7 +150,7 @@ def refused_calls(
     """Return the events that say that the user rejected a turn's open calls."""
     author = dialects.author(conversation.dialect)
     events: list[NewEvent] = []
-    for call in store().open_calls(conversation, turn_id):
+    for call in reads.open_calls(conversation, turn_id):
         event_id = naming(turn_event_id(turn_id, f"refused {call['seq']}"))
         authored = author.tool_rejected(
             name=_tool_of(call),

@@ -15,6 +15,7 @@ from conversations import dialects, domain_events
 from conversations.dialects import AgentState, v0
 from conversations.domain_events import DomainEvent
 from conversations.events import Appended, Dialect, EventFilter, Metrics
+from conversations.log import reads
 from conversations.models import Conversation, ConversationRef
 from conversations.store import store
 from sessions_app.loops import decisions, leases, turn_events
@@ -55,7 +56,7 @@ def greet(conversation: ConversationRef, epoch: int) -> None:
 
 def _waits_already(conversation: ConversationRef) -> bool:
     states = EventFilter(types=v0.STATE_TYPES)
-    newest = store().search_events(conversation, states, newest_first=True, limit=1).events
+    newest = reads.search_events(conversation, states, newest_first=True, limit=1).events
     return bool(newest) and dialects.state_of(newest[0]) in (AgentState.IDLE, AgentState.FINISHED)
 
 
@@ -170,5 +171,5 @@ def is_unplayed(conversation: ConversationRef, turn_id: str, loop: AgentLoop) ->
     """
     if loop.execution_status != ExecutionStatus.RUNNING:
         return True
-    state = store().newest_state(conversation, turn_id)
+    state = reads.newest_state(conversation, turn_id)
     return state is not None and dialects.state_in(state) is not AgentState.RUNNING

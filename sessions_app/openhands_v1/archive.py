@@ -9,8 +9,8 @@ from zipstream import ZIP_DEFLATED, ZipStream
 
 from conversations.dialects import v1
 from conversations.events import EventEnvelope
+from conversations.log import reads
 from conversations.models import ConversationRef
-from conversations.store import store
 from sessions_app import astore
 
 _UNUSUAL = re.compile(r"[^0-9A-Za-z._-]")
@@ -19,7 +19,7 @@ _UNUSUAL = re.compile(r"[^0-9A-Za-z._-]")
 async def archive(conversation: ConversationRef, meta: str) -> AsyncIterator[bytes]:
     """Yield the archive piece by piece: `meta.json`, and each event that stood when it began, in order."""
     zipped = ZipStream(compress_type=ZIP_DEFLATED)
-    through = await astore.call(store().last_seq, conversation)
+    through = await astore.call(reads.last_seq, conversation)
     zipped.add(meta, "meta.json")
     last = -1
     while last < through:

@@ -13,8 +13,8 @@ from uuid import uuid4
 from conversations.dialects import v1
 from conversations.dialects.v1 import V1Event
 from conversations.events import EventEnvelope, EventFilter, Kind
+from conversations.log import reads
 from conversations.models import Conversation, ConversationRef
-from conversations.store import store
 from sessions_app import astore
 from sessions_app.agents.base import Agent
 from sessions_app.agents.chosen import chosen_agent
@@ -72,13 +72,12 @@ async def _append(conversation: ConversationRef, event: V1Event, event_id: str |
 
 def _prefix(conversation: ConversationRef) -> _Prefix:
     """Return the answered part of the log since the last condensation."""
-    log = store()
-    earlier = log.search_events(conversation, _CONDENSATIONS, newest_first=True, limit=1).events
+    earlier = reads.search_events(conversation, _CONDENSATIONS, newest_first=True, limit=1).events
     since = {"first": earlier[0]["seq"] + 1 if earlier else 0, "last": _answered_through(conversation)}
-    newest = log.search_events(conversation, _GIVEN, **since, newest_first=True, limit=SHOWN_MAX_EVENTS)
-    first = log.read_after(conversation, -1, limit=1)
+    newest = reads.search_events(conversation, _GIVEN, **since, newest_first=True, limit=SHOWN_MAX_EVENTS)
+    first = reads.read_after(conversation, -1, limit=1)
     return _Prefix(
-        event_ids=log.event_ids(conversation, _GIVEN, **since),
+        event_ids=reads.event_ids(conversation, _GIVEN, **since),
         shown=[*earlier, *reversed(newest.events)],
         offset=1 if first and first[0]["kind"] == Kind.SYSTEM else 0,
     )

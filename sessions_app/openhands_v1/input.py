@@ -11,9 +11,9 @@ from conversations import dialects
 from conversations.dialects import columns, v1
 from conversations.events import Authored, Dialect, EventFilter, EventMatch, Kind, NewEvent
 from conversations.exceptions import EventNotFound
+from conversations.log import reads
 from conversations.models import ConversationRef
 from conversations.payloads.bounds import is_light_value
-from conversations.store import store
 from sessions_app.capacity.parsing import in_turn
 from sessions_app.loops import turn_events
 from sessions_app.loops.manager import get_manager
@@ -94,13 +94,13 @@ def navigate(conversation: ConversationRef, event_id: str | None) -> None:
 
 def place_of(conversation: ConversationRef, event_id: str) -> int | None:
     """Return the seq of the event that V1 readers know by this id; None if none is."""
-    seq = store().seq_of_event(conversation, event_id)
+    seq = reads.seq_of_event(conversation, event_id)
     if seq is not None:
         return seq
-    return v1.seq_of(conversation.public_id, event_id, last_seq=store().last_seq(conversation))
+    return v1.seq_of(conversation.public_id, event_id, last_seq=reads.last_seq(conversation))
 
 
 def final_response(conversation: ConversationRef) -> str:
     """Return the last that the agent has said, by `finish` or in a message; empty if it was silent."""
-    newest = store().search_events(conversation, _SAID_BY_THE_AGENT, newest_first=True, limit=1).events
+    newest = reads.search_events(conversation, _SAID_BY_THE_AGENT, newest_first=True, limit=1).events
     return newest[0]["text"] if newest else ""

@@ -7,8 +7,8 @@ from functools import partial
 
 from conversations.events import Dialect, EventFilter, EventMatch, Kind
 from conversations.exceptions import LoopUnavailable
+from conversations.log import reads
 from conversations.models import ConversationRef
-from conversations.store import store
 from sessions_app import astore
 from sessions_app.agents.chosen import chosen_agent
 from sessions_app.loops import titles
@@ -53,7 +53,7 @@ async def _asked(conversation: ConversationRef, messages: Sequence[Mapping[str, 
 
 def _said(conversation: ConversationRef) -> list[dict[str, str]]:
     """Return the newest messages, oldest first."""
-    page = store().search_events(conversation, _SAID, newest_first=True, limit=MESSAGES_MAX)
+    page = reads.search_events(conversation, _SAID, newest_first=True, limit=MESSAGES_MAX)
     told: list[dict[str, str]] = []
     room = TOLD_MAX_CHARACTERS
     for event in page.events:

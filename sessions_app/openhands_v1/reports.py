@@ -9,6 +9,7 @@ from django.db import transaction
 
 from conversations.events import NewEvent
 from conversations.exceptions import ConversationNotFound
+from conversations.log import reads
 from conversations.log.locks import lock
 from conversations.models import Conversation, ConversationRef
 from conversations.redaction import masking
@@ -35,7 +36,7 @@ def store_once(conversation: ConversationRef, events: Sequence[NewEvent]) -> Non
 def _tell_of_other_content(conversation: ConversationRef, events: Sequence[NewEvent]) -> None:
     """Log which of the events are stored with other content, as far as one page of those can be read."""
     first = {event.event_id: event.payload for event in reversed(events)}
-    for stored in store().read_portion(conversation, event_ids=list(first)).events:
+    for stored in reads.read_portion(conversation, event_ids=list(first)).events:
         sent = first[stored["id"]]
         if stored["payload"] != sent and not masking.may_hide(stored["payload"], sent):
             logger.warning(

@@ -10,8 +10,8 @@ from django.utils import timezone
 
 from conversations import live
 from conversations.dialects import v1
+from conversations.log import reads
 from conversations.models import ConversationRef
-from conversations.store import store
 from sessions_app import astore
 from sessions_app.event_loops import PerEventLoop
 from sessions_app.live.hub import hub
@@ -66,7 +66,7 @@ def _full_state(conversation: ConversationRef, changes: int) -> FullState | None
         execution_status=information["execution_status"],
         frame=v1.written(v1.full_state(information), event_id=str(uuid4()), timestamp=timestamp),
         # Read after the status: the events that led to the status are up to here.
-        last_seq=store().last_seq(conversation),
+        last_seq=reads.last_seq(conversation),
         changes=changes,
     )
 

@@ -24,8 +24,8 @@ from conversations.dialects import AgentState
 from conversations.domain_events import DomainEvent
 from conversations.events import EventEnvelope, Kind
 from conversations.exceptions import ConversationError
+from conversations.log import reads
 from conversations.models import ConversationRef
-from conversations.store import store
 from sessions_app.models import Delivery, NotedFact, Receiver
 from sessions_app.models.webhooks import DeliveryQuerySet, EndpointQuerySet, NotedFactQuerySet
 from sessions_app.openhands_v1.information import information_of
@@ -161,7 +161,7 @@ def next_step(held: Claim) -> Step | None:
     if row.owes_status:
         return Step(_informing(row, NotificationKind.STATUS), {"owes_status": False})
     # Events first: a fact that was noted before one of these is there by now, so none is passed over.
-    events = store().read_after(row.conversation.ref, row.through, limit=row.receiver.event_buffer_size)
+    events = reads.read_after(row.conversation.ref, row.through, limit=row.receiver.event_buffer_size)
     fact = NotedFact.objects.after(row.told).of(row.conversation, row.receiver).first()
     events = _batch(events, fact)
     if fact is not None and (fact.seq <= row.through + 1 or not events):
@@ -253,7 +253,7 @@ def last_replayable(endpoint: Receiver, conversation: ConversationRef, *, first:
     """Return the seq of the newest event. Raise InvalidReplay if it may not be told all from `first` on."""
     if endpoint.owner_id not in (None, conversation.owner_id):
         raise InvalidReplay("The endpoint is notified of another user's conversations only.")
-    last_seq = store().last_seq(conversation)
+    last_seq = reads.last_seq(conversation)
     if not 0 <= first <= last_seq:
         raise InvalidReplay(f"The newest event of the conversation has the number {last_seq}.")
     return last_seq

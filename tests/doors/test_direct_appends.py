@@ -12,6 +12,7 @@ import pytest
 from asgiref.sync import sync_to_async
 from django.contrib.auth.models import User
 
+from conversations.log import reads
 from conversations.models import ConversationRef, Version
 from conversations.payloads import bounds
 from conversations.store import ConversationStore
@@ -147,7 +148,7 @@ async def test_requests_are_answered_as_their_view_answers(
                 address = path.format(conversation.public_id)
                 answer = await client.post(address, content=body, headers=headers)
             text = answer.text.replace(conversation.public_id, "ID")
-            log = await sync_to_async(store.read_after)(conversation, -1)
+            log = await sync_to_async(reads.read_after)(conversation, -1)
             stored = [(event["type"], event["source"]) for event in log][:1]
             answers.append((answer.status_code, text, sorted(answer.headers.multi_items()), stored))
         assert answers[0] == answers[1], name
@@ -181,14 +182,12 @@ async def test_a_body_that_takes_long_to_read_is_left_to_the_view(
     assert doors.left_to_views == 2
 
 
-async def test_what_is_sent_twice_is_stored_once(
-    doors: Doors, store: ConversationStore, conversation: ConversationRef
-) -> None:
+async def test_what_is_sent_twice_is_stored_once(doors: Doors, conversation: ConversationRef) -> None:
     await doors.warmed_up(NATIVE, conversation.public_id)
     path = NATIVE.format(conversation.public_id)
     assert [await doors.post(path, EVENT) for _ in range(2)] == [200, 200]
     assert await doors.post(path, EVENT | {"event": {"action": "run", "args": {"command": "rm"}}}) == 409
-    assert await sync_to_async(store.last_seq)(conversation) == 2
+    assert await sync_to_async(reads.last_seq)(conversation) == 2
 
 
 Take = Callable[[User, ApiToken, ConversationStore, ConversationRef], object]

@@ -6,7 +6,7 @@ import asyncio
 import secrets
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from typing import Any, ClassVar
+from typing import Any
 
 import httpx
 import pytest
@@ -14,9 +14,10 @@ from django.contrib.auth.models import User
 from django.urls import reverse
 
 from conversations.events import EventEnvelope
+from conversations.log import reads
 from conversations.models import ConversationRef
 from conversations.search.fulltext import search as fulltext
-from conversations.store import ConversationStore, DatabaseConversationStore
+from conversations.store import ConversationStore
 from convserver.serving import http
 from convserver.serving.admission import SEARCHES, SEARCHES_OF_ONE, THREADS
 from sessions_app import astore
@@ -29,21 +30,6 @@ from tests.git_server import GitServer
 from tests.scripted_agent import until_here
 
 ANSWER_S = 2 * WAIT_S
-
-
-class HeldStore(DatabaseConversationStore):
-    """A store that keeps the threads of those who read the logs of one owner."""
-
-    owner: ClassVar[int]
-    go: ClassVar[threading.Event]
-    held: ClassVar[threading.Semaphore]
-
-    def read_after(self, conversation: ConversationRef, *args: Any, **bounds: Any) -> list[EventEnvelope]:
-        """Read, if need be once the test lets it."""
-        if conversation.owner_id == self.owner:
-            self.held.release()
-            assert self.go.wait(ANSWER_S)
-        return super().read_after(conversation, *args, **bounds)
 
 
 class Gate:
@@ -84,11 +70,16 @@ def bobs(store: ConversationStore, bob: User) -> ConversationRef:
 
 
 @pytest.fixture
-def slow_reads(alice: User, gate: Gate, settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def slow_reads(alice: User, gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever reads a log of alice's keeps a thread."""
-    settings.CONVERSATION_STORE = f"{__name__}.HeldStore"
-    for name, value in {"owner": alice.pk, "go": gate.go, "held": gate.held}.items():
-        monkeypatch.setattr(HeldStore, name, value, raising=False)
+    read_after = reads.read_after
+
+    def held(conversation: ConversationRef, *args: Any, **bounds: Any) -> list[EventEnvelope]:
+        if conversation.owner_id == alice.pk:
+            gate.wait()
+        return read_after(conversation, *args, **bounds)
+
+    monkeypatch.setattr(reads, "read_after", held)
 
 
 @pytest.fixture

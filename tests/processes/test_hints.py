@@ -19,6 +19,7 @@ from django.contrib.auth.models import User
 
 from conversations import hints, redis_hints
 from conversations.live import appended, conversation_group, user_group
+from conversations.log import reads
 from conversations.models import ConversationRef
 from conversations.redis_hints import RedisHints
 from conversations.store import ConversationStore
@@ -161,7 +162,7 @@ class Talk:
     def tell(self) -> None:
         """Append an event and give the hint, once somebody receives it."""
         (stored,) = self._store.append(self.ref, [event()])
-        hint = {**appended(self._store.read_after(self.ref, stored.seq - 1)), "group": self.group}
+        hint = {**appended(reads.read_after(self.ref, stored.seq - 1)), "group": self.group}
         wait_until(lambda: self._redis.publish(self.group, hint) > 0)
 
 
@@ -317,7 +318,7 @@ def test_a_server_that_starts_without_redis_serves_and_gets_hints_once_it_is_the
 
 @once
 def test_hints_come_back_after_redis_was_started_anew(
-    served: Callable[[], Server], own_redis: RedisServer, talk: Talk, store: ConversationStore
+    served: Callable[[], Server], own_redis: RedisServer, talk: Talk
 ) -> None:
     own_redis.start()
     server = served()

@@ -15,6 +15,7 @@ from django.contrib.auth.models import User
 from django.urls import get_resolver
 
 from conversations import models, store
+from conversations.log import reads
 from conversations.models import ConversationRef
 from conversations.store import ConversationStore
 from convserver import pagination
@@ -51,7 +52,7 @@ LIMITS = {
     "characters of a frame's `id`": native.FRAME_ID_MAX_LENGTH,
     "characters of a `session`": native.SESSION_MAX_LENGTH,
     "images of a `message`": native.IMAGES_MAX,
-    "events of a page by REST": store.PAGE_MAX_EVENTS,
+    "events of a page by REST": reads.PAGE_MAX_EVENTS,
     "conversations of a page by REST": pagination.PAGE_MAX,
     "bytes of a draft's text": drafts.TEXT_MAX_BYTES,
     "bytes of a draft's images": drafts.IMAGES_MAX_BYTES,

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conversations.dialects import v0
+from conversations.log.reads import PAGE_MAX_EVENTS
 from conversations.models import ConversationRef
-from conversations.store import PAGE_MAX_EVENTS
 from sessions_app import astore
 from tests.events import event
 from tests.scripted_agent import Hooked, hooked

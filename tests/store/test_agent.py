@@ -14,6 +14,7 @@ import pytest
 from django.conf import settings
 from django.contrib.auth.models import User
 
+from conversations.log import reads
 from conversations.models import ConversationRef, Version
 from conversations.store import ConversationStore
 from sessions_app import astore
@@ -430,7 +431,7 @@ async def test_the_documented_agent_takes_a_refusal(talk: ConversationRef, join:
 
 
 async def test_the_demo_agent_pauses_between_two_words_and_then_says_the_rest(
-    talk: ConversationRef, join: Join, store: ConversationStore, monkeypatch: pytest.MonkeyPatch
+    talk: ConversationRef, join: Join, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(settings, "DEMO_AGENT_WORD_S", 0.01)
     client = await following(join, talk)
@@ -439,14 +440,14 @@ async def test_the_demo_agent_pauses_between_two_words_and_then_says_the_rest(
     await client.until("delta")
     await client.send({"type": "pause"})
     await until_status(client, "paused")
-    begun = await said_by_agent(store, talk, greeted)
+    begun = await said_by_agent(talk, greeted)
     assert SLOW_ANSWER.startswith(begun)
     assert begun != SLOW_ANSWER
     await client.send({"type": "run"})
     await through_the_turn(client)
-    assert await said_by_agent(store, talk, greeted) == SLOW_ANSWER
+    assert await said_by_agent(talk, greeted) == SLOW_ANSWER
 
 
-async def said_by_agent(store: ConversationStore, talk: ConversationRef, after: int) -> str:
-    log = await astore.call(store.read_after, talk, after)
+async def said_by_agent(talk: ConversationRef, after: int) -> str:
+    log = await astore.call(reads.read_after, talk, after)
     return " ".join(each["text"] for each in log if (each["kind"], each["source"]) == ("message", "agent"))

@@ -13,7 +13,7 @@ from django.contrib.auth.models import User
 from django.db import connection, transaction
 
 from conversations.exceptions import ConversationBusy, LoopUnavailable
-from conversations.log import locks
+from conversations.log import locks, reads
 from conversations.models import Conversation, ConversationRef
 from conversations.store import ConversationStore
 from sessions_app import astore
@@ -367,7 +367,7 @@ def test_what_a_dead_process_was_told_is_settled_by_the_recovery_of_its_loop(
     settled = commands.settled(command)
     assert settled is not None
     assert settled.outcome == outcome
-    assert [each["text"] for each in store.read_after(conversation, -1) if each["kind"] == "turn"] == [end]
+    assert [each["text"] for each in reads.read_after(conversation, -1) if each["kind"] == "turn"] == [end]
     assert Conversation.objects.get(pk=conversation.pk).is_unanswered
 
 
@@ -502,7 +502,6 @@ def test_the_stops_that_are_remembered_are_bounded(monkeypatch: pytest.MonkeyPat
 
 async def test_a_stop_stops_all_conversations_below_in_other_processes_too(
     alice: User,
-    store: ConversationStore,
     conversation: ConversationRef,
     manager: ConversationManager,
     stage: Stage,

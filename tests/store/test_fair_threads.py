@@ -6,14 +6,15 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import ExitStack
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
 
 from conversations.events import EventEnvelope
+from conversations.log import reads
 from conversations.models import ConversationRef
-from conversations.store import ConversationStore, DatabaseConversationStore
+from conversations.store import ConversationStore
 from sessions_app import astore
 from sessions_app.models import ApiToken
 from tests.clients import WAIT_S
@@ -22,21 +23,6 @@ from tests.events import event
 from tests.store.test_group_commit import locked_elsewhere
 
 pytestmark = pytest.mark.usefixtures("live", "accounts")
-
-
-class HeldStore(DatabaseConversationStore):
-    """A store that keeps whoever reads the logs of one owner."""
-
-    owner: ClassVar[int]
-    go: ClassVar[threading.Event]
-    reading: ClassVar[threading.Semaphore]
-
-    def read_after(self, conversation: ConversationRef, *args: Any, **bounds: Any) -> list[EventEnvelope]:
-        """Read, if need be once the test lets it."""
-        if conversation.owner_id == self.owner:
-            self.reading.release()
-            assert self.go.wait(WAIT_S)
-        return super().read_after(conversation, *args, **bounds)
 
 
 @pytest.fixture
@@ -93,15 +79,20 @@ async def test_one_users_replays_do_not_keep_another_from_joining(
     bob: User,
     join: Join,
     go: threading.Event,
-    settings: Any,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    settings.CONVERSATION_STORE = f"{__name__}.HeldStore"
-    for name, value in {"owner": alice.pk, "go": go, "reading": threading.Semaphore(0)}.items():
-        monkeypatch.setattr(HeldStore, name, value, raising=False)
+    read_after, reading = reads.read_after, threading.Semaphore(0)
+
+    def held(conversation: ConversationRef, *args: Any, **bounds: Any) -> list[EventEnvelope]:
+        if conversation.owner_id == alice.pk:
+            reading.release()
+            assert go.wait(WAIT_S)
+        return read_after(conversation, *args, **bounds)
+
+    monkeypatch.setattr(reads, "read_after", held)
     hers, his = [(await astore.call(ApiToken.issue, user.pk, "laptop"))[1] for user in (alice, bob)]
     sockets = [await join(talk, token=hers) for talk in talks[: 2 * astore.READERS]]
-    assert await asyncio.to_thread(HeldStore.reading.acquire, timeout=WAIT_S)
+    assert await asyncio.to_thread(reading.acquire, timeout=WAIT_S)
     reader = await join(bobs, token=his)
     assert len(await reader.replayed()) == 1
     go.set()

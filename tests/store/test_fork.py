@@ -9,6 +9,7 @@ from django.contrib.auth.models import User
 
 from conversations.events import Metrics
 from conversations.exceptions import EventNotFound
+from conversations.log import reads
 from conversations.log.append import chain
 from conversations.models import Conversation, ConversationRef, Event, Version
 from conversations.store import ConversationExists, ConversationStore
@@ -88,7 +89,7 @@ def test_what_follows_in_one_of_them_is_not_in_the_other(
     fork = store.fork(alice, source)
     store.append(fork, [event("here", event_id="e5")])
     store.append(source, [event("there", event_id="e5")])
-    texts = [store.read_after(each, 4)[0]["text"] for each in (fork, source)]
+    texts = [reads.read_after(each, 4)[0]["text"] for each in (fork, source)]
     assert texts == ["here", "there"]
 
 

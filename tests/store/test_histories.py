@@ -16,6 +16,7 @@ from conversations import histories
 from conversations.cursors import FINGERPRINT_LENGTH, EventCursor, InvalidCursor
 from conversations.events import EventEnvelope, NewEvent
 from conversations.exceptions import CursorAhead, HistoryReplaced
+from conversations.log import reads
 from conversations.log.append import AppendRequest
 from conversations.models import ConversationRef
 from conversations.store import ConversationStore
@@ -77,7 +78,7 @@ def begun(
     def begin(events: list[NewEvent]) -> tuple[ConversationRef, list[EventEnvelope]]:
         conversation = store.create(alice)
         store.append(conversation, events)
-        return conversation, store.read_after(conversation, -1)
+        return conversation, reads.read_after(conversation, -1)
 
     return begin
 
@@ -92,9 +93,9 @@ def test_an_event_is_announced_with_the_fingerprint_that_it_is_read_with(
         [AppendRequest(conversation=conversation, events=[event() for _ in range(3)])]
     )
     assert not isinstance(outcome, Exception)
-    assert outcome.envelopes == store.read_after(conversation, -1)
-    assert store.read_some(conversation, seqs=[1]) == [outcome.envelopes[1]]
-    assert store.read_portion(conversation, seqs=[1]).events == [outcome.envelopes[1]]
+    assert outcome.envelopes == reads.read_after(conversation, -1)
+    assert reads.read_some(conversation, seqs=[1]) == [outcome.envelopes[1]]
+    assert reads.read_portion(conversation, seqs=[1]).events == [outcome.envelopes[1]]
     assert all(len(each["fingerprint"]) == FINGERPRINT_LENGTH for each in outcome.envelopes)
 
 

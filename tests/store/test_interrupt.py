@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 from django.contrib.auth.models import User
 
+from conversations.log import reads
 from conversations.models import ConversationRef, Version
 from conversations.store import ConversationStore
 from convserver.rendering import render_events
@@ -84,11 +85,11 @@ async def test_a_turn_that_waits_for_approval_is_ended_by_an_interruption(
 
 
 async def test_an_interruption_of_an_idle_loop_tells_readers_that_it_stopped(
-    conversation: ConversationRef, store: ConversationStore, manager: ConversationManager
+    conversation: ConversationRef, manager: ConversationManager
 ) -> None:
     await manager.maybe_start_agent_loop(conversation)
     await manager.interrupt(conversation)
-    newest = (await astore.call(store.read_after, conversation, -1))[-1]
+    newest = (await astore.call(reads.read_after, conversation, -1))[-1]
     assert (newest["kind"], newest["text"]) == ("state", STOPPED[0])
 
 
@@ -238,11 +239,11 @@ async def test_a_call_that_the_users_stop_cuts_off_reads_as_stopped_and_not_as_f
     await ask(conversation, "use")
     await stage.holding()
     await manager.close_session("painting")
-    shown = await _outcomes_of_calls(store, conversation)
+    shown = await _outcomes_of_calls(conversation)
     assert shown == ["Stopped"]
 
 
-async def _outcomes_of_calls(store: ConversationStore, conversation: ConversationRef) -> list[str]:
-    events = await astore.call(store.read_after, conversation, -1)
+async def _outcomes_of_calls(conversation: ConversationRef) -> list[str]:
+    events = await astore.call(reads.read_after, conversation, -1)
     html = render_events(events, conversation_id=conversation.public_id)
     return [re.sub("<[^>]+>", "", each).strip() for each in re.findall(r'<p class="outcome">.*?</p>', html)]

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import closing
-from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
 from django.db import connection
 
+from conversations.log import reads
 from conversations.store import ConversationStore
 from sessions_app import astore
 from sessions_app.models import Connection
 from tests.clients import Server
 from tests.conftest import Dial, on_sqlite, once
+from tests.faulty import fail
 from tests.network import NetworkClient, wait_until
 
 ID = "0123456789abcdef0123456789abcdef"
@@ -47,10 +48,10 @@ def test_a_join_waits_for_no_write_lock(server: Server, store: ConversationStore
 @once
 @pytest.mark.parametrize("path", [DOORS["native"], DOORS["V1"]])
 async def test_a_socket_that_fails_is_closed_with_a_code(
-    store: ConversationStore, alice: User, dial: Dial, settings: Any, path: str
+    store: ConversationStore, alice: User, dial: Dial, monkeypatch: pytest.MonkeyPatch, path: str
 ) -> None:
     await astore.call(store.create, alice, conversation_id=ID)
-    settings.CONVERSATION_STORE = "tests.faulty.FailingStore"
+    monkeypatch.setattr(reads, "read_after", fail)
     client = await dial(path.partition("?")[0], query={"resend_all": "true"} if "?" in path else None)
     closed = await client.closed()
     assert (closed.code, closed.reason) == (1011, "The server had to close the connection. Connect again.")

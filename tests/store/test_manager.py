@@ -13,6 +13,7 @@ from django.contrib.auth.models import User
 from conversations import dialects
 from conversations.events import Dialect
 from conversations.exceptions import ConversationNotFound, LoopUnavailable
+from conversations.log import reads
 from conversations.models import Conversation, ConversationRef
 from conversations.store import ConversationStore
 from sessions_app import astore
@@ -590,5 +591,5 @@ async def test_a_restored_conversation_answers_again(
     await until_no_loop(conversation)
     await astore.call(store.restore, conversation)
     await ask(conversation, "hello")
-    await until(lambda: store.last_seq(conversation) > 4)
+    await until(lambda: reads.last_seq(conversation) > 4)
     await until_said(conversation, "step 1", "answer to hello")

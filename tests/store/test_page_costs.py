@@ -8,6 +8,7 @@ from typing import Any
 
 from django.db import connection
 
+from conversations.log import reads
 from conversations.models import ConversationRef, Event
 from conversations.store import ConversationStore
 from tests.conftest import on_postgresql
@@ -42,8 +43,8 @@ def test_pages_go_on_behind_events_that_are_gone(
 ) -> None:
     store.append(conversation, [event() for _ in range(30)])
     delete_events(conversation, range(5, 25))
-    assert [each["seq"] for each in store.read_after(conversation, 4, limit=3)] == [25, 26, 27]
-    assert [each["seq"] for each in store.read_before(conversation, 25, limit=3)] == [2, 3, 4]
+    assert [each["seq"] for each in reads.read_after(conversation, 4, limit=3)] == [25, 26, 27]
+    assert [each["seq"] for each in reads.read_before(conversation, 25, limit=3)] == [2, 3, 4]
 
 
 def test_a_page_before_a_place_behind_the_end_is_full(
@@ -51,8 +52,8 @@ def test_a_page_before_a_place_behind_the_end_is_full(
 ) -> None:
     store.append(conversation, [event() for _ in range(10)])
     for before in (10, 11, 12, 1_000, 2**63 - 1):
-        assert [each["seq"] for each in store.read_before(conversation, before, limit=3)] == [7, 8, 9]
-    assert store.read_before(conversation, 5, limit=0) == store.read_after(conversation, 5, limit=0) == []
+        assert [each["seq"] for each in reads.read_before(conversation, before, limit=3)] == [7, 8, 9]
+    assert reads.read_before(conversation, 5, limit=0) == reads.read_after(conversation, 5, limit=0) == []
 
 
 @on_postgresql

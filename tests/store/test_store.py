@@ -15,11 +15,12 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-import conversations.store.database
+import conversations.store
 from conversations.access import ConversationValidator, Visitor
 from conversations.cursors import InvalidCursor
 from conversations.events import EventEnvelope
 from conversations.exceptions import ConversationError, ConversationNotFound, InvalidConversationId
+from conversations.log import reads
 from conversations.log.append import AppendOutcome, AppendRequest
 from conversations.models import (
     Conversation,
@@ -29,7 +30,6 @@ from conversations.models import (
     new_public_id,
 )
 from conversations.store import (
-    PAGE_MAX_BYTES,
     ConversationExists,
     ConversationStore,
     DatabaseConversationStore,
@@ -241,10 +241,10 @@ def test_a_restored_conversation_is_whole_again(
     store: ConversationStore, conversation: ConversationRef
 ) -> None:
     store.append(conversation, [event("a"), event("b")])
-    before = store.get_metadata("talk"), store.read_after(conversation, -1)
+    before = store.get_metadata("talk"), reads.read_after(conversation, -1)
     store.soft_delete(conversation)
     store.restore(conversation)
-    assert (store.get_metadata("talk"), store.read_after(conversation, -1)) == before
+    assert (store.get_metadata("talk"), reads.read_after(conversation, -1)) == before
     assert store.append(conversation, [event("c")])[0].seq == 2
 
 
@@ -373,16 +373,16 @@ def test_an_empty_page_cannot_be_asked_for(store: ConversationStore, conversatio
 # Pages of events
 
 
-def read_forwards(store: ConversationStore, log: ConversationRef, limit: int) -> list[list[EventEnvelope]]:
+def read_forwards(log: ConversationRef, limit: int) -> list[list[EventEnvelope]]:
     pages: list[list[EventEnvelope]] = []
-    while page := store.read_after(log, pages[-1][-1]["seq"] if pages else -1, limit=limit):
+    while page := reads.read_after(log, pages[-1][-1]["seq"] if pages else -1, limit=limit):
         pages.append(page)
     return pages
 
 
-def read_backwards(store: ConversationStore, log: ConversationRef, limit: int) -> list[list[EventEnvelope]]:
+def read_backwards(log: ConversationRef, limit: int) -> list[list[EventEnvelope]]:
     pages: list[list[EventEnvelope]] = []
-    while page := store.read_before(log, pages[0][0]["seq"] if pages else 2**63 - 1, limit=limit):
+    while page := reads.read_before(log, pages[0][0]["seq"] if pages else 2**63 - 1, limit=limit):
         pages.insert(0, page)
     return pages
 
@@ -406,8 +406,8 @@ def test_pages_of_events_both_ways_make_up_the_log(
     texts = [payload("é" * length) for length in lengths]
     store.append(log, [event(raw=text) for text in texts])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(conversations.store.database, "PAGE_MAX_BYTES", max_bytes)
-        forwards, backwards = read_forwards(store, log, limit), read_backwards(store, log, limit)
+        patch.setattr(reads, "PAGE_MAX_BYTES", max_bytes)
+        forwards, backwards = read_forwards(log, limit), read_backwards(log, limit)
     for pages in (forwards, backwards):
         assert [each["payload"] for page in pages for each in page] == texts
         assert all(len(page) <= limit for page in pages)
@@ -422,10 +422,10 @@ def test_a_page_of_long_events_ends_once_it_is_full(
 ) -> None:
     megabyte = 1024 * 1024
     store.append(conversation, [event("x" * megabyte) for _ in range(6)])
-    page = store.read_after(conversation, -1)
+    page = reads.read_after(conversation, -1)
     assert [each["seq"] for each in page] == [0, 1, 2, 3]
-    assert PAGE_MAX_BYTES <= sum(sizes(page)) < PAGE_MAX_BYTES + 2 * megabyte
-    assert [each["seq"] for each in store.read_before(conversation, 6)] == [2, 3, 4, 5]
+    assert reads.PAGE_MAX_BYTES <= sum(sizes(page)) < reads.PAGE_MAX_BYTES + 2 * megabyte
+    assert [each["seq"] for each in reads.read_before(conversation, 6)] == [2, 3, 4, 5]
 
 
 # The seams
@@ -481,8 +481,8 @@ def test_events_that_are_asked_for_one_by_one_are_read_as_far_as_a_page_goes(
 ) -> None:
     events = [event(payload("x" * 300), event_id=f"event {number}") for number in range(6)]
     store.append(conversation, events)
-    monkeypatch.setattr(conversations.store.database, "PAGE_MAX_BYTES", 700)
-    found = store.read_portion(conversation, event_ids=[f"event {n}" for n in (5, 4, 2, 0)], seqs=[1])
+    monkeypatch.setattr(reads, "PAGE_MAX_BYTES", 700)
+    found = reads.read_portion(conversation, event_ids=[f"event {n}" for n in (5, 4, 2, 0)], seqs=[1])
     assert [each["seq"] for each in found.events] == [0, 1]
     assert [(each.seq, each.id) for each in found.deferred] == [(n, f"event {n}") for n in (2, 4, 5)]
 
@@ -491,8 +491,8 @@ def test_one_event_that_is_asked_for_is_read_however_long_it_is(
     store: ConversationStore, conversation: ConversationRef, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store.append(conversation, [event(payload("x" * 300))])
-    monkeypatch.setattr(conversations.store.database, "PAGE_MAX_BYTES", 1)
-    found = store.read_portion(conversation, seqs=[0])
+    monkeypatch.setattr(reads, "PAGE_MAX_BYTES", 1)
+    found = reads.read_portion(conversation, seqs=[0])
     assert (len(found.events), found.deferred) == (1, [])
 
 
@@ -501,9 +501,9 @@ def test_the_first_event_since_a_moment_is_found_wherever_it_stands(
 ) -> None:
     moments = [START + timedelta(seconds=second) for second in (5, 1, 7, 3)]
     store.append(conversation, [v1_event(at_s=second) for second in (5, 1, 7, 3)])
-    firsts = [store.first_since(conversation, moment) for moment in moments]
+    firsts = [reads.first_since(conversation, moment) for moment in moments]
     assert firsts == [0, 0, 2, 0]
-    assert store.first_since(conversation, moments[2] + timedelta(microseconds=1)) is None
+    assert reads.first_since(conversation, moments[2] + timedelta(microseconds=1)) is None
 
 
 def test_the_first_event_since_a_moment_is_found_in_an_index(
@@ -511,7 +511,7 @@ def test_the_first_event_since_a_moment_is_found_in_an_index(
 ) -> None:
     store.append(conversation, [event() for _ in range(200)])
     with CaptureQueriesContext(connection) as captured:
-        store.first_since(conversation, datetime.now(UTC))
+        reads.first_since(conversation, datetime.now(UTC))
     (query,) = captured
     with transaction.atomic(), connection.cursor() as cursor:
         if connection.vendor == "postgresql":

@@ -16,6 +16,7 @@ from django.db import OperationalError
 from django.utils import timezone
 
 from conversations.dialects import v1
+from conversations.log import reads
 from conversations.models import ConversationRef, Version
 from conversations.store import ConversationStore
 from sessions_app import astore, background
@@ -76,8 +77,8 @@ def texts(batches: list[list[dict[str, object]]]) -> list[str]:
     return [str(each["llm_message"]["content"][0]["text"]) for batch in batches for each in batch]  # type: ignore[index]
 
 
-def shown(store: ConversationStore, conversation: ConversationRef) -> list[str]:
-    return [v1.shown(each, conversation.public_id) for each in store.read_after(conversation, -1)]
+def shown(conversation: ConversationRef) -> list[str]:
+    return [v1.shown(each, conversation.public_id) for each in reads.read_after(conversation, -1)]
 
 
 async def test_a_webhook_is_told_nothing_from_before_it_was_made(
@@ -102,11 +103,11 @@ async def test_events_are_posted_byte_for_byte_as_v1_clients_are_shown_them(
     (call,) = [call for call in endpoint.taken if call.path.startswith("/events/")]
     assert call.path == f"/events/{talk.public_id}"
     assert call.headers["content-type"] == "application/json"
-    assert call.text == f"[{','.join(await astore.call(shown, store, talk))}]"
+    assert call.text == f"[{','.join(await astore.call(shown, talk))}]"
 
 
 async def test_events_of_a_v0_conversation_are_posted_as_v1_events(
-    dispatching: None, endpoint: WebhookServer, store: ConversationStore, conversation: ConversationRef
+    dispatching: None, endpoint: WebhookServer, conversation: ConversationRef
 ) -> None:
     await astore.call(webhook, endpoint)
     await append(conversation, "one")

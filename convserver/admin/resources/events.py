@@ -18,8 +18,8 @@ from django.utils.http import content_disposition_header
 from django.views.decorators.http import require_GET
 
 from conversations.events import EventEnvelope
+from conversations.log import reads
 from conversations.models import Conversation, Event
-from conversations.store import store
 from convserver.admin import cells
 from convserver.admin.payload import READ_MAX_CHARACTERS, indented
 from convserver.admin.resources import audit
@@ -132,10 +132,10 @@ def payload_download(
 
 def _page(conversation: Conversation, place: dict[str, int | None]) -> list[EventEnvelope]:
     if (before := place.get("before")) is not None:
-        return store().read_before(conversation.ref, before, limit=PAGE)
+        return reads.read_before(conversation.ref, before, limit=PAGE)
     after, seq = place.get("after"), place.get("seq")
     start = after if after is not None else seq - 1 if seq is not None else -1
-    return store().read_after(conversation.ref, start, limit=PAGE)
+    return reads.read_after(conversation.ref, start, limit=PAGE)
 
 
 def _at(conversation: Conversation, seq: int) -> Any:

@@ -21,9 +21,9 @@ from conversations import access, histories
 from conversations.cursors import EventCursor, InvalidCursor
 from conversations.events import Appended, NewEvent
 from conversations.exceptions import ConversationError, ConversationNotFound
+from conversations.log import reads
 from conversations.models import ConversationRef
 from conversations.payloads import bounds, jsontext
-from conversations.store import PAGE_MAX_EVENTS, store
 from convserver.api.bodies import TextParser
 from convserver.api.direct.calls import Call, NotDirect, Reply
 from convserver.api.direct.outcomes import in_loop_once
@@ -70,7 +70,7 @@ class EventPageSerializer(serializers.Serializer[Any]):
 
     after = CursorField(default=None)
     before = serializers.IntegerField(min_value=0, max_value=SEQ_MAX, default=None)
-    limit = serializers.IntegerField(min_value=1, max_value=PAGE_MAX_EVENTS, default=100)
+    limit = serializers.IntegerField(min_value=1, max_value=reads.PAGE_MAX_EVENTS, default=100)
 
 
 class SessionSerializer(serializers.Serializer[Any]):
@@ -111,16 +111,15 @@ class EventsView(APIView):
         query.is_valid(raise_exception=True)
         cursor, before, limit = (query.validated_data[name] for name in ("after", "before", "limit"))
         cursor = cursor or EventCursor(-1)
-        log = store(str(request.user.pk))
         if before is not None:
             page = [
                 event
-                for event in log.read_before(conversation, before, limit=limit)
+                for event in reads.read_before(conversation, before, limit=limit)
                 if event["seq"] > cursor.seq
             ]
         else:
-            page = log.read_after(conversation, cursor.seq, limit=limit)
-        last_seq = log.last_seq(conversation)
+            page = reads.read_after(conversation, cursor.seq, limit=limit)
+        last_seq = reads.last_seq(conversation)
         histories.require_within(cursor, last_seq=last_seq)
         histories.require_same(conversation, cursor)
         events = ",".join(map(native.envelope_json, page))

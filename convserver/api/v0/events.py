@@ -17,8 +17,8 @@ from conversations import access
 from conversations.dialects import v0
 from conversations.events import EVENT_ID_MAX_LENGTH, EventFilter
 from conversations.exceptions import ConversationError, InvalidEvent
+from conversations.log import reads
 from conversations.models import ConversationRef
-from conversations.store import store
 from convserver.api.direct.calls import SUCCESS, SUCCESS_JSON, Call, NotDirect, Reply
 from convserver.api.direct.outcomes import in_loop_once
 from convserver.api.errors import UNAVAILABLE
@@ -62,7 +62,7 @@ class EventViewSet(V0ViewSet):
             raise Refused(400, {"detail": "Invalid limit"})
         if not query.limit:  # an empty page has no next one
             return Response({"events": [], "has_more": False})
-        page = store().search_events(
+        page = reads.search_events(
             conversation,
             _wanted(query, body),
             first=_seq(query.start_id),
@@ -107,7 +107,7 @@ class EventViewSet(V0ViewSet):
         """Return every event that is not hidden, without browser screenshots."""
         conversation = access.readable(request.user, conversation_id)
         try:
-            through = store().last_seq(conversation)
+            through = reads.last_seq(conversation)
             first = _next_part(conversation, -1, through)
         except UNAVAILABLE:
             raise
@@ -192,7 +192,7 @@ async def _take(
 
 def _next_part(conversation: ConversationRef, after: int, through: int) -> TrajectoryPart:
     """Read a page of the log and write it as a part of the trajectory; both take long for page contents."""
-    page = store().read_after(conversation, after)
+    page = reads.read_after(conversation, after)
     shown = [
         v0.without_browser_fields(v0.shown(event))
         for event in page

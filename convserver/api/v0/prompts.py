@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from conversations.dialects import v0
 from conversations.events import EventEnvelope, EventFilter
+from conversations.log import reads
 from conversations.models import ConversationRef
-from conversations.store import store
 
 EVENTS_THROUGH = 4
 EVENTS_AFTER = 5
@@ -34,9 +34,8 @@ _ANSWER = re.compile(r"<update_prompt>(.*?)</update_prompt>", re.DOTALL)
 def events_around(conversation: ConversationRef, seq: int) -> list[EventEnvelope]:
     """Return the events around `seq`: four up to it, and the five after it."""
     wanted = EventFilter(exclude_hidden=True, exclude_types=v0.NOT_FOR_PROMPTS)
-    log = store()
-    through = log.search_events(conversation, wanted, last=seq, newest_first=True, limit=EVENTS_THROUGH)
-    after = log.search_events(conversation, wanted, first=seq + 1, limit=EVENTS_AFTER)
+    through = reads.search_events(conversation, wanted, last=seq, newest_first=True, limit=EVENTS_THROUGH)
+    after = reads.search_events(conversation, wanted, first=seq + 1, limit=EVENTS_AFTER)
     return [*reversed(through.events), *after.events]
 
 

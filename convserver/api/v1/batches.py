@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from django.http import HttpResponse, StreamingHttpResponse
 from django.http.response import HttpResponseBase
 
-from conversations.store import PAGE_MAX_BYTES
+from conversations.log.reads import PAGE_MAX_BYTES
 from sessions_app import astore
 
 NOTHING = "null"

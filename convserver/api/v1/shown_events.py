@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from conversations.dialects import v1
 from conversations.events import SomeEvents
+from conversations.log import reads
 from conversations.models import ConversationRef
-from conversations.store import store
 from convserver.api.openhands.text import storable
 from convserver.api.v1.batches import Read
 
@@ -24,13 +24,12 @@ class Shown(NamedTuple):
 def with_ids(conversation: ConversationRef, event_ids: Sequence[str]) -> Shown:
     """Return the events with these shown ids; the number of queries never grows."""
     known = [event_id for event_id in event_ids if _can_be_stored(event_id)]
-    log = store()
-    loaded, deferred = _shown(conversation, log.read_portion(conversation, event_ids=known))
+    loaded, deferred = _shown(conversation, reads.read_portion(conversation, event_ids=known))
     if absent := [event_id for event_id in known if event_id not in loaded and event_id not in deferred]:
-        last_seq = log.last_seq(conversation)
+        last_seq = reads.last_seq(conversation)
         places = {v1.seq_of(conversation.public_id, each, last_seq=last_seq) for each in absent}
         seqs = [seq for seq in places if seq is not None]
-        others = _shown(conversation, log.read_portion(conversation, seqs=seqs))
+        others = _shown(conversation, reads.read_portion(conversation, seqs=seqs))
         loaded, deferred = loaded | others.loaded, deferred | others.deferred
     return Shown(loaded, deferred)
 
@@ -54,7 +53,7 @@ def _shown(conversation: ConversationRef, found: SomeEvents) -> Shown:
 
 
 def _read(conversation: ConversationRef, seq: int) -> str | None:
-    found = store().read_portion(conversation, seqs=[seq]).events
+    found = reads.read_portion(conversation, seqs=[seq]).events
     return v1.shown(found[0], conversation.public_id) if found else None
 
 

@@ -7,7 +7,7 @@ from django.views.decorators.http import require_safe
 
 from conversations import access
 from conversations.exceptions import ConversationNotFound
-from conversations.store import store
+from conversations.log import reads
 from convserver.rendering.plain_text import whole_text
 from convserver.web.pages import person
 
@@ -19,7 +19,7 @@ SEQ_MAX = 2**63 - 1
 def download(request: HttpRequest, conversation_id: str, seq: int) -> HttpResponse:
     """Return an event's text as a download; what is hidden, not there or another's is not found."""
     conversation = access.readable(request.user, conversation_id)
-    found = store().read_some(conversation, seqs=[seq]) if seq <= SEQ_MAX else []
+    found = reads.read_some(conversation, seqs=[seq]) if seq <= SEQ_MAX else []
     if not found or found[0]["hidden"]:
         raise ConversationNotFound("There is no such event.")
     return HttpResponse(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Set
 from dataclasses import dataclass
-from typing import Any
 from uuid import uuid4
 
 from django.http import HttpRequest, HttpResponse
@@ -18,8 +17,8 @@ from conversations import access
 from conversations.cursors import EventCursor
 from conversations.events import EventEnvelope
 from conversations.exceptions import ConversationError
+from conversations.log import reads
 from conversations.models import Conversation, ConversationRef
-from conversations.store import store
 from convserver.api.errors import NATIVE_STATUS, retry_headers, status_of
 from convserver.rendering import render_page
 from convserver.rendering.cards import Outcome
@@ -152,23 +151,22 @@ def _asked_for(request: HttpRequest, found: ConversationRef) -> EventsShown:
 
     What lies beyond the end is taken for the end.
     """
-    log: Any = store()
-    last_seq = log.last_seq(found)
+    last_seq = reads.last_seq(found)
     asked = {name: _seq(request.GET.get(name)) for name in ("after", "before", "around")}
     if asked["after"] is not None:
         after = min(asked["after"], last_seq)
-        return _shown(found, log.read_after(found, after, limit=PAGE_EVENTS), after + 1, last_seq)
+        return _shown(found, reads.read_after(found, after, limit=PAGE_EVENTS), after + 1, last_seq)
     if asked["around"] is not None:
         start = max(-1, min(asked["around"], last_seq) - PAGE_EVENTS // 2)
-        return _shown(found, log.read_after(found, start, limit=PAGE_EVENTS), start + 1, last_seq)
+        return _shown(found, reads.read_after(found, start, limit=PAGE_EVENTS), start + 1, last_seq)
     before = last_seq + 1 if asked["before"] is None else asked["before"]
-    page_before = log.read_before(found, before, limit=PAGE_EVENTS)
+    page_before = reads.read_before(found, before, limit=PAGE_EVENTS)
     return _shown(found, page_before, page_before[0]["seq"] if page_before else 0, last_seq)
 
 
 def _shown(found: ConversationRef, page: list[EventEnvelope], first: int, last_seq: int) -> EventsShown:
     last = page[-1]["seq"] if page else first - 1
-    beyond = store().read_after(found, last, limit=BEYOND_EVENTS) if last < last_seq else []
+    beyond = reads.read_after(found, last, limit=BEYOND_EVENTS) if last < last_seq else []
     still = _still(found, is_end=last >= last_seq)
     shown = render_page(page, conversation_id=found.public_id, beyond=beyond, still=still)
     asked = shown.asked if shown.asked and AgentLoop.objects.of(found).undecided().exists() else None

@@ -17,9 +17,9 @@ from conversations.dialects import v0
 from conversations.engines import failures
 from conversations.events import EventEnvelope, EventFilter
 from conversations.exceptions import ConversationError, InvalidEvent, OtherHistory
+from conversations.log import reads
 from conversations.models import ConversationRef
 from conversations.outages import Outage
-from conversations.store import store
 from sessions_app import astore
 from sessions_app.capacity.parsing import in_turn
 from sessions_app.identity.principals import CHECK_S, NOT_FOUND, Principal, Refused
@@ -186,7 +186,7 @@ class V0Connection:
             self._has_joined = True
         self._was_there = state["loop"]["status"] in THERE
         newest = await astore.call(
-            store().search_events,
+            reads.search_events,
             self._conversation,
             EventFilter(types=v0.STATE_TYPES),
             first=self._after + 1,

@@ -17,8 +17,8 @@ from conversations import dialects
 from conversations.dialects import AgentState, v1
 from conversations.dialects.columns import instant
 from conversations.events import EventEnvelope, Kind
+from conversations.log import reads
 from conversations.models import ConversationRef
-from conversations.store import store
 from sessions_app import astore
 from sessions_app.identity.principals import BAD_REQUEST, NOT_FOUND, Principal, Refused
 from sessions_app.live.status import ConversationState, iso
@@ -86,10 +86,10 @@ class Replay:
 
 def _before(conversation: ConversationRef, since: datetime | None) -> int:
     """Return the seq before the first event of this time or later; the last seq if there is none."""
-    last_seq = store().last_seq(conversation)
+    last_seq = reads.last_seq(conversation)
     if since is None:
         return last_seq
-    first = store().first_since(conversation, since)
+    first = reads.first_since(conversation, since)
     return last_seq if first is None else min(first - 1, last_seq)
 
 

@@ -16,6 +16,7 @@ from conversations.dialects.v0.actions import ACTIONS
 from conversations.dialects.v0.observations import OBSERVATIONS
 from conversations.events import NewEvent
 from conversations.exceptions import InvalidEvent
+from conversations.log import reads
 from conversations.log.append import AppendOutcome, AppendRequest
 from conversations.models import ConversationRef
 from conversations.payloads import jsontext
@@ -561,7 +562,7 @@ def test_an_event_of_the_log_is_shown_under_its_seq_and_its_cause(
         '{"observation":"run","cause":40,"timestamp":"2025-01-01T02:00:00+02:00","extras":{"command":"ls"}}'
     )
     store.append(conversation, [new_event("Hi"), new_event(raw=call), new_event(raw=answer)])
-    events = store.read_after(conversation, -1)
+    events = reads.read_after(conversation, -1)
     read = [json.loads(v0.shown(event)) for event in events]
     assert [(event["id"], event.get("cause")) for event in read] == [(0, None), (1, None), (2, 1)]
     assert read[2]["timestamp"] == "2025-01-01T00:00:00.000000"
@@ -582,7 +583,7 @@ def test_an_event_is_announced_as_it_is_read(store: ConversationStore, conversat
     events = [new_event(raw=text) for text in texts]
     (outcome,) = store.append_many([AppendRequest(conversation=conversation, events=events)])
     assert isinstance(outcome, AppendOutcome)
-    assert outcome.envelopes == store.read_after(conversation, -1)
+    assert outcome.envelopes == reads.read_after(conversation, -1)
     assert [(event["hidden"], event["brings_envelope"]) for event in outcome.envelopes] == [
         (True, False),
         (False, True),

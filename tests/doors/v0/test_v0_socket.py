@@ -14,6 +14,7 @@ from django.conf import settings
 from django.contrib.auth.models import User
 
 from conversations.engines import failures
+from conversations.log import reads
 from conversations.models import Conversation, ConversationRef
 from conversations.store import ConversationStore, DatabaseConversationStore
 from convserver.asgi import application
@@ -26,6 +27,7 @@ from sessions_app.sockets.v0 import server
 from tests.clients import WAIT_S
 from tests.conftest import Connect
 from tests.events import event
+from tests.faulty import lose_connection
 from tests.scripted_agent import Hooked, hooked, until, until_here, until_true
 from tests.v0 import EVENT_TIME, Matching
 from tests.v0_socket import Disconnected, Refused, V0Client
@@ -448,7 +450,7 @@ async def test_a_join_that_fails_is_refused_in_words(
 async def test_a_client_whose_log_cannot_be_read_is_told_why_before_it_ends(
     connect: Connect, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(settings, "CONVERSATION_STORE", "tests.faulty.UnreadableStore")
+    monkeypatch.setattr(reads, "read_after", lose_connection)
     client = await connect("talk")
     ended = await client.disconnected()
     told = [frame["message"] for frame in client.frames if frame.get("id") == "STATUS$ERROR"]

@@ -18,9 +18,9 @@ from django.test.utils import CaptureQueriesContext
 
 from conversations.cursors import DirectedCursor
 from conversations.dialects import v1
+from conversations.log import reads
 from conversations.models import Conversation, ConversationRef
 from conversations.store import ConversationStore, store
-from conversations.store import database as database_store
 from convserver.api.v1.agent.pages import EventPageQuery, event_page
 from sessions_app import astore
 from sessions_app.settings import agent_setups
@@ -64,7 +64,7 @@ def long_limits(is_full: bool, limits: Sequence[int]) -> Sequence[int]:
 
 
 @pytest.fixture
-def talk(alice: User, store: ConversationStore) -> ConversationRef:
+def talk(alice: User) -> ConversationRef:
     """An empty V1 conversation of alice's."""
     return agent_setups.create(alice, agent_setups.NewSetup(), conversation_id=HEX)
 
@@ -102,7 +102,7 @@ def write(conversation: ConversationRef, first: int, count: int) -> None:
 def history(conversation: ConversationRef) -> list[str]:
     """Return every event as it is shown, read without pages that are asked for."""
     found: list[str] = []
-    while part := store().read_after(conversation, len(found) - 1):
+    while part := reads.read_after(conversation, len(found) - 1):
         found += [v1.shown(each, conversation.public_id) for each in part]
     return found
 
@@ -225,7 +225,7 @@ async def test_a_page_of_long_events_ends_early_and_says_where_it_goes_on(
     talk: ConversationRef, rest: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await astore.call(write, talk, 0, 20)
-    monkeypatch.setattr(database_store, "PAGE_MAX_BYTES", 500)
+    monkeypatch.setattr(reads, "PAGE_MAX_BYTES", 500)
     page = known(await rest.get(f"{EVENTS}/search"))
     assert 0 < len(page["items"]) < 20
     assert page["next_page_id"] is not None
@@ -355,7 +355,7 @@ async def test_a_batch_of_long_events_is_answered_whole(
 ) -> None:
     await astore.call(write, talk, 0, 20)
     log = known(await rest.get(f"{EVENTS}/search"))["items"]
-    monkeypatch.setattr(database_store, "PAGE_MAX_BYTES", 500)
+    monkeypatch.setattr(reads, "PAGE_MAX_BYTES", 500)
     asked = [each["id"] for each in reversed(log)]
     assert known(await rest.request("GET", EVENTS, json=asked)) == log[::-1]
 

@@ -17,6 +17,7 @@ from django.test import Client as Browser
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
+from conversations.log import reads
 from conversations.models import Conversation, ConversationRef
 from conversations.store import ConversationStore
 from sessions_app import astore
@@ -40,7 +41,7 @@ REQUIRED = {
 
 
 @pytest.fixture
-def talk(alice: User, store: ConversationStore) -> ConversationRef:
+def talk(alice: User) -> ConversationRef:
     """A V1 conversation of alice's."""
     return agent_setups.create(alice, agent_setups.NewSetup(), conversation_id=HEX)
 
@@ -376,9 +377,7 @@ async def test_a_wrong_page_is_a_422(rest: httpx.AsyncClient, query: str) -> Non
     known(await rest.get(f"{AGENT}/search?{query}"), 422)
 
 
-async def test_conversations_are_found_and_counted_by_status(
-    alice: User, store: ConversationStore, rest: httpx.AsyncClient
-) -> None:
+async def test_conversations_are_found_and_counted_by_status(alice: User, rest: httpx.AsyncClient) -> None:
     await astore.call(fill, alice, 5)
 
     def run(number: int, status: str) -> None:
@@ -488,12 +487,12 @@ async def test_a_wrong_change_is_a_422(talk: ConversationRef, rest: httpx.AsyncC
 
 
 async def test_a_deleted_conversation_is_hidden_and_every_event_stays(
-    talk: ConversationRef, store: ConversationStore, rest: httpx.AsyncClient
+    talk: ConversationRef, rest: httpx.AsyncClient
 ) -> None:
     known(await rest.post(f"{AGENT}/{ID}/events", json=said("hello")))
     assert known(await rest.delete(f"{AGENT}/{ID}")) == {"success": True}
     known(await rest.get(f"{AGENT}/{ID}"), 404)
-    assert [event["text"] for event in await astore.call(store.read_after, talk, -1)] == ["hello"]
+    assert [event["text"] for event in await astore.call(reads.read_after, talk, -1)] == ["hello"]
 
 
 async def test_secrets_are_added_and_take_the_place_of_those_of_their_name(

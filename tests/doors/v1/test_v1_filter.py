@@ -9,6 +9,7 @@ import pytest
 from conversations.dialects import v1
 from conversations.dialects.v1.kinds import KINDS
 from conversations.events import EventFilter
+from conversations.log import reads
 from conversations.models import ConversationRef, Event
 from conversations.store import ConversationStore
 from tests.events import event
@@ -24,10 +25,8 @@ def mixed(store: ConversationStore, conversation: ConversationRef) -> Conversati
     return conversation
 
 
-def test_each_kind_and_source_finds_in_the_database_what_is_shown_as_such(
-    store: ConversationStore, mixed: ConversationRef
-) -> None:
-    log = [json.loads(v1.shown(each, mixed.public_id)) for each in store.read_after(mixed, -1)]
+def test_each_kind_and_source_finds_in_the_database_what_is_shown_as_such(mixed: ConversationRef) -> None:
+    log = [json.loads(v1.shown(each, mixed.public_id)) for each in reads.read_after(mixed, -1)]
     for kind in (None, *KINDS):
         for source in (None, "agent", "user", "environment", "hook"):
             wanted = EventFilter(any_of=v1.shown_as(kind=kind, source=source))

@@ -17,6 +17,7 @@ from conversations import live
 from conversations.dialects import v1
 from conversations.events import Metrics
 from conversations.exceptions import LoopUnavailable
+from conversations.log import reads
 from conversations.models import Conversation, ConversationRef, Version
 from conversations.store import ConversationStore, DatabaseConversationStore
 from sessions_app import astore
@@ -1007,7 +1008,7 @@ async def test_a_run_that_was_to_follow_an_interruption_survives_the_server(
 
 
 def test_a_run_that_is_asked_for_as_an_interrupted_turn_ends_is_not_lost(
-    talk: ConversationRef, store: ConversationStore, hooked: Hooked
+    talk: ConversationRef, hooked: Hooked
 ) -> None:
     # Without a lock the turn's end does not see it, and leaves the conversation paused.
     epoch = leases.claim(talk, HERE, agent="")
@@ -1054,7 +1055,7 @@ def test_a_turn_that_is_ended_again_has_one_end(talk: ConversationRef, store: Co
     runs.finish(talk, epoch, start, start.counted)
     store.append(talk, [replace(message("more"), asks=True)])
     runs.finish(talk, epoch, start, start.counted)
-    assert store.last_seq(talk) == 3
+    assert reads.last_seq(talk) == 3
 
 
 def test_a_message_that_arrives_as_a_turn_ends_finds_the_run_over(
@@ -1133,7 +1134,7 @@ def test_a_dead_loop_leaves_no_call_unanswered_and_the_run_in_error(
     failed = v1.authored(v1.agent_error(v1.Call("terminal", "b"), error="no"), event_id="failed")
     store.append(talk, [*calls, turn_events.new_event(failed, "failed", turn_id=start.turn_id)], epoch=epoch)
     recovery.recover(talk, HERE)
-    events = [json.loads(each["payload"]) for each in store.read_after(talk, -1)]
+    events = [json.loads(each["payload"]) for each in reads.read_after(talk, -1)]
     errors = [each["tool_call_id"] for each in events if each["kind"] == "AgentErrorEvent"]
     assert (errors, told(events[-1])) == (["b", "a", "c"], "error")
     assert AgentLoop.objects.of(talk).get().execution_status == "error"

@@ -9,8 +9,8 @@ import httpx
 import pytest
 from django.utils import timezone
 
+from conversations.log import reads
 from conversations.models import Conversation
-from conversations.store import ConversationStore
 from sessions_app import astore
 from sessions_app.live.status import iso
 from sessions_app.storage import attachments
@@ -74,12 +74,12 @@ async def test_a_new_conversation_can_be_opened_and_its_socket_is_on_this_origin
 
 
 async def test_the_count_that_an_opened_page_asks_for_is_a_bare_number_of_stored_events(
-    page: httpx.AsyncClient, store: ConversationStore
+    page: httpx.AsyncClient,
 ) -> None:
     conversation_id = await created(page, initial_message=said("hello"))
     count = await answered(page, f"{EVENTS}/count", conversation_id__eq=conversation_id)
     row = await astore.call(Conversation.objects.get, public_id=conversation_id)
-    assert 0 < count <= len(await astore.call(store.read_after, row.ref, -1))
+    assert 0 < count <= len(await astore.call(reads.read_after, row.ref, -1))
 
 
 async def test_the_side_tabs_find_the_sandbox(page: httpx.AsyncClient) -> None:

@@ -13,8 +13,9 @@ from django.contrib.auth.models import User
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
+from conversations.log import reads
 from conversations.models import Conversation, ConversationRef
-from conversations.store import ConversationStore, DatabaseConversationStore, importing
+from conversations.store import DatabaseConversationStore, importing
 from sessions_app import astore
 from sessions_app.identity import conversation_keys
 from sessions_app.loops.manager import ConversationManager
@@ -54,24 +55,24 @@ async def key_of(conversation: ConversationRef) -> dict[str, str]:
     return {"X-Session-API-Key": await astore.call(conversation_keys.key_of, conversation)}
 
 
-async def stored(store: ConversationStore, conversation: ConversationRef) -> list[str]:
-    return [each["payload"] for each in await astore.call(store.read_after, conversation, -1)]
+async def stored(conversation: ConversationRef) -> list[str]:
+    return [each["payload"] for each in await astore.call(reads.read_after, conversation, -1)]
 
 
 # Events
 
 
 async def test_a_batch_is_stored_in_its_order_with_the_bytes_that_it_came_with(
-    talk: ConversationRef, store: ConversationStore, rest: httpx.AsyncClient
+    talk: ConversationRef, rest: httpx.AsyncClient
 ) -> None:
     texts = [json.dumps(reported("one"), indent=1), json.dumps(reported("two", new_field=[1.0, "é"]))]
     answer = await rest.post(REPORTED, content=f"[ {texts[0]} ,{texts[1]}]")
     assert (answer.status_code, answer.json()) == (200, {"success": True})
-    assert await stored(store, talk) == texts
+    assert await stored(talk) == texts
 
 
 async def test_events_that_are_reported_again_and_in_another_order_are_stored_once(
-    talk: ConversationRef, store: ConversationStore, rest: httpx.AsyncClient, chance: random.Random
+    talk: ConversationRef, rest: httpx.AsyncClient, chance: random.Random
 ) -> None:
     events = [reported(f"number {number}") for number in range(20)]
     for _ in range(5):
@@ -79,21 +80,21 @@ async def test_events_that_are_reported_again_and_in_another_order_are_stored_on
         for start in range(0, 20, 7):
             answer = await rest.post(REPORTED, json=[*events[start : start + 7], events[start]])
             assert answer.status_code == 200
-    found = [json.loads(text)["id"] for text in await stored(store, talk)]
+    found = [json.loads(text)["id"] for text in await stored(talk)]
     assert sorted(found) == sorted(each["id"] for each in events)
 
 
 async def test_the_same_events_reported_at_the_same_time_are_stored_once(
-    talk: ConversationRef, store: ConversationStore, rest: httpx.AsyncClient
+    talk: ConversationRef, rest: httpx.AsyncClient
 ) -> None:
     events = [reported(f"number {number}") for number in range(10)]
     answers = await asyncio.gather(*(rest.post(REPORTED, json=events) for _ in range(4)))
     assert {each.status_code for each in answers} == {200}
-    assert len(await stored(store, talk)) == 10
+    assert len(await stored(talk)) == 10
 
 
 async def test_whoever_reports_other_content_at_the_same_moment_waits_and_is_told_of_success_too(
-    talk: ConversationRef, store: ConversationStore, rest: httpx.AsyncClient, hooked: Hooked
+    talk: ConversationRef, rest: httpx.AsyncClient, hooked: Hooked
 ) -> None:
     first = reported("first")
     held = hooked(importing, "missing").hold()
@@ -103,22 +104,20 @@ async def test_whoever_reports_other_content_at_the_same_moment_waits_and_is_tol
     await asyncio.wait({other}, timeout=0.5)  # all the time that it would need if nothing held it up
     held.let_go.set()
     assert [(await each).status_code for each in (begun, other)] == [200, 200]
-    assert [json.loads(text) for text in await stored(store, talk)] == [first]
+    assert [json.loads(text) for text in await stored(talk)] == [first]
 
 
 async def test_other_content_under_a_stored_id_is_a_success_and_the_first_stays(
-    talk: ConversationRef, store: ConversationStore, rest: httpx.AsyncClient
+    talk: ConversationRef, rest: httpx.AsyncClient
 ) -> None:
     first = reported("first")
     others = [reported("second", event_id=first["id"]), new := reported("new"), {**new, "source": "agent"}]
     for batch in ([first], others):
         assert (await rest.post(REPORTED, json=batch)).status_code == 200
-    assert [json.loads(text) for text in await stored(store, talk)] == [first, new]
+    assert [json.loads(text) for text in await stored(talk)] == [first, new]
 
 
-def test_what_is_stored_already_is_not_read_under_the_lock(
-    talk: ConversationRef, store: ConversationStore
-) -> None:
+def test_what_is_stored_already_is_not_read_under_the_lock(talk: ConversationRef) -> None:
     log = [event(f"number {number}") for number in range(5)]
     reports.store_once(talk, log)
     with CaptureQueriesContext(connection) as captured:
@@ -129,11 +128,11 @@ def test_what_is_stored_already_is_not_read_under_the_lock(
 
 
 async def test_a_batch_with_one_bad_event_stores_none_of_it(
-    talk: ConversationRef, store: ConversationStore, rest: httpx.AsyncClient
+    talk: ConversationRef, rest: httpx.AsyncClient
 ) -> None:
     answer = await rest.post(REPORTED, json=[reported(), {"id": "x", "action": "message", "args": {}}])
     assert (answer.status_code, answer.json()["detail"][0]["loc"]) == (422, ["body", 1])
-    assert await stored(store, talk) == []
+    assert await stored(talk) == []
 
 
 async def test_a_batch_that_cannot_be_stored_is_no_success(

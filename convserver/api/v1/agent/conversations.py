@@ -18,8 +18,9 @@ from conversations import access
 from conversations.dialects import v1
 from conversations.events import NewEvent
 from conversations.exceptions import ConversationNotFound
+from conversations.log.reads import take_bytes
 from conversations.models import ConversationQuerySet, ConversationRef, normal_id
-from conversations.store import ConversationExists, delete, store, take_bytes
+from conversations.store import ConversationExists, delete, store
 from convserver.api.idempotency import IDEMPOTENCY_KEY, answer_once
 from convserver.api.openhands.errors import Detail, ValidationProblems
 from convserver.api.openhands.view import body_in, body_of, json_of, query_of

@@ -15,8 +15,8 @@ from conversations import access
 from conversations.dialects import v1
 from conversations.events import EventEnvelope
 from conversations.exceptions import LoopUnavailable
+from conversations.log import reads
 from conversations.models import ConversationRef
-from conversations.store import store
 from convserver.api.direct.calls import SUCCESS_JSON, Call, NotDirect, Reply
 from convserver.api.direct.outcomes import in_loop_once
 from convserver.api.openhands.errors import Detail, InvalidRequest, Refused, ValidationProblems
@@ -86,7 +86,7 @@ class EventViewSet(AgentViewSet):
         """Return how many events match."""
         conversation = conversation_of(request, conversation_id)
         wanted = query_of(request, EventsQuery).wanted()
-        return Response(0 if wanted is None else store().count_events(conversation, wanted))
+        return Response(0 if wanted is None else reads.count_events(conversation, wanted))
 
     @extend_schema(operation_id="agent_api_conversations_event_get", responses={200: Event, **ONE})
     def retrieve(self, request: Request, conversation_id: str, event_id: str) -> HttpResponse:

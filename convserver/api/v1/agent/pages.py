@@ -16,8 +16,8 @@ from conversations.cursors import DirectedCursor, ListCursor
 from conversations.dialects import v1
 from conversations.events import EventEnvelope, EventFilter
 from conversations.exceptions import UnknownKind
+from conversations.log import reads
 from conversations.models import ConversationQuerySet, ConversationRef, Moment
-from conversations.store import store
 from convserver.api.openhands.errors import InvalidRequest, Refused
 from convserver.api.openhands.instants import Instant
 from convserver.api.openhands.text import StorableText
@@ -141,7 +141,7 @@ def event_page(conversation: ConversationRef, query: EventPageQuery) -> ShownPag
     wanted = query.wanted()
     if wanted is None:
         return ShownPage([], None)
-    page = store().search_events(
+    page = reads.search_events(
         conversation,
         wanted,
         first=first,

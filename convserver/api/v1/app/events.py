@@ -27,10 +27,10 @@ from conversations.cursors import InvalidCursor, PlaceCursor
 from conversations.dialects import v1
 from conversations.events import EventFilter
 from conversations.exceptions import ConversationNotFound
+from conversations.log import reads
 from conversations.models import ConversationRef
 from conversations.search import across_logs
 from conversations.search.across_logs import Place
-from conversations.store import store
 from convserver.api.openhands.errors import Detail, ValidationProblems
 from convserver.api.openhands.instants import Instant
 from convserver.api.openhands.text import StorableText
@@ -173,7 +173,7 @@ def _wanted(query: LogQuery) -> EventFilter:
 
 
 def _count(conversation: ConversationRef, query: LogQuery) -> int:
-    return store().count_events(conversation, _wanted(query))
+    return reads.count_events(conversation, _wanted(query))
 
 
 def _page(conversation: ConversationRef | None, query: LogPageQuery | EventSearchQuery) -> HttpResponse:
@@ -187,7 +187,7 @@ def _page(conversation: ConversationRef | None, query: LogPageQuery | EventSearc
     first, last = 0, None
     if cursor is not None:
         first, last = (0, cursor.seq - 1) if newest_first else (cursor.seq + 1, None)
-    page = store().search_events(
+    page = reads.search_events(
         conversation, wanted, first=first, last=last, newest_first=newest_first, limit=query.limit
     )
     end = PlaceCursor(conversation.pk, page.events[-1]["seq"]) if page.has_more else None

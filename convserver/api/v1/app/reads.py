@@ -11,9 +11,9 @@ from pydantic import TypeAdapter
 from conversations.cursors import PlaceCursor
 from conversations.dialects import v1
 from conversations.engines.compiled import CompiledQuery
+from conversations.log.reads import take_bytes
 from conversations.models import Conversation, Event
 from conversations.models.events import envelope
-from conversations.store import take_bytes
 from convserver.api.addresses import seen_by
 from convserver.api.direct.calls import NotDirect
 from convserver.api.direct.reading import Answer, Read, shown_and_more

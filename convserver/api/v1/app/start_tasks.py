@@ -20,8 +20,8 @@ from rest_framework.response import Response
 from conversations import access
 from conversations.cursors import ListCursor
 from conversations.events import NewEvent
+from conversations.log.reads import take_bytes
 from conversations.models import Conversation, ConversationRef
-from conversations.store import take_bytes
 from convserver.api.addresses import origin_of
 from convserver.api.idempotency import IDEMPOTENCY_KEY, answer_again, answer_once
 from convserver.api.openhands.errors import Detail, ValidationProblems

@@ -1,0 +1,184 @@
+"""Reading a log: pages of it, events by id or place, and what the events of a turn say."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from datetime import datetime
+
+from django.db.models import F, Min
+
+from conversations.events import EventEnvelope, EventFilter, EventPage, Kind, NewEvent, SomeEvents
+from conversations.models import Conversation, ConversationRef, Event
+
+PAGE_MAX_EVENTS = 500
+PAGE_MAX_BYTES = 4 * 1024 * 1024
+"""A page ends after the event that reaches this size, so that long events do not fill the memory."""
+
+
+def read_after(
+    conversation: ConversationRef, seq: int, *, limit: int = PAGE_MAX_EVENTS, max_bytes: int | None = None
+) -> list[EventEnvelope]:
+    """Return the events after `seq`, oldest first: at most `limit`, fewer if long; none at the end.
+
+    The last of them reaches `max_bytes` of payload; None means a whole page.
+    """
+    max_bytes = PAGE_MAX_BYTES if max_bytes is None else max_bytes
+    if limit < 1 or max_bytes < 1:
+        return []
+    page = Event.objects.page(conversation, after=seq, limit=limit, max_bytes=max_bytes).envelopes()
+    if page:
+        return page
+    following = Event.objects.of(conversation).after(seq).oldest_first().seqs().first()
+    if following is None:
+        return []
+    # Seqs have no holes, unless somebody made one in the database.
+    return read_after(conversation, following - 1, limit=limit, max_bytes=max_bytes)
+
+
+def read_before(
+    conversation: ConversationRef, seq: int, *, limit: int = PAGE_MAX_EVENTS
+) -> list[EventEnvelope]:
+    """Return the events just before `seq`, oldest first: at most `limit`, fewer if they are long."""
+    if limit < 1:
+        return []
+    page = Event.objects.page_before(
+        conversation, before=seq, limit=limit, max_bytes=PAGE_MAX_BYTES
+    ).envelopes()
+    if page and page[-1]["seq"] == seq - 1:
+        return page
+    # `seq` is behind the end of the log, or behind a hole.
+    rows = Event.objects.of(conversation).before(seq)
+    preceding = page[-1]["seq"] if page else rows.newest_first().seqs().first()
+    return [] if preceding is None else read_before(conversation, preceding + 1, limit=limit)
+
+
+def search_events(
+    conversation: ConversationRef,
+    wanted: EventFilter,
+    *,
+    first: int = 0,
+    last: int | None = None,
+    newest_first: bool = False,
+    limit: int,
+) -> EventPage:
+    """Return matching events with seq from `first` through `last`: at most `limit`, fewer if they are long.
+
+    The places are found first, so that only the page's long payloads are read.
+    """
+    rows = Event.objects.of(conversation).between(first, last).matching(wanted)
+    ordered = rows.newest_first() if newest_first else rows.oldest_first()
+    found = list(ordered.values_list("seq", "size")[: limit + 1])
+    shown = take_bytes(found[:limit])
+    page = Event.objects.of(conversation).with_seqs(shown)
+    events = (page.newest_first() if newest_first else page.oldest_first()).envelopes() if shown else []
+    return EventPage(events, has_more=len(found) > len(shown))
+
+
+def count_events(conversation: ConversationRef, wanted: EventFilter) -> int:
+    """Return the number of matching events in the log."""
+    if wanted == EventFilter():
+        return last_seq(conversation) + 1
+    return Event.objects.of(conversation).matching(wanted).count()
+
+
+def read_some(
+    conversation: ConversationRef, *, event_ids: Collection[str] = (), seqs: Collection[int] = ()
+) -> list[EventEnvelope]:
+    """Return the events with one of these ids or at one of these places, oldest first, with one query.
+
+    However long they are, so ask for few.
+    """
+    return Event.objects.of(conversation).known_as(event_ids, seqs).oldest_first().envelopes()
+
+
+def read_portion(
+    conversation: ConversationRef, *, event_ids: Collection[str] = (), seqs: Collection[int] = ()
+) -> SomeEvents:
+    """Return the events with one of these ids or at one of these places, oldest first, with one query.
+
+    If they are long, only the first are read; of the others the places are returned.
+    """
+    if not event_ids and not seqs:
+        return SomeEvents([], [])
+    rows = Event.objects.of(conversation).known_as(event_ids, seqs)
+    return rows.oldest_first().portion(max_bytes=PAGE_MAX_BYTES)
+
+
+def read_turn(conversation: ConversationRef, turn_id: str, *, limit: int) -> list[EventEnvelope]:
+    """Return the newest events of one turn except states, oldest first: at most one page.
+
+    The places are found first, so that only payloads that are shown are read.
+    """
+    rows = Event.objects.of(conversation).of_turn(turn_id).exclude(kind=Kind.STATE).newest_first()
+    shown = take_bytes(list(rows.values_list("seq", "size")[:limit]))
+    return Event.objects.of(conversation).with_seqs(shown).oldest_first().envelopes() if shown else []
+
+
+def newest_state(conversation: ConversationRef, turn_id: str) -> str | None:
+    """Return the text of the last state of a turn; None before the first."""
+    rows = Event.objects.of(conversation).of_turn(turn_id).filter(kind=Kind.STATE).newest_first()
+    return rows.values_list("text", flat=True).first()
+
+
+def read_inputs(conversation: ConversationRef, *, after: int, through: int) -> list[EventEnvelope]:
+    """Return the events in this range that asked the agent for an answer, oldest first."""
+    rows = Event.objects.of(conversation).after(after).through(through)
+    return rows.inputs().oldest_first().envelopes()
+
+
+def newest_input(conversation: ConversationRef, *, after: int) -> int | None:
+    """Return the seq of the newest event after this one that speaks to the agent, if there is one."""
+    rows = Event.objects.of(conversation).after(after).inputs().newest_first()
+    return rows.values_list("seq", flat=True).first()
+
+
+def seq_of_event(conversation: ConversationRef, event_id: str) -> int | None:
+    """Return the place of the event with this id, None if there is none."""
+    rows = Event.objects.of(conversation).filter(event_id=event_id)
+    return rows.values_list("seq", flat=True).first()
+
+
+def has_events(conversation: ConversationRef, events: Sequence[NewEvent]) -> bool:
+    """Say whether events with all of these ids are stored, so that to append these adds nothing."""
+    return all(seq_of_event(conversation, event.event_id) is not None for event in events)
+
+
+def first_since(conversation: ConversationRef, moment: datetime) -> int | None:
+    """Return the lowest seq of an event of this time or later, None if there is none.
+
+    Only the events since then are read, in an index that needs no row.
+    """
+    # Not the plain seq: the planner could then read the log from its beginning to find the lowest.
+    rows = Event.objects.of(conversation).since(moment)
+    found: int | None = rows.aggregate(first=Min(F("seq") + 0))["first"]
+    return found
+
+
+def open_calls(conversation: ConversationRef, turn_id: str) -> list[EventEnvelope]:
+    """Return the tool calls of a turn that have no result, oldest first."""
+    return Event.objects.of(conversation).of_turn(turn_id).open_calls().oldest_first().envelopes()
+
+
+def event_ids(
+    conversation: ConversationRef, wanted: EventFilter, *, first: int = 0, last: int | None = None
+) -> list[str]:
+    """Return the ids of all matching events with seq from `first` through `last`, oldest first."""
+    rows = Event.objects.of(conversation).between(first, last).matching(wanted)
+    return list(rows.oldest_first().values_list("event_id", flat=True))
+
+
+def last_seq(conversation: ConversationRef) -> int:
+    """Return the seq of the newest event, -1 if there is none."""
+    return Conversation.objects.values_list("next_seq", flat=True).get(pk=conversation.pk) - 1
+
+
+def take_bytes(places: Iterable[tuple[int, int]]) -> list[int]:
+    """Return the keys of (key, size) until PAGE_MAX_BYTES are reached; at least one."""
+    shown: list[int] = []
+    size_so_far = 0
+    for key, size in places:
+        if size_so_far >= PAGE_MAX_BYTES:
+            break
+        shown.append(key)
+        size_so_far += size
+    return shown
