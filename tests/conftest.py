@@ -102,7 +102,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtestloop() -> None:
-    """Let the collector of garbage pass over what stays until the end: modules and, by now, most tests."""
+    """Let the collector of garbage pass over what stays until the end: all modules and thousands of tests."""
     gc.collect()
     gc.freeze()
 

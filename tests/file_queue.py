@@ -1,12 +1,13 @@
 """The files of the suite, which several runs at a time take one after another, those that take long first.
 
-As a plugin of a run, this module lets it collect and run a file whenever it is done with the one before.
+As a plugin of a run, this module lets it take a file whenever it is done with the one before.
 """
 
 from __future__ import annotations
 
 import fcntl
 import os
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -23,72 +24,79 @@ ROOT = Path(__file__).parent.parent
 SLOW = {
     SQLITE: (
         "test_v0_clients",
-        "browser/test_agent_states",
-        "browser/test_approval",
-        "test_configuration",
-        "test_rendering",
         "test_access",
-        "test_shutdown",
-        "browser/test_hostile_pages",
-        "test_database_files",
-        "browser/test_drafts",
         "test_admin",
-        "browser/test_message_queue",
-        "browser/test_accessibility",
-        "browser/test_login",
         "test_schemathesis",
-        "test_upgrades",
-        "test_interruption",
-        "test_replaced_databases",
+        "test_rendering",
+        "test_shutdown",
+        "test_configuration",
+        "test_direct_reads",
+        "test_search",
         "test_agent",
-        "test_v1_agent_face",
-        "browser/test_first_visit",
-        "browser/test_list",
-        "test_v1_runs",
-        "test_web_access",
+        "test_interruption",
+        "test_database_files",
         "test_v1_agent_events",
+        "test_upgrades",
+        "test_v1_runs",
+        "test_replaced_databases",
+        "test_v1_agent_face",
+        "test_web_access",
         "test_commands_across_processes",
-        "browser/test_late_news",
         "test_private_files",
         "test_v0_packets",
-        "test_search",
         "test_quickstart",
         "test_git_providers",
         "test_hints",
         "test_connections",
         "test_v1_server",
+        "browser/test_approval",
+        "browser/test_agent_states",
+        "browser/test_message_queue",
+        "browser/test_drafts",
+        "browser/test_streaming",
+        "browser/test_hostile_pages",
+        "browser/test_accessibility",
+        "browser/test_login",
+        "browser/test_first_visit",
+        "browser/test_list",
+        "browser/test_late_news",
     ),
     SERVERS: (
-        "test_idle",
-        "test_upgrades",
-        "test_v0_clients",
-        "test_v1_runs",
-        "test_interruption",
-        "test_commands_across_processes",
-        "browser/test_connection",
-        "test_agent",
-        "test_v1_agent_events",
         "test_search",
+        "test_upgrades",
+        "test_idle",
+        "test_v1_runs",
+        "test_v1_agent_events",
+        "test_interruption",
+        "test_v0_clients",
+        "test_commands_across_processes",
+        "test_agent",
         "test_replaced_databases",
+        "test_direct_reads",
         "test_v1_socket",
         "test_lost_commits",
         "test_exhausted_database",
         "test_webhooks",
+        "browser/test_connection",
     ),
 }
 """The files that take the longest, as `make test` says at its end: what is begun late should be short."""
 
+BROWSER = "tests/browser/"
+
 VARIABLE = "CONVSERVER_TEST_QUEUE"
-QUEUE = pytest.StashKey["FileQueue"]()
 
 
 def in_order(engines: str) -> list[str]:
-    """Return every file of tests, as seen from the root of the repository, the slow ones first."""
+    """Return every file of tests, as seen from the root of the repository, the slow ones first.
+
+    Those that drive a browser come after all others: a run that has started one can await nothing any more.
+    """
     files = sorted(str(file.relative_to(ROOT)) for file in (ROOT / "tests").rglob("test_*.py"))
     places = {file: len(SLOW[engines]) for file in files}
     for place, name in enumerate(SLOW[engines]):
         places.update({file: place for file in files if file.endswith(f"/{name}.py")})
-    return sorted(files, key=lambda file: places[file])
+    return sorted(files, key=lambda file: (file.startswith(BROWSER), places[file]))
 
 
 class FileQueue:
@@ -122,21 +130,15 @@ class FileQueue:
         return first or None
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    """Begin with the first file of the queue that the run was started with."""
-    queue = config.stash[QUEUE] = FileQueue(Path(os.environ[VARIABLE]))
-    first = queue.take()
-    config.args = [] if first is None else [first]
-
-
 @pytest.hookimpl(tryfirst=True)
-def pytest_runtestloop(session: pytest.Session) -> bool:
-    """Run what was collected, and then file after file until none is left.
+def pytest_runtestloop(session: pytest.Session) -> bool | None:
+    """Run the tests of one file after another, until the queue is empty.
 
-    Like pytest's own, which knows all tests before it runs the first. A file that cannot be collected is a
-    failure, and the others are run all the same.
+    Like pytest's own, which runs all that it has collected.
     """
-    tests = _tests(session)
+    if session.testsfailed:  # in collecting: pytest says so
+        return None
+    tests = _tests(session.items, FileQueue(Path(os.environ[VARIABLE])))
     test = next(tests, None)
     while test is not None:
         following = next(tests, None)  # pytest keeps the fixtures that this one uses, too
@@ -149,11 +151,9 @@ def pytest_runtestloop(session: pytest.Session) -> bool:
     return True
 
 
-def _tests(session: pytest.Session) -> Iterator[pytest.Item]:
-    collected = session.testscollected
-    yield from session.items
-    while (file := session.config.stash[QUEUE].take()) is not None:
-        session.perform_collect([file])
-        collected += len(session.items)
-        session.testscollected = collected
-        yield from session.items
+def _tests(collected: Sequence[pytest.Item], queue: FileQueue) -> Iterator[pytest.Item]:
+    by_file: defaultdict[str, list[pytest.Item]] = defaultdict(list)
+    for test in collected:
+        by_file[test.nodeid.partition("::")[0]].append(test)
+    for file in iter(queue.take, None):
+        yield from by_file[file]
