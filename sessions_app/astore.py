@@ -38,13 +38,12 @@ from conversations.exceptions import (
     QuotaExceeded,
 )
 from conversations.log import append as log
-from conversations.log import commits, reads
+from conversations.log import commits, reads, writes
 from conversations.log.append import AppendOutcome, AppendRequest
 from conversations.log.commits import drop_broken_connections
 from conversations.models import ConversationRef
 from conversations.outages import Outage
 from conversations.storage import quotas
-from conversations.store import store
 from sessions_app.capacity.append_queue import AppendQueue, WaitingAppend
 from sessions_app.capacity.shares import Shares
 from sessions_app.event_loops import PerEventLoop
@@ -348,7 +347,7 @@ def _answer(waiting: WaitingAppend, outcome: Outcome | Exception) -> None:
 def _append_many(requests: list[AppendRequest]) -> list[Outcome | Exception]:
     """Write a batch in one transaction; if it fails as a whole, write each append by itself."""
     try:
-        return list(_repeated(lambda: store().append_many(requests)))
+        return list(_repeated(lambda: writes.append_many(requests)))
     except OutcomeUnknown as error:  # of the commit that they shared
         return [error] * len(requests)
     except Exception as error:  # any failure of one must not be the failure of all
@@ -374,7 +373,7 @@ def _append_one_by_one(requests: list[AppendRequest]) -> list[Outcome | Exceptio
 def _append_alone(requests: list[AppendRequest], *, wait: bool = True) -> list[Outcome | Exception]:
     """Write one request, waiting for its conversation's lock."""
     try:
-        return list(_repeated(lambda: store().append_many(requests, wait=wait)))
+        return list(_repeated(lambda: writes.append_many(requests, wait=wait)))
     except Exception as error:  # passed to the caller
         return [error]
 
@@ -524,7 +523,7 @@ def append_soon(
     epoch: int | None = None,
     also: Callable[[Sequence[Appended]], None] | None = None,
 ) -> asyncio.Future[list[Appended]]:
-    """Queue an append now and return its future: ConversationStore.append, in the order of the calls."""
+    """Queue an append now and return its future: `writes.append`, in the order of the calls."""
     request = AppendRequest(
         conversation=conversation, events=events, epoch=epoch, also=also, defers_masking=True
     )
@@ -560,7 +559,7 @@ async def append(
     epoch: int | None = None,
     also: Callable[[Sequence[Appended]], None] | None = None,
 ) -> list[Appended]:
-    """Append and return once it is committed: ConversationStore.append.
+    """Append and return once it is committed: `writes.append`.
 
     Cancelling the caller does not undo its append.
     """

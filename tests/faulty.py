@@ -24,6 +24,12 @@ def lose_connection(*args: Any, **kwargs: Any) -> NoReturn:
     raise OperationalError("server closed the connection to 10.0.0.5")
 
 
+def find_locked(requests: Sequence[Any], *, wait: bool = False) -> list[Any]:
+    """Refuse all appends, in place of `writes.append_many`, as if somebody else had locked every log."""
+    words = "The conversation is locked by another process. Try again."
+    return [ConversationBusy(words) for _ in requests]
+
+
 class FailingStore(DatabaseConversationStore):
     """A store of which the database is gone, but not for those who look a conversation up."""
 
@@ -33,30 +39,12 @@ class FailingStore(DatabaseConversationStore):
     def soft_delete(self, *args: Any, **kwargs: Any) -> NoReturn:
         raise RuntimeError("The database is gone.")
 
-    def append_many(self, *args: Any, **kwargs: Any) -> NoReturn:
-        raise RuntimeError("The database is gone.")
-
-
-class ForgetfulStore(DatabaseConversationStore):
-    """A store that cannot append."""
-
-    def append(self, *args: Any, **kwargs: Any) -> NoReturn:
-        raise RuntimeError("The database is gone.")
-
 
 class ClosedStore(DatabaseConversationStore):
     """A store that nobody can join."""
 
     def join(self, *args: Any, **kwargs: Any) -> NoReturn:
         raise RuntimeError("The database is gone.")
-
-
-class BusyStore(DatabaseConversationStore):
-    """A store in which somebody else has locked every conversation."""
-
-    def append_many(self, requests: Sequence[Any], *, wait: bool = False) -> list[Any]:
-        words = "The conversation is locked by another process. Try again."
-        return [ConversationBusy(words) for _ in requests]
 
 
 class UnstoppableManager(StandaloneConversationManager):

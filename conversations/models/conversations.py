@@ -403,7 +403,7 @@ class Conversation(models.Model):
                 )
         elif owned := OWNED_BY_APPEND.intersection(columns):
             raise WholeRowSaveRefused(
-                f"{', '.join(sorted(owned))} belong to the log: call ConversationStore.append."
+                f"{', '.join(sorted(owned))} belong to the log: call conversations.log.writes.append."
             )
         super().save(*args, **kwargs)
 

@@ -14,19 +14,14 @@ from conversations.access import Visitor
 from conversations.cursors import ListCursor
 from conversations.domain_events import DomainEvent
 from conversations.events import (
-    Appended,
     NewEvent,
 )
 from conversations.exceptions import (
-    ConversationError,
     ConversationNotFound,
     EventConflict,
     InvalidEvent,
-    QuotaExceeded,
 )
-from conversations.log import reads
-from conversations.log.append import AppendOutcome, AppendRequest
-from conversations.log.commits import committed, masked_and_committed
+from conversations.log import writes
 from conversations.models import (
     Conversation,
     ConversationQuerySet,
@@ -176,7 +171,7 @@ class DatabaseConversationStore(ConversationStore):
             if parameters:
                 CreationParameters.objects.create(conversation=row, parameters=parameters)
             if events:
-                self.append(row.ref, events)
+                writes.append(row.ref, events)
         return row.ref
 
     def fork(
@@ -261,7 +256,7 @@ class DatabaseConversationStore(ConversationStore):
         new = importing.missing(conversation, batch)
         imported.repeated += len(batch) - len(new)
         try:
-            appended = self.append(conversation, new) if new else []
+            appended = writes.append(conversation, new) if new else []
         except (InvalidEvent, EventConflict) as error:
             if len(new) == 1:
                 imported.refused.append((new[0], str(error)))
@@ -279,34 +274,6 @@ class DatabaseConversationStore(ConversationStore):
         if is_new:
             transaction.on_commit(lambda: live.announce_listed(conversation), robust=True)
         return conversation
-
-    def append(
-        self,
-        conversation: ConversationRef,
-        events: Sequence[NewEvent],
-        *,
-        epoch: int | None = None,
-        also: Callable[[Sequence[Appended]], None] | None = None,
-    ) -> list[Appended]:
-        """Append in one transaction and announce after it; see the seam."""
-        try:
-            quotas.admit_events(conversation.owner_id, events)
-        except QuotaExceeded as error:
-            if not error.is_about_room or not reads.has_events(conversation, events):
-                raise
-        request = AppendRequest(conversation=conversation, events=events, epoch=epoch, also=also)
-        (outcome,) = masked_and_committed(request)
-        if isinstance(outcome, ConversationError):
-            raise outcome
-        if envelopes := outcome.envelopes:
-            transaction.on_commit(lambda: live.announce_appended(conversation, envelopes), robust=True)
-        return outcome.appended
-
-    def append_many(
-        self, requests: Sequence[AppendRequest], *, wait: bool = False
-    ) -> list[AppendOutcome | ConversationError]:
-        """Append all in one transaction; see the seam."""
-        return committed(requests, wait=wait)
 
     def retitle(self, conversation: ConversationRef, title: str | None, **only_if: str | None) -> bool:
         """Update the title if the condition holds; see the seam."""

@@ -8,13 +8,11 @@ from typing import Any, ClassVar, Self
 
 from conversations.access import Visitor
 from conversations.events import (
-    Appended,
     NewEvent,
 )
 from conversations.exceptions import (
     ConversationError,
 )
-from conversations.log.append import AppendOutcome, AppendRequest
 from conversations.models import (
     ConversationRef,
     Version,
@@ -139,33 +137,6 @@ class ConversationStore(ABC):
         """Return the conversation, created now if it does not exist; an existing one is not changed.
 
         Raise ConversationNotFound if it is deleted or another user's.
-        """
-
-    @abstractmethod
-    def append(
-        self,
-        conversation: ConversationRef,
-        events: Sequence[NewEvent],
-        *,
-        epoch: int | None = None,
-        also: Callable[[Sequence[Appended]], None] | None = None,
-    ) -> list[Appended]:
-        """Add events at the end of the log, all or none, and return the place of each.
-
-        Repeating an event with the same bytes returns its first place and adds nothing. `epoch` is that of
-        the writing loop. `also` runs in the same transaction after the events are stored. When this
-        returns, they are committed; when it raises, nothing was stored. Raise EventConflict, Fenced,
-        ConversationNotFound or ConversationBusy.
-        """
-
-    @abstractmethod
-    def append_many(
-        self, requests: Sequence[AppendRequest], *, wait: bool = False
-    ) -> list[AppendOutcome | ConversationError]:
-        """Store independent requests together and return each outcome in its place; nothing is announced.
-
-        Without `wait`, ConversationBusy means that another transaction holds the lock: append it alone.
-        When this raises, nothing was stored.
         """
 
     @abstractmethod

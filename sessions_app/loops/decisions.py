@@ -11,9 +11,8 @@ from conversations import dialects
 from conversations.dialects import columns
 from conversations.events import Appended, Dialect
 from conversations.exceptions import LoopUnavailable
-from conversations.log import reads
+from conversations.log import reads, writes
 from conversations.models import Conversation, ConversationRef
-from conversations.store import store
 from sessions_app.loops import leases, turn_events
 from sessions_app.models import AgentLoop, ExecutionStatus
 
@@ -68,7 +67,7 @@ def record_decision(
         if runs:
             _ask_for_what_was_said(conversation)
 
-    store().append(conversation, [turn_events.new_event(authored, event_id)], also=record)
+    writes.append(conversation, [turn_events.new_event(authored, event_id)], also=record)
 
 
 def _require_waiting(conversation: ConversationRef, call_seq: int) -> None:

@@ -7,8 +7,8 @@ from django.utils import timezone
 
 from conversations.dialects import AgentState
 from conversations.events import Dialect
+from conversations.log import writes
 from conversations.models import ConversationRef
-from conversations.store import store
 from sessions_app.loops import leases, recovery, turn_events, turns
 from sessions_app.models import AgentLoop, ExecutionStatus
 from sessions_app.processes import Process
@@ -30,7 +30,7 @@ def pause(conversation: ConversationRef, *, holder: Process | None = None) -> bo
                 raise leases.held(loop)
             if not turns.is_unplayed(conversation, loop.turn_id, loop):
                 return False
-        store().append(conversation, events, also=turns.suspend_turn(conversation, ExecutionStatus.PAUSED))
+        writes.append(conversation, events, also=turns.suspend_turn(conversation, ExecutionStatus.PAUSED))
     leases.announce(conversation)
     return True
 

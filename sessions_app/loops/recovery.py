@@ -15,9 +15,9 @@ from conversations.dialects import CALL_INTERRUPTED, CALL_STOPPED, AgentState
 from conversations.domain_events import DomainEvent
 from conversations.events import Dialect
 from conversations.exceptions import ConversationNotFound, Fenced
+from conversations.log import writes
 from conversations.log.locks import lock
 from conversations.models import Conversation, ConversationRef
-from conversations.store import store
 from sessions_app.loops import commands, leases, titles, turn_events, turns
 from sessions_app.loops.commands import LeftBehind
 from sessions_app.loops.leases import LoopHeld
@@ -130,7 +130,7 @@ def cut_off(
             *ending,
         ]
         finish = turns.finish_turn(conversation, turn.through, status)
-        store().append(conversation, events, epoch=epoch, also=finish)
+        writes.append(conversation, events, epoch=epoch, also=finish)
 
     with transaction.atomic():
         leases.locked_by(conversation, epoch)
@@ -158,7 +158,7 @@ def stop_turn(conversation: ConversationRef, epoch: int, *, through: int) -> Non
             return
         else:
             events = turn_events.steered(conversation, AgentState.STOPPED, reason=STOPPED_REASON)
-            store().append(conversation, events, epoch=epoch)
+            writes.append(conversation, events, epoch=epoch)
         give_up(conversation, epoch, through, status)
     leases.announce(conversation)
 
@@ -247,7 +247,7 @@ def _fail_run(conversation: ConversationRef, loop: AgentLoop, error: str) -> Non
     state_id, error_id = str(uuid4()), str(uuid4())
     state = author.state(state=AgentState.ERROR, event_id=state_id)
     said = author.error(code=code, detail=error, event_id=error_id)
-    store().append(
+    writes.append(
         conversation, [turn_events.new_event(state, state_id), turn_events.new_event(said, error_id)]
     )
     AgentLoop.objects.of(conversation).update(execution_status=ExecutionStatus.ERROR)

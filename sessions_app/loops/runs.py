@@ -19,9 +19,8 @@ from conversations import dialects
 from conversations.dialects import AgentState, v1
 from conversations.events import Dialect, Metrics, NewEvent
 from conversations.exceptions import LoopUnavailable
-from conversations.log import reads
+from conversations.log import reads, writes
 from conversations.models import Conversation, ConversationRef
-from conversations.store import store
 from sessions_app.loops import decisions, leases, recovery, turn_events, turns
 from sessions_app.loops.turn_events import Naming
 from sessions_app.loops.turns import TurnStart
@@ -114,7 +113,7 @@ def take(conversation: ConversationRef, message: NewEvent, *, run: bool, given_u
         else:
             waits = status == ExecutionStatus.WAITING_FOR_CONFIRMATION
             asks = status == ExecutionStatus.RUNNING or (run and waits)
-        (appended,) = store().append(conversation, [replace(message, asks=asks)])
+        (appended,) = writes.append(conversation, [replace(message, asks=asks)])
         if run and not asks:
             _begin(conversation, row, loop)
     leases.announce(conversation)
@@ -137,7 +136,7 @@ def reject(conversation: ConversationRef, reason: str) -> None:
             events.append(
                 turn_events.end_of_turn(conversation, str(loop.turn_id), AgentState.IDLE, naming=naming)
             )
-            store().append(conversation, events, also=finish)
+            writes.append(conversation, events, also=finish)
 
         turn_events.under_a_free_id(end)
     leases.announce(conversation)
@@ -171,7 +170,7 @@ def finish(
         def end(naming: Naming) -> None:
             events = _told_totals(row, start.turn_id) if is_v1 and totals != counted else []
             events.append(turn_events.end_of_turn(conversation, start.turn_id, state, naming=naming))
-            store().append(conversation, events, epoch=epoch, also=also)
+            writes.append(conversation, events, epoch=epoch, also=also)
 
         turn_events.under_a_free_id(end)
     leases.announce(conversation)
@@ -204,7 +203,7 @@ def _enter(conversation: ConversationRef, state: AgentState, status: ExecutionSt
     """Store that the conversation is in this state, outside any turn."""
     event_id = str(uuid4())
     authored = dialects.author(conversation.dialect).state(state=state, event_id=event_id)
-    store().append(conversation, [turn_events.new_event(authored, event_id)])
+    writes.append(conversation, [turn_events.new_event(authored, event_id)])
     AgentLoop.objects.of(conversation).update(execution_status=status, updated_at=timezone.now())
 
 

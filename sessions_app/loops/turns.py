@@ -15,9 +15,8 @@ from conversations import dialects, domain_events
 from conversations.dialects import AgentState, v0
 from conversations.domain_events import DomainEvent
 from conversations.events import Appended, Dialect, EventFilter, Metrics
-from conversations.log import reads
+from conversations.log import reads, writes
 from conversations.models import Conversation, ConversationRef
-from conversations.store import store
 from sessions_app.loops import decisions, leases, turn_events
 from sessions_app.models import AgentLoop, ExecutionStatus, UnfinishedAnswer
 
@@ -51,7 +50,7 @@ def greet(conversation: ConversationRef, epoch: int) -> None:
             return
         event_id = str(uuid4())
         authored = dialects.author(conversation.dialect).state(state=AgentState.IDLE, event_id=event_id)
-        store().append(conversation, [turn_events.new_event(authored, event_id)], epoch=epoch)
+        writes.append(conversation, [turn_events.new_event(authored, event_id)], epoch=epoch)
 
 
 def _waits_already(conversation: ConversationRef) -> bool:

@@ -9,11 +9,11 @@ from django.db import transaction
 
 from conversations.events import NewEvent
 from conversations.exceptions import ConversationNotFound
-from conversations.log import reads
+from conversations.log import reads, writes
 from conversations.log.locks import lock
 from conversations.models import Conversation, ConversationRef
 from conversations.redaction import masking
-from conversations.store import importing, store
+from conversations.store import importing
 
 logger = logging.getLogger(__name__)
 
@@ -30,7 +30,7 @@ def store_once(conversation: ConversationRef, events: Sequence[NewEvent]) -> Non
         if lock(Conversation.objects.active(), conversation) is None:
             raise ConversationNotFound("Conversation not found.")
         if new := importing.missing(conversation, events):
-            store().append(conversation, new)
+            writes.append(conversation, new)
 
 
 def _tell_of_other_content(conversation: ConversationRef, events: Sequence[NewEvent]) -> None:

@@ -17,6 +17,7 @@ from conversations.access import Visitor
 from conversations.dialects import v1
 from conversations.events import NewEvent
 from conversations.exceptions import ConversationError
+from conversations.log import writes
 from conversations.models import Conversation, ConversationRef, Version
 from conversations.redaction import secrets as secrecy
 from conversations.redaction.masking import Masks
@@ -69,7 +70,7 @@ def create(
         conversation = log.create(user, conversation_id=conversation_id, version=Version.V1, **columns)
         add(conversation, setup)
         if events:  # after the setup, because its secrets must be masked in them
-            log.append(conversation, events)
+            writes.append(conversation, events)
     return conversation
 
 
@@ -178,7 +179,7 @@ def _set(conversation: ConversationRef, field: str, value: Mapping[str, Any] | N
     )
     row_of(conversation)
     rows = AgentSetup.objects.filter(pk=conversation.pk)
-    store().append(conversation, [told], also=lambda _: _changed(rows, field, shown))
+    writes.append(conversation, [told], also=lambda _: _changed(rows, field, shown))
 
 
 def _changed(rows: QuerySet[AgentSetup], field: str, value: object) -> None:

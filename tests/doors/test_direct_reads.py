@@ -15,6 +15,7 @@ from django.contrib.auth.models import User
 from django.db import OperationalError
 
 from conversations import provisional_titles
+from conversations.log import writes
 from conversations.models import ConversationRef, Version
 from conversations.store import ConversationStore, DatabaseConversationStore
 from convserver.api.direct import callers, recent_failure
@@ -169,7 +170,7 @@ def world(store: ConversationStore, alice: User) -> World:
     )
     child = new(parent_id=v1.pk, parameters=provisional, title="made")
     grandchild, deleted = new(parent_id=child.pk), new(parent_id=v1.pk)
-    store.append(v0, [event()])
+    writes.append(v0, [event()])
     store.soft_delete(deleted)
     marks.mark(alice.pk, v0, pinned=True)
     return World(v0, v1, child, grandchild, deleted)
@@ -240,11 +241,9 @@ async def test_a_read_like_most_asks_no_view(doors: Doors, world: World, route: 
     assert doors.left_to_views == 1  # the first, of which the headers are learned
 
 
-async def test_an_event_is_shown_from_the_next_read_on(
-    doors: Doors, world: World, store: ConversationStore
-) -> None:
+async def test_an_event_is_shown_from_the_next_read_on(doors: Doors, world: World) -> None:
     await doors.warmed_up(world)
-    await sync_to_async(store.append)(world.v1, [v1_event("the newest")])
+    await sync_to_async(writes.append)(world.v1, [v1_event("the newest")])
     newest = f"{EVENTS}{world.v1.public_id}&sort_order=TIMESTAMP_DESC&limit=1"
     assert '"the newest"' in (await doors.get(newest)).text
     assert (await doors.get(f"{NATIVE}/{world.v1.public_id}")).json()["last_seq"] == 4
@@ -409,11 +408,9 @@ async def test_a_key_that_is_sent_twice_is_judged_by_the_view(
     assert answers[0] == answers[1]
 
 
-async def test_events_behind_a_hole_in_a_log_are_shown(
-    doors: Doors, world: World, store: ConversationStore
-) -> None:
+async def test_events_behind_a_hole_in_a_log_are_shown(doors: Doors, world: World) -> None:
     await doors.warmed_up(world)
-    await sync_to_async(store.append)(world.v1, v1_events(20))
+    await sync_to_async(writes.append)(world.v1, v1_events(20))
     await sync_to_async(delete_events)(world.v1, range(6, 12))
     for limit in (3, 8, 30):
         for order in ("", "&sort_order=TIMESTAMP_DESC"):

@@ -8,6 +8,7 @@ from django.contrib import admin
 from django.contrib.auth.models import User
 from django.test import Client as Admin
 
+from conversations.log import writes
 from conversations.models import ConversationRef
 from conversations.store import ConversationStore
 from tests.events import event
@@ -34,7 +35,7 @@ READ_BY_REST = [
 def talk(alice: User, store: ConversationStore) -> ConversationRef:
     """A conversation of alice's with one event, which every door knows."""
     conversation = store.create(alice, conversation_id=CONVERSATION)
-    store.append(conversation, [event("hello")])
+    writes.append(conversation, [event("hello")])
     return conversation
 
 

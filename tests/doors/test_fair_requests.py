@@ -14,7 +14,7 @@ from django.contrib.auth.models import User
 from django.urls import reverse
 
 from conversations.events import EventEnvelope
-from conversations.log import reads
+from conversations.log import reads, writes
 from conversations.models import ConversationRef
 from conversations.search.fulltext import search as fulltext
 from conversations.store import ConversationStore
@@ -65,7 +65,7 @@ def gate() -> Iterator[Gate]:
 def bobs(store: ConversationStore, bob: User) -> ConversationRef:
     """A conversation of bob's, with one event."""
     conversation = store.create(bob, conversation_id="bobs")
-    store.append(conversation, [event("needle")])
+    writes.append(conversation, [event("needle")])
     return conversation
 
 

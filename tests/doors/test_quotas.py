@@ -15,6 +15,7 @@ from django.contrib.auth.models import User
 from django.db import connections, transaction
 
 from conversations.exceptions import QuotaExceeded
+from conversations.log import writes
 from conversations.models import Conversation, ConversationRef, Event, StoredBytes
 from conversations.storage import quotas, stored_bytes
 from conversations.store import ConversationStore
@@ -84,7 +85,7 @@ def limited(accounts: None, configured: Callable[..., None]) -> Limited:
 
 @pytest.fixture
 async def people(
-    limited: Limited, alice: User, bob: User, store: ConversationStore, rest: httpx.AsyncClient
+    limited: Limited, alice: User, bob: User, rest: httpx.AsyncClient
 ) -> AsyncIterator[list[Person]]:
     """Two users, each with a V1 conversation."""
 
@@ -524,7 +525,7 @@ async def test_bytes_that_were_stored_before_or_elsewhere_count_once_they_are_re
 
 
 async def test_what_is_stored_is_acknowledged_again_when_nothing_more_can_be_added(
-    people: list[Person], limited: Limited, store: ConversationStore
+    people: list[Person], limited: Limited
 ) -> None:
     limited(stored_mb=1)
     alice, _ = people
@@ -533,7 +534,7 @@ async def test_what_is_stored_is_acknowledged_again_when_nothing_more_can_be_add
     assert (first.status_code, again.status_code, again.json()) == (200, 200, first.json())
     refused(await alice.ask("POST", path, json={**frame, "id": "twice"}), "bytes of events")
     long = event("x" * 300_000, sender_id=alice.user.pk)
-    stored = [await astore.call(store.append, alice.talk, [long]) for _ in range(2)]
+    stored = [await astore.call(writes.append, alice.talk, [long]) for _ in range(2)]
     assert [(each.seq, each.is_new) for (each,) in stored] == [(1, True), (1, False)]
 
 
@@ -555,7 +556,7 @@ def test_totals_of_stored_bytes_equal_the_log_whoever_counts_and_how_often(
     monkeypatch.setattr(stored_bytes, "STEP_EVENTS", 3)
     talks = [store.create(owner) for owner in (alice, bob, alice)]
     for talk in talks:
-        store.append(talk, [event("x" * number) for number in range(5)])
+        writes.append(talk, [event("x" * number) for number in range(5)])
     sizes = {
         owner.pk: sum(row.size for row in Event.objects.filter(conversation__owner=owner))
         for owner in (alice, bob)

@@ -21,6 +21,7 @@ from django.contrib.auth.models import User
 from django.db import connection
 
 from conversations.events import Kind
+from conversations.log import writes
 from conversations.models import ConversationRef, Event, Version
 from conversations.store import ConversationStore
 from conversations.store import store as the_store
@@ -219,7 +220,7 @@ def test_a_stop_stops_what_the_conversation_has_started_in_the_other_process(
 
 def go_on(conversation: ConversationRef) -> None:
     """Let an agent that waits for it say the rest."""
-    the_store().append(conversation, [event("go on")])
+    writes.append(conversation, [event("go on")])
 
 
 def wait(server: Server, conversation: ConversationRef) -> None:
@@ -347,7 +348,7 @@ def test_an_agent_that_does_not_let_go_is_told_of_and_stops_when_it_does(
     assert (v1.status_code, v1.json()) == (503, {"detail": words})
     assert ack == {"type": "ack", "id": "stop", "status": "stopping"}
 
-    the_store().append(talk, [event("let go")])
+    writes.append(talk, [event("let go")])
     wait_until(lambda: loop_of(talk).ended_by == "stopped")
     assert len(texts(talk, Kind.TURN)) == 1
 

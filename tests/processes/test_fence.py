@@ -12,6 +12,7 @@ import psutil
 import pytest
 from django.utils import timezone
 
+from conversations.log import writes
 from conversations.models import ConversationRef, Event
 from conversations.store import ConversationStore
 from sessions_app.loops import leases
@@ -36,7 +37,7 @@ def start_loop(
     store.retitle(conversation, "A title")
 
     def start(lease_s: float) -> LoopProcess:
-        store.append(conversation, [event("say something", is_input=True)])
+        writes.append(conversation, [event("say something", is_input=True)])
         process = subprocess.Popen(
             [sys.executable, "-m", "tests.lone_loop", conversation.public_id, str(lease_s)],
             env=program_environment(tmp_path),

@@ -20,8 +20,8 @@ import pytest
 from django.db import connection, transaction
 
 from conversations.engines import guards
+from conversations.log import writes
 from conversations.models import ConversationRef, Event, GuardRepair
-from conversations.store import ConversationStore
 from tests.clients import HTTP, WAIT_S, Server, database_url, program_environment
 from tests.events import event
 
@@ -179,7 +179,6 @@ def frame() -> dict[str, Any]:
 
 @pytest.mark.timeout(1800)
 def test_no_start_lets_an_event_be_changed_or_deleted_even_if_it_is_killed(
-    store: ConversationStore,
     conversation: ConversationRef,
     server: Server,
     chance: random.Random,
@@ -188,7 +187,7 @@ def test_no_start_lets_an_event_be_changed_or_deleted_even_if_it_is_killed(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     left, kills = (90, 10) if pytestconfig.getoption("full") else (2, 1)
-    store.append(conversation, [event(), event()])
+    writes.append(conversation, [event(), event()])
     ended: list[float] = []
     """The seconds that each start took which was left alone."""
     killed = 0

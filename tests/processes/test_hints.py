@@ -19,7 +19,7 @@ from django.contrib.auth.models import User
 
 from conversations import hints, redis_hints
 from conversations.live import appended, conversation_group, user_group
-from conversations.log import reads
+from conversations.log import reads, writes
 from conversations.models import ConversationRef
 from conversations.redis_hints import RedisHints
 from conversations.store import ConversationStore
@@ -161,7 +161,7 @@ class Talk:
 
     def tell(self) -> None:
         """Append an event and give the hint, once somebody receives it."""
-        (stored,) = self._store.append(self.ref, [event()])
+        (stored,) = writes.append(self.ref, [event()])
         hint = {**appended(reads.read_after(self.ref, stored.seq - 1)), "group": self.group}
         wait_until(lambda: self._redis.publish(self.group, hint) > 0)
 

@@ -8,8 +8,8 @@ import pytest
 from django.conf import settings
 from django.db import connection
 
+from conversations.log import writes
 from conversations.models import ConversationRef
-from conversations.store import ConversationStore
 from tests.clients import Server
 from tests.events import event
 from tests.network import NetworkClient
@@ -24,13 +24,13 @@ NEVER_S = 3600.0
 )
 @pytest.mark.timeout(150)
 def test_a_socket_idle_for_70_s_receives_the_next_event_of_another_process_by_hint(
-    server: Server, store: ConversationStore, conversation: ConversationRef
+    server: Server, conversation: ConversationRef
 ) -> None:
     server.start(constants={"sessions_app.live.hub.POLL_S": NEVER_S})
     with NetworkClient(server, "talk") as client:
         client.until("replay_complete")
         received = frames_of(client, IDLE_S)
-        store.append(conversation, [event("after a long silence")])
+        writes.append(conversation, [event("after a long silence")])
         assert client.until("event")["text"] == "after a long silence"
     assert {frame["type"] for frame in received} == {"heartbeat"}
 

@@ -15,6 +15,7 @@ from django.db import connection
 from conversations import dialects
 from conversations.dialects import v1
 from conversations.events import Dialect, Kind
+from conversations.log import writes
 from conversations.models import ConversationRef, Event, Version
 from conversations.store import ConversationStore
 from sessions_app.loops import leases, recovery, runs, turn_events
@@ -191,9 +192,9 @@ def until_loop(client: NetworkClient, **members: str) -> None:
 
 
 def test_a_message_stored_before_its_turn_could_begin_is_answered_after_the_start(
-    server: Server, store: ConversationStore, conversation: ConversationRef
+    server: Server, conversation: ConversationRef
 ) -> None:
-    store.append(conversation, [event("are you there?", is_input=True)])
+    writes.append(conversation, [event("are you there?", is_input=True)])
     server.start()
     with NetworkClient(server, "talk") as client:
         answer = client.until("event", source="agent", kind="message")
@@ -201,7 +202,7 @@ def test_a_message_stored_before_its_turn_could_begin_is_answered_after_the_star
 
 
 def test_a_loop_that_was_started_meanwhile_is_not_taken_over_to_be_recovered(
-    store: ConversationStore, conversation: ConversationRef
+    conversation: ConversationRef,
 ) -> None:
     epoch = leases.claim(conversation, this_process(), agent="demo")
     recovery.recover(conversation, this_process())

@@ -18,8 +18,8 @@ from django.db import connection
 from conversations import dialects
 from conversations.engines import guards
 from conversations.events import Kind
+from conversations.log import writes
 from conversations.models import ConversationRef, Event
-from conversations.store import ConversationStore
 from sessions_app.models import AgentLoop, Connection, LoopStatus
 from tests.clients import WAIT_S, Server
 from tests.events import event, payload
@@ -37,9 +37,9 @@ SLOW_READER_S = {"sessions_app.sockets.socket.SLOW_READER_S": 4.0}
 SETTLED_S = 0.5
 
 
-def append_megabytes(store: ConversationStore, conversation: ConversationRef, count: int) -> None:
+def append_megabytes(conversation: ConversationRef, count: int) -> None:
     for _ in range(count):
-        store.append(conversation, [event("x" * (MEGABYTE // 8)) for _ in range(8)])
+        writes.append(conversation, [event("x" * (MEGABYTE // 8)) for _ in range(8)])
 
 
 def connections_of(conversation: ConversationRef) -> int:
@@ -98,9 +98,9 @@ def test_sigterm_keeps_what_the_agent_had_said_and_ends_its_turn(
 
 @pytest.mark.one_engine
 def test_a_client_that_does_not_read_is_told_where_to_resume(
-    server: Server, store: ConversationStore, conversation: ConversationRef
+    server: Server, conversation: ConversationRef
 ) -> None:
-    append_megabytes(store, conversation, 16)
+    append_megabytes(conversation, 16)
     server.start(constants=SLOW_READER_S)
     with StalledClient(server, "talk") as stalled:
         wait_until(lambda: connections_of(conversation) == 1)
@@ -126,9 +126,9 @@ def join_stalled(server: Server, door: str, *, after: int) -> StalledClient:
 @pytest.mark.one_engine
 @pytest.mark.parametrize("door", ["native", "v0"])
 def test_clients_that_do_not_read_cost_neither_others_nor_the_memory(
-    server: Server, store: ConversationStore, conversation: ConversationRef, door: str
+    server: Server, conversation: ConversationRef, door: str
 ) -> None:
-    append_megabytes(store, conversation, 16)
+    append_megabytes(conversation, 16)
     server.start(constants={"sessions_app.live.hub.POLL_S": 0.5})
     with NetworkClient(server, "talk", after=127) as reader, ExitStack() as stack:
         reader.until("replay_complete")
@@ -147,9 +147,9 @@ def test_clients_that_do_not_read_cost_neither_others_nor_the_memory(
 @pytest.mark.one_engine
 @pytest.mark.skipif(not hasattr(socket, "TCP_USER_TIMEOUT"), reason="only Linux gives up on its own")
 def test_a_client_that_never_reads_is_not_kept_for_ever(
-    server: Server, store: ConversationStore, conversation: ConversationRef
+    server: Server, conversation: ConversationRef
 ) -> None:
-    append_megabytes(store, conversation, 16)
+    append_megabytes(conversation, 16)
     server.start(constants=SLOW_READER_S | {"convserver.cli.UNREAD_WAIT_S": 1.0})
     with StalledClient(server, "talk"):
         wait_until(lambda: sockets_held(server) == 1)

@@ -52,9 +52,9 @@ def test_an_image_of_several_megabytes_is_stored_and_shown(server: Server, talk:
 @pytest.mark.one_engine
 @pytest.mark.parametrize("path", [ALL, session_path()])
 def test_a_client_that_does_not_read_is_closed_with_1013_and_costs_little(
-    server: Server, store: ConversationStore, talk: ConversationRef, path: str
+    server: Server, talk: ConversationRef, path: str
 ) -> None:
-    append_megabytes(store, talk, 64)
+    append_megabytes(talk, 64)
     server.start(constants=SLOW_READER_S)
     with NetworkClient(server, events_path()) as reader:
         reader.receive()

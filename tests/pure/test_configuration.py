@@ -113,7 +113,7 @@ def test_an_empty_variable_is_one_that_is_not_set(data_dir: Path) -> None:
         ("REDIS_URL", "redis://127.0.0.1:6379/0", "redis_url", "redis://127.0.0.1:6379/0"),
         ("REDIS_URL", "unix:///run/redis.sock", "redis_url", "unix:///run/redis.sock"),
         ("CONVSERVER_STORE", "standalone", "store", "conversations.store.DatabaseConversationStore"),
-        ("CONVSERVER_STORE", "tests.faulty.BusyStore", "store", "tests.faulty.BusyStore"),
+        ("CONVSERVER_STORE", "tests.faulty.FailingStore", "store", "tests.faulty.FailingStore"),
         ("CONVSERVER_VALIDATOR", "standalone", "validator", "conversations.access.ConversationValidator"),
         ("CONVSERVER_VALIDATOR", "tests.faulty.Rooms", "validator", "tests.faulty.Rooms"),
         (

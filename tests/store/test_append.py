@@ -15,6 +15,7 @@ from django.db import OperationalError, connection, transaction
 
 from conversations.events import NewEvent
 from conversations.exceptions import ConversationError, ConversationNotFound, EventConflict, Fenced
+from conversations.log import writes
 from conversations.log.append import AppendOutcome, AppendRequest, chain
 from conversations.models import Conversation, ConversationRef, Event
 from conversations.store import ConversationStore
@@ -27,44 +28,36 @@ def stored(conversation: ConversationRef) -> list[tuple[int, str]]:
     return list(Event.objects.of(conversation).oldest_first().values_list("seq", "payload"))
 
 
-def test_events_are_numbered_from_zero_in_the_order_given(
-    store: ConversationStore, conversation: ConversationRef
-) -> None:
-    appended = store.append(conversation, [event("a"), event("b")])
+def test_events_are_numbered_from_zero_in_the_order_given(conversation: ConversationRef) -> None:
+    appended = writes.append(conversation, [event("a"), event("b")])
     assert [each.seq for each in appended] == [0, 1]
     assert stored(conversation) == [(0, payload("a")), (1, payload("b"))]
 
 
-def test_repeating_an_event_returns_its_first_place_and_adds_nothing(
-    store: ConversationStore, conversation: ConversationRef
-) -> None:
-    store.append(conversation, [event("a", event_id="x"), event("b")])
-    (again,) = store.append(conversation, [event("a", event_id="x")])
+def test_repeating_an_event_returns_its_first_place_and_adds_nothing(conversation: ConversationRef) -> None:
+    writes.append(conversation, [event("a", event_id="x"), event("b")])
+    (again,) = writes.append(conversation, [event("a", event_id="x")])
     assert (again.seq, again.is_new) == (0, False)
     assert len(stored(conversation)) == 2
 
 
-def test_same_id_with_other_bytes_is_a_conflict_and_stores_nothing(
-    store: ConversationStore, conversation: ConversationRef
-) -> None:
-    store.append(conversation, [event("a", event_id="x")])
+def test_same_id_with_other_bytes_is_a_conflict_and_stores_nothing(conversation: ConversationRef) -> None:
+    writes.append(conversation, [event("a", event_id="x")])
     with pytest.raises(EventConflict, match=r"Event 0 has the id .* and other content"):
-        store.append(conversation, [event("new"), event("b", event_id="x")])
+        writes.append(conversation, [event("new"), event("b", event_id="x")])
     assert stored(conversation) == [(0, payload("a"))]
 
 
-def test_an_event_twice_in_one_append_is_stored_once(
-    store: ConversationStore, conversation: ConversationRef
-) -> None:
-    appended = store.append(conversation, [event("a", event_id="x"), event("a", event_id="x")])
+def test_an_event_twice_in_one_append_is_stored_once(conversation: ConversationRef) -> None:
+    appended = writes.append(conversation, [event("a", event_id="x"), event("a", event_id="x")])
     assert [(each.seq, each.is_new) for each in appended] == [(0, True), (0, False)]
 
 
-def append_at_last(store: ConversationStore, conversation: ConversationRef, new: NewEvent) -> None:
+def append_at_last(conversation: ConversationRef, new: NewEvent) -> None:
     """Append, and again if so many others wait for SQLite's one lock that the wait was in vain."""
     while True:
         try:
-            store.append(conversation, [new])
+            writes.append(conversation, [new])
         except OperationalError as error:
             if "locked" not in str(error):
                 raise
@@ -72,14 +65,12 @@ def append_at_last(store: ConversationStore, conversation: ConversationRef, new:
             return
 
 
-def test_sixteen_writers_leave_no_gap_and_no_repeat(
-    store: ConversationStore, conversation: ConversationRef, is_full: bool
-) -> None:
+def test_sixteen_writers_leave_no_gap_and_no_repeat(conversation: ConversationRef, is_full: bool) -> None:
     count = 200 if is_full else 60
 
     def write(number: int) -> None:
         for index in range(count):
-            append_at_last(store, conversation, event(event_id=f"{number}-{index}"))
+            append_at_last(conversation, event(event_id=f"{number}-{index}"))
 
     in_threads(16, write)
     assert list(Event.objects.of(conversation).oldest_first().values_list("seq", flat=True)) == list(
@@ -95,11 +86,9 @@ def test_fifty_first_joins_at_once_make_one_conversation(store: ConversationStor
     assert len(set(joined)) == Conversation.objects.count() == 1
 
 
-def test_digests_chain_from_the_first_event_on(
-    store: ConversationStore, conversation: ConversationRef
-) -> None:
-    store.append(conversation, [event("a")])
-    store.append(conversation, [event("b"), event("c")])
+def test_digests_chain_from_the_first_event_on(conversation: ConversationRef) -> None:
+    writes.append(conversation, [event("a")])
+    writes.append(conversation, [event("b"), event("c")])
     head = ""
     for row in Event.objects.of(conversation).oldest_first():
         head = chain(head, seq=row.seq, event_id=row.event_id, payload=row.payload)
@@ -116,19 +105,17 @@ def test_the_digest_of_a_known_log_is_what_it_always_was() -> None:
     )
 
 
-def test_every_event_is_later_than_the_one_before(
-    store: ConversationStore, conversation: ConversationRef
-) -> None:
-    store.append(conversation, [event() for _ in range(50)])
+def test_every_event_is_later_than_the_one_before(conversation: ConversationRef) -> None:
+    writes.append(conversation, [event() for _ in range(50)])
     times = list(Event.objects.of(conversation).oldest_first().values_list("received_at", flat=True))
     assert all(earlier < later for earlier, later in pairwise(times))
 
 
-def test_a_loop_of_an_older_epoch_is_refused(store: ConversationStore, conversation: ConversationRef) -> None:
+def test_a_loop_of_an_older_epoch_is_refused(conversation: ConversationRef) -> None:
     Conversation.objects.filter(pk=conversation.pk).update(loop_epoch=3)
     with pytest.raises(Fenced):
-        store.append(conversation, [event()], epoch=2)
-    store.append(conversation, [event()], epoch=3)
+        writes.append(conversation, [event()], epoch=2)
+    writes.append(conversation, [event()], epoch=3)
     assert len(stored(conversation)) == 1
 
 
@@ -137,28 +124,28 @@ def test_a_deleted_conversation_takes_no_events(
 ) -> None:
     store.soft_delete(conversation)
     with pytest.raises(ConversationNotFound):
-        store.append(conversation, [event()])
+        writes.append(conversation, [event()])
 
 
 def test_one_refused_request_harms_no_other_of_its_batch(
     store: ConversationStore, conversation: ConversationRef, alice: User
 ) -> None:
-    store.append(conversation, [event("a", event_id="x")])
+    writes.append(conversation, [event("a", event_id="x")])
     others = [store.create(alice) for _ in range(49)]
     requests = [AppendRequest(conversation=other, events=[event()]) for other in others]
     requests.insert(20, AppendRequest(conversation=conversation, events=[event("b", event_id="x")]))
-    outcomes = store.append_many(requests)
+    outcomes = writes.append_many(requests)
     assert isinstance(outcomes[20], EventConflict)
     assert sum(isinstance(outcome, AppendOutcome) for outcome in outcomes) == 49
     assert Event.objects.count() == 50
 
 
-def test_what_also_raises_undoes_the_append(store: ConversationStore, conversation: ConversationRef) -> None:
+def test_what_also_raises_undoes_the_append(conversation: ConversationRef) -> None:
     def fail(appended: object) -> None:
         raise ConversationError("no")
 
     with pytest.raises(ConversationError):
-        store.append(conversation, [event()], also=fail)
+        writes.append(conversation, [event()], also=fail)
     assert stored(conversation) == []
 
 
@@ -174,7 +161,7 @@ def test_a_locked_conversation_is_passed_over_by_a_batch(
     outcomes: list[object] = []
 
     def write() -> None:
-        outcomes.extend(store.append_many(requests))
+        outcomes.extend(writes.append_many(requests))
         connection.close()
 
     with transaction.atomic():
@@ -185,14 +172,12 @@ def test_a_locked_conversation_is_passed_over_by_a_batch(
     assert [type(outcome).__name__ for outcome in outcomes] == ["ConversationBusy", "AppendOutcome"]
 
 
-def test_cause_names_the_same_event_whatever_its_sender_numbered_it(
-    store: ConversationStore, conversation: ConversationRef
-) -> None:
+def test_cause_names_the_same_event_whatever_its_sender_numbered_it(conversation: ConversationRef) -> None:
     def wire(**members: object) -> str:
         return json.dumps({"source": "agent", **members})
 
-    store.append(conversation, [event(raw=wire(id=40, action="run", args={"command": "ls"}))])
-    store.append(conversation, [event(raw=wire(id=42, cause=40, observation="run", content="", extras={}))])
+    writes.append(conversation, [event(raw=wire(id=40, action="run", args={"command": "ls"}))])
+    writes.append(conversation, [event(raw=wire(id=42, cause=40, observation="run", content="", extras={}))])
     assert Event.objects.of(conversation).get(seq=1).cause_seq == 0
 
 
@@ -202,7 +187,7 @@ def test_totals_that_were_saved_do_not_fall_with_the_next_event(
     metadata = store.get_metadata(conversation.public_id)
     metadata.total_tokens = 500
     store.save_metadata(metadata, ["total_tokens"])
-    store.append(conversation, [event()])
+    writes.append(conversation, [event()])
     assert store.get_metadata(conversation.public_id).total_tokens == 500
 
 
@@ -215,7 +200,7 @@ def test_a_batch_takes_the_same_number_of_statements_whatever_its_size(
             for _ in range(count)
         ]
         with django_assert_num_queries(7) as captured:  # type: ignore[attr-defined]
-            store.append_many(requests)
+            writes.append_many(requests)
         return len(captured)
 
     assert statements(1) == statements(40)
@@ -225,10 +210,10 @@ def test_a_batch_takes_the_same_number_of_statements_whatever_its_size(
 @pytest.mark.parametrize("count", [1, 3])
 def test_an_append_is_two_round_trips(store: ConversationStore, alice: User, count: int) -> None:
     conversation = store.create(alice)
-    store.append(conversation, [event() for _ in range(count)])  # prepares the statements
+    writes.append(conversation, [event() for _ in range(count)])  # prepares the statements
     with tempfile.TemporaryFile("w+") as trace:
         connection.connection.pgconn.trace(os.dup(trace.fileno()))
-        store.append(conversation, [event() for _ in range(count)])
+        writes.append(conversation, [event() for _ in range(count)])
         connection.connection.pgconn.untrace()
         trace.seek(0)
         sent = [columns[3] for columns in (line.rstrip().split("\t") for line in trace) if columns[1] == "F"]
@@ -238,10 +223,8 @@ def test_an_append_is_two_round_trips(store: ConversationStore, alice: User, cou
 
 
 @pytest.mark.parametrize("written", ["2026-01-02T03:04:05", "2026-01-02T03:04:05.000600"])
-def test_the_orm_finds_an_event_by_its_time(
-    store: ConversationStore, conversation: ConversationRef, written: str
-) -> None:
-    store.append(conversation, [event("a", raw=payload("a", timestamp=written))])
+def test_the_orm_finds_an_event_by_its_time(conversation: ConversationRef, written: str) -> None:
+    writes.append(conversation, [event("a", raw=payload("a", timestamp=written))])
     row = Event.objects.of(conversation).get(timestamp=f"{written}+00:00")
     assert Event.objects.of(conversation).filter(received_at=row.received_at).exists()
     assert Conversation.objects.filter(pk=conversation.pk, updated_at=row.received_at).exists()

@@ -13,7 +13,7 @@ from django.contrib.auth.models import User
 from django.db import connection, transaction
 
 from conversations.exceptions import ConversationBusy, LoopUnavailable
-from conversations.log import locks, reads
+from conversations.log import locks, reads, writes
 from conversations.models import Conversation, ConversationRef
 from conversations.store import ConversationStore
 from sessions_app import astore
@@ -352,16 +352,12 @@ async def test_a_run_that_follows_a_stop_starts_a_new_loop(
     ],
 )
 def test_what_a_dead_process_was_told_is_settled_by_the_recovery_of_its_loop(
-    conversation: ConversationRef,
-    store: ConversationStore,
-    verb: Verb,
-    outcome: CommandOutcome,
-    end: str,
+    conversation: ConversationRef, verb: Verb, outcome: CommandOutcome, end: str
 ) -> None:
-    playing(conversation, ELSEWHERE, store)
+    playing(conversation, ELSEWHERE)
     command = commands.give(conversation, verb, HERE)
     assert command is not None
-    store.append(conversation, [asking("after it")])
+    writes.append(conversation, [asking("after it")])
     AgentLoop.objects.of(conversation).update(owner_host=DEAD.host, owner_started=DEAD.started)
     recovery.recover(conversation, HERE)
     settled = commands.settled(command)
@@ -371,18 +367,16 @@ def test_what_a_dead_process_was_told_is_settled_by_the_recovery_of_its_loop(
     assert Conversation.objects.get(pk=conversation.pk).is_unanswered
 
 
-def playing(conversation: ConversationRef, process: Process, store: ConversationStore) -> None:
+def playing(conversation: ConversationRef, process: Process) -> None:
     """Let a process play a turn."""
-    store.append(conversation, [asking("hello")])
+    writes.append(conversation, [asking("hello")])
     epoch = leases.claim(conversation, process, agent="", lease_s=600.0)
     leases.ready(conversation, epoch)
     turns.begin_turn(conversation, epoch)
 
 
-def test_a_stop_ends_a_turn_that_waited_for_the_user_in_a_dead_process(
-    conversation: ConversationRef, store: ConversationStore
-) -> None:
-    playing(conversation, ELSEWHERE, store)
+def test_a_stop_ends_a_turn_that_waited_for_the_user_in_a_dead_process(conversation: ConversationRef) -> None:
+    playing(conversation, ELSEWHERE)
     AgentLoop.objects.of(conversation).update(execution_status="waiting_for_confirmation")
     commands.give(conversation, Verb.STOP, HERE)
     AgentLoop.objects.of(conversation).update(owner_host=DEAD.host, owner_started=DEAD.started)

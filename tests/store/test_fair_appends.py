@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import AsyncIterator, Sequence
-from typing import Any, ClassVar
 
 import httpx
 import pytest
@@ -13,9 +12,10 @@ from django.contrib.auth.models import User
 
 from conversations.events import Appended
 from conversations.exceptions import ConversationError, TooManyWaiting
+from conversations.log import writes
 from conversations.log.append import AppendOutcome, AppendRequest
 from conversations.models import ConversationRef
-from conversations.store import ConversationStore, DatabaseConversationStore
+from conversations.store import ConversationStore
 from sessions_app import astore
 from sessions_app.capacity import append_queue
 from tests.clients import WAIT_S
@@ -29,28 +29,23 @@ BYTES_MAX = 256 * 1024
 QUANTUM_BYTES = 8 * 1024
 
 
-class WatchedStore(DatabaseConversationStore):
-    """A store of which a test sees every commit, and holds up the first."""
+class FirstCommit:
+    """The first commit, which is held up while others queue behind it; all are noted."""
 
-    commits: ClassVar[list[list[str]]] = []
-    """The conversations of the appends of each."""
-    begun: ClassVar[threading.Event]
-    go: ClassVar[threading.Event]
+    def __init__(self) -> None:
+        self.commits: list[list[str]] = []
+        """The conversations of the appends of each."""
+        self._begun, self._go = threading.Event(), threading.Event()
+        self._append_many = writes.append_many
 
     def append_many(
         self, requests: Sequence[AppendRequest], *, wait: bool = False
     ) -> list[AppendOutcome | ConversationError]:
         """Append once the test lets it."""
         self.commits.append([request.conversation.public_id for request in requests])
-        self.begun.set()
-        assert self.go.wait(WAIT_S)
-        return super().append_many(requests, wait=wait)
-
-
-class FirstCommit:
-    """The commit that is held up, while others queue behind it."""
-
-    commits = WatchedStore.commits
+        self._begun.set()
+        assert self._go.wait(WAIT_S)
+        return self._append_many(requests, wait=wait)
 
     async def hold(self, conversation: ConversationRef) -> asyncio.Future[list[Appended]]:
         """Begin it with one event; return once it runs."""
@@ -60,25 +55,23 @@ class FirstCommit:
 
     async def begun(self) -> None:
         """Wait until it runs."""
-        assert await asyncio.to_thread(WatchedStore.begun.wait, WAIT_S)
+        assert await asyncio.to_thread(self._begun.wait, WAIT_S)
 
     def let_go(self) -> None:
         """Let it and all others end."""
-        WatchedStore.go.set()
+        self._go.set()
 
 
 @pytest.fixture
-async def first(settings: Any, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[FirstCommit]:
-    """Let the server append through a WatchedStore, with small commits."""
-    settings.CONVERSATION_STORE = f"{__name__}.WatchedStore"
-    monkeypatch.setattr(WatchedStore, "begun", threading.Event(), raising=False)
-    monkeypatch.setattr(WatchedStore, "go", threading.Event(), raising=False)
+async def first(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[FirstCommit]:
+    """Hold up the server's first commit, and let it make small ones."""
+    commit = FirstCommit()
+    monkeypatch.setattr(writes, "append_many", commit.append_many)
     monkeypatch.setattr(append_queue, "BATCH_MAX_EVENTS", EVENTS_MAX)
     monkeypatch.setattr(append_queue, "BATCH_MAX_BYTES", BYTES_MAX)
     monkeypatch.setattr(append_queue, "QUANTUM_BYTES", QUANTUM_BYTES)
-    WatchedStore.commits.clear()
-    yield FirstCommit()
-    WatchedStore.go.set()
+    yield commit
+    commit.let_go()
 
 
 @pytest.fixture

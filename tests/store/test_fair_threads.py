@@ -12,7 +12,7 @@ import pytest
 from django.contrib.auth.models import User
 
 from conversations.events import EventEnvelope
-from conversations.log import reads
+from conversations.log import reads, writes
 from conversations.models import ConversationRef
 from conversations.store import ConversationStore
 from sessions_app import astore
@@ -43,7 +43,7 @@ def talks(store: ConversationStore, alice: User) -> list[ConversationRef]:
 def bobs(store: ConversationStore, bob: User) -> ConversationRef:
     """A conversation of bob's, with one event."""
     conversation = store.create(bob, conversation_id="bobs")
-    store.append(conversation, [event()])
+    writes.append(conversation, [event()])
     return conversation
 
 

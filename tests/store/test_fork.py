@@ -9,7 +9,7 @@ from django.contrib.auth.models import User
 
 from conversations.events import Metrics
 from conversations.exceptions import EventNotFound
-from conversations.log import reads
+from conversations.log import reads, writes
 from conversations.log.append import chain
 from conversations.models import Conversation, ConversationRef, Event, Version
 from conversations.store import ConversationExists, ConversationStore
@@ -30,8 +30,8 @@ def source(alice: User, store: ConversationStore) -> ConversationRef:
     """A conversation with five messages, of which the first four are answered."""
     ref = store.create(alice, conversation_id="source", title="Source", repository="a/b", trigger="slack")
     spent = Metrics(accumulated_cost=0.5, prompt_tokens=3)
-    store.append(ref, [event(f"text {number}", event_id=f"e{number}") for number in range(4)])
-    store.append(ref, [asking("text 4", event_id="e4", metrics=spent)])
+    writes.append(ref, [event(f"text {number}", event_id=f"e{number}") for number in range(4)])
+    writes.append(ref, [asking("text 4", event_id="e4", metrics=spent)])
     Conversation.objects.filter(pk=ref.pk).update(answered_through=3)
     return ref
 
@@ -60,7 +60,7 @@ def test_a_fork_proves_its_log_like_any_other(
     alice: User, source: ConversationRef, store: ConversationStore
 ) -> None:
     fork = store.fork(alice, source, through=2)
-    store.append(fork, [event("its own")])
+    writes.append(fork, [event("its own")])
     digest = ""
     for row in Event.objects.of(fork).oldest_first():
         digest = chain(digest, seq=row.seq, event_id=row.event_id, payload=row.payload)
@@ -87,8 +87,8 @@ def test_what_follows_in_one_of_them_is_not_in_the_other(
     alice: User, source: ConversationRef, store: ConversationStore
 ) -> None:
     fork = store.fork(alice, source)
-    store.append(fork, [event("here", event_id="e5")])
-    store.append(source, [event("there", event_id="e5")])
+    writes.append(fork, [event("here", event_id="e5")])
+    writes.append(source, [event("there", event_id="e5")])
     texts = [reads.read_after(each, 4)[0]["text"] for each in (fork, source)]
     assert texts == ["here", "there"]
 
@@ -97,7 +97,7 @@ def test_the_clock_of_a_fork_is_behind_no_event(
     alice: User, source: ConversationRef, store: ConversationStore
 ) -> None:
     fork = store.fork(alice, source)
-    store.append(fork, [event("here")])
+    writes.append(fork, [event("here")])
     times = list(Event.objects.of(fork).oldest_first().values_list("received_at", flat=True))
     assert times == sorted(set(times))
 
@@ -125,7 +125,7 @@ def test_a_taken_id_is_refused(alice: User, source: ConversationRef, store: Conv
 def test_a_long_log_is_forked_by_as_many_statements_as_a_short_one(
     alice: User, source: ConversationRef, store: ConversationStore, django_assert_max_num_queries: Any
 ) -> None:
-    store.append(source, [event(f"more {number}") for number in range(300)])
+    writes.append(source, [event(f"more {number}") for number in range(300)])
     with django_assert_max_num_queries(12):
         store.fork(alice, source)
 

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import Any, ClassVar
+from typing import Any
 
 import psycopg
 import pytest
@@ -19,9 +19,10 @@ import conversations.log.append
 from conversations import live
 from conversations.events import Appended
 from conversations.exceptions import ConversationBusy, ConversationError, EventConflict
+from conversations.log import writes
 from conversations.log.append import AppendOutcome, AppendRequest
 from conversations.models import ConversationRef, Event
-from conversations.store import ConversationStore, DatabaseConversationStore
+from conversations.store import ConversationStore
 from sessions_app import astore
 from sessions_app.capacity import append_queue
 from tests.clients import WAIT_S, database_url
@@ -33,15 +34,17 @@ pytestmark = pytest.mark.usefixtures("live")
 COUNT = 50
 
 
-class ScriptedStore(DatabaseConversationStore):
-    """A store whose batches a test watches, holds up or breaks."""
+class Scripted:
+    """The commits of the server: a test watches, holds up or breaks them."""
 
-    batches: ClassVar[list[int]] = []
-    """How many requests each call brought."""
-    before: ClassVar[list[Any]] = []
-    """What to call before each of the first calls."""
-    after: ClassVar[list[Any]] = []
-    """What to call after each of the first calls was committed."""
+    def __init__(self) -> None:
+        self.batches: list[int] = []
+        """How many requests each call brought."""
+        self.before: list[Any] = []
+        """What to call before each of the first calls."""
+        self.after: list[Any] = []
+        """What to call after each of the first calls was committed."""
+        self._append_many = writes.append_many
 
     def append_many(
         self, requests: Sequence[AppendRequest], *, wait: bool = False
@@ -50,19 +53,18 @@ class ScriptedStore(DatabaseConversationStore):
         self.batches.append(len(requests))
         if self.before:
             self.before.pop(0)()
-        outcomes = super().append_many(requests, wait=wait)
+        outcomes = self._append_many(requests, wait=wait)
         if self.after:
             self.after.pop(0)()
         return outcomes
 
 
 @pytest.fixture
-def scripted(settings: Any, monkeypatch: pytest.MonkeyPatch) -> type[ScriptedStore]:
-    """Let the server append through a ScriptedStore."""
-    settings.CONVERSATION_STORE = f"{__name__}.ScriptedStore"
-    for name in ("batches", "before", "after"):
-        monkeypatch.setattr(ScriptedStore, name, [])
-    return ScriptedStore
+def scripted(monkeypatch: pytest.MonkeyPatch) -> Scripted:
+    """Let the server append as a test wants."""
+    script = Scripted()
+    monkeypatch.setattr(writes, "append_many", script.append_many)
+    return script
 
 
 @pytest.fixture
@@ -118,7 +120,7 @@ async def log_of(conversation: ConversationRef) -> list[tuple[int, str]]:
 
 
 async def test_what_arrives_while_a_commit_runs_shares_the_next_one(
-    talks: list[ConversationRef], scripted: type[ScriptedStore]
+    talks: list[ConversationRef], scripted: Scripted
 ) -> None:
     begun, gate = asyncio.Event(), threading.Event()
     loop = asyncio.get_running_loop()
@@ -137,7 +139,7 @@ async def test_what_arrives_while_a_commit_runs_shares_the_next_one(
 
 
 async def test_a_batch_is_bounded(
-    conversation: ConversationRef, scripted: type[ScriptedStore], monkeypatch: pytest.MonkeyPatch
+    conversation: ConversationRef, scripted: Scripted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(append_queue, "BATCH_MAX_EVENTS", 8)
     appends = [astore.append_soon(conversation, [event(), event()]) for _ in range(10)]
@@ -177,7 +179,7 @@ async def test_a_conversation_that_stays_locked_is_reported_busy(
 
 @on_postgresql
 async def test_those_who_have_waited_with_one_in_vain_are_refused_with_it(
-    conversation: ConversationRef, scripted: type[ScriptedStore], monkeypatch: pytest.MonkeyPatch
+    conversation: ConversationRef, scripted: Scripted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(conversations.log.append, "LOCK_TIMEOUT_S", 1)
     with locked_elsewhere(conversation):
@@ -232,10 +234,8 @@ async def test_order_is_kept_when_a_lock_is_freed_while_a_failed_batch_is_tried_
         assert await seqs_of(first, second) == [0, 1]
 
 
-async def test_a_conflict_is_told_to_its_caller_alone(
-    talks: list[ConversationRef], store: ConversationStore
-) -> None:
-    await astore.call(store.append, talks[20], [event("a", event_id="taken")])
+async def test_a_conflict_is_told_to_its_caller_alone(talks: list[ConversationRef]) -> None:
+    await astore.call(writes.append, talks[20], [event("a", event_id="taken")])
     bad = event("b", event_id="taken")
     appends = [
         astore.append_soon(talk, [bad if number == 20 else event()]) for number, talk in enumerate(talks)
@@ -304,7 +304,7 @@ async def test_appends_go_on_after_the_database_dropped_every_connection(
 
 
 async def test_an_append_that_was_committed_although_the_connection_broke_is_stored_once(
-    conversation: ConversationRef, scripted: type[ScriptedStore]
+    conversation: ConversationRef, scripted: Scripted
 ) -> None:
     scripted.after.append(break_connection)
     assert await seqs_of(astore.append_soon(conversation, [event(event_id="a")])) == [0]
@@ -313,7 +313,7 @@ async def test_an_append_that_was_committed_although_the_connection_broke_is_sto
 
 
 async def test_an_append_that_cannot_be_stored_fails_and_the_next_is_tried_anew(
-    conversation: ConversationRef, scripted: type[ScriptedStore]
+    conversation: ConversationRef, scripted: Scripted
 ) -> None:
     scripted.before += [break_connection] * astore.TRIES
     with pytest.raises(OperationalError):
@@ -322,7 +322,7 @@ async def test_an_append_that_cannot_be_stored_fails_and_the_next_is_tried_anew(
 
 
 async def test_the_append_of_a_cancelled_caller_is_stored_all_the_same(
-    conversation: ConversationRef, scripted: type[ScriptedStore]
+    conversation: ConversationRef, scripted: Scripted
 ) -> None:
     begun, gate = asyncio.Event(), threading.Event()
     loop = asyncio.get_running_loop()
@@ -369,11 +369,7 @@ async def test_closing_waits_for_a_locked_conversation(talks: list[ConversationR
 
 
 async def test_a_hint_that_cannot_be_sent_fails_no_append(
-    hints_by_layer: None,
-    conversation: ConversationRef,
-    store: ConversationStore,
-    join: Join,
-    monkeypatch: pytest.MonkeyPatch,
+    hints_by_layer: None, conversation: ConversationRef, join: Join, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def fail(*arguments: Any) -> None:
         raise ConnectionError("the hint channel is down")
@@ -383,22 +379,19 @@ async def test_a_hint_that_cannot_be_sent_fails_no_append(
     await socket.send(f'{{"type": "event", "id": "a", "event": {payload()}}}')
     assert (await socket.until("ack", id="a"))["seq"] == 0
     assert await seqs_of(astore.append_soon(conversation, [event()])) == [1]
-    (appended,) = await astore.call(store.append, conversation, [event()])
+    (appended,) = await astore.call(writes.append, conversation, [event()])
     assert appended.seq == 2
 
 
 async def test_a_hint_channel_that_hangs_holds_up_no_append(
-    hints_by_layer: None,
-    conversation: ConversationRef,
-    store: ConversationStore,
-    monkeypatch: pytest.MonkeyPatch,
+    hints_by_layer: None, conversation: ConversationRef, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def hang(*arguments: Any) -> None:
         await asyncio.get_running_loop().create_future()
 
     monkeypatch.setitem(vars(get_channel_layer()), "group_send", hang)
     assert await seqs_of(*(astore.append_soon(conversation, [event()]) for _ in range(3))) == [0, 1, 2]
-    (appended,) = await astore.call(store.append, conversation, [event()])
+    (appended,) = await astore.call(writes.append, conversation, [event()])
     assert appended.seq == 3
 
 

@@ -24,6 +24,7 @@ from django.utils import timezone
 from psycopg import sql
 
 from conversations.engines import guards
+from conversations.log import writes
 from conversations.models import Conversation, ConversationRef, Event, GuardRepair, Purge
 from conversations.readiness import readiness
 from conversations.store import ConversationStore
@@ -81,9 +82,9 @@ def complaint(request: pytest.FixtureRequest) -> Complaint:
 
 
 @pytest.fixture
-def log(store: ConversationStore, conversation: ConversationRef) -> ConversationRef:
+def log(conversation: ConversationRef) -> ConversationRef:
     """A conversation with three events."""
-    store.append(conversation, [event(), event(), event()])
+    writes.append(conversation, [event(), event(), event()])
     return conversation
 
 
@@ -211,7 +212,7 @@ def test_a_running_purge_lets_the_events_of_its_conversation_go_and_no_others(
     store: ConversationStore, log: ConversationRef, complaint: Complaint
 ) -> None:
     other = store.create(User.objects.get(), conversation_id="other")
-    store.append(other, [event()])
+    writes.append(other, [event()])
     begin_purge(log)
     assert complaint(f"DELETE FROM conversations_event WHERE conversation_id = {log.pk}") == ""
     assert guards.NO_DELETE in complaint("DELETE FROM conversations_event")

@@ -16,7 +16,7 @@ from conversations import histories
 from conversations.cursors import FINGERPRINT_LENGTH, EventCursor, InvalidCursor
 from conversations.events import EventEnvelope, NewEvent
 from conversations.exceptions import CursorAhead, HistoryReplaced
-from conversations.log import reads
+from conversations.log import reads, writes
 from conversations.log.append import AppendRequest
 from conversations.models import ConversationRef
 from conversations.store import ConversationStore
@@ -77,7 +77,7 @@ def begun(
 
     def begin(events: list[NewEvent]) -> tuple[ConversationRef, list[EventEnvelope]]:
         conversation = store.create(alice)
-        store.append(conversation, events)
+        writes.append(conversation, events)
         return conversation, reads.read_after(conversation, -1)
 
     return begin
@@ -87,9 +87,9 @@ Begun = Callable[..., tuple[ConversationRef, list[EventEnvelope]]]
 
 
 def test_an_event_is_announced_with_the_fingerprint_that_it_is_read_with(
-    store: ConversationStore, conversation: ConversationRef
+    conversation: ConversationRef,
 ) -> None:
-    (outcome,) = store.append_many(
+    (outcome,) = writes.append_many(
         [AppendRequest(conversation=conversation, events=[event() for _ in range(3)])]
     )
     assert not isinstance(outcome, Exception)

@@ -16,7 +16,7 @@ from django.utils import timezone
 from conversations import dialects
 from conversations.dialects import AgentState
 from conversations.exceptions import ConversationBusy, ConversationNotFound, Fenced, LoopUnavailable
-from conversations.log import locks
+from conversations.log import locks, writes
 from conversations.models import Conversation, ConversationRef, Event
 from conversations.store import ConversationStore
 from sessions_app.loops import (
@@ -55,9 +55,9 @@ def claimed(conversation: ConversationRef) -> int:
 
 
 @pytest.fixture
-def begun(conversation: ConversationRef, claimed: int, store: ConversationStore) -> TurnStart:
+def begun(conversation: ConversationRef, claimed: int) -> TurnStart:
     """A turn that has begun, of epoch 1, about the event 0."""
-    store.append(conversation, [asking("hello")])
+    writes.append(conversation, [asking("hello")])
     start = turns.begin_turn(conversation, claimed)
     assert start is not None
     return start
@@ -75,8 +75,8 @@ def run_out(conversation: ConversationRef) -> None:
     AgentLoop.objects.of(conversation).update(lease_expires_at=timezone.now() - timedelta(seconds=1))
 
 
-def end(conversation: ConversationRef, store: ConversationStore, turn: TurnStart) -> None:
-    store.append(
+def end(conversation: ConversationRef, turn: TurnStart) -> None:
+    writes.append(
         conversation,
         [turn_events.end_of_turn(conversation, turn.turn_id, AgentState.FINISHED)],
         epoch=1,
@@ -264,10 +264,8 @@ def test_refused_writes_are_counted(conversation: ConversationRef, claimed: int)
 # Turns
 
 
-def test_a_turn_answers_everything_that_was_asked(
-    conversation: ConversationRef, claimed: int, store: ConversationStore
-) -> None:
-    store.append(conversation, [asking("a"), asking("b")])
+def test_a_turn_answers_everything_that_was_asked(conversation: ConversationRef, claimed: int) -> None:
+    writes.append(conversation, [asking("a"), asking("b")])
     start = turns.begin_turn(conversation, claimed)
     assert start is not None
     assert (start.answered_through, start.through, start.decision) == (-1, 1, None)
@@ -279,14 +277,14 @@ def test_without_anything_unanswered_no_turn_begins(conversation: ConversationRe
 
 
 def test_nobody_can_ask_between_the_look_and_the_decision_that_nothing_is_to_do(
-    conversation: ConversationRef, claimed: int, store: ConversationStore, hooked: Hooked
+    conversation: ConversationRef, claimed: int, hooked: Hooked
 ) -> None:
     # The look is held open under the conversation's lock: the message must come after it, and the
     # next look must find it.
     asked: list[threading.Thread] = []
 
     def ask() -> None:
-        store.append(conversation, [asking("late")])
+        writes.append(conversation, [asking("late")])
         connections.close_all()
 
     def begin_to_ask() -> None:
@@ -310,39 +308,39 @@ def test_a_turn_that_was_not_ended_goes_on_under_its_id(
 
 
 def test_a_turn_that_goes_on_answers_only_what_it_began_with(
-    conversation: ConversationRef, claimed: int, begun: TurnStart, store: ConversationStore
+    conversation: ConversationRef, claimed: int, begun: TurnStart
 ) -> None:
-    store.append(conversation, [asking("later")])
+    writes.append(conversation, [asking("later")])
     again = turns.begin_turn(conversation, claimed)
     assert again is not None
     assert again.through == begun.through
 
 
 def test_suspending_a_turn_again_does_not_wipe_a_decision_made_since(
-    conversation: ConversationRef, begun: TurnStart, store: ConversationStore
+    conversation: ConversationRef, begun: TurnStart
 ) -> None:
     call = event(event_id="call")
     suspend = turns.suspend_turn(conversation, ExecutionStatus.WAITING_FOR_CONFIRMATION)
-    store.append(conversation, [call], epoch=1, also=suspend)
+    writes.append(conversation, [call], epoch=1, also=suspend)
     decisions.decide(conversation, True, "")
-    store.append(conversation, [call], epoch=1, also=suspend)
+    writes.append(conversation, [call], epoch=1, also=suspend)
     assert row_of(conversation).decision is True
 
 
 def test_ending_a_turn_again_does_not_wipe_a_pause_made_since(
-    conversation: ConversationRef, begun: TurnStart, store: ConversationStore
+    conversation: ConversationRef, begun: TurnStart
 ) -> None:
-    end(conversation, store, begun)
+    end(conversation, begun)
     pauses.pause(conversation)
-    end(conversation, store, begun)
+    end(conversation, begun)
     assert row_of(conversation).execution_status == ExecutionStatus.PAUSED
 
 
 def test_a_paused_loop_begins_no_turn_until_it_is_resumed(
-    conversation: ConversationRef, claimed: int, store: ConversationStore
+    conversation: ConversationRef, claimed: int
 ) -> None:
     pauses.pause(conversation)
-    store.append(conversation, [asking("hello")])
+    writes.append(conversation, [asking("hello")])
     assert turns.begin_turn(conversation, claimed) is None
     pauses.resume(conversation)
     assert turns.begin_turn(conversation, claimed) is not None
@@ -368,10 +366,8 @@ def test_a_turn_left_behind_is_ended_once_however_often_it_is_repaired(
     assert not Conversation.objects.get(pk=conversation.pk).is_unanswered
 
 
-def test_a_turn_that_had_ended_is_not_repaired(
-    conversation: ConversationRef, begun: TurnStart, store: ConversationStore
-) -> None:
-    end(conversation, store, begun)
+def test_a_turn_that_had_ended_is_not_repaired(conversation: ConversationRef, begun: TurnStart) -> None:
+    end(conversation, begun)
     recovery.repair(conversation, leases.claim(conversation, HERE, agent=""))
     assert kinds(conversation) == ["message", "turn"]
 
@@ -387,13 +383,13 @@ def test_what_a_dead_loop_had_said_is_kept(conversation: ConversationRef, begun:
 
 
 def test_a_turn_left_behind_is_ended_once_though_its_ids_are_taken(
-    conversation: ConversationRef, begun: TurnStart, store: ConversationStore
+    conversation: ConversationRef, begun: TurnStart
 ) -> None:
     UnfinishedAnswer.objects.create(
         conversation_id=conversation.pk, turn_id=begun.turn_id, event_id="answer", through=0, text="half"
     )
     taken = ("answer", turn_events.turn_event_id(begun.turn_id, "end"))
-    store.append(conversation, [event("taken", event_id=event_id) for event_id in taken])
+    writes.append(conversation, [event("taken", event_id=event_id) for event_id in taken])
     epoch = leases.claim(conversation, HERE, agent="")
     recovery.repair(conversation, epoch)
     recovery.repair(conversation, epoch)
@@ -403,12 +399,12 @@ def test_a_turn_left_behind_is_ended_once_though_its_ids_are_taken(
 
 
 def test_a_call_that_a_dead_loop_left_open_is_answered_as_failed(
-    conversation: ConversationRef, begun: TurnStart, store: ConversationStore
+    conversation: ConversationRef, begun: TurnStart
 ) -> None:
     authored = dialects.author(conversation.dialect).tool_call(
         name="run", arguments={"command": "ls"}, tool_call_id="call_1", event_id="call"
     )
-    (call,) = store.append(
+    (call,) = writes.append(
         conversation, [turn_events.new_event(authored, "call", turn_id=begun.turn_id)], epoch=1
     )
     recovery.repair(conversation, leases.claim(conversation, HERE, agent=""))
@@ -428,10 +424,8 @@ def test_a_turn_that_waits_for_approval_is_not_repaired(
 # What the sweep finds
 
 
-def test_a_conversation_with_something_to_do_needs_a_loop(
-    conversation: ConversationRef, store: ConversationStore
-) -> None:
-    store.append(conversation, [asking("hello")])
+def test_a_conversation_with_something_to_do_needs_a_loop(conversation: ConversationRef) -> None:
+    writes.append(conversation, [asking("hello")])
     assert pending_work.needing_a_loop(10) == [conversation]
     assert pending_work.is_asked(conversation)
 
@@ -480,7 +474,7 @@ def others(alice: User, store: ConversationStore, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(pending_work, "SWEEP_PAGE", 2)
     others = [store.create(alice, conversation_id=f"other-{number}") for number in range(3)]
     for other in others:
-        store.append(other, [asking("hello")])
+        writes.append(other, [asking("hello")])
         leases.claim(other, ELSEWHERE, agent="", lease_s=600.0)
     return others
 
@@ -489,14 +483,14 @@ def test_a_conversation_that_needs_a_loop_is_found_behind_many_that_have_one(
     others: list[ConversationRef], alice: User, store: ConversationStore
 ) -> None:
     last = store.create(alice, conversation_id="last")
-    store.append(last, [asking("hello")])
+    writes.append(last, [asking("hello")])
     assert pending_work.needing_a_loop(1) == [last]
 
 
 def test_what_cannot_be_started_hides_no_other_conversation(store: ConversationStore, alice: User) -> None:
     waiting = [store.create(alice, conversation_id=f"talk-{number}") for number in range(5)]
     for conversation in waiting:
-        store.append(conversation, [asking("hello")])
+        writes.append(conversation, [asking("hello")])
     rounds = []
     after = 0
     for _ in range(3):
@@ -526,7 +520,7 @@ def test_what_runs_here_is_neither_needed_nor_abandoned(others: list[Conversatio
 
 
 def test_of_some_conversations_those_with_something_to_do_are_told(
-    conversation: ConversationRef, others: list[ConversationRef], store: ConversationStore
+    conversation: ConversationRef, others: list[ConversationRef]
 ) -> None:
     pauses.pause(others[1])
     AgentLoop.objects.of(others[2]).update(execution_status=ExecutionStatus.WAITING_FOR_CONFIRMATION)

@@ -15,9 +15,9 @@ from django.test import Client
 from django.utils import timezone
 
 from conversations import change_order
+from conversations.log import writes
 from conversations.models import Conversation, ConversationRef, Version
 from conversations.search import titles
-from conversations.store import ConversationStore
 from sessions_app.loops import registry
 from sessions_app.models import AgentLoop, ExecutionStatus, Mark
 from tests import app_face
@@ -89,11 +89,11 @@ def test_what_changed_since_costs_the_same_however_long_the_list_is(alice: User)
 
 @pytest.mark.parametrize("order", ["TIMESTAMP", "TIMESTAMP_DESC"])
 def test_a_page_of_the_events_of_all_conversations_costs_the_same_however_many_were_read(
-    alice: User, store: ConversationStore, order: str
+    alice: User, order: str
 ) -> None:
     fill(alice, 2 * SHOWN * PAGES)
     for row in Conversation.objects.of_version(Version.V1):
-        store.append(row.ref, [app_face.event()])
+        writes.append(row.ref, [app_face.event()])
     client = Client(headers={"host": "localhost"})
     query: dict[str, Any] = {"sort_order": order, "limit": SHOWN}
 

@@ -13,7 +13,7 @@ from django.contrib.auth.models import User
 from conversations import dialects
 from conversations.events import Dialect
 from conversations.exceptions import ConversationNotFound, LoopUnavailable
-from conversations.log import reads
+from conversations.log import reads, writes
 from conversations.models import Conversation, ConversationRef
 from conversations.store import ConversationStore
 from sessions_app import astore
@@ -62,9 +62,9 @@ __all__ = ["hooked", "manager", "stage"]
 
 
 async def test_a_message_that_arrives_while_the_loop_starts_is_answered(
-    conversation: ConversationRef, store: ConversationStore, manager: ConversationManager, hooked: Hooked
+    conversation: ConversationRef, manager: ConversationManager, hooked: Hooked
 ) -> None:
-    hooked(leases, "ready").before(lambda: store.append(conversation, [asking("early")]))
+    hooked(leases, "ready").before(lambda: writes.append(conversation, [asking("early")]))
     await manager.maybe_start_agent_loop(conversation)
     await until_said(conversation, "answer to early")
 
@@ -81,10 +81,10 @@ async def test_what_arrives_during_a_turn_is_answered_by_the_next_one_in_order(
 
 
 async def test_a_message_that_arrives_as_the_loop_finds_nothing_to_do_is_answered(
-    conversation: ConversationRef, store: ConversationStore, manager: ConversationManager, hooked: Hooked
+    conversation: ConversationRef, manager: ConversationManager, hooked: Hooked
 ) -> None:
     def arrive() -> None:
-        store.append(conversation, [asking("late")])
+        writes.append(conversation, [asking("late")])
         wake()
 
     wake = in_loop(lambda: manager.wake(conversation))
@@ -287,7 +287,6 @@ async def test_a_pause_before_a_decided_call_is_carried_out_keeps_the_decision(
 
 async def test_a_pause_that_comes_while_a_dead_loop_is_taken_over_holds_for_what_follows(
     conversation: ConversationRef,
-    store: ConversationStore,
     manager: ConversationManager,
     stage: Stage,
     monkeypatch: pytest.MonkeyPatch,
@@ -297,7 +296,7 @@ async def test_a_pause_that_comes_while_a_dead_loop_is_taken_over_holds_for_what
     sweeps = hooked(pending_work, "needing_a_loop")
     await manager.ensure_started()
     await sweeps.called(1)  # another one would take the dead loop over as well
-    await astore.call(left_behind, conversation, store)
+    await astore.call(left_behind, conversation)
     claiming = hooked(leases, "claim").hold()
     manager.start_soon(conversation)
     await claiming.reached()
@@ -308,10 +307,10 @@ async def test_a_pause_that_comes_while_a_dead_loop_is_taken_over_holds_for_what
     assert await astore.call(loop_turns.begin_turn, conversation, 2) is None
 
 
-def left_behind(conversation: ConversationRef, store: ConversationStore) -> None:
+def left_behind(conversation: ConversationRef) -> None:
     """Let a process die that played a turn."""
     epoch = leases.claim(conversation, this_process()._replace(started=1.0), agent="")
-    store.append(conversation, [asking("hello")])
+    writes.append(conversation, [asking("hello")])
     assert loop_turns.begin_turn(conversation, epoch) is not None
 
 
@@ -341,15 +340,11 @@ async def test_a_stop_ends_the_turn_once_and_gives_up_on_what_is_unanswered(
 
 
 async def test_a_message_that_comes_while_the_agent_is_being_stopped_is_answered(
-    conversation: ConversationRef,
-    store: ConversationStore,
-    manager: ConversationManager,
-    stage: Stage,
-    hooked: Hooked,
+    conversation: ConversationRef, manager: ConversationManager, stage: Stage, hooked: Hooked
 ) -> None:
     await ask(conversation, "hold")
     await stage.holding()
-    hooked(loop_turns, "pending_turn").before(lambda: store.append(conversation, [asking("another tab")]))
+    hooked(loop_turns, "pending_turn").before(lambda: writes.append(conversation, [asking("another tab")]))
     await manager.close_session(conversation.public_id)
     await until_said(conversation, "step 1", "answer to another tab")
 

@@ -15,6 +15,7 @@ from django.db import OperationalError
 from django.utils import timezone
 
 from conversations.exceptions import ConversationBusy, LoopUnavailable
+from conversations.log import writes
 from conversations.models import ConversationRef
 from conversations.store import ConversationStore
 from sessions_app import astore
@@ -188,7 +189,6 @@ async def test_a_turn_that_waits_for_approval_goes_on_after_it_was_crowded_out(
 
 async def test_the_sweep_interrupts_nobody_to_make_room(
     talks: list[ConversationRef],
-    store: ConversationStore,
     manager: ConversationManager,
     stage: Stage,
     configured: Callable[..., None],
@@ -199,7 +199,7 @@ async def test_the_sweep_interrupts_nobody_to_make_room(
     sweeps = hooked(pending_work, "needing_a_loop")
     await ask(talks[0], "hold")
     await stage.holding()
-    await astore.call(store.append, talks[1], [asking("hello")])
+    await astore.call(writes.append, talks[1], [asking("hello")])
     await sweeps.called(3)
     assert await ends(talks[0]) == []
     stage.go.set()
@@ -245,9 +245,9 @@ async def test_a_loop_that_works_is_not_forgotten(
 
 @pytest.mark.usefixtures("forgetful")
 async def test_a_message_that_comes_as_a_forgotten_loop_ends_is_answered(
-    conversation: ConversationRef, store: ConversationStore, manager: ConversationManager, hooked: Hooked
+    conversation: ConversationRef, manager: ConversationManager, hooked: Hooked
 ) -> None:
-    hooked(leases, "release").before(lambda: store.append(conversation, [asking("hello")]))
+    hooked(leases, "release").before(lambda: writes.append(conversation, [asking("hello")]))
     await manager.maybe_start_agent_loop(conversation)
     await until_said(conversation, "answer to hello")
 
@@ -270,21 +270,21 @@ async def test_an_approval_is_waited_for_however_long(
 
 @pytest.mark.usefixtures("quick_rounds")
 async def test_a_message_whose_wake_up_was_lost_is_found(
-    conversation: ConversationRef, store: ConversationStore, manager: ConversationManager
+    conversation: ConversationRef, manager: ConversationManager
 ) -> None:
     await manager.ensure_started()
-    await astore.call(store.append, conversation, [asking("hello")])
+    await astore.call(writes.append, conversation, [asking("hello")])
     await until_said(conversation, "answer to hello")
 
 
 @pytest.mark.usefixtures("quick_rounds")
 async def test_a_message_that_somebody_else_stored_is_found_while_the_loop_idles(
-    conversation: ConversationRef, store: ConversationStore, manager: ConversationManager, hooked: Hooked
+    conversation: ConversationRef, manager: ConversationManager, hooked: Hooked
 ) -> None:
     looks = hooked(loop_turns, "begin_turn")
     await manager.maybe_start_agent_loop(conversation)
     await until_here(lambda: looks.calls == 2)  # the first look, and the one that every start asks for
-    await astore.call(store.append, conversation, [asking("hello")])
+    await astore.call(writes.append, conversation, [asking("hello")])
     await until_said(conversation, "answer to hello")
 
 
@@ -356,18 +356,18 @@ async def test_an_answer_goes_on_when_a_snapshot_of_it_fails(
     await until_said(conversation, "half of an answer")
 
 
-def left_behind(conversation: ConversationRef, process: Process, store: ConversationStore) -> None:
+def left_behind(conversation: ConversationRef, process: Process) -> None:
     """Leave a turn as a process does that is killed in it."""
-    store.append(conversation, [asking("hello")])
+    writes.append(conversation, [asking("hello")])
     epoch = leases.claim(conversation, process, agent="", lease_s=600.0)
     leases.ready(conversation, epoch)
     loop_turns.begin_turn(conversation, epoch)
 
 
 async def test_a_turn_of_a_dead_process_is_ended_once_at_the_start(
-    conversation: ConversationRef, store: ConversationStore, manager: ConversationManager
+    conversation: ConversationRef, manager: ConversationManager
 ) -> None:
-    await astore.call(left_behind, conversation, DEAD, store)
+    await astore.call(left_behind, conversation, DEAD)
     await manager.ensure_started()
     await until(lambda: AgentLoop.objects.of(conversation).get().status == "stopped")
     assert [end["text"] for end in await ends(conversation)] == [f"error: {recovery.INTERRUPTED_REASON}"]
@@ -376,10 +376,10 @@ async def test_a_turn_of_a_dead_process_is_ended_once_at_the_start(
 
 @pytest.mark.usefixtures("quick_rounds")
 async def test_a_turn_of_another_host_is_left_alone_until_its_lease_has_run_out(
-    conversation: ConversationRef, store: ConversationStore, manager: ConversationManager, hooked: Hooked
+    conversation: ConversationRef, manager: ConversationManager, hooked: Hooked
 ) -> None:
     sweeps = hooked(pending_work, "needing_a_loop")
-    await astore.call(left_behind, conversation, Process("elsewhere", 1, 1.0), store)
+    await astore.call(left_behind, conversation, Process("elsewhere", 1, 1.0))
     await manager.ensure_started()
     await sweeps.called(2)
     assert await ends(conversation) == []
@@ -586,7 +586,7 @@ async def test_what_agents_do_for_a_user_ends_once_the_user_is_deactivated(
     await astore.call(alice.save)
     await until_no_loop(talks[0])
     assert [end["text"] for end in await ends(talks[0])] == ["stopped: The agent was stopped."]
-    await astore.call(store.append, talks[1], [asking("from before")])
+    await astore.call(writes.append, talks[1], [asking("from before")])
     manager.wake(talks[1])
     await until(lambda: not pending_work.is_asked(talks[1]) and not AgentLoop.objects.there().of(talks[1]))
     assert (await loop_of(bobs)).status == "running"

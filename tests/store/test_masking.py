@@ -26,6 +26,7 @@ from hypothesis import strategies as st
 from conversations import dialects
 from conversations.events import Dialect, NewEvent
 from conversations.exceptions import EventConflict, InvalidEvent
+from conversations.log import writes
 from conversations.log.append import AppendRequest
 from conversations.models import Conversation, ConversationRef, Event, Version
 from conversations.redaction import masking, matching
@@ -289,11 +290,11 @@ def test_an_encoded_value_is_hidden_piece_by_piece_as_in_the_whole(value: str, d
 
 @pytest.mark.parametrize("how", encodings(b""))
 def test_an_encoded_value_is_hidden_in_what_is_stored(
-    store: ConversationStore, conversation: ConversationRef, alice: User, how: str
+    conversation: ConversationRef, alice: User, how: str
 ) -> None:
     keep(alice, TOKEN)
     encoded = encodings(f"user:{TOKEN}\n".encode())[how]
-    store.append(conversation, [event(raw=message(f"Basic {encoded}."))])
+    writes.append(conversation, [event(raw=message(f"Basic {encoded}."))])
     content = last(conversation)["args"]["content"]
     assert (MASK in content, content.startswith("Basic "), content.endswith(".")) == (True, True, True)
 
@@ -324,11 +325,9 @@ def test_a_value_in_a_member_that_names_no_event_is_hidden(name: str) -> None:
     assert hidden(text, TOKEN) == text.replace(TOKEN, MASK)
 
 
-def test_a_tool_call_is_known_by_its_masked_id(
-    store: ConversationStore, conversation: ConversationRef, alice: User
-) -> None:
+def test_a_tool_call_is_known_by_its_masked_id(conversation: ConversationRef, alice: User) -> None:
     keep(alice, TOKEN)
-    store.append(conversation, [event(raw=f'{{"kind":"ObservationEvent","tool_call_id":"call {TOKEN}"}}')])
+    writes.append(conversation, [event(raw=f'{{"kind":"ObservationEvent","tool_call_id":"call {TOKEN}"}}')])
     assert Event.objects.get().tool_call_id == f"call {MASK}"
 
 
@@ -345,11 +344,11 @@ def test_a_tool_call_is_known_by_its_masked_id(
     ],
 )
 def test_an_event_whose_id_or_type_contains_a_secret_is_refused_and_says_so(
-    store: ConversationStore, conversation: ConversationRef, alice: User, raw: str
+    conversation: ConversationRef, alice: User, raw: str
 ) -> None:
     keep(alice, TOKEN)
     with pytest.raises(InvalidEvent, match="contains a secret") as refusal:
-        store.append(conversation, [event(raw=raw)])
+        writes.append(conversation, [event(raw=raw)])
     assert (payloads(conversation), TOKEN in str(refusal.value)) == ([], False)
 
 
@@ -473,8 +472,8 @@ def test_an_event_with_more_strings_with_values_than_can_be_read_in_time_is_refu
     other = store.create(alice)
     few, many = (event(raw=message("", more=[TOKEN] * number)) for number in (2, 3))
     with pytest.raises(InvalidEvent, match="More than 2 strings"):
-        store.append(conversation, [many])
-    store.append(other, [few])
+        writes.append(conversation, [many])
+    writes.append(other, [few])
     assert (payloads(conversation), last(other)["more"]) == ([], [MASK] * 2)
 
 
@@ -543,19 +542,19 @@ def message(text: str, **members: Any) -> str:
 
 
 def test_a_secret_is_hidden_from_the_first_event_on_and_every_other_byte_stays(
-    store: ConversationStore, conversation: ConversationRef, alice: User
+    conversation: ConversationRef, alice: User
 ) -> None:
     keep(alice, TOKEN)
     raw = f'{{ "action":"message", "message":"{TOKEN}","args":{{"content":"a\\/b {TOKEN}","n":[1.10,1E5]}} }}'
-    store.append(conversation, [event(raw=raw)])
+    writes.append(conversation, [event(raw=raw)])
     assert payloads(conversation) == [raw.replace(TOKEN, MASK)]
 
 
 def test_size_digest_text_and_last_message_are_those_of_what_is_stored(
-    store: ConversationStore, conversation: ConversationRef, alice: User
+    conversation: ConversationRef, alice: User
 ) -> None:
     keep(alice, TOKEN)
-    store.append(conversation, [event(f"my token is {TOKEN}", event_id="x")])
+    writes.append(conversation, [event(f"my token is {TOKEN}", event_id="x")])
     row = Event.objects.get()
     head = Conversation.objects.get(pk=conversation.pk)
     assert (row.text, row.size) == (f"my token is {MASK}", len(row.payload.encode()))
@@ -564,15 +563,15 @@ def test_size_digest_text_and_last_message_are_those_of_what_is_stored(
 
 
 def test_a_secret_at_the_end_of_what_the_text_column_keeps_is_not_shown_in_part(
-    store: ConversationStore, conversation: ConversationRef, alice: User
+    conversation: ConversationRef, alice: User
 ) -> None:
     keep(alice, TOKEN)
-    store.append(conversation, [event("x" * 99_990 + TOKEN)])
+    writes.append(conversation, [event("x" * 99_990 + TOKEN)])
     assert not Event.objects.filter(text__contains=TOKEN[:4]).exists()
 
 
 def test_lists_tool_calls_and_nested_json_are_no_hiding_places(
-    store: ConversationStore, conversation: ConversationRef, alice: User
+    conversation: ConversationRef, alice: User
 ) -> None:
     keep(alice, f'quote" {TOKEN}')
     clear = f'quote" {TOKEN}'
@@ -585,7 +584,7 @@ def test_lists_tool_calls_and_nested_json_are_no_hiding_places(
             "tool_call_metadata": {"model_response": {"choices": [{"message": {"tool_calls": [call]}}]}},
         }
     )
-    store.append(conversation, [event(raw=raw)])
+    writes.append(conversation, [event(raw=raw)])
     stored = payloads(conversation)[0]
     assert (stored.count(MASK), TOKEN in stored) == (4, False)
     (choice,) = json.loads(stored)["tool_call_metadata"]["model_response"]["choices"]
@@ -603,27 +602,25 @@ KINDS = {
 
 
 @pytest.mark.parametrize("which", KINDS)
-def test_whatever_is_sealed_is_hidden(
-    store: ConversationStore, conversation: ConversationRef, alice: User, which: str
-) -> None:
+def test_whatever_is_sealed_is_hidden(conversation: ConversationRef, alice: User, which: str) -> None:
     kind, name = KINDS[which]
     keep(alice, f" {TOKEN}\n", kind=kind, name=name)
-    store.append(conversation, [event(f"it is {TOKEN}.")])
+    writes.append(conversation, [event(f"it is {TOKEN}.")])
     assert last(conversation)["args"]["content"] == f"it is {MASK}."
 
 
 @pytest.mark.parametrize("shown", ["a\nb", "a\r\nb"])
 @pytest.mark.parametrize("kept", ["a\nb", "a\r\nb", "\na\nb\n", "\r\na\r\nb\r\n"])
 def test_a_value_of_several_lines_is_hidden_whatever_ends_them(
-    store: ConversationStore, conversation: ConversationRef, alice: User, kept: str, shown: str
+    conversation: ConversationRef, alice: User, kept: str, shown: str
 ) -> None:
     keep(alice, kept)
-    store.append(conversation, [event(f"it is {shown}.")])
+    writes.append(conversation, [event(f"it is {shown}.")])
     assert last(conversation)["args"]["content"] == f"it is {MASK}."
 
 
 def test_keys_and_longer_environment_values_of_tool_servers_are_hidden_and_nothing_else_of_them(
-    store: ConversationStore, conversation: ConversationRef, alice: User
+    conversation: ConversationRef, alice: User
 ) -> None:
     config = {
         "sse_servers": [{"url": "https://a.example", "api_key": "first-key"}],
@@ -634,16 +631,16 @@ def test_keys_and_longer_environment_values_of_tool_servers_are_hidden_and_nothi
         ],
     }
     keep(alice, json.dumps(config), kind=SecretKind.SETTING, name=SettingSecret.MCP_CONFIG)
-    store.append(conversation, [event("first-key second-key swordfish https://a.example tools 1")])
+    writes.append(conversation, [event("first-key second-key swordfish https://a.example tools 1")])
     assert last(conversation)["args"]["content"] == f"{MASK} {MASK} {MASK} https://a.example tools 1"
 
 
 def test_a_custom_secret_does_not_switch_off_the_mask_of_a_token(
-    store: ConversationStore, conversation: ConversationRef, alice: User
+    conversation: ConversationRef, alice: User
 ) -> None:
     keep(alice, TOKEN, kind=SecretKind.PROVIDER_TOKEN, name=ProviderType.GITHUB)
     user_settings.create_custom_secret(alice.pk, "OTHER", "other value", description="")
-    store.append(conversation, [event(f"{TOKEN} and other value")])
+    writes.append(conversation, [event(f"{TOKEN} and other value")])
     assert last(conversation)["args"]["content"] == f"{MASK} and {MASK}"
 
 
@@ -654,7 +651,7 @@ def test_secrets_of_others_are_not_hidden_whoever_shares_the_batch(
     keep(bob, "bob's value")
     bobs = store.create(bob)
     both = "alice's value, bob's value"
-    store.append_many(
+    writes.append_many(
         [AppendRequest(conversation=each, events=[event(both)]) for each in (conversation, bobs)]
     )
     assert last(conversation)["args"]["content"] == f"{MASK}, bob's value"
@@ -662,19 +659,18 @@ def test_secrets_of_others_are_not_hidden_whoever_shares_the_batch(
 
 
 def test_a_secret_is_hidden_as_soon_as_and_as_long_as_it_is_stored(
-    store: ConversationStore, conversation: ConversationRef, alice: User
+    conversation: ConversationRef, alice: User
 ) -> None:
-    store.append(conversation, [event(f"1 {TOKEN}")])
+    writes.append(conversation, [event(f"1 {TOKEN}")])
     keep(alice, TOKEN)
-    store.append(conversation, [event(f"2 {TOKEN}")])
+    writes.append(conversation, [event(f"2 {TOKEN}")])
     keep(alice, "replaced")
-    store.append(conversation, [event(f"3 {TOKEN} replaced")])
+    writes.append(conversation, [event(f"3 {TOKEN} replaced")])
     texts = [json.loads(each)["args"]["content"] for each in payloads(conversation)]
     assert texts == [f"1 {TOKEN}", f"2 {MASK}", f"3 {TOKEN} {MASK}"]
 
 
 def test_a_secret_that_no_key_opens_keeps_no_event_out(
-    store: ConversationStore,
     conversation: ConversationRef,
     alice: User,
     monkeypatch: pytest.MonkeyPatch,
@@ -683,7 +679,7 @@ def test_a_secret_that_no_key_opens_keeps_no_event_out(
     keep(alice, TOKEN)
     monkeypatch.setattr(settings, "SECRET_KEY", "another " * 10)
     keep(alice, "readable value", name="NEWER")
-    store.append(conversation, [event(f"{TOKEN}, readable value")])
+    writes.append(conversation, [event(f"{TOKEN}, readable value")])
     assert last(conversation)["args"]["content"] == f"{TOKEN}, {MASK}"
     assert "'DEPLOY_KEY'" in caplog.text
     assert TOKEN not in caplog.text
@@ -705,7 +701,7 @@ def test_a_repeated_event_keeps_its_place_whatever_was_a_secret_in_between(
             )
             for text, each in zip(texts, authored, strict=True)
         ]
-        return [(each.seq, each.is_new) for each in store.append(talk, events)]
+        return [(each.seq, each.is_new) for each in writes.append(talk, events)]
 
     assert again() == [(0, True), (1, True)]
     keep(alice, TOKEN)
@@ -725,12 +721,12 @@ def test_a_repeated_event_keeps_its_place_whatever_was_a_secret_in_between(
     ],
 )
 def test_other_bytes_beside_what_is_hidden_are_still_a_conflict(
-    store: ConversationStore, conversation: ConversationRef, alice: User, other: str
+    conversation: ConversationRef, alice: User, other: str
 ) -> None:
     keep(alice, TOKEN)
-    store.append(conversation, [event(raw=message(f"my token {TOKEN}"), event_id="x")])
+    writes.append(conversation, [event(raw=message(f"my token {TOKEN}"), event_id="x")])
     with pytest.raises(EventConflict):
-        store.append(conversation, [event(raw=other, event_id="x")])
+        writes.append(conversation, [event(raw=other, event_id="x")])
 
 
 def test_what_is_hidden_never_stands_for_more_than_a_piece_of_one_string() -> None:
@@ -744,12 +740,10 @@ def test_a_mask_in_what_is_sent_hides_itself_and_nothing_more() -> None:
     assert not masking.may_hide(f'{{"a":"{MASK}"}}', f'{{"a":"{MASK} and more"}}')
 
 
-def test_replaced_values_are_not_kept_in_clear(
-    store: ConversationStore, conversation: ConversationRef, alice: User
-) -> None:
+def test_replaced_values_are_not_kept_in_clear(conversation: ConversationRef, alice: User) -> None:
     for number in range(3):
         keep(alice, f"value {number}")
-        store.append(conversation, [event(f"value {number}")])
+        writes.append(conversation, [event(f"value {number}")])
     # By its type: some lazy objects of other tests cannot be asked what they are.
     objects = [each for each in gc.get_objects() if type(each) is Masks]
     assert [[each.hide(f"value {number}") for number in range(3)] for each in objects].count(
@@ -758,7 +752,7 @@ def test_replaced_values_are_not_kept_in_clear(
 
 
 def test_the_servers_time_stays_in_its_place_behind_what_is_hidden(
-    store: ConversationStore, conversation: ConversationRef, alice: User
+    conversation: ConversationRef, alice: User
 ) -> None:
     keep(alice, "long " * 20 + "value")
     keep(alice, "v", name="SHORT")
@@ -771,7 +765,7 @@ def test_the_servers_time_stays_in_its_place_behind_what_is_hidden(
         }
     )
     stamped = event(raw=raw, event_id="x", stamp_offset=raw.index("2000-01-01"))
-    assert [store.append(conversation, [stamped])[0].seq for _ in range(2)] == [0, 0]
+    assert [writes.append(conversation, [stamped])[0].seq for _ in range(2)] == [0, 0]
     row = Event.objects.get()
     stored = json.loads(row.payload)
     assert stored["sender"] == [MASK, f"{MASK} {MASK}"]
@@ -1001,10 +995,8 @@ async def test_an_answer_that_is_interrupted_hides_most_of_a_secret(
 
 
 @pytest.mark.usefixtures("live")
-async def test_a_title_is_made_of_the_masked_message(
-    conversation: ConversationRef, store: ConversationStore, secret: str
-) -> None:
-    await astore.call(store.append, conversation, [event(f"use {secret}")])
+async def test_a_title_is_made_of_the_masked_message(conversation: ConversationRef, secret: str) -> None:
+    await astore.call(writes.append, conversation, [event(f"use {secret}")])
     await set_generated_title(conversation, SilentAgent())
     row = await astore.call(lambda: Conversation.objects.get(pk=conversation.pk))
     assert (row.title, row.last_message) == (f"use {MASK}", f"use {MASK}")
@@ -1041,13 +1033,11 @@ OWN = "own-secret-of-this-conversation"
 SETUP = agent_setups.NewSetup(secrets={"KEY": {"kind": "StaticSecret", "value": OWN}})
 
 
-def test_a_conversations_own_secrets_are_hidden_in_it_and_in_no_other(
-    alice: User, store: ConversationStore
-) -> None:
+def test_a_conversations_own_secrets_are_hidden_in_it_and_in_no_other(alice: User) -> None:
     talk, other = agent_setups.create(alice, SETUP), agent_setups.create(alice, agent_setups.NewSetup())
     keep(alice, TOKEN)
     text = payload(f"{OWN} {TOKEN}")
-    store.append_many(
+    writes.append_many(
         [
             AppendRequest(conversation=each, events=[event(raw=text, event_id=each.public_id)])
             for each in (other, talk)
@@ -1057,14 +1047,12 @@ def test_a_conversations_own_secrets_are_hidden_in_it_and_in_no_other(
     assert payloads(other) == [hidden(text, TOKEN)]
 
 
-def test_a_secret_that_is_added_to_a_conversation_is_hidden_from_then_on(
-    alice: User, store: ConversationStore
-) -> None:
+def test_a_secret_that_is_added_to_a_conversation_is_hidden_from_then_on(alice: User) -> None:
     talk = agent_setups.create(alice, agent_setups.NewSetup())
     texts = [payload(f"{OWN} {number}") for number in range(2)]
-    store.append(talk, [event(raw=texts[0], event_id="first")])
+    writes.append(talk, [event(raw=texts[0], event_id="first")])
     agent_setups.add_secrets(talk, SETUP.secrets)
-    store.append(talk, [event(raw=texts[1], event_id="second")])
+    writes.append(talk, [event(raw=texts[1], event_id="second")])
     assert payloads(talk) == [texts[0], hidden(texts[1], OWN)]
 
 
@@ -1074,29 +1062,25 @@ def test_what_a_conversation_begins_with_shows_none_of_its_own_secrets(alice: Us
     assert payloads(talk) == [hidden(text, OWN)]
 
 
-def test_headers_that_fetch_a_conversations_secret_are_hidden(alice: User, store: ConversationStore) -> None:
+def test_headers_that_fetch_a_conversations_secret_are_hidden(alice: User) -> None:
     source = {"kind": "LookupSecret", "url": "https://a.b", "headers": {"X-Key": OWN}}
     talk = agent_setups.create(alice, agent_setups.NewSetup(secrets={"KEY": source}))
     text = payload(OWN)
-    store.append(talk, [event(raw=text)])
+    writes.append(talk, [event(raw=text)])
     assert payloads(talk) == [hidden(text, OWN)]
 
 
-def test_a_conversations_own_value_of_several_lines_is_hidden_whatever_ends_them(
-    store: ConversationStore, alice: User
-) -> None:
+def test_a_conversations_own_value_of_several_lines_is_hidden_whatever_ends_them(alice: User) -> None:
     source = {"kind": "StaticSecret", "value": "a\r\nb\r\n"}
     talk = agent_setups.create(alice, agent_setups.NewSetup(secrets={"KEY": source}))
-    store.append(talk, [event("it is a\nb.")])
+    writes.append(talk, [event("it is a\nb.")])
     assert last(talk)["args"]["content"] == f"it is {MASK}."
 
 
-def test_a_forks_events_show_none_of_the_secrets_that_it_was_given(
-    alice: User, store: ConversationStore
-) -> None:
+def test_a_forks_events_show_none_of_the_secrets_that_it_was_given(alice: User) -> None:
     fork = agent_setups.fork(alice, agent_setups.create(alice, SETUP))
     text = payload(OWN)
-    store.append(fork, [event(raw=text)])
+    writes.append(fork, [event(raw=text)])
     assert payloads(fork) == [hidden(text, OWN)]
 
 
@@ -1108,6 +1092,6 @@ def test_secrets_of_a_conversation_cost_an_append_no_statement(
     costs = []
     for each in (plain, talk):
         with CaptureQueriesContext(connection) as captured:
-            store.append(each, [event(event_id="once")])
+            writes.append(each, [event(event_id="once")])
         costs.append(len(captured))
     assert costs[0] == costs[1]

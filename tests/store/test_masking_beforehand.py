@@ -13,7 +13,7 @@ from django.db import connection
 
 from conversations.events import NewEvent
 from conversations.exceptions import ConversationBusy, InvalidEvent, MaskingDeferred
-from conversations.log import append
+from conversations.log import append, writes
 from conversations.log.append import AppendOutcome, AppendRequest
 from conversations.models import ConversationRef
 from conversations.redaction import secrets
@@ -42,31 +42,31 @@ def contents(conversation: ConversationRef) -> list[str]:
 
 
 def test_a_long_event_with_a_secret_is_not_masked_under_the_lock(
-    store: ConversationStore, conversation: ConversationRef, alice: User
+    conversation: ConversationRef, alice: User
 ) -> None:
     keep(alice, TOKEN)
     asked = request(conversation, long("x"))
-    (outcome,) = store.append_many([asked])
+    (outcome,) = writes.append_many([asked])
     assert isinstance(outcome, MaskingDeferred)
     assert contents(conversation) == []
-    (outcome,) = store.append_many([append.masked(asked)])
+    (outcome,) = writes.append_many([append.masked(asked)])
     assert isinstance(outcome, AppendOutcome)
     assert contents(conversation) == [f"{MASK} {OTHER}"]
 
 
 @pytest.mark.parametrize("chars", [LONG, 2 * 1024 * 1024])
 def test_a_long_event_of_somebody_without_secrets_is_stored_at_once(
-    store: ConversationStore, conversation: ConversationRef, chars: int
+    conversation: ConversationRef, chars: int
 ) -> None:
-    (outcome,) = store.append_many([request(conversation, long("x", chars=chars))])
+    (outcome,) = writes.append_many([request(conversation, long("x", chars=chars))])
     assert isinstance(outcome, AppendOutcome)
 
 
 def test_a_long_event_without_a_trace_of_a_secret_is_stored_at_once(
-    store: ConversationStore, conversation: ConversationRef, alice: User
+    conversation: ConversationRef, alice: User
 ) -> None:
     keep(alice, "nowhere in this event")
-    (outcome,) = store.append_many([request(conversation, long("x"))])
+    (outcome,) = writes.append_many([request(conversation, long("x"))])
     assert isinstance(outcome, AppendOutcome)
 
 
@@ -75,26 +75,26 @@ def test_many_short_events_with_secrets_are_not_all_masked_under_the_lock(
 ) -> None:
     keep(alice, TOKEN)
     others = [store.create(alice) for _ in range(12)]
-    outcomes = store.append_many([request(each, long("x", chars=8 * 1024)) for each in others])
+    outcomes = writes.append_many([request(each, long("x", chars=8 * 1024)) for each in others])
     assert 4 < sum(isinstance(each, AppendOutcome) for each in outcomes) < 12
     assert all(isinstance(each, AppendOutcome | MaskingDeferred) for each in outcomes)
 
 
 def test_long_secrets_are_not_made_searchable_under_the_lock(
-    store: ConversationStore, conversation: ConversationRef, alice: User
+    conversation: ConversationRef, alice: User
 ) -> None:
     keep(alice, "long" * secrets.BUILT_MAX_CHARS)
     asked = request(conversation, event("short"))
-    assert isinstance(store.append_many([asked])[0], MaskingDeferred)
-    assert isinstance(store.append_many([append.masked(asked)])[0], AppendOutcome)
-    assert isinstance(store.append_many([request(conversation, event("another"))])[0], AppendOutcome)
+    assert isinstance(writes.append_many([asked])[0], MaskingDeferred)
+    assert isinstance(writes.append_many([append.masked(asked)])[0], AppendOutcome)
+    assert isinstance(writes.append_many([request(conversation, event("another"))])[0], AppendOutcome)
 
 
 def test_what_follows_a_deferred_append_of_a_conversation_waits_with_it(
     store: ConversationStore, conversation: ConversationRef, alice: User
 ) -> None:
     keep(alice, TOKEN)
-    outcomes = store.append_many(
+    outcomes = writes.append_many(
         [
             request(conversation, long("x")),
             request(conversation, event("short")),
@@ -105,21 +105,21 @@ def test_what_follows_a_deferred_append_of_a_conversation_waits_with_it(
 
 
 def test_a_secret_that_is_set_between_masking_and_storing_is_masked(
-    store: ConversationStore, conversation: ConversationRef, alice: User
+    conversation: ConversationRef, alice: User
 ) -> None:
     keep(alice, TOKEN)
     asked = append.masked(request(conversation, long("x")))
     keep(alice, OTHER, name="LATER")
-    assert isinstance(store.append_many([asked])[0], MaskingDeferred)
-    store.append_many([append.masked(asked)])
+    assert isinstance(writes.append_many([asked])[0], MaskingDeferred)
+    writes.append_many([append.masked(asked)])
     assert contents(conversation) == [f"{MASK} {MASK}"]
 
 
 def test_a_caller_that_cannot_wait_gets_its_event_masked_under_the_lock(
-    store: ConversationStore, conversation: ConversationRef, alice: User
+    conversation: ConversationRef, alice: User
 ) -> None:
     keep(alice, TOKEN)
-    store.append_many([AppendRequest(conversation=conversation, events=[long("x")])])
+    writes.append_many([AppendRequest(conversation=conversation, events=[long("x")])])
     assert contents(conversation) == [f"{MASK} {OTHER}"]
 
 
@@ -143,15 +143,12 @@ def around_masking(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], ob
 
 
 def test_the_stores_own_append_masks_outside_its_transaction(
-    store: ConversationStore,
-    conversation: ConversationRef,
-    alice: User,
-    around_masking: Callable[[Callable[[], object]], None],
+    conversation: ConversationRef, alice: User, around_masking: Callable[[Callable[[], object]], None]
 ) -> None:
     keep(alice, TOKEN)
     inside: list[bool] = []
     around_masking(lambda: inside.append(connection.in_atomic_block))
-    store.append(conversation, [long("x")])
+    writes.append(conversation, [long("x")])
     assert (inside, contents(conversation)) == ([False], [f"{MASK} {OTHER}"])
 
 

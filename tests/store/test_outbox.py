@@ -22,6 +22,7 @@ from django.utils import timezone
 
 from conversations.events import Kind
 from conversations.exceptions import ConversationBusy
+from conversations.log import writes
 from conversations.models import Conversation, ConversationRef, Event
 from conversations.store import ConversationStore
 from sessions_app import astore, background
@@ -149,19 +150,17 @@ async def test_the_hook_of_the_documentation_works(
 # What it costs
 
 
-def statements(store: ConversationStore, conversation: ConversationRef) -> int:
+def statements(conversation: ConversationRef) -> int:
     with CaptureQueriesContext(connection) as captured:
-        store.append(conversation, [event(), event()])
+        writes.append(conversation, [event(), event()])
     return len(captured)
 
 
-def test_an_append_costs_the_same_with_endpoints_and_without(
-    store: ConversationStore, conversation: ConversationRef
-) -> None:
-    statements(store, conversation)
-    without = statements(store, conversation)
+def test_an_append_costs_the_same_with_endpoints_and_without(conversation: ConversationRef) -> None:
+    statements(conversation)
+    without = statements(conversation)
     transport.create("http://localhost:1")
-    assert statements(store, conversation) == without
+    assert statements(conversation) == without
     assert not Delivery.objects.exists()
 
 
@@ -174,10 +173,10 @@ def test_nothing_is_noted_when_nobody_is_told(store: ConversationStore, alice: U
 def test_what_is_new_is_found_by_the_same_statements_however_much_it_is(
     store: ConversationStore, conversation: ConversationRef, alice: User, events: int
 ) -> None:
-    store.append(conversation, [event()])  # before it, the keys of earlier tests would be a gap
+    writes.append(conversation, [event()])  # before it, the keys of earlier tests would be a gap
     endpoint = transport.create("http://localhost:1")
     for _ in range(events):
-        store.append(store.create(alice), [event() for _ in range(events)])
+        writes.append(store.create(alice), [event() for _ in range(events)])
     watermark = Watermark()
     with CaptureQueriesContext(connection) as captured:
         watermark.look()
@@ -217,11 +216,9 @@ def told(claim: deliveries.Claim) -> list[tuple[str, int]]:
     return steps
 
 
-def test_what_is_looked_at_again_changes_nothing(
-    store: ConversationStore, conversation: ConversationRef
-) -> None:
+def test_what_is_looked_at_again_changes_nothing(conversation: ConversationRef) -> None:
     endpoint = transport.create("http://localhost:1")
-    store.append(conversation, [event(), event()])
+    writes.append(conversation, [event(), event()])
     assert found(endpoint) == [(-1, 1)]
     Delivery.objects.update(through=1, due_at=None)
     Receiver.objects.update(event_position=0)
@@ -231,11 +228,11 @@ def test_what_is_looked_at_again_changes_nothing(
 
 
 def test_after_a_long_rest_everything_is_found_a_window_at_a_time(
-    store: ConversationStore, conversation: ConversationRef, monkeypatch: pytest.MonkeyPatch
+    conversation: ConversationRef, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(gathering, "WINDOW", 3)
     endpoint = transport.create("http://localhost:1")
-    store.append(conversation, [event() for _ in range(10)])
+    writes.append(conversation, [event() for _ in range(10)])
     watermark = settled()
     rounds = 1
     while gather(endpoint, watermark):
@@ -252,10 +249,10 @@ def test_an_event_that_is_committed_after_one_with_a_higher_key_is_found(
     endpoint = transport.create("http://localhost:1")
     watermark = Watermark()
     with transaction.atomic():
-        store.append(early, [event()])  # has its key, and is not there for others yet
+        writes.append(early, [event()])  # has its key, and is not there for others yet
 
         def meanwhile(_: int) -> None:
-            store.append(late, [event()])
+            writes.append(late, [event()])
             for _ in range(3):
                 watermark.look()
                 gather(endpoint, watermark)
@@ -274,14 +271,14 @@ def test_an_endpoint_begins_when_what_was_being_written_is_there(
 
     def begun() -> Receiver:
         try:
-            store.append(late, [event()])
+            writes.append(late, [event()])
             return transport.create("http://localhost:1")
         finally:
             connections.close_all()
 
     with ThreadPoolExecutor(1) as pool:
         with transaction.atomic():
-            store.append(early, [event()])  # has the lower key, and is not there for others yet
+            writes.append(early, [event()])  # has the lower key, and is not there for others yet
             endpoint = pool.submit(begun)
             with pytest.raises(TimeoutError):
                 endpoint.result(timeout=0.5)  # all the time that it would need if it did not wait
@@ -295,7 +292,7 @@ def test_an_endpoint_that_cannot_begin_for_too_long_is_refused(
     monkeypatch.setattr(gathering, "SETTLES_S", 0.05)
     talk = store.create(alice)
     with transaction.atomic():
-        store.append(talk, [event()])
+        writes.append(talk, [event()])
 
         def begins(_: int) -> None:
             with pytest.raises(ConversationBusy):
@@ -337,13 +334,13 @@ def test_an_endpoint_that_is_enabled_again_is_told_all_events_though_facts_are_g
     store: ConversationStore, conversation: ConversationRef
 ) -> None:
     endpoint = transport.create("http://localhost:1", flush_delay_s=0.0)
-    store.append(conversation, [event("one")])
+    writes.append(conversation, [event("one")])
     store.retitle(conversation, "A title")
     gather(endpoint, settled())
     Receiver.objects.update(enabled=False)
     assert deliveries.prune(now=timezone.now() + timedelta(days=deliveries.HELD_DAYS)) == 1
     Receiver.objects.update(enabled=True)
-    store.append(conversation, [event("two")])
+    writes.append(conversation, [event("two")])
     gather(endpoint, settled())
     (claim,) = deliveries.claim(endpoint.pk, this_process(), limit=1)
     assert told(claim) == [("appended", 2)]
@@ -381,10 +378,10 @@ def test_a_fact_that_nobody_has_found_yet_is_told_before_the_events_behind_it(
     store: ConversationStore, conversation: ConversationRef
 ) -> None:
     endpoint = transport.create("http://localhost:1", flush_delay_s=0.0)
-    store.append(conversation, [event("one")])
+    writes.append(conversation, [event("one")])
     found(endpoint)
     store.retitle(conversation, "A title")
-    store.append(conversation, [event("two")])
+    writes.append(conversation, [event("two")])
     (claim,) = deliveries.claim(endpoint.pk, this_process(), limit=1)
     assert told(claim) == [("appended", 1), ("status", 0), ("appended", 1)]
 
@@ -393,10 +390,10 @@ def test_a_fact_that_nobody_has_found_yet_is_told_before_the_events_behind_it(
 
 
 @pytest.fixture
-def due(store: ConversationStore, conversation: ConversationRef) -> Receiver:
+def due(conversation: ConversationRef) -> Receiver:
     """An endpoint that is to be told of two events."""
     endpoint = transport.create("http://localhost:1", flush_delay_s=0.0)
-    store.append(conversation, [event("one"), event("two")])
+    writes.append(conversation, [event("one"), event("two")])
     found(endpoint)
     return endpoint
 
@@ -433,14 +430,14 @@ def test_whoever_has_lost_a_claim_moves_nothing(due: Receiver) -> None:
 
 
 def test_what_became_known_while_the_last_of_it_was_told_is_not_forgotten(
-    due: Receiver, store: ConversationStore, conversation: ConversationRef
+    due: Receiver, conversation: ConversationRef
 ) -> None:
     (claim,) = deliveries.claim(due.pk, this_process(), limit=1)
     step = deliveries.next_step(claim)
     assert step is not None
     deliveries.delivered(claim, step)
     row = Delivery.objects.select_related("receiver", "conversation").get()
-    store.append(conversation, [event("three")])
+    writes.append(conversation, [event("three")])
     found(due)
     deliveries._rest(row, due_at=None)
     assert Delivery.objects.pending().count() == 1
@@ -454,12 +451,10 @@ def test_tries_get_rarer_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     assert 300.0 <= deliveries.retry_delay_s(10_000) <= 600.0
 
 
-def test_news_do_not_bring_the_next_try_forward(
-    due: Receiver, store: ConversationStore, conversation: ConversationRef
-) -> None:
+def test_news_do_not_bring_the_next_try_forward(due: Receiver, conversation: ConversationRef) -> None:
     later = timezone.now() + timedelta(hours=1)
     Delivery.objects.update(tries=3, due_at=later)
-    store.append(conversation, [event() for _ in range(20)])
+    writes.append(conversation, [event() for _ in range(20)])
     found(due)
     assert Delivery.objects.get().due_at == later
 
@@ -467,9 +462,7 @@ def test_news_do_not_bring_the_next_try_forward(
 # Again
 
 
-def test_events_are_told_again_from_one_on(
-    due: Receiver, store: ConversationStore, conversation: ConversationRef
-) -> None:
+def test_events_are_told_again_from_one_on(due: Receiver, conversation: ConversationRef) -> None:
     Delivery.objects.update(through=1, due_at=None)
     deliveries.replay(due, conversation, first=1)
     (claim,) = deliveries.claim(due.pk, this_process(), limit=1)
@@ -479,9 +472,9 @@ def test_events_are_told_again_from_one_on(
 
 
 def test_events_from_before_the_endpoint_was_made_are_told_when_they_are_asked_for(
-    store: ConversationStore, conversation: ConversationRef
+    conversation: ConversationRef,
 ) -> None:
-    store.append(conversation, [event("old")])
+    writes.append(conversation, [event("old")])
     endpoint = transport.create("http://localhost:1")
     deliveries.replay(endpoint, conversation, first=0)
     assert len(deliveries.claim(endpoint.pk, this_process(), limit=1)) == 1
@@ -526,15 +519,13 @@ def test_whoever_has_nothing_left_to_fail_with_is_told_what_comes_next(
     (claim,) = deliveries.claim(due.pk, this_process(), limit=1)
     assert deliveries.next_step(claim) is None
     assert Delivery.objects.get().tries == 0
-    store.append(conversation, [event()])
+    writes.append(conversation, [event()])
     gather(due, settled())
     assert Delivery.objects.pending().exists()
 
 
-def test_the_end_of_a_run_is_told_behind_its_events(
-    due: Receiver, store: ConversationStore, conversation: ConversationRef
-) -> None:
-    store.append(conversation, [event("the end", kind=Kind.TURN), event("more")])
+def test_the_end_of_a_run_is_told_behind_its_events(due: Receiver, conversation: ConversationRef) -> None:
+    writes.append(conversation, [event("the end", kind=Kind.TURN), event("more")])
     (claim,) = deliveries.claim(due.pk, this_process(), limit=1)
     assert told(claim) == [("appended", 3), ("status", 0), ("appended", 1)]
 

@@ -14,6 +14,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from conversations.engines.compiled import CompiledQuery
+from conversations.log import writes
 from conversations.models import Conversation, ConversationRef, Version
 from conversations.store import ConversationStore
 from convserver.api.direct.reading import Read
@@ -31,7 +32,7 @@ def family(store: ConversationStore, alice: User) -> list[ConversationRef]:
         above: dict[str, Any] = {"parent_id": found[-1].pk} if found else {}
         found.append(store.create(alice, conversation_id=uuid4().hex, version=Version.V1, **above))
     for each in found:
-        store.append(each, v1_events(1))
+        writes.append(each, v1_events(1))
     return found
 
 

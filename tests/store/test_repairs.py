@@ -10,8 +10,8 @@ from django.utils import timezone
 
 from conversations.events import Kind
 from conversations.exceptions import Fenced
+from conversations.log import writes
 from conversations.models import ConversationRef, Event, Purge
-from conversations.store import ConversationStore
 from sessions_app.loops import leases, recovery, turns
 from sessions_app.models import AgentLoop, ExecutionStatus, Repair
 from sessions_app.processes import this_process
@@ -28,10 +28,10 @@ DEAD = HERE._replace(started=1.0)
 
 
 @pytest.fixture
-def left_behind(conversation: ConversationRef, store: ConversationStore) -> str:
+def left_behind(conversation: ConversationRef) -> str:
     """A turn that a dead process has begun."""
     epoch = leases.claim(conversation, DEAD, agent="an agent")
-    store.append(conversation, [asking("hello")])
+    writes.append(conversation, [asking("hello")])
     start = turns.begin_turn(conversation, epoch)
     assert start is not None
     return start.turn_id

@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from conversations.events import Metrics
+from conversations.log import writes
 from conversations.log.append import chain
 from conversations.models import OWNED_BY_APPEND, Conversation, ConversationRef, Event, WholeRowSaveRefused
 from conversations.store import ConversationStore
@@ -30,9 +31,9 @@ READERS = 4
 
 
 @pytest.fixture
-def talk(store: ConversationStore, conversation: ConversationRef) -> ConversationRef:
+def talk(conversation: ConversationRef) -> ConversationRef:
     """A conversation of 1,000 messages."""
-    store.append(conversation, [event(f"message {number}") for number in range(MESSAGES)])
+    writes.append(conversation, [event(f"message {number}") for number in range(MESSAGES)])
     return conversation
 
 
@@ -50,7 +51,7 @@ def statements(database: None, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return executed
 
 
-def writes(executed: list[str]) -> list[str]:
+def changing(executed: list[str]) -> list[str]:
     reads = ("SELECT", "PRAGMA", "BEGIN", "SET ")
     return [sql for sql in executed if not sql.lstrip().startswith(reads)]
 
@@ -100,7 +101,7 @@ async def test_an_awaited_save_is_refused_as_well(talk: ConversationRef) -> None
 
 @pytest.mark.parametrize("column", sorted(OWNED_BY_APPEND))
 def test_a_save_that_names_a_column_of_the_log_is_refused(talk: ConversationRef, column: str) -> None:
-    with pytest.raises(WholeRowSaveRefused, match=rf"{column} belong.* call ConversationStore\.append"):
+    with pytest.raises(WholeRowSaveRefused, match=rf"{column} belong.* call .*writes\.append"):
         stub(talk).save(update_fields=["title", column])
     assert is_whole(talk)
 
@@ -128,7 +129,7 @@ def test_a_stale_metadata_save_lowers_no_total(
 ) -> None:
     stale = store.get_metadata(conversation.public_id)
     metrics = Metrics(accumulated_cost=0.5, prompt_tokens=70, completion_tokens=30)
-    store.append(conversation, [event(metrics=metrics)])
+    writes.append(conversation, [event(metrics=metrics)])
     store.save_metadata(replace(stale, title="Late"))
     saved = store.get_metadata(conversation.public_id)
     assert saved.title == "Late"
@@ -161,7 +162,7 @@ def test_a_stub_that_is_saved_again_and_again_takes_nothing_away(
     for _ in range(1_000 if is_full else 100):
         store.save_metadata(ConversationMetadata(conversation_id=talk.public_id, user_id=user_id))
     assert store.get_metadata(talk.public_id) == stored
-    assert [sql for sql in writes(statements) if sql.startswith(("UPDATE", "INSERT", "DELETE"))] == []
+    assert [sql for sql in changing(statements) if sql.startswith(("UPDATE", "INSERT", "DELETE"))] == []
     assert is_whole(talk)
 
 
@@ -212,7 +213,7 @@ def test_many_looks_at_the_state_write_nothing(
     for _ in range(reads):
         assert states_of([talk.pk])[talk.pk]["last_seq"] == MESSAGES - 1
     assert len(statements) == reads
-    assert writes(statements) == []
+    assert changing(statements) == []
     assert is_whole(talk)
 
 
@@ -228,5 +229,5 @@ async def test_hundreds_of_reads_by_rest_write_nothing(
 
     await asyncio.gather(*(read() for _ in range(READERS)))
     assert len(statements) >= reads
-    assert writes(statements) == []
+    assert changing(statements) == []
     assert await astore.call(is_whole, talk)

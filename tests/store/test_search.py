@@ -32,6 +32,7 @@ from hypothesis import strategies as st
 from conversations.dialects import columns
 from conversations.engines import guards
 from conversations.events import TEXT_MAX_BYTES
+from conversations.log import writes
 from conversations.models import (
     Conversation,
     ConversationRef,
@@ -117,8 +118,8 @@ def seqs(question: str, **query: Any) -> list[int]:
     return [seq for _, seq in found(question, **query)]
 
 
-def say(store: ConversationStore, conversation: ConversationRef, *texts: str) -> None:
-    store.append(conversation, [event(text) for text in texts])
+def say(conversation: ConversationRef, *texts: str) -> None:
+    writes.append(conversation, [event(text) for text in texts])
 
 
 def result(text: str, **members: Any) -> str:
@@ -130,14 +131,12 @@ def result(text: str, **members: Any) -> str:
 # What is found
 
 
-def test_what_was_acknowledged_is_found_at_once(
-    store: ConversationStore, conversation: ConversationRef, write_index: Indexing
-) -> None:
-    say(store, conversation, *(f"number {n}" for n in range(8)))
+def test_what_was_acknowledged_is_found_at_once(conversation: ConversationRef, write_index: Indexing) -> None:
+    say(conversation, *(f"number {n}" for n in range(8)))
     write_index()
     for number in range(8):
         assert seqs(f"number {number}") == [number]
-    say(store, conversation, "and the last one")
+    say(conversation, "and the last one")
     assert seqs("last") == [8]
 
 
@@ -146,7 +145,7 @@ def test_the_newest_comes_first_across_conversations(
 ) -> None:
     one, other = (store.create(alice, conversation_id=name) for name in ("one", "other"))
     for conversation in (one, other, one, one, other):
-        say(store, conversation, "again", "never mind")
+        say(conversation, "again", "never mind")
     write_index()
     assert found("again") == [("other", 2), ("one", 4), ("one", 2), ("other", 0), ("one", 0)]
 
@@ -220,19 +219,19 @@ FOUND = {
 
 
 def test_a_question_finds_what_has_what_is_asked_for(
-    store: ConversationStore, conversation: ConversationRef, write_index: Indexing
+    conversation: ConversationRef, write_index: Indexing
 ) -> None:
-    say(store, conversation, *TEXTS)
+    say(conversation, *TEXTS)
     write_index()
     assert {question: set(seqs(question)) for question in FOUND} == FOUND
 
 
 def test_a_text_in_pieces_of_letters_is_found_by_one_in_whole_letters_and_the_other_way_round(
-    store: ConversationStore, conversation: ConversationRef, write_index: Indexing
+    conversation: ConversationRef, write_index: Indexing
 ) -> None:
     whole = "Résumé 한국어 보고서 ガイドブック.txt"
     texts = [unicodedata.normalize(form, whole) for form in ("NFC", "NFD")]
-    say(store, conversation, *texts)
+    say(conversation, *texts)
     write_index()
     for asked in ("한국", "보고서", "ガイド", '"어 보고"', "résumé", "résumé*", "ブ*"):
         for form in ("NFC", "NFD"):
@@ -243,12 +242,12 @@ def test_a_text_in_pieces_of_letters_is_found_by_one_in_whole_letters_and_the_ot
 
 
 def test_a_word_at_the_end_of_a_long_tool_output_is_found(
-    store: ConversationStore, conversation: ConversationRef, write_index: Indexing
+    conversation: ConversationRef, write_index: Indexing
 ) -> None:
     lines = "".join(f"line {n} of the output\n" for n in range(5_000))
     kept, cut = lines[:90_000] + " needle ", " haystack"
     long = event(raw=result(kept + lines[: TEXT_MAX_BYTES - len(kept)] + cut))
-    store.append(conversation, [long, event(), event(), event()])
+    writes.append(conversation, [long, event(), event(), event()])
     write_index()
     (hit,) = ask("needle")["hits"]
     assert hit["seq"] == 0
@@ -257,12 +256,10 @@ def test_a_word_at_the_end_of_a_long_tool_output_is_found(
     assert seqs("haystack") == []
 
 
-def test_a_text_of_as_many_different_words_as_there_may_be_is_indexed(
-    store: ConversationStore, conversation: ConversationRef
-) -> None:
+def test_a_text_of_as_many_different_words_as_there_may_be_is_indexed(conversation: ConversationRef) -> None:
     arabic = "".join(chr(n) for n in range(0xFDF0, 0xFDFB))
     many = " ".join(f"{arabic[n % 9 :]}{chr(0x4E00 + n % 5000)}ﷺﷺﷺ{n}" for n in range(3_000))
-    store.append(conversation, [event(many), event("東" * 33_000 + "京"), event("x" * 99_000)])
+    writes.append(conversation, [event(many), event("東" * 33_000 + "京"), event("x" * 99_000)])
     index_all()
     assert seqs("東京") == [1]
     assert seqs("x" * 60) == [2]
@@ -293,11 +290,9 @@ def test_a_long_row_of_accents_is_not_put_in_order(monkeypatch: pytest.MonkeyPat
     assert max(map(len, put_in_order)) < 10
 
 
-def test_what_an_author_hid_is_not_found(
-    store: ConversationStore, conversation: ConversationRef, write_index: Indexing
-) -> None:
+def test_what_an_author_hid_is_not_found(conversation: ConversationRef, write_index: Indexing) -> None:
     raw = json.dumps({"action": "message", "source": "user", "args": {"content": "token", "hidden": True}})
-    store.append(conversation, [event(raw=raw), event("a token"), event(), event()])
+    writes.append(conversation, [event(raw=raw), event("a token"), event(), event()])
     write_index()
     assert seqs("token") == [1]
 
@@ -306,7 +301,7 @@ def test_a_deleted_conversation_is_not_found_until_it_is_restored(
     store: ConversationStore, alice: User, write_index: Indexing
 ) -> None:
     talk = store.create(alice, conversation_id="talk", title="A needle")
-    say(store, talk, "needle", "hay", "hay", "hay")
+    say(talk, "needle", "hay", "hay", "hay")
     write_index()
     store.soft_delete(talk)
     assert ask("needle") == {"conversations": [], "hits": [], "next_page_id": None}
@@ -318,7 +313,7 @@ def test_a_deleted_conversation_is_not_found_until_it_is_restored(
 def test_a_fork_is_found_as_well(
     store: ConversationStore, alice: User, conversation: ConversationRef, write_index: Indexing
 ) -> None:
-    say(store, conversation, "needle", "hay", "hay")
+    say(conversation, "needle", "hay", "hay")
     store.fork(alice, conversation, conversation_id="fork")
     write_index()
     assert found("needle") == [("fork", 0), ("talk", 0)]
@@ -334,9 +329,9 @@ def test_an_import_is_found_as_well(store: ConversationStore, alice: User, write
 def test_a_purge_takes_the_words_along(
     store: ConversationStore, conversation: ConversationRef, alice: User
 ) -> None:
-    say(store, conversation, "needle")
+    say(conversation, "needle")
     other = store.create(alice, conversation_id="other")
-    say(store, other, "needle")
+    say(other, "needle")
     index_all()
     purge(conversation)
     assert words_kept() == 1
@@ -355,9 +350,9 @@ def purge(conversation: ConversationRef) -> None:
 
 
 def test_what_is_purged_while_it_is_being_indexed_leaves_no_words(
-    store: ConversationStore, conversation: ConversationRef, monkeypatch: pytest.MonkeyPatch
+    conversation: ConversationRef, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    say(store, conversation, "needle")
+    say(conversation, "needle")
     move = SearchProgress.move
 
     def purge_first(*arguments: Any) -> bool:
@@ -372,10 +367,8 @@ def test_what_is_purged_while_it_is_being_indexed_leaves_no_words(
 
 
 @on_postgresql
-def test_a_purge_waits_for_words_that_are_just_being_added(
-    store: ConversationStore, conversation: ConversationRef
-) -> None:
-    say(store, conversation, "needle")
+def test_a_purge_waits_for_words_that_are_just_being_added(conversation: ConversationRef) -> None:
+    say(conversation, "needle")
     watermark = Watermark()
     watermark.settled = newest_key()
     is_added, is_purged = threading.Event(), threading.Event()
@@ -403,9 +396,9 @@ def test_a_purge_waits_for_words_that_are_just_being_added(
 def test_a_stranger_finds_nothing(
     store: ConversationStore, conversation: ConversationRef, bob: User, write_index: Indexing
 ) -> None:
-    say(store, conversation, "needle", "needle", "needle", "needle")
+    say(conversation, "needle", "needle", "needle", "needle")
     strange = store.create(bob, conversation_id="bobs", title="needle")
-    say(store, strange, "needle", "hay", "hay", "hay")
+    say(strange, "needle", "hay", "hay", "hay")
     write_index()
     page = ask("needle")
     assert {hit["conversation"]["id"] for hit in page["hits"]} == {"talk"}
@@ -435,8 +428,8 @@ def corpus(store: ConversationStore, alice: User) -> None:
     store.create(alice, conversation_id="empty", repository="e/f")
     AgentLoop.objects.create(conversation_id=one.pk, execution_status=ExecutionStatus.RUNNING)
     times = [{"timestamp": f"2026-01-0{day}T12:00:00"} for day in (1, 2, 3)]
-    store.append(one, [event(raw=result("needle", **times[0])), event("needle")])
-    store.append(other, [event(raw=result("needle", **day)) for day in times])
+    writes.append(one, [event(raw=result("needle", **times[0])), event("needle")])
+    writes.append(other, [event(raw=result("needle", **day)) for day in times])
 
 
 FILTERED: list[tuple[dict[str, Any], set[tuple[str, int]]]] = [
@@ -493,17 +486,15 @@ def test_titles_stand_on_the_first_page_alone_and_not_where_events_are_asked_for
 
 
 @pytest.mark.parametrize("limit", [1, 2, 3, 7, 100])
-def test_pages_bring_every_hit_once(
-    store: ConversationStore, conversation: ConversationRef, write_index: Indexing, limit: int
-) -> None:
-    say(store, conversation, *(f"needle {n}" if n % 3 else "hay" for n in range(20)))
+def test_pages_bring_every_hit_once(conversation: ConversationRef, write_index: Indexing, limit: int) -> None:
+    say(conversation, *(f"needle {n}" if n % 3 else "hay" for n in range(20)))
     write_index()
     seen, page_id = [], None
     while True:
         page = ask("needle", limit=limit, **({"page_id": page_id} if page_id else {}))
         seen += [hit["seq"] for hit in page["hits"]]
         assert len(page["hits"]) == limit or page["next_page_id"] is None
-        say(store, conversation, "needle, but later")
+        say(conversation, "needle, but later")
         if (page_id := page["next_page_id"]) is None:
             break
     assert seen == [n for n in range(19, -1, -1) if n % 3]
@@ -513,7 +504,6 @@ def test_pages_bring_every_hit_once(
     ("bound", "value", "count"), [("EVENTS_MAX", 10, 100), ("BYTES_MAX", 10, 30), ("READING_S", 0.0, 30)]
 )
 def test_a_page_ends_early_where_much_has_to_be_looked_through_and_the_next_one_goes_on(
-    store: ConversationStore,
     conversation: ConversationRef,
     write_index: Indexing,
     monkeypatch: pytest.MonkeyPatch,
@@ -522,7 +512,7 @@ def test_a_page_ends_early_where_much_has_to_be_looked_through_and_the_next_one_
     count: int,
 ) -> None:
     monkeypatch.setattr(search, bound, value)
-    say(store, conversation, "the needle is here", *["here is the needle"] * count)
+    say(conversation, "the needle is here", *["here is the needle"] * count)
     write_index()
     pages, page_id = 0, None
     while not (page := ask('"the needle is"', **({"page_id": page_id} if page_id else {})))["hits"]:
@@ -534,13 +524,10 @@ def test_a_page_ends_early_where_much_has_to_be_looked_through_and_the_next_one_
 
 @on_sqlite
 async def test_a_search_that_takes_too_long_is_ended_with_advice(
-    store: ConversationStore,
-    conversation: ConversationRef,
-    rest: httpx.AsyncClient,
-    monkeypatch: pytest.MonkeyPatch,
+    conversation: ConversationRef, rest: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fill() -> None:
-        say(store, conversation, *["here is the needle"] * 50)
+        say(conversation, *["here is the needle"] * 50)
         index_all()
 
     await astore.call(fill)
@@ -557,9 +544,9 @@ async def test_a_search_that_takes_too_long_is_ended_with_advice(
 
 @on_postgresql
 def test_a_statement_that_takes_too_long_on_postgresql_is_ended_with_advice(
-    store: ConversationStore, conversation: ConversationRef, monkeypatch: pytest.MonkeyPatch
+    conversation: ConversationRef, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    say(store, conversation, "here is the needle")
+    say(conversation, "here is the needle")
     index_all()
     with psycopg.connect(database_url()) as outside, monkeypatch.context() as patched:
         patched.setattr(limits, "STATEMENT_S", 0.1)
@@ -573,7 +560,7 @@ def test_a_page_takes_the_same_number_of_statements_whatever_is_there(
 ) -> None:
     def statements(count: int) -> int:
         for _ in range(count):
-            store.append(store.create(alice, title="needle"), [event("needle")] * 1)
+            writes.append(store.create(alice, title="needle"), [event("needle")] * 1)
         write_index()
         with CaptureQueriesContext(connection) as captured:
             assert len(ask("needle", limit=5)["hits"]) == 5
@@ -590,8 +577,8 @@ def snippet(question: str) -> list[tuple[str, bool]]:
     return [(part["text"], part["match"]) for part in hit["snippet"]]
 
 
-def test_a_snippet_marks_what_was_looked_for(store: ConversationStore, conversation: ConversationRef) -> None:
-    say(store, conversation, "Öffne  die <b>Login</b>-Seite\nvon foo_bar.py, dann login")
+def test_a_snippet_marks_what_was_looked_for(conversation: ConversationRef) -> None:
+    say(conversation, "Öffne  die <b>Login</b>-Seite\nvon foo_bar.py, dann login")
     assert snippet("login OR foo_bar.py OR offne -nothing") == [
         ("Öffne", True),
         (" die <b>", False),
@@ -603,10 +590,8 @@ def test_a_snippet_marks_what_was_looked_for(store: ConversationStore, conversat
     ]
 
 
-def test_a_snippet_of_a_long_text_is_short_and_holds_the_first_match(
-    store: ConversationStore, conversation: ConversationRef
-) -> None:
-    say(store, conversation, "hay " * 5_000 + "needle " + "hay " * 5_000 + "needle")
+def test_a_snippet_of_a_long_text_is_short_and_holds_the_first_match(conversation: ConversationRef) -> None:
+    say(conversation, "hay " * 5_000 + "needle " + "hay " * 5_000 + "needle")
     parts = snippet("needle")
     text = "".join(part for part, _ in parts)
     assert [part for part, match in parts if match] == ["needle"]
@@ -646,8 +631,8 @@ def test_words_that_are_not_there_do_not_make_a_hit_dearer(absent: str) -> None:
     assert reads(questions.read(" OR ".join([*others, "needle"]))) == few
 
 
-def test_a_hit_says_what_it_is(store: ConversationStore, conversation: ConversationRef) -> None:
-    store.append(conversation, [event("needle", event_id="first")])
+def test_a_hit_says_what_it_is(conversation: ConversationRef) -> None:
+    writes.append(conversation, [event("needle", event_id="first")])
     (hit,) = ask("needle")["hits"]
     row = Event.objects.get()
     assert hit == {
@@ -791,8 +776,8 @@ def test_every_engine_finds_what_a_plain_look_at_the_texts_finds(
 # The index
 
 
-def test_indexing_twice_at_once_indexes_once(store: ConversationStore, conversation: ConversationRef) -> None:
-    say(store, conversation, *["needle"] * 50)
+def test_indexing_twice_at_once_indexes_once(conversation: ConversationRef) -> None:
+    say(conversation, *["needle"] * 50)
 
     in_threads(4, lambda number: index_all())
     assert len(found("needle", limit=100)) == 50
@@ -807,13 +792,13 @@ def test_an_event_whose_key_is_lower_and_shows_later_is_found(
 
     def append_slowly() -> None:
         with transaction.atomic():
-            say(store, other, "slow needle")
+            say(other, "slow needle")
             has_key.set()
             assert may_commit.wait(30)
 
     def index_meanwhile() -> None:
         assert has_key.wait(30)
-        say(store, conversation, "quick needle")
+        say(conversation, "quick needle")
         watermark = Watermark()
         for _ in range(3):
             watermark.look()
@@ -828,9 +813,9 @@ def test_an_event_whose_key_is_lower_and_shows_later_is_found(
 
 
 def test_a_search_beside_which_the_index_is_emptied_finds_all(
-    store: ConversationStore, conversation: ConversationRef, monkeypatch: pytest.MonkeyPatch
+    conversation: ConversationRef, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    say(store, conversation, "needle")
+    say(conversation, "needle")
     index_all()
     newest = index.newest
     asked: list[Any] = []
@@ -845,10 +830,8 @@ def test_a_search_beside_which_the_index_is_emptied_finds_all(
     assert seqs("needle") == [0]
 
 
-def test_an_index_that_cannot_be_begun_anew_stays_as_it_is(
-    store: ConversationStore, conversation: ConversationRef
-) -> None:
-    say(store, conversation, "needle")
+def test_an_index_that_cannot_be_begun_anew_stays_as_it_is(conversation: ConversationRef) -> None:
+    say(conversation, "needle")
     index_all()
     through = SearchProgress.through_now()
     titles.drop(connection)
@@ -860,8 +843,8 @@ def test_an_index_that_cannot_be_begun_anew_stays_as_it_is(
     assert (words_kept(), SearchProgress.through_now()) == (1, through)
 
 
-def test_the_index_is_rebuilt_by_a_command(store: ConversationStore, conversation: ConversationRef) -> None:
-    say(store, conversation, *["needle"] * 5)
+def test_the_index_is_rebuilt_by_a_command(conversation: ConversationRef) -> None:
+    say(conversation, *["needle"] * 5)
     index_all()
     with connection.cursor() as cursor:
         cursor.execute(f"DELETE FROM {index.TABLE}")
@@ -869,7 +852,7 @@ def test_the_index_is_rebuilt_by_a_command(store: ConversationStore, conversatio
     call_command("rebuild_search", stdout=(said := StringIO()))
     assert said.getvalue() == "The index is complete. Events read: 5.\n"
     assert seqs("needle") == [4, 3, 2, 1, 0]
-    say(store, conversation, "needle")
+    say(conversation, "needle")
     call_command("rebuild_search", "--resume", stdout=(said := StringIO()))
     assert said.getvalue() == "The index is complete. Events read: 1.\n"
     assert SearchProgress.through_now() >= Event.objects.order_by("-pk")[0].pk
@@ -889,10 +872,7 @@ async def test_the_server_indexes_what_is_appended(
 
 
 async def test_what_is_appended_right_after_the_last_step_waits_for_no_poll(
-    live: None,
-    store: ConversationStore,
-    conversation: ConversationRef,
-    monkeypatch: pytest.MonkeyPatch,
+    live: None, conversation: ConversationRef, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(search_indexer, "GATHER_S", 0.01)
     monkeypatch.setattr(search_indexer, "POLL_S", 3600.0)
@@ -902,7 +882,7 @@ async def test_what_is_appended_right_after_the_last_step_waits_for_no_poll(
     def append_after(watermark: Watermark) -> Step:
         done = step(watermark)
         if done.is_last and not appended:
-            say(store, conversation, "needle")
+            say(conversation, "needle")
             appended.append(newest_key())
         return done
 
@@ -911,8 +891,8 @@ async def test_what_is_appended_right_after_the_last_step_waits_for_no_poll(
     await until(lambda: appended and SearchProgress.through_now() >= appended[0])
 
 
-def test_searching_writes_nothing(store: ConversationStore, conversation: ConversationRef) -> None:
-    say(store, conversation, "needle")
+def test_searching_writes_nothing(conversation: ConversationRef) -> None:
+    say(conversation, "needle")
     with CaptureQueriesContext(connection) as captured:
         ask("needle")
     bound = re.compile(r"\s*SET LOCAL statement_timeout = \d+;")
@@ -920,11 +900,9 @@ def test_searching_writes_nothing(store: ConversationStore, conversation: Conver
     assert [each for each in statements if not each.startswith(("SELECT", "WITH"))] == []
 
 
-def test_an_append_writes_nothing_for_the_search(
-    store: ConversationStore, conversation: ConversationRef
-) -> None:
+def test_an_append_writes_nothing_for_the_search(conversation: ConversationRef) -> None:
     with CaptureQueriesContext(connection) as captured:
-        say(store, conversation, "needle")
+        say(conversation, "needle")
     assert not [each["sql"] for each in captured if "search" in each["sql"]]
 
 

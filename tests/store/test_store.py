@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any, ClassVar
+from typing import Any
 
 import httpx
 import pytest
@@ -19,9 +19,8 @@ import conversations.store
 from conversations.access import ConversationValidator, Visitor
 from conversations.cursors import InvalidCursor
 from conversations.events import EventEnvelope
-from conversations.exceptions import ConversationError, ConversationNotFound, InvalidConversationId
-from conversations.log import reads
-from conversations.log.append import AppendOutcome, AppendRequest
+from conversations.exceptions import ConversationNotFound, InvalidConversationId
+from conversations.log import reads, writes
 from conversations.models import (
     Conversation,
     ConversationRef,
@@ -32,7 +31,6 @@ from conversations.models import (
 from conversations.store import (
     ConversationExists,
     ConversationStore,
-    DatabaseConversationStore,
 )
 from conversations.store.metadata import ConversationMetadata
 from sessions_app import astore
@@ -210,7 +208,7 @@ def test_a_title_is_given_on_the_condition_that_there_is_none(
 def test_a_deleted_conversation_is_nowhere_to_be_seen_but_loses_no_event(
     store: ConversationStore, conversation: ConversationRef
 ) -> None:
-    store.append(conversation, [event("a"), event("b")])
+    writes.append(conversation, [event("a"), event("b")])
     store.delete_metadata("talk")
     assert not store.exists("talk")
     assert store.search().results == []
@@ -240,12 +238,12 @@ async def test_a_deleted_conversation_is_missing_at_every_door(
 def test_a_restored_conversation_is_whole_again(
     store: ConversationStore, conversation: ConversationRef
 ) -> None:
-    store.append(conversation, [event("a"), event("b")])
+    writes.append(conversation, [event("a"), event("b")])
     before = store.get_metadata("talk"), reads.read_after(conversation, -1)
     store.soft_delete(conversation)
     store.restore(conversation)
     assert (store.get_metadata("talk"), reads.read_after(conversation, -1)) == before
-    assert store.append(conversation, [event("c")])[0].seq == 2
+    assert writes.append(conversation, [event("c")])[0].seq == 2
 
 
 @pytest.mark.parametrize("name", ["talk", *UUID_SPELLINGS])
@@ -404,7 +402,7 @@ def test_pages_of_events_both_ways_make_up_the_log(
     store = of(owner)
     log = store.create(owner)
     texts = [payload("é" * length) for length in lengths]
-    store.append(log, [event(raw=text) for text in texts])
+    writes.append(log, [event(raw=text) for text in texts])
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(reads, "PAGE_MAX_BYTES", max_bytes)
         forwards, backwards = read_forwards(log, limit), read_backwards(log, limit)
@@ -417,11 +415,9 @@ def test_pages_of_events_both_ways_make_up_the_log(
     assert all(len(page) == limit or sum(sizes(page)) >= max_bytes for page in backwards[1:])
 
 
-def test_a_page_of_long_events_ends_once_it_is_full(
-    store: ConversationStore, conversation: ConversationRef
-) -> None:
+def test_a_page_of_long_events_ends_once_it_is_full(conversation: ConversationRef) -> None:
     megabyte = 1024 * 1024
-    store.append(conversation, [event("x" * megabyte) for _ in range(6)])
+    writes.append(conversation, [event("x" * megabyte) for _ in range(6)])
     page = reads.read_after(conversation, -1)
     assert [each["seq"] for each in page] == [0, 1, 2, 3]
     assert reads.PAGE_MAX_BYTES <= sum(sizes(page)) < reads.PAGE_MAX_BYTES + 2 * megabyte
@@ -429,19 +425,6 @@ def test_a_page_of_long_events_ends_once_it_is_full(
 
 
 # The seams
-
-
-class RecordingStore(DatabaseConversationStore):
-    """A store that notes what is appended through it."""
-
-    recorded: ClassVar[list[str]] = []
-
-    def append_many(
-        self, requests: Sequence[AppendRequest], *, wait: bool = False
-    ) -> list[AppendOutcome | ConversationError]:
-        """Note the payloads, then store them."""
-        self.recorded.extend(each.payload for request in requests for each in request.events)
-        return super().append_many(requests, wait=wait)
 
 
 class ClosedRooms(ConversationValidator):
@@ -456,17 +439,6 @@ class ClosedRooms(ConversationValidator):
         return super().validate(user, conversation_id, version=version)
 
 
-async def test_another_store_takes_what_a_socket_appends(
-    join: Join, settings: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    settings.CONVERSATION_STORE = f"{__name__}.RecordingStore"
-    monkeypatch.setattr(RecordingStore, "recorded", [])
-    socket = await join("talk")
-    await socket.send(f'{{"type": "event", "id": "a", "event": {payload("seen")}}}')
-    await socket.until("ack", id="a")
-    assert RecordingStore.recorded == [payload("seen")]
-
-
 async def test_another_validator_decides_who_joins(join: Join, settings: Any) -> None:
     settings.CONVERSATION_VALIDATOR = f"{__name__}.ClosedRooms"
     refused = await (await join("closed-room")).closed()
@@ -477,10 +449,10 @@ async def test_another_validator_decides_who_joins(join: Join, settings: Any) ->
 
 
 def test_events_that_are_asked_for_one_by_one_are_read_as_far_as_a_page_goes(
-    store: ConversationStore, conversation: ConversationRef, monkeypatch: pytest.MonkeyPatch
+    conversation: ConversationRef, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     events = [event(payload("x" * 300), event_id=f"event {number}") for number in range(6)]
-    store.append(conversation, events)
+    writes.append(conversation, events)
     monkeypatch.setattr(reads, "PAGE_MAX_BYTES", 700)
     found = reads.read_portion(conversation, event_ids=[f"event {n}" for n in (5, 4, 2, 0)], seqs=[1])
     assert [each["seq"] for each in found.events] == [0, 1]
@@ -488,28 +460,24 @@ def test_events_that_are_asked_for_one_by_one_are_read_as_far_as_a_page_goes(
 
 
 def test_one_event_that_is_asked_for_is_read_however_long_it_is(
-    store: ConversationStore, conversation: ConversationRef, monkeypatch: pytest.MonkeyPatch
+    conversation: ConversationRef, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store.append(conversation, [event(payload("x" * 300))])
+    writes.append(conversation, [event(payload("x" * 300))])
     monkeypatch.setattr(reads, "PAGE_MAX_BYTES", 1)
     found = reads.read_portion(conversation, seqs=[0])
     assert (len(found.events), found.deferred) == (1, [])
 
 
-def test_the_first_event_since_a_moment_is_found_wherever_it_stands(
-    store: ConversationStore, conversation: ConversationRef
-) -> None:
+def test_the_first_event_since_a_moment_is_found_wherever_it_stands(conversation: ConversationRef) -> None:
     moments = [START + timedelta(seconds=second) for second in (5, 1, 7, 3)]
-    store.append(conversation, [v1_event(at_s=second) for second in (5, 1, 7, 3)])
+    writes.append(conversation, [v1_event(at_s=second) for second in (5, 1, 7, 3)])
     firsts = [reads.first_since(conversation, moment) for moment in moments]
     assert firsts == [0, 0, 2, 0]
     assert reads.first_since(conversation, moments[2] + timedelta(microseconds=1)) is None
 
 
-def test_the_first_event_since_a_moment_is_found_in_an_index(
-    store: ConversationStore, conversation: ConversationRef
-) -> None:
-    store.append(conversation, [event() for _ in range(200)])
+def test_the_first_event_since_a_moment_is_found_in_an_index(conversation: ConversationRef) -> None:
+    writes.append(conversation, [event() for _ in range(200)])
     with CaptureQueriesContext(connection) as captured:
         reads.first_since(conversation, datetime.now(UTC))
     (query,) = captured

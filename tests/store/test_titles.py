@@ -9,6 +9,7 @@ import httpx
 import pytest
 from django.contrib.auth.models import User
 
+from conversations.log import writes
 from conversations.models import Conversation, ConversationRef, shown_title
 from conversations.store import ConversationStore
 from conversations.store.metadata import ConversationMetadata
@@ -57,8 +58,8 @@ async def title(conversation: ConversationRef) -> str | None:
     return await astore.call(lambda: Conversation.objects.get(pk=conversation.pk).title)
 
 
-async def say(store: ConversationStore, conversation: ConversationRef, *texts: str) -> None:
-    await astore.call(store.append, conversation, [event(text) for text in texts])
+async def say(conversation: ConversationRef, *texts: str) -> None:
+    await astore.call(writes.append, conversation, [event(text) for text in texts])
 
 
 @pytest.mark.parametrize(
@@ -73,18 +74,18 @@ async def say(store: ConversationStore, conversation: ConversationRef, *texts: s
     ],
 )
 async def test_the_agents_answer_is_the_title_cut_where_it_is_long(
-    conversation: ConversationRef, store: ConversationStore, answer: str, shown: str
+    conversation: ConversationRef, answer: str, shown: str
 ) -> None:
-    await say(store, conversation, " ", "hello", "more")
+    await say(conversation, " ", "hello", "more")
     await set_generated_title(conversation, AnsweringAgent(answer))
     assert await title(conversation) == shown
 
 
 @pytest.mark.parametrize(("message", "shown"), [("hello\nworld", "hello world"), (LONG, LONG[:30] + "...")])
 async def test_where_the_agent_fails_the_beginning_of_the_message_serves(
-    conversation: ConversationRef, store: ConversationStore, message: str, shown: str
+    conversation: ConversationRef, message: str, shown: str
 ) -> None:
-    await say(store, conversation, message)
+    await say(conversation, message)
     await set_generated_title(conversation, SilentAgent())
     assert await title(conversation) == shown
 
@@ -94,14 +95,14 @@ async def test_conversations_that_begin_with_the_same_command_have_titles_that_d
 ) -> None:
     begun = [await astore.call(store.create, alice, conversation_id=each) for each in ("mine", "yours", None)]
     for each in begun:
-        await say(store, each, " /Slow ")
+        await say(each, " /Slow ")
         await set_generated_title(each, AnsweringAgent("/slow"))
     titles = [await title(each) for each in begun]
     assert titles == ["/slow · mine", "/slow · yours", f"/slow · {begun[2].public_id[:5]}"]
 
 
 async def test_a_title_is_made_once(conversation: ConversationRef, store: ConversationStore) -> None:
-    await say(store, conversation, "hello")
+    await say(conversation, "hello")
     agent = AnsweringAgent("A title")
     await set_generated_title(conversation, agent)
     await astore.call(store.retitle, conversation, None)
@@ -117,7 +118,7 @@ async def test_a_title_that_somebody_gave_stays_also_while_one_is_made(
             await astore.call(store.retitle, conversation, "Mine")
             return await super().complete(messages)
 
-    await say(store, conversation, "hello")
+    await say(conversation, "hello")
     await set_generated_title(conversation, Renaming("A title"))
     assert await title(conversation) == "Mine"
 
@@ -125,19 +126,17 @@ async def test_a_title_that_somebody_gave_stays_also_while_one_is_made(
 async def test_a_default_looking_title_that_somebody_gave_is_kept(
     conversation: ConversationRef, store: ConversationStore
 ) -> None:
-    await say(store, conversation, "hello")
+    await say(conversation, "hello")
     await astore.call(store.retitle, conversation, "Conversation talk")
     agent = AnsweringAgent("A title")
     await set_generated_title(conversation, agent)
     assert (agent.asked, await title(conversation)) == (0, "Conversation talk")
 
 
-async def test_without_a_message_nothing_is_tried(
-    conversation: ConversationRef, store: ConversationStore
-) -> None:
+async def test_without_a_message_nothing_is_tried(conversation: ConversationRef) -> None:
     agent = AnsweringAgent("A title")
     await set_generated_title(conversation, agent)
-    await say(store, conversation, "hello")
+    await say(conversation, "hello")
     await set_generated_title(conversation, agent)
     assert (agent.asked, await title(conversation)) == (1, "A title")
 
@@ -230,7 +229,7 @@ async def test_a_title_that_somebody_chose_while_one_is_made_stays_whatever_it_i
             await astore.call(store.retitle, conversation, chosen)
             return await super().complete(messages)
 
-    await say(store, conversation, "hello")
+    await say(conversation, "hello")
     await set_generated_title(conversation, Renaming("A title"))
     assert await title(conversation) == chosen
 
@@ -238,7 +237,7 @@ async def test_a_title_that_somebody_chose_while_one_is_made_stays_whatever_it_i
 async def test_metadata_that_names_a_title_chooses_it(
     conversation: ConversationRef, store: ConversationStore
 ) -> None:
-    await say(store, conversation, "hello")
+    await say(conversation, "hello")
     await astore.call(titles.set_provisional_title, conversation)
     same = ConversationMetadata(conversation_id="talk", title="hello")
     await astore.call(store.save_metadata, same, fields=["title"])

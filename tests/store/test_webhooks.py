@@ -16,7 +16,7 @@ from django.db import OperationalError
 from django.utils import timezone
 
 from conversations.dialects import v1
-from conversations.log import reads
+from conversations.log import reads, writes
 from conversations.models import ConversationRef, Version
 from conversations.store import ConversationStore
 from sessions_app import astore, background
@@ -333,12 +333,12 @@ def test_a_server_that_is_killed_mid_delivery_delivers_again(
     endpoint.hold()
     server.start()
     talk = store.create(local_user())
-    store.append(talk, [event("one"), event("two")])
+    writes.append(talk, [event("one"), event("two")])
     wait_for(lambda: endpoint.calls)
     server.kill()
     endpoint.let_go()
     before = len(endpoint.calls)
-    store.append(talk, [event("three")])
+    writes.append(talk, [event("three")])
     server.start()
     wait_for(lambda: Delivery.objects.filter(through=2, due_at=None).exists())
     again = [call.body for call in endpoint.calls[before:] if call.path.startswith("/events/")]

@@ -17,6 +17,7 @@ from rest_framework.response import Response
 
 from conversations import access
 from conversations.exceptions import ConversationError, ConversationNotFound
+from conversations.log import writes
 from conversations.models import Conversation, ConversationQuerySet, ConversationRef
 from conversations.payloads.limits import limits_of
 from conversations.store import ConversationExists, MetadataFilter, store
@@ -237,7 +238,7 @@ def _created(request: Request, body: NewConversation) -> ConversationRef:
         if body.tool_servers:  # before the first message, in which their keys are masked as well
             tool_servers.hide_keys(conversation, body.tool_servers)
     if events:
-        log.append(conversation, events)
+        writes.append(conversation, events)
     return conversation
 
 

@@ -25,6 +25,7 @@ from django.utils import timezone
 
 from conversations import server_log
 from conversations.events import Dialect, Kind
+from conversations.log import writes
 from conversations.models import Conversation, ConversationRef, Event, Version
 from conversations.store import ConversationStore
 from convserver import export
@@ -101,9 +102,9 @@ def staff(accounts: None, database: None) -> Staff:
 
 
 @pytest.fixture
-def talk(store: ConversationStore, conversation: ConversationRef) -> ConversationRef:
+def talk(conversation: ConversationRef) -> ConversationRef:
     """A conversation of alice's with three events."""
-    store.append(conversation, [event(f"text {number}", event_id=f"e{number}") for number in range(3)])
+    writes.append(conversation, [event(f"text {number}", event_id=f"e{number}") for number in range(3)])
     return conversation
 
 
@@ -517,10 +518,10 @@ def test_an_empty_log_has_a_page(boss: Browser, conversation: ConversationRef) -
 
 
 def test_an_event_is_shown_token_by_token_as_it_was_received(
-    boss: Browser, conversation: ConversationRef, store: ConversationStore
+    boss: Browser, conversation: ConversationRef
 ) -> None:
     raw = '{"action":"message","source":"user","args":{"content":"<b>&","n":1.10,"big":1E5,"empty":{}}}'
-    store.append(conversation, [event(raw=raw)])
+    writes.append(conversation, [event(raw=raw)])
     page = boss.get(of(conversation, "events/0/")).content.decode()
     assert "<b>&" not in page
     assert '"content": "<b>&",\n    "n": 1.10,\n    "big": 1E5,\n    "empty": {}\n  }\n}' in unescape(page)
@@ -529,17 +530,15 @@ def test_an_event_is_shown_token_by_token_as_it_was_received(
 def test_a_payload_is_downloaded_byte_for_byte(boss: Browser, alice: User, store: ConversationStore) -> None:
     conversation = store.create(alice, conversation_id='a"b;c é')
     raw = '{ "action":"message", "source":"user","args":{"content":"é","n":1.10}}'
-    store.append(conversation, [event(raw=raw)])
+    writes.append(conversation, [event(raw=raw)])
     answer = boss.get(of(conversation, "events/0/payload/"))
     assert answer.content == raw.encode()
     assert answer["Content-Disposition"] == 'attachment; filename="conversation-a-b-c-event-0.json"'
     assert answer["Content-Type"] == "application/json"
 
 
-def test_of_a_long_payload_the_beginning_is_shown(
-    boss: Browser, conversation: ConversationRef, store: ConversationStore
-) -> None:
-    store.append(conversation, [event("x" * 15_000_000)])
+def test_of_a_long_payload_the_beginning_is_shown(boss: Browser, conversation: ConversationRef) -> None:
+    writes.append(conversation, [event("x" * 15_000_000)])
     answer = boss.get(of(conversation, "events/0/"))
     assert "Download everything" in text_of(answer)
     assert len(answer.content) < 1_000_000
@@ -1044,7 +1043,7 @@ async def test_an_export_holds_the_conversation_and_its_payloads_byte_for_byte(
     conversation = await astore.call(
         store.create, alice, conversation_id="../x".replace("../", "a b"), parameters={"api_key": CLEAR}
     )
-    await astore.call(store.append, conversation, [event(raw=raw), event("two")])
+    await astore.call(writes.append, conversation, [event(raw=raw), event("two")])
     answer = await page.get(of(conversation, "export/"))
     document = answer.json()
     assert list(document) == ["conversation", "events"]
@@ -1060,7 +1059,7 @@ async def test_several_conversations_are_exported_as_one_list(
     page: Page, alice: User, store: ConversationStore
 ) -> None:
     refs = [await astore.call(store.create, alice, conversation_id=f"c{n}") for n in range(3)]
-    await astore.call(store.append, refs[1], [event("hello")])
+    await astore.call(writes.append, refs[1], [event("hello")])
     answer = await page.choose(LIST, "export", *(ref.pk for ref in refs))
     documents = answer.json()
     assert [each["conversation"]["id"] for each in documents] == ["c2", "c1", "c0"]

@@ -10,8 +10,8 @@ from django.contrib.auth.models import User
 from django.test import Client as Browser
 from django.utils import timezone
 
+from conversations.log import writes
 from conversations.models import Conversation, ConversationRef
-from conversations.store import ConversationStore
 from sessions_app.encryption import seal
 from sessions_app.models import Delivery, EndpointKind, Receiver
 from sessions_app.processes import this_process
@@ -52,10 +52,10 @@ def form(**changes: Any) -> dict[str, Any]:
 
 
 @pytest.fixture
-def failing(store: ConversationStore, conversation: ConversationRef) -> Delivery:
+def failing(conversation: ConversationRef) -> Delivery:
     """A delivery of two events whose last try failed."""
     endpoint = transport.create("https://example.org", flush_delay_s=0.0)
-    store.append(conversation, [event(), event()])
+    writes.append(conversation, [event(), event()])
     watermark = Watermark()
     watermark.look()
     gather(endpoint, watermark)
@@ -159,9 +159,9 @@ def test_a_conversation_is_told_again_from_an_event_on(boss: Browser, failing: D
 
 
 def test_a_conversation_that_was_never_told_is_told_again(
-    boss: Browser, store: ConversationStore, conversation: ConversationRef
+    boss: Browser, conversation: ConversationRef
 ) -> None:
-    store.append(conversation, [event()])
+    writes.append(conversation, [event()])
     endpoint = transport.create("https://example.org")
     chosen = {"receiver": endpoint.pk, "conversation_id": conversation.public_id, "first": 0}
     assert boss.post(DELIVERIES + "add/", chosen).status_code == 302

@@ -17,6 +17,7 @@ from django.test import Client as Browser
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
+from conversations.log import writes
 from conversations.models import Conversation, ConversationRef, GuardRepair
 from conversations.store import ConversationStore
 from convserver.admin import measures, overview
@@ -127,11 +128,11 @@ def test_a_turn_of_which_nothing_comes_stands_out_with_its_age(
 
 @pytest.mark.parametrize("progress", ["stored", "streamed"])
 def test_a_turn_that_goes_on_does_not_stand_out(
-    boss: Browser, store: ConversationStore, conversation: ConversationRef, progress: str
+    boss: Browser, conversation: ConversationRef, progress: str
 ) -> None:
     make_loop(conversation, since=LONG_AGO)
     if progress == "stored":
-        store.append(conversation, [event("one")])
+        writes.append(conversation, [event("one")])
     else:
         UnfinishedAnswer.objects.create(
             conversation_id=conversation.pk, turn_id="t", event_id="e", through=0, text="so far"
@@ -141,9 +142,9 @@ def test_a_turn_that_goes_on_does_not_stand_out(
 
 
 def test_events_of_the_last_minute_are_counted(
-    boss: Browser, store: ConversationStore, conversation: ConversationRef, monkeypatch: pytest.MonkeyPatch
+    boss: Browser, conversation: ConversationRef, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store.append(conversation, [event(str(number)) for number in range(5)])
+    writes.append(conversation, [event(str(number)) for number in range(5)])
     assert figures(boss)["Events per minute"] == "5"
     monkeypatch.setattr(overview, "COUNTED_MAX", 3)
     assert figures(boss)["Events per minute"].startswith("about ")
@@ -226,7 +227,7 @@ def test_the_page_asks_as_much_of_the_database_whatever_there_is(
     for number in range(30):
         conversation = store.create(alice, conversation_id=f"talk-{number}")
         make_loop(conversation, since=LONG_AGO)
-        store.append(conversation, [event("one")])
+        writes.append(conversation, [event("one")])
     assert statements(boss) == before <= 20
 
 

@@ -10,6 +10,7 @@ import httpx
 import pytest
 from django.conf import settings
 
+from conversations.log import writes
 from conversations.models import ConversationRef
 from conversations.store import ConversationStore
 from convserver.api.native import conversations as native
@@ -32,10 +33,10 @@ async def etag(rest: httpx.AsyncClient) -> str:
 
 @once
 async def test_new_events_leave_the_etag_as_it_is(
-    rest: httpx.AsyncClient, store: ConversationStore, conversation: ConversationRef
+    rest: httpx.AsyncClient, conversation: ConversationRef
 ) -> None:
     before = await etag(rest)
-    await astore.call(store.append, conversation, [event("hello")])
+    await astore.call(writes.append, conversation, [event("hello")])
     assert await etag(rest) == before
 
 
@@ -50,10 +51,10 @@ async def test_a_creation_is_answered_with_the_etag_of_what_it_created(
 
 
 async def test_a_title_that_is_made_of_the_first_message_leaves_the_etag_as_it_is(
-    rest: httpx.AsyncClient, store: ConversationStore, conversation: ConversationRef
+    rest: httpx.AsyncClient, conversation: ConversationRef
 ) -> None:
     before = await etag(rest)
-    await astore.call(store.append, conversation, [asking("hello")])
+    await astore.call(writes.append, conversation, [asking("hello")])
     await astore.call(titles.set_provisional_title, conversation)
     assert (await rest.get(TALK)).json()["title"] == "hello"
     assert await etag(rest) == before
@@ -63,9 +64,9 @@ async def test_a_title_that_is_made_of_the_first_message_leaves_the_etag_as_it_i
 
 @once
 async def test_a_title_that_is_chosen_in_place_of_one_that_was_made_changes_the_etag(
-    rest: httpx.AsyncClient, store: ConversationStore, conversation: ConversationRef
+    rest: httpx.AsyncClient, conversation: ConversationRef
 ) -> None:
-    await astore.call(store.append, conversation, [asking("hello")])
+    await astore.call(writes.append, conversation, [asking("hello")])
     await astore.call(titles.keep_provisional_title, conversation)
     before = await etag(rest)
     await rest.patch(TALK, json={"title": "Chosen"})

@@ -12,6 +12,7 @@ import pytest
 from django.contrib.auth.models import User
 
 from conversations import dialects
+from conversations.log import writes
 from conversations.log.append import chain
 from conversations.models import Conversation, ConversationRef
 from conversations.store import ConversationStore
@@ -39,7 +40,7 @@ def talk(alice: User, store: ConversationStore) -> ConversationRef:
     """A conversation with some of everything."""
     conversation = store.create(alice, conversation_id="talk", title="Fix the parser")
     events = [event(raw=raw) for raw in (SPACED, ODD, CALL, RESULT, HIDDEN)]
-    store.append(conversation, [*events, event("Thanks")])
+    writes.append(conversation, [*events, event("Thanks")])
     return conversation
 
 
@@ -99,11 +100,11 @@ async def test_an_empty_conversation_is_a_manifest(
 
 
 async def test_an_export_ends_where_the_log_ended_when_it_began(
-    talk: ConversationRef, store: ConversationStore, alice: User, live: None
+    talk: ConversationRef, alice: User, live: None
 ) -> None:
     row = await astore.call(Conversation.objects.get, pk=talk.pk)
     answer = await astore.call(export.download, row, export.Format.JSONL)
-    await astore.call(store.append, talk, [event("later")])
+    await astore.call(writes.append, talk, [event("later")])
     content = b"".join([bytes(piece) async for piece in answer])
     assert b"later" not in content
     assert json.loads(content.partition(b"\n")[0])["last_seq"] == 5
@@ -180,10 +181,10 @@ async def test_the_html_file_shows_the_events_as_the_page_does(
 
 
 async def test_the_html_file_has_long_output_to_its_end_and_links_to_no_server(
-    talk: ConversationRef, store: ConversationStore, rest: httpx.AsyncClient
+    talk: ConversationRef, rest: httpx.AsyncClient
 ) -> None:
     content = "a line\\n" * 20_000 + "the end"
-    await astore.call(store.append, talk, [event(raw=f'{{"observation":"run","content":"{content}"}}')])
+    await astore.call(writes.append, talk, [event(raw=f'{{"observation":"run","content":"{content}"}}')])
     text = (await exported(rest, "html")).text
     assert "the end" in text
     assert 'class="download"' not in text
@@ -197,7 +198,7 @@ async def test_a_hostile_conversation_is_exported(
     title = '<script>x</script>"{{ 7|add:7 }}'
     conversation = await astore.call(store.create, alice, conversation_id="talk", title=title)
     events = [event(json.dumps(each.block)[1:-1], raw=None) for each in HOSTILE]
-    await astore.call(store.append, conversation, events)
+    await astore.call(writes.append, conversation, events)
     text = (await exported(rest, format)).text
     assert all(each.mark in text for each in HOSTILE)
     assert "{{ 7|add:7 }}" in text.replace("\\|", "|")
@@ -281,9 +282,9 @@ async def test_an_events_text_is_a_plain_file(talk: ConversationRef, rest: httpx
 
 
 async def test_an_events_file_is_not_cut_where_its_column_is(
-    talk: ConversationRef, store: ConversationStore, rest: httpx.AsyncClient
+    talk: ConversationRef, rest: httpx.AsyncClient
 ) -> None:
-    await astore.call(store.append, talk, [event("x" * 300_000)])
+    await astore.call(writes.append, talk, [event("x" * 300_000)])
     assert len((await rest.get("/c/talk/events/6/output")).text) == 300_000
 
 

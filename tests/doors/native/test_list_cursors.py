@@ -19,8 +19,9 @@ from hypothesis import strategies as st
 
 from conversations import change_order
 from conversations.cursors import KeyCursor
+from conversations.log import writes
 from conversations.models import Conversation, ConversationRef
-from conversations.store import ConversationStore
+from conversations.store import ConversationStore, store
 from sessions_app import astore
 from sessions_app.live import drafts, marks
 from sessions_app.live.drafts import Edit
@@ -83,15 +84,15 @@ def by_hand(statement: str) -> bytes:
 # Clocks
 
 
-def write_draft(store: ConversationStore, conversation: ConversationRef) -> object:
+def write_draft(conversation: ConversationRef) -> object:
     return drafts.write(conversation.owner_id, conversation, Edit(text="", images=[], version=0))
 
 
-CHANGES: dict[str, Callable[[ConversationStore, ConversationRef], object]] = {
-    "title": lambda store, conversation: store.retitle(conversation, "changed"),
-    "message": lambda store, conversation: store.append(conversation, [event("changed")]),
-    "deletion": lambda store, conversation: store.soft_delete(conversation),
-    "mark": lambda store, conversation: marks.mark(conversation.owner_id, conversation, pinned=True),
+CHANGES: dict[str, Callable[[ConversationRef], object]] = {
+    "title": lambda conversation: store().retitle(conversation, "changed"),
+    "message": lambda conversation: writes.append(conversation, [event("changed")]),
+    "deletion": lambda conversation: store().soft_delete(conversation),
+    "mark": lambda conversation: marks.mark(conversation.owner_id, conversation, pinned=True),
     "draft": write_draft,
 }
 
@@ -112,11 +113,11 @@ async def test_a_change_under_a_clock_that_has_jumped_back_is_told(
     alice: User,
     dial: Dial,
     clock: Callable[[datetime], Any],
-    change: Callable[[ConversationStore, ConversationRef], object],
+    change: Callable[[ConversationRef], object],
 ) -> None:
     cursor = await cursor_of(dial)
     with clock(timezone.now() - HOUR):
-        await astore.call(change, store, conversation)
+        await astore.call(change, conversation)
     assert any(map(is_changed, await shown_since(dial, cursor, alice)))
 
 
@@ -126,27 +127,23 @@ async def test_a_change_at_the_same_moment_as_the_one_before_is_told(
     store: ConversationStore,
     dial: Dial,
     clock: Callable[[datetime], Any],
-    change: Callable[[ConversationStore, ConversationRef], object],
+    change: Callable[[ConversationRef], object],
 ) -> None:
     with clock(timezone.now()):
         conversation = await astore.call(lambda: store.create(alice, conversation_id="talk"))
         cursor = await cursor_of(dial)
-        await astore.call(change, store, conversation)
+        await astore.call(change, conversation)
     assert any(map(is_changed, await shown_since(dial, cursor, alice)))
 
 
 async def test_a_message_of_a_conversation_that_another_clock_has_put_ahead_is_told(
-    conversation: ConversationRef,
-    store: ConversationStore,
-    alice: User,
-    dial: Dial,
-    clock: Callable[[datetime], Any],
+    conversation: ConversationRef, alice: User, dial: Dial, clock: Callable[[datetime], Any]
 ) -> None:
     now = timezone.now() + HOUR
     await astore.call(lambda: Conversation.objects.update(listed_at=now))
     cursor = await cursor_of(dial)
     with clock(now):
-        await astore.call(store.append, conversation, [event("changed")])
+        await astore.call(writes.append, conversation, [event("changed")])
     assert any(map(is_changed, await shown_since(dial, cursor, alice)))
 
 
@@ -195,7 +192,7 @@ async def test_a_change_by_a_transaction_that_began_before_another_change_of_the
 async def test_a_draft_that_was_begun_before_the_cursor_and_committed_after_it_is_told(
     conversation: ConversationRef, store: ConversationStore, alice: User, dial: Dial
 ) -> None:
-    await astore.call(write_draft, store, conversation)
+    await astore.call(write_draft, conversation)
     with psycopg.connect(database_url()) as late:
         late.execute(
             "UPDATE sessions_app_draft SET version = 2, updated_at = now() - interval '1 minute', "
@@ -406,12 +403,10 @@ async def test_numbers_that_another_server_gave_hide_no_change_and_are_not_shown
     assert "other" not in found
 
 
-def test_an_event_that_is_no_message_changes_no_list(
-    conversation: ConversationRef, store: ConversationStore
-) -> None:
+def test_an_event_that_is_no_message_changes_no_list(conversation: ConversationRef) -> None:
     numbers = Conversation.objects.values_list("listed_in", flat=True)
     before = numbers.get()
-    store.append(conversation, [event(raw=THOUGHT)])
+    writes.append(conversation, [event(raw=THOUGHT)])
     assert numbers.get() == before
-    store.append(conversation, [event("said")])
+    writes.append(conversation, [event("said")])
     assert (numbers.get() or 0) > (before or 0)

@@ -10,6 +10,7 @@ import pytest
 from django.contrib.auth.models import User
 from django.utils import timezone
 
+from conversations.log import writes
 from conversations.models import Conversation, ConversationRef, Version
 from conversations.store import ConversationStore
 from sessions_app import astore
@@ -114,9 +115,9 @@ async def test_a_mark_that_was_made_meanwhile_is_shown_to_a_list_that_comes_back
 # Unread
 
 
-def say(store: ConversationStore, conversation: ConversationRef, **columns: Any) -> int:
+def say(conversation: ConversationRef, **columns: Any) -> int:
     """Append a message and return its seq."""
-    return store.append(conversation, [event("something", **columns)])[0].seq
+    return writes.append(conversation, [event("something", **columns)])[0].seq
 
 
 def test_an_empty_conversation_is_not_unread(conversation: ConversationRef, alice: User) -> None:
@@ -124,27 +125,23 @@ def test_an_empty_conversation_is_not_unread(conversation: ConversationRef, alic
 
 
 def test_what_a_script_has_recorded_is_unread_until_it_is_seen(
-    conversation: ConversationRef, store: ConversationStore, alice: User
+    conversation: ConversationRef, alice: User
 ) -> None:
-    seq = say(store, conversation)
+    seq = say(conversation)
     assert shown(conversation, alice)["unread"]
     marks.mark_seen(alice.pk, conversation, seq)
     assert not shown(conversation, alice)["unread"]
 
 
-def test_a_new_message_after_what_was_seen_is_unread(
-    conversation: ConversationRef, store: ConversationStore, alice: User
-) -> None:
-    marks.mark_seen(alice.pk, conversation, say(store, conversation))
-    say(store, conversation)
+def test_a_new_message_after_what_was_seen_is_unread(conversation: ConversationRef, alice: User) -> None:
+    marks.mark_seen(alice.pk, conversation, say(conversation))
+    say(conversation)
     assert shown(conversation, alice)["unread"]
 
 
-def test_bookkeeping_after_what_was_seen_is_not_unread(
-    conversation: ConversationRef, store: ConversationStore, alice: User
-) -> None:
-    marks.mark_seen(alice.pk, conversation, say(store, conversation))
-    store.append(conversation, [event(raw='{"action": "note"}')])
+def test_bookkeeping_after_what_was_seen_is_not_unread(conversation: ConversationRef, alice: User) -> None:
+    marks.mark_seen(alice.pk, conversation, say(conversation))
+    writes.append(conversation, [event(raw='{"action": "note"}')])
     assert not shown(conversation, alice)["unread"]
 
 
@@ -165,9 +162,9 @@ async def test_an_own_message_is_not_unread_and_its_answer_is(
 
 
 async def test_seeing_is_shown_to_the_users_lists_at_once(
-    conversation: ConversationRef, store: ConversationStore, join: Join, dial: Dial
+    conversation: ConversationRef, join: Join, dial: Dial
 ) -> None:
-    await astore.call(say, store, conversation)
+    await astore.call(say, conversation)
     client = await dial("/ws/conversations")
     await client.until("hello")
     await (await join(conversation)).send({"type": "seen", "through": 0})
@@ -175,10 +172,10 @@ async def test_seeing_is_shown_to_the_users_lists_at_once(
 
 
 def test_having_seen_never_goes_back_and_never_beyond_the_end(
-    conversation: ConversationRef, store: ConversationStore, alice: User
+    conversation: ConversationRef, alice: User
 ) -> None:
     for _ in range(3):
-        say(store, conversation)
+        say(conversation)
     found = []
     for through in (1, 0, 99):
         marks.mark_seen(alice.pk, conversation, through)

@@ -23,8 +23,9 @@ from django.utils import timezone
 from conversations.cursors import FINGERPRINT_LENGTH
 from conversations.events import EVENT_ID_MAX_LENGTH
 from conversations.exceptions import ConversationBusy
+from conversations.log import writes
 from conversations.models import Conversation, ConversationRef, Version
-from conversations.store import ConversationStore, DatabaseConversationStore
+from conversations.store import ConversationStore
 from convserver.api.native import events
 from convserver.configuration import UNKNOWN_BODY_MAX_BYTES
 from sessions_app import astore
@@ -121,13 +122,13 @@ async def test_pages_lose_none_of_those_that_were_made_in_the_same_microsecond(
 
 @pytest.mark.parametrize("path", [f"{LIST}?limit=100", EVENTS + "?limit=100"])
 def test_a_page_takes_the_same_number_of_statements_whatever_is_there(
-    conversation: ConversationRef, alice: User, store: ConversationStore, path: str
+    conversation: ConversationRef, alice: User, path: str
 ) -> None:
     def statements(count: int) -> int:
         have = Conversation.objects.count()
         rows = [Conversation(public_id=f"row-{n}", owner=alice) for n in range(have, count)]
         Conversation.objects.bulk_create(rows)
-        store.append(conversation, [event() for _ in range(count)])
+        writes.append(conversation, [event() for _ in range(count)])
         with CaptureQueriesContext(connection) as captured:
             assert Browser().get(path, headers={"host": "localhost"}).status_code == 200
         return len(captured)
@@ -261,9 +262,9 @@ async def test_a_new_title_leaves_the_tags(rest: httpx.AsyncClient) -> None:
 
 
 async def test_a_deleted_conversation_is_gone_until_it_is_restored_whole(
-    conversation: ConversationRef, store: ConversationStore, rest: httpx.AsyncClient
+    conversation: ConversationRef, rest: httpx.AsyncClient
 ) -> None:
-    await astore.call(store.append, conversation, [event("kept")])
+    await astore.call(writes.append, conversation, [event("kept")])
     before = (await rest.get(EVENTS)).text
     assert (await rest.delete(TALK)).status_code == 204
     assert [(await rest.get(path)).status_code for path in (TALK, EVENTS)] == [404, 404]
@@ -382,21 +383,17 @@ async def test_a_token_is_shown_once_and_opens_the_door_until_it_is_revoked(
     ids=str,
 )
 async def test_a_page_of_the_log_is_what_was_asked_for(
-    conversation: ConversationRef,
-    store: ConversationStore,
-    rest: httpx.AsyncClient,
-    query: dict[str, int],
-    expected: list[int],
+    conversation: ConversationRef, rest: httpx.AsyncClient, query: dict[str, int], expected: list[int]
 ) -> None:
-    await astore.call(store.append, conversation, [event() for _ in range(10)])
+    await astore.call(writes.append, conversation, [event() for _ in range(10)])
     page = (await rest.get(EVENTS, params=query)).json()
     assert ([each["seq"] for each in page["events"]], page["last_seq"]) == (expected, 9)
 
 
 async def test_the_log_goes_on_after_the_cursor_of_any_event(
-    conversation: ConversationRef, store: ConversationStore, rest: httpx.AsyncClient
+    conversation: ConversationRef, rest: httpx.AsyncClient
 ) -> None:
-    await astore.call(store.append, conversation, [event() for _ in range(3)])
+    await astore.call(writes.append, conversation, [event() for _ in range(3)])
     for each in (await rest.get(EVENTS)).json()["events"]:
         page = (await rest.get(EVENTS, params={"after": each["cursor"]})).json()
         assert [event["seq"] for event in page["events"]] == list(range(each["seq"] + 1, 3))
@@ -414,14 +411,9 @@ async def test_the_log_goes_on_after_the_cursor_of_any_event(
 )
 @pytest.mark.parametrize("more", [{}, {"before": "1"}], ids=str)
 async def test_a_cursor_of_another_history_is_gone(
-    conversation: ConversationRef,
-    store: ConversationStore,
-    rest: httpx.AsyncClient,
-    after: str,
-    code: str,
-    more: dict[str, str],
+    conversation: ConversationRef, rest: httpx.AsyncClient, after: str, code: str, more: dict[str, str]
 ) -> None:
-    await astore.call(store.append, conversation, [event() for _ in range(3)])
+    await astore.call(writes.append, conversation, [event() for _ in range(3)])
     answer = await rest.get(EVENTS, params={"after": after, **more})
     assert (answer.status_code, answer.json()["code"]) == (410, code)
     assert "read from the beginning" in answer.json()["detail"]
@@ -544,14 +536,14 @@ async def test_a_message_is_answered_although_its_sender_leaves_before_the_commi
     conversation: ConversationRef, alice: User, rest: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await no_sweep(monkeypatch)
-    begun, let_go, real = threading.Event(), threading.Event(), DatabaseConversationStore.append_many
+    begun, let_go, real = threading.Event(), threading.Event(), writes.append_many
 
     def append_many(*args: Any, **options: Any) -> Any:
         begun.set()
         assert let_go.wait(WAIT_S)
         return real(*args, **options)
 
-    monkeypatch.setattr(DatabaseConversationStore, "append_many", append_many)
+    monkeypatch.setattr(writes, "append_many", append_many)
     frames = [events._read(json.dumps(message("good morning")), conversation, events.Sender(alice, ""))]
     sending = asyncio.create_task(events._append(conversation, frames))
     assert await asyncio.to_thread(begun.wait, WAIT_S)

@@ -14,8 +14,9 @@ import pytest
 from conversations import live as hints
 from conversations.cursors import FINGERPRINT_LENGTH
 from conversations.hints import EVENTS_MAX_CHARACTERS
+from conversations.log import writes
 from conversations.models import Conversation, ConversationRef, Event
-from conversations.store import ConversationStore, DatabaseConversationStore
+from conversations.store import ConversationStore
 from sessions_app import astore
 from sessions_app.agents.demo import INTRODUCTION
 from sessions_app.live import hub, marks, status
@@ -66,14 +67,14 @@ class Commits:
 @pytest.fixture
 def held_commits(monkeypatch: pytest.MonkeyPatch) -> Iterator[Commits]:
     """Hold every append open just before its transaction."""
-    commits, real = Commits(), DatabaseConversationStore.append_many
+    commits, real = Commits(), writes.append_many
 
     def append_many(*args: Any, **options: Any) -> Any:
         commits.begun.set()
         assert commits.let_go.wait(WAIT_S)
         return real(*args, **options)
 
-    monkeypatch.setattr(DatabaseConversationStore, "append_many", append_many)
+    monkeypatch.setattr(writes, "append_many", append_many)
     yield commits
     commits.let_go.set()
 

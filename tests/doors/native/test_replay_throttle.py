@@ -9,8 +9,8 @@ from typing import Any
 import httpx
 import pytest
 
+from conversations.log import writes
 from conversations.models import ConversationRef
-from conversations.store import ConversationStore
 from convserver import asgi
 from convserver.asgi import application
 from sessions_app.event_loops import PerEventLoop
@@ -25,9 +25,9 @@ FOR_EVER_S = 1_000.0
 
 
 @pytest.fixture
-def history(conversation: ConversationRef, store: ConversationStore) -> list[int]:
+def history(conversation: ConversationRef) -> list[int]:
     """The seqs of a conversation that has something to replay."""
-    store.append(conversation, [event(str(number)) for number in range(HISTORY)])
+    writes.append(conversation, [event(str(number)) for number in range(HISTORY)])
     return list(range(HISTORY))
 
 

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from conversations.events import EventEnvelope
+from conversations.log import writes
 from conversations.models import ConversationRef
-from conversations.store import ConversationStore
 from convserver.asgi import application
 from sessions_app import astore
 from sessions_app.sockets import socket
@@ -97,11 +97,9 @@ async def joined(live: None, conversation: ConversationRef) -> AsyncIterator[Joi
 
 
 @pytest.fixture
-def pages(
-    store: ConversationStore, conversation: ConversationRef, monkeypatch: pytest.MonkeyPatch
-) -> list[list[EventEnvelope]]:
+def pages(conversation: ConversationRef, monkeypatch: pytest.MonkeyPatch) -> list[list[EventEnvelope]]:
     """What is read of a long log, page by page."""
-    store.append(conversation, [event("x" * EVENT_BYTES) for _ in range(EVENTS)])
+    writes.append(conversation, [event("x" * EVENT_BYTES) for _ in range(EVENTS)])
     pages: list[list[EventEnvelope]] = []
     read_after = astore.read_after
 
@@ -148,7 +146,7 @@ async def test_readers_at_the_same_place_of_a_log_share_what_is_read_of_it(
 
 
 async def test_a_reader_that_shares_a_page_is_shown_what_was_stored_since_it_was_read(
-    joined: Joined, pages: list[list[EventEnvelope]], store: ConversationStore, conversation: ConversationRef
+    joined: Joined, pages: list[list[EventEnvelope]], conversation: ConversationRef
 ) -> None:
     first = joined(after=EVENTS - 10)
     await first.is_stalled.wait()

@@ -10,6 +10,7 @@ import pytest
 from django.contrib.auth.models import User
 
 from conversations.events import NewEvent
+from conversations.log import writes
 from conversations.models import ConversationRef, Version
 from conversations.store import ConversationStore
 from convserver.web.conversations.page import PAGE_EVENTS
@@ -22,7 +23,7 @@ from tests.events import event
 def talk(alice: User, store: ConversationStore) -> ConversationRef:
     """More calls than a page shows, none of which is answered."""
     conversation = store.create(alice, conversation_id="talk", version=Version.V0)
-    store.append(conversation, [_call(number) for number in range(PAGE_EVENTS + 10)])
+    writes.append(conversation, [_call(number) for number in range(PAGE_EVENTS + 10)])
     return conversation
 
 

@@ -13,8 +13,8 @@ from django.contrib.auth.models import User
 from django.contrib.sessions.models import Session
 from django.urls import URLPattern
 
+from conversations.log import writes
 from conversations.models import ConversationRef, Event
-from conversations.store import ConversationStore
 from convserver.web.urls import urlpatterns
 from sessions_app import astore
 from tests.events import event
@@ -30,9 +30,9 @@ FORMS = [page for page in PAGES if page.method == "POST"]
 
 
 @pytest.fixture
-def talk(conversation: ConversationRef, store: ConversationStore) -> ConversationRef:
+def talk(conversation: ConversationRef) -> ConversationRef:
     """A conversation of alice's with one event."""
-    store.append(conversation, [event("hello")])
+    writes.append(conversation, [event("hello")])
     return conversation
 
 

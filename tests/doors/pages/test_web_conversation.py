@@ -8,14 +8,15 @@ from uuid import uuid4
 
 import httpx
 import pytest
-from django.conf import settings
 from django.contrib.auth.models import User
 from django.test import Client
 
+from conversations.log import writes
 from conversations.models import ConversationRef
 from conversations.store import ConversationStore
 from sessions_app import astore
 from tests.events import event
+from tests.faulty import find_locked
 from tests.web_browser import Browser, words
 
 pytestmark = pytest.mark.one_engine
@@ -43,20 +44,18 @@ BEYOND = 10**15
 )
 @pytest.mark.parametrize("page", ["/c/talk", "/c/talk/events"])
 def test_an_address_shows_a_stretch_of_the_log_and_never_more_than_there_is(
-    store: ConversationStore, conversation: ConversationRef, page: str, asked: str, shown: tuple[int, int]
+    conversation: ConversationRef, page: str, asked: str, shown: tuple[int, int]
 ) -> None:
-    store.append(conversation, [event(f"word {number}") for number in range(EVENTS)])
+    writes.append(conversation, [event(f"word {number}") for number in range(EVENTS)])
     text = Client(headers={"host": "localhost"}).get(page + asked).content.decode()
     places = re.search(r'data-first="(-?\d+)" data-last="(-?\d+)" data-last-seq="(-?\d+)"', text)
     assert places is not None
     assert tuple(map(int, places.groups())) == (*shown, END)
 
 
-def test_an_image_whose_address_nobody_can_send_keeps_the_page_open(
-    store: ConversationStore, conversation: ConversationRef
-) -> None:
+def test_an_image_whose_address_nobody_can_send_keeps_the_page_open(conversation: ConversationRef) -> None:
     raw = r'{"action":"message","source":"agent","args":{"content":"hi","image_urls":["https://x/\ud800"]}}'
-    store.append(conversation, [event(raw=raw)])
+    writes.append(conversation, [event(raw=raw)])
     answer = Client(headers={"host": "localhost"}).get("/c/talk")
     assert (answer.status_code, "https://x/\ufffd" in answer.content.decode()) == (200, True)
 
@@ -113,7 +112,7 @@ async def test_what_cannot_be_stored_now_stands_in_the_box_with_the_reason(
     visitor: Browser, conversation: ConversationRef, monkeypatch: pytest.MonkeyPatch, path: str
 ) -> None:
     with monkeypatch.context() as busy:
-        busy.setattr(settings, "CONVERSATION_STORE", "tests.faulty.BusyStore")
+        busy.setattr(writes, "append_many", find_locked)
         answer = await visitor.send(path, {"id": SAID, "text": EDITED}, page="/")
     action, form = composer(answer)
     assert (answer.status_code, form["text"]) == (503, EDITED)

@@ -16,6 +16,7 @@ from django.test import Client as Browser
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
+from conversations.log import writes
 from conversations.models import Conversation, ConversationRef, Version
 from conversations.store import ConversationStore
 from convserver.web import listing
@@ -161,9 +162,9 @@ def test_the_list_and_the_search_can_be_narrowed_to_each_state(browser: Browser,
 
 
 def test_what_is_unread_is_marked_by_a_word(
-    conversation: ConversationRef, store: ConversationStore, alice: User, browser: Browser
+    conversation: ConversationRef, alice: User, browser: Browser
 ) -> None:
-    store.append(conversation, [event("something")])
+    writes.append(conversation, [event("something")])
     assert '<span class="new">New</span>' in row(browser.get("/rows"), "talk")
     marks.mark_seen(alice.pk, conversation, 0)
     assert '<span class="new">New</span>' not in row(browser.get("/rows"), "talk")
@@ -174,7 +175,7 @@ def test_what_people_write_is_shown_as_text(
     conversation: ConversationRef, store: ConversationStore, browser: Browser, text: str
 ) -> None:
     store.retitle(conversation, text)
-    store.append(conversation, [event(text)])
+    writes.append(conversation, [event(text)])
     Conversation.objects.filter(pk=conversation.pk).update(repository=text, branch=text)
     for shown in (body(browser.get("/")), body(browser.get("/", {"q": text[:5], "repository": text}))):
         assert not any(mark in shown for mark in ("<script>alert", "<img src=x"))
@@ -196,9 +197,9 @@ def test_what_people_write_is_shown_as_text(
     ],
 )
 def test_what_was_last_said_is_one_line_of_plain_words(
-    conversation: ConversationRef, store: ConversationStore, browser: Browser, text: str, line: str
+    conversation: ConversationRef, browser: Browser, text: str, line: str
 ) -> None:
-    store.append(conversation, [event(text)])
+    writes.append(conversation, [event(text)])
     shown = unescape(row(browser.get("/rows"), "talk"))
     assert f'<bdi class="excerpt" dir="auto">{line}</bdi>' in shown
 

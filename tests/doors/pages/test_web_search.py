@@ -17,6 +17,7 @@ from django.contrib.auth.models import User
 from django.utils import timezone
 from django.utils.html import escape
 
+from conversations.log import writes
 from conversations.models import ConversationRef, Version
 from conversations.store import ConversationStore
 from sessions_app import astore
@@ -33,7 +34,7 @@ ON_A_PAGE = 10
 def talk(alice: User, store: ConversationStore) -> ConversationRef:
     """A conversation with a word in one event alone."""
     conversation = store.create(alice, conversation_id="talk", title="Fix the parser")
-    store.append(conversation, [event("Good morning"), event("the needle is here"), event("Good night")])
+    writes.append(conversation, [event("Good morning"), event("the needle is here"), event("Good night")])
     return conversation
 
 
@@ -56,7 +57,7 @@ async def test_two_conversations_of_one_title_can_be_told_apart(
 ) -> None:
     older = await astore.call(partial(store.create, alice, title="Fix the parser", repository="acme/shop"))
     newer = await astore.call(partial(store.create, alice, title="Fix the parser", version=Version.V1))
-    await astore.call(store.append, older, [event("Commas come first")])
+    await astore.call(writes.append, older, [event("Commas come first")])
     text = (await rest.get("/search?q=parser")).text
     rows = {
         each: text.split(f'<a href="/c/{each.public_id}">')[1].split("</a>")[0] for each in (older, newer)
@@ -101,7 +102,7 @@ async def test_a_page_leads_to_the_next_with_the_same_question(
     alice: User, store: ConversationStore, rest: httpx.AsyncClient
 ) -> None:
     many = await astore.call(store.create, alice, conversation_id="many")
-    await astore.call(store.append, many, [event(f"needle {number}") for number in range(25)])
+    await astore.call(writes.append, many, [event(f"needle {number}") for number in range(25)])
     first = (await rest.get("/search?q=needle&kind=message")).text
     more = first.rpartition('class="button" href="')[2].partition('"')[0].replace("&amp;", "&")
     second = (await rest.get(f"/search{more}")).text
@@ -130,7 +131,7 @@ async def test_nothing_is_found_of_others(
     store: ConversationStore, alice: User, bob: User, rest: httpx.AsyncClient
 ) -> None:
     theirs = await astore.call(store.create, bob, conversation_id="bobs", title="needle")
-    await astore.call(store.append, theirs, [event("needle")])
+    await astore.call(writes.append, theirs, [event("needle")])
     text = (await rest.get("/search?q=needle")).text
     assert "bobs" not in text
     assert (await rest.get("/search?q=needle&conversation=bobs")).status_code == 404
@@ -144,7 +145,7 @@ async def test_hostile_text_is_shown_as_text(
     for number, hostile in enumerate(HOSTILE[first : first + ON_A_PAGE]):
         titles.append(f"needle {hostile.line}"[:200].replace("\0", ""))  # which no door takes
         talk = await astore.call(store.create, alice, conversation_id=f"t{number}", title=titles[-1])
-        await astore.call(store.append, talk, [event(f"needle {hostile.line}")])
+        await astore.call(writes.append, talk, [event(f"needle {hostile.line}")])
     text = (await rest.get("/search?q=needle")).text
     assert [title for title in titles if escape(title) not in text] == []
     assert text.count("<mark>needle</mark>") == len(titles)
@@ -170,10 +171,10 @@ async def test_the_last_day_is_a_whole_one(talk: ConversationRef, rest: httpx.As
     ],
 )
 async def test_a_day_is_one_of_the_readers_zone(
-    talk: ConversationRef, store: ConversationStore, rest: httpx.AsyncClient, zone: str, day: str
+    talk: ConversationRef, rest: httpx.AsyncClient, zone: str, day: str
 ) -> None:
     old = payload("an old thimble", timestamp="2026-01-02T12:00:00Z")
-    await astore.call(store.append, talk, [event(raw=old)])
+    await astore.call(writes.append, talk, [event(raw=old)])
     found = [
         each
         for each in ("2026-01-01", "2026-01-02", "2026-01-03", "2026-01-04")
@@ -195,11 +196,9 @@ async def test_a_day_at_the_end_of_time_or_beyond_is_answered(
     assert answer.status_code == (200 if day[5:] in ("01-01", "12-31") else 400)
 
 
-async def test_a_hit_says_in_words_what_it_is(
-    talk: ConversationRef, store: ConversationStore, rest: httpx.AsyncClient
-) -> None:
+async def test_a_hit_says_in_words_what_it_is(talk: ConversationRef, rest: httpx.AsyncClient) -> None:
     result = json.dumps({"observation": "run", "content": "pincushion", "extras": {"command": "sew"}})
-    await astore.call(store.append, talk, [event(raw=result)])
+    await astore.call(writes.append, talk, [event(raw=result)])
     assert "You · Message" in (await rest.get("/search?q=needle")).text
     text = (await rest.get("/search?q=pincushion")).text
     assert "Tool result" in text
@@ -219,5 +218,5 @@ async def test_what_is_found_is_shown_without_the_signs_of_markdown(
     alice: User, store: ConversationStore, rest: httpx.AsyncClient, markdown: str, shown: str
 ) -> None:
     other = await astore.call(store.create, alice, conversation_id="other")
-    await astore.call(store.append, other, [event(markdown)])
+    await astore.call(writes.append, other, [event(markdown)])
     assert shown in (await rest.get("/search?q=needle*")).text

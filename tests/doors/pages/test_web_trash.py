@@ -9,6 +9,7 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import Client as Browser
 
+from conversations.log import writes
 from conversations.models import Conversation
 from conversations.store import ConversationStore
 from convserver.web import trash
@@ -28,7 +29,7 @@ def delete(store: ConversationStore, owner: User, *titles: str) -> None:
     """Make a conversation of two events for each title and delete it."""
     for title in titles:
         made = store.create(owner, conversation_id=title.replace(" ", "-"), title=title)
-        store.append(made, [event("Good morning"), event("Good night")])
+        writes.append(made, [event("Good morning"), event("Good night")])
         store.soft_delete(made)
 
 

@@ -13,10 +13,12 @@ from django.conf import settings
 from django.contrib.auth.models import User
 
 from conversations.events import NewEvent
+from conversations.log import writes
 from conversations.models import ConversationRef, Version
 from conversations.store import ConversationStore
 from sessions_app.models import ApiToken, UserSettings
 from tests.events import event
+from tests.faulty import fail, find_locked
 from tests.v0 import CONVERSATIONS, EVENT_TIME, NEW_ID, Matching, Problem, info, said
 
 pytestmark = pytest.mark.one_engine
@@ -990,9 +992,9 @@ class Arrangement:
             case "an experiment":
                 self.store.set_parameter_once(self._talk(), "experiment_config", {})
             case "four messages":
-                self.store.append(self._talk(), [_said(text) for text in "abcd"])
+                writes.append(self._talk(), [_said(text) for text in "abcd"])
             case "hidden and browsing events":
-                self.store.append(self._talk(), [event(raw=json.dumps(each)) for each in HIDDEN_AND_BROWSING])
+                writes.append(self._talk(), [event(raw=json.dumps(each)) for each in HIDDEN_AND_BROWSING])
             case "ids may be chosen":
                 self.configured(allow_set_conversation_id=True)
             case "settings without a key":
@@ -1009,11 +1011,13 @@ class Arrangement:
             "an agent beside the point": "BlankAgent",
             "an agent that cannot answer": "SilentAgent",
         }
-        stores = {"a failing store": "FailingStore", "a busy store": "BusyStore"}
         if given in agents:
             self.configured(agent=f"tests.faulty.{agents[given]}")
-        elif given in stores:
-            self.monkeypatch.setattr(settings, "CONVERSATION_STORE", f"tests.faulty.{stores[given]}")
+        elif given == "a failing store":
+            self.monkeypatch.setattr(settings, "CONVERSATION_STORE", "tests.faulty.FailingStore")
+            self.monkeypatch.setattr(writes, "append_many", fail)
+        elif given == "a busy store":
+            self.monkeypatch.setattr(writes, "append_many", find_locked)
         elif given == "an unstoppable manager":
             manager = "tests.faulty.UnstoppableManager"
             self.monkeypatch.setattr(settings, "CONVERSATION_MANAGER", manager)

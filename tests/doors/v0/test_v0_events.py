@@ -16,11 +16,10 @@ from conversations.dialects.v0.actions import ACTIONS
 from conversations.dialects.v0.observations import OBSERVATIONS
 from conversations.events import NewEvent
 from conversations.exceptions import InvalidEvent
-from conversations.log import reads
+from conversations.log import reads, writes
 from conversations.log.append import AppendOutcome, AppendRequest
 from conversations.models import ConversationRef
 from conversations.payloads import jsontext
-from conversations.store import ConversationStore
 from tests.events import event as new_event
 from tests.pure.test_payload import PAYLOADS
 from tests.v0_wire import (
@@ -554,14 +553,12 @@ def test_a_payload_too_deep_to_be_taken_apart_is_shown_as_its_text() -> None:
     assert (event["source"], event["message"], event["content"]) == ("user", "Hi", "Hi")
 
 
-def test_an_event_of_the_log_is_shown_under_its_seq_and_its_cause(
-    store: ConversationStore, conversation: ConversationRef
-) -> None:
+def test_an_event_of_the_log_is_shown_under_its_seq_and_its_cause(conversation: ConversationRef) -> None:
     call = '{"action":"run","id":40,"source":"agent","message":"","args":{"command":"ls","hidden":true}}'
     answer = (
         '{"observation":"run","cause":40,"timestamp":"2025-01-01T02:00:00+02:00","extras":{"command":"ls"}}'
     )
-    store.append(conversation, [new_event("Hi"), new_event(raw=call), new_event(raw=answer)])
+    writes.append(conversation, [new_event("Hi"), new_event(raw=call), new_event(raw=answer)])
     events = reads.read_after(conversation, -1)
     read = [json.loads(v0.shown(event)) for event in events]
     assert [(event["id"], event.get("cause")) for event in read] == [(0, None), (1, None), (2, 1)]
@@ -574,14 +571,14 @@ def test_an_event_of_the_log_is_shown_under_its_seq_and_its_cause(
     ]
 
 
-def test_an_event_is_announced_as_it_is_read(store: ConversationStore, conversation: ConversationRef) -> None:
+def test_an_event_is_announced_as_it_is_read(conversation: ConversationRef) -> None:
     texts = (
         '{"action":"run","args":{"hidden":true}}',
         '{"observation":"null","id":1}',
         '{"kind":"PauseEvent"}',
     )
     events = [new_event(raw=text) for text in texts]
-    (outcome,) = store.append_many([AppendRequest(conversation=conversation, events=events)])
+    (outcome,) = writes.append_many([AppendRequest(conversation=conversation, events=events)])
     assert isinstance(outcome, AppendOutcome)
     assert outcome.envelopes == reads.read_after(conversation, -1)
     assert [(event["hidden"], event["brings_envelope"]) for event in outcome.envelopes] == [

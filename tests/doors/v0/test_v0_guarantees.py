@@ -14,6 +14,7 @@ from django.conf import settings
 from django.contrib.auth.models import User
 from django.core.management import call_command
 
+from conversations.log import writes
 from conversations.models import Conversation, ConversationRef, CreationParameters, Event
 from conversations.redaction.masking import MASK
 from conversations.store import ConversationStore
@@ -23,6 +24,7 @@ from sessions_app.loops.manager import get_manager
 from sessions_app.models import ApiToken
 from sessions_app.settings.tool_servers import tool_servers_of
 from tests.events import event
+from tests.faulty import fail
 from tests.scripted_agent import until_true
 from tests.v0 import CONVERSATIONS, NEW_ID
 
@@ -135,7 +137,7 @@ async def test_a_missing_key_is_told_before_anything_is_stored(
 async def test_a_failed_first_message_leaves_no_empty_conversation(
     rest: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(settings, "CONVERSATION_STORE", "tests.faulty.ForgetfulStore")
+    monkeypatch.setattr(writes, "append", fail)
     response = await rest.post(CONVERSATIONS, json={"initial_user_msg": "hello"})
     assert (response.status_code, response.text) == (500, "Internal Server Error")
     assert await conversations_stored() == 0
@@ -196,7 +198,7 @@ async def test_the_keys_of_tool_servers_are_sealed_and_follow_a_rotation(
 
 
 async def test_the_keys_of_a_conversations_tool_servers_are_masked_in_its_events_from_the_first_on(
-    rest: httpx.AsyncClient, alice: User, store: ConversationStore
+    rest: httpx.AsyncClient, alice: User
 ) -> None:
     tools = {
         "shttp_servers": [
@@ -349,9 +351,9 @@ async def test_starting_twice_and_stopping_twice_change_nothing_more(
 
 
 async def test_the_events_of_a_stopped_conversation_are_readable(
-    conversation: ConversationRef, store: ConversationStore, rest: httpx.AsyncClient
+    conversation: ConversationRef, rest: httpx.AsyncClient
 ) -> None:
-    await astore.call(store.append, conversation, [event("hello")])
+    await astore.call(writes.append, conversation, [event("hello")])
     events = (await rest.get(f"{TALK}/events")).json()["events"]
     trajectory = (await rest.get(f"{TALK}/trajectory")).json()["trajectory"]
     assert ([each["message"] for each in events], trajectory) == (["hello"], events)
@@ -387,19 +389,19 @@ async def test_a_client_cannot_set_numbers_costs_sources_or_causes(
 
 
 async def test_an_unknown_event_type_in_the_log_is_passed_through(
-    conversation: ConversationRef, store: ConversationStore, rest: httpx.AsyncClient
+    conversation: ConversationRef, rest: httpx.AsyncClient
 ) -> None:
     raw = '{"source":"agent","message":"","action":"of_tomorrow","args":{"n":1.10}}'
-    await astore.call(store.append, conversation, [event(raw=raw), event("after")])
+    await astore.call(writes.append, conversation, [event(raw=raw), event("after")])
     response = await rest.get(f"{TALK}/events")
     assert [each["action"] for each in response.json()["events"]] == ["of_tomorrow", "message"]
     assert '"args":{"n":1.10}' in response.text
 
 
 async def test_text_search_finds_words_of_any_script_and_no_names_of_fields(
-    conversation: ConversationRef, store: ConversationStore, rest: httpx.AsyncClient
+    conversation: ConversationRef, rest: httpx.AsyncClient
 ) -> None:
-    await astore.call(store.append, conversation, [event("Grüße 世界"), event("hello")])
+    await astore.call(writes.append, conversation, [event("Grüße 世界"), event("hello")])
 
     async def found(text: str) -> list[str]:
         events = (await rest.get(f"{TALK}/events", params={"query": text})).json()["events"]
@@ -413,9 +415,9 @@ async def test_text_search_finds_words_of_any_script_and_no_names_of_fields(
 
 
 async def test_dates_are_compared_as_moments_whatever_their_offset(
-    conversation: ConversationRef, store: ConversationStore, rest: httpx.AsyncClient
+    conversation: ConversationRef, rest: httpx.AsyncClient
 ) -> None:
-    await astore.call(store.append, conversation, [event("hello")])
+    await astore.call(writes.append, conversation, [event("hello")])
     now = datetime.now(UTC)
     ahead = now + timedelta(hours=9)  # what a clock nine hours east of here shows
     east = f"{ahead - timedelta(hours=1):%Y-%m-%dT%H:%M:%S}+09:00"
@@ -427,27 +429,27 @@ async def test_dates_are_compared_as_moments_whatever_their_offset(
 
 
 async def test_a_page_that_can_hold_nothing_promises_nothing(
-    conversation: ConversationRef, store: ConversationStore, rest: httpx.AsyncClient
+    conversation: ConversationRef, rest: httpx.AsyncClient
 ) -> None:
-    await astore.call(store.append, conversation, [event("hello")])
+    await astore.call(writes.append, conversation, [event("hello")])
     response = await rest.get(f"{TALK}/events", params={"limit": 0})
     assert response.json() == {"events": [], "has_more": False}
 
 
 async def test_ids_far_beyond_the_end_are_an_empty_page(
-    conversation: ConversationRef, store: ConversationStore, rest: httpx.AsyncClient
+    conversation: ConversationRef, rest: httpx.AsyncClient
 ) -> None:
-    await astore.call(store.append, conversation, [event("hello")])
+    await astore.call(writes.append, conversation, [event("hello")])
     for query in ({"start_id": 10**30}, {"end_id": -(10**30)}, {"start_id": 5, "end_id": 10**9}):
         response = await rest.get(f"{TALK}/events", params=query)
         assert response.json() == {"events": [], "has_more": False}
 
 
 async def test_pages_of_long_events_end_early_and_say_so(
-    conversation: ConversationRef, store: ConversationStore, rest: httpx.AsyncClient
+    conversation: ConversationRef, rest: httpx.AsyncClient
 ) -> None:
     for number in range(4):
-        await astore.call(store.append, conversation, [event(f"{number}" * 2_000_000)])
+        await astore.call(writes.append, conversation, [event(f"{number}" * 2_000_000)])
     seen: list[int] = []
     start, more = 0, True
     while more:
@@ -501,9 +503,9 @@ async def test_states_that_a_client_sends_steer_the_agent(
 
 
 async def test_a_trajectory_longer_than_a_page_is_whole_and_in_order(
-    conversation: ConversationRef, store: ConversationStore, rest: httpx.AsyncClient
+    conversation: ConversationRef, rest: httpx.AsyncClient
 ) -> None:
-    await astore.call(store.append, conversation, [event(str(number)) for number in range(1_203)])
+    await astore.call(writes.append, conversation, [event(str(number)) for number in range(1_203)])
     trajectory = (await rest.get(f"{TALK}/trajectory")).json()["trajectory"]
     assert [each["id"] for each in trajectory] == list(range(1_203))
 
@@ -519,10 +521,7 @@ class QuotingAgent(DemoAgent):
 
 
 async def test_a_prompt_is_made_from_the_events_around_the_one_asked_about(
-    conversation: ConversationRef,
-    store: ConversationStore,
-    rest: httpx.AsyncClient,
-    configured: Callable[..., None],
+    conversation: ConversationRef, rest: httpx.AsyncClient, configured: Callable[..., None]
 ) -> None:
     configured(agent="tests.doors.v0.test_v0_guarantees.QuotingAgent")
     quiet = (
@@ -531,7 +530,7 @@ async def test_a_prompt_is_made_from_the_events_around_the_one_asked_about(
     hidden = '{"source":"agent","message":"","action":"run","args":{"command":"env","hidden":true}}'
     texts = [event(f"event {number}") for number in range(20)]
     texts[4:4] = [event(raw=quiet), event(raw=hidden)]
-    await astore.call(store.append, conversation, texts)
+    await astore.call(writes.append, conversation, texts)
     response = await rest.get(f"{TALK}/remember-prompt", params={"event_id": 7})
     told = [line.rpartition(": ")[2] for line in response.json()["prompt"].splitlines() if "event " in line]
     assert told == [f"event {number}" for number in range(2, 11)]

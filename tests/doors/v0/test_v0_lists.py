@@ -21,8 +21,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conversations.cursors import InvalidCursor, ListCursor
+from conversations.log import writes
 from conversations.models import Conversation, ConversationRef
-from conversations.store import ConversationStore
 from convserver.api.v0.pages import rows_from
 from sessions_app import astore
 from tests.conftest import Join
@@ -332,10 +332,10 @@ def test_a_page_costs_the_same_number_of_queries_at_10_and_at_1000_conversations
 
 
 def test_a_page_of_events_costs_the_same_number_of_queries_at_10_and_at_1000_events(
-    conversation: ConversationRef, store: ConversationStore
+    conversation: ConversationRef,
 ) -> None:
     path = f"{CONVERSATIONS}/talk/events?limit=10&query=hello&start_id=2&end_id={10**12}"
-    store.append(conversation, [event() for _ in range(10)])
+    writes.append(conversation, [event() for _ in range(10)])
     few = cost(path)
-    store.append(conversation, [event() for _ in range(990)])
+    writes.append(conversation, [event() for _ in range(990)])
     assert cost(path) == few <= 5

@@ -11,8 +11,8 @@ import pytest
 from django.conf import settings
 from django.contrib.auth.models import User
 
+from conversations.log import writes
 from conversations.models import ConversationRef, CreationParameters
-from conversations.store import ConversationStore
 from sessions_app import astore
 from sessions_app.models import ApiToken
 from tests.events import event
@@ -206,13 +206,9 @@ FILTERS = ("query", "source", "start_date", "end_date")
 @pytest.mark.parametrize("blank", ["", " "])
 @pytest.mark.parametrize("name", FILTERS)
 async def test_a_blank_filter_is_none(
-    name: str,
-    blank: str,
-    conversation: ConversationRef,
-    store: ConversationStore,
-    rest: httpx.AsyncClient,
+    name: str, blank: str, conversation: ConversationRef, rest: httpx.AsyncClient
 ) -> None:
-    await astore.call(store.append, conversation, [event("hello")])
+    await astore.call(writes.append, conversation, [event("hello")])
     for response in (
         await rest.get(EVENTS, params={name: blank}),
         await rest.request("GET", EVENTS, json={name: blank}),
@@ -221,9 +217,9 @@ async def test_a_blank_filter_is_none(
 
 
 async def test_a_blank_filter_of_the_query_leaves_that_of_the_body(
-    conversation: ConversationRef, store: ConversationStore, rest: httpx.AsyncClient
+    conversation: ConversationRef, rest: httpx.AsyncClient
 ) -> None:
-    await astore.call(store.append, conversation, [event("hello"), event("other")])
+    await astore.call(writes.append, conversation, [event("hello"), event("other")])
     response = await rest.request("GET", EVENTS, params={"query": ""}, json={"query": "hello"})
     assert [each["message"] for each in response.json()["events"]] == ["hello"]
 
@@ -400,8 +396,8 @@ async def test_what_became_of_a_conversation_has_all_its_members_in_the_wires_or
 
 
 async def test_a_page_of_events_has_its_members_in_the_wires_order(
-    conversation: ConversationRef, store: ConversationStore, rest: httpx.AsyncClient
+    conversation: ConversationRef, rest: httpx.AsyncClient
 ) -> None:
-    await astore.call(store.append, conversation, [event("hello")])
+    await astore.call(writes.append, conversation, [event("hello")])
     page = (await rest.get(EVENTS)).json()
     assert (list(page), page["events"][0]["timestamp"]) == (["events", "has_more"], EVENT_TIME)

@@ -14,7 +14,7 @@ from django.conf import settings
 from django.contrib.auth.models import User
 
 from conversations.engines import failures
-from conversations.log import reads
+from conversations.log import reads, writes
 from conversations.models import Conversation, ConversationRef
 from conversations.store import ConversationStore, DatabaseConversationStore
 from convserver.asgi import application
@@ -45,8 +45,8 @@ def state(agent_state: str) -> str:
     return raw(source="environment", observation="agent_state_changed", content="", extras=extras)
 
 
-async def append(store: ConversationStore, conversation: ConversationRef, *payloads: str) -> None:
-    await astore.call(store.append, conversation, [event(raw=each) for each in payloads])
+async def append(conversation: ConversationRef, *payloads: str) -> None:
+    await astore.call(writes.append, conversation, [event(raw=each) for each in payloads])
 
 
 # Joining
@@ -126,17 +126,17 @@ async def test_several_clients_see_the_same(connect: Connect) -> None:
 
 @pytest.mark.parametrize("latest", ["undefined", "", "-1", "many", None, "99999999999999999999"])
 async def test_a_cursor_that_is_none_is_from_the_beginning(
-    connect: Connect, store: ConversationStore, conversation: ConversationRef, latest: str | None
+    connect: Connect, conversation: ConversationRef, latest: str | None
 ) -> None:
-    await append(store, conversation, raw(action="message", args={"content": "a"}))
+    await append(conversation, raw(action="message", args={"content": "a"}))
     client = await connect("talk", latest_event_id=latest)
     assert (await client.event())["id"] == 0
 
 
 async def test_a_client_that_has_more_than_there_is_is_sent_what_comes(
-    connect: Connect, store: ConversationStore, conversation: ConversationRef
+    connect: Connect, conversation: ConversationRef
 ) -> None:
-    await append(store, conversation, raw(action="message", args={"content": "a"}))
+    await append(conversation, raw(action="message", args={"content": "a"}))
     client = await connect("talk", latest_event_id=7)
     await client.state("awaiting_user_input")  # its log ended before it: from here on all is live
     await client.say("b")
@@ -168,10 +168,9 @@ async def test_a_client_that_leaves_while_it_is_being_counted_is_not_counted(
 
 
 async def test_a_replay_leaves_out_what_tells_nothing_and_all_but_the_newest_state(
-    connect: Connect, store: ConversationStore, conversation: ConversationRef
+    connect: Connect, conversation: ConversationRef
 ) -> None:
     await append(
-        store,
         conversation,
         state("running"),
         raw(action="recall", args={"recall_type": "knowledge"}),
@@ -195,7 +194,7 @@ async def test_a_replay_leaves_out_what_tells_nothing_and_all_but_the_newest_sta
 
 
 async def test_what_is_shown_live_is_what_a_replay_shows(
-    connect: Connect, store: ConversationStore, conversation: ConversationRef
+    connect: Connect, conversation: ConversationRef
 ) -> None:
     payloads = [
         raw(source="environment", observation="run", content="x", extras={"command": "ls", "metadata": {}}),
@@ -206,7 +205,7 @@ async def test_what_is_shown_live_is_what_a_replay_shows(
     ]
     client = await connect("talk")
     await client.state("awaiting_user_input")
-    await append(store, conversation, *payloads)
+    await append(conversation, *payloads)
     live = [await client.event() for _ in range(3)]
     late = await connect("talk", latest_event_id=live[0]["id"] - 1)
     assert [await late.event() for _ in range(3)] == live
@@ -214,7 +213,7 @@ async def test_what_is_shown_live_is_what_a_replay_shows(
 
 
 async def test_events_of_the_other_wire_are_shown_as_well(
-    connect: Connect, store: ConversationStore, conversation: ConversationRef
+    connect: Connect, conversation: ConversationRef
 ) -> None:
     message = {"role": "user", "content": [{"type": "text", "text": "from V1"}]}
     payload = {
@@ -224,7 +223,7 @@ async def test_events_of_the_other_wire_are_shown_as_well(
         "source": "user",
         "llm_message": message,
     }
-    await append(store, conversation, json.dumps(payload))
+    await append(conversation, json.dumps(payload))
     shown = await (await connect("talk")).event()
     assert (shown["id"], shown["action"], shown["message"]) == (0, "message", "from V1")
 
@@ -416,7 +415,7 @@ async def test_a_strangers_and_a_deleted_conversation_cannot_be_joined_and_show_
     bob: User,
     accounts: None,
 ) -> None:
-    await append(store, conversation, raw(action="message", args={"content": "hers"}))
+    await append(conversation, raw(action="message", args={"content": "hers"}))
     deleted = await astore.call(store.create, bob, conversation_id="gone")
     await astore.call(store.soft_delete, deleted)
     _, token = await astore.call(ApiToken.issue, bob.pk, "laptop")
@@ -427,13 +426,10 @@ async def test_a_strangers_and_a_deleted_conversation_cannot_be_joined_and_show_
 
 
 async def test_missing_settings_are_told_before_any_history(
-    connect: Connect,
-    store: ConversationStore,
-    conversation: ConversationRef,
-    configured: Callable[..., None],
+    connect: Connect, conversation: ConversationRef, configured: Callable[..., None]
 ) -> None:
     configured(agent="tests.faulty.ModelAgent")
-    await append(store, conversation, raw(action="message", args={"content": "hello"}))
+    await append(conversation, raw(action="message", args={"content": "hello"}))
     assert await refusal(connect, "talk") == {
         "message": "Settings not found",
         "data": {"msg_id": "CONFIGURATION$SETTINGS_NOT_FOUND"},

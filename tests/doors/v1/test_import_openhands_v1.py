@@ -21,8 +21,9 @@ from django.core.management import CommandError, call_command
 from django.utils import timezone
 
 from conversations.events import NewEvent
+from conversations.log import writes
 from conversations.models import Conversation, Event, Version
-from conversations.store import ConversationStore, DatabaseConversationStore, importing
+from conversations.store import ConversationStore, importing
 from convserver import cli
 from sessions_app import astore
 from sessions_app.identity.authentication import LOCAL_USERNAME
@@ -328,24 +329,20 @@ def test_a_conversation_is_as_old_as_its_last_event(kept: Kept, alice: User) -> 
     )
 
 
-def test_a_conversation_that_went_on_here_is_not_made_older(
-    kept: Kept, alice: User, store: ConversationStore
-) -> None:
+def test_a_conversation_that_went_on_here_is_not_made_older(kept: Kept, alice: User) -> None:
     imported(kept)
-    store.append(Conversation.objects.get().ref, [app_face.event()])
+    writes.append(Conversation.objects.get().ref, [app_face.event()])
     kept.event(3, message(3))
     imported(kept)
     assert timezone.now() - Conversation.objects.get().updated_at < timedelta(hours=1)
 
 
-def test_a_v0_client_answers_what_it_was_shown_whatever_the_file_was_called(
-    kept: Kept, alice: User, store: ConversationStore
-) -> None:
+def test_a_v0_client_answers_what_it_was_shown_whatever_the_file_was_called(kept: Kept, alice: User) -> None:
     kept.event(100, message(3))
     (kept.path / f"events/event-00000-{event_id(0)}.json").unlink()
     imported(kept)  # the files 1, 2 and 100 are the events 0, 1 and 2
     answer = events.event(raw=events.payload(cause=1))
-    (appended,) = store.append(Conversation.objects.get().ref, [answer])
+    (appended,) = writes.append(Conversation.objects.get().ref, [answer])
     assert Event.objects.get(seq=appended.seq).cause_seq == 1
 
 
@@ -456,7 +453,7 @@ def test_an_interrupted_import_goes_on_where_it_stopped(
     kept: Kept, alice: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(importing, "BATCH_MAX_EVENTS", 2)
-    append = DatabaseConversationStore.append
+    append = writes.append
 
     def append_once(*arguments: Any, **options: Any) -> Any:
         if Event.objects.exists():
@@ -464,7 +461,7 @@ def test_an_interrupted_import_goes_on_where_it_stopped(
         return append(*arguments, **options)
 
     with monkeypatch.context() as cut:
-        cut.setattr(DatabaseConversationStore, "append", append_once)
+        cut.setattr(writes, "append", append_once)
         with pytest.raises(KeyboardInterrupt):
             imported(kept)
     assert len(ids()) == 2

@@ -13,6 +13,7 @@ import pytest
 from django.apps import apps
 from django.contrib.auth.models import User
 
+from conversations.log import writes
 from conversations.models import ConversationRef
 from conversations.redaction.masking import MASK, Masks
 from conversations.store import ConversationStore
@@ -63,7 +64,7 @@ SETUPS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("which", SETUPS)
 def test_a_key_of_the_setup_is_neither_shown_nor_stored_in_clear_nor_left_in_events(
-    which: str, alice: User, store: ConversationStore
+    which: str, alice: User
 ) -> None:
     talk = agent_setups.create(alice, NewSetup(agent=SETUPS[which]))
     row = AgentSetup.objects.get()
@@ -72,7 +73,7 @@ def test_a_key_of_the_setup_is_neither_shown_nor_stored_in_clear_nor_left_in_eve
     stored = AgentSetup.objects.values_list("sealed_agent", "sealed_keys").get()
     assert not any(KEY in each.token for each in stored)
     assert json.loads(row.sealed_agent.open()) == SETUPS[which]
-    store.append(talk, [event(f"it is {KEY}.")])
+    writes.append(talk, [event(f"it is {KEY}.")])
     assert last(talk)["args"]["content"] == f"it is {MASK}."
 
 
@@ -118,21 +119,19 @@ def test_the_rest_of_a_url_and_of_arguments_stays_readable() -> None:
     )
 
 
-def test_keys_stay_masked_when_secrets_are_set_and_in_a_fork(alice: User, store: ConversationStore) -> None:
+def test_keys_stay_masked_when_secrets_are_set_and_in_a_fork(alice: User) -> None:
     talk = agent_setups.create(alice, NewSetup(agent=SETUPS["the model's key"]))
     agent_setups.add_secrets(talk, {})
     for each in (talk, agent_setups.fork(alice, talk)):
-        store.append(each, [event(f"it is {KEY}.")])
+        writes.append(each, [event(f"it is {KEY}.")])
         assert last(each)["args"]["content"] == f"it is {MASK}."
 
 
-def test_the_migration_finds_the_keys_of_agents_that_are_stored(
-    alice: User, store: ConversationStore
-) -> None:
+def test_the_migration_finds_the_keys_of_agents_that_are_stored(alice: User) -> None:
     talk = agent_setups.create(alice, NewSetup(agent=SETUPS["the model's key"]))
     AgentSetup.objects.update(sealed_keys=sealed_nothing(), has_secrets=False)
     import_module("sessions_app.migrations.0016_setup_keys").fill(apps, None)
-    store.append(talk, [event(f"it is {KEY}.")])
+    writes.append(talk, [event(f"it is {KEY}.")])
     assert last(talk)["args"]["content"] == f"it is {MASK}."
 
 
@@ -144,7 +143,7 @@ def test_the_migration_finds_the_keys_of_tool_servers_that_are_stored(
     store.create(alice, parameters={"mcp_config": "not sealed by any key"})
     import_module("sessions_app.migrations.0017_tool_server_keys").fill(apps, None)
     for each, shown in ((plain, KEY), (talk, MASK)):
-        store.append(each, [event(f"it is {KEY}.")])
+        writes.append(each, [event(f"it is {KEY}.")])
         assert last(each)["args"]["content"] == f"it is {shown}."
 
 
@@ -169,7 +168,7 @@ def test_values_of_many_owners_are_not_all_cached(
     monkeypatch.setattr(owner_secrets, "_opened", owner_secrets._Opened(max_chars=100))
     for user in (alice, bob):
         keep(user, f"secret of {user.username} " + "x" * 60)
-        store.append(store.create(user), [event("x")])
+        writes.append(store.create(user), [event("x")])
     gc.collect()
     kept = [each for each in gc.get_objects() if type(each) is Masks]
     assert not [each for each in kept if each.hide(f"secret of {alice.username} " + "x" * 60) == MASK]
@@ -185,10 +184,10 @@ def test_of_many_owners_those_whose_values_were_used_last_stay_cached(
     for user in (alice, bob):
         keep(user, f"secret of {user.username} " + "x" * 60)
         logs[user.username] = store.create(user)
-        store.append(logs[user.username], [event("x")])
-    store.append(logs[alice.username], [event("again")])
+        writes.append(logs[user.username], [event("x")])
+    writes.append(logs[alice.username], [event("again")])
     keep(carol, "secret of carol " + "x" * 60)
-    store.append(store.create(carol), [event("x")])
+    writes.append(store.create(carol), [event("x")])
     gc.collect()
     kept = [each for each in gc.get_objects() if type(each) is Masks]
     cached = [
@@ -200,14 +199,14 @@ def test_of_many_owners_those_whose_values_were_used_last_stay_cached(
 
 
 def test_a_key_in_the_path_of_a_tool_servers_address_is_masked_in_events_and_no_other_part_of_it(
-    store: ConversationStore, conversation: ConversationRef, alice: User
+    conversation: ConversationRef, alice: User
 ) -> None:
     key = f"ak~{KEY}"
     config = {
         "sse_servers": [{"url": f"https://a.example/api/2025-03-26/tools-of-everybody/{quote(key)}/sse"}]
     }
     keep(alice, json.dumps(config), kind=SecretKind.SETTING, name=SettingSecret.MCP_CONFIG)
-    store.append(conversation, [event(f"/api/2025-03-26/tools-of-everybody/{key}/sse")])
+    writes.append(conversation, [event(f"/api/2025-03-26/tools-of-everybody/{key}/sse")])
     assert last(conversation)["args"]["content"] == f"/api/2025-03-26/tools-of-everybody/{MASK}/sse"
 
 
@@ -219,8 +218,8 @@ def test_a_key_in_the_path_of_a_tool_servers_address_is_masked_in_events_and_no_
     ],
 )
 def test_keys_in_addresses_and_arguments_of_a_users_tool_servers_are_masked_in_events(
-    store: ConversationStore, conversation: ConversationRef, alice: User, config: dict[str, Any]
+    conversation: ConversationRef, alice: User, config: dict[str, Any]
 ) -> None:
     keep(alice, json.dumps(config), kind=SecretKind.SETTING, name=SettingSecret.MCP_CONFIG)
-    store.append(conversation, [event(f"it is {KEY}.")])
+    writes.append(conversation, [event(f"it is {KEY}.")])
     assert last(conversation)["args"]["content"] == f"it is {MASK}."

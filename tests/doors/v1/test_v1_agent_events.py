@@ -18,9 +18,8 @@ from django.test.utils import CaptureQueriesContext
 
 from conversations.cursors import DirectedCursor
 from conversations.dialects import v1
-from conversations.log import reads
+from conversations.log import reads, writes
 from conversations.models import Conversation, ConversationRef
-from conversations.store import ConversationStore, store
 from convserver.api.v1.agent.pages import EventPageQuery, event_page
 from sessions_app import astore
 from sessions_app.settings import agent_setups
@@ -96,7 +95,7 @@ def raw(number: int) -> str:
 def write(conversation: ConversationRef, first: int, count: int) -> None:
     texts = [raw(number) for number in range(first, first + count)]
     if texts:
-        store().append(conversation, [event(raw=text, event_id=json.loads(text).get("id")) for text in texts])
+        writes.append(conversation, [event(raw=text, event_id=json.loads(text).get("id")) for text in texts])
 
 
 def history(conversation: ConversationRef) -> list[str]:
@@ -280,23 +279,23 @@ def test_a_page_may_begin_at_the_edge_of_the_numbers(
 
 @pytest.mark.parametrize("path", ["/search", "?id={id}", "/{id}"])
 async def test_an_event_is_shown_byte_for_byte(
-    talk: ConversationRef, store: ConversationStore, rest: httpx.AsyncClient, path: str
+    talk: ConversationRef, rest: httpx.AsyncClient, path: str
 ) -> None:
     event_id = "c8d9e0f1-a2b3-4c4d-8e5f-6a7b8c9d0e1f"
     text = (
         f'{{"of tomorrow" : [1.50, 1e2, "\\u00e9é"],\n "kind":"EventOfTomorrow", "id":"{event_id}",'
         '"timestamp":"2025-11-28T10:00:00.1", "source":"user", "nothing":null}'
     )
-    await astore.call(store.append, talk, [event(raw=text, event_id=event_id)])
+    await astore.call(writes.append, talk, [event(raw=text, event_id=event_id)])
     assert text in (await rest.get(EVENTS + path.format(id=event_id))).text
 
 
 async def test_every_kind_of_the_wire_is_found_by_its_id(
-    talk: ConversationRef, store: ConversationStore, rest: httpx.AsyncClient
+    talk: ConversationRef, rest: httpx.AsyncClient
 ) -> None:
     ids = [json.loads(text)["id"] for text in EXAMPLES]
     events = [event(raw=text, event_id=each) for text, each in zip(EXAMPLES, ids, strict=True)]
-    await astore.call(store.append, talk, events)
+    await astore.call(writes.append, talk, events)
     for text, each in zip(EXAMPLES, ids, strict=True):
         assert (await rest.get(f"{EVENTS}/{each}")).text == text
 
@@ -317,9 +316,9 @@ async def test_events_of_the_other_wire_are_known_by_the_ids_that_they_are_shown
 
 
 async def test_the_id_that_another_wire_stored_is_nobodys_here(
-    talk: ConversationRef, store: ConversationStore, rest: httpx.AsyncClient
+    talk: ConversationRef, rest: httpx.AsyncClient
 ) -> None:
-    await astore.call(store.append, talk, [event(event_id="stored-under")])
+    await astore.call(writes.append, talk, [event(event_id="stored-under")])
     known(await rest.get(f"{EVENTS}/stored-under"), 404)
 
 

@@ -12,6 +12,7 @@ from django.contrib.auth.models import User
 
 from conversations import dialects
 from conversations.events import NewEvent
+from conversations.log import writes
 from conversations.models import ConversationRef
 from conversations.search import across_logs
 from conversations.store import ConversationStore
@@ -245,10 +246,8 @@ async def test_of_the_copies_of_an_event_in_forks_the_first_is_returned_and_no_o
 # What it costs
 
 
-def test_events_cost_the_same_however_long_the_log_is(
-    alice: User, talk: ConversationRef, store: ConversationStore
-) -> None:
-    store.append(talk, [first := app_face.event()])
+def test_events_cost_the_same_however_long_the_log_is(alice: User, talk: ConversationRef) -> None:
+    writes.append(talk, [first := app_face.event()])
     queries = ["", "?kind__eq=MessageEvent", "?sort_order=TIMESTAMP_DESC&timestamp__gte=2025-01-01T00:00:00"]
     paths = [
         f"{path}{query}" for path in (SEARCH, COUNT, f"{LOG}/search", f"{LOG}/count") for query in queries
@@ -257,9 +256,9 @@ def test_events_cost_the_same_however_long_the_log_is(
     few = [cost(path) for path in paths]
     one = [cost(f"{path}?id={first.event_id}") for path in batches]
     many = [app_face.event() for _ in range(300)]
-    store.append(talk, many)
+    writes.append(talk, many)
     for _ in range(5):
-        store.append(create(alice, uuid4().hex), [app_face.event()])
+        writes.append(create(alice, uuid4().hex), [app_face.event()])
     asked = repeated("id", [each.event_id for each in many[:100]])
     assert [cost(path) for path in paths] == few
     assert [cost(f"{path}?{asked}") for path in batches] == one

@@ -9,19 +9,18 @@ import pytest
 from conversations.dialects import v1
 from conversations.dialects.v1.kinds import KINDS
 from conversations.events import EventFilter
-from conversations.log import reads
+from conversations.log import reads, writes
 from conversations.models import ConversationRef, Event
-from conversations.store import ConversationStore
 from tests.events import event
 from tests.v0_wire import recorded
 from tests.v1_wire import EXAMPLES
 
 
 @pytest.fixture
-def mixed(store: ConversationStore, conversation: ConversationRef) -> ConversationRef:
+def mixed(conversation: ConversationRef) -> ConversationRef:
     """Return a conversation that holds events of both wires."""
     texts = [*recorded(), *EXAMPLES]
-    store.append(conversation, [event(raw=text) for text in texts])
+    writes.append(conversation, [event(raw=text) for text in texts])
     return conversation
 
 

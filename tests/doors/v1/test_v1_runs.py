@@ -17,9 +17,9 @@ from conversations import live
 from conversations.dialects import v1
 from conversations.events import Metrics
 from conversations.exceptions import LoopUnavailable
-from conversations.log import reads
+from conversations.log import reads, writes
 from conversations.models import Conversation, ConversationRef, Version
-from conversations.store import ConversationStore, DatabaseConversationStore
+from conversations.store import ConversationStore
 from sessions_app import astore
 from sessions_app.loops import (
     command_channel,
@@ -392,10 +392,10 @@ class Late:
 
 
 def test_a_message_and_a_run_at_the_same_moment_come_one_after_the_other(
-    talk: ConversationRef, store: ConversationStore, hooked: Hooked
+    talk: ConversationRef, hooked: Hooked
 ) -> None:
     # Without a lock the run is not about the message, and the message does not know that a run is on.
-    store.append(talk, [message("first")])
+    writes.append(talk, [message("first")])
     late = Late(hooked(runs, "_locked"), lambda: runs.ask(talk))
     seq = runs.take(talk, message("second"), run=False).seq
     late.wait()
@@ -403,9 +403,9 @@ def test_a_message_and_a_run_at_the_same_moment_come_one_after_the_other(
 
 
 def test_a_run_that_finds_nothing_to_answer_cannot_miss_what_is_being_stored(
-    talk: ConversationRef, store: ConversationStore, hooked: Hooked
+    talk: ConversationRef, hooked: Hooked
 ) -> None:
-    late = Late(hooked(runs, "_locked"), lambda: store.append(talk, [replace(message("hello"), asks=True)]))
+    late = Late(hooked(runs, "_locked"), lambda: writes.append(talk, [replace(message("hello"), asks=True)]))
     assert runs.ask(talk) is runs.Asked.NOTHING
     late.wait()
     assert pending_work.is_asked(talk)
@@ -430,8 +430,8 @@ async def test_an_accepted_call_is_carried_out_by_the_same_run(
     assert [word for word in after if word != "running"] == ["ObservationEvent", "finished"]
 
 
-def test_an_approval_is_announced_once_it_is_stored(talk: ConversationRef, store: ConversationStore) -> None:
-    waiting(talk, store)
+def test_an_approval_is_announced_once_it_is_stored(talk: ConversationRef) -> None:
+    waiting(talk)
     statuses: list[str] = []
 
     def listen(hint: Mapping[str, Any]) -> None:
@@ -497,17 +497,17 @@ async def test_nothing_can_be_rejected_where_nothing_waits(
         await manager.reject(talk)
 
 
-def test_a_call_that_was_accepted_cannot_be_rejected(talk: ConversationRef, store: ConversationStore) -> None:
-    waiting(talk, store)
+def test_a_call_that_was_accepted_cannot_be_rejected(talk: ConversationRef) -> None:
+    waiting(talk)
     runs.ask(talk)
     with pytest.raises(LoopUnavailable):
         runs.reject(talk, "")
 
 
 def test_a_rejection_and_an_approval_at_the_same_moment_are_not_both_taken(
-    talk: ConversationRef, store: ConversationStore, hooked: Hooked
+    talk: ConversationRef, hooked: Hooked
 ) -> None:
-    waiting(talk, store)
+    waiting(talk)
     outcomes: list[runs.Asked] = []
     late = Late(hooked(runs, "_locked"), lambda: outcomes.append(runs.ask(talk)))
     runs.reject(talk, "no")
@@ -516,16 +516,16 @@ def test_a_rejection_and_an_approval_at_the_same_moment_are_not_both_taken(
     assert outcomes == [runs.Asked.BEGUN]  # a run of its own, for what stands in the log
 
 
-def waiting(conversation: ConversationRef, store: ConversationStore) -> None:
+def waiting(conversation: ConversationRef) -> None:
     """Let a turn wait for approval that no loop plays."""
     epoch = leases.claim(conversation, HERE, agent="")
-    store.append(conversation, [message("approve")])
+    writes.append(conversation, [message("approve")])
     runs.ask(conversation)
     start = loop_turns.begin_turn(conversation, epoch)
     assert start is not None
     call = action_event("call", turn_id=start.turn_id)
     suspend = loop_turns.suspend_turn(conversation, ExecutionStatus.WAITING_FOR_CONFIRMATION)
-    store.append(conversation, [call], epoch=epoch, also=suspend)
+    writes.append(conversation, [call], epoch=epoch, also=suspend)
 
 
 def action_event(tool_call_id: str, *, turn_id: str) -> Any:
@@ -792,7 +792,7 @@ async def test_a_turn_that_pauses_just_as_it_is_to_go_on_goes_on(
 ) -> None:
     await until_held(talk, stage)
     await manager.pause(talk)
-    pausing = hooked(DatabaseConversationStore, "append_many").hold()
+    pausing = hooked(writes, "append_many").hold()
     stage.go.set()
     await pausing.reached()
     await go_on(talk, manager)
@@ -1046,24 +1046,24 @@ async def test_on_the_older_wire_an_agent_that_is_done_says_so_in_its_way(
     assert [args["final_thought"] for args in actions] == ["All done."]
 
 
-def test_a_turn_that_is_ended_again_has_one_end(talk: ConversationRef, store: ConversationStore) -> None:
+def test_a_turn_that_is_ended_again_has_one_end(talk: ConversationRef) -> None:
     epoch = leases.claim(talk, HERE, agent="")
-    store.append(talk, [message("hello")])
+    writes.append(talk, [message("hello")])
     runs.ask(talk)
     start = loop_turns.begin_turn(talk, epoch)
     assert start is not None
     runs.finish(talk, epoch, start, start.counted)
-    store.append(talk, [replace(message("more"), asks=True)])
+    writes.append(talk, [replace(message("more"), asks=True)])
     runs.finish(talk, epoch, start, start.counted)
     assert reads.last_seq(talk) == 3
 
 
 def test_a_message_that_arrives_as_a_turn_ends_finds_the_run_over(
-    talk: ConversationRef, store: ConversationStore, hooked: Hooked
+    talk: ConversationRef, hooked: Hooked
 ) -> None:
     # Without a lock it is taken to be answered by a run that has ended meanwhile.
     epoch = leases.claim(talk, HERE, agent="")
-    store.append(talk, [message("hello")])
+    writes.append(talk, [message("hello")])
     runs.ask(talk)
     start = loop_turns.begin_turn(talk, epoch)
     assert start is not None
@@ -1122,17 +1122,15 @@ async def test_a_run_that_no_loop_can_play_ends_in_error_each_time(
     await until_status(talk, "finished")
 
 
-def test_a_dead_loop_leaves_no_call_unanswered_and_the_run_in_error(
-    talk: ConversationRef, store: ConversationStore
-) -> None:
+def test_a_dead_loop_leaves_no_call_unanswered_and_the_run_in_error(talk: ConversationRef) -> None:
     epoch = leases.claim(talk, DEAD, agent="")
-    store.append(talk, [message("hello")])
+    writes.append(talk, [message("hello")])
     runs.ask(talk)
     start = loop_turns.begin_turn(talk, epoch)
     assert start is not None
     calls = [action_event(name, turn_id=start.turn_id) for name in ("a", "b", "c")]
     failed = v1.authored(v1.agent_error(v1.Call("terminal", "b"), error="no"), event_id="failed")
-    store.append(talk, [*calls, turn_events.new_event(failed, "failed", turn_id=start.turn_id)], epoch=epoch)
+    writes.append(talk, [*calls, turn_events.new_event(failed, "failed", turn_id=start.turn_id)], epoch=epoch)
     recovery.recover(talk, HERE)
     events = [json.loads(each["payload"]) for each in reads.read_after(talk, -1)]
     errors = [each["tool_call_id"] for each in events if each["kind"] == "AgentErrorEvent"]

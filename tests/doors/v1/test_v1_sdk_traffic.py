@@ -11,8 +11,8 @@ import httpx
 import pytest
 from django.contrib.auth.models import User
 
+from conversations.log import writes
 from conversations.models import Conversation, ConversationRef
-from conversations.store import ConversationStore
 from sessions_app import astore
 from sessions_app.settings import agent_setups
 from tests.events import event
@@ -167,11 +167,11 @@ def recorded_events() -> Iterator[str]:
 
 
 @pytest.fixture
-def recorded(alice: User, store: ConversationStore) -> ConversationRef:
+def recorded(alice: User) -> ConversationRef:
     """The recorded conversation as it stood when it was read by pages of a few."""
     conversation = agent_setups.create(alice, agent_setups.NewSetup(), conversation_id=RECORDED_ID)
     texts = [text for text, _ in zip(recorded_events(), range(READ_AT), strict=False)]
-    store.append(conversation, [event(raw=text, event_id=json.loads(text)["id"]) for text in texts])
+    writes.append(conversation, [event(raw=text, event_id=json.loads(text)["id"]) for text in texts])
     return conversation
 
 

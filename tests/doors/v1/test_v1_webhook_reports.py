@@ -13,9 +13,9 @@ from django.contrib.auth.models import User
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from conversations.log import reads
+from conversations.log import reads, writes
 from conversations.models import Conversation, ConversationRef
-from conversations.store import DatabaseConversationStore, importing
+from conversations.store import importing
 from sessions_app import astore
 from sessions_app.identity import conversation_keys
 from sessions_app.loops.manager import ConversationManager
@@ -141,7 +141,7 @@ async def test_a_batch_that_cannot_be_stored_is_no_success(
     def fails(*arguments: Any, **options: Any) -> None:
         raise RuntimeError("the disk is full")
 
-    monkeypatch.setattr(DatabaseConversationStore, "append", fails)
+    monkeypatch.setattr(writes, "append", fails)
     assert (await rest.post(REPORTED, json=[reported()])).status_code == 500
 
 
