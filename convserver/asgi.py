@@ -17,10 +17,9 @@ from django.db import connection
 from conversations.engines import guards
 from convserver.activity import NotedActivity
 from convserver.api.bounded_bodies import BoundedBodies
-from convserver.api.direct.appends import DirectAppends
-from convserver.api.direct.reads import DirectReads
 from convserver.serving.caching import KeptByNobody
 from convserver.serving.http import OneThreadHandler
+from convserver.serving.late import LateApplication
 from sessions_app import astore, background
 from sessions_app.identity.authentication import OwnOriginOnly
 from sessions_app.identity.key_throttle import ThrottledKeys
@@ -30,9 +29,9 @@ from sessions_app.loops.manager import close_manager, get_manager
 from sessions_app.routing import router
 from sessions_app.sockets.v0 import server
 
-http = DirectReads(DirectAppends(OneThreadHandler()))
-probes = OneThreadHandler("probes", are_shared=False)
-"""Probes are answered even while every thread for requests is busy."""
+http = LateApplication("convserver.serving.doors.application")
+probes = OneThreadHandler("probes", are_shared=False, urlconf="convserver.web.probe_urls")
+"""Probes are answered even while every thread for requests is busy, and import no other page."""
 PROBES = {"/alive", "/health", "/ready"}
 
 

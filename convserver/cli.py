@@ -21,6 +21,7 @@ import django
 import psycopg
 import uvicorn
 from django.conf import settings
+from django.core.checks import Tags
 from django.core.management import (
     CommandError,
     call_command,
@@ -29,6 +30,7 @@ from django.core.management import (
 )
 from django.db import Error as DatabaseProblem
 from django.db import connection
+from django.db.models.signals import post_migrate
 from django.utils.module_loading import import_string
 
 from conversations.engines import failures
@@ -391,14 +393,34 @@ def prepare_database() -> None:
         _reach_database()
     try:
         is_new = _has_no_tables()
-        call_command("migrate", verbosity=0, interactive=False)
+        _migrate()
         _record_database(is_new=is_new)
-        call_command("check", databases=["default"], fail_level="ERROR", stdout=io.StringIO())
+        # Only these depend on where it runs; the others would import every page and every route.
+        call_command(
+            "check", tags=[Tags.database], databases=["default"], fail_level="ERROR", stdout=io.StringIO()
+        )
     except CommandError as error:
         raise ConfigurationError(f"The server cannot start: {' '.join(str(error).split())}") from error
     except DatabaseProblem as error:
         sentence = failures.sentence(error, connection)
         raise ConfigurationError(f"The server cannot start: {sentence}") from error
+
+
+def _migrate() -> None:
+    """Apply the migrations that are missing, and forget the models of the past that this has made."""
+    applied: list[Any] = []
+
+    def note(plan: list[Any], **_: Any) -> None:
+        applied.extend(plan)
+
+    post_migrate.connect(note)
+    try:
+        call_command("migrate", verbosity=0, interactive=False)
+    finally:
+        post_migrate.disconnect(note)
+    if applied:
+        gc.collect()
+        heap.trim()
 
 
 @contextmanager

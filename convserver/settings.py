@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +25,11 @@ DEBUG = False
 ALLOWED_HOSTS = list(CONFIGURATION.allowed_hosts)
 
 INSTALLED_APPS = [
-    # It brings `manage.py runserver` and nothing else, and takes a fifth of every start.
-    *(["daphne"] if "runserver" in sys.argv else []),
+    # It brings `manage.py runserver` with sockets and nothing else, for those who work on the server.
+    *(["daphne"] if "runserver" in sys.argv and find_spec("daphne") else []),
     "unfold",
-    "django.contrib.admin",
+    # It would import every page of the admin at each start; `convserver.urls` does so with the first page.
+    "django.contrib.admin.apps.SimpleAdminConfig",
     "django.contrib.auth",
     "django.contrib.contenttypes",
     "django.contrib.sessions",
@@ -56,7 +58,7 @@ MIDDLEWARE = [
     "sessions_app.identity.authentication.LocalUserMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
-    "convserver.admin.policy.AdminPolicyMiddleware",
+    "convserver.serving.admin_policy.AdminPolicyMiddleware",
     "convserver.api.unavailable.DatabaseFailuresMiddleware",
 ]
 

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from django.contrib import admin
 from django.contrib.auth.views import LogoutView
 from django.urls import include, path, re_path
 
+from convserver import admin
 from convserver.api.errors import upgrade_required
 from convserver.api.schema import DocsView, SchemaView
-from convserver.web import login, probes
+from convserver.web import login, probe_urls, probes
 
 handler400 = "convserver.api.errors.bad_request"
 handler404 = "convserver.api.errors.not_found"
 handler500 = "convserver.api.errors.server_error"
 
 elsewhere = [
-    path("alive", probes.AliveView.as_view(), name="alive"),
-    path("health", probes.HealthView.as_view(), name="health"),
-    path("ready", probes.ReadyView.as_view(), name="ready"),
+    *probe_urls.urlpatterns,
     path("server_info", probes.ServerInfoView.as_view(), name="server-info"),
     path("ui/login", login.PasswordView.as_view(), name="login"),
     path("ui/key", login.KeyView.as_view(), name="key"),
@@ -29,7 +27,7 @@ elsewhere = [
     path("agent/", include("convserver.api.v1.agent.urls")),
     path("api/", include("convserver.api.shared_origin")),
     path("api/", include("convserver.api.v0.urls")),
-    path("admin/", admin.site.urls),
+    path("admin/", admin.urls),
     re_path(r"^ws/conversations(?:/[^/]+)?$", upgrade_required, name="native-socket"),
 ]
 """All addresses except people's pages, which move when a frontend is served."""

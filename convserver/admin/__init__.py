@@ -1,6 +1,8 @@
-"""The admin: a door for staff. Importing it registers every page; nothing else imports it."""
+"""The admin: a door for staff. Importing it registers every page; `convserver.urls` alone does that."""
 
 from __future__ import annotations
+
+from django.contrib import admin
 
 from convserver.admin import repairs, site
 from convserver.admin.resources import (
@@ -15,6 +17,9 @@ from convserver.admin.resources import (
     users,
 )
 
+urls = admin.site.urls
+"""The addresses of every page that is registered."""
+
 __all__ = [
     "audit",
     "connections",
@@ -25,6 +30,7 @@ __all__ = [
     "secrets",
     "site",
     "tokens",
+    "urls",
     "user_settings",
     "users",
 ]

@@ -47,10 +47,14 @@ class OneThreadHandler(ASGIHandler):
     and their connections stay.
     """
 
-    def __init__(self, name: str = "http", *, are_shared: bool = True) -> None:
-        """`are_shared`: whether users take turns for its threads; what is not shared waits for nobody."""
+    def __init__(self, name: str = "http", *, are_shared: bool = True, urlconf: str | None = None) -> None:
+        """`are_shared`: whether users take turns for its threads; what is not shared waits for nobody.
+
+        `urlconf` names the addresses that it answers; None means all.
+        """
         self._name = name
         self._are_shared = are_shared
+        self._urlconf = urlconf
         super().__init__()
 
     def load_middleware(self, is_async: bool = False) -> None:
@@ -79,6 +83,8 @@ class OneThreadHandler(ASGIHandler):
 
         Its body has come by then: nobody waits behind a slow upload.
         """
+        if self._urlconf is not None:
+            request.urlconf = self._urlconf
         if not self._are_shared:
             return await self._in_thread(request, None)
         scope: Any = getattr(request, "scope", {})
