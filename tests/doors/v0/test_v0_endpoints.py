@@ -13,7 +13,7 @@ from django.conf import settings
 from django.contrib.auth.models import User
 
 from conversations.events import NewEvent
-from conversations.log import writes
+from conversations.log import reads, writes
 from conversations.models import ConversationRef, Version
 from conversations.store import ConversationStore
 from sessions_app.models import ApiToken, UserSettings
@@ -1015,6 +1015,7 @@ class Arrangement:
             self.configured(agent=f"tests.faulty.{agents[given]}")
         elif given == "a failing store":
             self.monkeypatch.setattr(settings, "CONVERSATION_STORE", "tests.faulty.FailingStore")
+            self.monkeypatch.setattr(reads, "read_after", fail)
             self.monkeypatch.setattr(writes, "append_many", fail)
         elif given == "a busy store":
             self.monkeypatch.setattr(writes, "append_many", find_locked)
