@@ -17,7 +17,7 @@ from django.test.utils import CaptureQueriesContext
 from conversations import dialects
 from conversations.events import NewEvent
 from conversations.models import ConversationRef, Version
-from conversations.store import store
+from conversations.store import creation
 
 APP = "/api/v1"
 CONVERSATIONS = f"{APP}/app-conversations"
@@ -35,7 +35,7 @@ NONE = "5e1d9a7e3d574bd59a510a1f6f2b7c22"
 
 def create(owner: User, conversation_id: str = ID, **columns: Any) -> ConversationRef:
     """Store a V1 conversation."""
-    return store().create(owner, conversation_id=conversation_id, version=Version.V1, **columns)
+    return creation.create(owner, conversation_id=conversation_id, version=Version.V1, **columns)
 
 
 def child_of(parent: ConversationRef, owner: User, **columns: Any) -> ConversationRef:

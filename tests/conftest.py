@@ -23,7 +23,7 @@ from psycopg.errors import DeadlockDetected
 
 from conversations import live as hints
 from conversations.models import Conversation, ConversationRef, Event, Purge
-from conversations.store import ConversationStore
+from conversations.store import ConversationStore, creation
 from conversations.store import store as the_store
 from convserver.api.direct import callers
 from convserver.asgi import application
@@ -227,9 +227,9 @@ def store(database: None) -> ConversationStore:
 
 
 @pytest.fixture
-def conversation(alice: User, store: ConversationStore) -> ConversationRef:
+def conversation(alice: User) -> ConversationRef:
     """An empty conversation of alice's."""
-    return store.create(alice, conversation_id="talk")
+    return creation.create(alice, conversation_id="talk")
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Parts of the server that do not do what they should, chosen by the settings of a test."""
+"""Parts of the server that do not do what they should, for a test's settings to name or to put in place."""
 
 from __future__ import annotations
 
@@ -31,19 +31,9 @@ def find_locked(requests: Sequence[Any], *, wait: bool = False) -> list[Any]:
 
 
 class FailingStore(DatabaseConversationStore):
-    """A store of which the database is gone, but not for those who look a conversation up."""
+    """A store that cannot delete."""
 
-    def retitle(self, *args: Any, **kwargs: Any) -> NoReturn:
-        raise RuntimeError("The database is gone.")
-
-    def soft_delete(self, *args: Any, **kwargs: Any) -> NoReturn:
-        raise RuntimeError("The database is gone.")
-
-
-class ClosedStore(DatabaseConversationStore):
-    """A store that nobody can join."""
-
-    def join(self, *args: Any, **kwargs: Any) -> NoReturn:
+    def delete_metadata(self, conversation_id: str) -> NoReturn:
         raise RuntimeError("The database is gone.")
 
 

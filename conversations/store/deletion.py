@@ -12,7 +12,7 @@ from conversations.server_log import ids_of, log_on_commit
 
 
 def soft_delete(conversation: ConversationRef) -> None:
-    """Set the time of deletion; a deleted conversation stays as it is."""
+    """Hide it from all users until it is restored; every event stays. Deleting twice changes nothing."""
     now = timezone.now()
     rows = Conversation.objects.active().filter(pk=conversation.pk)
     with transaction.atomic():
@@ -21,7 +21,7 @@ def soft_delete(conversation: ConversationRef) -> None:
 
 
 def restore(conversation: ConversationRef) -> None:
-    """Clear the time of deletion; any other conversation stays as it is."""
+    """Restore a deleted conversation with its whole log; any other conversation stays as it is."""
     rows = Conversation.objects.deleted().filter(pk=conversation.pk)
     with transaction.atomic():
         if rows.update(deleted_at=None, listed_at=timezone.now()):

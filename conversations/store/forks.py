@@ -2,21 +2,70 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
+from django.db import transaction
 from django.db.models import Sum
 from django.utils import timezone
 
+from conversations import access
+from conversations.access import Visitor
 from conversations.events import Kind
-from conversations.exceptions import EventNotFound
+from conversations.exceptions import ConversationNotFound, EventNotFound
 from conversations.log import sql
-from conversations.models import LAST_MESSAGE_MAX_LENGTH, Conversation, ConversationRef, Event
+from conversations.models import (
+    LAST_MESSAGE_MAX_LENGTH,
+    Conversation,
+    ConversationRef,
+    Event,
+    new_public_id,
+    normal_id,
+)
+from conversations.redaction import secrets
+from conversations.storage import quotas
+from conversations.store import creation
 
 _SAME = ("version", "repository", "branch", "provider", "pr_number", "llm_model")
 _COUNTED = ("accumulated_cost", "prompt_tokens", "completion_tokens", "total_tokens")
 
 
-def beginning(source: Conversation, *, through: int | None, keep_metrics: bool) -> dict[str, Any]:
+def fork(
+    user: Visitor,
+    source: ConversationRef,
+    *,
+    conversation_id: str | None = None,
+    through: int | None = None,
+    title: str | None = None,
+    tags: Mapping[str, str] | None = None,
+    keep_metrics: bool = False,
+) -> ConversationRef:
+    """Create a conversation of the user with a copy of another's log, up to and including `through`.
+
+    The events keep their ids, places and digests. Nothing in the copy asks for an answer, and its
+    totals start at zero unless `keep_metrics`. Raise ConversationExists for a taken id, EventNotFound
+    if there is no event at `through`.
+    """
+    public_id = normal_id(conversation_id) if conversation_id else new_public_id()
+    owner_id = access.pk_of(user)
+    quotas.admit_conversation(owner_id)
+    with transaction.atomic():
+        original = Conversation.objects.active().filter(pk=source.pk).first()
+        if original is None:
+            raise ConversationNotFound("Conversation not found.")
+        chosen = {"title": title, "tags": dict(tags or {})}
+        row = creation.insert(
+            public_id=public_id,
+            owner_id=owner_id,
+            **secrets.masked_columns(source.owner_id, source.pk, chosen),
+            **_beginning(original, through=through, keep_metrics=keep_metrics),
+        )
+        quotas.admit_bytes(owner_id, lambda: _size_of(source, through=row.next_seq - 1))
+        _copy(source, row.ref, through=row.next_seq - 1)
+    return row.ref
+
+
+def _beginning(source: Conversation, *, through: int | None, keep_metrics: bool) -> dict[str, Any]:
     """Return the columns of a new fork whose log is the source's up to and including `through`.
 
     No event of the fork asks for an answer. Inputs that no turn has answered wait for a run, and so may the
@@ -50,13 +99,13 @@ def _end_of_log(source: Conversation, last: int) -> dict[str, Any]:
     }
 
 
-def size_of(source: ConversationRef, *, through: int) -> int:
+def _size_of(source: ConversationRef, *, through: int) -> int:
     """Return how many bytes the copy of these events will have."""
     found = Event.objects.of(source).through(through).aggregate(bytes=Sum("size"))
     return found["bytes"] or 0
 
 
-def copy(source: ConversationRef, fork: ConversationRef, *, through: int) -> None:
+def _copy(source: ConversationRef, fork: ConversationRef, *, through: int) -> None:
     """Copy the events unchanged, since a digest covers only what comes before an event.
 
     Raise EventNotFound if not all of them exist any more.

@@ -1,16 +1,23 @@
-"""Importing conversations: which ids may be imported, and which of their events are not stored yet."""
+"""Importing conversations, one transaction for each batch of the events that are not stored yet."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import ClassVar
+from typing import Any, ClassVar
 
+from django.db import transaction
+from django.utils import timezone
+
+from conversations import access, live
 from conversations.access import Visitor
 from conversations.events import Kind, NewEvent
-from conversations.exceptions import ConversationError
+from conversations.exceptions import ConversationError, EventConflict, InvalidEvent
+from conversations.log import writes
 from conversations.models import Conversation, ConversationRef, Event, Version, normal_id
+from conversations.store import creation
+from conversations.store.creation import ConversationExists
 
 BATCH_MAX_EVENTS = 500
 BATCH_MAX_BYTES = 4 * 1024 * 1024
@@ -85,6 +92,87 @@ def missing(conversation: ConversationRef, events: Sequence[NewEvent]) -> list[N
     for event_id in stored:
         del first[event_id]
     return [event for event in events if first.get(event.event_id) is event]
+
+
+def import_conversation(
+    user: Visitor,
+    events: Iterable[NewEvent],
+    *,
+    conversation_id: str,
+    version: Version,
+    begin: Callable[[ConversationRef], None] | None = None,
+    **facts: Any,
+) -> Imported:
+    """Import a conversation as the user's, one page of its events at a time.
+
+    Events that are already stored, by their ids, are skipped, so an import can be repeated and
+    continues where it was interrupted. No event asks for an answer. `facts` are columns, and `begin`
+    runs in the transaction that creates the conversation. Raise ImportRefused if the id is that of a
+    conversation that is another user's, deleted, or of another version.
+    """
+    conversation = standing(user, conversation_id, version)
+    if conversation is None:
+        conversation = _created(user, conversation_id, version, begin, facts)
+    imported, times = Imported(conversation=conversation), Times()
+    for batch in batches(events):
+        _import_batch(imported, conversation, batch)
+        for event in batch:
+            times.note(event)
+    if imported.added:
+        _set_times(conversation, times, event_count=imported.added + imported.repeated)
+    return imported
+
+
+def _created(
+    user: Visitor,
+    conversation_id: str,
+    version: Version,
+    begin: Callable[[ConversationRef], None] | None,
+    facts: Mapping[str, Any],
+) -> ConversationRef:
+    try:
+        with transaction.atomic():
+            # Quotas are not asked: an operator imports, by a command.
+            public_id, owner_id = normal_id(conversation_id), access.pk_of(user)
+            made = creation.insert(public_id=public_id, owner_id=owner_id, version=version, **facts).ref
+            if begin is not None:
+                begin(made)
+    except ConversationExists:  # created by another transaction just now
+        found = standing(user, conversation_id, version)
+        if found is None:
+            raise
+        return found
+    return made
+
+
+def _import_batch(imported: Imported, conversation: ConversationRef, batch: Sequence[NewEvent]) -> None:
+    """Append the missing events of a batch, each alone if one of them cannot be stored."""
+    new = missing(conversation, batch)
+    imported.repeated += len(batch) - len(new)
+    try:
+        appended = writes.append(conversation, new) if new else []
+    except (InvalidEvent, EventConflict) as error:
+        if len(new) == 1:
+            imported.refused.append((new[0], str(error)))
+            return
+        for event in new:
+            _import_batch(imported, conversation, [event])
+        return
+    added = sum(each.is_new for each in appended)
+    imported.added += added
+    imported.repeated += len(appended) - added
+
+
+def _set_times(conversation: ConversationRef, times: Times, *, event_count: int) -> None:
+    """Set the times of a log that contains only imported events to those of its last event."""
+    moments = {"updated_at": times.event, "last_message_at": times.message}
+    now = timezone.now()
+    changes = {name: min(moment, now) for name, moment in moments.items() if moment is not None}
+    rows = Conversation.objects.active().with_pks([conversation.pk])
+    with transaction.atomic():
+        # A simultaneous append moves next_seq, and this waits for it.
+        if changes and rows.filter(next_seq=event_count).update(**changes, listed_at=now):
+            transaction.on_commit(lambda: live.announce_changed(conversation), robust=True)
 
 
 def preview(user: Visitor, events: Iterable[NewEvent], *, conversation_id: str, version: Version) -> Imported:

@@ -15,7 +15,7 @@ from django.http import HttpRequest
 from conversations.engines import failures
 from conversations.exceptions import ConversationError
 from conversations.models import Conversation, ConversationRef
-from conversations.store import delete, store
+from conversations.store import delete, deletion
 from convserver.admin.resources import audit
 from convserver.event_loop import in_loop
 from sessions_app.identity import conversation_keys
@@ -137,7 +137,7 @@ def _do(action: Action, conversations: Sequence[ConversationRef]) -> list[str | 
                 for conversation, problem in zip(conversations, stopped, strict=True)
             ]
         case Action.RESTORE:
-            return [_problem_of(store().restore, conversation) for conversation in conversations]
+            return [_problem_of(deletion.restore, conversation) for conversation in conversations]
         case Action.RESET_KEY:
             return [_problem_of(conversation_keys.rotate, conversation) for conversation in conversations]
     assert_never(action)

@@ -12,7 +12,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_safe
 
 from conversations.exceptions import ConversationError
-from conversations.store import ConversationExists, store
+from conversations.store import ConversationExists, creation
 from convserver.quickstart import example_id
 from convserver.web.conversations.messages import message_id, say, text_of
 from convserver.web.conversations.page import not_said
@@ -45,7 +45,7 @@ def begin(request: HttpRequest) -> HttpResponse:
     conversation_id = UUID(said).hex
     # A form that was sent before finds its conversation, and its message there.
     with suppress(ConversationExists):
-        store().create(request.user, conversation_id=conversation_id)
+        creation.create(request.user, conversation_id=conversation_id)
     try:
         say(request, conversation_id, text=text, message_id=said)
     except ConversationError as error:

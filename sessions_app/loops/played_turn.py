@@ -26,7 +26,7 @@ from conversations.outages import Outage
 from conversations.redaction import secrets
 from conversations.redaction.masking import MASK, Masks
 from conversations.server_log import ids_of
-from conversations.store import store
+from conversations.store import changes
 from conversations.tool_facts import PULL_REQUEST_TOOLS, branch_after, pull_request_in
 from sessions_app import astore
 from sessions_app.agents.base import Decision, ToolCall
@@ -198,9 +198,9 @@ class PlayedTurn:
 
         def learn(appended: Sequence[Appended]) -> None:
             if branch is not None and not self._hides(branch):
-                store().note_branch(self.conversation, branch)
+                changes.note_branch(self.conversation, branch)
             if number is not None:
-                store().note_pull_request(self.conversation, number)
+                changes.note_pull_request(self.conversation, number)
 
         return None if branch is None and number is None else learn
 

@@ -15,7 +15,7 @@ from conversations.events import EventFilter
 from conversations.log import reads
 from conversations.models import Conversation, ConversationRef, shown_title
 from conversations.provisional_titles import PARAMETER, PROVISIONAL
-from conversations.store import store
+from conversations.store import changes
 from sessions_app import astore
 from sessions_app.agents.base import Agent
 from sessions_app.agents.chosen import cues
@@ -45,10 +45,10 @@ def set_provisional_title(conversation: ConversationRef) -> None:
     if message is None:
         return
     with transaction.atomic():
-        if not store().set_parameter_once(conversation, PARAMETER, PROVISIONAL):
+        if not changes.set_parameter_once(conversation, PARAMETER, PROVISIONAL):
             return
         title = _of_cue(message, conversation) or _beginning(message)
-        if not store().retitle(conversation, title, title_is=None):
+        if not changes.retitle(conversation, title, title_is=None):
             provisional_titles.note_chosen(conversation.pk)  # somebody gave one just now
 
 
@@ -130,4 +130,4 @@ def _replace_provisional_title(conversation: ConversationRef, title: str) -> Non
     row = Conversation.objects.locked().get(pk=conversation.pk)
     # Settled with the title, not before: whoever makes one may be ended while the agent thinks.
     if provisional_titles.settle(row.pk) and row.title != title:
-        store().retitle(conversation, title, title_is=row.title)
+        changes.retitle(conversation, title, title_is=row.title)

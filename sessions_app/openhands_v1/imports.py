@@ -13,7 +13,7 @@ from conversations.dialects.v1.payload import Call, V1Event
 from conversations.events import Kind, NewEvent
 from conversations.models import ConversationRef, Version
 from conversations.payloads import jsontext
-from conversations.store import importing, store
+from conversations.store import importing
 from conversations.store.importing import Imported
 from conversations.transcripts import openhands_v1
 from conversations.transcripts.openhands_v1 import Persisted, Skip
@@ -52,7 +52,7 @@ def import_persisted(user: Visitor, persisted: Persisted, *, zone: tzinfo, skip:
     """Store the conversation as the user's, or the missing part of it. Raise ImportRefused or Unreadable."""
     log = _Log(persisted, zone, skip)
     metrics = persisted.metrics
-    imported = store().import_conversation(
+    imported = importing.import_conversation(
         user,
         log.events(),
         conversation_id=persisted.conversation_id.hex,

@@ -21,7 +21,7 @@ from conversations.log import writes
 from conversations.models import Conversation, ConversationRef, Version
 from conversations.redaction import secrets as secrecy
 from conversations.redaction.masking import Masks
-from conversations.store import store
+from conversations.store import creation, forks
 from sessions_app.encryption import Sealed, seal
 from sessions_app.models import AgentSetup
 from sessions_app.models.v1 import MAX_ITERATIONS, default_workspace, never_confirm
@@ -63,11 +63,10 @@ def create(
 
     Raise ConversationExists for a taken id, and TooManySecrets.
     """
-    log = store()
     own = Masks([*secret_values(json.dumps(setup.secrets)), *_keys(setup)])
     columns = secrecy.hidden_in_columns(columns, own)
     with transaction.atomic():
-        conversation = log.create(user, conversation_id=conversation_id, version=Version.V1, **columns)
+        conversation = creation.create(user, conversation_id=conversation_id, version=Version.V1, **columns)
         add(conversation, setup)
         if events:  # after the setup, because its secrets must be masked in them
             writes.append(conversation, events)
@@ -105,7 +104,7 @@ def _keys(setup: NewSetup) -> list[str]:
 def fork(user: Visitor, source: ConversationRef, **options: Any) -> ConversationRef:
     """Fork a conversation with its agent's setup: ConversationStore.fork."""
     with transaction.atomic():
-        copy = store().fork(user, source, **options)
+        copy = forks.fork(user, source, **options)
         setup = AgentSetup.objects.filter(pk=source.pk).first()
         if setup is not None:
             setup.pk, setup.leaf_event_id = copy.pk, None

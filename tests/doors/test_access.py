@@ -23,8 +23,7 @@ from django.urls import URLPattern, URLResolver, get_resolver
 from django.utils import timezone
 
 from conversations.models import Conversation, ConversationRef, Event, Version
-from conversations.store import ConversationStore
-from conversations.store import store as the_store
+from conversations.store import creation, deletion
 from convserver.api.direct import callers
 from convserver.api.scopes import needed
 from sessions_app import astore
@@ -381,10 +380,10 @@ def methods(route: URLPattern) -> list[str]:
 
 
 @pytest.fixture
-def deleted(alice: User, store: ConversationStore) -> ConversationRef:
+def deleted(alice: User) -> ConversationRef:
     """A conversation that alice has deleted."""
-    conversation = store.create(alice, conversation_id="gone")
-    store.soft_delete(conversation)
+    conversation = creation.create(alice, conversation_id="gone")
+    deletion.soft_delete(conversation)
     return conversation
 
 
@@ -522,7 +521,7 @@ def taken_away(talk: ConversationRef, user: User, other: User) -> dict[str, dict
     ended, inactive = login_cookie(user), login_cookie(other)
     Session.objects.get(pk=ended.removeprefix("sessionid=")).delete()
     rotated = conversation_keys.key_of(talk)
-    others = conversation_keys.key_of(the_store().create(other))
+    others = conversation_keys.key_of(creation.create(other))
     revoked[0].revoke()  # a whole one would rotate the key as well
     conversation_keys.rotate(talk)
     User.objects.filter(pk=other.pk).update(is_active=False)
@@ -562,7 +561,7 @@ async def test_on_every_route_the_key_of_one_conversation_finds_no_other_one(
 ) -> None:
     def key() -> str:
         app_face.create(alice)  # what the rows of that face name
-        return conversation_keys.key_of(the_store().create(alice, version=Version.V1))
+        return conversation_keys.key_of(creation.create(alice, version=Version.V1))
 
     headers = {"x-session-api-key": await astore.call(key)}
     opened = {}
@@ -598,13 +597,12 @@ async def test_on_every_route_a_token_without_its_scope_is_told_which_one_is_nee
 async def test_the_token_of_one_conversation_finds_no_other_one(
     accounts: None,
     conversation: ConversationRef,
-    store: ConversationStore,
     alice: User,
     tokens: dict[str, str],
     rest: httpx.AsyncClient,
 ) -> None:
     def issued() -> str:
-        grant = Grant(conversation=store.create(alice, conversation_id="other"))
+        grant = Grant(conversation=creation.create(alice, conversation_id="other"))
         return ApiToken.issue(alice.pk, "small", grant)[1]
 
     key = await astore.call(issued)
@@ -669,9 +667,9 @@ async def test_a_join_by_a_token_that_may_not_write_makes_no_conversation(
 
 
 async def test_a_small_token_is_shown_no_key_of_a_conversation(
-    accounts: None, store: ConversationStore, alice: User, tokens: dict[str, str], rest: httpx.AsyncClient
+    accounts: None, alice: User, tokens: dict[str, str], rest: httpx.AsyncClient
 ) -> None:
-    row = await astore.call(store.create, alice, conversation_id=v1.HEX, version=Version.V1)
+    row = await astore.call(creation.create, alice, conversation_id=v1.HEX, version=Version.V1)
     small = (await astore.call(ApiToken.issue, alice.pk, "small", all_but(Scope.ADMIN)))[1]
     for path in (
         f"{V0}/{row.public_id}",
@@ -761,14 +759,9 @@ async def test_nobody_is_told_whether_a_conversation_exists(
 
 
 async def test_a_list_holds_the_askers_own_conversations_only(
-    accounts: None,
-    conversation: ConversationRef,
-    store: ConversationStore,
-    bob: User,
-    tokens: dict[str, str],
-    rest: httpx.AsyncClient,
+    accounts: None, conversation: ConversationRef, bob: User, tokens: dict[str, str], rest: httpx.AsyncClient
 ) -> None:
-    await astore.call(store.create, bob, conversation_id="bobs")
+    await astore.call(creation.create, bob, conversation_id="bobs")
     for who, own in (("owner", ["talk"]), ("stranger", ["bobs"])):
         answer = await rest.get(NATIVE, headers=bearer(tokens[who]))
         assert [each["id"] for each in answer.json()["conversations"]] == own

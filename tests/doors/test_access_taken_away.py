@@ -23,7 +23,7 @@ from django.test.utils import override_settings
 from django.utils import timezone
 
 from conversations.models import ConversationRef, Event, Version
-from conversations.store import ConversationStore
+from conversations.store import creation, deletion
 from convserver.web.settings_pages.password import PasswordForm
 from sessions_app import astore
 from sessions_app.identity import conversation_keys
@@ -45,9 +45,9 @@ End = Callable[[], object]
 
 
 @pytest.fixture
-def talk(alice: User, store: ConversationStore) -> ConversationRef:
+def talk(alice: User) -> ConversationRef:
     """A conversation of alice's that every wire can join."""
-    return store.create(alice, conversation_id=ID, version=Version.V1)
+    return creation.create(alice, conversation_id=ID, version=Version.V1)
 
 
 @pytest.fixture
@@ -260,9 +260,9 @@ async def test_a_key_that_its_owner_rotates_by_rest_closes_the_sockets_that_it_o
 
 
 async def test_the_key_of_a_deleted_conversation_is_not_rotated(
-    accounts: None, store: ConversationStore, rest: httpx.AsyncClient, talk: ConversationRef, token: str
+    accounts: None, rest: httpx.AsyncClient, talk: ConversationRef, token: str
 ) -> None:
-    await astore.call(store.soft_delete, talk)
+    await astore.call(deletion.soft_delete, talk)
     path = f"/api/native/conversations/{HEX}/rotate-key"
     assert (await rest.post(path, headers=bearer(token))).status_code == 404
     assert not await astore.call(ConversationKey.objects.exists)
@@ -335,9 +335,9 @@ def test_the_key_of_an_owner_who_was_closed_and_opened_again_is_another(
 
 
 def test_a_rotated_key_leaves_the_other_conversations_theirs(
-    key: str, talk: ConversationRef, alice: User, store: ConversationStore
+    key: str, talk: ConversationRef, alice: User
 ) -> None:
-    other = conversation_keys.key_of(store.create(alice))
+    other = conversation_keys.key_of(creation.create(alice))
     new = conversation_keys.rotate(talk)
     assert [opens(each) for each in (key, new, other)] == [False, True, True]
 
@@ -346,10 +346,10 @@ NEWER_HASHER = ["tests.hashers.WatchedHasher", "django.contrib.auth.hashers.MD5P
 
 
 async def test_a_login_that_hashes_the_password_anew_takes_no_access_away(
-    accounts: None, opened: Callable[..., Awaitable[Opened]], bob: User, dial: Dial, store: ConversationStore
+    accounts: None, opened: Callable[..., Awaitable[Opened]], bob: User, dial: Dial
 ) -> None:
     def owned() -> tuple[ConversationRef, str, str]:
-        talk = store.create(bob, version=Version.V1)
+        talk = creation.create(bob, version=Version.V1)
         return talk, conversation_keys.key_of(talk), ApiToken.issue(bob.pk, "laptop")[1]
 
     talk, key, token = await astore.call(owned)

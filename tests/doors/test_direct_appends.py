@@ -15,7 +15,7 @@ from django.contrib.auth.models import User
 from conversations.log import reads
 from conversations.models import ConversationRef, Version
 from conversations.payloads import bounds
-from conversations.store import ConversationStore
+from conversations.store import creation, deletion
 from convserver.api.direct import callers
 from convserver.api.direct.appends import ROUTES, DirectAppends
 from convserver.quotas import Quotas
@@ -126,21 +126,19 @@ def _watched(now: list[float]) -> callers.Callers:
     return made
 
 
-def new_conversation(store: ConversationStore, user: User, version: Version = Version.V0) -> ConversationRef:
-    return store.create(user, conversation_id=uuid4().hex, version=version)
+def new_conversation(user: User, version: Version = Version.V0) -> ConversationRef:
+    return creation.create(user, conversation_id=uuid4().hex, version=version)
 
 
 @pytest.mark.parametrize("door", GOOD)
-async def test_requests_are_answered_as_their_view_answers(
-    doors: Doors, store: ConversationStore, alice: User, door: str
-) -> None:
+async def test_requests_are_answered_as_their_view_answers(doors: Doors, alice: User, door: str) -> None:
     version = Version.V1 if door == AGENT else Version.V0
     base = door.partition("{}")
     for name, (path, body, headers) in REQUESTS.items():
         if not (path.startswith(base[0]) and path.partition("?")[0].endswith(base[2])):
             continue
-        one, other = [await sync_to_async(new_conversation)(store, alice, version) for _ in range(2)]
-        warm = await sync_to_async(new_conversation)(store, alice, version)
+        one, other = [await sync_to_async(new_conversation)(alice, version) for _ in range(2)]
+        warm = await sync_to_async(new_conversation)(alice, version)
         await doors.warmed_up(door, warm.public_id)
         answers = []
         for conversation, application in ((one, doors.direct), (other, doors.views)):
@@ -161,11 +159,9 @@ def test_each_route_is_compared() -> None:
 
 
 @pytest.mark.parametrize("path", GOOD)
-async def test_an_append_like_most_asks_no_view(
-    doors: Doors, store: ConversationStore, alice: User, path: str
-) -> None:
+async def test_an_append_like_most_asks_no_view(doors: Doors, alice: User, path: str) -> None:
     version = Version.V1 if path == AGENT else Version.V0
-    conversation = await sync_to_async(new_conversation)(store, alice, version)
+    conversation = await sync_to_async(new_conversation)(alice, version)
     await doors.warmed_up(path, conversation.public_id)
     assert doors.left_to_views == 1  # the first, of which the headers are learned
     body = GOOD[path] | ({"id": "b"} if path == NATIVE else {})
@@ -190,20 +186,20 @@ async def test_what_is_sent_twice_is_stored_once(doors: Doors, conversation: Con
     assert await sync_to_async(reads.last_seq)(conversation) == 2
 
 
-Take = Callable[[User, ApiToken, ConversationStore, ConversationRef], object]
+Take = Callable[[User, ApiToken, ConversationRef], object]
 
 
-def revoke(alice: User, token: ApiToken, store: ConversationStore, conversation: ConversationRef) -> None:
+def revoke(alice: User, token: ApiToken, conversation: ConversationRef) -> None:
     token.revoke()
 
 
-def deactivate(alice: User, token: ApiToken, store: ConversationStore, conversation: ConversationRef) -> None:
+def deactivate(alice: User, token: ApiToken, conversation: ConversationRef) -> None:
     alice.is_active = False
     alice.save()
 
 
-def delete(alice: User, token: ApiToken, store: ConversationStore, conversation: ConversationRef) -> None:
-    store.soft_delete(conversation)
+def delete(alice: User, token: ApiToken, conversation: ConversationRef) -> None:
+    deletion.soft_delete(conversation)
 
 
 @pytest.mark.parametrize("path", GOOD)
@@ -214,17 +210,16 @@ async def test_what_is_taken_away_is_refused_from_the_next_request_on(
     accounts: None,
     stopped_clock: list[float],
     doors: Doors,
-    store: ConversationStore,
     alice: User,
     path: str,
     take_away: Take,
     status: int,
 ) -> None:
     version = Version.V1 if path == AGENT else Version.V0
-    conversation = await sync_to_async(new_conversation)(store, alice, version)
+    conversation = await sync_to_async(new_conversation)(alice, version)
     token, text = await sync_to_async(ApiToken.issue)(alice.pk, "script")
     await doors.warmed_up(path, conversation.public_id, authorization=f"Bearer {text}")
-    await sync_to_async(take_away)(alice, token, store, conversation)
+    await sync_to_async(take_away)(alice, token, conversation)
     body = GOOD[path] | ({"id": "b"} if path == NATIVE else {})
     address = path.format(conversation.public_id)
     assert await doors.post(address, body, authorization=f"Bearer {text}") == status
@@ -232,15 +227,10 @@ async def test_what_is_taken_away_is_refused_from_the_next_request_on(
 
 @pytest.mark.parametrize("path", GOOD)
 async def test_what_is_taken_away_while_a_body_comes_is_refused(
-    accounts: None,
-    stopped_clock: list[float],
-    doors: Doors,
-    store: ConversationStore,
-    alice: User,
-    path: str,
+    accounts: None, stopped_clock: list[float], doors: Doors, alice: User, path: str
 ) -> None:
     version = Version.V1 if path == AGENT else Version.V0
-    conversation = await sync_to_async(new_conversation)(store, alice, version)
+    conversation = await sync_to_async(new_conversation)(alice, version)
     token, text = await sync_to_async(ApiToken.issue)(alice.pk, "script")
     await doors.warmed_up(path, conversation.public_id, authorization=f"Bearer {text}")
     body = json.dumps(GOOD[path] | ({"id": "b"} if path == NATIVE else {})).encode()
@@ -258,21 +248,17 @@ async def test_what_is_taken_away_while_a_body_comes_is_refused(
 
 @pytest.mark.parametrize("body", [[], [EVENT], [EVENT | {"id": "b"}, 7]], ids=["none", "one", "two"])
 async def test_a_list_for_a_conversation_that_was_deleted_just_now_finds_none(
-    stopped_clock: list[float],
-    doors: Doors,
-    store: ConversationStore,
-    conversation: ConversationRef,
-    body: list[Any],
+    stopped_clock: list[float], doors: Doors, conversation: ConversationRef, body: list[Any]
 ) -> None:
     await doors.warmed_up(NATIVE, conversation.public_id)
-    await sync_to_async(store.soft_delete)(conversation)
+    await sync_to_async(deletion.soft_delete)(conversation)
     assert await doors.post(NATIVE.format(conversation.public_id), body) == 404
 
 
 async def test_a_rotated_key_of_a_conversation_opens_nothing_from_the_next_request_on(
-    accounts: None, stopped_clock: list[float], doors: Doors, store: ConversationStore, alice: User
+    accounts: None, stopped_clock: list[float], doors: Doors, alice: User
 ) -> None:
-    conversation = await sync_to_async(new_conversation)(store, alice, Version.V1)
+    conversation = await sync_to_async(new_conversation)(alice, Version.V1)
     key = await sync_to_async(conversation_keys.key_of)(conversation)
     await doors.warmed_up(AGENT, conversation.public_id, **{"x-session-api-key": key})
     left = doors.left_to_views
@@ -281,10 +267,8 @@ async def test_a_rotated_key_of_a_conversation_opens_nothing_from_the_next_reque
     assert (status, doors.left_to_views) == (401, left + 1)
 
 
-async def test_the_key_of_one_conversation_opens_no_other(
-    accounts: None, doors: Doors, store: ConversationStore, alice: User
-) -> None:
-    one, other = [await sync_to_async(new_conversation)(store, alice, Version.V1) for _ in range(2)]
+async def test_the_key_of_one_conversation_opens_no_other(accounts: None, doors: Doors, alice: User) -> None:
+    one, other = [await sync_to_async(new_conversation)(alice, Version.V1) for _ in range(2)]
     key = await sync_to_async(conversation_keys.key_of)(one)
     await doors.warmed_up(AGENT, one.public_id, **{"x-session-api-key": key})
     assert (await doors.post(AGENT.format(other.public_id), GOOD[AGENT], **{"x-session-api-key": key})) == 404
@@ -292,15 +276,10 @@ async def test_the_key_of_one_conversation_opens_no_other(
 
 @pytest.mark.parametrize("path", GOOD)
 async def test_a_stranger_and_a_scope_too_small_are_refused_as_the_view_refuses_them(
-    accounts: None,
-    doors: Doors,
-    store: ConversationStore,
-    alice: User,
-    bob: User,
-    path: str,
+    accounts: None, doors: Doors, alice: User, bob: User, path: str
 ) -> None:
     version = Version.V1 if path == AGENT else Version.V0
-    conversation = await sync_to_async(new_conversation)(store, alice, version)
+    conversation = await sync_to_async(new_conversation)(alice, version)
     _, own = await sync_to_async(ApiToken.issue)(alice.pk, "script")
     _, foreign = await sync_to_async(ApiToken.issue)(bob.pk, "script")
     reading = Grant(scopes=(Scope.READ,))
@@ -350,10 +329,10 @@ async def test_a_request_counts_once_for_its_users_quota(
 
 @pytest.mark.parametrize("path", GOOD)
 async def test_a_quota_is_told_before_what_is_wrong_with_a_body(
-    configured: Callable[..., None], doors: Doors, store: ConversationStore, alice: User, path: str
+    configured: Callable[..., None], doors: Doors, alice: User, path: str
 ) -> None:
     version = Version.V1 if path == AGENT else Version.V0
-    conversation = await sync_to_async(new_conversation)(store, alice, version)
+    conversation = await sync_to_async(new_conversation)(alice, version)
     configured(quotas=Quotas(requests_per_minute=2))
     await doors.warmed_up(path, conversation.public_id)
     answers = []

@@ -17,7 +17,7 @@ from django.db import OperationalError
 from conversations import provisional_titles
 from conversations.log import writes
 from conversations.models import ConversationRef, Version
-from conversations.store import ConversationStore, DatabaseConversationStore
+from conversations.store import DatabaseConversationStore, creation, deletion
 from convserver.api.direct import callers, recent_failure
 from convserver.api.direct.reads import ROUTES, DirectReads
 from convserver.api.direct.recent_failure import LONG_S, REMEMBERED_S, RecentFailure
@@ -156,9 +156,9 @@ def doors(live: None, alice: User) -> Doors:
 
 
 @pytest.fixture
-def world(store: ConversationStore, alice: User) -> World:
+def world(alice: User) -> World:
     def new(version: Version = Version.V1, **facts: Any) -> ConversationRef:
-        return store.create(alice, conversation_id=uuid4().hex, version=version, **facts)
+        return creation.create(alice, conversation_id=uuid4().hex, version=version, **facts)
 
     v0 = new(Version.V0, title="Ä title", repository="a/b", branch="main", tags={"a": "b"})
     provisional = {provisional_titles.PARAMETER: provisional_titles.PROVISIONAL}
@@ -171,7 +171,7 @@ def world(store: ConversationStore, alice: User) -> World:
     child = new(parent_id=v1.pk, parameters=provisional, title="made")
     grandchild, deleted = new(parent_id=child.pk), new(parent_id=v1.pk)
     writes.append(v0, [event()])
-    store.soft_delete(deleted)
+    deletion.soft_delete(deleted)
     marks.mark(alice.pk, v0, pinned=True)
     return World(v0, v1, child, grandchild, deleted)
 
@@ -259,43 +259,37 @@ async def test_pages_of_events_go_on_where_the_one_before_ended(doors: Doors, wo
         assert await doors.compare("GET", other) == 400
 
 
-Take = Callable[[User, ApiToken, ConversationStore, World], object]
+Take = Callable[[User, ApiToken, World], object]
 
 
-def revoke(alice: User, token: ApiToken, store: ConversationStore, world: World) -> None:
+def revoke(alice: User, token: ApiToken, world: World) -> None:
     token.revoke()
 
 
-def deactivate(alice: User, token: ApiToken, store: ConversationStore, world: World) -> None:
+def deactivate(alice: User, token: ApiToken, world: World) -> None:
     alice.is_active = False
     alice.save()
 
 
 @pytest.mark.parametrize("take_away", [revoke, deactivate])
 async def test_access_that_is_taken_away_ends_with_the_next_read(
-    accounts: None,
-    stopped_clock: list[float],
-    doors: Doors,
-    store: ConversationStore,
-    world: World,
-    alice: User,
-    take_away: Take,
+    accounts: None, stopped_clock: list[float], doors: Doors, world: World, alice: User, take_away: Take
 ) -> None:
     token, text = await sync_to_async(ApiToken.issue)(alice.pk, "script")
     key = {"authorization": f"Bearer {text}"}
     for _ in range(2):
         await doors.warmed_up(world, **key)
-    await sync_to_async(take_away)(alice, token, store, world)
+    await sync_to_async(take_away)(alice, token, world)
     for path in GOOD.values():
         assert await doors.compare("GET", world.address(path), **key) == 401
 
 
 async def test_a_conversation_that_was_deleted_just_now_is_not_found(
-    stopped_clock: list[float], doors: Doors, store: ConversationStore, world: World
+    stopped_clock: list[float], doors: Doors, world: World
 ) -> None:
     await doors.warmed_up(world)
     for conversation in (world.v0, world.v1):
-        await sync_to_async(store.soft_delete)(conversation)
+        await sync_to_async(deletion.soft_delete)(conversation)
     statuses = {
         route: await doors.compare("GET", world.address(path)) for route, path in GOOD.items() if "{" in path
     }

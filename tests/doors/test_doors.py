@@ -10,7 +10,7 @@ from django.test import Client as Admin
 
 from conversations.log import writes
 from conversations.models import ConversationRef
-from conversations.store import ConversationStore
+from conversations.store import creation
 from tests.events import event
 from tests.web_browser import Browser
 from tests.web_pages import PAGES
@@ -32,9 +32,9 @@ READ_BY_REST = [
 
 
 @pytest.fixture
-def talk(alice: User, store: ConversationStore) -> ConversationRef:
+def talk(alice: User) -> ConversationRef:
     """A conversation of alice's with one event, which every door knows."""
-    conversation = store.create(alice, conversation_id=CONVERSATION)
+    conversation = creation.create(alice, conversation_id=CONVERSATION)
     writes.append(conversation, [event("hello")])
     return conversation
 

@@ -17,7 +17,7 @@ from conversations.events import EventEnvelope
 from conversations.log import reads, writes
 from conversations.models import ConversationRef
 from conversations.search.fulltext import search as fulltext
-from conversations.store import ConversationStore
+from conversations.store import creation
 from convserver.serving import http
 from convserver.serving.admission import SEARCHES, SEARCHES_OF_ONE, THREADS
 from sessions_app import astore
@@ -62,9 +62,9 @@ def gate() -> Iterator[Gate]:
 
 
 @pytest.fixture
-def bobs(store: ConversationStore, bob: User) -> ConversationRef:
+def bobs(bob: User) -> ConversationRef:
     """A conversation of bob's, with one event."""
-    conversation = store.create(bob, conversation_id="bobs")
+    conversation = creation.create(bob, conversation_id="bobs")
     writes.append(conversation, [event("needle")])
     return conversation
 

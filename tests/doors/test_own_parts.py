@@ -15,7 +15,7 @@ from django.contrib.auth.models import User
 from django.test import Client as Browser
 
 from conversations.models import Conversation, ConversationRef, Version
-from conversations.store import ConversationStore, DatabaseConversationStore
+from conversations.store import DatabaseConversationStore, creation
 from sessions_app import astore
 from sessions_app.loops.manager import StandaloneConversationManager
 from tests.conftest import Connect, Join
@@ -41,14 +41,9 @@ def example(monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 async def test_the_store_of_the_documentation_is_told_of_a_deletion(
-    example: str,
-    settings: Any,
-    store: ConversationStore,
-    alice: User,
-    rest: httpx.AsyncClient,
-    capsys: pytest.CaptureFixture[str],
+    example: str, settings: Any, alice: User, rest: httpx.AsyncClient, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    await astore.call(lambda: store.create(alice, conversation_id="talk", title="Lunch"))
+    await astore.call(lambda: creation.create(alice, conversation_id="talk", title="Lunch"))
     settings.CONVERSATION_STORE = f"{example}.AuditedStore"
     assert (await rest.delete(TALK)).json() is True
     assert capsys.readouterr().out == f"User {alice.pk} has deleted talk: Lunch\n"
@@ -173,19 +168,18 @@ async def test_a_request_goes_through_the_store_and_the_manager(
     asked: set[str],
     noted: list[str],
     conversation: ConversationRef,
-    store: ConversationStore,
     bob: User,
     rest: httpx.AsyncClient,
 ) -> None:
-    await astore.call(lambda: store.create(bob, conversation_id="bobs"))
+    await astore.call(lambda: creation.create(bob, conversation_id="bobs"))
     await rest.request(method, path, json=body)
     assert asked <= set(noted)
 
 
 async def test_a_change_of_the_v1_app_face_saves_metadata(
-    noted: list[str], store: ConversationStore, alice: User, rest: httpx.AsyncClient
+    noted: list[str], alice: User, rest: httpx.AsyncClient
 ) -> None:
-    talk = await astore.call(lambda: store.create(alice, version=Version.V1))
+    talk = await astore.call(lambda: creation.create(alice, version=Version.V1))
     await rest.patch(f"/api/v1/app-conversations/{talk.public_id}", json={"selected_branch": "main"})
     assert "save_metadata" in noted
 

@@ -15,7 +15,7 @@ import pytest
 from django.contrib.auth.models import User
 
 from conversations.models import ConversationRef
-from conversations.store import ConversationStore
+from conversations.store import creation
 from sessions_app import astore
 from sessions_app.capacity import parsing
 from sessions_app.capacity.parsing import CHARACTERS_PER_S, Pace, TurnTaker
@@ -207,9 +207,9 @@ async def waits_for_its_turn(send: Send, stranger: threading.Event, others: Send
 
 
 @pytest.fixture
-def other(alice: User, store: ConversationStore) -> ConversationRef:
+def other(alice: User) -> ConversationRef:
     """Another conversation."""
-    return store.create(alice, conversation_id="other")
+    return creation.create(alice, conversation_id="other")
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from conversations.exceptions import QuotaExceeded
 from conversations.log import writes
 from conversations.models import Conversation, ConversationRef, Event, StoredBytes
 from conversations.storage import quotas, stored_bytes
-from conversations.store import ConversationStore
+from conversations.store import creation, forks
 from convserver.asgi import application
 from convserver.quotas import Quotas
 from sessions_app import astore
@@ -282,12 +282,10 @@ async def _of_kind(socket: Client, kind: str) -> dict[str, Any]:
 
 
 @pytest.mark.one_engine
-async def test_a_v0_socket_acknowledges_the_refusal_and_stays(
-    people: list[Person], limited: Limited, store: ConversationStore
-) -> None:
+async def test_a_v0_socket_acknowledges_the_refusal_and_stays(people: list[Person], limited: Limited) -> None:
     limited(messages_per_minute=1)
     alice, _ = people
-    talk = await astore.call(store.create, alice.user)
+    talk = await astore.call(creation.create, alice.user)
     client = alice.v0(talk.public_id)
     await client.connect()
     said = {"action": "message", "args": {"content": "hello"}}
@@ -420,12 +418,10 @@ def draft(text: str, version: int = 0) -> dict[str, Any]:
 
 
 @pytest.mark.one_engine
-async def test_a_user_has_so_many_drafts_that_are_not_empty(
-    people: list[Person], limited: Limited, store: ConversationStore
-) -> None:
+async def test_a_user_has_so_many_drafts_that_are_not_empty(people: list[Person], limited: Limited) -> None:
     limited(drafts=2)
     alice, bob = people
-    talks = [await astore.call(store.create, alice.user) for _ in range(3)]
+    talks = [await astore.call(creation.create, alice.user) for _ in range(3)]
     paths = [f"{NATIVE}/conversations/{talk.public_id}/draft" for talk in talks]
     for path in paths[:2]:
         assert (await alice.ask("PUT", path, json=draft("hello"))).status_code == 200
@@ -510,11 +506,11 @@ async def test_events_of_a_user_have_so_many_bytes_by_any_door(
 
 
 async def test_bytes_that_were_stored_before_or_elsewhere_count_once_they_are_read(
-    people: list[Person], limited: Limited, store: ConversationStore
+    people: list[Person], limited: Limited
 ) -> None:
     alice, bob = people
     await astore.append(alice.talk, [event("x" * 700_000)])
-    fork = await astore.call(store.fork, alice.user, alice.talk)
+    fork = await astore.call(forks.fork, alice.user, alice.talk)
     limited(stored_mb=2)
     for who in people:
         assert (await SPEAKERS["native"](who)).status_code == 200
@@ -551,10 +547,10 @@ async def test_the_bytes_of_a_fork_count_before_it_is_made(people: list[Person],
 
 
 def test_totals_of_stored_bytes_equal_the_log_whoever_counts_and_how_often(
-    alice: User, bob: User, store: ConversationStore, monkeypatch: pytest.MonkeyPatch
+    alice: User, bob: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(stored_bytes, "STEP_EVENTS", 3)
-    talks = [store.create(owner) for owner in (alice, bob, alice)]
+    talks = [creation.create(owner) for owner in (alice, bob, alice)]
     for talk in talks:
         writes.append(talk, [event("x" * number) for number in range(5)])
     sizes = {
@@ -608,10 +604,10 @@ CHANGES: dict[str, tuple[dict[str, int], Callable[[User, ConversationRef], objec
 @on_postgresql
 @pytest.mark.parametrize("kept", CHANGES)
 def test_two_changes_at_the_same_moment_do_not_exceed_a_quota_together(
-    kept: str, limited: Limited, alice: User, store: ConversationStore
+    kept: str, limited: Limited, alice: User
 ) -> None:
     limits, change = CHANGES[kept]
-    first, second = [store.create(alice) for _ in range(2)]
+    first, second = [creation.create(alice) for _ in range(2)]
     with transaction.atomic():
         usage.locked(alice.pk)
     limited(**limits)

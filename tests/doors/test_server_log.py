@@ -21,7 +21,7 @@ from conversations import server_log
 from conversations.models import ConversationRef
 from conversations.outages import Outage
 from conversations.server_log import Allowance, log_act, log_on_commit
-from conversations.store import ConversationStore
+from conversations.store import creation, deletion
 from convserver.configuration import LogFormat, LogLevel
 from convserver.passwords import login_throttle
 from convserver.quotas import Quotas
@@ -75,13 +75,11 @@ def lines() -> Iterator[Lines]:
 # What is done
 
 
-def test_a_conversation_that_is_made_deleted_and_restored_has_a_line_each(
-    store: ConversationStore, alice: User, lines: Lines
-) -> None:
-    made = store.create(alice, conversation_id="talk")
-    store.soft_delete(made)
-    store.soft_delete(made)
-    store.restore(made)
+def test_a_conversation_that_is_made_deleted_and_restored_has_a_line_each(alice: User, lines: Lines) -> None:
+    made = creation.create(alice, conversation_id="talk")
+    deletion.soft_delete(made)
+    deletion.soft_delete(made)
+    deletion.restore(made)
     ids = {"conversation": "talk", "owner": alice.pk}
     assert lines.of("Conversation created") == [{**ids, "version": "V0"}]
     assert [lines.of(f"Conversation {act}") for act in ("deleted", "restored")] == [[ids], [ids]]

@@ -15,7 +15,7 @@ from django.contrib.sessions.models import Session
 from django.utils import timezone
 
 from conversations.models import ConversationRef, Version
-from conversations.store import ConversationStore
+from conversations.store import creation
 from sessions_app import astore, routing
 from sessions_app.identity import conversation_keys
 from sessions_app.models import ApiToken, Grant, Scope
@@ -117,15 +117,15 @@ def expected(door: Door) -> dict[str, str]:
 
 
 @pytest.fixture
-def talk(alice: User, store: ConversationStore) -> ConversationRef:
+def talk(alice: User) -> ConversationRef:
     """A conversation of alice's that every wire can join."""
-    return store.create(alice, conversation_id=ID, version=Version.V1)
+    return creation.create(alice, conversation_id=ID, version=Version.V1)
 
 
 @pytest.fixture
-def credentials(talk: ConversationRef, alice: User, bob: User, store: ConversationStore) -> dict[str, str]:
+def credentials(talk: ConversationRef, alice: User, bob: User) -> dict[str, str]:
     """What each brings: a key, or a cookie."""
-    other = store.create(alice, version=Version.V1)
+    other = creation.create(alice, version=Version.V1)
     rotated = conversation_keys.key_of(talk)
     conversation_keys.rotate(talk)
     gone = User.objects.create_user("gone")

@@ -8,7 +8,7 @@ import pytest
 from django.contrib.auth.models import User
 
 from conversations.models import ConversationRef, Version
-from conversations.store import ConversationStore
+from conversations.store import creation
 from sessions_app.identity import conversation_keys
 from sessions_app.models import ApiToken
 from tests.clients import Server
@@ -22,9 +22,9 @@ UNANNOUNCED_S = POLL_S + 1.0
 
 
 @pytest.fixture
-def talk(alice: User, store: ConversationStore) -> ConversationRef:
+def talk(alice: User) -> ConversationRef:
     """A conversation of alice's that every wire can join."""
-    return store.create(alice, conversation_id=ID, version=Version.V1)
+    return creation.create(alice, conversation_id=ID, version=Version.V1)
 
 
 def open_all(server: Server, talk: ConversationRef, alice: User) -> list[NetworkClient]:

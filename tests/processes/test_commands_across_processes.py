@@ -23,8 +23,7 @@ from django.db import connection
 from conversations.events import Kind
 from conversations.log import writes
 from conversations.models import ConversationRef, Event, Version
-from conversations.store import ConversationStore
-from conversations.store import store as the_store
+from conversations.store import creation
 from sessions_app.models import AgentLoop
 from sessions_app.openhands_v1 import sandboxes
 from tests.app_face import child_of, said
@@ -72,15 +71,15 @@ def servers(
 
 
 @pytest.fixture
-def talk(alice: User, store: ConversationStore) -> ConversationRef:
+def talk(alice: User) -> ConversationRef:
     """A V0 conversation whose id V1 clients can ask for as well."""
-    return store.create(alice, conversation_id=uuid4().hex)
+    return creation.create(alice, conversation_id=uuid4().hex)
 
 
 @pytest.fixture
-def talk_of_v1(alice: User, store: ConversationStore) -> ConversationRef:
+def talk_of_v1(alice: User) -> ConversationRef:
     """A V1 conversation."""
-    return store.create(alice, conversation_id=uuid4().hex, version=Version.V1)
+    return creation.create(alice, conversation_id=uuid4().hex, version=Version.V1)
 
 
 def post(server: Server, path: str, **body: Any) -> httpx.Response:
@@ -233,7 +232,7 @@ def wait(server: Server, conversation: ConversationRef) -> None:
 def test_a_pause_and_a_run_reach_the_loop_in_the_other_process(
     servers: Servers, alice: User, version: Version
 ) -> None:
-    talk = the_store().create(alice, conversation_id=uuid4().hex, version=version)
+    talk = creation.create(alice, conversation_id=uuid4().hex, version=version)
     path = f"{NATIVE}/{talk.public_id}" if version == Version.V0 else agent_face(talk)
     wait(servers.holder, talk)
     assert post(servers.asked, f"{path}/pause").status_code == 200
@@ -300,9 +299,9 @@ def test_a_message_reaches_the_loop_in_the_other_process(servers: Servers, talk:
 
 
 def test_a_new_loop_closes_the_one_of_the_other_process_that_is_wanted_least(
-    servers: Servers, alice: User, store: ConversationStore
+    servers: Servers, alice: User
 ) -> None:
-    talks = [store.create(alice, conversation_id=uuid4().hex) for _ in range(4)]
+    talks = [creation.create(alice, conversation_id=uuid4().hex) for _ in range(4)]
     for server, each in zip([servers.holder] * 3 + [servers.asked], talks, strict=True):
         say(server, each, "hello")
         until_status(each, "finished")
@@ -379,9 +378,9 @@ def freeze(server: Server) -> None:
 
 @on_postgresql
 def test_a_stop_that_a_frozen_process_did_not_hear_is_done_by_the_recovery_of_its_loop(
-    servers: Servers, database: None, alice: User, store: ConversationStore, tmp_path: Path
+    servers: Servers, database: None, alice: User, tmp_path: Path
 ) -> None:
-    talk = store.create(alice, conversation_id=uuid4().hex)
+    talk = creation.create(alice, conversation_id=uuid4().hex)
     frozen = Server(tmp_path)
     try:
         frozen.start(CONVSERVER_AGENT=AGENT)

@@ -12,7 +12,7 @@ from django.contrib.auth.models import User
 
 from conversations.engines import failures
 from conversations.models import Version
-from conversations.store import ConversationStore
+from conversations.store import creation
 from tests.clients import HTTP, Server, database_url
 from tests.conftest import on_postgresql
 
@@ -55,9 +55,9 @@ def answers(server: Server, asked: list[tuple[str, str, Any]]) -> list[httpx.Res
 
 
 def test_what_fails_is_told_at_every_door_with_the_moment_to_come_again_and_logged_once(
-    alice: User, store: ConversationStore, server: Server
+    alice: User, server: Server
 ) -> None:
-    store.create(alice, conversation_id=TALK, version=Version.V1)
+    creation.create(alice, conversation_id=TALK, version=Version.V1)
     server.start(DATABASE_STATEMENT_TIMEOUT_S="1")
     with psycopg.connect(database_url()) as other:
         other.execute("LOCK TABLE conversations_conversation IN ACCESS EXCLUSIVE MODE")

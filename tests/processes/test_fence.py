@@ -14,7 +14,7 @@ from django.utils import timezone
 
 from conversations.log import writes
 from conversations.models import ConversationRef, Event
-from conversations.store import ConversationStore
+from conversations.store import changes
 from sessions_app.loops import leases
 from sessions_app.models import AgentLoop
 from sessions_app.processes import this_process
@@ -27,14 +27,12 @@ StartLoop = Callable[[float], LoopProcess]
 
 
 @pytest.fixture
-def start_loop(
-    store: ConversationStore, conversation: ConversationRef, tmp_path: Path
-) -> Iterator[StartLoop]:
+def start_loop(conversation: ConversationRef, tmp_path: Path) -> Iterator[StartLoop]:
     """Start a loop in another process, with a lease of so many seconds, and return once it plays a turn."""
     processes: list[LoopProcess] = []
 
     # Chosen, so that no title is made beside the turn: a process stopped in that transaction holds its lock.
-    store.retitle(conversation, "A title")
+    changes.retitle(conversation, "A title")
 
     def start(lease_s: float) -> LoopProcess:
         writes.append(conversation, [event("say something", is_input=True)])

@@ -22,7 +22,7 @@ from conversations.live import appended, conversation_group, user_group
 from conversations.log import reads, writes
 from conversations.models import ConversationRef
 from conversations.redis_hints import RedisHints
-from conversations.store import ConversationStore
+from conversations.store import creation
 from sessions_app.identity.authentication import local_user
 from tests.clients import HTTP, WAIT_S, Server
 from tests.conftest import once
@@ -150,9 +150,8 @@ def served(server: Server, own_redis: RedisServer, alice: User) -> Callable[[], 
 class Talk:
     """A conversation that another process appends to."""
 
-    def __init__(self, store: ConversationStore, own_redis: RedisServer, name: str) -> None:
-        self.ref: ConversationRef = store.create(local_user(), conversation_id=name)
-        self._store = store
+    def __init__(self, own_redis: RedisServer, name: str) -> None:
+        self.ref: ConversationRef = creation.create(local_user(), conversation_id=name)
         self._redis = own_redis
 
     @property
@@ -167,16 +166,16 @@ class Talk:
 
 
 @pytest.fixture
-def talk(store: ConversationStore, own_redis: RedisServer) -> Talk:
-    return Talk(store, own_redis, "talk")
+def talk(own_redis: RedisServer) -> Talk:
+    return Talk(own_redis, "talk")
 
 
 @once
 def test_messages_that_are_no_hints_end_neither_hints_nor_sockets(
-    served: Callable[[], Server], own_redis: RedisServer, store: ConversationStore
+    served: Callable[[], Server], own_redis: RedisServer
 ) -> None:
     own_redis.start()
-    talk = Talk(store, own_redis, "0123456789abcdef0123456789abcdef")
+    talk = Talk(own_redis, "0123456789abcdef0123456789abcdef")
     server, owner = served(), user_group(talk.ref.owner_id)
     with ExitStack() as stack:
         native = stack.enter_context(NetworkClient(server, talk.ref.public_id))
@@ -200,10 +199,10 @@ def test_messages_that_are_no_hints_end_neither_hints_nor_sockets(
 
 @once
 def test_a_forged_event_is_not_shown_in_place_of_the_stored_one(
-    served: Callable[[], Server], own_redis: RedisServer, store: ConversationStore
+    served: Callable[[], Server], own_redis: RedisServer
 ) -> None:
     own_redis.start()
-    talk = Talk(store, own_redis, "talk")
+    talk = Talk(own_redis, "talk")
     with NetworkClient(served(), "talk") as client:
         client.until("replay_complete")
         forged = {**APPENDED, "group": talk.group, "events": [ENVELOPE | {"payload": "not json"}]}
@@ -297,9 +296,9 @@ async def test_a_group_that_is_left_before_it_was_joined_is_left_at_redis_as_wel
 
 @once
 def test_a_server_that_starts_without_redis_serves_and_gets_hints_once_it_is_there(
-    served: Callable[[], Server], own_redis: RedisServer, store: ConversationStore
+    served: Callable[[], Server], own_redis: RedisServer
 ) -> None:
-    server, talk = served(), Talk(store, own_redis, "0123456789abcdef0123456789abcdef")
+    server, talk = served(), Talk(own_redis, "0123456789abcdef0123456789abcdef")
     with ExitStack() as stack:
         native = stack.enter_context(NetworkClient(server, talk.ref.public_id))
         v1 = stack.enter_context(NetworkClient(server, f"/sockets/events/{talk.ref.public_id}"))

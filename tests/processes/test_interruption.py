@@ -17,7 +17,7 @@ from conversations.dialects import v1
 from conversations.events import Dialect, Kind
 from conversations.log import writes
 from conversations.models import ConversationRef, Event, Version
-from conversations.store import ConversationStore
+from conversations.store import creation
 from sessions_app.loops import leases, recovery, runs, turn_events
 from sessions_app.models import AgentLoop, LoopStatus, UnfinishedAnswer
 from sessions_app.processes import this_process
@@ -119,11 +119,9 @@ def joined(server: Server, names: Iterable[str]) -> Iterator[dict[str, NetworkCl
         yield {name: until_left.enter_context(NetworkClient(server, name)) for name in names}
 
 
-def test_interrupted_turns_end_once_and_their_next_messages_are_answered(
-    server: Server, alice: User, store: ConversationStore
-) -> None:
+def test_interrupted_turns_end_once_and_their_next_messages_are_answered(server: Server, alice: User) -> None:
     talks = {
-        f"talk-{number}": store.create(alice, conversation_id=f"talk-{number}")
+        f"talk-{number}": creation.create(alice, conversation_id=f"talk-{number}")
         for number in range(len(MOMENTS))
     }
     server.start(CONVSERVER_AGENT=AGENT)
@@ -215,13 +213,13 @@ Run = Callable[..., ConversationRef]
 
 
 @pytest.fixture
-def run(alice: User, store: ConversationStore) -> Run:
+def run(alice: User) -> Run:
     """Let alice say something in a V1 conversation and ask for a run, whether or not a server is there."""
     talks: dict[str, ConversationRef] = {}
 
     def say(text: str, name: str = "talk") -> ConversationRef:
         if name not in talks:
-            talks[name] = store.create(alice, conversation_id=name, version=Version.V1)
+            talks[name] = creation.create(alice, conversation_id=name, version=Version.V1)
         talk = talks[name]
         authored = v1.authored(v1.user_message([v1.text_part(text)]), event_id=text)
         runs.take(talk, turn_events.new_event(authored, text, is_input=True), run=True)

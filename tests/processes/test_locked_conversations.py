@@ -18,7 +18,7 @@ from django.contrib.auth.models import User
 from django.db import OperationalError, connection, transaction
 
 from conversations.models import Version
-from conversations.store import ConversationStore
+from conversations.store import creation
 from sessions_app.models import ApiToken
 from tests.clients import HTTP, WAIT_S, Server, database_url
 from tests.conftest import on_sqlite
@@ -68,10 +68,10 @@ WRITES = [
 
 
 @pytest.fixture(autouse=True)
-def talks(store: ConversationStore, alice: User) -> None:
+def talks(alice: User) -> None:
     """The conversation that is locked, and another one."""
     for public_id in (LOCKED, FREE):
-        store.create(alice, conversation_id=public_id, version=Version.V1)
+        creation.create(alice, conversation_id=public_id, version=Version.V1)
 
 
 @contextmanager

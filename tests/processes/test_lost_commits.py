@@ -13,7 +13,7 @@ from django.contrib.auth.models import User
 
 from conversations.engines import failures
 from conversations.models import Conversation, ConversationRef, Event, Version
-from conversations.store import ConversationStore
+from conversations.store import creation
 from tests.clients import HTTP, Server
 from tests.conftest import on_postgresql
 from tests.database_proxy import DatabaseProxy
@@ -35,9 +35,9 @@ def proxy(database: None) -> Iterator[DatabaseProxy]:
 
 
 @pytest.fixture
-def talk(alice: User, store: ConversationStore) -> ConversationRef:
+def talk(alice: User) -> ConversationRef:
     """An empty conversation of the V1 wire, which every door shows."""
-    return store.create(alice, conversation_id=uuid4().hex, version=Version.V1)
+    return creation.create(alice, conversation_id=uuid4().hex, version=Version.V1)
 
 
 def by_native_socket(server: Server, talk: ConversationRef, proxy: DatabaseProxy) -> Any:

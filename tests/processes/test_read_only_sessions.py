@@ -14,7 +14,7 @@ from psycopg import sql
 
 from conversations.engines import failures
 from conversations.models import ConversationRef
-from conversations.store import ConversationStore
+from conversations.store import creation
 from tests.clients import HTTP, Server, database_url
 from tests.conftest import on_postgresql
 from tests.events import event
@@ -45,8 +45,8 @@ def read_only() -> Iterator[None]:
 
 
 @pytest.fixture
-def talk(alice: User, store: ConversationStore) -> ConversationRef:
-    return store.create(alice, conversation_id="talk")
+def talk(alice: User) -> ConversationRef:
+    return creation.create(alice, conversation_id="talk")
 
 
 def test_the_server_goes_on_by_itself_after_sessions_were_read_only(

@@ -180,9 +180,9 @@ def test_tables_of_another_program_are_told_apart_from_what_cannot_be_used(fresh
 
 LOOP = """
 from django.contrib.auth.models import User
-from conversations.store import store
+from conversations.store import creation
 from sessions_app.models import AgentLoop
-talk = store().create(User.objects.create(username="alice"), conversation_id="talk")
+talk = creation.create(User.objects.create(username="alice"), conversation_id="talk")
 AgentLoop.objects.create(conversation_id=talk.pk, status="error", error="no agent", refused_writes=3)
 """
 

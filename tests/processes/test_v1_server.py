@@ -8,7 +8,7 @@ import pytest
 from django.contrib.auth.models import User
 
 from conversations.models import ConversationRef, Event, Version
-from conversations.store import ConversationStore
+from conversations.store import creation
 from sessions_app.models import ApiToken, Connection
 from tests.clients import WAIT_S, Server, SocketClosed
 from tests.network import NetworkClient, StalledClient, wait_until
@@ -26,9 +26,9 @@ ALL = f"{events_path()}?resend_all=true"
 
 
 @pytest.fixture
-def talk(alice: User, store: ConversationStore) -> ConversationRef:
+def talk(alice: User) -> ConversationRef:
     """A conversation of alice's."""
-    return store.create(alice, conversation_id=ID, version=Version.V1)
+    return creation.create(alice, conversation_id=ID, version=Version.V1)
 
 
 def until_kind(client: NetworkClient, kind: str) -> dict[str, object]:

@@ -14,10 +14,10 @@ import pytest
 from django.contrib.auth.models import User
 from django.urls import get_resolver
 
-from conversations import models, store
+from conversations import models
 from conversations.log import reads
 from conversations.models import ConversationRef
-from conversations.store import ConversationStore
+from conversations.store import changes, creation
 from convserver import pagination
 from convserver.api.errors import NATIVE_STATUS
 from sessions_app import astore
@@ -121,12 +121,7 @@ def documented(title: str) -> dict[str, set[Any]]:
 
 
 async def test_every_frame_that_a_conversations_socket_sends_stands_here_with_its_keys(
-    alice: User,
-    conversation: ConversationRef,
-    store: ConversationStore,
-    join: Join,
-    dictate: Dictate,
-    monkeypatch: pytest.MonkeyPatch,
+    alice: User, conversation: ConversationRef, join: Join, dictate: Dictate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(native_socket, "HEARTBEAT_S", 0.05)
     monkeypatch.setattr(played_turn, "SNAPSHOT_S", 0.0)
@@ -145,7 +140,7 @@ async def test_every_frame_that_a_conversations_socket_sends_stands_here_with_it
     await dictate(" morning")
     end_answer()
     await client.until("event", kind="turn")
-    await astore.call(store.retitle, conversation, "A new title")
+    await astore.call(changes.retitle, conversation, "A new title")
     await client.until("conversation")
     await client.until("heartbeat")
     busy = await join(await astore.call(_held_elsewhere, alice))
@@ -157,13 +152,13 @@ async def test_every_frame_that_a_conversations_socket_sends_stands_here_with_it
 
 def _held_elsewhere(owner: User) -> ConversationRef:
     """Return a conversation whose loop runs in a process that does not answer."""
-    conversation = store.store().create(owner, conversation_id="held")
+    conversation = creation.create(owner, conversation_id="held")
     leases.claim(conversation, this_process()._replace(host="elsewhere"), agent="")
     return conversation
 
 
 async def test_every_frame_that_the_lists_socket_sends_stands_here_with_its_keys(
-    conversation: ConversationRef, store: ConversationStore, dial: Dial, monkeypatch: pytest.MonkeyPatch
+    conversation: ConversationRef, dial: Dial, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(native_list, "HEARTBEAT_S", 0.05)
     client = await dial("/ws/conversations")
@@ -171,7 +166,7 @@ async def test_every_frame_that_the_lists_socket_sends_stands_here_with_its_keys
     await client.until("ack")
     await client.send({"type": "message", "text": "Good morning", "id": 1})
     await client.until("error")
-    await astore.call(store.retitle, conversation, "A new title")
+    await astore.call(changes.retitle, conversation, "A new title")
     await client.until("conversation")
     await astore.call(drafts.write, conversation.owner_id, conversation, Edit(text="", images=[], version=0))
     await client.until("draft")

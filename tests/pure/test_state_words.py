@@ -13,7 +13,7 @@ from django.db.models import QuerySet
 
 import convserver
 from conversations.models import Conversation
-from conversations.store import ConversationStore
+from conversations.store import creation
 from sessions_app.live.state_words import (
     NOT_STARTED,
     OWNER_WORDS,
@@ -64,13 +64,11 @@ def test_every_state_has_words_for_staff_and_for_owners() -> None:
     assert states <= WORDS.keys() == OWNER_WORDS.keys()
 
 
-def test_a_loop_is_found_by_the_state_that_it_is_shown_in_and_by_no_other(
-    alice: User, store: ConversationStore
-) -> None:
-    never = store.create(alice)
+def test_a_loop_is_found_by_the_state_that_it_is_shown_in_and_by_no_other(alice: User) -> None:
+    never = creation.create(alice)
     for status, execution, agent, ended in product(LoopStatus, ExecutionStatus, ("", "a"), ["", *LoopEnd]):
         AgentLoop.objects.create(
-            conversation_id=store.create(alice).pk,
+            conversation_id=creation.create(alice).pk,
             status=status,
             execution_status=execution,
             agent=agent,

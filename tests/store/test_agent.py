@@ -16,7 +16,7 @@ from django.contrib.auth.models import User
 
 from conversations.log import reads
 from conversations.models import ConversationRef, Version
-from conversations.store import ConversationStore
+from conversations.store import creation
 from sessions_app import astore
 from sessions_app.agents.demo import COMMANDS, INTRODUCTION, SLOW_ANSWER
 from sessions_app.loops import turn_events
@@ -32,9 +32,9 @@ AGENTS_PAGE = Path(__file__).parents[2] / "docs" / "agents.md"
 
 
 @pytest.fixture(params=[Version.V0, Version.V1])
-def talk(request: pytest.FixtureRequest, alice: User, store: ConversationStore) -> ConversationRef:
+def talk(request: pytest.FixtureRequest, alice: User) -> ConversationRef:
     """An empty conversation, of either wire."""
-    return store.create(alice, conversation_id="talk", version=request.param)
+    return creation.create(alice, conversation_id="talk", version=request.param)
 
 
 async def following(join: Join, talk: ConversationRef) -> Client:

@@ -18,7 +18,7 @@ from conversations.exceptions import ConversationError, ConversationNotFound, Ev
 from conversations.log import writes
 from conversations.log.append import AppendOutcome, AppendRequest, chain
 from conversations.models import Conversation, ConversationRef, Event
-from conversations.store import ConversationStore
+from conversations.store import ConversationStore, creation, deletion
 from tests.conftest import on_postgresql
 from tests.events import event, payload
 from tests.threads import in_threads
@@ -79,9 +79,9 @@ def test_sixteen_writers_leave_no_gap_and_no_repeat(conversation: ConversationRe
     assert Conversation.objects.get(pk=conversation.pk).next_seq == 16 * count
 
 
-def test_fifty_first_joins_at_once_make_one_conversation(store: ConversationStore, alice: User) -> None:
+def test_fifty_first_joins_at_once_make_one_conversation(alice: User) -> None:
     joined: list[int] = []
-    in_threads(50, lambda number: joined.append(store.join(alice, "brand-new").pk))
+    in_threads(50, lambda number: joined.append(creation.join(alice, "brand-new").pk))
     assert len(joined) == 50
     assert len(set(joined)) == Conversation.objects.count() == 1
 
@@ -119,19 +119,15 @@ def test_a_loop_of_an_older_epoch_is_refused(conversation: ConversationRef) -> N
     assert len(stored(conversation)) == 1
 
 
-def test_a_deleted_conversation_takes_no_events(
-    store: ConversationStore, conversation: ConversationRef
-) -> None:
-    store.soft_delete(conversation)
+def test_a_deleted_conversation_takes_no_events(conversation: ConversationRef) -> None:
+    deletion.soft_delete(conversation)
     with pytest.raises(ConversationNotFound):
         writes.append(conversation, [event()])
 
 
-def test_one_refused_request_harms_no_other_of_its_batch(
-    store: ConversationStore, conversation: ConversationRef, alice: User
-) -> None:
+def test_one_refused_request_harms_no_other_of_its_batch(conversation: ConversationRef, alice: User) -> None:
     writes.append(conversation, [event("a", event_id="x")])
-    others = [store.create(alice) for _ in range(49)]
+    others = [creation.create(alice) for _ in range(49)]
     requests = [AppendRequest(conversation=other, events=[event()]) for other in others]
     requests.insert(20, AppendRequest(conversation=conversation, events=[event("b", event_id="x")]))
     outcomes = writes.append_many(requests)
@@ -150,10 +146,8 @@ def test_what_also_raises_undoes_the_append(conversation: ConversationRef) -> No
 
 
 @on_postgresql
-def test_a_locked_conversation_is_passed_over_by_a_batch(
-    store: ConversationStore, conversation: ConversationRef, alice: User
-) -> None:
-    other = store.create(alice)
+def test_a_locked_conversation_is_passed_over_by_a_batch(conversation: ConversationRef, alice: User) -> None:
+    other = creation.create(alice)
     requests = [
         AppendRequest(conversation=conversation, events=[event()]),
         AppendRequest(conversation=other, events=[event()]),
@@ -192,11 +186,11 @@ def test_totals_that_were_saved_do_not_fall_with_the_next_event(
 
 
 def test_a_batch_takes_the_same_number_of_statements_whatever_its_size(
-    store: ConversationStore, alice: User, django_assert_num_queries: Callable[[int], object]
+    alice: User, django_assert_num_queries: Callable[[int], object]
 ) -> None:
     def statements(count: int) -> int:
         requests = [
-            AppendRequest(conversation=store.create(alice), events=[event() for _ in range(3)])
+            AppendRequest(conversation=creation.create(alice), events=[event() for _ in range(3)])
             for _ in range(count)
         ]
         with django_assert_num_queries(7) as captured:  # type: ignore[attr-defined]
@@ -208,8 +202,8 @@ def test_a_batch_takes_the_same_number_of_statements_whatever_its_size(
 
 @on_postgresql
 @pytest.mark.parametrize("count", [1, 3])
-def test_an_append_is_two_round_trips(store: ConversationStore, alice: User, count: int) -> None:
-    conversation = store.create(alice)
+def test_an_append_is_two_round_trips(alice: User, count: int) -> None:
+    conversation = creation.create(alice)
     writes.append(conversation, [event() for _ in range(count)])  # prepares the statements
     with tempfile.TemporaryFile("w+") as trace:
         connection.connection.pgconn.trace(os.dup(trace.fileno()))

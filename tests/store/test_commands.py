@@ -15,7 +15,7 @@ from django.db import connection, transaction
 from conversations.exceptions import ConversationBusy, LoopUnavailable
 from conversations.log import locks, reads, writes
 from conversations.models import Conversation, ConversationRef
-from conversations.store import ConversationStore
+from conversations.store import creation
 from sessions_app import astore
 from sessions_app.loops import command_channel, commands, leases, recovery, stops, turns
 from sessions_app.loops.commands import CommandPending
@@ -192,7 +192,6 @@ async def test_a_start_of_a_loop_that_runs_elsewhere_reports_it(
 
 async def test_a_new_loop_closes_an_idle_one_of_another_process_when_there_are_too_many(
     alice: User,
-    store: ConversationStore,
     conversation: ConversationRef,
     manager: ConversationManager,
     other: StandaloneConversationManager,
@@ -200,7 +199,7 @@ async def test_a_new_loop_closes_an_idle_one_of_another_process_when_there_are_t
 ) -> None:
     configured(max_concurrent=1)
     await manager.maybe_start_agent_loop(conversation)
-    newer = await astore.call(lambda: store.create(alice, conversation_id="newer"))
+    newer = await astore.call(lambda: creation.create(alice, conversation_id="newer"))
     await other.maybe_start_agent_loop(newer)
     loop = await loop_of(conversation)
     assert (loop.status, loop.ended_by) == ("stopped", "crowded_out")
@@ -220,9 +219,9 @@ async def test_a_command_whose_hint_was_lost_is_found_by_looking(
 
 
 async def test_one_query_looks_for_the_commands_of_all_loops(
-    alice: User, store: ConversationStore, manager: ConversationManager, hooked: Hooked
+    alice: User, manager: ConversationManager, hooked: Hooked
 ) -> None:
-    talks = await astore.call(lambda: [store.create(alice, conversation_id=f"t{n}") for n in range(2)])
+    talks = await astore.call(lambda: [creation.create(alice, conversation_id=f"t{n}") for n in range(2)])
     for talk in talks:
         await manager.maybe_start_agent_loop(talk)
     assert isinstance(manager, StandaloneConversationManager)

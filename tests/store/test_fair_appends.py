@@ -15,7 +15,7 @@ from conversations.exceptions import ConversationError, TooManyWaiting
 from conversations.log import writes
 from conversations.log.append import AppendOutcome, AppendRequest
 from conversations.models import ConversationRef
-from conversations.store import ConversationStore
+from conversations.store import creation
 from sessions_app import astore
 from sessions_app.capacity import append_queue
 from tests.clients import WAIT_S
@@ -75,15 +75,15 @@ async def first(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[FirstCommit]:
 
 
 @pytest.fixture
-def bobs(store: ConversationStore, bob: User) -> ConversationRef:
+def bobs(bob: User) -> ConversationRef:
     """An empty conversation of bob's."""
-    return store.create(bob, conversation_id="bobs")
+    return creation.create(bob, conversation_id="bobs")
 
 
 @pytest.fixture
-def talks(store: ConversationStore, alice: User) -> list[ConversationRef]:
+def talks(alice: User) -> list[ConversationRef]:
     """Ten conversations of alice's."""
-    return [store.create(alice) for _ in range(10)]
+    return [creation.create(alice) for _ in range(10)]
 
 
 async def seqs_of(*appends: asyncio.Future[list[Appended]]) -> list[int]:

@@ -14,7 +14,7 @@ from django.contrib.auth.models import User
 from conversations.events import EventEnvelope
 from conversations.log import reads, writes
 from conversations.models import ConversationRef
-from conversations.store import ConversationStore
+from conversations.store import creation
 from sessions_app import astore
 from sessions_app.models import ApiToken
 from tests.clients import WAIT_S
@@ -34,15 +34,15 @@ def go() -> Iterator[threading.Event]:
 
 
 @pytest.fixture
-def talks(store: ConversationStore, alice: User) -> list[ConversationRef]:
+def talks(alice: User) -> list[ConversationRef]:
     """More conversations of alice's than there are threads of any sort."""
-    return [store.create(alice) for _ in range(2 * astore.CHANGERS)]
+    return [creation.create(alice) for _ in range(2 * astore.CHANGERS)]
 
 
 @pytest.fixture
-def bobs(store: ConversationStore, bob: User) -> ConversationRef:
+def bobs(bob: User) -> ConversationRef:
     """A conversation of bob's, with one event."""
-    conversation = store.create(bob, conversation_id="bobs")
+    conversation = creation.create(bob, conversation_id="bobs")
     writes.append(conversation, [event()])
     return conversation
 

@@ -12,7 +12,7 @@ from conversations.exceptions import EventNotFound
 from conversations.log import reads, writes
 from conversations.log.append import chain
 from conversations.models import Conversation, ConversationRef, Event, Version
-from conversations.store import ConversationExists, ConversationStore
+from conversations.store import ConversationExists, ConversationStore, creation, forks
 from sessions_app import astore
 from sessions_app.loops import runs
 from sessions_app.loops.manager import ConversationManager
@@ -26,9 +26,9 @@ __all__ = ["manager", "stage"]
 
 
 @pytest.fixture
-def source(alice: User, store: ConversationStore) -> ConversationRef:
+def source(alice: User) -> ConversationRef:
     """A conversation with five messages, of which the first four are answered."""
-    ref = store.create(alice, conversation_id="source", title="Source", repository="a/b", trigger="slack")
+    ref = creation.create(alice, conversation_id="source", title="Source", repository="a/b", trigger="slack")
     spent = Metrics(accumulated_cost=0.5, prompt_tokens=3)
     writes.append(ref, [event(f"text {number}", event_id=f"e{number}") for number in range(4)])
     writes.append(ref, [asking("text 4", event_id="e4", metrics=spent)])
@@ -47,19 +47,17 @@ def columns_of(conversation: ConversationRef, *, through: int) -> list[dict[str,
 
 @pytest.mark.parametrize("through", [None, -1, 0, 3])
 def test_a_fork_has_the_events_up_to_the_place_as_they_were(
-    alice: User, source: ConversationRef, store: ConversationStore, through: int | None
+    alice: User, source: ConversationRef, through: int | None
 ) -> None:
-    fork = store.fork(alice, source, through=through)
+    fork = forks.fork(alice, source, through=through)
     last = 4 if through is None else through
     assert columns_of(fork, through=9) == columns_of(source, through=last)
     row = row_of(fork)
     assert (row.forked_from_id, row.forked_at, row.next_seq) == (source.pk, last, last + 1)
 
 
-def test_a_fork_proves_its_log_like_any_other(
-    alice: User, source: ConversationRef, store: ConversationStore
-) -> None:
-    fork = store.fork(alice, source, through=2)
+def test_a_fork_proves_its_log_like_any_other(alice: User, source: ConversationRef) -> None:
+    fork = forks.fork(alice, source, through=2)
     writes.append(fork, [event("its own")])
     digest = ""
     for row in Event.objects.of(fork).oldest_first():
@@ -68,9 +66,9 @@ def test_a_fork_proves_its_log_like_any_other(
 
 
 def test_a_fork_begins_with_new_facts_and_keeps_those_of_the_work(
-    alice: User, source: ConversationRef, store: ConversationStore
+    alice: User, source: ConversationRef
 ) -> None:
-    fork = store.fork(alice, source, conversation_id="mine", through=1, title="Mine", tags={"a": "b"})
+    fork = forks.fork(alice, source, conversation_id="mine", through=1, title="Mine", tags={"a": "b"})
     row = row_of(fork)
     assert (fork.public_id, row.title, row.tags) == ("mine", "Mine", {"a": "b"})
     assert (row.repository, row.trigger, row.last_message) == ("a/b", None, "text 1")
@@ -78,34 +76,28 @@ def test_a_fork_begins_with_new_facts_and_keeps_those_of_the_work(
 
 @pytest.mark.parametrize(("keep", "cost"), [(True, 0.5), (False, 0.0)])
 def test_a_fork_counts_anew_unless_it_is_told_to_go_on(
-    alice: User, source: ConversationRef, store: ConversationStore, keep: bool, cost: float
+    alice: User, source: ConversationRef, keep: bool, cost: float
 ) -> None:
-    assert row_of(store.fork(alice, source, keep_metrics=keep)).accumulated_cost == cost
+    assert row_of(forks.fork(alice, source, keep_metrics=keep)).accumulated_cost == cost
 
 
-def test_what_follows_in_one_of_them_is_not_in_the_other(
-    alice: User, source: ConversationRef, store: ConversationStore
-) -> None:
-    fork = store.fork(alice, source)
+def test_what_follows_in_one_of_them_is_not_in_the_other(alice: User, source: ConversationRef) -> None:
+    fork = forks.fork(alice, source)
     writes.append(fork, [event("here", event_id="e5")])
     writes.append(source, [event("there", event_id="e5")])
     texts = [reads.read_after(each, 4)[0]["text"] for each in (fork, source)]
     assert texts == ["here", "there"]
 
 
-def test_the_clock_of_a_fork_is_behind_no_event(
-    alice: User, source: ConversationRef, store: ConversationStore
-) -> None:
-    fork = store.fork(alice, source)
+def test_the_clock_of_a_fork_is_behind_no_event(alice: User, source: ConversationRef) -> None:
+    fork = forks.fork(alice, source)
     writes.append(fork, [event("here")])
     times = list(Event.objects.of(fork).oldest_first().values_list("received_at", flat=True))
     assert times == sorted(set(times))
 
 
-def test_a_fork_asks_for_nothing_by_itself(
-    alice: User, source: ConversationRef, store: ConversationStore
-) -> None:
-    assert not row_of(store.fork(alice, source)).is_unanswered
+def test_a_fork_asks_for_nothing_by_itself(alice: User, source: ConversationRef) -> None:
+    assert not row_of(forks.fork(alice, source)).is_unanswered
 
 
 @pytest.mark.parametrize("through", [5, -2])
@@ -113,41 +105,41 @@ def test_a_place_that_is_not_there_cannot_be_forked_from(
     alice: User, source: ConversationRef, store: ConversationStore, through: int
 ) -> None:
     with pytest.raises(EventNotFound):
-        store.fork(alice, source, conversation_id="mine", through=through)
+        forks.fork(alice, source, conversation_id="mine", through=through)
     assert not store.exists("mine")
 
 
-def test_a_taken_id_is_refused(alice: User, source: ConversationRef, store: ConversationStore) -> None:
+def test_a_taken_id_is_refused(alice: User, source: ConversationRef) -> None:
     with pytest.raises(ConversationExists):
-        store.fork(alice, source, conversation_id="source")
+        forks.fork(alice, source, conversation_id="source")
 
 
 def test_a_long_log_is_forked_by_as_many_statements_as_a_short_one(
-    alice: User, source: ConversationRef, store: ConversationStore, django_assert_max_num_queries: Any
+    alice: User, source: ConversationRef, django_assert_max_num_queries: Any
 ) -> None:
     writes.append(source, [event(f"more {number}") for number in range(300)])
     with django_assert_max_num_queries(12):
-        store.fork(alice, source)
+        forks.fork(alice, source)
 
 
 async def test_a_run_of_a_fork_answers_what_waited_in_its_source(
-    alice: User, store: ConversationStore, stage: Stage, manager: ConversationManager
+    alice: User, stage: Stage, manager: ConversationManager
 ) -> None:
-    talk = await astore.call(store.create, alice, version=Version.V1)
+    talk = await astore.call(creation.create, alice, version=Version.V1)
     await v1_input.say(talk, {"content": "hello"}, sender_id=alice.pk, run=False)
-    fork = await astore.call(store.fork, alice, talk)
+    fork = await astore.call(forks.fork, alice, talk)
     await manager.ask_run(fork)
     await until_said(fork, "answer to hello")
     assert len(await log(talk)) == 1
 
 
 async def test_a_run_of_a_fork_in_which_all_was_answered_asks_the_agent_for_a_step(
-    alice: User, store: ConversationStore, stage: Stage, manager: ConversationManager
+    alice: User, stage: Stage, manager: ConversationManager
 ) -> None:
-    talk = await astore.call(store.create, alice, version=Version.V1)
+    talk = await astore.call(creation.create, alice, version=Version.V1)
     await v1_input.say(talk, {"content": "hello"}, sender_id=alice.pk, run=True)
     await until_status(talk, "finished")
-    fork = await astore.call(store.fork, alice, talk)
+    fork = await astore.call(forks.fork, alice, talk)
     assert await astore.call(runs.ask, fork) is runs.Asked.BEGUN
     manager.wake(fork)
     await until_said(fork, "answer to hello", "answer to nothing")
@@ -164,5 +156,5 @@ def test_an_event_of_the_log_can_be_navigated_to_and_no_other(alice: User) -> No
     assert agent_setups.row_of(talk).leaf_event_id is None
 
 
-def test_an_agent_that_was_silent_has_no_response(alice: User, store: ConversationStore) -> None:
-    assert v1_input.final_response(store.create(alice, version=Version.V1)) == ""
+def test_an_agent_that_was_silent_has_no_response(alice: User) -> None:
+    assert v1_input.final_response(creation.create(alice, version=Version.V1)) == ""

@@ -22,7 +22,7 @@ from conversations.exceptions import ConversationBusy, ConversationError, EventC
 from conversations.log import writes
 from conversations.log.append import AppendOutcome, AppendRequest
 from conversations.models import ConversationRef, Event
-from conversations.store import ConversationStore
+from conversations.store import creation
 from sessions_app import astore
 from sessions_app.capacity import append_queue
 from tests.clients import WAIT_S, database_url
@@ -68,9 +68,9 @@ def scripted(monkeypatch: pytest.MonkeyPatch) -> Scripted:
 
 
 @pytest.fixture
-def talks(store: ConversationStore, alice: User) -> list[ConversationRef]:
+def talks(alice: User) -> list[ConversationRef]:
     """Fifty conversations."""
-    return [store.create(alice) for _ in range(COUNT)]
+    return [creation.create(alice) for _ in range(COUNT)]
 
 
 @contextmanager

@@ -27,7 +27,7 @@ from conversations.engines import guards
 from conversations.log import writes
 from conversations.models import Conversation, ConversationRef, Event, GuardRepair, Purge
 from conversations.readiness import readiness
-from conversations.store import ConversationStore
+from conversations.store import creation
 from convserver.asgi import lifespan
 from sessions_app import astore
 from sessions_app.loops import manager
@@ -209,9 +209,9 @@ def test_what_would_lose_history_is_refused_from_outside(
 
 
 def test_a_running_purge_lets_the_events_of_its_conversation_go_and_no_others(
-    store: ConversationStore, log: ConversationRef, complaint: Complaint
+    log: ConversationRef, complaint: Complaint
 ) -> None:
-    other = store.create(User.objects.get(), conversation_id="other")
+    other = creation.create(User.objects.get(), conversation_id="other")
     writes.append(other, [event()])
     begin_purge(log)
     assert complaint(f"DELETE FROM conversations_event WHERE conversation_id = {log.pk}") == ""

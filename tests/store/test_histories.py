@@ -19,7 +19,7 @@ from conversations.exceptions import CursorAhead, HistoryReplaced
 from conversations.log import reads, writes
 from conversations.log.append import AppendRequest
 from conversations.models import ConversationRef
-from conversations.store import ConversationStore
+from conversations.store import creation
 from tests.events import event
 
 FINGERPRINTS = st.text("0123456789abcdef", min_size=FINGERPRINT_LENGTH, max_size=FINGERPRINT_LENGTH)
@@ -70,13 +70,11 @@ def test_any_text_is_a_place_in_a_log_or_refused(text: str) -> None:
 
 
 @pytest.fixture
-def begun(
-    store: ConversationStore, alice: User
-) -> Callable[..., tuple[ConversationRef, list[EventEnvelope]]]:
+def begun(alice: User) -> Callable[..., tuple[ConversationRef, list[EventEnvelope]]]:
     """Make a conversation with a log of these events; return it as it is read."""
 
     def begin(events: list[NewEvent]) -> tuple[ConversationRef, list[EventEnvelope]]:
-        conversation = store.create(alice)
+        conversation = creation.create(alice)
         writes.append(conversation, events)
         return conversation, reads.read_after(conversation, -1)
 

@@ -10,7 +10,7 @@ from django.contrib.auth.models import User
 
 from conversations.log import reads
 from conversations.models import ConversationRef, Version
-from conversations.store import ConversationStore
+from conversations.store import creation
 from convserver.rendering import render_events
 from sessions_app import astore
 from sessions_app.loops.loop import Loop
@@ -189,14 +189,10 @@ async def test_a_loop_that_was_stopped_says_so(
 
 
 async def test_a_loop_that_made_room_says_so(
-    conversation: ConversationRef,
-    store: ConversationStore,
-    alice: User,
-    manager: ConversationManager,
-    configured: Callable[..., None],
+    conversation: ConversationRef, alice: User, manager: ConversationManager, configured: Callable[..., None]
 ) -> None:
     configured(max_concurrent=1)
-    other = await astore.call(store.create, alice, conversation_id="other")
+    other = await astore.call(creation.create, alice, conversation_id="other")
     await manager.maybe_start_agent_loop(conversation)
     await manager.maybe_start_agent_loop(other)
     await until_no_loop(conversation)
@@ -233,9 +229,9 @@ async def test_a_loop_that_is_started_again_is_gone_for_no_reason_any_more(
 
 @pytest.mark.parametrize("version", list(Version))
 async def test_a_call_that_the_users_stop_cuts_off_reads_as_stopped_and_not_as_failed(
-    alice: User, store: ConversationStore, stage: Stage, manager: ConversationManager, version: Version
+    alice: User, stage: Stage, manager: ConversationManager, version: Version
 ) -> None:
-    conversation = await astore.call(store.create, alice, conversation_id="painting", version=version)
+    conversation = await astore.call(creation.create, alice, conversation_id="painting", version=version)
     await ask(conversation, "use")
     await stage.holding()
     await manager.close_session("painting")

@@ -10,7 +10,7 @@ from django.contrib.auth.models import User
 from django.db import connection
 
 from conversations.log import reads
-from conversations.store import ConversationStore
+from conversations.store import creation
 from sessions_app import astore
 from sessions_app.models import Connection
 from tests.clients import Server
@@ -28,8 +28,8 @@ DOORS = {
 
 
 @on_sqlite
-def test_a_join_waits_for_no_write_lock(server: Server, store: ConversationStore, alice: User) -> None:
-    conversation = store.create(alice, conversation_id=ID)
+def test_a_join_waits_for_no_write_lock(server: Server, alice: User) -> None:
+    conversation = creation.create(alice, conversation_id=ID)
     server.start()
     with closing(sqlite3.connect(connection.settings_dict["NAME"], isolation_level=None)) as writer:
         writer.execute("BEGIN IMMEDIATE")
@@ -48,9 +48,9 @@ def test_a_join_waits_for_no_write_lock(server: Server, store: ConversationStore
 @once
 @pytest.mark.parametrize("path", [DOORS["native"], DOORS["V1"]])
 async def test_a_socket_that_fails_is_closed_with_a_code(
-    store: ConversationStore, alice: User, dial: Dial, monkeypatch: pytest.MonkeyPatch, path: str
+    alice: User, dial: Dial, monkeypatch: pytest.MonkeyPatch, path: str
 ) -> None:
-    await astore.call(store.create, alice, conversation_id=ID)
+    await astore.call(creation.create, alice, conversation_id=ID)
     monkeypatch.setattr(reads, "read_after", fail)
     client = await dial(path.partition("?")[0], query={"resend_all": "true"} if "?" in path else None)
     closed = await client.closed()

@@ -18,7 +18,7 @@ from conversations.dialects import AgentState
 from conversations.exceptions import ConversationBusy, ConversationNotFound, Fenced, LoopUnavailable
 from conversations.log import locks, writes
 from conversations.models import Conversation, ConversationRef, Event
-from conversations.store import ConversationStore
+from conversations.store import creation, deletion
 from sessions_app.loops import (
     decisions,
     leases,
@@ -151,10 +151,8 @@ def test_a_lease_that_was_given_back_can_be_claimed(conversation: ConversationRe
     assert leases.claim(conversation, HERE, agent="") == 2
 
 
-def test_the_loop_of_a_deleted_conversation_cannot_be_claimed(
-    conversation: ConversationRef, store: ConversationStore
-) -> None:
-    store.soft_delete(conversation)
+def test_the_loop_of_a_deleted_conversation_cannot_be_claimed(conversation: ConversationRef) -> None:
+    deletion.soft_delete(conversation)
     with pytest.raises(ConversationNotFound):
         leases.claim(conversation, HERE, agent="")
 
@@ -180,9 +178,9 @@ def test_of_ten_claims_at_once_one_wins(conversation: ConversationRef) -> None:
 
 
 def test_a_renewal_reports_what_was_lost_and_extends_the_rest(
-    conversation: ConversationRef, claimed: int, store: ConversationStore, alice: User
+    conversation: ConversationRef, claimed: int, alice: User
 ) -> None:
-    other = store.create(alice, conversation_id="other")
+    other = creation.create(alice, conversation_id="other")
     leases.claim(other, HERE, agent="")
     leases.claim(other, HERE, agent="")
     run_out(conversation)
@@ -229,9 +227,9 @@ def test_a_conversation_that_stays_locked_is_busy(
 
 
 def test_the_lease_of_a_deleted_conversation_is_lost_and_can_be_given_back(
-    conversation: ConversationRef, claimed: int, store: ConversationStore
+    conversation: ConversationRef, claimed: int
 ) -> None:
-    store.soft_delete(conversation)
+    deletion.soft_delete(conversation)
     assert leases.renew({conversation.pk: claimed}, HERE) == {conversation.pk}
     leases.release(conversation, claimed)
     assert row_of(conversation).lease_expires_at is None
@@ -459,20 +457,18 @@ def test_a_decision_is_taken_once(conversation: ConversationRef, begun: TurnStar
     assert kinds(conversation) == ["message", "state"]
 
 
-def test_a_loop_whose_process_is_gone_is_abandoned(
-    conversation: ConversationRef, store: ConversationStore
-) -> None:
+def test_a_loop_whose_process_is_gone_is_abandoned(conversation: ConversationRef) -> None:
     leases.claim(conversation, DEAD, agent="")
     assert pending_work.abandoned(10) == [conversation]
-    store.soft_delete(conversation)
+    deletion.soft_delete(conversation)
     assert pending_work.abandoned(10) == []
 
 
 @pytest.fixture
-def others(alice: User, store: ConversationStore, monkeypatch: pytest.MonkeyPatch) -> list[ConversationRef]:
+def others(alice: User, monkeypatch: pytest.MonkeyPatch) -> list[ConversationRef]:
     """Conversations with something to do, whose loops run elsewhere: more than the sweep reads at once."""
     monkeypatch.setattr(pending_work, "SWEEP_PAGE", 2)
-    others = [store.create(alice, conversation_id=f"other-{number}") for number in range(3)]
+    others = [creation.create(alice, conversation_id=f"other-{number}") for number in range(3)]
     for other in others:
         writes.append(other, [asking("hello")])
         leases.claim(other, ELSEWHERE, agent="", lease_s=600.0)
@@ -480,15 +476,15 @@ def others(alice: User, store: ConversationStore, monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_conversation_that_needs_a_loop_is_found_behind_many_that_have_one(
-    others: list[ConversationRef], alice: User, store: ConversationStore
+    others: list[ConversationRef], alice: User
 ) -> None:
-    last = store.create(alice, conversation_id="last")
+    last = creation.create(alice, conversation_id="last")
     writes.append(last, [asking("hello")])
     assert pending_work.needing_a_loop(1) == [last]
 
 
-def test_what_cannot_be_started_hides_no_other_conversation(store: ConversationStore, alice: User) -> None:
-    waiting = [store.create(alice, conversation_id=f"talk-{number}") for number in range(5)]
+def test_what_cannot_be_started_hides_no_other_conversation(alice: User) -> None:
+    waiting = [creation.create(alice, conversation_id=f"talk-{number}") for number in range(5)]
     for conversation in waiting:
         writes.append(conversation, [asking("hello")])
     rounds = []
@@ -501,9 +497,9 @@ def test_what_cannot_be_started_hides_no_other_conversation(store: ConversationS
 
 
 def test_an_abandoned_loop_is_found_behind_many_that_are_held(
-    others: list[ConversationRef], alice: User, store: ConversationStore
+    others: list[ConversationRef], alice: User
 ) -> None:
-    last = store.create(alice, conversation_id="last")
+    last = creation.create(alice, conversation_id="last")
     leases.claim(last, DEAD, agent="")
     assert pending_work.abandoned(1) == [last]
 

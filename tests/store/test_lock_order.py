@@ -10,7 +10,7 @@ from django.contrib.auth.models import User
 from django.db import connections, transaction
 
 from conversations.models import Conversation, ConversationRef
-from conversations.store import ConversationStore
+from conversations.store import creation
 from sessions_app.openhands_v1 import sandboxes, steering
 from tests.clients import WAIT_S
 from tests.conftest import on_postgresql
@@ -22,9 +22,9 @@ Work = Callable[[Sequence[ConversationRef]], None]
 @pytest.mark.parametrize("work", [sandboxes.note_paused, steering._hide])
 @pytest.mark.parametrize("turned_round", [False, True])
 def test_whoever_waits_for_a_conversation_has_locked_no_later_one(
-    alice: User, store: ConversationStore, work: Work, turned_round: bool
+    alice: User, work: Work, turned_round: bool
 ) -> None:
-    first, last = (store.create(alice, conversation_id=name) for name in ("first", "last"))
+    first, last = (creation.create(alice, conversation_id=name) for name in ("first", "last"))
     Conversation.objects.with_pks([first.pk]).update(title="moved behind the other on the disk")
     wanted = (last, first) if turned_round else (first, last)
     worker = threading.Thread(target=_and_leave, args=(work, wanted))

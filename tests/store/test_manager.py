@@ -15,7 +15,7 @@ from conversations.events import Dialect
 from conversations.exceptions import ConversationNotFound, LoopUnavailable
 from conversations.log import reads, writes
 from conversations.models import Conversation, ConversationRef
-from conversations.store import ConversationStore
+from conversations.store import deletion
 from sessions_app import astore
 from sessions_app.loops import (
     decisions,
@@ -117,9 +117,9 @@ async def test_a_conversation_that_is_only_a_row_can_be_started(
 
 
 async def test_a_deleted_conversation_cannot_be_started(
-    conversation: ConversationRef, store: ConversationStore, manager: ConversationManager
+    conversation: ConversationRef, manager: ConversationManager
 ) -> None:
-    await astore.call(store.soft_delete, conversation)
+    await astore.call(deletion.soft_delete, conversation)
     with pytest.raises(ConversationNotFound):
         await manager.maybe_start_agent_loop(conversation)
 
@@ -540,24 +540,21 @@ async def test_a_renewal_leaves_a_loop_alone_that_was_started_anew_meanwhile(
 
 
 async def test_an_idle_loop_ends_when_its_conversation_is_deleted(
-    conversation: ConversationRef,
-    store: ConversationStore,
-    manager: ConversationManager,
-    monkeypatch: pytest.MonkeyPatch,
+    conversation: ConversationRef, manager: ConversationManager, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(manager_module, "RENEW_S", 0.01)
     await manager.maybe_start_agent_loop(conversation)
-    await astore.call(store.soft_delete, conversation)
+    await astore.call(deletion.soft_delete, conversation)
     await until_no_loop(conversation)
     assert (await loop_of(conversation)).lease_expires_at is None
 
 
 async def test_a_working_loop_ends_when_its_conversation_is_deleted_and_does_not_bring_it_back(
-    conversation: ConversationRef, store: ConversationStore, manager: ConversationManager, stage: Stage
+    conversation: ConversationRef, manager: ConversationManager, stage: Stage
 ) -> None:
     await ask(conversation, "hold")
     await stage.holding()
-    await astore.call(store.soft_delete, conversation)
+    await astore.call(deletion.soft_delete, conversation)
     stage.go.set()
     await until_no_loop(conversation)
     assert await said(conversation) == ["step 1"]
@@ -577,14 +574,14 @@ async def test_deleting_stops_the_agent_first(
 
 
 async def test_a_restored_conversation_answers_again(
-    conversation: ConversationRef, store: ConversationStore, manager: ConversationManager, stage: Stage
+    conversation: ConversationRef, manager: ConversationManager, stage: Stage
 ) -> None:
     await ask(conversation, "hold")
     await stage.holding()
-    await astore.call(store.soft_delete, conversation)
+    await astore.call(deletion.soft_delete, conversation)
     stage.go.set()
     await until_no_loop(conversation)
-    await astore.call(store.restore, conversation)
+    await astore.call(deletion.restore, conversation)
     await ask(conversation, "hello")
     await until(lambda: reads.last_seq(conversation) > 4)
     await until_said(conversation, "step 1", "answer to hello")

@@ -17,7 +17,7 @@ from django.utils import timezone
 from conversations.exceptions import ConversationBusy, LoopUnavailable
 from conversations.log import writes
 from conversations.models import ConversationRef
-from conversations.store import ConversationStore
+from conversations.store import creation, deletion
 from sessions_app import astore
 from sessions_app.live import presence
 from sessions_app.loops import (
@@ -64,9 +64,9 @@ DEAD = this_process()._replace(started=1.0)
 
 
 @pytest.fixture
-def talks(alice: User, store: ConversationStore) -> list[ConversationRef]:
+def talks(alice: User) -> list[ConversationRef]:
     """Three empty conversations of alice's."""
-    return [store.create(alice, conversation_id=name) for name in ("a", "b", "c")]
+    return [creation.create(alice, conversation_id=name) for name in ("a", "b", "c")]
 
 
 @pytest.fixture
@@ -120,14 +120,10 @@ async def test_the_loop_whose_conversation_moved_last_is_closed_last(
 
 
 async def test_loops_of_other_users_do_not_count(
-    talks: list[ConversationRef],
-    bob: User,
-    store: ConversationStore,
-    manager: ConversationManager,
-    configured: Callable[..., None],
+    talks: list[ConversationRef], bob: User, manager: ConversationManager, configured: Callable[..., None]
 ) -> None:
     configured(max_concurrent=1)
-    bobs = await astore.call(store.create, bob, conversation_id="bobs")
+    bobs = await astore.call(creation.create, bob, conversation_id="bobs")
     await manager.maybe_start_agent_loop(talks[0])
     await manager.maybe_start_agent_loop(bobs)
     assert await manager.get_running_agent_loops() == {"a", "bobs"}
@@ -516,9 +512,9 @@ async def test_a_conversation_is_attached_for_its_owner_alone(
 
 
 async def test_a_deleted_conversation_is_not_attached(
-    conversation: ConversationRef, store: ConversationStore, manager: ConversationManager
+    conversation: ConversationRef, manager: ConversationManager
 ) -> None:
-    await astore.call(store.soft_delete, conversation)
+    await astore.call(deletion.soft_delete, conversation)
     assert await manager.attach_to_conversation(conversation.public_id) is None
 
 
@@ -573,12 +569,11 @@ async def test_what_agents_do_for_a_user_ends_once_the_user_is_deactivated(
     talks: list[ConversationRef],
     alice: User,
     bob: User,
-    store: ConversationStore,
     manager: ConversationManager,
     stage: Stage,
     quick_rounds: None,
 ) -> None:
-    bobs = await astore.call(store.create, bob)
+    bobs = await astore.call(creation.create, bob)
     for conversation in (talks[0], bobs):
         await ask(conversation, "hold")
         await stage.holding()

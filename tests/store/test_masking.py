@@ -32,7 +32,7 @@ from conversations.models import Conversation, ConversationRef, Event, Version
 from conversations.redaction import masking, matching
 from conversations.redaction.masking import MASK, Masks
 from conversations.redaction.matching import Span, TraceMatcher
-from conversations.store import ConversationStore
+from conversations.store import changes, creation, forks
 from convserver.asgi import application
 from sessions_app import astore
 from sessions_app.agents.base import Turn
@@ -465,11 +465,11 @@ def test_a_string_with_more_values_than_can_be_counted_in_time_is_hidden_whole(
 
 
 def test_an_event_with_more_strings_with_values_than_can_be_read_in_time_is_refused(
-    store: ConversationStore, conversation: ConversationRef, alice: User, monkeypatch: pytest.MonkeyPatch
+    conversation: ConversationRef, alice: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     keep(alice, TOKEN)
     monkeypatch.setattr(masking, "STRINGS_MAX", 2)
-    other = store.create(alice)
+    other = creation.create(alice)
     few, many = (event(raw=message("", more=[TOKEN] * number)) for number in (2, 3))
     with pytest.raises(InvalidEvent, match="More than 2 strings"):
         writes.append(conversation, [many])
@@ -645,11 +645,11 @@ def test_a_custom_secret_does_not_switch_off_the_mask_of_a_token(
 
 
 def test_secrets_of_others_are_not_hidden_whoever_shares_the_batch(
-    store: ConversationStore, conversation: ConversationRef, alice: User, bob: User
+    conversation: ConversationRef, alice: User, bob: User
 ) -> None:
     keep(alice, "alice's value")
     keep(bob, "bob's value")
-    bobs = store.create(bob)
+    bobs = creation.create(bob)
     both = "alice's value, bob's value"
     writes.append_many(
         [AppendRequest(conversation=each, events=[event(both)]) for each in (conversation, bobs)]
@@ -687,9 +687,9 @@ def test_a_secret_that_no_key_opens_keeps_no_event_out(
 
 @pytest.mark.parametrize("version", list(Version))
 def test_a_repeated_event_keeps_its_place_whatever_was_a_secret_in_between(
-    store: ConversationStore, alice: User, version: Version
+    alice: User, version: Version
 ) -> None:
-    talk = store.create(alice, version=version)
+    talk = creation.create(alice, version=version)
     author = dialects.author(Dialect(version.lower()))
 
     def again() -> list[tuple[int, bool]]:
@@ -706,7 +706,7 @@ def test_a_repeated_event_keeps_its_place_whatever_was_a_secret_in_between(
     assert again() == [(0, True), (1, True)]
     keep(alice, TOKEN)
     assert again() == [(0, False), (1, False)]
-    talk = store.create(alice, version=version)
+    talk = creation.create(alice, version=version)
     assert again() == [(0, True), (1, True)]
     user_settings.remove_custom_secret(alice.pk, "DEPLOY_KEY")
     assert again() == [(0, False), (1, False)]
@@ -860,9 +860,9 @@ async def test_what_socketio_takes_is_masked_live_and_replayed_and_in_the_answer
 @pytest.mark.parametrize("version", list(Version))
 @pytest.mark.parametrize("frame", ["event", "message"])
 async def test_what_the_native_socket_takes_is_masked_live_and_replayed(
-    store: ConversationStore, alice: User, secret: str, join: Join, version: Version, frame: str
+    alice: User, secret: str, join: Join, version: Version, frame: str
 ) -> None:
-    talk = await astore.call(store.create, alice, conversation_id="talk", version=version)
+    talk = await astore.call(creation.create, alice, conversation_id="talk", version=version)
     client = await join(talk)
     member = {"event": ACTION} if frame == "event" else {"text": f"take {secret}"}
     await client.send({"type": frame, "id": "mine", **member})
@@ -894,15 +894,10 @@ class TellingAgent(SilentAgent):
 
 @pytest.mark.parametrize("version", list(Version))
 async def test_an_agents_calls_results_and_answers_are_masked(
-    store: ConversationStore,
-    alice: User,
-    secret: str,
-    join: Join,
-    configured: Callable[..., None],
-    version: Version,
+    alice: User, secret: str, join: Join, configured: Callable[..., None], version: Version
 ) -> None:
     configured(agent="tests.store.test_masking.TellingAgent")
-    client = await join(await astore.call(store.create, alice, version=version))
+    client = await join(await astore.call(creation.create, alice, version=version))
     await client.send({"type": "message", "text": "tell"})
     shown = [
         json.dumps(await client.until("event", kind=kind)) for kind in ("tool_call", "tool_result", "message")
@@ -1005,24 +1000,22 @@ async def test_a_title_is_made_of_the_masked_message(conversation: ConversationR
 # Titles and tags
 
 
-def test_a_secret_in_a_title_or_tag_is_hidden_however_it_is_set(
-    store: ConversationStore, alice: User
-) -> None:
+def test_a_secret_in_a_title_or_tag_is_hidden_however_it_is_set(alice: User) -> None:
     keep(alice, TOKEN)
     facts: dict[str, Any] = {"title": f"use {TOKEN}", "tags": {f"of {TOKEN}": f"is {TOKEN}"}}
     hidden_facts = (f"use {MASK}", {f"of {MASK}": f"is {MASK}"})
-    made, changed = store.create(alice, **facts), store.create(alice)
-    store.retitle(changed, facts["title"])
-    store.retag(changed, facts["tags"])
-    forked = store.fork(alice, made, **facts)
+    made, changed = creation.create(alice, **facts), creation.create(alice)
+    changes.retitle(changed, facts["title"])
+    changes.retag(changed, facts["tags"])
+    forked = forks.fork(alice, made, **facts)
     rows = Conversation.objects.filter(pk__in=[made.pk, changed.pk, forked.pk])
     assert [(row.title, row.tags) for row in rows] == [hidden_facts] * 3
 
 
-def test_a_conversations_own_secret_is_hidden_in_its_title(store: ConversationStore, alice: User) -> None:
+def test_a_conversations_own_secret_is_hidden_in_its_title(alice: User) -> None:
     talk = agent_setups.create(alice, SETUP, title=f"use {OWN}")
     assert Conversation.objects.get(pk=talk.pk).title == f"use {MASK}"
-    store.retitle(talk, f"with {OWN}")
+    changes.retitle(talk, f"with {OWN}")
     assert Conversation.objects.get(pk=talk.pk).title == f"with {MASK}"
 
 
@@ -1086,9 +1079,9 @@ def test_a_forks_events_show_none_of_the_secrets_that_it_was_given(alice: User) 
 
 @pytest.mark.parametrize("setup", [SETUP, agent_setups.NewSetup()], ids=["secrets", "none"])
 def test_secrets_of_a_conversation_cost_an_append_no_statement(
-    alice: User, store: ConversationStore, setup: agent_setups.NewSetup
+    alice: User, setup: agent_setups.NewSetup
 ) -> None:
-    plain, talk = store.create(alice), agent_setups.create(alice, setup)
+    plain, talk = creation.create(alice), agent_setups.create(alice, setup)
     costs = []
     for each in (plain, talk):
         with CaptureQueriesContext(connection) as captured:

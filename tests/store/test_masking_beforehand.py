@@ -19,7 +19,7 @@ from conversations.models import ConversationRef
 from conversations.redaction import secrets
 from conversations.redaction.masking import MASK
 from conversations.redaction.secrets import MaskedEvents
-from conversations.store import ConversationStore
+from conversations.store import creation
 from sessions_app import astore
 from tests.events import event
 from tests.store.test_masking import TOKEN, keep, message, payloads
@@ -71,10 +71,10 @@ def test_a_long_event_without_a_trace_of_a_secret_is_stored_at_once(
 
 
 def test_many_short_events_with_secrets_are_not_all_masked_under_the_lock(
-    store: ConversationStore, conversation: ConversationRef, alice: User
+    conversation: ConversationRef, alice: User
 ) -> None:
     keep(alice, TOKEN)
-    others = [store.create(alice) for _ in range(12)]
+    others = [creation.create(alice) for _ in range(12)]
     outcomes = writes.append_many([request(each, long("x", chars=8 * 1024)) for each in others])
     assert 4 < sum(isinstance(each, AppendOutcome) for each in outcomes) < 12
     assert all(isinstance(each, AppendOutcome | MaskingDeferred) for each in outcomes)
@@ -91,14 +91,14 @@ def test_long_secrets_are_not_made_searchable_under_the_lock(
 
 
 def test_what_follows_a_deferred_append_of_a_conversation_waits_with_it(
-    store: ConversationStore, conversation: ConversationRef, alice: User
+    conversation: ConversationRef, alice: User
 ) -> None:
     keep(alice, TOKEN)
     outcomes = writes.append_many(
         [
             request(conversation, long("x")),
             request(conversation, event("short")),
-            request(store.create(alice), event("short")),
+            request(creation.create(alice), event("short")),
         ]
     )
     assert [isinstance(each, MaskingDeferred) for each in outcomes] == [True, True, False]
@@ -153,14 +153,13 @@ def test_the_stores_own_append_masks_outside_its_transaction(
 
 
 async def test_others_store_while_a_long_event_is_masked_and_its_own_conversation_keeps_its_order(
-    store: ConversationStore,
     conversation: ConversationRef,
     alice: User,
     bob: User,
     around_masking: Callable[[Callable[[], object]], None],
     live: None,
 ) -> None:
-    others = await astore.call(store.create, bob)
+    others = await astore.call(creation.create, bob)
     await astore.call(keep, alice, TOKEN)
     is_stored = threading.Event()
     around_masking(lambda: is_stored.wait(10))

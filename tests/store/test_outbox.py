@@ -24,7 +24,7 @@ from conversations.events import Kind
 from conversations.exceptions import ConversationBusy
 from conversations.log import writes
 from conversations.models import Conversation, ConversationRef, Event
-from conversations.store import ConversationStore
+from conversations.store import changes, creation, deletion
 from sessions_app import astore, background
 from sessions_app.loops.conversation_manager import ConversationManager
 from sessions_app.models import Delivery, NotedFact, Receiver
@@ -76,13 +76,13 @@ async def dispatching(live: None, listener: Listener, manager: ConversationManag
 
 
 async def test_a_hook_is_told_all_that_happens_in_order(
-    dispatching: None, listener: Listener, store: ConversationStore, alice: User
+    dispatching: None, listener: Listener, alice: User
 ) -> None:
-    talk = await astore.call(store.create, alice)
+    talk = await astore.call(creation.create, alice)
     await astore.append(talk, [event("one"), event("two")])
-    await astore.call(store.retitle, talk, "A title")
+    await astore.call(changes.retitle, talk, "A title")
     await astore.append(talk, [event("three")])
-    await astore.call(store.soft_delete, talk)
+    await astore.call(deletion.soft_delete, talk)
     await until_here(lambda: "deleted" in listener.kinds)
     assert listener.kinds == ["created", "appended", "status", "appended", "deleted"]
     assert listener.texts == ["one", "two", "three"]
@@ -127,7 +127,6 @@ def test_a_hook_that_cannot_be_made_keeps_nobody_from_starting(monkeypatch: pyte
 async def test_the_hook_of_the_documentation_works(
     live: None,
     manager: ConversationManager,
-    store: ConversationStore,
     alice: User,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -141,7 +140,7 @@ async def test_the_hook_of_the_documentation_works(
     monkeypatch.setattr("django.conf.settings.CONVERSATION_HOOKS", ("my_hooks.Diary",))
     background.start()
     await until(lambda: Receiver.objects.exists())
-    talk = await astore.call(store.create, alice, title="Lunch")
+    talk = await astore.call(creation.create, alice, title="Lunch")
     await astore.append(talk, [event("soup")])
     await until(lambda: Delivery.objects.filter(through=0, due_at=None).exists())
     assert capsys.readouterr().out == f"{talk.public_id} begins: Lunch\n{talk.public_id} 0 message: soup\n"
@@ -164,19 +163,19 @@ def test_an_append_costs_the_same_with_endpoints_and_without(conversation: Conve
     assert not Delivery.objects.exists()
 
 
-def test_nothing_is_noted_when_nobody_is_told(store: ConversationStore, alice: User) -> None:
-    store.retitle(store.create(alice), "A title")
+def test_nothing_is_noted_when_nobody_is_told(alice: User) -> None:
+    changes.retitle(creation.create(alice), "A title")
     assert not NotedFact.objects.exists()
 
 
 @pytest.mark.parametrize("events", [1, 50])
 def test_what_is_new_is_found_by_the_same_statements_however_much_it_is(
-    store: ConversationStore, conversation: ConversationRef, alice: User, events: int
+    conversation: ConversationRef, alice: User, events: int
 ) -> None:
     writes.append(conversation, [event()])  # before it, the keys of earlier tests would be a gap
     endpoint = transport.create("http://localhost:1")
     for _ in range(events):
-        writes.append(store.create(alice), [event() for _ in range(events)])
+        writes.append(creation.create(alice), [event() for _ in range(events)])
     watermark = Watermark()
     with CaptureQueriesContext(connection) as captured:
         watermark.look()
@@ -242,10 +241,8 @@ def test_after_a_long_rest_everything_is_found_a_window_at_a_time(
 
 
 @on_postgresql
-def test_an_event_that_is_committed_after_one_with_a_higher_key_is_found(
-    store: ConversationStore, alice: User
-) -> None:
-    early, late = store.create(alice), store.create(alice)
+def test_an_event_that_is_committed_after_one_with_a_higher_key_is_found(alice: User) -> None:
+    early, late = creation.create(alice), creation.create(alice)
     endpoint = transport.create("http://localhost:1")
     watermark = Watermark()
     with transaction.atomic():
@@ -264,10 +261,8 @@ def test_an_event_that_is_committed_after_one_with_a_higher_key_is_found(
 
 
 @on_postgresql
-def test_an_endpoint_begins_when_what_was_being_written_is_there(
-    store: ConversationStore, alice: User
-) -> None:
-    early, late = store.create(alice), store.create(alice)
+def test_an_endpoint_begins_when_what_was_being_written_is_there(alice: User) -> None:
+    early, late = creation.create(alice), creation.create(alice)
 
     def begun() -> Receiver:
         try:
@@ -287,10 +282,10 @@ def test_an_endpoint_begins_when_what_was_being_written_is_there(
 
 @on_postgresql
 def test_an_endpoint_that_cannot_begin_for_too_long_is_refused(
-    store: ConversationStore, alice: User, monkeypatch: pytest.MonkeyPatch
+    alice: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(gathering, "SETTLES_S", 0.05)
-    talk = store.create(alice)
+    talk = creation.create(alice)
     with transaction.atomic():
         writes.append(talk, [event()])
 
@@ -302,11 +297,9 @@ def test_an_endpoint_that_cannot_begin_for_too_long_is_refused(
     assert not Receiver.objects.exists()
 
 
-def test_a_disabled_endpoint_holds_noted_facts_for_a_time_only_and_is_marked(
-    store: ConversationStore, alice: User
-) -> None:
+def test_a_disabled_endpoint_holds_noted_facts_for_a_time_only_and_is_marked(alice: User) -> None:
     ungathered, gathered = (transport.create(f"http://localhost:{port}") for port in (1, 2))
-    store.create(alice)
+    creation.create(alice)
     gather(gathered, settled())
     Receiver.objects.update(enabled=False)
     assert deliveries.prune() == 0
@@ -318,12 +311,10 @@ def test_a_disabled_endpoint_holds_noted_facts_for_a_time_only_and_is_marked(
         assert endpoint.skipped_until > endpoint.created_at
 
 
-def test_an_endpoint_that_is_not_disabled_holds_noted_facts_however_old_they_are(
-    store: ConversationStore, alice: User
-) -> None:
+def test_an_endpoint_that_is_not_disabled_holds_noted_facts_however_old_they_are(alice: User) -> None:
     off, on = (transport.create(f"http://localhost:{port}") for port in (1, 2))
     Receiver.objects.filter(pk=off.pk).update(enabled=False)
-    store.create(alice)
+    creation.create(alice)
     gather(on, settled())
     assert deliveries.prune(now=timezone.now() + timedelta(days=1000)) == 0
     off.refresh_from_db()
@@ -331,11 +322,11 @@ def test_an_endpoint_that_is_not_disabled_holds_noted_facts_however_old_they_are
 
 
 def test_an_endpoint_that_is_enabled_again_is_told_all_events_though_facts_are_gone(
-    store: ConversationStore, conversation: ConversationRef
+    conversation: ConversationRef,
 ) -> None:
     endpoint = transport.create("http://localhost:1", flush_delay_s=0.0)
     writes.append(conversation, [event("one")])
-    store.retitle(conversation, "A title")
+    changes.retitle(conversation, "A title")
     gather(endpoint, settled())
     Receiver.objects.update(enabled=False)
     assert deliveries.prune(now=timezone.now() + timedelta(days=deliveries.HELD_DAYS)) == 1
@@ -346,14 +337,12 @@ def test_an_endpoint_that_is_enabled_again_is_told_all_events_though_facts_are_g
     assert told(claim) == [("appended", 2)]
 
 
-def test_what_is_noted_for_an_endpoint_that_begins_meanwhile_stays(
-    store: ConversationStore, alice: User
-) -> None:
+def test_what_is_noted_for_an_endpoint_that_begins_meanwhile_stays(alice: User) -> None:
     def begin(execute: Callable[..., Any], sql: str, *rest: Any) -> Any:
         answer = execute(sql, *rest)
         if "MIN(" in sql and not Receiver.objects.exists():  # the endpoints have been looked at
             transport.create("http://localhost:1")
-            store.create(alice)
+            creation.create(alice)
         return answer
 
     with connection.execute_wrapper(begin):
@@ -361,9 +350,9 @@ def test_what_is_noted_for_an_endpoint_that_begins_meanwhile_stays(
     assert NotedFact.objects.exists()
 
 
-def test_noted_facts_go_once_everybody_has_taken_them(store: ConversationStore, alice: User) -> None:
+def test_noted_facts_go_once_everybody_has_taken_them(alice: User) -> None:
     endpoint = transport.create("http://localhost:1")
-    talk = store.create(alice)
+    talk = creation.create(alice)
     gather(endpoint, settled())
     assert deliveries.prune() == 0
     (claim,) = deliveries.claim(endpoint.pk, this_process(), limit=1)
@@ -375,12 +364,12 @@ def test_noted_facts_go_once_everybody_has_taken_them(store: ConversationStore, 
 
 
 def test_a_fact_that_nobody_has_found_yet_is_told_before_the_events_behind_it(
-    store: ConversationStore, conversation: ConversationRef
+    conversation: ConversationRef,
 ) -> None:
     endpoint = transport.create("http://localhost:1", flush_delay_s=0.0)
     writes.append(conversation, [event("one")])
     found(endpoint)
-    store.retitle(conversation, "A title")
+    changes.retitle(conversation, "A title")
     writes.append(conversation, [event("two")])
     (claim,) = deliveries.claim(endpoint.pk, this_process(), limit=1)
     assert told(claim) == [("appended", 1), ("status", 0), ("appended", 1)]
@@ -509,11 +498,11 @@ def test_the_events_of_a_purged_conversation_hold_nothing_up(
 
 
 def test_whoever_has_nothing_left_to_fail_with_is_told_what_comes_next(
-    due: Receiver, store: ConversationStore, conversation: ConversationRef
+    due: Receiver, conversation: ConversationRef
 ) -> None:
     (claim,) = deliveries.claim(due.pk, this_process(), limit=1)
     deliveries.failed(claim, "It is not there.")
-    store.retitle(conversation, "A title")
+    changes.retitle(conversation, "A title")
     Delivery.objects.update(through=F("known"), due_at=timezone.now())  # as after a replay, or a purge
     NotedFact.objects.all().delete()
     (claim,) = deliveries.claim(due.pk, this_process(), limit=1)

@@ -16,7 +16,7 @@ from django.utils import timezone
 from conversations.engines.compiled import CompiledQuery
 from conversations.log import writes
 from conversations.models import Conversation, ConversationRef, Version
-from conversations.store import ConversationStore
+from conversations.store import creation
 from convserver.api.direct.reading import Read
 from convserver.api.direct.reads import ROUTES
 from tests.v1_socket import v1_events
@@ -25,12 +25,12 @@ STATEMENTS_MAX = 2
 
 
 @pytest.fixture
-def family(store: ConversationStore, alice: User) -> list[ConversationRef]:
+def family(alice: User) -> list[ConversationRef]:
     """A V1 conversation with an event, one that it has started, and one that that has started."""
     found: list[ConversationRef] = []
     for _ in range(3):
         above: dict[str, Any] = {"parent_id": found[-1].pk} if found else {}
-        found.append(store.create(alice, conversation_id=uuid4().hex, version=Version.V1, **above))
+        found.append(creation.create(alice, conversation_id=uuid4().hex, version=Version.V1, **above))
     for each in found:
         writes.append(each, v1_events(1))
     return found
@@ -58,11 +58,9 @@ def _named(limit: int, *, titles: list[Value], since: Value) -> QuerySet[Convers
     return rows.order_by("title").values("title", "tags", "created_at")[:limit]
 
 
-def test_a_compiled_query_returns_what_the_query_itself_returns(
-    store: ConversationStore, alice: User
-) -> None:
+def test_a_compiled_query_returns_what_the_query_itself_returns(alice: User) -> None:
     for title in ("a", "b", "100%"):
-        store.create(alice, title=title, tags={"t": title})
+        creation.create(alice, title=title, tags={"t": title})
     query, since = CompiledQuery(_named), timezone.now() - timedelta(hours=1)
     for limit, titles in (
         (9, ["b", "a"]),

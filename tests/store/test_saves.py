@@ -19,7 +19,7 @@ from conversations.events import Metrics
 from conversations.log import writes
 from conversations.log.append import chain
 from conversations.models import OWNED_BY_APPEND, Conversation, ConversationRef, Event, WholeRowSaveRefused
-from conversations.store import ConversationStore
+from conversations.store import ConversationStore, creation
 from conversations.store.metadata import COLUMN_OF, NEVER_FALLING, ConversationMetadata
 from sessions_app import astore
 from sessions_app.live.status import states_of
@@ -194,7 +194,7 @@ facts_of_any_row = st.fixed_dictionaries(
 def test_metadata_alone_fills_what_is_empty_raises_totals_and_leaves_the_rest(
     store: ConversationStore, alice: User, stored: dict[str, Any], saved: dict[str, Any]
 ) -> None:
-    conversation_id = store.create(alice, **{COLUMN_OF[name]: stored[name] for name in FACTS}).public_id
+    conversation_id = creation.create(alice, **{COLUMN_OF[name]: stored[name] for name in FACTS}).public_id
     store.save_metadata(ConversationMetadata(conversation_id=conversation_id, **saved))
     filled = {name: stored[name] or saved[name] or stored[name] for name in FACTS}
     raised = {name: max(stored[name], saved[name]) for name in NEVER_FALLING}

@@ -45,7 +45,7 @@ from conversations.search import titles
 from conversations.search.fulltext import index, indexing, limits, questions, search, snippets, words
 from conversations.search.fulltext.indexing import Step, Watermark
 from conversations.search.fulltext.search import Scope, Wanted
-from conversations.store import ConversationStore
+from conversations.store import creation, deletion, forks, importing
 from sessions_app import astore, background, search_indexer
 from sessions_app.models import AgentLoop, ExecutionStatus
 from tests.clients import WAIT_S, database_url
@@ -140,10 +140,8 @@ def test_what_was_acknowledged_is_found_at_once(conversation: ConversationRef, w
     assert seqs("last") == [8]
 
 
-def test_the_newest_comes_first_across_conversations(
-    store: ConversationStore, alice: User, write_index: Indexing
-) -> None:
-    one, other = (store.create(alice, conversation_id=name) for name in ("one", "other"))
+def test_the_newest_comes_first_across_conversations(alice: User, write_index: Indexing) -> None:
+    one, other = (creation.create(alice, conversation_id=name) for name in ("one", "other"))
     for conversation in (one, other, one, one, other):
         say(conversation, "again", "never mind")
     write_index()
@@ -297,40 +295,34 @@ def test_what_an_author_hid_is_not_found(conversation: ConversationRef, write_in
     assert seqs("token") == [1]
 
 
-def test_a_deleted_conversation_is_not_found_until_it_is_restored(
-    store: ConversationStore, alice: User, write_index: Indexing
-) -> None:
-    talk = store.create(alice, conversation_id="talk", title="A needle")
+def test_a_deleted_conversation_is_not_found_until_it_is_restored(alice: User, write_index: Indexing) -> None:
+    talk = creation.create(alice, conversation_id="talk", title="A needle")
     say(talk, "needle", "hay", "hay", "hay")
     write_index()
-    store.soft_delete(talk)
+    deletion.soft_delete(talk)
     assert ask("needle") == {"conversations": [], "hits": [], "next_page_id": None}
-    store.restore(talk)
+    deletion.restore(talk)
     page = ask("needle")
     assert ([each["id"] for each in page["conversations"]], len(page["hits"])) == (["talk"], 1)
 
 
-def test_a_fork_is_found_as_well(
-    store: ConversationStore, alice: User, conversation: ConversationRef, write_index: Indexing
-) -> None:
+def test_a_fork_is_found_as_well(alice: User, conversation: ConversationRef, write_index: Indexing) -> None:
     say(conversation, "needle", "hay", "hay")
-    store.fork(alice, conversation, conversation_id="fork")
+    forks.fork(alice, conversation, conversation_id="fork")
     write_index()
     assert found("needle") == [("fork", 0), ("talk", 0)]
 
 
-def test_an_import_is_found_as_well(store: ConversationStore, alice: User, write_index: Indexing) -> None:
+def test_an_import_is_found_as_well(alice: User, write_index: Indexing) -> None:
     events = [event(text) for text in ("needle", "hay", "hay", "hay")]
-    store.import_conversation(alice, events, conversation_id="brought", version=Version.V0)
+    importing.import_conversation(alice, events, conversation_id="brought", version=Version.V0)
     write_index()
     assert found("needle") == [("brought", 0)]
 
 
-def test_a_purge_takes_the_words_along(
-    store: ConversationStore, conversation: ConversationRef, alice: User
-) -> None:
+def test_a_purge_takes_the_words_along(conversation: ConversationRef, alice: User) -> None:
     say(conversation, "needle")
-    other = store.create(alice, conversation_id="other")
+    other = creation.create(alice, conversation_id="other")
     say(other, "needle")
     index_all()
     purge(conversation)
@@ -393,11 +385,9 @@ def test_a_purge_waits_for_words_that_are_just_being_added(conversation: Convers
 # By whom
 
 
-def test_a_stranger_finds_nothing(
-    store: ConversationStore, conversation: ConversationRef, bob: User, write_index: Indexing
-) -> None:
+def test_a_stranger_finds_nothing(conversation: ConversationRef, bob: User, write_index: Indexing) -> None:
     say(conversation, "needle", "needle", "needle", "needle")
-    strange = store.create(bob, conversation_id="bobs", title="needle")
+    strange = creation.create(bob, conversation_id="bobs", title="needle")
     say(strange, "needle", "hay", "hay", "hay")
     write_index()
     page = ask("needle")
@@ -405,8 +395,8 @@ def test_a_stranger_finds_nothing(
     assert page["conversations"] == []
 
 
-def test_a_conversation_of_a_stranger_is_not_there(store: ConversationStore, alice: User, bob: User) -> None:
-    store.create(bob, conversation_id="bobs")
+def test_a_conversation_of_a_stranger_is_not_there(alice: User, bob: User) -> None:
+    creation.create(bob, conversation_id="bobs")
     answers = [
         Browser().get(PATH, {"q": "a", "conversation": name}, headers={"host": "localhost"})
         for name in ("bobs", "nobodys")
@@ -419,13 +409,13 @@ def test_a_conversation_of_a_stranger_is_not_there(store: ConversationStore, ali
 
 
 @pytest.fixture
-def corpus(store: ConversationStore, alice: User) -> None:
+def corpus(alice: User) -> None:
     """Two conversations that differ in everything, and one that says nothing."""
-    one = store.create(
+    one = creation.create(
         alice, conversation_id="one", repository="a/b", trigger="gui", title="needle", version=Version.V0
     )
-    other = store.create(alice, conversation_id="other", repository="c/d", version=Version.V1)
-    store.create(alice, conversation_id="empty", repository="e/f")
+    other = creation.create(alice, conversation_id="other", repository="c/d", version=Version.V1)
+    creation.create(alice, conversation_id="empty", repository="e/f")
     AgentLoop.objects.create(conversation_id=one.pk, execution_status=ExecutionStatus.RUNNING)
     times = [{"timestamp": f"2026-01-0{day}T12:00:00"} for day in (1, 2, 3)]
     writes.append(one, [event(raw=result("needle", **times[0])), event("needle")])
@@ -458,9 +448,9 @@ def test_filters_leave_what_they_name(corpus: None, write_index: Indexing) -> No
         assert (query, set(found("needle", **query))) == (query, expected)
 
 
-def test_titles_are_found_by_what_is_written_in_them(store: ConversationStore, alice: User) -> None:
+def test_titles_are_found_by_what_is_written_in_them(alice: User) -> None:
     for name, title in (("a", "Fix the LOGIN page"), ("b", "Logins of pages"), ("c", None), ("d", "foo_bar")):
-        store.create(alice, conversation_id=name, title=title)
+        creation.create(alice, conversation_id=name, title=title)
     for question, expected in {
         "login page": ["b", "a"],
         '"login page"': ["a"],
@@ -556,11 +546,11 @@ def test_a_statement_that_takes_too_long_on_postgresql_is_ended_with_advice(
 
 
 def test_a_page_takes_the_same_number_of_statements_whatever_is_there(
-    store: ConversationStore, alice: User, write_index: Indexing
+    alice: User, write_index: Indexing
 ) -> None:
     def statements(count: int) -> int:
         for _ in range(count):
-            writes.append(store.create(alice, title="needle"), [event("needle")] * 1)
+            writes.append(creation.create(alice, title="needle"), [event("needle")] * 1)
         write_index()
         with CaptureQueriesContext(connection) as captured:
             assert len(ask("needle", limit=5)["hits"]) == 5
@@ -785,9 +775,9 @@ def test_indexing_twice_at_once_indexes_once(conversation: ConversationRef) -> N
 
 @on_postgresql
 def test_an_event_whose_key_is_lower_and_shows_later_is_found(
-    store: ConversationStore, alice: User, conversation: ConversationRef
+    alice: User, conversation: ConversationRef
 ) -> None:
-    other = store.create(alice, conversation_id="other")
+    other = creation.create(alice, conversation_id="other")
     has_key, may_commit = threading.Event(), threading.Event()
 
     def append_slowly() -> None:

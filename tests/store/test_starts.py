@@ -11,7 +11,7 @@ from django.contrib.auth.models import User
 
 from conversations.exceptions import LoopUnavailable
 from conversations.models import ConversationRef
-from conversations.store import ConversationStore
+from conversations.store import creation
 from sessions_app import astore
 from sessions_app.agents.chosen import chosen_agent
 from sessions_app.loops import manager as manager_module
@@ -40,9 +40,9 @@ TALK = "/api/conversations/talk"
 
 
 @pytest.fixture
-def other(store: ConversationStore, alice: User) -> ConversationRef:
+def other(alice: User) -> ConversationRef:
     """Another conversation of alice's."""
-    return store.create(alice, conversation_id="other")
+    return creation.create(alice, conversation_id="other")
 
 
 @pytest.fixture
@@ -94,13 +94,9 @@ async def test_a_message_after_such_a_stop_is_answered(
 
 
 async def test_one_users_start_waits_for_nobody_elses_loops(
-    making_room: asyncio.Task[object],
-    store: ConversationStore,
-    bob: User,
-    stage: Stage,
-    manager: ConversationManager,
+    making_room: asyncio.Task[object], bob: User, stage: Stage, manager: ConversationManager
 ) -> None:
-    bobs = await astore.call(store.create, bob, conversation_id="bobs")
+    bobs = await astore.call(creation.create, bob, conversation_id="bobs")
     info = await manager.maybe_start_agent_loop(bobs)
     assert (info.status, making_room.done()) == ("running", False)
     stage.go.set()

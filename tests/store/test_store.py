@@ -31,6 +31,9 @@ from conversations.models import (
 from conversations.store import (
     ConversationExists,
     ConversationStore,
+    changes,
+    creation,
+    deletion,
 )
 from conversations.store.metadata import ConversationMetadata
 from sessions_app import astore
@@ -101,7 +104,7 @@ def test_metadata_of_nobody_makes_no_conversation(store: ConversationStore) -> N
 def test_a_metadata_save_of_named_fields_leaves_the_others(
     store: ConversationStore, conversation: ConversationRef
 ) -> None:
-    store.retitle(conversation, "Kept")
+    changes.retitle(conversation, "Kept")
     changed = ConversationMetadata(conversation_id="talk", title="Lost", selected_branch="main")
     store.save_metadata(changed, fields=["selected_branch"])
     saved = store.get_metadata("talk")
@@ -130,7 +133,7 @@ def test_all_metadata_comes_by_one_query_in_the_order_asked(
     store: ConversationStore, alice: User, django_assert_num_queries: Callable[[int], Any]
 ) -> None:
     for name in ("a", "b", "c"):
-        store.create(alice, conversation_id=name)
+        creation.create(alice, conversation_id=name)
     with django_assert_num_queries(1):
         found = store.get_all_metadata(["c", "a", "b", "a"])
     assert [each.conversation_id for each in found] == ["c", "a", "b", "a"]
@@ -154,8 +157,8 @@ def test_metadata_is_valid_for_the_owner_of_a_conversation_that_stands(
     conversation_id: str,
     is_valid: bool,
 ) -> None:
-    store.create(bob, conversation_id="of-bob")
-    store.soft_delete(store.create(alice, conversation_id="deleted"))
+    creation.create(bob, conversation_id="of-bob")
+    deletion.soft_delete(creation.create(alice, conversation_id="deleted"))
     assert store.validate_metadata(conversation_id, str(alice.pk)) is is_valid
 
 
@@ -189,16 +192,16 @@ def test_a_strangers_metadata_save_neither_changes_nor_takes_a_conversation(
 def test_a_conditional_title_is_set_only_while_the_condition_holds(
     store: ConversationStore, conversation: ConversationRef, title_is: str | None, is_set: bool
 ) -> None:
-    store.retitle(conversation, "Old")
-    assert store.retitle(conversation, "New", title_is=title_is) is is_set
+    changes.retitle(conversation, "Old")
+    assert changes.retitle(conversation, "New", title_is=title_is) is is_set
     assert store.get_metadata("talk").title == ("New" if is_set else "Old")
 
 
 def test_a_title_is_given_on_the_condition_that_there_is_none(
     store: ConversationStore, conversation: ConversationRef
 ) -> None:
-    assert store.retitle(conversation, "First", title_is=None) is True
-    assert store.retitle(conversation, "Second", title_is=None) is False
+    assert changes.retitle(conversation, "First", title_is=None) is True
+    assert changes.retitle(conversation, "Second", title_is=None) is False
     assert store.get_metadata("talk").title == "First"
 
 
@@ -219,9 +222,9 @@ def test_a_deleted_conversation_is_nowhere_to_be_seen_but_loses_no_event(
 
 
 async def test_a_deleted_conversation_is_missing_at_every_door(
-    store: ConversationStore, conversation: ConversationRef, join: Join, rest: httpx.AsyncClient
+    conversation: ConversationRef, join: Join, rest: httpx.AsyncClient
 ) -> None:
-    await astore.call(store.soft_delete, conversation)
+    await astore.call(deletion.soft_delete, conversation)
     answers = [
         await rest.get("/api/native/conversations/talk"),
         await rest.get("/api/native/conversations/talk/events"),
@@ -240,20 +243,20 @@ def test_a_restored_conversation_is_whole_again(
 ) -> None:
     writes.append(conversation, [event("a"), event("b")])
     before = store.get_metadata("talk"), reads.read_after(conversation, -1)
-    store.soft_delete(conversation)
-    store.restore(conversation)
+    deletion.soft_delete(conversation)
+    deletion.restore(conversation)
     assert (store.get_metadata("talk"), reads.read_after(conversation, -1)) == before
     assert writes.append(conversation, [event("c")])[0].seq == 2
 
 
 @pytest.mark.parametrize("name", ["talk", *UUID_SPELLINGS])
 def test_a_deleted_id_is_never_given_out_again(store: ConversationStore, alice: User, name: str) -> None:
-    store.soft_delete(store.create(alice, conversation_id=UUID_SPELLINGS[0]))
-    store.soft_delete(store.create(alice, conversation_id="talk"))
+    deletion.soft_delete(creation.create(alice, conversation_id=UUID_SPELLINGS[0]))
+    deletion.soft_delete(creation.create(alice, conversation_id="talk"))
     with pytest.raises(ConversationExists):
-        store.create(alice, conversation_id=name)
+        creation.create(alice, conversation_id=name)
     with pytest.raises(ConversationNotFound):
-        store.join(alice, name)
+        creation.join(alice, name)
     with pytest.raises(ConversationExists):
         store.save_metadata(ConversationMetadata(conversation_id=name, user_id=str(alice.pk)))
     assert Conversation.objects.count() == 2
@@ -263,16 +266,16 @@ def test_a_deleted_id_is_never_given_out_again(store: ConversationStore, alice: 
 
 
 def test_every_spelling_of_a_uuid_names_one_conversation(store: ConversationStore, alice: User) -> None:
-    joined = {store.join(alice, spelling).pk for spelling in UUID_SPELLINGS}
+    joined = {creation.join(alice, spelling).pk for spelling in UUID_SPELLINGS}
     found = {each.conversation_id for each in store.get_all_metadata(UUID_SPELLINGS)}
     assert (len(joined), found) == (1, {UUID_SPELLINGS[2]})
 
 
 @pytest.mark.parametrize("name", ["Talk", "talk ", "{0f0e0d0c-0b0a-4908-8706-050403020100}", "g" * 32])
 def test_an_id_of_another_form_is_kept_as_it_is(
-    store: ConversationStore, conversation: ConversationRef, alice: User, name: str
+    conversation: ConversationRef, alice: User, name: str
 ) -> None:
-    assert store.join(alice, name).public_id == name
+    assert creation.join(alice, name).public_id == name
     assert Conversation.objects.count() == 2
 
 
@@ -296,7 +299,7 @@ def test_an_id_of_another_form_is_kept_as_it_is(
 def test_an_id_that_could_mislead_is_refused(
     store: ConversationStore, alice: User, name: str, reason: str
 ) -> None:
-    for use in (store.exists, store.get_metadata, lambda name: store.join(alice, name)):
+    for use in (store.exists, store.get_metadata, lambda name: creation.join(alice, name)):
         with pytest.raises(InvalidConversationId, match=reason):
             use(name)
     assert not Conversation.objects.exists()
@@ -331,7 +334,7 @@ def test_following_the_pages_shows_each_standing_conversation_once(
 
     def create(age: int) -> ConversationRef:
         created_at = BEGINNING - timedelta(seconds=age)
-        return store.create(owner, created_at=created_at)
+        return creation.create(owner, created_at=created_at)
 
     rows = [create(age) for age in ages]
     standing = {row.public_id for row in rows}
@@ -342,7 +345,7 @@ def test_following_the_pages_shows_each_standing_conversation_once(
             if what == "create":
                 create(number % 4)
             elif number < len(rows):
-                store.soft_delete(rows[number])
+                deletion.soft_delete(rows[number])
                 standing.discard(rows[number].public_id)
             return
 
@@ -353,7 +356,7 @@ def test_following_the_pages_shows_each_standing_conversation_once(
 
 def test_a_page_of_conversations_shows_the_newest_first(store: ConversationStore, alice: User) -> None:
     for day in (2, 3, 1):
-        store.create(alice, conversation_id=f"day-{day}", created_at=BEGINNING + timedelta(days=day))
+        creation.create(alice, conversation_id=f"day-{day}", created_at=BEGINNING + timedelta(days=day))
     assert followed(store, 2, lambda: None) == ["day-3", "day-2", "day-1"]
 
 
@@ -399,8 +402,7 @@ def test_pages_of_events_both_ways_make_up_the_log(
     database: None, lengths: list[int], limit: int, max_bytes: int
 ) -> None:
     owner = User.objects.create(username=new_public_id())
-    store = of(owner)
-    log = store.create(owner)
+    log = creation.create(owner)
     texts = [payload("é" * length) for length in lengths]
     writes.append(log, [event(raw=text) for text in texts])
     with pytest.MonkeyPatch.context() as patch:

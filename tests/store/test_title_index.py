@@ -21,7 +21,7 @@ from conversations.models import Conversation, ConversationRef, TitleChange
 from conversations.search import titles
 from conversations.search.fulltext import questions
 from conversations.search.fulltext.search import by_title
-from conversations.store import ConversationStore
+from conversations.store import changes, creation
 from sessions_app import astore, background
 from tests.clients import WAIT_S
 from tests.conftest import on_postgresql
@@ -45,11 +45,11 @@ def found(text: str) -> list[str]:
     return list(rows.values_list("public_id", flat=True))
 
 
-def test_a_title_is_found_as_it_is_now(store: ConversationStore, conversation: ConversationRef) -> None:
+def test_a_title_is_found_as_it_is_now(conversation: ConversationRef) -> None:
     assert found("first") == []
-    store.retitle(conversation, "The first one")
+    changes.retitle(conversation, "The first one")
     assert (found("FIRST"), index()) == (["talk"], 1)
-    store.retitle(conversation, "The second one")
+    changes.retitle(conversation, "The second one")
     assert (found("first"), found("second"), index()) == ([], ["talk"], 1)
     Conversation.objects.update(title=None)
     assert (found("second"), index()) == ([], 0)
@@ -80,7 +80,7 @@ def test_the_index_finds_what_reading_every_title_finds(
         transaction.set_rollback(True)
 
 
-def test_a_question_of_three_letters_or_more_goes_by_the_index(store: ConversationStore, alice: User) -> None:
+def test_a_question_of_three_letters_or_more_goes_by_the_index(alice: User) -> None:
     Conversation.objects.bulk_create(
         Conversation(owner=alice, public_id=f"c{number}", title=f"{number} conversations")
         for number in range(titles.CANDIDATES_MAX + 1)
@@ -102,22 +102,18 @@ def test_a_question_of_three_letters_or_more_goes_by_the_index(store: Conversati
 
 
 @pytest.mark.parametrize("is_indexed", [True, False])
-def test_a_title_is_found_by_a_text_of_any_length(
-    store: ConversationStore, conversation: ConversationRef, is_indexed: bool
-) -> None:
+def test_a_title_is_found_by_a_text_of_any_length(conversation: ConversationRef, is_indexed: bool) -> None:
     title = "Die Straße 100% \u0390 😀" * 10_000
-    store.retitle(conversation, title)
+    changes.retitle(conversation, title)
     if is_indexed:
         index()
     assert found(title.swapcase()) == ["talk"]
     assert found(title + "!") == found("😀" * 60_000) == []
 
 
-def test_the_index_is_asked_once_for_each_text_and_one_list_of_keys_is_looked_through(
-    store: ConversationStore, alice: User
-) -> None:
+def test_the_index_is_asked_once_for_each_text_and_one_list_of_keys_is_looked_through(alice: User) -> None:
     for number, title in enumerate(("Mend the login page", "Login", "The page", "A PAGE to LOGIN")):
-        store.create(alice, conversation_id=f"c{number}", title=title)
+        creation.create(alice, conversation_id=f"c{number}", title=title)
     index()
     with CaptureQueriesContext(connection) as asked:
         rows = by_title(Conversation.objects.all(), questions.read("login page Login LOGIN page -mend -mend"))
@@ -128,8 +124,8 @@ def test_the_index_is_asked_once_for_each_text_and_one_list_of_keys_is_looked_th
     assert finding.lower().count("upper(") == 3
 
 
-def test_the_index_is_rebuilt_by_a_command(store: ConversationStore, alice: User) -> None:
-    store.create(alice, conversation_id="talk", title="The needle")
+def test_the_index_is_rebuilt_by_a_command(alice: User) -> None:
+    creation.create(alice, conversation_id="talk", title="The needle")
     assert index() == 1
     with connection.cursor() as cursor:
         cursor.execute(f"DELETE FROM {titles.TABLE}")
@@ -139,19 +135,17 @@ def test_the_index_is_rebuilt_by_a_command(store: ConversationStore, alice: User
     assert found("needle") == ["talk"]
 
 
-def test_what_was_there_before_the_index_comes_into_it(store: ConversationStore, alice: User) -> None:
-    store.create(alice, conversation_id="talk", title="The needle")
-    store.create(alice, conversation_id="untitled")
+def test_what_was_there_before_the_index_comes_into_it(alice: User) -> None:
+    creation.create(alice, conversation_id="talk", title="The needle")
+    creation.create(alice, conversation_id="untitled")
     assert index() == 1
     titles.drop(connection)
     titles.create(connection)
     assert (found("needle"), index(), found("needle")) == (["talk"], 1, ["talk"])
 
 
-async def test_the_server_indexes_titles_as_they_change(
-    live: None, store: ConversationStore, alice: User
-) -> None:
-    await astore.call(lambda: store.create(alice, conversation_id="talk", title="The needle"))
+async def test_the_server_indexes_titles_as_they_change(live: None, alice: User) -> None:
+    await astore.call(lambda: creation.create(alice, conversation_id="talk", title="The needle"))
     background.start()
     await until(lambda: not TitleChange.objects.exists())
     assert await astore.call(lambda: found("needle")) == ["talk"]
@@ -159,10 +153,10 @@ async def test_the_server_indexes_titles_as_they_change(
 
 @on_postgresql
 def test_without_the_extension_titles_are_found_by_reading_them(
-    store: ConversationStore, alice: User, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    alice: User, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(titles, "_INDEX", ["CREATE EXTENSION there_is_no_such_extension"])
-    store.create(alice, conversation_id="talk", title="The needle")
+    creation.create(alice, conversation_id="talk", title="The needle")
     with transaction.atomic():
         titles.drop(connection)
         titles.create(connection)
@@ -179,13 +173,11 @@ def test_without_the_extension_titles_are_found_by_reading_them(
 
 
 @on_postgresql
-def test_a_title_that_changes_while_it_is_indexed_is_indexed_again(
-    store: ConversationStore, alice: User
-) -> None:
-    conversation = store.create(alice, title="The hay")
+def test_a_title_that_changes_while_it_is_indexed_is_indexed_again(alice: User) -> None:
+    conversation = creation.create(alice, title="The hay")
 
     def change() -> None:
-        store.retitle(conversation, "The needle")
+        changes.retitle(conversation, "The needle")
 
     meanwhile(change, index)
     index()
@@ -193,17 +185,17 @@ def test_a_title_that_changes_while_it_is_indexed_is_indexed_again(
 
 
 @on_postgresql
-def test_what_is_deleted_while_it_is_indexed_leaves_no_title(store: ConversationStore, alice: User) -> None:
-    store.create(alice, title="The needle")
+def test_what_is_deleted_while_it_is_indexed_leaves_no_title(alice: User) -> None:
+    creation.create(alice, title="The needle")
     meanwhile(lambda: Conversation.objects.all().delete(), index)
     assert index() == 0
 
 
 @on_postgresql
 def test_an_index_is_begun_anew_once_who_is_just_writing_it_is_done(
-    store: ConversationStore, alice: User, monkeypatch: pytest.MonkeyPatch
+    alice: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    conversation = store.create(alice, conversation_id="talk", title="The needle")
+    conversation = creation.create(alice, conversation_id="talk", title="The needle")
     are_taken = threading.Event()
     renew = titles._renew
 
@@ -227,12 +219,10 @@ def test_an_index_is_begun_anew_once_who_is_just_writing_it_is_done(
 
 
 @on_postgresql
-def test_a_title_that_changes_while_the_index_is_begun_anew_comes_into_it(
-    store: ConversationStore, alice: User
-) -> None:
-    conversation = store.create(alice, title="The hay")
+def test_a_title_that_changes_while_the_index_is_begun_anew_comes_into_it(alice: User) -> None:
+    conversation = creation.create(alice, title="The hay")
     index()
-    meanwhile(lambda: store.retitle(conversation, "The needle"), titles.begin_anew)
+    meanwhile(lambda: changes.retitle(conversation, "The needle"), titles.begin_anew)
     index()
     assert found("needle") == [conversation.public_id]
 

@@ -11,7 +11,7 @@ from django.contrib.auth.models import User
 
 from conversations.log import writes
 from conversations.models import Conversation, ConversationRef, shown_title
-from conversations.store import ConversationStore
+from conversations.store import ConversationStore, changes, creation
 from conversations.store.metadata import ConversationMetadata
 from sessions_app import astore
 from sessions_app.agents.demo import DemoAgent
@@ -90,10 +90,10 @@ async def test_where_the_agent_fails_the_beginning_of_the_message_serves(
     assert await title(conversation) == shown
 
 
-async def test_conversations_that_begin_with_the_same_command_have_titles_that_differ(
-    alice: User, store: ConversationStore
-) -> None:
-    begun = [await astore.call(store.create, alice, conversation_id=each) for each in ("mine", "yours", None)]
+async def test_conversations_that_begin_with_the_same_command_have_titles_that_differ(alice: User) -> None:
+    begun = [
+        await astore.call(creation.create, alice, conversation_id=each) for each in ("mine", "yours", None)
+    ]
     for each in begun:
         await say(each, " /Slow ")
         await set_generated_title(each, AnsweringAgent("/slow"))
@@ -101,21 +101,19 @@ async def test_conversations_that_begin_with_the_same_command_have_titles_that_d
     assert titles == ["/slow · mine", "/slow · yours", f"/slow · {begun[2].public_id[:5]}"]
 
 
-async def test_a_title_is_made_once(conversation: ConversationRef, store: ConversationStore) -> None:
+async def test_a_title_is_made_once(conversation: ConversationRef) -> None:
     await say(conversation, "hello")
     agent = AnsweringAgent("A title")
     await set_generated_title(conversation, agent)
-    await astore.call(store.retitle, conversation, None)
+    await astore.call(changes.retitle, conversation, None)
     await set_generated_title(conversation, agent)
     assert (agent.asked, await title(conversation)) == (1, None)
 
 
-async def test_a_title_that_somebody_gave_stays_also_while_one_is_made(
-    conversation: ConversationRef, store: ConversationStore
-) -> None:
+async def test_a_title_that_somebody_gave_stays_also_while_one_is_made(conversation: ConversationRef) -> None:
     class Renaming(AnsweringAgent):
         async def complete(self, messages: object) -> str:
-            await astore.call(store.retitle, conversation, "Mine")
+            await astore.call(changes.retitle, conversation, "Mine")
             return await super().complete(messages)
 
     await say(conversation, "hello")
@@ -123,11 +121,9 @@ async def test_a_title_that_somebody_gave_stays_also_while_one_is_made(
     assert await title(conversation) == "Mine"
 
 
-async def test_a_default_looking_title_that_somebody_gave_is_kept(
-    conversation: ConversationRef, store: ConversationStore
-) -> None:
+async def test_a_default_looking_title_that_somebody_gave_is_kept(conversation: ConversationRef) -> None:
     await say(conversation, "hello")
-    await astore.call(store.retitle, conversation, "Conversation talk")
+    await astore.call(changes.retitle, conversation, "Conversation talk")
     agent = AnsweringAgent("A title")
     await set_generated_title(conversation, agent)
     assert (agent.asked, await title(conversation)) == (0, "Conversation talk")
@@ -143,13 +139,9 @@ async def test_without_a_message_nothing_is_tried(conversation: ConversationRef)
 
 @pytest.mark.parametrize("given", [None, "Mine"])
 async def test_a_conversation_whose_first_answer_is_stopped_has_a_title(
-    manager: ConversationManager,
-    store: ConversationStore,
-    conversation: ConversationRef,
-    stage: Stage,
-    given: str | None,
+    manager: ConversationManager, conversation: ConversationRef, stage: Stage, given: str | None
 ) -> None:
-    await astore.call(store.retitle, conversation, given)
+    await astore.call(changes.retitle, conversation, given)
     await ask(conversation, "hold on")
     await stage.holding()
     await manager.close_session("talk")
@@ -222,11 +214,11 @@ async def test_what_is_said_first_to_a_paused_agent_is_the_title(
 
 @pytest.mark.parametrize("chosen", ["hello", "Mine", None])
 async def test_a_title_that_somebody_chose_while_one_is_made_stays_whatever_it_is(
-    conversation: ConversationRef, store: ConversationStore, chosen: str | None
+    conversation: ConversationRef, chosen: str | None
 ) -> None:
     class Renaming(AnsweringAgent):
         async def complete(self, messages: object) -> str:
-            await astore.call(store.retitle, conversation, chosen)
+            await astore.call(changes.retitle, conversation, chosen)
             return await super().complete(messages)
 
     await say(conversation, "hello")

@@ -10,7 +10,7 @@ from django.contrib.auth.models import User
 
 from conversations import tool_facts
 from conversations.models import Conversation, ConversationRef
-from conversations.store import ConversationStore
+from conversations.store import changes, creation
 from sessions_app import astore
 from sessions_app.agents.base import Turn
 from sessions_app.settings import user_settings
@@ -44,7 +44,7 @@ Carry = Callable[..., Awaitable[Client]]
 
 
 @pytest.fixture
-def carry_out(alice: User, store: ConversationStore, configured: Callable[..., None], join: Join) -> Carry:
+def carry_out(alice: User, configured: Callable[..., None], join: Join) -> Carry:
     """Let the agent of a conversation carry out calls; return the client that watched."""
     configured(agent="tests.store.test_tool_facts.ToolAgent")
 
@@ -59,9 +59,9 @@ def carry_out(alice: User, store: ConversationStore, configured: Callable[..., N
 
 
 @pytest.fixture
-def talk(alice: User, store: ConversationStore) -> None:
+def talk(alice: User) -> None:
     """A conversation about a repository."""
-    store.create(alice, conversation_id="talk", repository="acme/shop", branch="main")
+    creation.create(alice, conversation_id="talk", repository="acme/shop", branch="main")
 
 
 async def branch() -> str | None:
@@ -134,10 +134,8 @@ async def test_a_branch_that_holds_a_secret_is_not_taken(carry_out: Carry, alice
     assert await branch() == "main"
 
 
-def test_pull_requests_that_are_noted_at_the_same_time_are_all_kept(
-    store: ConversationStore, conversation: ConversationRef
-) -> None:
-    in_threads(8, lambda number: store.note_pull_request(conversation, number))
+def test_pull_requests_that_are_noted_at_the_same_time_are_all_kept(conversation: ConversationRef) -> None:
+    in_threads(8, lambda number: changes.note_pull_request(conversation, number))
     assert sorted(Conversation.objects.get().pr_number) == list(range(8))
 
 

@@ -18,7 +18,7 @@ from django.utils import timezone
 from conversations.dialects import v1
 from conversations.log import reads, writes
 from conversations.models import ConversationRef, Version
-from conversations.store import ConversationStore
+from conversations.store import changes, creation, deletion
 from sessions_app import astore, background
 from sessions_app.identity.authentication import local_user
 from sessions_app.loops.conversation_manager import ConversationManager
@@ -92,10 +92,10 @@ async def test_a_webhook_is_told_nothing_from_before_it_was_made(
 
 
 async def test_events_are_posted_byte_for_byte_as_v1_clients_are_shown_them(
-    dispatching: None, endpoint: WebhookServer, store: ConversationStore, alice: User
+    dispatching: None, endpoint: WebhookServer, alice: User
 ) -> None:
     await astore.call(webhook, endpoint)
-    talk = await astore.call(store.create, alice, version=Version.V1)
+    talk = await astore.call(creation.create, alice, version=Version.V1)
     payload = v1.user_message([v1.text_part("grüß\u2028dich")])
     authored = v1.authored(payload, event_id="0" * 32)
     await astore.append(talk, [new_event(authored, "0" * 32)])
@@ -139,15 +139,15 @@ async def test_a_buffer_that_is_not_full_is_flushed_after_a_while(
 
 
 async def test_the_conversation_is_posted_when_it_is_made_retitled_and_before_it_is_deleted(
-    dispatching: None, endpoint: WebhookServer, store: ConversationStore, alice: User
+    dispatching: None, endpoint: WebhookServer, alice: User
 ) -> None:
     await astore.call(webhook, endpoint)
-    talk = await astore.call(store.create, alice)
+    talk = await astore.call(creation.create, alice)
     await until_here(lambda: len(endpoint.infos) == 1)
-    await astore.call(store.retitle, talk, "A title")
+    await astore.call(changes.retitle, talk, "A title")
     await until_here(lambda: len(endpoint.infos) == 2)
     await append(talk, "last")
-    await astore.call(store.soft_delete, talk)
+    await astore.call(deletion.soft_delete, talk)
     await until_here(lambda: len(endpoint.infos) == 3)
     assert [call.path.split("/")[1] for call in endpoint.taken] == [
         "conversations",
@@ -159,9 +159,9 @@ async def test_the_conversation_is_posted_when_it_is_made_retitled_and_before_it
 
 
 async def test_the_conversation_is_posted_when_a_run_ends_after_the_events_of_the_run(
-    dispatching: None, endpoint: WebhookServer, store: ConversationStore, conversation: ConversationRef
+    dispatching: None, endpoint: WebhookServer, conversation: ConversationRef
 ) -> None:
-    await astore.call(store.retitle, conversation, "Given")  # so that none is made, and posted, meanwhile
+    await astore.call(changes.retitle, conversation, "Given")  # so that none is made, and posted, meanwhile
     await astore.call(webhook, endpoint, flush_delay_s=3600.0, event_buffer_size=100)
     await ask(conversation, "hello")
     await until_here(lambda: endpoint.infos)
@@ -268,9 +268,9 @@ async def test_a_redirect_of_a_webhook_is_not_followed(
 
 
 async def test_a_dead_endpoint_delays_no_other(
-    dispatching: None, endpoint: WebhookServer, store: ConversationStore, alice: User
+    dispatching: None, endpoint: WebhookServer, alice: User
 ) -> None:
-    talks = [await astore.call(store.create, alice) for _ in range(12)]
+    talks = [await astore.call(creation.create, alice) for _ in range(12)]
     with WebhookServer() as dead:
         dead.never_answer()
         await astore.call(webhook, dead)
@@ -282,9 +282,9 @@ async def test_a_dead_endpoint_delays_no_other(
 
 
 async def test_two_dispatchers_deliver_each_batch_once(
-    live: None, endpoint: WebhookServer, store: ConversationStore, alice: User
+    live: None, endpoint: WebhookServer, alice: User
 ) -> None:
-    talks = [await astore.call(store.create, alice) for _ in range(3)]
+    talks = [await astore.call(creation.create, alice) for _ in range(3)]
     await astore.call(webhook, endpoint)
     endpoint.hold()
     tasks = [asyncio.create_task(Dispatcher(this_process()).run()) for _ in range(2)]
@@ -304,11 +304,11 @@ async def test_two_dispatchers_deliver_each_batch_once(
 
 
 async def test_a_webhook_of_one_user_is_told_of_nobody_elses_conversations(
-    dispatching: None, endpoint: WebhookServer, store: ConversationStore, alice: User, bob: User
+    dispatching: None, endpoint: WebhookServer, alice: User, bob: User
 ) -> None:
     await astore.call(webhook, endpoint, owner=bob)
-    of_alice = await astore.call(store.create, alice)
-    of_bob = await astore.call(store.create, bob)
+    of_alice = await astore.call(creation.create, alice)
+    of_bob = await astore.call(creation.create, bob)
     await append(of_alice, "one")
     await append(of_bob, "two")
     await until_here(lambda: endpoint.batches)
@@ -326,13 +326,11 @@ async def test_what_happens_while_a_webhook_is_switched_off_comes_when_it_is_on_
     assert texts(endpoint.batches) == ["one"]
 
 
-def test_a_server_that_is_killed_mid_delivery_delivers_again(
-    server: Server, endpoint: WebhookServer, store: ConversationStore
-) -> None:
+def test_a_server_that_is_killed_mid_delivery_delivers_again(server: Server, endpoint: WebhookServer) -> None:
     webhook(endpoint)
     endpoint.hold()
     server.start()
-    talk = store.create(local_user())
+    talk = creation.create(local_user())
     writes.append(talk, [event("one"), event("two")])
     wait_for(lambda: endpoint.calls)
     server.kill()

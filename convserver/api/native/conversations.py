@@ -19,7 +19,7 @@ from conversations.cursors import ListCursor
 from conversations.exceptions import ConversationNotFound
 from conversations.log.locks import lock
 from conversations.models import Conversation, ConversationQuerySet, ConversationRef, Version, normal_id
-from conversations.store import delete, store
+from conversations.store import changes, creation, delete, deletion
 from convserver.api.idempotency import IDEMPOTENCY_KEY, answer_once
 from convserver.api.native import etags
 from convserver.api.native.bodies import Body, Flag, Text
@@ -222,7 +222,7 @@ class ConversationViewSet(ViewSet):
     def restore(self, request: Request, conversation_id: str) -> Response:
         """Restore a deleted conversation."""
         conversation = access.restorable(request.user, conversation_id)
-        store().restore(conversation)
+        deletion.restore(conversation)
         return Response(_state(request.user, conversation))
 
     @extend_schema(request=None, responses=STEERED)
@@ -273,7 +273,7 @@ class ConversationViewSet(ViewSet):
 
 
 def _create(request: Request, body: dict[str, Any]) -> Response:
-    conversation = store().create(
+    conversation = creation.create(
         request.user,
         conversation_id=body["id"],
         version=body["version"],
@@ -286,11 +286,10 @@ def _create(request: Request, body: dict[str, Any]) -> Response:
 
 
 def _change(user: access.Visitor, conversation: ConversationRef, body: dict[str, Any]) -> None:
-    log = store()
     if "title" in body:
-        log.retitle(conversation, body["title"])
+        changes.retitle(conversation, body["title"])
     if "tags" in body:
-        log.retag(conversation, body["tags"])
+        changes.retag(conversation, body["tags"])
     if "pinned" in body or "archived" in body:
         marks.mark(access.pk_of(user), conversation, pinned=body.get("pinned"), archived=body.get("archived"))
 

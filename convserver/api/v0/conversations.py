@@ -20,7 +20,7 @@ from conversations.exceptions import ConversationError, ConversationNotFound
 from conversations.log import writes
 from conversations.models import Conversation, ConversationQuerySet, ConversationRef
 from conversations.payloads.limits import limits_of
-from conversations.store import ConversationExists, MetadataFilter, store
+from conversations.store import ConversationExists, MetadataFilter, changes, creation, store
 from convserver.api.addresses import as_asked, origin_of
 from convserver.api.authentication import AuthType
 from convserver.api.errors import PASSING
@@ -93,7 +93,7 @@ class ConversationViewSet(V0ViewSet):
         body = body_of(request, NewTitle)
         try:
             conversation = access.writable(request.user, conversation_id)
-            store().retitle(conversation, body.title)
+            changes.retitle(conversation, body.title)
         except ConversationNotFound as error:
             raise _no_conversation_to_rename(request, conversation_id) from error
         except PASSING:
@@ -217,10 +217,9 @@ def _create(request: Request, body: NewConversation) -> Response:
 def _created(request: Request, body: NewConversation) -> ConversationRef:
     """Store the conversation with its first message, or add that to the user's own with the chosen id."""
     user_id = access.pk_of(request.user)
-    log = store()
     events = body.first_events(sender_id=user_id)
     try:
-        conversation = log.create(
+        conversation = creation.create(
             request.user,
             conversation_id=body.chosen_id,
             parameters=body.parameters(),

@@ -12,7 +12,7 @@ from rest_framework.response import Response
 from conversations import access
 from conversations.exceptions import LoopUnavailable
 from conversations.models import ConversationRef
-from conversations.store import store
+from conversations.store import changes
 from convserver.api.errors import PASSING
 from convserver.api.openhands.errors import Refused
 from convserver.api.openhands.view import body_of, query_of
@@ -36,7 +36,7 @@ class ExperimentView(V0View):
         """Store the experiment's configuration, once; true if it was stored now."""
         body = body_of(request, ExperimentBody)
         conversation = access.writable(request.user, conversation_id)
-        is_new = store().set_parameter_once(conversation, "experiment_config", body.config)
+        is_new = changes.set_parameter_once(conversation, "experiment_config", body.config)
         return Response(is_new)
 
 

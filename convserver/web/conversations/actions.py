@@ -17,8 +17,8 @@ from django.views.decorators.http import require_POST
 from conversations import access
 from conversations.exceptions import ConversationError
 from conversations.models import Conversation, ConversationRef
+from conversations.store import changes, deletion, store
 from conversations.store import delete as delete_from_store
-from conversations.store import store
 from convserver.api.errors import NATIVE_STATUS, retry_headers, status_of
 from convserver.event_loop import in_loop
 from convserver.web.listing import Filters, row_of
@@ -66,9 +66,9 @@ def rename(request: HttpRequest, conversation: ConversationRef) -> HttpResponse:
     if not form.is_valid():
         return _refused(" ".join(map(str, form.errors["title"])), 400)
     given = form.cleaned_data["title"] or None
-    log = store(str(request.user.pk))
-    old = None if given else log.get_metadata(conversation.public_id).title
-    log.retitle(conversation, given)
+    own = store(str(request.user.pk))
+    old = None if given else own.get_metadata(conversation.public_id).title
+    changes.retitle(conversation, given)
     if not old:
         return _row(request, conversation)
     return _row(request, conversation, done="Default title restored", back="rename", old_title=old)
@@ -108,7 +108,7 @@ def delete(request: HttpRequest, conversation: ConversationRef) -> HttpResponse:
 @_action(access.restorable)
 def restore(request: HttpRequest, conversation: ConversationRef) -> HttpResponse:
     """Bring it back."""
-    store().restore(conversation)
+    deletion.restore(conversation)
     if sender(request) == reverse("deleted") and not _by_script(request):
         return redirect(f"{reverse('deleted')}?{urlencode({'restored': conversation.public_id})}")
     return _row(request, conversation, is_back=True)

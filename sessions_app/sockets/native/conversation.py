@@ -25,7 +25,7 @@ from conversations.exceptions import (
 from conversations.models import ConversationRef, Version
 from conversations.outages import Outage
 from conversations.payloads.bounds import is_light
-from conversations.store import store
+from conversations.store import creation
 from sessions_app import astore
 from sessions_app.capacity import parsing
 from sessions_app.identity.principals import BAD_REQUEST, NOT_FOUND, TOO_MUCH, TOO_SLOW, Principal, Refused
@@ -130,7 +130,7 @@ class ConversationConsumer(SocketConsumer):
 async def _joined(user: Visitor, scope: WebSocketScope, query: Query) -> ConversationRef:
     conversation_id: str = scope["url_route"]["kwargs"]["conversation_id"]  # type: ignore[typeddict-item]
     try:
-        return await astore.call(store().join, user, conversation_id, version=query.version)
+        return await astore.call(creation.join, user, conversation_id, version=query.version)
     except InvalidConversationId as error:
         raise Refused(BAD_REQUEST, str(error)) from error
     except ConversationNotFound as error:

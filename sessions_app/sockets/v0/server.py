@@ -24,7 +24,7 @@ from conversations.exceptions import (
 )
 from conversations.models import ConversationRef
 from conversations.outages import Outage
-from conversations.store import store
+from conversations.store import creation
 from sessions_app import astore
 from sessions_app.agents.chosen import needs_model
 from sessions_app.event_loops import PerEventLoop
@@ -308,7 +308,7 @@ async def _let_in(credentials: Credentials) -> Visitor:
 
 async def _joined(user: Visitor, conversation_id: str) -> ConversationRef:
     try:
-        return await astore.call(store().join, user, conversation_id)
+        return await astore.call(creation.join, user, conversation_id)
     except ConversationNotFound as error:
         raise Refusal("Conversation not found.") from error
     except InvalidConversationId as error:

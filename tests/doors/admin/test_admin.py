@@ -27,7 +27,7 @@ from conversations import server_log
 from conversations.events import Dialect, Kind
 from conversations.log import writes
 from conversations.models import Conversation, ConversationRef, Event, Version
-from conversations.store import ConversationStore
+from conversations.store import changes, creation, deletion
 from convserver import export
 from convserver.admin import payload, repairs
 from sessions_app import astore
@@ -331,10 +331,10 @@ def test_a_place_that_nobody_wrote_is_no_failure(boss: Browser, alice: User, pat
 
 
 @pytest.fixture
-def various(alice: User, bob: User, store: ConversationStore) -> None:
+def various(alice: User, bob: User) -> None:
     """Two conversations that differ in everything."""
-    plain = store.create(alice, conversation_id="plain", title="plain")
-    other = store.create(
+    plain = creation.create(alice, conversation_id="plain", title="plain")
+    other = creation.create(
         bob,
         conversation_id="0123456789abcdef0123456789abcdef",
         version=Version.V1,
@@ -342,7 +342,7 @@ def various(alice: User, bob: User, store: ConversationStore) -> None:
         repository="acme/shop",
         trigger="slack",
     )
-    store.soft_delete(other)
+    deletion.soft_delete(other)
     AgentLoop.objects.create(conversation_id=other.pk, status=LoopStatus.ERROR)
     Conversation.objects.filter(pk=plain.pk).update(created_at="2024-02-29T23:59:59Z")
 
@@ -435,9 +435,9 @@ def test_other_rows_are_found_by(boss: Browser, alice: User, path: str, query: s
 
 
 def test_a_conversations_page_says_what_is_known_of_it(
-    boss: Browser, talk: ConversationRef, store: ConversationStore, alice: User
+    boss: Browser, talk: ConversationRef, alice: User
 ) -> None:
-    fork = store.create(alice, conversation_id="fork", title="the fork")
+    fork = creation.create(alice, conversation_id="fork", title="the fork")
     Conversation.objects.filter(pk=fork.pk).update(forked_from=talk.pk, forked_at=1)
     Connection.objects.create(conversation_id=talk.pk, user=alice, door="native")
     row = Conversation.objects.get(pk=talk.pk)
@@ -449,9 +449,7 @@ def test_a_conversations_page_says_what_is_known_of_it(
     assert "Fork of Conversation talk up to event 1" in text_of(boss.get(of(fork)))
 
 
-def test_creation_parameters_are_shown_without_keys(
-    boss: Browser, alice: User, store: ConversationStore
-) -> None:
+def test_creation_parameters_are_shown_without_keys(boss: Browser, alice: User) -> None:
     parameters = {
         "instructions": "Be brief.",
         "api_key": CLEAR,
@@ -466,7 +464,7 @@ def test_creation_parameters_are_shown_without_keys(
         "stdio_servers": [{"name": "files", "command": "mcp", "args": [CLEAR], "env": {"A": CLEAR}}],
     }
     sealed = sealed_parameter(json.dumps(tool_servers))
-    conversation = store.create(alice, parameters=parameters | sealed)
+    conversation = creation.create(alice, parameters=parameters | sealed)
     page = boss.get(of(conversation)).content.decode()
     assert CLEAR not in page
     for harmless in ("Be brief.", "green", "host.example", "files", "mcp", "1 entries"):
@@ -474,9 +472,9 @@ def test_creation_parameters_are_shown_without_keys(
 
 
 def test_tool_servers_that_no_key_opens_are_only_named(
-    boss: Browser, alice: User, store: ConversationStore, monkeypatch: pytest.MonkeyPatch
+    boss: Browser, alice: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    conversation = store.create(alice, parameters=sealed_parameter("{}"))
+    conversation = creation.create(alice, parameters=sealed_parameter("{}"))
     monkeypatch.setattr(settings, "SECRET_KEY", "another key of at least 32 characters")
     boss.force_login(User.objects.get(username="boss"))  # the login was made under the old key
     assert "mcp_config" in boss.get(of(conversation)).content.decode()
@@ -527,8 +525,8 @@ def test_an_event_is_shown_token_by_token_as_it_was_received(
     assert '"content": "<b>&",\n    "n": 1.10,\n    "big": 1E5,\n    "empty": {}\n  }\n}' in unescape(page)
 
 
-def test_a_payload_is_downloaded_byte_for_byte(boss: Browser, alice: User, store: ConversationStore) -> None:
-    conversation = store.create(alice, conversation_id='a"b;c é')
+def test_a_payload_is_downloaded_byte_for_byte(boss: Browser, alice: User) -> None:
+    conversation = creation.create(alice, conversation_id='a"b;c é')
     raw = '{ "action":"message", "source":"user","args":{"content":"é","n":1.10}}'
     writes.append(conversation, [event(raw=raw)])
     answer = boss.get(of(conversation, "events/0/payload/"))
@@ -621,12 +619,10 @@ def test_a_page_says_where_it_stands_without_naming_an_application(
     assert links == [place]
 
 
-def test_ids_that_begin_alike_can_be_told_apart_and_copied_whole(
-    boss: Browser, store: ConversationStore, alice: User
-) -> None:
+def test_ids_that_begin_alike_can_be_told_apart_and_copied_whole(boss: Browser, alice: User) -> None:
     names = [f"nightly-build-of-the-{name}" for name in ("site", "docs")]
     for name in names:
-        store.create(alice, conversation_id=name)
+        creation.create(alice, conversation_id=name)
     codes = re.findall(r'<code class="admin-id"[^>]*>(.*?)</code>', boss.get(LIST).content.decode())
     seen = {re.sub(r'<span class="admin-id-middle">.*?</span>', "…", code) for code in codes}
     assert seen == {"nigh…site", "nigh…docs"}
@@ -887,16 +883,12 @@ BUTTON = re.compile(r'name="action" value="(\w+)"')
     ],
 )
 def test_the_page_of_a_conversation_offers_what_can_be_done_with_it(
-    boss: Browser,
-    talk: ConversationRef,
-    store: ConversationStore,
-    columns: dict[str, str] | None,
-    actions: list[str],
+    boss: Browser, talk: ConversationRef, columns: dict[str, str] | None, actions: list[str]
 ) -> None:
     if columns is not None:
         AgentLoop.objects.create(conversation_id=talk.pk, **columns)
     assert BUTTON.findall(boss.get(of(talk)).content.decode()) == actions
-    store.soft_delete(talk)
+    deletion.soft_delete(talk)
     assert BUTTON.findall(boss.get(of(talk)).content.decode()) == ["restore"]
 
 
@@ -908,18 +900,18 @@ def test_lists_say_of_their_times_that_they_are_utc(boss: Browser, talk: Convers
 
 
 def test_the_name_of_a_conversation_is_written_as_it_is_above_its_page(
-    boss: Browser, talk: ConversationRef, store: ConversationStore
+    boss: Browser, talk: ConversationRef
 ) -> None:
-    store.retitle(talk, "iPhone notes")
+    changes.retitle(talk, "iPhone notes")
     page = boss.get(of(talk)).content.decode()
     trail = re.findall(r'class="align-middle inline-block[^"]*">\s*(.*?)\s*</', page)
     assert trail == ["Conversations", "iPhone notes"]
 
 
 @pytest.fixture
-def keyed(alice: User, store: ConversationStore) -> ConversationRef:
+def keyed(alice: User) -> ConversationRef:
     """A conversation that clients are given a key of."""
-    return store.create(alice, conversation_id="keyed", version=Version.V1)
+    return creation.create(alice, conversation_id="keyed", version=Version.V1)
 
 
 def change_of(browser: Browser, conversation: ConversationRef, *, by: str, action: str) -> Any:
@@ -946,7 +938,7 @@ def test_staff_reset_the_access_key_of_a_conversation_and_its_history_says_so(
 
 
 def test_only_a_standing_conversation_with_a_key_offers_to_reset_it(
-    boss: Browser, talk: ConversationRef, keyed: ConversationRef, store: ConversationStore
+    boss: Browser, talk: ConversationRef, keyed: ConversationRef
 ) -> None:
     def is_offered(conversation: ConversationRef) -> bool:
         return "reset_key" in BUTTON.findall(boss.get(of(conversation)).content.decode())
@@ -954,7 +946,7 @@ def test_only_a_standing_conversation_with_a_key_offers_to_reset_it(
     assert [is_offered(each) for each in (talk, keyed)] == [False, True]
     said = text_of(change_of(boss, talk, by="list", action="reset_key"))
     assert "(talk): It has no access key. Only V1 conversations have one." in said
-    store.soft_delete(keyed)
+    deletion.soft_delete(keyed)
     assert not is_offered(keyed)
     said = text_of(change_of(boss, keyed, by="page", action="reset_key"))
     assert "(keyed): It is deleted. Restore it first." in said
@@ -979,11 +971,11 @@ async def test_hiding_stops_the_agent(page: Page, conversation: ConversationRef)
     [("start", "It is deleted. Restore it first."), ("hide", "It is already deleted."), ("restore", None)],
 )
 async def test_what_cannot_be_done_with_one_is_done_with_the_others(
-    page: Page, alice: User, store: ConversationStore, action: str, problem: str | None
+    page: Page, alice: User, action: str, problem: str | None
 ) -> None:
-    standing = await astore.call(store.create, alice, conversation_id="standing")
-    gone = await astore.call(store.create, alice, conversation_id="gone")
-    await astore.call(store.soft_delete, gone)
+    standing = await astore.call(creation.create, alice, conversation_id="standing")
+    gone = await astore.call(creation.create, alice, conversation_id="gone")
+    await astore.call(deletion.soft_delete, gone)
     said = text_of(await page.choose(LIST, action, standing.pk, gone.pk))
     done, left = (gone, standing) if action == "restore" else (standing, gone)
     assert len(await entries(done)) == 1
@@ -1037,11 +1029,11 @@ async def test_what_no_button_asks_for_is_not_found(
 
 
 async def test_an_export_holds_the_conversation_and_its_payloads_byte_for_byte(
-    page: Page, alice: User, store: ConversationStore
+    page: Page, alice: User
 ) -> None:
     raw = '{ "action":"message","source":"user","args":{"content":"é","n":1.10}}'
     conversation = await astore.call(
-        store.create, alice, conversation_id="../x".replace("../", "a b"), parameters={"api_key": CLEAR}
+        creation.create, alice, conversation_id="../x".replace("../", "a b"), parameters={"api_key": CLEAR}
     )
     await astore.call(writes.append, conversation, [event(raw=raw), event("two")])
     answer = await page.get(of(conversation, "export/"))
@@ -1055,10 +1047,8 @@ async def test_an_export_holds_the_conversation_and_its_payloads_byte_for_byte(
     assert await entries(conversation) == ["Exported as JSON"]
 
 
-async def test_several_conversations_are_exported_as_one_list(
-    page: Page, alice: User, store: ConversationStore
-) -> None:
-    refs = [await astore.call(store.create, alice, conversation_id=f"c{n}") for n in range(3)]
+async def test_several_conversations_are_exported_as_one_list(page: Page, alice: User) -> None:
+    refs = [await astore.call(creation.create, alice, conversation_id=f"c{n}") for n in range(3)]
     await astore.call(writes.append, refs[1], [event("hello")])
     answer = await page.choose(LIST, "export", *(ref.pk for ref in refs))
     documents = answer.json()

@@ -19,7 +19,7 @@ from django.utils import timezone
 
 from conversations.log import writes
 from conversations.models import Conversation, ConversationRef, GuardRepair
-from conversations.store import ConversationStore
+from conversations.store import creation
 from convserver.admin import measures, overview
 from sessions_app.models import AgentLoop, Connection, Delivery, Receiver, UnfinishedAnswer
 from sessions_app.webhooks import deliveries, transport
@@ -219,13 +219,11 @@ def test_staff_see_the_figures_of_what_they_may_view(accounts: None, database: N
     assert figures(browser).keys() == {"Open connections"}
 
 
-def test_the_page_asks_as_much_of_the_database_whatever_there_is(
-    boss: Browser, alice: User, store: ConversationStore
-) -> None:
+def test_the_page_asks_as_much_of_the_database_whatever_there_is(boss: Browser, alice: User) -> None:
     boss.get(PAGE)
     before = statements(boss)
     for number in range(30):
-        conversation = store.create(alice, conversation_id=f"talk-{number}")
+        conversation = creation.create(alice, conversation_id=f"talk-{number}")
         make_loop(conversation, since=LONG_AGO)
         writes.append(conversation, [event("one")])
     assert statements(boss) == before <= 20

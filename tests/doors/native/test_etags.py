@@ -12,7 +12,7 @@ from django.conf import settings
 
 from conversations.log import writes
 from conversations.models import ConversationRef
-from conversations.store import ConversationStore
+from conversations.store import changes
 from convserver.api.native import conversations as native
 from convserver.api.native import etags
 from sessions_app import astore
@@ -123,11 +123,11 @@ async def test_a_conversation_with_another_etag_is_not_deleted(
 
 
 async def test_a_change_between_the_check_of_an_etag_and_the_deletion_is_not_lost(
-    rest: httpx.AsyncClient, store: ConversationStore, conversation: ConversationRef, hooked: Hooked
+    rest: httpx.AsyncClient, conversation: ConversationRef, hooked: Hooked
 ) -> None:
     headers = {"If-Match": await etag(rest)}
     stopped = hooked(native, "in_loop")
-    stopped.after(lambda: store.retitle(conversation, "Changed"))
+    stopped.after(lambda: changes.retitle(conversation, "Changed"))
     refused = await rest.delete(TALK, headers=headers)
     assert (refused.status_code, refused.json()["conversation"]["title"]) == (412, "Changed")
     assert (await rest.get(TALK)).json()["title"] == "Changed"

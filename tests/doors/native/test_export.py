@@ -15,7 +15,7 @@ from conversations import dialects
 from conversations.log import writes
 from conversations.log.append import chain
 from conversations.models import Conversation, ConversationRef
-from conversations.store import ConversationStore
+from conversations.store import creation
 from conversations.transcripts import jsonl, markdown
 from convserver import export
 from sessions_app import astore
@@ -36,9 +36,9 @@ HIDDEN = '{"action":"run","args":{"command":"echo token","hidden":true}}'
 
 
 @pytest.fixture
-def talk(alice: User, store: ConversationStore) -> ConversationRef:
+def talk(alice: User) -> ConversationRef:
     """A conversation with some of everything."""
-    conversation = store.create(alice, conversation_id="talk", title="Fix the parser")
+    conversation = creation.create(alice, conversation_id="talk", title="Fix the parser")
     events = [event(raw=raw) for raw in (SPACED, ODD, CALL, RESULT, HIDDEN)]
     writes.append(conversation, [*events, event("Thanks")])
     return conversation
@@ -192,11 +192,9 @@ async def test_the_html_file_has_long_output_to_its_end_and_links_to_no_server(
 
 
 @pytest.mark.parametrize("format", ["html", "md", "jsonl"])
-async def test_a_hostile_conversation_is_exported(
-    alice: User, store: ConversationStore, rest: httpx.AsyncClient, format: str
-) -> None:
+async def test_a_hostile_conversation_is_exported(alice: User, rest: httpx.AsyncClient, format: str) -> None:
     title = '<script>x</script>"{{ 7|add:7 }}'
-    conversation = await astore.call(store.create, alice, conversation_id="talk", title=title)
+    conversation = await astore.call(creation.create, alice, conversation_id="talk", title=title)
     events = [event(json.dumps(each.block)[1:-1], raw=None) for each in HOSTILE]
     await astore.call(writes.append, conversation, events)
     text = (await exported(rest, format)).text
@@ -226,19 +224,17 @@ def test_a_title_becomes_a_file_name_that_every_system_takes(title: str, name: s
     assert export.file_name(title) == name
 
 
-async def test_the_file_is_named_by_the_title_in_any_script(
-    alice: User, store: ConversationStore, rest: httpx.AsyncClient
-) -> None:
-    await astore.call(store.create, alice, conversation_id="talk", title="日本語")
+async def test_the_file_is_named_by_the_title_in_any_script(alice: User, rest: httpx.AsyncClient) -> None:
+    await astore.call(creation.create, alice, conversation_id="talk", title="日本語")
     headers = (await exported(rest, "md")).headers
     assert headers["content-disposition"] == "attachment; filename*=utf-8''%E6%97%A5%E6%9C%AC%E8%AA%9E.md"
     assert headers["x-content-type-options"] == "nosniff"
 
 
 async def test_a_title_of_which_nothing_is_left_gives_way_to_the_id(
-    alice: User, store: ConversationStore, rest: httpx.AsyncClient
+    alice: User, rest: httpx.AsyncClient
 ) -> None:
-    await astore.call(store.create, alice, conversation_id="talk", title="...")
+    await astore.call(creation.create, alice, conversation_id="talk", title="...")
     headers = (await exported(rest, "html")).headers
     assert headers["content-disposition"] == 'attachment; filename="conversation-talk.html"'
 

@@ -18,7 +18,7 @@ from django.db import connection
 from django.utils import timezone
 
 from conversations.models import Conversation, ConversationRef, Event
-from conversations.store import DatabaseConversationStore
+from conversations.store import creation
 from convserver.api.v1.app import start_tasks
 from sessions_app import astore, idempotency
 from sessions_app.idempotency import key_in
@@ -154,8 +154,8 @@ async def test_the_key_of_one_conversation_may_repeat_its_own_start(
 @pytest.mark.parametrize(
     ("door", "module", "name"),
     [
-        ("native", DatabaseConversationStore, "create"),
-        ("v0", DatabaseConversationStore, "create"),
+        ("native", creation, "create"),
+        ("v0", creation, "create"),
         ("v1", agent_setups, "create"),
         ("v1, app", agent_setups, "create"),
         ("v1, fork", agent_setups, "fork"),

@@ -21,7 +21,7 @@ from conversations import change_order
 from conversations.cursors import KeyCursor
 from conversations.log import writes
 from conversations.models import Conversation, ConversationRef
-from conversations.store import ConversationStore, store
+from conversations.store import changes, creation, deletion
 from sessions_app import astore
 from sessions_app.live import drafts, marks
 from sessions_app.live.drafts import Edit
@@ -89,9 +89,9 @@ def write_draft(conversation: ConversationRef) -> object:
 
 
 CHANGES: dict[str, Callable[[ConversationRef], object]] = {
-    "title": lambda conversation: store().retitle(conversation, "changed"),
+    "title": lambda conversation: changes.retitle(conversation, "changed"),
     "message": lambda conversation: writes.append(conversation, [event("changed")]),
-    "deletion": lambda conversation: store().soft_delete(conversation),
+    "deletion": lambda conversation: deletion.soft_delete(conversation),
     "mark": lambda conversation: marks.mark(conversation.owner_id, conversation, pinned=True),
     "draft": write_draft,
 }
@@ -109,7 +109,6 @@ def is_changed(frame: dict[str, Any]) -> bool:
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
 async def test_a_change_under_a_clock_that_has_jumped_back_is_told(
     conversation: ConversationRef,
-    store: ConversationStore,
     alice: User,
     dial: Dial,
     clock: Callable[[datetime], Any],
@@ -123,14 +122,10 @@ async def test_a_change_under_a_clock_that_has_jumped_back_is_told(
 
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
 async def test_a_change_at_the_same_moment_as_the_one_before_is_told(
-    alice: User,
-    store: ConversationStore,
-    dial: Dial,
-    clock: Callable[[datetime], Any],
-    change: Callable[[ConversationRef], object],
+    alice: User, dial: Dial, clock: Callable[[datetime], Any], change: Callable[[ConversationRef], object]
 ) -> None:
     with clock(timezone.now()):
-        conversation = await astore.call(lambda: store.create(alice, conversation_id="talk"))
+        conversation = await astore.call(lambda: creation.create(alice, conversation_id="talk"))
         cursor = await cursor_of(dial)
         await astore.call(change, conversation)
     assert any(map(is_changed, await shown_since(dial, cursor, alice)))
@@ -151,13 +146,12 @@ async def test_a_lost_hint_of_a_change_under_a_clock_that_has_jumped_back_costs_
     quick_poll: None,
     no_hints: None,
     conversation: ConversationRef,
-    store: ConversationStore,
     dial: Dial,
     clock: Callable[[datetime], Any],
 ) -> None:
     client = await opened(dial)
     with clock(timezone.now() - HOUR):
-        await astore.call(store.retitle, conversation, "changed")
+        await astore.call(changes.retitle, conversation, "changed")
     await shown_with(client, title="changed")
 
 
@@ -166,23 +160,23 @@ async def test_a_lost_hint_of_a_change_under_a_clock_that_has_jumped_back_costs_
 
 @on_postgresql
 async def test_a_change_that_was_begun_before_the_cursor_and_committed_after_it_is_told(
-    conversation: ConversationRef, store: ConversationStore, alice: User, dial: Dial
+    conversation: ConversationRef, alice: User, dial: Dial
 ) -> None:
-    other = await astore.call(lambda: store.create(alice, conversation_id="other"))
+    other = await astore.call(lambda: creation.create(alice, conversation_id="other"))
     with psycopg.connect(database_url()) as late:
         late.execute(by_hand("title = 'late' WHERE public_id = 'talk'"))
-        await astore.call(store.retitle, other, "early")
+        await astore.call(changes.retitle, other, "early")
         cursor = await cursor_of(dial)
     assert "late" in titles(await shown_since(dial, cursor, alice))
 
 
 @on_postgresql
 async def test_a_change_by_a_transaction_that_began_before_another_change_of_the_same_conversation_is_told(
-    conversation: ConversationRef, store: ConversationStore, alice: User, dial: Dial
+    conversation: ConversationRef, alice: User, dial: Dial
 ) -> None:
     with psycopg.connect(database_url()) as late:
         late.execute("SELECT pg_current_xact_id()")
-        await astore.call(store.retitle, conversation, "early")
+        await astore.call(changes.retitle, conversation, "early")
         cursor = await cursor_of(dial)
         late.execute(by_hand("title = 'late' WHERE public_id = 'talk'"))
     assert "late" in titles(await shown_since(dial, cursor, alice))
@@ -190,7 +184,7 @@ async def test_a_change_by_a_transaction_that_began_before_another_change_of_the
 
 @on_postgresql
 async def test_a_draft_that_was_begun_before_the_cursor_and_committed_after_it_is_told(
-    conversation: ConversationRef, store: ConversationStore, alice: User, dial: Dial
+    conversation: ConversationRef, alice: User, dial: Dial
 ) -> None:
     await astore.call(write_draft, conversation)
     with psycopg.connect(database_url()) as late:
@@ -198,24 +192,19 @@ async def test_a_draft_that_was_begun_before_the_cursor_and_committed_after_it_i
             "UPDATE sessions_app_draft SET version = 2, updated_at = now() - interval '1 minute', "
             "written_in = pg_current_xact_id()::text::bigint"
         )
-        await astore.call(store.retitle, conversation, "early")
+        await astore.call(changes.retitle, conversation, "early")
         cursor = await cursor_of(dial)
     assert {"type": "draft", "conversation": "talk", "version": 2} in await shown_since(dial, cursor, alice)
 
 
 @on_postgresql
 async def test_a_poll_finds_what_was_begun_before_the_last_poll_and_committed_after_it(
-    quick_poll: None,
-    no_hints: None,
-    conversation: ConversationRef,
-    store: ConversationStore,
-    alice: User,
-    dial: Dial,
+    quick_poll: None, no_hints: None, conversation: ConversationRef, alice: User, dial: Dial
 ) -> None:
     client = await opened(dial)
     with psycopg.connect(database_url()) as late:
         late.execute(by_hand("title = 'late' WHERE public_id = 'talk'"))
-        await astore.call(lambda: store.create(alice, conversation_id="other", title="early"))
+        await astore.call(lambda: creation.create(alice, conversation_id="other", title="early"))
         await shown_with(client, title="early")
         await polled(client, 2)
     await shown_with(client, title="late")
@@ -332,14 +321,11 @@ cursors_move = pytest.mark.skipif(
 
 @cursors_move
 async def test_who_comes_back_is_told_the_new_cursor_when_all_was_shown(
-    conversation: ConversationRef,
-    store: ConversationStore,
-    dial: Dial,
-    monkeypatch: pytest.MonkeyPatch,
+    conversation: ConversationRef, dial: Dial, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(native_list, "HEARTBEAT_S", 0.02)
     cursor = await cursor_of(dial)
-    await astore.call(store.retitle, conversation, "changed")
+    await astore.call(changes.retitle, conversation, "changed")
     client = await dial(PATH, query={"since": cursor})
     assert (await client.until("hello"))["cursor"] == cursor
     await until_cursor_is_beyond(client, cursor)
@@ -355,19 +341,18 @@ async def until_cursor_is_beyond(client: Client, cursor: str) -> str:
 
 @cursors_move
 async def test_a_heartbeat_brings_the_cursor_of_the_last_poll(
-    quick_poll: None, alice: User, conversation: ConversationRef, store: ConversationStore, dial: Dial
+    quick_poll: None, alice: User, conversation: ConversationRef, dial: Dial
 ) -> None:
     client = await opened(dial)
-    await astore.call(store.retitle, conversation, "changed")
+    await astore.call(changes.retitle, conversation, "changed")
     cursor = await until_cursor_is_beyond(client, client.frames[0]["cursor"])
     await client.leave()
-    await astore.call(store.retitle, conversation, "changed again")
+    await astore.call(changes.retitle, conversation, "changed again")
     assert "changed again" in titles(await shown_since(dial, cursor, alice))
 
 
 async def test_a_page_goes_on_from_the_cursor_that_it_was_written_with(
     conversation: ConversationRef,
-    store: ConversationStore,
     alice: User,
     dial: Dial,
     rest: httpx.AsyncClient,
@@ -375,29 +360,29 @@ async def test_a_page_goes_on_from_the_cursor_that_it_was_written_with(
 ) -> None:
     cursor = str((await rest.get("/")).text).partition(' data-cursor="')[2].partition('"')[0]
     with clock(timezone.now() - HOUR):
-        await astore.call(store.retitle, conversation, "changed")
+        await astore.call(changes.retitle, conversation, "changed")
     assert "changed" in titles(await shown_since(dial, cursor, alice))
 
 
 async def test_a_cursor_beyond_all_changes_is_refused_and_what_follows_is_shown(
-    conversation: ConversationRef, store: ConversationStore, dial: Dial
+    conversation: ConversationRef, dial: Dial
 ) -> None:
     ahead = KeyCursor(ELSEWHERE).encode()
     client = await dial(PATH, query={"since": ahead})
     assert (await client.until("hello"))["cursor"] != ahead
     error = await client.until("error")
     assert (error["code"], error["id"]) == ("cursor_ahead", None)
-    await astore.call(store.retitle, conversation, "changed")
+    await astore.call(changes.retitle, conversation, "changed")
     await shown_with(client, title="changed")
 
 
 async def test_numbers_that_another_server_gave_hide_no_change_and_are_not_shown_anew(
-    conversation: ConversationRef, store: ConversationStore, alice: User, dial: Dial
+    conversation: ConversationRef, alice: User, dial: Dial
 ) -> None:
-    await astore.call(lambda: store.create(alice, conversation_id="other", title="other"))
+    await astore.call(lambda: creation.create(alice, conversation_id="other", title="other"))
     await astore.call(lambda: Conversation.objects.update(listed_in=ELSEWHERE))
     cursor = await cursor_of(dial)
-    await astore.call(store.retitle, conversation, "changed")
+    await astore.call(changes.retitle, conversation, "changed")
     found = titles(await shown_since(dial, cursor, alice))
     assert "changed" in found
     assert "other" not in found

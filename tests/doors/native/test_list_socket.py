@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from conversations import live as hints
 from conversations.models import Conversation, ConversationRef
-from conversations.store import ConversationStore
+from conversations.store import changes, creation, deletion
 from sessions_app import astore
 from sessions_app.live import hub, status
 from sessions_app.live.status import iso
@@ -77,10 +77,10 @@ async def test_hello_comes_first_and_says_what_time_it_is(dial: Dial) -> None:
 
 
 async def test_a_created_conversation_is_shown_as_the_list_shows_it(
-    store: ConversationStore, alice: User, dial: Dial, rest: Any
+    alice: User, dial: Dial, rest: Any
 ) -> None:
     client = await opened(dial)
-    await astore.call(lambda: store.create(alice, conversation_id="new", title="New"))
+    await astore.call(lambda: creation.create(alice, conversation_id="new", title="New"))
     conversation = await shown(client)
     assert (conversation["id"], conversation["title"], conversation["deleted"]) == ("new", "New", False)
     assert conversation == (await rest.get("/api/native/conversations/new")).json()
@@ -92,11 +92,9 @@ async def test_a_conversation_made_by_a_join_is_shown(dial: Dial) -> None:
     assert (await shown(client))["id"] == "joined"
 
 
-async def test_a_new_title_is_shown(
-    conversation: ConversationRef, store: ConversationStore, dial: Dial
-) -> None:
+async def test_a_new_title_is_shown(conversation: ConversationRef, dial: Dial) -> None:
     client = await opened(dial)
-    await astore.call(store.retitle, conversation, "A new title")
+    await astore.call(changes.retitle, conversation, "A new title")
     assert (await shown_with(client, title="A new title"))["id"] == "talk"
 
 
@@ -118,39 +116,32 @@ async def test_the_status_of_the_loop_is_shown(conversation: ConversationRef, di
         pass
 
 
-async def test_a_deletion_and_a_restoration_are_shown(
-    conversation: ConversationRef, store: ConversationStore, dial: Dial
-) -> None:
+async def test_a_deletion_and_a_restoration_are_shown(conversation: ConversationRef, dial: Dial) -> None:
     client = await opened(dial)
-    await astore.call(store.soft_delete, conversation)
+    await astore.call(deletion.soft_delete, conversation)
     await shown_with(client, deleted=True)
-    await astore.call(store.restore, conversation)
+    await astore.call(deletion.restore, conversation)
     await shown_with(client, deleted=False)
 
 
 async def test_only_the_owner_is_shown_a_change(
-    accounts: None,
-    quick_poll: None,
-    conversation: ConversationRef,
-    store: ConversationStore,
-    bob: User,
-    dial: Dial,
+    accounts: None, quick_poll: None, conversation: ConversationRef, bob: User, dial: Dial
 ) -> None:
     _, token = await astore.call(ApiToken.issue, bob.pk, "laptop")
     client = await opened(dial, token=token)
-    await astore.call(store.retitle, conversation, "None of bob's business")
+    await astore.call(changes.retitle, conversation, "None of bob's business")
     await polled(client, 2)
-    await astore.call(lambda: store.create(bob, conversation_id="bobs"))
+    await astore.call(lambda: creation.create(bob, conversation_id="bobs"))
     assert (await shown(client))["id"] == "bobs"
 
 
 async def test_a_hint_about_somebody_elses_conversation_shows_nothing(
-    accounts: None, conversation: ConversationRef, store: ConversationStore, bob: User, dial: Dial
+    accounts: None, conversation: ConversationRef, bob: User, dial: Dial
 ) -> None:
     _, token = await astore.call(ApiToken.issue, bob.pk, "laptop")
     client = await opened(dial, token=token)
     hints.announce(hints.user_group(bob.pk), {"kind": "listed", "conversation": conversation.pk})
-    await astore.call(lambda: store.create(bob, conversation_id="bobs"))
+    await astore.call(lambda: creation.create(bob, conversation_id="bobs"))
     assert (await shown(client))["id"] == "bobs"
 
 
@@ -174,19 +165,19 @@ async def test_since_is_read_page_by_page_and_loses_none_of_the_same_microsecond
     assert sizes == [2, 2, 1]
 
 
-async def test_since_shows_what_changed_meanwhile(store: ConversationStore, alice: User, dial: Dial) -> None:
-    refs = await astore.call(lambda: [store.create(alice, conversation_id=name) for name in "abc"])
+async def test_since_shows_what_changed_meanwhile(alice: User, dial: Dial) -> None:
+    refs = await astore.call(lambda: [creation.create(alice, conversation_id=name) for name in "abc"])
     long_ago = timezone.now() - timedelta(hours=1)
     await astore.call(Conversation.objects.update, listed_at=long_ago)
     first = await dial(PATH)
     now = (await first.receive())["now"]
     await first.leave()
-    await astore.call(store.retitle, refs[0], "renamed")
-    await astore.call(store.soft_delete, refs[2])
+    await astore.call(changes.retitle, refs[0], "renamed")
+    await astore.call(deletion.soft_delete, refs[2])
     second = await opened(dial, query={"since": now})
     await shown_with(second, id="a", title="renamed")
     await shown_with(second, id="c", deleted=True)
-    await astore.call(store.retitle, refs[1], "live again")
+    await astore.call(changes.retitle, refs[1], "live again")
     await shown_with(second, id="b", title="live again")
     assert [frame["conversation"]["id"] for frame in second.frames[1:]] == ["a", "c", "b"]
 
@@ -204,23 +195,21 @@ async def test_a_moment_that_is_none_closes_with_4400(dial: Dial, moment: str) -
     assert (await (await dial(PATH, query={"since": moment})).closed()).code == 4400
 
 
-async def test_a_lost_hint_costs_one_poll(
-    quick_poll: None, no_hints: None, store: ConversationStore, alice: User, dial: Dial
-) -> None:
+async def test_a_lost_hint_costs_one_poll(quick_poll: None, no_hints: None, alice: User, dial: Dial) -> None:
     client = await opened(dial)
-    ref = await astore.call(lambda: store.create(alice, conversation_id="new"))
+    ref = await astore.call(lambda: creation.create(alice, conversation_id="new"))
     await shown_with(client, id="new")
     await astore.append(ref, [event("the latest")])
     await shown_with(client, last_message="the latest")
-    await astore.call(store.soft_delete, ref)
+    await astore.call(deletion.soft_delete, ref)
     await shown_with(client, id="new", deleted=True)
 
 
 async def test_nothing_is_shown_twice_unchanged(
-    quick_poll: None, conversation: ConversationRef, store: ConversationStore, dial: Dial
+    quick_poll: None, conversation: ConversationRef, dial: Dial
 ) -> None:
     client = await opened(dial)
-    await astore.call(store.retitle, conversation, "A new title")
+    await astore.call(changes.retitle, conversation, "A new title")
     await shown_with(client, title="A new title")
     await polled(client, 4)
     shown = [frame["conversation"] for frame in client.frames if frame["type"] == "conversation"]

@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from conversations.log import writes
 from conversations.models import Conversation, ConversationRef, Version
-from conversations.store import ConversationStore
+from conversations.store import creation
 from sessions_app import astore
 from sessions_app.live import marks
 from sessions_app.live.status import ListedConversation, iso, listed
@@ -60,9 +60,9 @@ async def test_a_mark_is_set_and_taken_back(
 
 @pytest.mark.parametrize("mark", ["pinned", "archived"])
 async def test_a_list_is_filtered_by_a_mark_and_shows_all_without_a_filter(
-    conversation: ConversationRef, store: ConversationStore, alice: User, rest: httpx.AsyncClient, mark: str
+    conversation: ConversationRef, alice: User, rest: httpx.AsyncClient, mark: str
 ) -> None:
-    await astore.call(lambda: store.create(alice, conversation_id="other"))
+    await astore.call(lambda: creation.create(alice, conversation_id="other"))
     await rest.patch(TALK, json={mark: True})
     assert await listed_with(rest, f"{mark}=true") == ["talk"]
     assert await listed_with(rest, f"{mark}=false") == ["other"]
@@ -187,10 +187,10 @@ def test_having_seen_never_goes_back_and_never_beyond_the_end(
 
 
 async def test_a_list_is_filtered_by_what_the_agent_does(
-    conversation: ConversationRef, store: ConversationStore, alice: User, rest: httpx.AsyncClient
+    conversation: ConversationRef, alice: User, rest: httpx.AsyncClient
 ) -> None:
     for status in (ExecutionStatus.ERROR, ExecutionStatus.RUNNING, ExecutionStatus.PAUSED):
-        ref = await astore.call(partial(store.create, alice, conversation_id=status.value))
+        ref = await astore.call(partial(creation.create, alice, conversation_id=status.value))
         await astore.call(AgentLoop.objects.create, conversation_id=ref.pk, execution_status=status)
     assert await listed_with(rest, "status=running&status=error") == ["running", "error"]
     assert await listed_with(rest, "status=idle") == ["talk"]
@@ -198,17 +198,17 @@ async def test_a_list_is_filtered_by_what_the_agent_does(
 
 
 async def test_a_list_is_filtered_by_version(
-    conversation: ConversationRef, store: ConversationStore, alice: User, rest: httpx.AsyncClient
+    conversation: ConversationRef, alice: User, rest: httpx.AsyncClient
 ) -> None:
-    await astore.call(lambda: store.create(alice, conversation_id="newer", version=Version.V1))
+    await astore.call(lambda: creation.create(alice, conversation_id="newer", version=Version.V1))
     assert await listed_with(rest, "version=V1") == ["newer"]
 
 
 async def test_a_family_is_shown_by_its_head_and_listed_by_it(
-    conversation: ConversationRef, store: ConversationStore, alice: User, rest: httpx.AsyncClient
+    conversation: ConversationRef, alice: User, rest: httpx.AsyncClient
 ) -> None:
     for name in ("first", "second", "gone"):
-        await astore.call(partial(store.create, alice, conversation_id=name, parent_id=conversation.pk))
+        await astore.call(partial(creation.create, alice, conversation_id=name, parent_id=conversation.pk))
     await rest.delete(f"{LIST}/gone")
     assert await listed_with(rest, "parent=talk") == ["second", "first"]
     assert await listed_with(rest, "top_level=true") == ["talk"]
@@ -221,10 +221,8 @@ async def test_a_family_is_shown_by_its_head_and_listed_by_it(
     )
 
 
-def test_families_end_at_their_owner(
-    conversation: ConversationRef, store: ConversationStore, alice: User, bob: User
-) -> None:
-    bobs = store.create(bob, conversation_id="bobs", parent_id=conversation.pk)
+def test_families_end_at_their_owner(conversation: ConversationRef, alice: User, bob: User) -> None:
+    bobs = creation.create(bob, conversation_id="bobs", parent_id=conversation.pk)
     assert (shown(conversation, alice)["children"], shown(bobs, bob)["parent"]) == (0, None)
 
 
@@ -233,9 +231,9 @@ async def test_a_parent_that_is_none_has_started_nothing(rest: httpx.AsyncClient
 
 
 async def test_what_a_deleted_conversation_has_started_stands_for_itself(
-    conversation: ConversationRef, store: ConversationStore, alice: User, rest: httpx.AsyncClient
+    conversation: ConversationRef, alice: User, rest: httpx.AsyncClient
 ) -> None:
-    await astore.call(partial(store.create, alice, conversation_id="first", parent_id=conversation.pk))
+    await astore.call(partial(creation.create, alice, conversation_id="first", parent_id=conversation.pk))
     await rest.delete(TALK)
     assert await listed_with(rest, "top_level=true") == ["first"]
     assert (await rest.get(f"{LIST}/first")).json()["parent"] is None

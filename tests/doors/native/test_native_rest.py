@@ -25,7 +25,7 @@ from conversations.events import EVENT_ID_MAX_LENGTH
 from conversations.exceptions import ConversationBusy
 from conversations.log import writes
 from conversations.models import Conversation, ConversationRef, Version
-from conversations.store import ConversationStore
+from conversations.store import creation, deletion
 from convserver.api.native import events
 from convserver.configuration import UNKNOWN_BODY_MAX_BYTES
 from sessions_app import astore
@@ -82,26 +82,24 @@ async def listed(rest: httpx.AsyncClient, **query: Any) -> tuple[list[str], str 
     return [each["id"] for each in page["conversations"]], page["next_page_id"]
 
 
-async def test_the_list_shows_the_newest_first(
-    store: ConversationStore, alice: User, rest: httpx.AsyncClient
-) -> None:
+async def test_the_list_shows_the_newest_first(alice: User, rest: httpx.AsyncClient) -> None:
     for name in ("a", "b", "c"):
-        await astore.call(store.create, alice, conversation_id=name)
+        await astore.call(creation.create, alice, conversation_id=name)
     assert await listed(rest) == (["c", "b", "a"], None)
 
 
 async def test_pages_bring_what_stands_throughout_exactly_once_whatever_else_comes_and_goes(
-    store: ConversationStore, alice: User, rest: httpx.AsyncClient
+    alice: User, rest: httpx.AsyncClient
 ) -> None:
-    refs = [await astore.call(store.create, alice, conversation_id=f"old-{n:02}") for n in range(20)]
+    refs = [await astore.call(creation.create, alice, conversation_id=f"old-{n:02}") for n in range(20)]
     seen: list[str] = []
     page_id: str | None = None
     for number in range(6):
         page, page_id = await listed(rest, limit=4, **({"page_id": page_id} if page_id else {}))
         seen += page
-        await astore.call(store.create, alice, conversation_id=f"new-{number}")
-        await astore.call(store.soft_delete, refs[19 - number])  # seen already
-        await astore.call(store.soft_delete, refs[number])  # not seen yet
+        await astore.call(creation.create, alice, conversation_id=f"new-{number}")
+        await astore.call(deletion.soft_delete, refs[19 - number])  # seen already
+        await astore.call(deletion.soft_delete, refs[number])  # not seen yet
         if page_id is None:
             break
     assert seen == [f"old-{n:02}" for n in range(19, 3, -1)]
@@ -136,12 +134,10 @@ def test_a_page_takes_the_same_number_of_statements_whatever_is_there(
     assert statements(10) == statements(200) <= 5
 
 
-async def test_the_list_finds_by_title_repository_and_trigger(
-    store: ConversationStore, alice: User, rest: httpx.AsyncClient
-) -> None:
+async def test_the_list_finds_by_title_repository_and_trigger(alice: User, rest: httpx.AsyncClient) -> None:
     facts: dict[str, Any] = {"title": "Fix the login page", "repository": "a/b", "trigger": "gui"}
-    await astore.call(lambda: store.create(alice, conversation_id="wanted", **facts))
-    await astore.call(lambda: store.create(alice, conversation_id="other", title="Something else"))
+    await astore.call(lambda: creation.create(alice, conversation_id="wanted", **facts))
+    await astore.call(lambda: creation.create(alice, conversation_id="other", title="Something else"))
     for query in ({"title": "LOGIN"}, {"repository": "a/b"}, {"trigger": "gui"}):
         assert await listed(rest, **query) == (["wanted"], None)
 
@@ -149,10 +145,8 @@ async def test_the_list_finds_by_title_repository_and_trigger(
 # One conversation
 
 
-async def test_a_title_longer_than_any_is_not_found(
-    store: ConversationStore, alice: User, rest: httpx.AsyncClient
-) -> None:
-    await astore.call(lambda: store.create(alice, conversation_id="x", title="x" * 200))
+async def test_a_title_longer_than_any_is_not_found(alice: User, rest: httpx.AsyncClient) -> None:
+    await astore.call(lambda: creation.create(alice, conversation_id="x", title="x" * 200))
     assert await listed(rest, title="x" * 50_001) == ([], None)
 
 
@@ -188,11 +182,9 @@ async def test_the_id_of_a_conversation_that_one_has_deleted_can_be_restored(res
     )
 
 
-async def test_nobody_is_told_what_others_have_deleted(
-    rest: httpx.AsyncClient, bob: User, store: ConversationStore
-) -> None:
-    theirs = await sync_to_async(store.create)(bob, conversation_id="theirs")
-    await sync_to_async(store.soft_delete)(theirs)
+async def test_nobody_is_told_what_others_have_deleted(rest: httpx.AsyncClient, bob: User) -> None:
+    theirs = await sync_to_async(creation.create)(bob, conversation_id="theirs")
+    await sync_to_async(deletion.soft_delete)(theirs)
     answer = await rest.post(LIST, json={"id": "theirs"})
     assert answer.json()["detail"] == "The conversation id theirs is taken."
 

@@ -16,7 +16,7 @@ from conversations.cursors import FINGERPRINT_LENGTH
 from conversations.hints import EVENTS_MAX_CHARACTERS
 from conversations.log import writes
 from conversations.models import Conversation, ConversationRef, Event
-from conversations.store import ConversationStore
+from conversations.store import changes, deletion
 from sessions_app import astore
 from sessions_app.agents.demo import INTRODUCTION
 from sessions_app.live import hub, marks, status
@@ -291,16 +291,16 @@ async def test_a_lost_hint_with_nothing_after_it_costs_one_poll(
 
 
 async def test_a_change_beside_the_log_is_shown_as_what_changed(
-    conversation: ConversationRef, join: Join, store: ConversationStore
+    conversation: ConversationRef, join: Join
 ) -> None:
     client = await join(conversation)
     await client.until("replay_complete")
-    await astore.call(store.retitle, conversation, "A new title")
+    await astore.call(changes.retitle, conversation, "A new title")
     assert await client.receive() == {"type": "conversation", "changes": {"title": "A new title"}}
 
 
 async def test_an_older_reading_is_never_shown_after_a_newer_one(
-    conversation: ConversationRef, join: Join, store: ConversationStore, monkeypatch: pytest.MonkeyPatch
+    conversation: ConversationRef, join: Join, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     client = await join(conversation)
     await client.until("replay_complete")
@@ -316,9 +316,9 @@ async def test_an_older_reading_is_never_shown_after_a_newer_one(
         return states
 
     monkeypatch.setattr(hub, "states_of", held)
-    await astore.call(store.retitle, conversation, "older")
+    await astore.call(changes.retitle, conversation, "older")
     assert await asyncio.to_thread(has_read.wait, WAIT_S)
-    await astore.call(store.retitle, conversation, "newer")
+    await astore.call(changes.retitle, conversation, "newer")
     again = asyncio.create_task(hub.hub()._offer_states({conversation.pk}))  # as the poll does
     shown = [(await client.until("conversation"))["changes"]["title"] for _ in range(2)]
     await again
@@ -364,12 +364,10 @@ async def test_hints_that_wait_for_a_slow_reader_keep_little_text() -> None:
     assert (await waiting.next())["index"] == 10
 
 
-async def test_a_deletion_is_shown_and_closes_with_4404(
-    conversation: ConversationRef, join: Join, store: ConversationStore
-) -> None:
+async def test_a_deletion_is_shown_and_closes_with_4404(conversation: ConversationRef, join: Join) -> None:
     client = await join(conversation)
     await client.until("replay_complete")
-    await astore.call(store.soft_delete, conversation)
+    await astore.call(deletion.soft_delete, conversation)
     closed = await client.closed()
     assert client.frames[-1] == {"type": "conversation", "changes": {"deleted": True}}
     assert closed.code == 4404

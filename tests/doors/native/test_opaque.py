@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from conversations import opaque
 from conversations.cursors import InvalidCursor, KeyCursor, ListCursor
 from conversations.models import ConversationRef
-from conversations.store import ConversationStore
+from conversations.store import creation
 from sessions_app import astore
 from sessions_app.models import ApiToken
 from tests.conftest import Dial
@@ -66,9 +66,9 @@ def test_a_cursor_stays_good_under_an_earlier_key(monkeypatch: pytest.MonkeyPatc
 
 
 async def test_neither_lists_nor_their_socket_show_numbers_of_the_database(
-    conversation: ConversationRef, store: ConversationStore, alice: User, dial: Dial, rest: httpx.AsyncClient
+    conversation: ConversationRef, alice: User, dial: Dial, rest: httpx.AsyncClient
 ) -> None:
-    await astore.call(lambda: store.create(alice, conversation_id="second"))
+    await astore.call(lambda: creation.create(alice, conversation_id="second"))
     listed = [
         (await rest.get(path, params={"limit": 1})).json()["next_page_id"]
         for path in ("/api/native/conversations", "/api/conversations")

@@ -12,7 +12,7 @@ from django.contrib.auth.models import User
 from conversations.events import NewEvent
 from conversations.log import writes
 from conversations.models import ConversationRef, Version
-from conversations.store import ConversationStore
+from conversations.store import creation
 from convserver.web.conversations.page import PAGE_EVENTS
 from sessions_app import astore
 from sessions_app.models import AgentLoop, ExecutionStatus, LoopStatus
@@ -20,9 +20,9 @@ from tests.events import event
 
 
 @pytest.fixture
-def talk(alice: User, store: ConversationStore) -> ConversationRef:
+def talk(alice: User) -> ConversationRef:
     """More calls than a page shows, none of which is answered."""
-    conversation = store.create(alice, conversation_id="talk", version=Version.V0)
+    conversation = creation.create(alice, conversation_id="talk", version=Version.V0)
     writes.append(conversation, [_call(number) for number in range(PAGE_EVENTS + 10)])
     return conversation
 

@@ -10,7 +10,7 @@ import pytest
 from django.contrib.auth.models import User
 
 from conversations.models import ConversationRef, Version
-from conversations.store import ConversationStore
+from conversations.store import creation
 from sessions_app import astore
 from sessions_app.identity import conversation_keys
 from tests.web_browser import Browser, words
@@ -24,9 +24,9 @@ SERVER_KEY = "the server's key"
 
 
 @pytest.fixture
-def talk(alice: User, store: ConversationStore) -> ConversationRef:
+def talk(alice: User) -> ConversationRef:
     """A conversation of alice's that has a key."""
-    return store.create(alice, conversation_id=ID, version=Version.V1)
+    return creation.create(alice, conversation_id=ID, version=Version.V1)
 
 
 @pytest.fixture
@@ -85,10 +85,8 @@ async def test_the_menu_that_a_script_asks_for_offers_it_too(talk: ConversationR
         assert offers(answer, RESET)
 
 
-async def test_a_conversation_without_a_key_offers_no_reset(
-    alice: User, store: ConversationStore, owner: Browser
-) -> None:
-    await astore.call(store.create, alice, conversation_id="talk", version=Version.V0)
+async def test_a_conversation_without_a_key_offers_no_reset(alice: User, owner: Browser) -> None:
+    await astore.call(creation.create, alice, conversation_id="talk", version=Version.V0)
     assert not offers(await owner.get("/c/talk"), "/c/talk/reset-key")
 
 
@@ -109,10 +107,10 @@ async def test_in_local_mode_keys_are_reset_where_the_server_asks_for_one(
 
 
 async def test_all_keys_are_reset_in_the_settings(
-    talk: ConversationRef, alice: User, bob: User, store: ConversationStore, owner: Browser
+    talk: ConversationRef, alice: User, bob: User, owner: Browser
 ) -> None:
     def keys() -> list[str]:
-        return [conversation_keys.key_of(store.create(user, version=Version.V1)) for user in (alice, bob)]
+        return [conversation_keys.key_of(creation.create(user, version=Version.V1)) for user in (alice, bob)]
 
     old = [await astore.call(conversation_keys.key_of, talk), *await astore.call(keys)]
     assert offers(await owner.get("/settings"), RESET_ALL)

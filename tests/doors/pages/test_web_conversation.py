@@ -13,7 +13,7 @@ from django.test import Client
 
 from conversations.log import writes
 from conversations.models import ConversationRef
-from conversations.store import ConversationStore
+from conversations.store import creation
 from sessions_app import astore
 from tests.events import event
 from tests.faulty import find_locked
@@ -129,9 +129,7 @@ async def test_links_of_a_page_that_refuses_a_message_lead_to_the_conversation(
     assert [link.partition("?")[0] for link in links] == ["/c/talk", "/c/talk"]
 
 
-async def test_nobody_begins_a_conversation_that_is_anothers(
-    visitor: Browser, bob: User, store: ConversationStore
-) -> None:
-    await astore.call(store.create, bob, conversation_id=SAID.replace("-", ""))
+async def test_nobody_begins_a_conversation_that_is_anothers(visitor: Browser, bob: User) -> None:
+    await astore.call(creation.create, bob, conversation_id=SAID.replace("-", ""))
     answer = await visitor.send("/begin", {"id": SAID, "text": "mine"}, page="/")
     assert answer.status_code == 404

@@ -18,7 +18,7 @@ from django.utils import timezone
 
 from conversations.log import writes
 from conversations.models import Conversation, ConversationRef, Version
-from conversations.store import ConversationStore
+from conversations.store import changes, creation, deletion
 from convserver.web import listing
 from sessions_app.live import marks
 from sessions_app.live.state_words import OWNER_WORDS
@@ -78,18 +78,16 @@ def test_the_list_stands_beside_every_page(
     assert ids(browser.get(path)) == ["talk"]
 
 
-def test_the_newest_come_first_and_pinned_ones_before_them(
-    store: ConversationStore, alice: User, browser: Browser
-) -> None:
-    refs = [store.create(alice, conversation_id=name) for name in "abcd"]
+def test_the_newest_come_first_and_pinned_ones_before_them(alice: User, browser: Browser) -> None:
+    refs = [creation.create(alice, conversation_id=name) for name in "abcd"]
     marks.mark(alice.pk, refs[1], pinned=True)
     assert ids(browser.get("/rows")) == ["b", "d", "c", "a"]
 
 
 def test_archived_ones_stand_in_the_archive_alone(
-    conversation: ConversationRef, store: ConversationStore, alice: User, browser: Browser
+    conversation: ConversationRef, alice: User, browser: Browser
 ) -> None:
-    store.create(alice, conversation_id="other")
+    creation.create(alice, conversation_id="other")
     marks.mark(alice.pk, conversation, archived=True, pinned=True)
     assert (ids(browser.get("/rows")), ids(browser.get("/rows?archived=true"))) == (["other"], ["talk"])
 
@@ -109,20 +107,20 @@ def test_archived_ones_stand_in_the_archive_alone(
     ],
 )
 def test_filters_narrow_the_list_on_a_page_and_as_a_fragment(
-    store: ConversationStore, alice: User, browser: Browser, query: str, found: list[str]
+    alice: User, browser: Browser, query: str, found: list[str]
 ) -> None:
-    talk = store.create(
+    talk = creation.create(
         alice, conversation_id="talk", title="Fix the login", repository="acme/site", trigger="gui"
     )
     AgentLoop.objects.create(conversation_id=talk.pk, execution_status=ExecutionStatus.ERROR)
-    store.create(alice, conversation_id="v1", title="Login, again", version=Version.V1)
+    creation.create(alice, conversation_id="v1", title="Login, again", version=Version.V1)
     assert ids(browser.get(f"/rows?{query}")) == ids(browser.get(f"/?{query}")) == found
 
 
 def test_a_family_is_folded_under_its_head_and_found_by_itself(
-    conversation: ConversationRef, store: ConversationStore, alice: User, browser: Browser
+    conversation: ConversationRef, alice: User, browser: Browser
 ) -> None:
-    store.create(alice, conversation_id="part", title="A part", parent_id=conversation.pk)
+    creation.create(alice, conversation_id="part", title="A part", parent_id=conversation.pk)
     assert ids(browser.get("/rows")) == ["talk"]
     assert "1 sub-conversation<" in row(browser.get("/rows"), "talk")
     for path in ("/rows?parent=talk", "/?parent=talk", "/rows?q=part"):
@@ -130,16 +128,16 @@ def test_a_family_is_folded_under_its_head_and_found_by_itself(
 
 
 def test_a_part_leads_to_what_has_started_it_while_that_stands_and_is_the_same_persons(
-    conversation: ConversationRef, store: ConversationStore, alice: User, bob: User, browser: Browser
+    conversation: ConversationRef, alice: User, bob: User, browser: Browser
 ) -> None:
-    store.retitle(conversation, "The <whole>")
-    store.create(alice, conversation_id="part", parent_id=conversation.pk)
-    others = store.create(bob, conversation_id="bobs", title="Of bob")
-    store.create(alice, conversation_id="orphan", parent_id=others.pk)
+    changes.retitle(conversation, "The <whole>")
+    creation.create(alice, conversation_id="part", parent_id=conversation.pk)
+    others = creation.create(bob, conversation_id="bobs", title="Of bob")
+    creation.create(alice, conversation_id="orphan", parent_id=others.pk)
     link = 'Part of <a href="/c/talk"><bdi>The &lt;whole&gt;</bdi></a>'
     assert link in body(browser.get("/c/part"))
     assert "Part of" not in body(browser.get("/c/talk")) + body(browser.get("/c/orphan"))
-    store.soft_delete(conversation)
+    deletion.soft_delete(conversation)
     assert "Part of" not in body(browser.get("/c/part"))
 
 
@@ -172,9 +170,9 @@ def test_what_is_unread_is_marked_by_a_word(
 
 @pytest.mark.parametrize("text", HOSTILE)
 def test_what_people_write_is_shown_as_text(
-    conversation: ConversationRef, store: ConversationStore, browser: Browser, text: str
+    conversation: ConversationRef, browser: Browser, text: str
 ) -> None:
-    store.retitle(conversation, text)
+    changes.retitle(conversation, text)
     writes.append(conversation, [event(text)])
     Conversation.objects.filter(pk=conversation.pk).update(repository=text, branch=text)
     for shown in (body(browser.get("/")), body(browser.get("/", {"q": text[:5], "repository": text}))):
@@ -206,9 +204,9 @@ def test_what_was_last_said_is_one_line_of_plain_words(
 
 @pytest.mark.parametrize("public_id", ["a b", "50%", 'quote"s', "ä&b=c", "<i>", "?x=1#y"])
 def test_a_row_leads_to_its_conversation_whatever_it_is_called(
-    store: ConversationStore, alice: User, browser: Browser, public_id: str
+    alice: User, browser: Browser, public_id: str
 ) -> None:
-    store.create(alice, conversation_id=public_id)
+    creation.create(alice, conversation_id=public_id)
     found = re.search(r'<a class="open" href="([^"]*)"', body(browser.get("/rows")))
     assert found is not None
     assert browser.get(unescape(found[1])).status_code == 200
@@ -222,10 +220,10 @@ def test_an_empty_list_leads_to_a_beginning(browser: Browser) -> None:
 
 
 def test_pages_bring_what_stands_throughout_exactly_once_whatever_comes_and_goes(
-    store: ConversationStore, alice: User, browser: Browser, monkeypatch: pytest.MonkeyPatch
+    alice: User, browser: Browser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(listing, "PAGE_ROWS", 3)
-    refs = [store.create(alice, conversation_id=f"old-{n:02}") for n in range(12)]
+    refs = [creation.create(alice, conversation_id=f"old-{n:02}") for n in range(12)]
     marks.mark(alice.pk, refs[5], pinned=True)
     seen: list[str] = []
     path: str | None = "/rows"
@@ -233,25 +231,25 @@ def test_pages_bring_what_stands_throughout_exactly_once_whatever_comes_and_goes
         answer = browser.get(path)
         seen += ids(answer)
         path = next_page(answer)
-        store.create(alice, conversation_id=f"new-{len(seen)}")
+        creation.create(alice, conversation_id=f"new-{len(seen)}")
     assert sorted(seen) == [f"old-{n:02}" for n in range(12)]
 
 
 def test_more_than_fit_on_top_stand_among_the_others(
-    store: ConversationStore, alice: User, browser: Browser, monkeypatch: pytest.MonkeyPatch
+    alice: User, browser: Browser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(marks, "PINNED_MAX", 2)
     for name in "abcd":
-        marks.mark(alice.pk, store.create(alice, conversation_id=name), pinned=True)
+        marks.mark(alice.pk, creation.create(alice, conversation_id=name), pinned=True)
     assert ids(browser.get("/rows")) == ["d", "c", "b", "a"]
 
 
 def test_without_a_script_the_next_page_is_a_link(
-    store: ConversationStore, alice: User, browser: Browser, monkeypatch: pytest.MonkeyPatch
+    alice: User, browser: Browser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(listing, "PAGE_ROWS", 1)
     for name in "ab":
-        store.create(alice, conversation_id=name)
+        creation.create(alice, conversation_id=name)
     found = re.search(r'<li class="more"><a href="([^"]*)"', body(browser.get("/")))
     assert found is not None
     assert ids(browser.get(unescape(found[1]))) == ["a"]
@@ -295,9 +293,9 @@ def test_a_list_takes_the_same_number_of_statements_whatever_is_there(
 
 
 def test_rows_are_asked_for_by_their_ids_and_only_those_that_match_come(
-    store: ConversationStore, alice: User, browser: Browser
+    alice: User, browser: Browser
 ) -> None:
-    refs = [store.create(alice, conversation_id=name) for name in ("one", "two", "three")]
+    refs = [creation.create(alice, conversation_id=name) for name in ("one", "two", "three")]
     marks.mark(alice.pk, refs[1], archived=True)
     query = "id=one&id=two&id=three&id=nowhere&id=.."
     assert ids(browser.get(f"/rows?{query}")) == ["three", "one"]

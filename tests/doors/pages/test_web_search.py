@@ -19,7 +19,7 @@ from django.utils.html import escape
 
 from conversations.log import writes
 from conversations.models import ConversationRef, Version
-from conversations.store import ConversationStore
+from conversations.store import creation
 from sessions_app import astore
 from tests.events import event, payload
 from tests.hostile import HOSTILE
@@ -31,9 +31,9 @@ ON_A_PAGE = 10
 
 
 @pytest.fixture
-def talk(alice: User, store: ConversationStore) -> ConversationRef:
+def talk(alice: User) -> ConversationRef:
     """A conversation with a word in one event alone."""
-    conversation = store.create(alice, conversation_id="talk", title="Fix the parser")
+    conversation = creation.create(alice, conversation_id="talk", title="Fix the parser")
     writes.append(conversation, [event("Good morning"), event("the needle is here"), event("Good night")])
     return conversation
 
@@ -52,11 +52,9 @@ async def test_a_conversation_is_found_by_its_title(talk: ConversationRef, rest:
     assert '<a href="/c/talk">' in text
 
 
-async def test_two_conversations_of_one_title_can_be_told_apart(
-    alice: User, store: ConversationStore, rest: httpx.AsyncClient
-) -> None:
-    older = await astore.call(partial(store.create, alice, title="Fix the parser", repository="acme/shop"))
-    newer = await astore.call(partial(store.create, alice, title="Fix the parser", version=Version.V1))
+async def test_two_conversations_of_one_title_can_be_told_apart(alice: User, rest: httpx.AsyncClient) -> None:
+    older = await astore.call(partial(creation.create, alice, title="Fix the parser", repository="acme/shop"))
+    newer = await astore.call(partial(creation.create, alice, title="Fix the parser", version=Version.V1))
     await astore.call(writes.append, older, [event("Commas come first")])
     text = (await rest.get("/search?q=parser")).text
     rows = {
@@ -98,10 +96,8 @@ async def test_filters_are_cleared_by_a_link_that_keeps_the_words(
     assert ">Clear filters<" not in plain.partition('id="main"')[2]
 
 
-async def test_a_page_leads_to_the_next_with_the_same_question(
-    alice: User, store: ConversationStore, rest: httpx.AsyncClient
-) -> None:
-    many = await astore.call(store.create, alice, conversation_id="many")
+async def test_a_page_leads_to_the_next_with_the_same_question(alice: User, rest: httpx.AsyncClient) -> None:
+    many = await astore.call(creation.create, alice, conversation_id="many")
     await astore.call(writes.append, many, [event(f"needle {number}") for number in range(25)])
     first = (await rest.get("/search?q=needle&kind=message")).text
     more = first.rpartition('class="button" href="')[2].partition('"')[0].replace("&amp;", "&")
@@ -127,10 +123,8 @@ async def test_what_cannot_be_looked_for_is_told_in_a_sentence(
     assert 'role="alert"' in answer.text
 
 
-async def test_nothing_is_found_of_others(
-    store: ConversationStore, alice: User, bob: User, rest: httpx.AsyncClient
-) -> None:
-    theirs = await astore.call(store.create, bob, conversation_id="bobs", title="needle")
+async def test_nothing_is_found_of_others(alice: User, bob: User, rest: httpx.AsyncClient) -> None:
+    theirs = await astore.call(creation.create, bob, conversation_id="bobs", title="needle")
     await astore.call(writes.append, theirs, [event("needle")])
     text = (await rest.get("/search?q=needle")).text
     assert "bobs" not in text
@@ -138,13 +132,11 @@ async def test_nothing_is_found_of_others(
 
 
 @pytest.mark.parametrize("first", range(0, len(HOSTILE), ON_A_PAGE))
-async def test_hostile_text_is_shown_as_text(
-    first: int, alice: User, store: ConversationStore, rest: httpx.AsyncClient
-) -> None:
+async def test_hostile_text_is_shown_as_text(first: int, alice: User, rest: httpx.AsyncClient) -> None:
     titles: list[str] = []
     for number, hostile in enumerate(HOSTILE[first : first + ON_A_PAGE]):
         titles.append(f"needle {hostile.line}"[:200].replace("\0", ""))  # which no door takes
-        talk = await astore.call(store.create, alice, conversation_id=f"t{number}", title=titles[-1])
+        talk = await astore.call(creation.create, alice, conversation_id=f"t{number}", title=titles[-1])
         await astore.call(writes.append, talk, [event(f"needle {hostile.line}")])
     text = (await rest.get("/search?q=needle")).text
     assert [title for title in titles if escape(title) not in text] == []
@@ -215,8 +207,8 @@ async def test_a_hit_says_in_words_what_it_is(talk: ConversationRef, rest: httpx
     ],
 )
 async def test_what_is_found_is_shown_without_the_signs_of_markdown(
-    alice: User, store: ConversationStore, rest: httpx.AsyncClient, markdown: str, shown: str
+    alice: User, rest: httpx.AsyncClient, markdown: str, shown: str
 ) -> None:
-    other = await astore.call(store.create, alice, conversation_id="other")
+    other = await astore.call(creation.create, alice, conversation_id="other")
     await astore.call(writes.append, other, [event(markdown)])
     assert shown in (await rest.get("/search?q=needle*")).text

@@ -15,7 +15,7 @@ from django.utils import timezone
 
 from conversations.models import ConversationRef
 from conversations.redaction.masking import MASK
-from conversations.store import ConversationStore
+from conversations.store import changes, creation
 from convserver.api.openhands.tool_servers import SseServer
 from convserver.web.settings_pages import forms, stored_servers
 from sessions_app import astore
@@ -124,9 +124,9 @@ async def test_a_token_is_created_with_what_it_can_do_and_until_when(visitor: Br
 
 
 async def test_a_token_is_created_for_one_conversation_and_says_so(
-    visitor: Browser, conversation: ConversationRef, store: ConversationStore
+    visitor: Browser, conversation: ConversationRef
 ) -> None:
-    await astore.call(store.retitle, conversation, "The build")
+    await astore.call(changes.retitle, conversation, "The build")
     assert ">The build</option>" in (await visitor.get(PAGE)).text
     await send(visitor, "tokens", label="ci", rights="read", conversation="talk", id="one")
     (token,) = await astore.call(lambda: list(ApiToken.objects.all()))
@@ -145,9 +145,9 @@ async def test_the_menu_of_a_conversation_leads_to_a_token_for_it(
 
 @pytest.mark.parametrize("other", ["nowhere", "of-bob"])
 async def test_no_token_is_created_for_a_conversation_that_the_user_may_not_read(
-    visitor: Browser, bob: User, store: ConversationStore, other: str
+    visitor: Browser, bob: User, other: str
 ) -> None:
-    await astore.call(store.create, bob, conversation_id="of-bob")
+    await astore.call(creation.create, bob, conversation_id="of-bob")
     assert list(await beside(visitor, "tokens", label="ci", conversation=other, id="one")) == [
         "token-conversation"
     ]

@@ -11,7 +11,7 @@ from django.test import Client as Browser
 
 from conversations.log import writes
 from conversations.models import Conversation
-from conversations.store import ConversationStore
+from conversations.store import creation, deletion
 from convserver.web import trash
 from tests.conftest import once
 from tests.events import event
@@ -25,12 +25,12 @@ def browser(alice: User) -> Browser:
     return Browser(headers={"host": "localhost", "referer": "http://localhost/deleted"})
 
 
-def delete(store: ConversationStore, owner: User, *titles: str) -> None:
+def delete(owner: User, *titles: str) -> None:
     """Make a conversation of two events for each title and delete it."""
     for title in titles:
-        made = store.create(owner, conversation_id=title.replace(" ", "-"), title=title)
+        made = creation.create(owner, conversation_id=title.replace(" ", "-"), title=title)
         writes.append(made, [event("Good morning"), event("Good night")])
-        store.soft_delete(made)
+        deletion.soft_delete(made)
 
 
 def titles(answer: Any) -> list[str]:
@@ -38,20 +38,18 @@ def titles(answer: Any) -> list[str]:
     return re.findall(r'<div class="thing"><bdi>(.*?)</bdi>', answer.content.decode())
 
 
-def test_what_was_deleted_last_comes_first_with_its_size(
-    store: ConversationStore, alice: User, browser: Browser
-) -> None:
-    delete(store, alice, "one", "two")
-    store.create(alice, conversation_id="standing")
+def test_what_was_deleted_last_comes_first_with_its_size(alice: User, browser: Browser) -> None:
+    delete(alice, "one", "two")
+    creation.create(alice, conversation_id="standing")
     answer = browser.get("/deleted")
     assert titles(answer) == ["two", "one"]
     assert answer.content.decode().count("2 events") == 2
 
 
 def test_a_restored_conversation_stands_again_and_can_be_deleted_again(
-    live: None, store: ConversationStore, alice: User, browser: Browser
+    live: None, alice: User, browser: Browser
 ) -> None:
-    delete(store, alice, "one", "two")
+    delete(alice, "one", "two")
     answer = browser.post("/c/one/restore", follow=True)
     assert titles(answer) == ["two"]
     assert Conversation.objects.active().get().public_id == "one"
@@ -63,29 +61,27 @@ def test_the_trash_says_how_long_it_keeps_what_is_in_it(browser: Browser) -> Non
 
 
 def test_pages_bring_each_once_though_some_are_restored_meanwhile(
-    store: ConversationStore, alice: User, browser: Browser, monkeypatch: pytest.MonkeyPatch
+    alice: User, browser: Browser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(trash, "PAGE_ROWS", 2)
-    delete(store, alice, "one", "two", "three", "four", "five")
+    delete(alice, "one", "two", "three", "four", "five")
     first = browser.get("/deleted")
-    store.restore(Conversation.objects.get(public_id="five").ref)
+    deletion.restore(Conversation.objects.get(public_id="five").ref)
     second = browser.get("/deleted" + next_page(first))
     assert (titles(first), titles(second)) == (["five", "four"], ["three", "two"])
     assert titles(browser.get("/deleted" + next_page(second))) == ["one"]
 
 
-def test_a_place_that_is_none_shows_the_newest(
-    store: ConversationStore, alice: User, browser: Browser
-) -> None:
-    delete(store, alice, "one")
+def test_a_place_that_is_none_shows_the_newest(alice: User, browser: Browser) -> None:
+    delete(alice, "one")
     assert titles(browser.get("/deleted?page_id=nowhere")) == ["one"]
 
 
 def test_the_trash_of_others_is_not_shown_nor_what_they_restored(
-    accounts: None, store: ConversationStore, alice: User, bob: User
+    accounts: None, alice: User, bob: User
 ) -> None:
-    delete(store, alice, "one")
-    store.create(alice, conversation_id="standing", title="A secret plan")
+    delete(alice, "one")
+    creation.create(alice, conversation_id="standing", title="A secret plan")
     stranger = Browser(headers={"host": "localhost"})
     stranger.force_login(bob)
     answer = stranger.get("/deleted?restored=standing")
@@ -99,10 +95,8 @@ def next_page(answer: Any) -> str:
     return found[1] if found else ""
 
 
-def test_the_page_of_a_deleted_conversation_lets_its_owner_restore_it(
-    alice: User, browser: Browser, store: ConversationStore
-) -> None:
-    delete(store, alice, "talk")
+def test_the_page_of_a_deleted_conversation_lets_its_owner_restore_it(alice: User, browser: Browser) -> None:
+    delete(alice, "talk")
     answer = browser.get("/c/talk")
     assert answer.status_code == 404
     assert "Conversation deleted" in answer.content.decode()
@@ -111,10 +105,8 @@ def test_the_page_of_a_deleted_conversation_lets_its_owner_restore_it(
     assert (answer.status_code, answer.request["PATH_INFO"]) == (200, "/c/talk")
 
 
-def test_nobody_else_is_told_that_a_conversation_was_deleted(
-    bob: User, browser: Browser, store: ConversationStore
-) -> None:
-    delete(store, bob, "theirs")
+def test_nobody_else_is_told_that_a_conversation_was_deleted(bob: User, browser: Browser) -> None:
+    delete(bob, "theirs")
     answer = browser.get("/c/theirs")
     assert answer.status_code == 404
     assert "Conversation not found" in answer.content.decode()

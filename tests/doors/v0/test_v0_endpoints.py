@@ -15,7 +15,7 @@ from django.contrib.auth.models import User
 from conversations.events import NewEvent
 from conversations.log import reads, writes
 from conversations.models import ConversationRef, Version
-from conversations.store import ConversationStore
+from conversations.store import changes, creation, store
 from sessions_app.models import ApiToken, UserSettings
 from tests.events import event
 from tests.faulty import fail, find_locked
@@ -954,13 +954,12 @@ class Arrangement:
 
     def __init__(
         self,
-        store: ConversationStore,
         alice: User,
         bob: User,
         configured: Callable[..., None],
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
-        self.store, self.alice, self.bob = store, alice, bob
+        self.alice, self.bob = alice, bob
         self.configured, self.monkeypatch = configured, monkeypatch
         self.started: list[str] = []
         """What is to be started once the server's event loop runs."""
@@ -968,15 +967,15 @@ class Arrangement:
     def arrange(self, given: str) -> None:
         match given:
             case "talk":
-                self.store.create(self.alice, conversation_id="talk")
+                creation.create(self.alice, conversation_id="talk")
             case "bobs":
-                self.store.create(self.bob, conversation_id="bobs")
+                creation.create(self.bob, conversation_id="bobs")
             case "a V1 conversation":
-                self.store.create(
+                creation.create(
                     self.alice, conversation_id="c7c6d34a-ca9d-4b3d-bbef-aed95f43880f", version=Version.V1
                 )
             case "a microagent conversation":
-                self.store.create(
+                creation.create(
                     self.alice,
                     conversation_id="micro",
                     repository="owner/name",
@@ -984,13 +983,13 @@ class Arrangement:
                     pr_number=[7],
                 )
             case "deleted":
-                self.store.delete_metadata("talk")
+                store().delete_metadata("talk")
             case "running":
                 self.started.append("talk")
             case "bobs is running":
                 self.started.append("bobs")
             case "an experiment":
-                self.store.set_parameter_once(self._talk(), "experiment_config", {})
+                changes.set_parameter_once(self._talk(), "experiment_config", {})
             case "four messages":
                 writes.append(self._talk(), [_said(text) for text in "abcd"])
             case "hidden and browsing events":
@@ -1016,6 +1015,7 @@ class Arrangement:
         elif given == "a failing store":
             self.monkeypatch.setattr(settings, "CONVERSATION_STORE", "tests.faulty.FailingStore")
             self.monkeypatch.setattr(reads, "read_after", fail)
+            self.monkeypatch.setattr(changes, "retitle", fail)
             self.monkeypatch.setattr(writes, "append_many", fail)
         elif given == "a busy store":
             self.monkeypatch.setattr(writes, "append_many", find_locked)
@@ -1026,7 +1026,7 @@ class Arrangement:
             raise ValueError(f"nobody knows how to arrange {given}")
 
     def _talk(self) -> ConversationRef:
-        return self.store.join(self.alice, "talk")
+        return creation.join(self.alice, "talk")
 
 
 HIDDEN_AND_BROWSING: list[dict[str, Any]] = [
@@ -1060,13 +1060,12 @@ def _said(text: str) -> NewEvent:
 @pytest.fixture
 def arrangement(
     request: pytest.FixtureRequest,
-    store: ConversationStore,
     alice: User,
     bob: User,
     configured: Callable[..., None],
     monkeypatch: pytest.MonkeyPatch,
 ) -> Arrangement:
-    arranged = Arrangement(store, alice, bob, configured, monkeypatch)
+    arranged = Arrangement(alice, bob, configured, monkeypatch)
     case: Case = request.getfixturevalue("case")
     for given in case.given:
         arranged.arrange(given)

@@ -17,7 +17,7 @@ from django.core.management import call_command
 from conversations.log import writes
 from conversations.models import Conversation, ConversationRef, CreationParameters, Event
 from conversations.redaction.masking import MASK
-from conversations.store import ConversationStore
+from conversations.store import creation
 from sessions_app import astore
 from sessions_app.agents.demo import DemoAgent
 from sessions_app.loops.manager import get_manager
@@ -328,10 +328,10 @@ async def test_deleting_hides_every_event_and_takes_none_away(
 
 
 async def test_deleting_one_conversation_leaves_those_whose_ids_begin_alike(
-    store: ConversationStore, alice: User, rest: httpx.AsyncClient
+    alice: User, rest: httpx.AsyncClient
 ) -> None:
     for name in ("c1", "c10"):
-        await astore.call(store.create, alice, conversation_id=name)
+        await astore.call(creation.create, alice, conversation_id=name)
     await rest.delete(f"{CONVERSATIONS}/c1")
     assert (await rest.get(f"{CONVERSATIONS}/c10")).json()["conversation_id"] == "c10"
 

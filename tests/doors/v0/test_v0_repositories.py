@@ -11,7 +11,7 @@ import pytest
 from django.contrib.auth.models import User
 
 from conversations.models import Conversation
-from conversations.store import ConversationStore
+from conversations.store import creation
 from sessions_app import astore
 from sessions_app.git_providers.base import ProviderType
 from sessions_app.models import SecretKind
@@ -68,9 +68,9 @@ async def test_a_repository_that_no_token_opens_is_refused_and_nothing_is_stored
     assert not await astore.call(Conversation.objects.exists)
 
 
-def with_pull_requests(store: ConversationStore, owner: User, **numbers: Any) -> None:
+def with_pull_requests(owner: User, **numbers: Any) -> None:
     for name, number in numbers.items():
-        store.create(
+        creation.create(
             owner,
             conversation_id=name,
             repository="acme/site",
@@ -94,11 +94,10 @@ async def listed(rest: httpx.AsyncClient, **query: Any) -> list[list[str]]:
 
 
 async def test_conversations_whose_pull_request_is_closed_are_left_out_of_full_pages(
-    store: ConversationStore, alice: User, github: GitServer, rest: httpx.AsyncClient
+    alice: User, github: GitServer, rest: httpx.AsyncClient
 ) -> None:
     await astore.call(
         with_pull_requests,
-        store,
         alice,
         a=[OPEN],
         b=[CLOSED],
@@ -112,9 +111,9 @@ async def test_conversations_whose_pull_request_is_closed_are_left_out_of_full_p
 
 
 async def test_all_pull_requests_of_a_page_are_asked_about_at_once_and_once(
-    store: ConversationStore, alice: User, github: GitServer, rest: httpx.AsyncClient
+    alice: User, github: GitServer, rest: httpx.AsyncClient
 ) -> None:
-    await astore.call(with_pull_requests, store, alice, a=[OPEN], b=[CLOSED])
+    await astore.call(with_pull_requests, alice, a=[OPEN], b=[CLOSED])
     github.wait_for_a_crowd(2)
     first = await listed(rest)
     asked = len(github.asked)
@@ -123,20 +122,16 @@ async def test_all_pull_requests_of_a_page_are_asked_about_at_once_and_once(
 
 
 async def test_without_a_token_every_pull_request_counts_as_open(
-    store: ConversationStore, alice: User, rest: httpx.AsyncClient
+    alice: User, rest: httpx.AsyncClient
 ) -> None:
-    await astore.call(with_pull_requests, store, alice, a=[OPEN], b=[CLOSED])
+    await astore.call(with_pull_requests, alice, a=[OPEN], b=[CLOSED])
     assert await listed(rest) == [["b", "a"]]
 
 
 async def test_a_page_that_finds_only_closed_ones_ends_somewhere_and_goes_on_from_there(
-    store: ConversationStore,
-    alice: User,
-    github: GitServer,
-    rest: httpx.AsyncClient,
-    monkeypatch: pytest.MonkeyPatch,
+    alice: User, github: GitServer, rest: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("convserver.api.v0.git.microagents.CANDIDATES_MAX", 4)
-    await astore.call(with_pull_requests, store, alice, a=[OPEN], **{f"x{n}": [CLOSED] for n in range(6)})
+    await astore.call(with_pull_requests, alice, a=[OPEN], **{f"x{n}": [CLOSED] for n in range(6)})
     pages = await listed(rest, limit=1)
     assert ([page for page in pages if page], len(pages)) == ([["a"]], 2)

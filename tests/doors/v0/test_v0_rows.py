@@ -17,7 +17,7 @@ from django.db import OperationalError, connection, connections, transaction
 
 from conversations import access
 from conversations.models import CHILDREN_MAX, Conversation, ConversationRef, CreationParameters
-from conversations.store import ConversationStore
+from conversations.store import changes, creation, deletion
 from convserver.api.v0.git import microagents
 from sessions_app import astore
 from sessions_app.encryption import Sealed
@@ -51,9 +51,9 @@ def github(alice: User) -> Iterator[GitServer]:
         yield server
 
 
-def with_pull_requests(store: ConversationStore, owner: User, **numbers: Any) -> None:
+def with_pull_requests(owner: User, **numbers: Any) -> None:
     for name, number in numbers.items():
-        store.create(
+        creation.create(
             owner,
             conversation_id=name,
             repository="acme/site",
@@ -82,9 +82,9 @@ async def test_a_message_under_the_key_of_another_event_is_a_conflict(
 
 
 async def test_a_message_to_a_conversation_that_is_deleted_meanwhile_finds_none(
-    store: ConversationStore, conversation: ConversationRef, rest: httpx.AsyncClient, hooked: Hooked
+    conversation: ConversationRef, rest: httpx.AsyncClient, hooked: Hooked
 ) -> None:
-    hooked(access, "writable").after(lambda: store.soft_delete(conversation))
+    hooked(access, "writable").after(lambda: deletion.soft_delete(conversation))
     response = await rest.post(f"{CONVERSATIONS}/talk/message", json={"message": "a"})
     assert (response.status_code, response.json()) == (404, {"detail": "Conversation talk not found"})
 
@@ -104,24 +104,20 @@ ODD_NUMBERS = [{"a": 1}, 5, "none", [], [None], ["1"], [True], [1.5], [[CLOSED]]
 
 
 async def test_a_row_whose_pull_request_numbers_are_odd_is_listed_as_one_that_has_none(
-    store: ConversationStore, alice: User, github: GitServer, rest: httpx.AsyncClient
+    alice: User, github: GitServer, rest: httpx.AsyncClient
 ) -> None:
     odd = {f"odd-{index}": numbers for index, numbers in enumerate(ODD_NUMBERS)}
-    await astore.call(with_pull_requests, store, alice, **odd, closed=["x", CLOSED], open=[CLOSED, OPEN, {}])
+    await astore.call(with_pull_requests, alice, **odd, closed=["x", CLOSED], open=[CLOSED, OPEN, {}])
     assert await listed(rest) == ["open", *reversed(odd)]
 
 
 async def test_a_provider_that_stays_silent_costs_a_page_of_microagents_one_wait(
-    store: ConversationStore,
-    alice: User,
-    github: GitServer,
-    rest: httpx.AsyncClient,
-    monkeypatch: pytest.MonkeyPatch,
+    alice: User, github: GitServer, rest: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(microagents, "PROVIDERS_S", 0.2)
     monkeypatch.setattr(http, "TOTAL_S", 3_600.0)  # whoever waited for each answer would wait for ever
     monkeypatch.setattr(http, "READ_S", 3_600.0)
-    await astore.call(with_pull_requests, store, alice, a=[OPEN], b=[CLOSED])
+    await astore.call(with_pull_requests, alice, a=[OPEN], b=[CLOSED])
     github.never_answer()
     assert await listed(rest) == ["b", "a"]
 
@@ -141,14 +137,10 @@ async def test_a_provider_that_stays_silent_costs_a_page_of_microagents_one_wait
     ],
 )
 async def test_text_is_found_in_any_case_of_any_script(
-    stored: str,
-    wanted: str,
-    store: ConversationStore,
-    conversation: ConversationRef,
-    rest: httpx.AsyncClient,
+    stored: str, wanted: str, conversation: ConversationRef, rest: httpx.AsyncClient
 ) -> None:
     await astore.append(conversation, [event(stored), event("100 of aXb")])
-    await astore.call(store.retitle, conversation, stored)
+    await astore.call(changes.retitle, conversation, stored)
     found = (await rest.get(f"{CONVERSATIONS}/talk/events", params={"query": wanted})).json()["events"]
     assert [each["id"] for each in found] == [0]
     assert await astore.call(lambda: Conversation.objects.matching(title=wanted).exists())
@@ -183,9 +175,9 @@ def keys(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 
 
 @pytest.fixture
-def with_servers(alice: User, store: ConversationStore, keys: Callable[..., None]) -> ConversationRef:
+def with_servers(alice: User, keys: Callable[..., None]) -> ConversationRef:
     """A conversation whose tool servers were sealed under a key that is not the newest any more."""
-    conversation = store.create(alice, parameters=tool_servers.sealed_parameter(SERVERS))
+    conversation = creation.create(alice, parameters=tool_servers.sealed_parameter(SERVERS))
     keys(SECOND_KEY, FIRST_KEY)
     return conversation
 
@@ -210,28 +202,28 @@ def finds_it_locked(write: Callable[[], object]) -> Callable[[], None]:
 
 @on_postgresql
 def test_a_rotation_waits_for_who_adds_a_creation_parameter(
-    store: ConversationStore, with_servers: ConversationRef, hooked: Hooked
+    with_servers: ConversationRef, hooked: Hooked
 ) -> None:
     rotate = finds_it_locked(lambda: tool_servers.rotate(with_servers.pk))
     hooked(CreationParameters, "save").before(rotate)
-    store.set_parameter_once(with_servers, "experiment_config", {})
+    changes.set_parameter_once(with_servers, "experiment_config", {})
     assert tool_servers.rotate(with_servers.pk)
 
 
 @on_postgresql
 def test_who_adds_a_creation_parameter_waits_for_a_rotation(
-    store: ConversationStore, with_servers: ConversationRef, hooked: Hooked
+    with_servers: ConversationRef, hooked: Hooked
 ) -> None:
-    add = finds_it_locked(lambda: store.set_parameter_once(with_servers, "experiment_config", {}))
+    add = finds_it_locked(lambda: changes.set_parameter_once(with_servers, "experiment_config", {}))
     hooked(Sealed, "resealed").before(add)
     assert tool_servers.rotate(with_servers.pk)
-    assert store.set_parameter_once(with_servers, "experiment_config", {})
+    assert changes.set_parameter_once(with_servers, "experiment_config", {})
 
 
 def test_a_rotation_keeps_the_other_creation_parameters(
-    store: ConversationStore, with_servers: ConversationRef, keys: Callable[..., None]
+    with_servers: ConversationRef, keys: Callable[..., None]
 ) -> None:
-    store.set_parameter_once(with_servers, "experiment_config", {"a": 1})
+    changes.set_parameter_once(with_servers, "experiment_config", {"a": 1})
     assert tool_servers.rotate(with_servers.pk)
     keys(SECOND_KEY)
     assert tool_servers.tool_servers_of(with_servers) == json.loads(SERVERS)
@@ -268,9 +260,9 @@ def sub_conversations(parent: ConversationRef, owner: User, count: int, *, prefi
 
 
 async def test_the_newest_sub_conversations_of_each_conversation_are_named_the_oldest_first(
-    alice: User, store: ConversationStore, conversation: ConversationRef, rest: httpx.AsyncClient
+    alice: User, conversation: ConversationRef, rest: httpx.AsyncClient
 ) -> None:
-    other = await astore.call(store.create, alice, conversation_id="other")
+    other = await astore.call(creation.create, alice, conversation_id="other")
     await astore.call(sub_conversations, conversation, alice, CHILDREN_MAX + 50, prefix="many")
     await astore.call(sub_conversations, other, alice, 3, prefix="few")
     results = (await rest.get(CONVERSATIONS)).json()["results"]

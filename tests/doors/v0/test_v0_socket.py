@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import json
-import threading
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any
 
 import httpx
 import pytest
-from django.conf import settings
 from django.contrib.auth.models import User
 
 from conversations.engines import failures
 from conversations.log import reads, writes
 from conversations.models import Conversation, ConversationRef
-from conversations.store import ConversationStore, DatabaseConversationStore
+from conversations.store import creation, deletion
 from convserver.asgi import application
 from sessions_app import astore
 from sessions_app.identity import open_sockets
@@ -24,10 +22,9 @@ from sessions_app.live import feed, presence
 from sessions_app.loops.manager import get_manager
 from sessions_app.models import ApiToken, Connection
 from sessions_app.sockets.v0 import server
-from tests.clients import WAIT_S
 from tests.conftest import Connect
 from tests.events import event
-from tests.faulty import lose_connection
+from tests.faulty import fail, lose_connection
 from tests.scripted_agent import Hooked, hooked, until, until_here, until_true
 from tests.v0 import EVENT_TIME, Matching
 from tests.v0_socket import Disconnected, Refused, V0Client
@@ -408,16 +405,11 @@ async def test_a_wrong_or_missing_key_is_refused(connect: Connect, configured: C
 
 
 async def test_a_strangers_and_a_deleted_conversation_cannot_be_joined_and_show_nothing(
-    connect: Connect,
-    conversation: ConversationRef,
-    store: ConversationStore,
-    alice: User,
-    bob: User,
-    accounts: None,
+    connect: Connect, conversation: ConversationRef, alice: User, bob: User, accounts: None
 ) -> None:
     await append(conversation, raw(action="message", args={"content": "hers"}))
-    deleted = await astore.call(store.create, bob, conversation_id="gone")
-    await astore.call(store.soft_delete, deleted)
+    deleted = await astore.call(creation.create, bob, conversation_id="gone")
+    await astore.call(deletion.soft_delete, deleted)
     _, token = await astore.call(ApiToken.issue, bob.pk, "laptop")
     headers = {"authorization": f"Bearer {token}"}
     answers = [await refusal(connect, each, headers=headers) for each in ("talk", "gone")]
@@ -439,7 +431,7 @@ async def test_missing_settings_are_told_before_any_history(
 async def test_a_join_that_fails_is_refused_in_words(
     connect: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(settings, "CONVERSATION_STORE", "tests.faulty.ClosedStore")
+    monkeypatch.setattr(creation, "join", fail)
     assert await refusal(connect, "talk") == {"message": "The server could not do this now: try again."}
 
 
@@ -494,19 +486,6 @@ async def test_polling_works_as_well(rest: httpx.AsyncClient) -> None:
     assert seen.startswith("40")
 
 
-class SlowStore(DatabaseConversationStore):
-    """A store whose joins take as long as a test wants."""
-
-    begun: ClassVar[threading.Event]
-    go: ClassVar[threading.Event]
-
-    def join(self, *args: Any, **kwargs: Any) -> ConversationRef:
-        """Join once the test lets it."""
-        self.begun.set()
-        assert self.go.wait(WAIT_S)
-        return super().join(*args, **kwargs)
-
-
 async def test_a_client_that_joins_nothing_is_closed_in_time_and_one_that_has_joined_stays(
     connect: Connect, rest: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -532,17 +511,15 @@ async def test_a_client_that_joins_nothing_is_closed_in_time_and_one_that_has_jo
 
 
 async def test_a_client_that_leaves_while_it_is_let_in_leaves_nothing_behind(
-    conversation: ConversationRef, live: None, alice: User, monkeypatch: pytest.MonkeyPatch
+    conversation: ConversationRef, live: None, alice: User, hooked: Hooked
 ) -> None:
-    monkeypatch.setattr(settings, "CONVERSATION_STORE", f"{__name__}.SlowStore")
-    monkeypatch.setattr(SlowStore, "begun", threading.Event(), raising=False)
-    monkeypatch.setattr(SlowStore, "go", threading.Event(), raising=False)
+    admission = hooked(creation, "join").hold()
     async with Browser().http as client:
         path = "/socket.io/?EIO=4&transport=polling&conversation_id=talk&latest_event_id=-1"
         path += f"&sid={json.loads((await client.get(path)).text[1:])['sid']}"
         joining = asyncio.create_task(client.post(path, content="40"))
-        assert await asyncio.to_thread(SlowStore.begun.wait, WAIT_S)
+        await admission.reached()
         assert (await client.post(path, content="1")).status_code == 200
-        SlowStore.go.set()
+        admission.let_go.set()
         await joining
     assert open_sockets.number_of(alice.pk) == 0

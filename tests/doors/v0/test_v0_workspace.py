@@ -13,7 +13,7 @@ from django.db import connection, connections
 
 from conversations.exceptions import ConversationNotFound
 from conversations.models import Conversation, ConversationRef, Version
-from conversations.store import ConversationStore
+from conversations.store import creation, deletion
 from sessions_app import astore
 from sessions_app.models import ApiToken, Attachment, Feedback
 from sessions_app.storage import attachments
@@ -63,16 +63,10 @@ async def test_each_question_about_a_workspace_is_answered_as_the_frontend_takes
 
 @pytest.mark.parametrize(("method", "path", "body"), REQUESTS, ids=[path for _, path, _ in REQUESTS])
 async def test_an_unknown_a_deleted_and_a_strangers_conversation_are_not_found(
-    alice: User,
-    bob: User,
-    store: ConversationStore,
-    rest: httpx.AsyncClient,
-    method: str,
-    path: str,
-    body: dict[str, Any],
+    alice: User, bob: User, rest: httpx.AsyncClient, method: str, path: str, body: dict[str, Any]
 ) -> None:
-    await astore.call(lambda: store.soft_delete(store.create(alice, conversation_id="gone")))
-    await astore.call(store.create, bob, conversation_id="bobs")
+    await astore.call(lambda: deletion.soft_delete(creation.create(alice, conversation_id="gone")))
+    await astore.call(creation.create, bob, conversation_id="bobs")
     for name in ("nowhere", "gone", "bobs"):
         answer = await rest.request(method, f"{CONVERSATIONS}/{name}/{path}", **body)
         assert (answer.status_code, answer.json()) == (404, {"detail": f"Conversation {name} not found"})
@@ -99,11 +93,9 @@ async def test_nobody_is_let_in_and_no_other_method_is_served(
     assert (answer.status_code, answer.json()) == (405, {"detail": "Method Not Allowed"})
 
 
-async def test_a_v1_conversation_is_answered_by_its_id(
-    alice: User, store: ConversationStore, rest: httpx.AsyncClient
-) -> None:
+async def test_a_v1_conversation_is_answered_by_its_id(alice: User, rest: httpx.AsyncClient) -> None:
     name = "c7c6d34aca9d4b3dbbefaed95f43880f"
-    await astore.call(store.create, alice, conversation_id=name, version=Version.V1)
+    await astore.call(creation.create, alice, conversation_id=name, version=Version.V1)
     answer = await rest.get(f"{CONVERSATIONS}/c7c6d34a-ca9d-4b3d-bbef-aed95f43880f/config")
     assert answer.json() == {"runtime_id": "64yKrYfCGvdogUefBVB7d9", "session_id": name}
 
@@ -322,9 +314,9 @@ def test_uploads_at_the_same_time_keep_all_files_under_names_of_their_own(
 
 
 def test_nothing_is_attached_to_a_conversation_that_was_deleted_meanwhile(
-    conversation: ConversationRef, store: ConversationStore
+    conversation: ConversationRef,
 ) -> None:
-    store.soft_delete(conversation)
+    deletion.soft_delete(conversation)
     with pytest.raises(ConversationNotFound):
         attachments.attach(conversation, [NewFile(name="a", content=b"")])
 
@@ -399,8 +391,8 @@ async def test_a_browsers_login_uploads_with_its_csrf_token_and_not_without(
     assert await kept(conversation) == {"a.txt": b"a"}
 
 
-def test_feedback_and_files_go_with_their_conversation(alice: User, store: ConversationStore) -> None:
-    talk = store.create(alice, conversation_id="talk")
+def test_feedback_and_files_go_with_their_conversation(alice: User) -> None:
+    talk = creation.create(alice, conversation_id="talk")
     attachments.attach(talk, [NewFile(name="a", content=b"x")])
     Feedback.objects.create(conversation_id=talk.pk, polarity="positive")
     Conversation.objects.get(pk=talk.pk).delete()

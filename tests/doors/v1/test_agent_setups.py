@@ -15,7 +15,7 @@ from django.test.utils import override_settings
 
 from conversations.exceptions import ConversationNotFound
 from conversations.models import Conversation, ConversationRef, Event
-from conversations.store import ConversationStore
+from conversations.store import deletion
 from sessions_app.encryption import Sealed
 from sessions_app.identity import conversation_keys
 from sessions_app.models import AgentSetup, ConversationKey
@@ -32,7 +32,7 @@ FIRST_KEY, SECOND_KEY, THIRD_KEY = "first" * 10, "second" * 10, "third" * 10
 
 
 @pytest.fixture
-def talk(alice: User, store: ConversationStore) -> ConversationRef:
+def talk(alice: User) -> ConversationRef:
     """A conversation whose agent and secrets are sealed with the first key."""
     with override_settings(SECRET_KEY=FIRST_KEY):
         return agent_setups.create(alice, NewSetup(agent=AGENT, secrets={"A": STATIC}))
@@ -95,10 +95,8 @@ def test_secrets_that_are_added_during_a_rotation_are_kept(talk: ConversationRef
         assert opened()[1] == {"A": STATIC, "B": STATIC}
 
 
-def test_a_policy_of_a_deleted_conversation_stays_as_it_was(
-    talk: ConversationRef, store: ConversationStore
-) -> None:
-    store.soft_delete(talk)
+def test_a_policy_of_a_deleted_conversation_stays_as_it_was(talk: ConversationRef) -> None:
+    deletion.soft_delete(talk)
     with pytest.raises(ConversationNotFound):
         agent_setups.set_policy(talk, {"kind": "AlwaysConfirm"})
     assert AgentSetup.objects.get().confirmation_policy == {"kind": "NeverConfirm"}

@@ -23,7 +23,7 @@ from django.utils import timezone
 from conversations.events import NewEvent
 from conversations.log import writes
 from conversations.models import Conversation, Event, Version
-from conversations.store import ConversationStore, importing
+from conversations.store import creation, deletion, importing
 from convserver import cli
 from sessions_app import astore
 from sessions_app.identity.authentication import LOCAL_USERNAME
@@ -471,7 +471,7 @@ def test_an_interrupted_import_goes_on_where_it_stopped(
 
 
 def test_no_more_than_a_batch_of_events_is_held(
-    store: ConversationStore, alice: User, kept: Kept, monkeypatch: pytest.MonkeyPatch
+    alice: User, kept: Kept, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(importing, "BATCH_MAX_EVENTS", 2)
     behind: list[int] = []
@@ -481,7 +481,7 @@ def test_no_more_than_a_batch_of_events_is_held(
             behind.append(number - Event.objects.count())
             yield NewEvent(event_id=str(number), payload='{"kind":"K"}', reading=EXAMPLE.reading)
 
-    store.import_conversation(alice, read(), conversation_id=HEX, version=Version.V1)
+    importing.import_conversation(alice, read(), conversation_id=HEX, version=Version.V1)
     assert max(behind) == 1
 
 
@@ -536,13 +536,13 @@ def test_a_loop_that_has_run_here_says_itself_what_the_agent_does(kept: Kept, al
 
 @pytest.mark.parametrize("change", ["stranger", "deleted", "version"])
 def test_what_does_not_go_together_is_refused_by_name(
-    kept: Kept, alice: User, bob: User, store: ConversationStore, change: str
+    kept: Kept, alice: User, bob: User, change: str
 ) -> None:
     owner = bob if change == "stranger" else alice
     version = Version.V0 if change == "version" else Version.V1
-    there = store.create(owner, conversation_id=HEX, version=version)
+    there = creation.create(owner, conversation_id=HEX, version=version)
     if change == "deleted":
-        store.soft_delete(there)
+        deletion.soft_delete(there)
     other = Kept(kept.root, UUID(int=7).hex)
     other.write("base_state.json", STATE | {"id": str(UUID(int=7))})
     printed = refused(kept)

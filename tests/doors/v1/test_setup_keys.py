@@ -16,7 +16,7 @@ from django.contrib.auth.models import User
 from conversations.log import writes
 from conversations.models import ConversationRef
 from conversations.redaction.masking import MASK, Masks
-from conversations.store import ConversationStore
+from conversations.store import creation
 from sessions_app.models import AgentSetup, SecretKind
 from sessions_app.models.v1 import sealed_nothing
 from sessions_app.settings import agent_setups, owner_secrets, setup_keys
@@ -135,12 +135,10 @@ def test_the_migration_finds_the_keys_of_agents_that_are_stored(alice: User) -> 
     assert last(talk)["args"]["content"] == f"it is {MASK}."
 
 
-def test_the_migration_finds_the_keys_of_tool_servers_that_are_stored(
-    alice: User, store: ConversationStore
-) -> None:
+def test_the_migration_finds_the_keys_of_tool_servers_that_are_stored(alice: User) -> None:
     config = json.dumps({"shttp_servers": [{"url": "https://a.example", "api_key": KEY}]})
-    plain, talk = (store.create(alice, parameters=sealed_parameter(each)) for each in ("{}", config))
-    store.create(alice, parameters={"mcp_config": "not sealed by any key"})
+    plain, talk = (creation.create(alice, parameters=sealed_parameter(each)) for each in ("{}", config))
+    creation.create(alice, parameters={"mcp_config": "not sealed by any key"})
     import_module("sessions_app.migrations.0017_tool_server_keys").fill(apps, None)
     for each, shown in ((plain, KEY), (talk, MASK)):
         writes.append(each, [event(f"it is {KEY}.")])
@@ -163,12 +161,12 @@ def test_secrets_and_keys_of_a_conversation_are_bounded_together(
 
 
 def test_values_of_many_owners_are_not_all_cached(
-    store: ConversationStore, alice: User, bob: User, monkeypatch: pytest.MonkeyPatch
+    alice: User, bob: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(owner_secrets, "_opened", owner_secrets._Opened(max_chars=100))
     for user in (alice, bob):
         keep(user, f"secret of {user.username} " + "x" * 60)
-        writes.append(store.create(user), [event("x")])
+        writes.append(creation.create(user), [event("x")])
     gc.collect()
     kept = [each for each in gc.get_objects() if type(each) is Masks]
     assert not [each for each in kept if each.hide(f"secret of {alice.username} " + "x" * 60) == MASK]
@@ -176,18 +174,18 @@ def test_values_of_many_owners_are_not_all_cached(
 
 
 def test_of_many_owners_those_whose_values_were_used_last_stay_cached(
-    store: ConversationStore, alice: User, bob: User, monkeypatch: pytest.MonkeyPatch
+    alice: User, bob: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     carol = User.objects.create_user("carol")
     monkeypatch.setattr(owner_secrets, "_opened", owner_secrets._Opened(max_chars=200))
     logs = {}
     for user in (alice, bob):
         keep(user, f"secret of {user.username} " + "x" * 60)
-        logs[user.username] = store.create(user)
+        logs[user.username] = creation.create(user)
         writes.append(logs[user.username], [event("x")])
     writes.append(logs[alice.username], [event("again")])
     keep(carol, "secret of carol " + "x" * 60)
-    writes.append(store.create(carol), [event("x")])
+    writes.append(creation.create(carol), [event("x")])
     gc.collect()
     kept = [each for each in gc.get_objects() if type(each) is Masks]
     cached = [

@@ -19,7 +19,7 @@ from django.utils import timezone
 
 from conversations.log import reads
 from conversations.models import Conversation, ConversationRef
-from conversations.store import ConversationStore
+from conversations.store import creation
 from sessions_app import astore
 from sessions_app.models import AgentLoop, AgentSetup, ApiToken
 from sessions_app.settings import agent_setups
@@ -428,9 +428,9 @@ def test_what_nobody_is_shown_is_not_read_for_a_list(alice: User) -> None:
 
 
 async def test_a_batch_answers_each_id_in_its_place(
-    talk: ConversationRef, bob: User, store: ConversationStore, rest: httpx.AsyncClient
+    talk: ConversationRef, bob: User, rest: httpx.AsyncClient
 ) -> None:
-    bobs = await astore.call(store.create, bob)
+    bobs = await astore.call(creation.create, bob)
     asked = [NONE, HEX.upper(), bobs.public_id, ID]
     found = known(await rest.get(AGENT, params={"ids": asked}))
     assert [item and item["id"] for item in found] == [None, ID, None, ID]

@@ -17,7 +17,7 @@ from django.contrib.auth.models import User
 from django.db import connection
 
 from conversations.models import Conversation, ConversationRef, Version
-from conversations.store import ConversationStore, DatabaseConversationStore
+from conversations.store import creation, deletion
 from sessions_app import astore
 from sessions_app.identity import conversation_keys
 from sessions_app.loops.manager import ConversationManager
@@ -161,9 +161,9 @@ async def test_the_address_of_a_conversation_is_at_the_host_that_was_asked(
 
 
 async def test_only_conversations_that_the_wire_can_name_are_listed_and_counted(
-    alice: User, talk: ConversationRef, store: ConversationStore, rest: httpx.AsyncClient
+    alice: User, talk: ConversationRef, rest: httpx.AsyncClient
 ) -> None:
-    await astore.call(store.create, alice, conversation_id=uuid4().hex)
+    await astore.call(creation.create, alice, conversation_id=uuid4().hex)
     await astore.call(create, alice, "my-own-name")
     await astore.call(create, alice, "z" * 32)
     assert await all_ids(rest, SEARCH) == [HEX]
@@ -243,13 +243,13 @@ async def test_a_filter_holds_for_the_list_and_the_count(
 
 
 async def test_a_batch_keeps_the_order_asked_repeats_what_is_repeated_and_has_null_for_the_rest(
-    alice: User, bob: User, talk: ConversationRef, store: ConversationStore, rest: httpx.AsyncClient
+    alice: User, bob: User, talk: ConversationRef, rest: httpx.AsyncClient
 ) -> None:
     other = await astore.call(create, alice, uuid4().hex)
     bobs = await astore.call(create, bob, uuid4().hex)
     gone = await astore.call(create, alice, uuid4().hex)
-    v0 = await astore.call(store.create, alice, conversation_id=uuid4().hex)
-    await astore.call(store.soft_delete, gone)
+    v0 = await astore.call(creation.create, alice, conversation_id=uuid4().hex)
+    await astore.call(deletion.soft_delete, gone)
     asked = [each.public_id for each in (other, bobs, talk, gone, v0, other)]
     found = await answered(rest, CONVERSATIONS, ids=asked)
     ids = [each and each["id"] for each in found]
@@ -316,12 +316,7 @@ async def test_a_delete_takes_the_sub_conversations_along_and_leaves_the_parent(
 
 @pytest.mark.parametrize("path", [ONE, f"/api/conversations/{ID}"])
 async def test_either_door_deletes_a_family_and_stops_its_agents(
-    path: str,
-    alice: User,
-    talk: ConversationRef,
-    store: ConversationStore,
-    manager: ConversationManager,
-    rest: httpx.AsyncClient,
+    path: str, alice: User, talk: ConversationRef, manager: ConversationManager, rest: httpx.AsyncClient
 ) -> None:
     child = await astore.call(child_of, talk, alice)
     for each in (talk, child):
@@ -329,7 +324,7 @@ async def test_either_door_deletes_a_family_and_stops_its_agents(
     assert (await rest.delete(path)).status_code == 200
     assert [manager.get_agent_session(each.public_id) for each in (talk, child)] == [None, None]
     assert await answered(rest, COUNT, include_sub_conversations="true") == 0
-    await astore.call(store.restore, child)
+    await astore.call(deletion.restore, child)
     assert await answered(rest, COUNT, include_sub_conversations="true") == 1
 
 
@@ -337,14 +332,14 @@ async def test_a_family_is_hidden_whole_or_not_at_all(
     alice: User, talk: ConversationRef, rest: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await astore.call(child_of, talk, alice)
-    hide = DatabaseConversationStore.soft_delete
+    hide = deletion.soft_delete
 
-    def fails_for_the_parent(self: Any, conversation: ConversationRef) -> None:
+    def fails_for_the_parent(conversation: ConversationRef) -> None:
         if conversation == talk:
             raise RuntimeError("the disk is full")
-        hide(self, conversation)
+        hide(conversation)
 
-    monkeypatch.setattr(DatabaseConversationStore, "soft_delete", fails_for_the_parent)
+    monkeypatch.setattr(deletion, "soft_delete", fails_for_the_parent)
     assert (await rest.delete(ONE)).status_code == 500
     assert await answered(rest, COUNT, include_sub_conversations="true") == 2
 

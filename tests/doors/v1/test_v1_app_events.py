@@ -15,7 +15,7 @@ from conversations.events import NewEvent
 from conversations.log import writes
 from conversations.models import ConversationRef
 from conversations.search import across_logs
-from conversations.store import ConversationStore
+from conversations.store import creation, deletion, forks
 from sessions_app import astore
 from tests import app_face, events
 from tests.app_face import APP, EVENTS, ID, NONE, all_ids, answered, cost, create, repeated
@@ -35,9 +35,9 @@ def talk(alice: User) -> ConversationRef:
 
 
 @pytest.fixture
-def v0_talk(alice: User, store: ConversationStore) -> ConversationRef:
+def v0_talk(alice: User) -> ConversationRef:
     """A V0 conversation whose id the V1 wire can name."""
-    return store.create(alice, conversation_id=ID)
+    return creation.create(alice, conversation_id=ID)
 
 
 def at(second: int, **members: Any) -> Any:
@@ -176,7 +176,7 @@ async def test_a_page_id_of_another_conversation_is_refused(
 
 
 async def test_without_a_conversation_every_event_that_the_user_may_see_comes_once_log_by_log(
-    alice: User, bob: User, store: ConversationStore, rest: httpx.AsyncClient
+    alice: User, bob: User, rest: httpx.AsyncClient
 ) -> None:
     expected: list[str] = []
     for owner, count in ((alice, 3), (bob, 2), (alice, 4), (alice, 0), (alice, 1)):
@@ -186,7 +186,7 @@ async def test_without_a_conversation_every_event_that_the_user_may_see_comes_on
         expected += [each.event_id for each in log] if owner == alice else []
     gone = await astore.call(create, alice, uuid4().hex)
     await astore.append(gone, [app_face.event()])
-    await astore.call(store.soft_delete, gone)
+    await astore.call(deletion.soft_delete, gone)
     for limit in range(1, 10):
         assert await all_ids(rest, SEARCH, limit=limit) == expected
         backwards = await all_ids(rest, SEARCH, limit=limit, sort_order="TIMESTAMP_DESC")
@@ -233,12 +233,12 @@ async def test_long_events_are_all_found_by_their_ids_as_often_as_they_are_asked
 
 
 async def test_of_the_copies_of_an_event_in_forks_the_first_is_returned_and_no_other_is_read(
-    alice: User, talk: ConversationRef, store: ConversationStore, live: None
+    alice: User, talk: ConversationRef, live: None
 ) -> None:
     event = app_face.event()
     await astore.append(talk, [event])
     for _ in range(3):
-        await astore.call(store.fork, alice, talk)
+        await astore.call(forks.fork, alice, talk)
     found = await astore.call(across_logs.with_ids, alice, [event.event_id])
     assert [each.public_id for each in found.loaded] == [talk.public_id]
 

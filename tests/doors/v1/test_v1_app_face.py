@@ -10,7 +10,7 @@ from django.contrib.auth.models import User
 from django.test import Client as Browser
 
 from conversations.models import ConversationRef
-from conversations.store import ConversationStore
+from conversations.store import deletion
 from sessions_app import astore
 from sessions_app.models import ApiToken
 from tests import app_face
@@ -63,15 +63,10 @@ async def test_each_operation_answers_its_owner_a_stranger_and_nobody_as_it_shou
 
 @pytest.mark.parametrize("route", [each for each in ROUTES if each.path not in MAKING], ids=str)
 async def test_a_stranger_is_answered_as_if_nothing_was_there(
-    accounts: None,
-    talk: ConversationRef,
-    store: ConversationStore,
-    tokens: dict[str, str],
-    rest: httpx.AsyncClient,
-    route: Route,
+    accounts: None, talk: ConversationRef, tokens: dict[str, str], rest: httpx.AsyncClient, route: Route
 ) -> None:
     there = await ask(rest, route, headers=bearer(tokens["stranger"]))
-    await astore.call(store.soft_delete, talk)
+    await astore.call(deletion.soft_delete, talk)
     gone = await ask(rest, route, headers=bearer(tokens["stranger"]))
     assert (there.status_code, there.text) == (gone.status_code, gone.text)
 

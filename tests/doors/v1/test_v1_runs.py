@@ -19,7 +19,7 @@ from conversations.events import Metrics
 from conversations.exceptions import LoopUnavailable
 from conversations.log import reads, writes
 from conversations.models import Conversation, ConversationRef, Version
-from conversations.store import ConversationStore
+from conversations.store import creation
 from sessions_app import astore
 from sessions_app.loops import (
     command_channel,
@@ -195,10 +195,8 @@ async def test_a_run_where_nothing_was_ever_said_is_over_at_once(
     assert (await wire(talk), await status_of(talk), stage.asked) == (["finished"], "finished", [])
 
 
-async def test_a_run_of_an_empty_log_is_over_at_once(
-    alice: User, store: ConversationStore, manager: ConversationManager
-) -> None:
-    empty = await astore.call(store.create, alice, version=Version.V1)
+async def test_a_run_of_an_empty_log_is_over_at_once(alice: User, manager: ConversationManager) -> None:
+    empty = await astore.call(creation.create, alice, version=Version.V1)
     assert await run(empty) is True
     assert await status_of(empty) == "finished"
 
@@ -318,9 +316,9 @@ async def test_a_repeated_message_stores_and_asks_nothing(
 
 
 async def test_a_message_over_this_wire_is_one_of_the_conversations_own(
-    alice: User, store: ConversationStore, manager: ConversationManager
+    alice: User, manager: ConversationManager
 ) -> None:
-    older = await astore.call(store.create, alice)
+    older = await astore.call(creation.create, alice)
     await say(older, "hello", run=True)
     await until_said(older, "answer to hello")
     assert json.loads((await log(older))[0]["payload"])["args"]["content"] == "hello"

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conversations.models import Conversation, ConversationRef
-from conversations.store import ConversationStore
+from conversations.store import creation, deletion
 from sessions_app import astore
 from sessions_app.loops.manager import ConversationManager
 from sessions_app.models import AgentLoop, ApiToken
@@ -177,9 +177,9 @@ async def test_a_status_is_read_off_the_loop_and_every_door_agrees(
 
 
 async def test_a_sandbox_is_missing_after_the_deletion_of_its_conversation_only(
-    talk: ConversationRef, store: ConversationStore, rest: httpx.AsyncClient
+    talk: ConversationRef, rest: httpx.AsyncClient
 ) -> None:
-    await astore.call(store.soft_delete, talk)
+    await astore.call(deletion.soft_delete, talk)
     assert await answered(rest, SANDBOXES, id=SANDBOX) == [sandbox(status="MISSING")]
     answers = [await rest.post(f"{SANDBOXES}/{SANDBOX}/{verb}") for verb in ("pause", "resume")]
     assert [each.status_code for each in answers] == [404, 404]
@@ -251,23 +251,23 @@ async def test_a_resume_starts_no_more_loops_than_the_user_may_have(
 
 
 async def test_a_child_has_no_sandbox_of_its_own_and_loses_its_parents_with_its_parent(
-    alice: User, talk: ConversationRef, store: ConversationStore, rest: httpx.AsyncClient
+    alice: User, talk: ConversationRef, rest: httpx.AsyncClient
 ) -> None:
     child = await astore.call(child_of, talk, alice)
     own = sandboxes.id_of(child.public_id)
     assert await answered(rest, SANDBOXES, id=[own, SANDBOX]) == [None, sandbox()]
-    await astore.call(store.soft_delete, talk)
+    await astore.call(deletion.soft_delete, talk)
     (shown,) = await answered(rest, CONVERSATIONS, ids=child.public_id)
     assert shown["sandbox_id"] == own
     assert (await rest.post(f"{SANDBOXES}/{own}/pause")).status_code == 200
 
 
 async def test_the_config_of_a_conversation_names_its_sandbox(
-    alice: User, talk: ConversationRef, store: ConversationStore, rest: httpx.AsyncClient
+    alice: User, talk: ConversationRef, rest: httpx.AsyncClient
 ) -> None:
     child = await astore.call(child_of, talk, alice)
     await astore.call(create, alice, "my-own-name")
-    await astore.call(store.create, alice, conversation_id="v0")
+    await astore.call(creation.create, alice, conversation_id="v0")
     names = [ID, child.public_id, "my-own-name", "v0"]
     configs = [await answered(rest, f"/api/conversations/{name}/config") for name in names]
     assert [config["runtime_id"] for config in configs] == [SANDBOX, SANDBOX, None, None]

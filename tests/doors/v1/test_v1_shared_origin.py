@@ -11,7 +11,6 @@ from django.conf import settings
 from django.contrib.auth.models import User
 
 from conversations.models import Conversation, ConversationRef
-from conversations.store import ConversationStore
 from sessions_app import astore
 from sessions_app.identity import conversation_keys
 from sessions_app.identity.conversation_keys import key_of
@@ -28,13 +27,13 @@ V0_ONLY = "conversation_id"
 
 
 @pytest.fixture
-def talk(alice: User, store: ConversationStore) -> ConversationRef:
+def talk(alice: User) -> ConversationRef:
     """A V1 conversation of alice's."""
     return agent_setups.create(alice, agent_setups.NewSetup(), conversation_id=HEX)
 
 
 @pytest.fixture
-def other(alice: User, store: ConversationStore) -> ConversationRef:
+def other(alice: User) -> ConversationRef:
     """Another one of alice's."""
     return agent_setups.create(alice, agent_setups.NewSetup(), conversation_id=NONE)
 

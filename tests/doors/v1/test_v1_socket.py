@@ -21,7 +21,7 @@ from django.test import Client as Browser
 from conversations.dialects import v1
 from conversations.dialects.translation import v0_as_v1
 from conversations.models import ConversationRef, Event, Version
-from conversations.store import ConversationStore
+from conversations.store import ConversationStore, creation
 from convserver import cli
 from sessions_app import astore
 from sessions_app.identity import conversation_keys, principals
@@ -67,15 +67,15 @@ IMAGE = "data:image/png;base64,iVBORw0KGgo="
 
 
 @pytest.fixture
-def talk(alice: User, store: ConversationStore) -> ConversationRef:
+def talk(alice: User) -> ConversationRef:
     """A conversation of alice's on the V1 wire."""
-    return store.create(alice, conversation_id=ID, version=Version.V1)
+    return creation.create(alice, conversation_id=ID, version=Version.V1)
 
 
 @pytest.fixture
-def old_talk(alice: User, store: ConversationStore) -> ConversationRef:
+def old_talk(alice: User) -> ConversationRef:
     """A conversation of alice's on the V0 wire."""
-    return store.create(alice, conversation_id=ID)
+    return creation.create(alice, conversation_id=ID)
 
 
 @pytest.fixture
@@ -368,11 +368,9 @@ async def test_each_key_opens_in_each_way(
     await greeted(client)
 
 
-async def test_a_login_opens(
-    talk: ConversationRef, dial: Dial, bob: User, accounts: None, store: Any
-) -> None:
+async def test_a_login_opens(talk: ConversationRef, dial: Dial, bob: User, accounts: None) -> None:
     def log_in() -> str:
-        store.create(bob, conversation_id=STRANGE_ID)
+        creation.create(bob, conversation_id=STRANGE_ID)
         browser = Browser()
         browser.force_login(bob)
         return f"sessionid={browser.cookies['sessionid'].value}"
@@ -463,14 +461,14 @@ async def test_unknown_deleted_and_strange_conversations_look_the_same(
 
 
 async def test_the_key_of_a_conversation_opens_no_other_one(
-    talk: ConversationRef, dial: Dial, alice: User, store: ConversationStore, accounts: None
+    talk: ConversationRef, dial: Dial, alice: User, accounts: None
 ) -> None:
-    other = await astore.call(store.create, alice, conversation_id=STRANGE_ID)
+    other = await astore.call(creation.create, alice, conversation_id=STRANGE_ID)
     key = await astore.call(conversation_keys.key_of, other)
     assert await close_of(dial, query={"session_api_key": key}) == (4004, "Conversation not found")
 
 
-async def test_nothing_is_made_by_asking_for_it(dial: Dial, store: ConversationStore) -> None:
+async def test_nothing_is_made_by_asking_for_it(dial: Dial) -> None:
     for _ in range(2):
         assert await close_of(dial, events_path(STRANGE_ID)) == (4004, "Conversation not found")
 

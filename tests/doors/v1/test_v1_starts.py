@@ -13,7 +13,7 @@ from django.contrib.auth.models import User
 
 from conversations.models import Conversation, ConversationRef, CreationParameters
 from conversations.redaction.masking import MASK
-from conversations.store import ConversationStore
+from conversations.store import creation, deletion
 from convserver.api.v1.app import start_tasks
 from convserver.api.v1.app.shapes import AppConversationStartTask
 from sessions_app import astore
@@ -265,15 +265,15 @@ async def test_a_text_of_a_start_that_is_too_long_is_a_422_that_names_it_and_the
 
 @pytest.mark.parametrize("whose", ["nobody's", "bob's", "deleted", "of the other wire"])
 async def test_a_parent_that_is_not_there_is_not_found_and_nothing_is_stored(
-    whose: str, alice: User, bob: User, store: ConversationStore, rest: httpx.AsyncClient
+    whose: str, alice: User, bob: User, rest: httpx.AsyncClient
 ) -> None:
     match whose:
         case "bob's":
             await astore.call(create, bob, NONE)
         case "deleted":
-            await astore.call(store.soft_delete, await astore.call(create, alice, NONE))
+            await astore.call(deletion.soft_delete, await astore.call(create, alice, NONE))
         case "of the other wire":
-            await astore.call(store.create, alice, conversation_id=NONE)
+            await astore.call(creation.create, alice, conversation_id=NONE)
     for path in (CONVERSATIONS, f"{CONVERSATIONS}/stream-start"):
         answer = await rest.post(path, json={"parent_conversation_id": NONE})
         assert (answer.status_code, answer.json()) == (404, {"detail": "unknown_app_conversation"})

@@ -20,7 +20,7 @@ from conversations.events import NewEvent
 from conversations.exceptions import ConversationNotFound
 from conversations.log.reads import take_bytes
 from conversations.models import ConversationQuerySet, ConversationRef, normal_id
-from conversations.store import ConversationExists, delete, store
+from conversations.store import ConversationExists, changes, delete, deletion
 from convserver.api.idempotency import IDEMPOTENCY_KEY, answer_once
 from convserver.api.openhands.errors import Detail, ValidationProblems
 from convserver.api.openhands.view import body_in, body_of, json_of, query_of
@@ -137,9 +137,9 @@ class ConversationViewSet(AgentViewSet):
         body = body_of(request, ConversationChange)
         with transaction.atomic():
             if body.title is not None:
-                store().retitle(conversation, body.title)
+                changes.retitle(conversation, body.title)
             if body.tags is not None:
-                store().retag(conversation, body.tags)
+                changes.retag(conversation, body.tags)
         return done()
 
     @extend_schema(responses={200: Done, **ONE})
@@ -229,7 +229,7 @@ def _brought_back(request: Request, public_id: str) -> ConversationRef | None:
     """Return the user's own conversation with this id, restored if it was deleted."""
     conversation = own_of(request, public_id)
     if conversation is not None:
-        store().restore(conversation)
+        deletion.restore(conversation)
     return conversation
 
 

@@ -14,7 +14,7 @@ from rest_framework.response import Response
 from conversations import access
 from conversations.cursors import ListCursor
 from conversations.models import Conversation, ConversationQuerySet, ConversationRef
-from conversations.store import store
+from conversations.store import changes, store
 from conversations.store.metadata import ConversationMetadata
 from convserver.api.addresses import as_asked, origin_of
 from convserver.api.idempotency import IDEMPOTENCY_KEY
@@ -199,11 +199,9 @@ def _shown(request: Request, conversation: ConversationRef) -> AppConversation:
 
 
 def _change(request: Request, conversation: ConversationRef, body: AppConversationChanges) -> None:
-    log = store(str(request.user.pk))
     if "title" in body.model_fields_set:
-        log.retitle(conversation, body.title)
+        changes.retitle(conversation, body.title)
     columns = body.model_dump(mode="json", exclude={"title"}, exclude_unset=True)
     if columns:
-        log.save_metadata(
-            ConversationMetadata(conversation_id=conversation.public_id, **columns), set(columns)
-        )
+        metadata = ConversationMetadata(conversation_id=conversation.public_id, **columns)
+        store(str(request.user.pk)).save_metadata(metadata, set(columns))

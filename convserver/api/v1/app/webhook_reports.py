@@ -23,7 +23,7 @@ from conversations.events import Dialect, NewEvent
 from conversations.exceptions import ConversationNotFound, InvalidEvent
 from conversations.models import Conversation, ConversationRef, Version
 from conversations.payloads import bounds, jsontext
-from conversations.store import ConversationExists, store
+from conversations.store import ConversationExists, changes, creation
 from convserver.api.authentication import KeyAuthentication, LoginAuthentication
 from convserver.api.bodies import TextParser, read_in_turn
 from convserver.api.openhands.errors import Detail, InvalidRequest, Refused
@@ -111,7 +111,7 @@ class ConversationReportViewSet(ReportViewSet):
         body = body_of(request, ConversationReport)
         conversation = _reported(request, body, speaker)
         if body.title:
-            store().retitle(conversation, body.title, title_is=None)
+            changes.retitle(conversation, body.title, title_is=None)
         return Response({"success": True})
 
 
@@ -160,7 +160,7 @@ def _reported(request: Request, body: ConversationReport, speaker: ConversationR
     """Return the reported conversation, created if no user has it. Raise Refused."""
     parent_id = speaker.pk if speaker is not None and speaker.public_id != body.id.hex else None
     try:
-        return store().create(
+        return creation.create(
             request.user,
             conversation_id=body.id.hex,
             version=Version.V1,

@@ -1,0 +1,74 @@
+"""Changes of what a list shows of a conversation: its title, its tags, its branch and pull requests."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from django.db import transaction
+from django.db.models.functions import Greatest
+from django.utils import timezone
+
+from conversations import domain_events, live, provisional_titles
+from conversations.domain_events import DomainEvent
+from conversations.models import Conversation, ConversationQuerySet, ConversationRef, CreationParameters
+from conversations.redaction import secrets
+
+
+def retitle(conversation: ConversationRef, title: str | None, **only_if: str | None) -> bool:
+    """Set the title; with `title_is=…` only if that is still the title. Say whether it was set.
+
+    A title that is set without a condition is a user's choice: no generated one replaces it.
+    """
+    rows = Conversation.objects.active().filter(pk=conversation.pk)
+    if "title_is" in only_if:
+        rows = rows.filter(title=only_if["title_is"])
+    now = timezone.now()
+    with transaction.atomic():
+        shown = secrets.masked_columns(conversation.owner_id, conversation.pk, {"title": title})
+        changed = bool(rows.update(**shown, updated_at=Greatest("updated_at", now), listed_at=now))
+        if changed:
+            if "title_is" not in only_if:
+                provisional_titles.note_chosen(conversation.pk)
+            domain_events.record(conversation.pk, DomainEvent.RETITLED)
+            transaction.on_commit(lambda: live.announce_changed(conversation), robust=True)
+    return changed
+
+
+def retag(conversation: ConversationRef, tags: Mapping[str, str]) -> None:
+    """Replace all tags."""
+    change(Conversation.objects.active().filter(pk=conversation.pk), conversation, tags=dict(tags))
+
+
+def note_branch(conversation: ConversationRef, branch: str) -> None:
+    """Set the branch that is checked out; does nothing for a conversation without a repository."""
+    rows = Conversation.objects.active().filter(pk=conversation.pk, repository__isnull=False)
+    change(rows.exclude(branch=branch), conversation, branch=branch)
+
+
+def note_pull_request(conversation: ConversationRef, number: int) -> None:
+    """Add a pull request that was opened after the others; a known one changes nothing."""
+    with transaction.atomic():
+        rows = Conversation.objects.active().filter(pk=conversation.pk)
+        numbers = rows.locked().values_list("pr_number", flat=True).first()
+        if numbers is not None and number not in numbers:
+            change(rows, conversation, pr_number=[*numbers, number])
+
+
+def set_parameter_once(conversation: ConversationRef, name: str, value: Any) -> bool:
+    """Add a creation parameter (JSON) unless its name exists; say whether it was added."""
+    with transaction.atomic():
+        Conversation.objects.locked().get(pk=conversation.pk)
+        row, _ = CreationParameters.objects.get_or_create(conversation_id=conversation.pk)
+        if name in row.parameters:
+            return False
+        row.parameters[name] = value
+        row.save(update_fields=["parameters"])
+    return True
+
+
+def change(rows: ConversationQuerySet, conversation: ConversationRef, **columns: Any) -> None:
+    """Update these columns of the conversation, if `rows` has it, with secrets masked, and announce it."""
+    shown = secrets.masked_columns(conversation.owner_id, conversation.pk, columns)
+    if rows.update(**shown, listed_at=timezone.now()):
+        transaction.on_commit(lambda: live.announce_changed(conversation), robust=True)
