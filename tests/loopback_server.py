@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import sys
 import threading
 from abc import ABC, abstractmethod
@@ -36,6 +37,7 @@ class LoopbackServer(ABC):
         self.stopped.set()
         self._http.shutdown()
         self._thread.join()
+        self._http.expect_nothing()
         self._http.server_close()
         if self._http.errors:
             raise self._http.errors[0]
@@ -95,6 +97,24 @@ class _HTTPServer(ThreadingHTTPServer):
     def __init__(self, address: tuple[str, int], handler: type[Request]) -> None:
         super().__init__(address, handler)
         self.errors: list[BaseException] = []
+        self._open: set[socket.socket] = set()
+
+    def get_request(self) -> tuple[socket.socket, Any]:
+        """Accept a connection, and remember it while it is open."""
+        connection, address = super().get_request()
+        self._open.add(connection)
+        return connection, address
+
+    def shutdown_request(self, request: Any) -> None:
+        """Close a connection."""
+        self._open.discard(request)
+        super().shutdown_request(request)
+
+    def expect_nothing(self) -> None:
+        """Read no further from clients: one who has connected and sends nothing would be waited for."""
+        for connection in list(self._open):
+            with suppress(OSError):
+                connection.shutdown(socket.SHUT_RD)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Keep what went wrong for the end, except that a client had gone."""
