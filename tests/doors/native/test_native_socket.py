@@ -27,6 +27,8 @@ from tests.conftest import Join
 from tests.dictation import Dictate, dictate, end_answer, silence
 from tests.events import event, payload
 
+pytestmark = pytest.mark.one_engine
+
 __all__ = ["dictate", "silence"]
 
 
@@ -216,6 +218,7 @@ async def test_an_id_that_can_name_nothing_closes_with_4400(join: Join, conversa
 # Live
 
 
+@pytest.mark.needs_engine
 async def test_two_readers_each_get_every_event_once_and_in_order(
     conversation: ConversationRef, join: Join
 ) -> None:
@@ -226,6 +229,7 @@ async def test_two_readers_each_get_every_event_once_and_in_order(
 
 
 @pytest.mark.parametrize("moment", ["before the read", "after the read"])
+@pytest.mark.needs_engine
 async def test_an_event_committed_during_replay_arrives_once(
     conversation: ConversationRef, join: Join, monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:
@@ -420,6 +424,7 @@ async def test_frames_without_an_id_are_not_acknowledged(conversation: Conversat
     assert await client.until("ack") == {"type": "ack", "id": "a", "seq": 1}
 
 
+@pytest.mark.needs_engine
 async def test_acknowledgements_of_what_is_stored_come_in_the_order_of_the_frames(
     conversation: ConversationRef, join: Join
 ) -> None:
@@ -628,6 +633,7 @@ async def test_a_message_is_answered_and_a_recorded_one_is_not(
     assert answer["text"].startswith("You said: good morning")
 
 
+@pytest.mark.needs_engine
 async def test_a_message_is_answered_although_its_sender_leaves_before_the_commit(
     conversation: ConversationRef, join: Join, held_commits: Commits, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -741,6 +747,7 @@ async def test_a_reader_from_the_start_gets_every_piece_of_an_answer(
     assert (await client.until("event", kind="message", source="agent"))["text"] == "".join(words)
 
 
+@pytest.mark.needs_engine
 async def test_a_reader_who_comes_late_gets_a_snapshot_and_only_what_follows_it(
     conversation: ConversationRef, join: Join, dictate: Dictate, monkeypatch: pytest.MonkeyPatch
 ) -> None:

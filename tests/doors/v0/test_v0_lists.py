@@ -30,6 +30,8 @@ from tests.events import event
 from tests.scripted_agent import until_true
 from tests.v0 import CONVERSATIONS
 
+pytestmark = pytest.mark.one_engine
+
 MICROAGENTS = "/api/microagent-management/conversations"
 START = datetime(2025, 11, 20, tzinfo=UTC)
 
@@ -111,6 +113,7 @@ FILTERS: dict[str, tuple[str, dict[str, Any], Fits]] = {
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("name", FILTERS)
+@pytest.mark.needs_engine
 async def test_every_standing_conversation_comes_exactly_once_whatever_the_limit_while_others_come_and_go(
     name: str, alice: User, rest: httpx.AsyncClient, chance: random.Random, limits: Sequence[int]
 ) -> None:
@@ -274,6 +277,7 @@ async def test_rows_with_values_that_nobody_knows_now_are_listed_as_they_are(
     assert shown == ["carrier pigeon", "sourceforge", [1], "Conversation row-0"]
 
 
+@pytest.mark.needs_engine
 async def test_the_order_is_that_of_instants_not_of_their_texts(alice: User, rest: httpx.AsyncClient) -> None:
     east, west = timezone(timedelta(hours=9)), timezone(timedelta(hours=-9))
     await astore.call(fill, alice, 1, prefix="earlier")

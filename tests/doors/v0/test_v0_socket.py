@@ -30,6 +30,8 @@ from tests.v0 import EVENT_TIME, Matching
 from tests.v0_socket import Disconnected, Refused, V0Client
 from tests.web_browser import Browser
 
+pytestmark = pytest.mark.one_engine
+
 __all__ = ["hooked"]
 
 
@@ -95,6 +97,7 @@ async def test_a_conversation_that_was_posted_is_joined_with_its_history(
     assert (await client.said())["message"].startswith("You said: hello")
 
 
+@pytest.mark.needs_engine
 async def test_a_client_that_comes_back_gets_what_it_lacks_and_nothing_twice(connect: Connect) -> None:
     first = await connect("talk")
     await first.say("hello")
@@ -109,6 +112,7 @@ async def test_a_client_that_comes_back_gets_what_it_lacks_and_nothing_twice(con
     assert (numbers, min(numbers) > last) == (sorted(set(numbers)), True)
 
 
+@pytest.mark.needs_engine
 async def test_several_clients_see_the_same(connect: Connect) -> None:
     clients = [await connect("talk") for _ in range(4)]
     for client in clients:
@@ -190,6 +194,7 @@ async def test_a_replay_leaves_out_what_tells_nothing_and_all_but_the_newest_sta
     ]
 
 
+@pytest.mark.needs_engine
 async def test_what_is_shown_live_is_what_a_replay_shows(
     connect: Connect, conversation: ConversationRef
 ) -> None:

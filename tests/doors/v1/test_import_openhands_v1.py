@@ -35,6 +35,8 @@ from tests.scripted_agent import manager, stage, until_said
 from tests.threads import in_threads
 from tests.v1 import AGENT, HEX, ID, said
 
+pytestmark = pytest.mark.one_engine
+
 __all__ = ["manager", "stage"]
 
 SAMPLE = Path(__file__).parents[2] / "data/openhands-v1/conversation"
@@ -170,6 +172,7 @@ async def test_the_recorded_conversation_is_described_as_it_was(rest: httpx.Asyn
     assert "ciphertext" not in json.dumps(found)
 
 
+@pytest.mark.needs_engine
 def test_every_payload_is_the_text_of_its_file(kept: Kept, alice: User) -> None:
     spaced = json.dumps(message(3), indent=2) + "\n"
     kept.event(3, spaced)
@@ -346,6 +349,7 @@ def test_a_v0_client_answers_what_it_was_shown_whatever_the_file_was_called(kept
     assert Event.objects.get(seq=appended.seq).cause_seq == 1
 
 
+@pytest.mark.needs_engine
 def test_two_imports_at_once_store_every_event_once(
     kept: Kept, alice: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -364,6 +368,7 @@ def test_two_imports_at_once_store_every_event_once(
 
 
 @pytest.mark.parametrize("status", ["finished", "running", "paused", "stuck"])
+@pytest.mark.needs_engine
 async def test_an_imported_conversation_can_be_continued(
     kept: Kept, rest: httpx.AsyncClient, manager: object, status: str
 ) -> None:
@@ -423,6 +428,7 @@ def test_a_lease_that_is_over_holds_nothing(kept: Kept, alice: User, lease: str)
     assert "imported 3 events" in imported(kept)
 
 
+@pytest.mark.needs_engine
 def test_a_second_import_changes_nothing(kept: Kept, alice: User) -> None:
     kept.event(1, message(1)).write_text("")
     kept.event(4, {"kind": "KindOfTomorrow", "id": event_id(4)})
@@ -449,6 +455,7 @@ def test_under_one_id_the_bytes_that_were_imported_first_stay(kept: Kept, alice:
     assert "sender" not in log()[0]
 
 
+@pytest.mark.needs_engine
 def test_an_interrupted_import_goes_on_where_it_stopped(
     kept: Kept, alice: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -497,6 +504,7 @@ def test_an_event_that_cannot_be_stored_costs_no_other(kept: Kept, alice: User) 
     assert ids() == [event_id(0), event_id(2)]
 
 
+@pytest.mark.needs_engine
 def test_secrets_of_the_owner_are_hidden(kept: Kept, alice: User) -> None:
     create_custom_secret(alice.pk, "TOKEN", "the-secret-value", description="")
     kept.event(3, message(3, sender="the-secret-value"))

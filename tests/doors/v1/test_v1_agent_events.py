@@ -28,6 +28,8 @@ from tests.scripted_agent import Stage, manager, stage, until_said, until_status
 from tests.v1 import AGENT, HEX, ID, NONE, known, said
 from tests.v1_wire import EXAMPLES
 
+pytestmark = pytest.mark.one_engine
+
 __all__ = ["manager", "stage"]
 
 EVENTS = f"{AGENT}/{ID}/events"
@@ -170,6 +172,7 @@ def test_pages_of_every_length_are_a_long_history(
 
 
 @pytest.mark.parametrize("size", [101, 1000])
+@pytest.mark.needs_engine
 def test_pages_of_what_is_filtered_are_that_of_the_history(
     talk: ConversationRef, size: int, limits: Sequence[int], chance: random.Random, is_full: bool
 ) -> None:
@@ -185,6 +188,7 @@ def test_pages_of_what_is_filtered_are_that_of_the_history(
 
 @pytest.mark.parametrize("limit", [1, 2, 10, 99, 100])
 @pytest.mark.parametrize("query", [{}, {"kind": "MessageEvent"}, {"body": "even"}], ids=str)
+@pytest.mark.needs_engine
 def test_pages_from_the_beginning_hold_what_is_written_meanwhile(
     talk: ConversationRef, limit: int, query: dict[str, Any]
 ) -> None:
@@ -370,6 +374,7 @@ async def test_a_batch_of_nothing_readable_is_a_422(
     ("path", "queries"),
     [("/search", 4), ("/count", 3), ("/count?source=user", 3), ("?id={ids}", 3), ("/{last}", 3)],
 )
+@pytest.mark.needs_engine
 def test_the_number_of_queries_does_not_grow_with_the_log(
     talk: ConversationRef, path: str, queries: int
 ) -> None:

@@ -21,6 +21,8 @@ from tests import app_face, events
 from tests.app_face import APP, EVENTS, ID, NONE, all_ids, answered, cost, create, repeated
 from tests.v1_wire import EXAMPLES
 
+pytestmark = pytest.mark.one_engine
+
 SEARCH = f"{EVENTS}/search"
 COUNT = f"{EVENTS}/count"
 LOG = f"{APP}/conversation/{ID}/events"
@@ -50,6 +52,7 @@ def at(second: int, **members: Any) -> Any:
 
 @pytest.mark.parametrize(("path", "query"), FAMILIES)
 @pytest.mark.parametrize("order", ["TIMESTAMP", "TIMESTAMP_DESC"])
+@pytest.mark.needs_engine
 async def test_the_pages_together_are_the_log_whatever_the_limit_while_it_grows(
     path: str, query: dict[str, Any], order: str, talk: ConversationRef, rest: httpx.AsyncClient
 ) -> None:
@@ -123,6 +126,7 @@ FILTERED: list[tuple[dict[str, Any], list[int]]] = [
 
 @pytest.mark.parametrize(("path", "query"), FAMILIES)
 @pytest.mark.parametrize(("wanted", "seconds"), FILTERED, ids=str)
+@pytest.mark.needs_engine
 async def test_a_filter_holds_for_the_list_and_the_count(
     path: str,
     query: dict[str, Any],
@@ -175,6 +179,7 @@ async def test_a_page_id_of_another_conversation_is_refused(
 # All conversations
 
 
+@pytest.mark.needs_engine
 async def test_without_a_conversation_every_event_that_the_user_may_see_comes_once_log_by_log(
     alice: User, bob: User, rest: httpx.AsyncClient
 ) -> None:

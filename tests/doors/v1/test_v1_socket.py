@@ -59,6 +59,8 @@ from tests.v1_socket import (
 from tests.v1_socket import v1_events as some_events
 from tests.v1_wire import DATA
 
+pytestmark = pytest.mark.one_engine
+
 __all__ = ["dictate", "hooked", "silence", "stage"]
 
 STRANGE_ID = "00000000-0000-4000-8000-000000000000"
@@ -219,6 +221,7 @@ async def test_events_are_the_bytes_that_were_stored(talk: ConversationRef, dial
 
 
 @pytest.mark.timeout(300)
+@pytest.mark.needs_engine
 async def test_who_joins_while_a_thousand_events_come_gets_each_once_in_order(
     talk: ConversationRef, dial: Dial
 ) -> None:
@@ -239,6 +242,7 @@ async def test_who_joins_while_a_thousand_events_come_gets_each_once_in_order(
         assert ids(await receive(client, len(stored))) == ids(stored)
 
 
+@pytest.mark.needs_engine
 async def test_a_client_that_was_cut_off_goes_on_by_the_time_of_its_last_event(
     talk: ConversationRef, dial: Dial
 ) -> None:
@@ -605,6 +609,7 @@ async def test_an_older_client_is_told_of_no_error_but_the_log_is(
 # How runs end
 
 
+@pytest.mark.needs_engine
 async def test_the_whole_state_follows_a_runs_last_event(
     talk: ConversationRef, dial: Dial, staged: Stage
 ) -> None:
@@ -774,6 +779,7 @@ async def test_the_frames_of_a_recorded_conversation_come_in_their_order(
 # The sequenced socket
 
 
+@pytest.mark.needs_engine
 async def test_the_sequenced_socket_goes_on_after_any_seq(
     talk: ConversationRef, dial: Dial, chance: random.Random
 ) -> None:
