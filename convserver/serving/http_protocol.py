@@ -16,16 +16,19 @@ import httptools
 import uvicorn
 from uvicorn._types import ASGIReceiveEvent
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.utils import ClientDisconnected
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from uvicorn.server import ServerState
 from websockets.frames import CloseCode
 from websockets.http11 import Request
+from websockets.protocol import OPEN
 
 from conversations.server_log import log_refusal, printable
 from convserver.configuration import UNKNOWN_BODY_MAX_BYTES
 from convserver.serving.connections import Connections, Place
 from convserver.serving.unknown_frames import TooLarge, UnknownFrames
 from sessions_app.identity import known_sockets
+from sessions_app.live import text_frames
 
 HEAD_MAX_BYTES = 32 * 1024
 HEAD_MAX_LINES = 100
@@ -343,6 +346,14 @@ class BoundedWebSocket(WebSocketsSansIOProtocol):
         if self.response.status_code == HTTPStatus.SWITCHING_PROTOCOLS:
             extensions: Any = self.scope["extensions"]
             extensions[known_sockets.EXTENSION] = {"let_in": self._let_in}
+            extensions[text_frames.EXTENSION] = {"write": self._write}
+
+    async def _write(self, frames: bytes) -> None:
+        """Write whole frames, as `send` does: once the client has made room. Raise ClientDisconnected."""
+        await self.writable.wait()
+        if self.disconnected or self.conn.state is not OPEN:
+            raise ClientDisconnected
+        self.transport.write(frames)
 
     def handle_ping(self) -> None:
         """Answer, unless the client does not read: unread answers would fill the memory."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection, Sequence
 from sys import getsizeof
-from typing import TypeVar
+from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
 from cachetools import LRUCache
@@ -15,11 +15,13 @@ from conversations.models import ConversationRef
 from sessions_app import astore
 from sessions_app.live.replay_throttle import get_replay_throttle
 from sessions_app.live.replays import PAGE_MAX_BYTES, Place
+from sessions_app.live.text_frames import frame_of
 
+K = TypeVar("K", bound=tuple[Any, ...])
 V = TypeVar("V")
 
 RECENT_MAX_BYTES = 16 * 1024 * 1024
-"""The cache keeps this much of the events, and this much of their translations."""
+"""The cache keeps this much of the events, of their translations, and of their frames."""
 RUN_MAX_EVENTS = 100
 """At most this many are returned at once, and no more after PAGE_MAX_BYTES."""
 _BESIDE_TEXT_BYTES = 500
@@ -32,6 +34,7 @@ class RecentEvents:
     def __init__(self, max_bytes: int = RECENT_MAX_BYTES) -> None:
         self._events: LRUCache[Place, EventEnvelope] = LRUCache(max_bytes, _bytes_kept_for)
         self._texts: LRUCache[Place, str] = LRUCache(max_bytes, _bytes_kept_for_text)
+        self._frames: LRUCache[tuple[int, int, str], bytes] = LRUCache(max_bytes, _bytes_kept_for_text)
         self._reading: WeakValueDictionary[int, asyncio.Lock] = WeakValueDictionary()
 
     def keep(self, pk: int, events: Sequence[EventEnvelope]) -> None:
@@ -74,11 +77,28 @@ class RecentEvents:
             _keep(self._texts, place, text)
         return text
 
+    def framed(
+        self,
+        wire: str,
+        conversation: ConversationRef,
+        event: EventEnvelope,
+        write: Callable[[EventEnvelope], str],
+    ) -> bytes:
+        """Return the frame of the result of `write`; for a live event it is made once for all of a wire."""
+        pk, seq = conversation.pk, event["seq"]
+        if (pk, seq) not in self._events:
+            return frame_of(write(event))
+        frame = self._frames.get((pk, seq, wire))
+        if frame is None:
+            frame = frame_of(write(event))
+            _keep(self._frames, (pk, seq, wire), frame)
+        return frame
+
     def keep_only(self, pks: Collection[int]) -> None:
         """Remove the events of all conversations but these."""
-        for cache in (self._events, self._texts):
-            for place in [place for place in cache if place[0] not in pks]:
-                del cache[place]
+        _keep_only(self._events, pks)
+        _keep_only(self._texts, pks)
+        _keep_only(self._frames, pks)
 
 
 def _bytes_of(event: EventEnvelope) -> int:
@@ -90,11 +110,16 @@ def _bytes_kept_for(event: EventEnvelope) -> int:
     return _bytes_of(event) + _BESIDE_TEXT_BYTES
 
 
-def _bytes_kept_for_text(text: str) -> int:
+def _bytes_kept_for_text(text: str | bytes) -> int:
     return getsizeof(text) + _BESIDE_TEXT_BYTES
 
 
-def _keep(cache: LRUCache[Place, V], place: Place, value: V) -> None:
+def _keep(cache: LRUCache[K, V], key: K, value: V) -> None:
     """Add a value unless it is there, or is larger than the cache."""
-    if place not in cache and cache.getsizeof(value) <= cache.maxsize:
-        cache[place] = value
+    if key not in cache and cache.getsizeof(value) <= cache.maxsize:
+        cache[key] = value
+
+
+def _keep_only(cache: LRUCache[K, Any], pks: Collection[int]) -> None:
+    for key in [key for key in cache if key[0] not in pks]:
+        del cache[key]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Any
 
 from asgiref.typing import ASGIReceiveCallable, ASGISendCallable, WebSocketScope
@@ -13,6 +13,7 @@ from conversations.outages import Outage
 from sessions_app.event_loops import begun
 from sessions_app.identity.principals import Refused
 from sessions_app.live.replay_throttle import Burst, get_replay_throttle
+from sessions_app.live.text_frames import frame_of, text_of, writer_of
 from sessions_app.refusals import log_socket_refused
 
 FAILED = 1011
@@ -42,6 +43,7 @@ class Socket:
         self.scope = scope
         self._receive = receive
         self._send = send
+        self._write = writer_of(scope)
         self._is_closed = False
         self._burst = Burst()
 
@@ -69,21 +71,27 @@ class Socket:
 
     async def send_text(self, text: str) -> None:
         """Send one frame. Raise Closed if the client is gone, TimeoutError if it does not read."""
-        await self.send_texts((text,))
+        await self.send_frames((frame_of(text),))
 
-    async def send_texts(self, texts: Iterable[str]) -> None:
-        """Send frames; the client has SLOW_READER_S to make room for each. Raise like send_text."""
+    async def send_frames(self, frames: Sequence[bytes]) -> None:
+        """Send frames of `frame_of` together; the client has SLOW_READER_S to make room for them.
+
+        They should have about CHUNK_BYTES at most. Raise like `send_text`.
+        """
         if self._is_closed:
             raise Closed
-        for text in texts:
-            # Most frames go out at once, and a timeout costs as much as a frame.
-            if (rest := begun(self._sent(text))) is not None:
+        for part in frames if self._write is None else (b"".join(frames),):
+            # Most go out at once, and a timeout costs as much as a frame.
+            if (rest := begun(self._sent(part))) is not None:
                 async with asyncio.timeout(SLOW_READER_S):
                     await rest
 
-    async def _sent(self, text: str) -> None:
+    async def _sent(self, part: bytes) -> None:
         try:
-            await self._send({"type": "websocket.send", "text": text, "bytes": None})
+            if self._write is not None:
+                await self._write(part)
+            else:
+                await self._send({"type": "websocket.send", "text": text_of(part), "bytes": None})
         except OSError as error:  # servers report in this way that the client has left
             self._is_closed = True
             raise Closed from error

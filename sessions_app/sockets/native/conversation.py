@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Concatenate, NamedTuple, ParamSpec, Self, TypeVar
@@ -32,8 +32,10 @@ from sessions_app.identity.principals import BAD_REQUEST, NOT_FOUND, TOO_MUCH, T
 from sessions_app.identity.scopes import FRAME_SCOPES, require
 from sessions_app.live import marks, presence
 from sessions_app.live.feed import Feed
+from sessions_app.live.hub import hub
 from sessions_app.live.replay_throttle import Opening, get_replay_throttle
 from sessions_app.live.status import ConversationState, states_of
+from sessions_app.live.text_frames import frame_of, in_chunks
 from sessions_app.loops.commands import CommandPending
 from sessions_app.loops.manager import ConversationManager, get_manager
 from sessions_app.models import new_connection_id
@@ -241,13 +243,14 @@ class ConversationSocket(SocketEnding):
 
     async def show_events(self, events: Sequence[EventEnvelope]) -> None:
         """Send an `event` each."""
-        await self._socket.send_texts(self._event_frames(events))
+        for chunk in in_chunks(events):
+            await self._socket.send_frames([self._framed(event) for event in chunk])
+            self._shown_through = chunk[-1]["seq"]
 
-    def _event_frames(self, events: Sequence[EventEnvelope]) -> Iterator[str]:
-        as_json = frames.envelope_json if self._query.payload else frames.envelope_json_without_payload
-        for event in events:
-            yield as_json(event)
-            self._shown_through = event["seq"]
+    def _framed(self, event: EventEnvelope) -> bytes:
+        if self._query.payload:
+            return hub().recent.framed("native", self._conversation, event, frames.envelope_json)
+        return frame_of(frames.envelope_json_without_payload(event))
 
     async def show_replay_complete(self, through: int) -> None:
         """Send `replay_complete`."""

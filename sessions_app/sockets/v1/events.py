@@ -21,7 +21,9 @@ from conversations.log import reads
 from conversations.models import ConversationRef
 from sessions_app import astore
 from sessions_app.identity.principals import BAD_REQUEST, NOT_FOUND, Principal, Refused
+from sessions_app.live.hub import hub
 from sessions_app.live.status import ConversationState, iso
+from sessions_app.live.text_frames import in_chunks
 from sessions_app.models import ExecutionStatus
 from sessions_app.openhands_v1.states import FullState, full_states, is_fresh
 from sessions_app.sockets.socket import Socket
@@ -169,7 +171,8 @@ class EventsSocket(V1Socket):
 
     async def show_events(self, events: Sequence[EventEnvelope]) -> None:
         """Send each event, of a replay only the requested ones; note which of them end a run."""
-        await self._socket.send_texts(self._shown(event) for event in events if self._is_wanted(event))
+        for chunk in in_chunks([event for event in events if self._is_wanted(event)]):
+            await self._socket.send_frames([self._framed(event) for event in chunk])
         self._shown_through = events[-1]["seq"]
         for event in events:
             if event["seq"] > self._replayed_through:
@@ -177,6 +180,9 @@ class EventsSocket(V1Socket):
         if self._shown_through >= self._end_wants_seq:
             self._end_wants_seq = inf
             self._end_is_due.set()
+
+    def _framed(self, event: EventEnvelope) -> bytes:
+        return hub().recent.framed("v1", self._conversation, event, self._shown)
 
     def _is_wanted(self, event: EventEnvelope) -> bool:
         """Say whether an event is to be sent; an imported history need not be in the order of its times."""

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 from conversations.cursors import EventCursor, InvalidCursor
 from conversations.events import EventEnvelope
 from conversations.models import ConversationRef
 from sessions_app.identity.principals import BAD_REQUEST, Principal, Refused
+from sessions_app.live.hub import hub
 from sessions_app.live.status import ConversationState
+from sessions_app.live.text_frames import in_chunks
 from sessions_app.sockets.socket import Socket
 from sessions_app.sockets.v1.socket import V1Consumer, V1Socket
 
@@ -62,11 +64,14 @@ class SessionSocket(V1Socket):
 
     async def show_events(self, events: Sequence[EventEnvelope]) -> None:
         """Send each event with its seq."""
-        await self._socket.send_texts(self._frames(events))
+        for chunk in in_chunks(events):
+            await self._socket.send_frames([self._framed(event) for event in chunk])
 
-    def _frames(self, events: Sequence[EventEnvelope]) -> Iterator[str]:
-        for event in events:
-            yield f'{{"kind":"Durable","seq":{event["seq"]},"event":{self._shown(event)}}}'
+    def _framed(self, event: EventEnvelope) -> bytes:
+        return hub().recent.framed("v1 session", self._conversation, event, self._durable)
+
+    def _durable(self, event: EventEnvelope) -> str:
+        return f'{{"kind":"Durable","seq":{event["seq"]},"event":{self._shown(event)}}}'
 
 
 class SessionConsumer(V1Consumer):

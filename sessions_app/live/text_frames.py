@@ -1,0 +1,59 @@
+"""Text frames of WebSockets as bytes, made once for all readers, and written many at a time.
+
+A server neither masks nor compresses its frames, so those of one text are the same on every socket. To write
+them itself, a socket needs the extension that the server adds to its scope; elsewhere, as in tests without a
+server, each frame is sent as the message of ASGI that it is.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from typing import Any
+
+from conversations.events import EventEnvelope
+
+EXTENSION = "convserver.text_frames"
+"""In the scope: {"write": …}, a coroutine function that takes whole frames; OSError if the client left."""
+
+CHUNK_BYTES = 64 * 1024
+"""About this much is written at a time, or one long frame: as much as a transport takes before it waits."""
+
+_FINAL_TEXT = 0x81
+_SHORT_MAX, _MEDIUM_MAX = 125, 0xFFFF
+_MEDIUM, _LONG = 126, 127
+
+
+def frame_of(text: str) -> bytes:
+    """Return the frame of a text: final, not masked (RFC 6455, section 5.2)."""
+    data = text.encode()
+    length = len(data)
+    if length <= _SHORT_MAX:
+        return bytes((_FINAL_TEXT, length)) + data
+    if length <= _MEDIUM_MAX:
+        return struct.pack("!BBH", _FINAL_TEXT, _MEDIUM, length) + data
+    return struct.pack("!BBQ", _FINAL_TEXT, _LONG, length) + data
+
+
+def text_of(frame: bytes) -> str:
+    """Return the text of a frame of `frame_of`."""
+    head = {_MEDIUM: 4, _LONG: 10}.get(frame[1], 2)
+    return frame[head:].decode()
+
+
+def writer_of(scope: Any) -> Callable[[bytes], Awaitable[None]] | None:
+    """Return how whole frames are written to this socket; None where its server has no such way."""
+    extension = (scope.get("extensions") or {}).get(EXTENSION)
+    return None if extension is None else extension["write"]
+
+
+def in_chunks(events: Sequence[EventEnvelope]) -> Iterator[Sequence[EventEnvelope]]:
+    """Divide events into runs of about CHUNK_BYTES, each of at least one event."""
+    start = size = 0
+    for end, event in enumerate(events, 1):
+        size += len(event["payload"])
+        if size >= CHUNK_BYTES:
+            yield events[start:end]
+            start, size = end, 0
+    if start < len(events):
+        yield events[start:]
