@@ -346,7 +346,7 @@ class BoundedWebSocket(WebSocketsSansIOProtocol):
         if self.response.status_code == HTTPStatus.SWITCHING_PROTOCOLS:
             extensions: Any = self.scope["extensions"]
             extensions[known_sockets.EXTENSION] = {"let_in": self._let_in}
-            extensions[text_frames.EXTENSION] = {"write": self._write}
+            extensions[text_frames.EXTENSION] = text_frames.Writer(self._write, self.writable.is_set)
 
     async def _write(self, frames: bytes) -> None:
         """Write whole frames, as `send` does: once the client has made room. Raise ClientDisconnected."""

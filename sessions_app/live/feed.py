@@ -18,9 +18,11 @@ from conversations.exceptions import OtherHistory
 from conversations.hints import Hint
 from conversations.models import ConversationRef
 from sessions_app import astore
+from sessions_app.event_loops import begun
 from sessions_app.live.hub import hub
 from sessions_app.live.replay_throttle import get_replay_throttle
 from sessions_app.live.status import ConversationState, states_of
+from sessions_app.live.text_frames import CHUNK_BYTES
 from sessions_app.models import UnfinishedAnswer
 from sessions_app.refusals import log_other_history
 
@@ -31,6 +33,10 @@ STEP_EVENTS = 100
 
 class Reader(Protocol):
     """How a door sends a conversation; each method returns when the client has taken the frame."""
+
+    @property
+    def takes_at_once(self) -> bool:
+        """Whether `show_events` would wait for nothing now, with events of no more than CHUNK_BYTES."""
 
     async def show_hello(self, state: ConversationState) -> None:
         """Send the state of the conversation, before its events."""
@@ -90,6 +96,7 @@ class Feed:
             await self._catch_up()
             await self._reader.show_replay_complete(self.sent_through)
             await self._show_unfinished_answer()
+            hints.take_at_once = self._take_at_once
             while True:
                 await self._follow(await hints.next())
 
@@ -98,6 +105,18 @@ class Feed:
         histories.require_within(self._after, last_seq=last_seq)
         if self._after.fingerprint is not None:
             await astore.call(histories.require_same, self.conversation, self._after)
+
+    def _take_at_once(self, hint: Hint, characters: int) -> bool:
+        """Show the next events if the client takes them now; say whether they were shown."""
+        if hint["kind"] != "appended" or characters > CHUNK_BYTES or not self._reader.takes_at_once:
+            return False
+        events: list[EventEnvelope] = hint["events"]
+        if not events or events[0]["seq"] != self.sent_through + 1:
+            return False
+        try:
+            return begun(self._show(events)) is None
+        except Exception:  # the reader's own task meets it again
+            return False
 
     async def _follow(self, hint: Hint) -> None:
         match hint["kind"]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, defaultdict, deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from weakref import WeakValueDictionary
 
@@ -44,12 +44,18 @@ class Subscription:
 
     def __init__(self, group: str) -> None:
         self.group = group
+        self.take_at_once: Callable[[Hint, int], bool] = lambda hint, characters: False
+        """Called with a hint while the reader waits for one; says whether it is dealt with."""
         self._hints: deque[tuple[Hint, int]] = deque()
         self._characters = 0
         self._something = asyncio.Event()
+        self._is_awaited = False
 
     def offer(self, hint: Hint, characters: int = 0) -> None:
         """Add a hint that contains this many characters; if too many hints wait, the oldest is dropped."""
+        # To wake a reader's task costs as much as all that it then does with one event.
+        if self._is_awaited and not self._hints and self.take_at_once(hint, characters):
+            return
         is_too_much = self._characters + characters > UNREAD_MAX_CHARACTERS
         if hint["kind"] == "appended" and (is_too_much or len(self._hints) >= UNREAD_WHOLE_MAX):
             hint, characters = {**hint, "events": []}, 0
@@ -70,7 +76,11 @@ class Subscription:
         """Return the next hint, waiting for one."""
         while not self._hints:
             self._something.clear()
-            await self._something.wait()
+            self._is_awaited = True
+            try:
+                await self._something.wait()
+            finally:
+                self._is_awaited = False
         return self._taken()
 
 

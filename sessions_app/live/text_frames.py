@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from conversations.events import EventEnvelope
 
 EXTENSION = "convserver.text_frames"
-"""In the scope: {"write": …}, a coroutine function that takes whole frames; OSError if the client left."""
+"""In the scope: a Writer."""
 
 CHUNK_BYTES = 64 * 1024
 """About this much is written at a time, or one long frame: as much as a transport takes before it waits."""
@@ -41,14 +41,26 @@ def text_of(frame: bytes) -> str:
     return frame[head:].decode()
 
 
-def writer_of(scope: Any) -> Callable[[bytes], Awaitable[None]] | None:
+class Writer(NamedTuple):
+    """How whole frames are written to one socket."""
+
+    write: Callable[[bytes], Awaitable[None]]
+    """Returns once the client has made room; raises OSError if it has left."""
+    is_writable: Callable[[], bool]
+    """Whether there is room now."""
+
+
+def writer_of(scope: Any) -> Writer | None:
     """Return how whole frames are written to this socket; None where its server has no such way."""
-    extension = (scope.get("extensions") or {}).get(EXTENSION)
-    return None if extension is None else extension["write"]
+    writer: Writer | None = (scope.get("extensions") or {}).get(EXTENSION)
+    return writer
 
 
 def in_chunks(events: Sequence[EventEnvelope]) -> Iterator[Sequence[EventEnvelope]]:
     """Divide events into runs of about CHUNK_BYTES, each of at least one event."""
+    if len(events) == 1:  # as most that are live
+        yield events
+        return
     start = size = 0
     for end, event in enumerate(events, 1):
         size += len(event["payload"])

@@ -43,7 +43,7 @@ class Socket:
         self.scope = scope
         self._receive = receive
         self._send = send
-        self._write = writer_of(scope)
+        self._writer = writer_of(scope)
         self._is_closed = False
         self._burst = Burst()
 
@@ -69,6 +69,11 @@ class Socket:
         text = message.get("text")
         return text if isinstance(text, str) else None
 
+    @property
+    def takes_at_once(self) -> bool:
+        """Whether frames of no more than CHUNK_BYTES together would wait for nothing now."""
+        return self._writer is not None and self._writer.is_writable()
+
     async def send_text(self, text: str) -> None:
         """Send one frame. Raise Closed if the client is gone, TimeoutError if it does not read."""
         await self.send_frames((frame_of(text),))
@@ -80,7 +85,7 @@ class Socket:
         """
         if self._is_closed:
             raise Closed
-        for part in frames if self._write is None else (b"".join(frames),):
+        for part in frames if self._writer is None else (b"".join(frames),):
             # Most go out at once, and a timeout costs as much as a frame.
             if (rest := begun(self._sent(part))) is not None:
                 async with asyncio.timeout(SLOW_READER_S):
@@ -88,8 +93,8 @@ class Socket:
 
     async def _sent(self, part: bytes) -> None:
         try:
-            if self._write is not None:
-                await self._write(part)
+            if self._writer is not None:
+                await self._writer.write(part)
             else:
                 await self._send({"type": "websocket.send", "text": text_of(part), "bytes": None})
         except OSError as error:  # servers report in this way that the client has left

@@ -225,6 +225,11 @@ class ConversationSocket(SocketEnding):
             states = await astore.call(states_of, [self._conversation.pk])
             await self.show_hello(states[self._conversation.pk])
 
+    @property
+    def takes_at_once(self) -> bool:
+        """Whether events are sent without waiting for the client."""
+        return self._socket.takes_at_once
+
     async def show_hello(self, state: ConversationState) -> None:
         """Send `hello`."""
         self._state = {name: state[name] for name in SHOWN_CHANGES}  # type: ignore[literal-required]

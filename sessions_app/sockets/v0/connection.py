@@ -56,6 +56,9 @@ _STATUS_FRAMES = {
 class V0Connection:
     """One connection; a Reader of its conversation's feed."""
 
+    takes_at_once = False
+    """python-socketio sends in tasks of its own."""
+
     def __init__(
         self,
         server: socketio.AsyncServer,

@@ -167,6 +167,11 @@ class V1Socket(V1Ending, Unshown, ABC):
 
     # Out
 
+    @property
+    def takes_at_once(self) -> bool:
+        """Whether events are sent without waiting for the client."""
+        return self._socket.takes_at_once
+
     @abstractmethod
     async def show_hello(self, state: ConversationState) -> None:
         """Send the first frame."""
