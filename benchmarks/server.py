@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from http.client import HTTPConnection
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import NamedTuple
@@ -40,7 +41,7 @@ class NotServing(RuntimeError):
 
 @contextmanager
 def convserver(database_url: str, data_dir: Path, **environment: str) -> Iterator[Server]:
-    """Run the server on this database."""
+    """Run the server on this database; it has answered once, so routes and pages are imported."""
     port = _free_port()
     own = {
         "DATABASE_URL": database_url,
@@ -49,6 +50,10 @@ def convserver(database_url: str, data_dir: Path, **environment: str) -> Iterato
         **environment,
     }
     with _running(["convserver", "serve"], port, own, data_dir / "server.log") as server:
+        connection = HTTPConnection("127.0.0.1", port, timeout=START_WAIT_S)
+        connection.request("GET", "/api/nowhere")
+        connection.getresponse().read()
+        connection.close()
         yield server
 
 

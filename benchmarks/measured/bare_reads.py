@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import sqlite3
 import sys
 import threading
@@ -47,10 +48,16 @@ def from_sqlite(url: str) -> Fetch:
     def fetch(sql: str) -> list[Any]:
         if not hasattr(here, "connection"):
             here.connection = sqlite3.connect(urlsplit(url).path, isolation_level=None)
+            here.connection.create_function("regexp", 2, _is_match, deterministic=True)
         found: list[Any] = here.connection.execute(sql).fetchall()
         return found
 
     return fetch
+
+
+def _is_match(pattern: str, value: str | None) -> bool:
+    """Be SQLite's REGEXP, as the server's connections have it."""
+    return value is not None and re.search(pattern, value) is not None
 
 
 class Application:
