@@ -58,6 +58,9 @@ CHANGERS = 12
 """Functions that may wait for a lock have threads of their own, so that nobody who reads waits with them."""
 CHANGERS_OF_ONE = 3
 """At most this many of them are at the same conversation."""
+WRITERS = 2
+"""At most this many batches of different users are written at a time (PostgreSQL): nobody waits for the long
+batch of another."""
 CONTENDED = 4
 """At most this many appends wait for locked conversations at a time, in threads of their own."""
 MASKERS = 2
@@ -111,7 +114,9 @@ class Database:
         self._changers = ConnectedThreads(CHANGERS, "store-changer")
         self._contended = ConnectedThreads(CONTENDED, "store-contended")
         self._maskers = ConnectedThreads(MASKERS, "store-masker")
-        self._writer = ConnectedThreads(1, "store-writer")
+        # SQLite has one lock for all: a second writer would only wait for it.
+        self._writers = WRITERS if connection.vendor == "postgresql" else 1
+        self._writer = ConnectedThreads(self._writers, "store-writer")
         self._notes = ConnectedThreads(1, "store-notes")
         self._all_threads = (
             self._readers,
@@ -129,7 +134,10 @@ class Database:
         self._masking = Shares(MASKERS)
         self._lagging: dict[int, deque[WaitingAppend]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._writing = False
+        self._writing = 0
+        """How many writers are at work."""
+        self._being_served: set[int] = set()
+        """The users in their batches: no two have the same."""
 
     async def call(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a synchronous function of the store in a thread and return what it returns.
@@ -181,9 +189,10 @@ class Database:
         """Queue one append at once, so that a caller's appends keep their order; await the future."""
         future: asyncio.Future[list[Appended]] = asyncio.get_running_loop().create_future()
         # Whichever queue it is in: a shortcut would overtake queued appends of the same conversation.
-        self.queue.put(WaitingAppend(request, future))
-        if not self._writing:
-            self._writing = True
+        waiting = WaitingAppend(request, future)
+        self.queue.put(waiting)
+        if self._writing < self._writers and waiting.user not in self._being_served:
+            self._writing += 1
             self._own(self._write())
         return future
 
@@ -200,23 +209,32 @@ class Database:
         task.add_done_callback(self._tasks.discard)
 
     async def _write(self) -> None:
-        """Write batch after batch until the queue is empty."""
-        loop = asyncio.get_running_loop()
+        """Write batch after batch until what is left in the queue is of users whom another writer serves."""
         try:
             while self.queue:
-                batch = self.queue.next_batch(self._is_lagging)
-                if not batch:
-                    continue
-                requests = [waiting.request for waiting in batch]
-                outcomes = await loop.run_in_executor(self._writer, _append_many, requests)
-                for waiting, outcome in zip(batch, outcomes, strict=True):
-                    if isinstance(outcome, ConversationBusy):
-                        waiting.is_masked_first = isinstance(outcome, MaskingDeferred)
-                        self._lag(waiting)
-                    else:
-                        self._answer(waiting, outcome)
+                batch = self.queue.next_batch(self._is_lagging, self._being_served)
+                if batch:
+                    await self._write_batch(batch)
+                elif self.queue and self._being_served:
+                    return  # that writer goes on with it
         finally:
-            self._writing = False
+            self._writing -= 1
+
+    async def _write_batch(self, batch: Sequence[WaitingAppend]) -> None:
+        users = {waiting.user for waiting in batch}
+        requests = [waiting.request for waiting in batch]
+        loop = asyncio.get_running_loop()
+        self._being_served |= users
+        try:
+            outcomes = await loop.run_in_executor(self._writer, _append_many, requests)
+        finally:
+            self._being_served -= users
+        for waiting, outcome in zip(batch, outcomes, strict=True):
+            if isinstance(outcome, ConversationBusy):
+                waiting.is_masked_first = isinstance(outcome, MaskingDeferred)
+                self._lag(waiting)
+            else:
+                self._answer(waiting, outcome)
 
     def _is_lagging(self, waiting: WaitingAppend) -> bool:
         """Move an append to the others of its conversation if those lag behind."""

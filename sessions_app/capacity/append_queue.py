@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from conversations.events import Appended
 from conversations.exceptions import TooManyWaiting
@@ -61,8 +61,10 @@ class AppendQueue:
         self._loads.setdefault(waiting.user, _Load()).add(waiting.cost)
         self._queue.put(waiting.user, waiting, cost=waiting.cost)
 
-    def next_batch(self, divert: Callable[[WaitingAppend], bool]) -> list[WaitingAppend]:
-        """Take the appends for one commit, without those that `divert` takes.
+    def next_batch(
+        self, divert: Callable[[WaitingAppend], bool], busy: Collection[int] = ()
+    ) -> list[WaitingAppend]:
+        """Take the appends for one commit, without those that `divert` takes, and of no user who is `busy`.
 
         While several users have something waiting, each has one turn in it: so who stores little waits for a
         short commit, not for as much of the others' as fits. An append that is too long for a commit with
@@ -72,9 +74,9 @@ class AppendQueue:
         batch: list[WaitingAppend] = []
         served: list[int] = []
         events = size = taken = 0
-        while (waiting := self._queue.next()) is not None:
+        while (waiting := self._queue.next(busy)) is not None:
             if divert(waiting):
-                self._queue.take()
+                self._queue.take(busy)
                 continue
             events += len(waiting.request.events)
             size += waiting.size
@@ -86,7 +88,7 @@ class AppendQueue:
             elif waiting.user != served[-1] or (len(served) > 1 and taken >= QUANTUM_BYTES):
                 break  # each has had a turn; the queue itself does not end the turn of one who is left alone
             taken += waiting.cost
-            batch.append(self._queue.take())
+            batch.append(self._queue.take(busy))
         return batch
 
     def settle(self, waiting: WaitingAppend) -> None:

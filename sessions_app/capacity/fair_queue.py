@@ -8,7 +8,7 @@ many items either of them has. What one user has put in is served in that order.
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Hashable
+from collections.abc import Collection, Hashable
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
@@ -43,27 +43,34 @@ class FairQueue(Generic[T]):
             line = self._lines[user] = _Line(self._quantum)
         line.items.append((cost, item))
 
-    def next(self) -> T | None:
-        """Return the item whose turn it is, and leave it in the queue; None if nothing waits."""
-        return self._first().items[0][1] if self._lines else None
+    def next(self, busy: Collection[Hashable] = ()) -> T | None:
+        """Return the item whose turn it is, and leave it in the queue; None if nothing waits.
 
-    def take(self) -> T:
-        """Remove the item that `next` returns, and return it. Raise LookupError if nothing waits."""
-        line = self._first()
+        Users who are `busy` are passed over, and keep what they have saved up.
+        """
+        line = self._first(busy)
+        return line.items[0][1] if line else None
+
+    def take(self, busy: Collection[Hashable] = ()) -> T:
+        """Remove the item that `next` returns, and return it. Raise LookupError if there is none."""
+        line = self._first(busy)
+        if line is None:
+            raise LookupError("Nobody who is not busy has anything in the queue.")
         cost, item = line.items.popleft()
         line.deficit = max(0, line.deficit - cost)  # one who waits alone takes more than a turn's
         if not line.items:
             self._lines.popitem(last=False)
         return item
 
-    def _first(self) -> _Line[T]:
-        """Move the turn on to a user who may take their first item. Raise LookupError if nothing waits."""
-        while True:
-            user = next(iter(self._lines), None)
-            if user is None:
-                raise LookupError("The queue is empty.")
+    def _first(self, busy: Collection[Hashable]) -> _Line[T] | None:
+        """Move the turn on to a user who may take their first item; None if there is none."""
+        waiting = len(self._lines) - sum(user in self._lines for user in busy)
+        while waiting:
+            user = next(iter(self._lines))
             line = self._lines[user]
-            if len(self._lines) == 1 or line.items[0][0] <= line.deficit:
-                return line
-            line.deficit += self._quantum
+            if user not in busy:
+                if waiting == 1 or line.items[0][0] <= line.deficit:
+                    return line
+                line.deficit += self._quantum
             self._lines.move_to_end(user)
+        return None

@@ -112,3 +112,19 @@ def test_what_waits_alone_is_taken_at_once_however_long_it_is() -> None:
     assert queue.take()[:2] == ("alice", 0)
     with pytest.raises(LookupError):
         queue.take()
+
+
+def test_busy_users_are_passed_over_and_lose_nothing() -> None:
+    queue: FairQueue[str] = FairQueue(QUANTUM)
+    for item in ("alice's first", "alice's second", "bob's", "carol's"):
+        queue.put(item.partition("'")[0], item, cost=1)
+    assert queue.next(["alice"]) == queue.take(["alice"]) == "bob's"
+    assert queue.next(["alice", "carol"]) is None
+    with pytest.raises(LookupError):
+        queue.take(["alice", "carol", "nobody"])
+    assert [queue.take(["alice"]), queue.take(), queue.take()] == [
+        "carol's",
+        "alice's first",
+        "alice's second",
+    ]
+    assert not queue

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import AsyncIterator, Sequence
+from typing import Any
 
 import httpx
 import pytest
@@ -19,7 +20,7 @@ from conversations.store import creation
 from sessions_app import astore
 from sessions_app.capacity import append_queue
 from tests.clients import WAIT_S
-from tests.conftest import Join
+from tests.conftest import Join, on_postgresql
 from tests.events import event, payload
 
 pytestmark = pytest.mark.usefixtures("live")
@@ -66,6 +67,7 @@ class FirstCommit:
 async def first(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[FirstCommit]:
     """Hold up the server's first commit, and let it make small ones."""
     commit = FirstCommit()
+    monkeypatch.setattr(astore, "WRITERS", 1)  # two divide the users between them
     monkeypatch.setattr(writes, "append_many", commit.append_many)
     monkeypatch.setattr(append_queue, "BATCH_MAX_EVENTS", EVENTS_MAX)
     monkeypatch.setattr(append_queue, "BATCH_MAX_BYTES", BYTES_MAX)
@@ -118,6 +120,30 @@ async def test_however_much_one_user_appends_anothers_event_is_in_the_next_commi
     assert len(first.commits) > 4
     in_a_turn = 1 + QUANTUM_BYTES // (append_queue.EVENT_BYTES + len(text))
     assert len(first.commits[1]) <= in_a_turn + 1  # the other's, who does not wait for a full commit
+
+
+@on_postgresql
+async def test_anothers_event_is_committed_while_a_batch_is_being_written(
+    conversation: ConversationRef, bobs: ConversationRef, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, go, append_many = threading.Event(), threading.Event(), writes.append_many
+
+    def held(requests: Sequence[AppendRequest], *, wait: bool = False) -> Any:
+        if any(request.conversation.pk == conversation.pk for request in requests):
+            begun.set()
+            assert go.wait(WAIT_S)
+        return append_many(requests, wait=wait)
+
+    monkeypatch.setattr(writes, "append_many", held)
+    first = astore.append_soon(conversation, [event()])
+    assert await asyncio.to_thread(begun.wait, WAIT_S)
+    second = astore.append_soon(conversation, [event()])
+    try:
+        assert await seqs_of(astore.append_soon(bobs, [event()])) == [0]
+        assert not first.done()
+    finally:
+        go.set()
+    assert await seqs_of(first, second) == [0, 1]
 
 
 async def test_while_two_users_flood_each_has_about_half_of_every_commit(
