@@ -40,8 +40,13 @@ class Author(Protocol):
     def user_message(self, *, text: str, image_urls: Sequence[str] | None = (), event_id: str) -> Authored:
         """Write what the user said."""
 
-    def agent_message(self, *, text: str, event_id: str, interrupted: bool = False) -> Authored:
-        """Write an answer; `interrupted` marks one that stops where the agent was stopped."""
+    def agent_message(
+        self, *, text: str, event_id: str, interrupted: bool = False, reasoning: str = ""
+    ) -> Authored:
+        """Write an answer; `interrupted` marks one that stops where the agent was stopped.
+
+        `reasoning` is what the model thought before it.
+        """
 
     def tool_call(
         self,

@@ -82,7 +82,8 @@ def whole_text(payload: Payload) -> str:
 
 def _message(event: EventEnvelope, payload: Payload, args: Payload, extras: Payload) -> MessageCard:
     is_users = event["source"] == "user"
-    thought = _thought(args) if event["type"] == "finish" else ""
+    is_finish = event["type"] == "finish"
+    thought = _thought(args) if is_finish else columns.first_text(payload.get("reasoning_content"))
     text = whole_text(payload) or event["text"]
     return MessageCard(
         author="You" if is_users else "Agent",

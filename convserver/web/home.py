@@ -11,6 +11,7 @@ from django.shortcuts import redirect
 from django.urls import reverse
 from django.views.decorators.http import require_safe
 
+from conversations import access
 from conversations.exceptions import ConversationError
 from conversations.store import ConversationExists, creation
 from convserver.quickstart import example_id
@@ -61,7 +62,7 @@ def _beginning(request: HttpRequest) -> dict[str, object]:
         "origin": origin,
         "socket_origin": origin.replace("http", "ws", 1),
         "begin": reverse("begin"),
-        "cues": cues().items(),
+        "cues": cues(access.pk_of(request.user)).items(),
         "credential": _credential(),
     }
 

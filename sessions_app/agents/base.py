@@ -11,6 +11,25 @@ from conversations.events import EventEnvelope
 from conversations.models import ConversationRef
 
 
+class AgentFailure(Exception):
+    """The turn cannot be played to its end, and the text says why: the user reads it as an error."""
+
+    def __init__(self, text: str, *, code: str = "AgentError") -> None:
+        """`code` is what V1 clients get beside the text."""
+        super().__init__(text)
+        self.code = code
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Usage:
+    """What one call of a model used; a `cost` of None is an unknown one."""
+
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    cost: float | None = None
+    """US dollars."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ToolCall:
     """A tool call that is stored in the log."""
@@ -36,6 +55,9 @@ class Answer(Protocol):
 
     async def write(self, text: str) -> None:
         """Add a piece."""
+
+    def think(self, text: str) -> None:
+        """Add a piece of the reasoning behind the answer, which is stored beside it."""
 
 
 class Turn(Protocol):
@@ -84,6 +106,9 @@ class Turn(Protocol):
     def answer(self) -> AbstractAsyncContextManager[Answer]:
         """Begin an answer; leaving the block stores it as one message."""
 
+    def count(self, usage: Usage) -> None:
+        """Add what a call of a model used to the conversation's totals, with the next event of the turn."""
+
     async def say(self, text: str) -> None:
         """Store a message of the agent."""
 
@@ -114,7 +139,8 @@ class Agent(Protocol):
     """One kind of agent; an instance plays the turns of one loop, one after the other.
 
     An agent that calls a model sets `needs_model = True` on its class: its user then needs settings with a
-    model's key before a conversation starts.
+    model's key before a conversation starts. A class with `takes_conversation = True` is called with the
+    ConversationRef of its loop, any other without arguments.
     """
 
     async def play(self, turn: Turn) -> None:

@@ -20,7 +20,7 @@ from conversations.models import ConversationRef
 from conversations.outages import Outage
 from conversations.server_log import ids_of
 from sessions_app import astore
-from sessions_app.agents.base import Agent
+from sessions_app.agents.base import Agent, AgentFailure
 from sessions_app.event_loops import uncancelled
 from sessions_app.loops import leases, pauses, pending_work, recovery, runs, titles, turns
 from sessions_app.loops.played_turn import PlayedTurn, TurnSuspended, retry
@@ -300,6 +300,9 @@ class Loop:
             return self._end_interrupted
         except (Fenced, ConversationNotFound):
             raise
+        except AgentFailure as error:
+            logger.warning("The agent failed", **ids_of(self.conversation), error=str(error))
+            return partial(self._end_in_error, turn.start, error)
         except Exception as error:
             logger.exception("The agent raised an error", **ids_of(self.conversation))
             return partial(self._end_in_error, turn.start, error)
@@ -354,7 +357,7 @@ class Loop:
             return
         turn = PendingTurn(start.turn_id, start.through, is_suspended=False)
         ending = (AgentState.ERROR, ExecutionStatus.ERROR, _sentence(error))
-        code = type(error).__name__ if self.conversation.dialect is Dialect.V1 else "AgentError"
+        code = _code(error) if self.conversation.dialect is Dialect.V1 else "AgentError"
         await retry(lambda: _to_its_end(self._cut_off, turn, *ending, code=code))
 
     async def _persist(self, act: Callable[[ConversationRef, int], T]) -> T:
@@ -402,6 +405,10 @@ class Loop:
 async def _to_its_end(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """Run a function of the store; a cancellation takes effect after it, never meanwhile."""
     return await uncancelled(astore.change(function, *args, **kwargs))
+
+
+def _code(error: Exception) -> str:
+    return error.code if isinstance(error, AgentFailure) else type(error).__name__
 
 
 def _sentence(error: Exception) -> str:

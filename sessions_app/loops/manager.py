@@ -31,7 +31,7 @@ from conversations.outages import Outage, first_of
 from conversations.readiness import readiness
 from conversations.server_log import ids_of
 from sessions_app import astore, idempotency
-from sessions_app.agents.chosen import chosen_agent
+from sessions_app.agents.chosen import chosen_agent, made_for
 from sessions_app.event_loops import PerEventLoop
 from sessions_app.live import hub, presence
 from sessions_app.loops import (
@@ -224,7 +224,7 @@ class StandaloneConversationManager(ConversationManager):
 
     async def _launch(self, conversation: ConversationRef) -> None:
         try:
-            agent = chosen_agent()()
+            agent = made_for(chosen_agent(), conversation)
         except Exception as error:
             await self._note_no_agent(conversation, error)
             raise LoopUnavailable(NO_AGENT) from error

@@ -7,6 +7,7 @@ import json
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 from math import inf
 from typing import Any, TypeVar
 from uuid import uuid4
@@ -18,7 +19,7 @@ from conversations import dialects, live
 from conversations.dialects import AgentState
 from conversations.dialects.author import COMMAND_TOOL, command_of
 from conversations.engines import failures
-from conversations.events import Appended, Authored, Dialect, EventEnvelope, NewEvent
+from conversations.events import Appended, Authored, Dialect, EventEnvelope, Metrics, NewEvent
 from conversations.exceptions import ConversationBusy, ConversationError, EventConflict
 from conversations.log import reads
 from conversations.models import ConversationRef
@@ -29,7 +30,7 @@ from conversations.server_log import ids_of
 from conversations.store import changes
 from conversations.tool_facts import PULL_REQUEST_TOOLS, branch_after, pull_request_in
 from sessions_app import astore
-from sessions_app.agents.base import Decision, ToolCall
+from sessions_app.agents.base import Decision, ToolCall, Usage
 from sessions_app.loops import decisions, leases, turn_events, turns
 from sessions_app.loops.confirmation import policy_of, wants_approval
 from sessions_app.loops.turns import TurnStart
@@ -97,6 +98,7 @@ class PlayedTurn:
         self._has_terminal = True
         self._epoch = epoch
         self.start = start
+        self._totals = start.counted
         self._author = dialects.author(conversation.dialect)
 
     async def prepare(self) -> None:
@@ -148,7 +150,19 @@ class PlayedTurn:
                 await asyncio.shield(answer.break_off())
             raise
         if answer.text:
-            await self._say(answer.text, answer.event_id)
+            await self._say(answer.text, answer.event_id, reasoning=answer.reasoning)
+
+    def count(self, usage: Usage) -> None:
+        """Add to the totals, which the next message or call is stored with."""
+        self._totals = Metrics(
+            accumulated_cost=self._totals.accumulated_cost + (usage.cost or 0.0),
+            prompt_tokens=self._totals.prompt_tokens + usage.prompt_tokens,
+            completion_tokens=self._totals.completion_tokens + usage.completion_tokens,
+        )
+
+    def _counted(self, event: NewEvent) -> NewEvent:
+        """Return an event of the agent with the totals, if the turn has added to them."""
+        return event if self._totals == self.start.counted else replace(event, metrics=self._totals)
 
     async def say(self, text: str) -> None:
         """Store a message."""
@@ -229,7 +243,7 @@ class PlayedTurn:
         answer = self._author.finished(
             message=message, tool_call_id=tool_call_id, event_id=answer_id, call_event_id=call_id
         )
-        events = [turn_events.new_event(call, call_id, turn_id=self.turn_id)]
+        events = [self._counted(turn_events.new_event(call, call_id, turn_id=self.turn_id))]
         if answer is not None:
             events.append(turn_events.new_event(answer, answer_id, turn_id=self.turn_id))
         await astore.append(self.conversation, events, epoch=self._epoch)
@@ -250,20 +264,20 @@ class PlayedTurn:
             event_id=event_id,
             awaiting_confirmation=awaiting_confirmation,
         )
-        return turn_events.new_event(authored, event_id, turn_id=self.turn_id), tool_call_id
+        return self._counted(turn_events.new_event(authored, event_id, turn_id=self.turn_id)), tool_call_id
 
-    async def _say(self, text: str, event_id: str) -> None:
+    async def _say(self, text: str, event_id: str, *, reasoning: str = "") -> None:
         try:
-            await self._store_message(text, event_id)
+            await self._store_message(text, event_id, reasoning)
         except EventConflict:  # readers have seen the id with the first piece, and one of them used it
-            await self._store_message(text, turn_events.fresh_id(event_id))
+            await self._store_message(text, turn_events.fresh_id(event_id), reasoning)
 
-    async def _store_message(self, text: str, event_id: str) -> None:
+    async def _store_message(self, text: str, event_id: str, reasoning: str) -> None:
         def forget_snapshot(appended: Sequence[Appended]) -> None:
             UnfinishedAnswer.objects.filter(conversation_id=self.conversation.pk).delete()
 
-        authored = self._author.agent_message(text=text, event_id=event_id)
-        event = turn_events.new_event(authored, event_id, turn_id=self.turn_id)
+        authored = self._author.agent_message(text=text, event_id=event_id, reasoning=reasoning)
+        event = self._counted(turn_events.new_event(authored, event_id, turn_id=self.turn_id))
         await astore.append(self.conversation, [event], epoch=self._epoch, also=forget_snapshot)
 
     async def _append(
@@ -334,6 +348,7 @@ class StreamedAnswer:
     def __init__(self, conversation: ConversationRef, turn_id: str, epoch: int, masks: Masks) -> None:
         self.event_id = str(uuid4())
         self.text = ""
+        self.reasoning = ""
         self._conversation = conversation
         self._turn_id = turn_id
         self._epoch = epoch
@@ -353,6 +368,10 @@ class StreamedAnswer:
         self._show(self._waiting[: self._masks.settled(self._waiting)])
         if time.monotonic() - self._snapshot_at >= SNAPSHOT_S:
             await self.snapshot()
+
+    def think(self, text: str) -> None:
+        """Add a piece of the reasoning, which readers get with the whole answer."""
+        self.reasoning += text
 
     async def break_off(self) -> None:
         """Show and store everything: nothing follows. Raise Fenced if another loop has taken over.

@@ -60,7 +60,7 @@ async def set_generated_title(conversation: ConversationRef, agent: Agent) -> No
     await astore.change(set_provisional_title, conversation)
     message = await astore.call(_message_of_provisional_title, conversation)
     if message is not None:
-        title = _of_cue(message, conversation)
+        title = await astore.call(_of_cue, message, conversation)
         title = title or await made_of(message, agent.complete, TITLE_MAX_CHARACTERS)
         await astore.change(_replace_provisional_title, conversation, title)
 
@@ -113,7 +113,7 @@ def _of_cue(message: str, conversation: ConversationRef) -> str | None:
     """
     said = message.strip().lower()
     told_apart = shown_title(None, conversation.public_id).removeprefix("Conversation ")
-    return f"{said} · {told_apart}" if said in cues() else None
+    return f"{said} · {told_apart}" if said in cues(conversation.owner_id) else None
 
 
 def _cut(title: str, most: int) -> str:

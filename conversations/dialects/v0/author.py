@@ -32,9 +32,14 @@ class V0Author:
         urls = None if image_urls is None else list(image_urls)
         return _action("message", {"content": text, "image_urls": urls}, source="user")
 
-    def agent_message(self, *, text: str, event_id: str, interrupted: bool = False) -> Authored:
+    def agent_message(
+        self, *, text: str, event_id: str, interrupted: bool = False, reasoning: str = ""
+    ) -> Authored:
         args = {"content": text, "wait_for_response": True}
-        return _action("message", args, beside={"interrupted": True} if interrupted else {})
+        beside: dict[str, object] = {"interrupted": True} if interrupted else {}
+        if reasoning:  # readers ignore unknown keys of the event, and some refuse them in `args`
+            beside["reasoning_content"] = reasoning
+        return _action("message", args, beside=beside)
 
     def tool_call(
         self,

@@ -22,9 +22,12 @@ class V1Author:
         content = [*([text_part(text)] if text or not images else ()), *images]
         return authored(payload.user_message(content), event_id=event_id)
 
-    def agent_message(self, *, text: str, event_id: str, interrupted: bool = False) -> Authored:
+    def agent_message(
+        self, *, text: str, event_id: str, interrupted: bool = False, reasoning: str = ""
+    ) -> Authored:
         note = INTERRUPTED_NOTE if interrupted else ""
-        return authored(payload.agent_message([text_part(text)], note=note), event_id=event_id)
+        event = payload.agent_message([text_part(text)], note=note, reasoning=reasoning)
+        return authored(event, event_id=event_id)
 
     def tool_call(
         self,

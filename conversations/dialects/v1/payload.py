@@ -72,9 +72,12 @@ def user_message(content: Sequence[Part], *, sender: str | None = None) -> V1Eve
     return V1Event("MessageEvent", "user", fields if sender is None else fields | {"sender": sender})
 
 
-def agent_message(content: Sequence[Part], *, note: str = "") -> V1Event:
+def agent_message(content: Sequence[Part], *, note: str = "", reasoning: str = "") -> V1Event:
     """Write what the agent said; `note` is for a model that reads on, not for people."""
-    fields: dict[str, object] = {"llm_message": {"role": "assistant", "content": list(content)}}
+    message: dict[str, object] = {"role": "assistant", "content": list(content)}
+    if reasoning:
+        message["reasoning_content"] = reasoning
+    fields: dict[str, object] = {"llm_message": message}
     return V1Event(
         "MessageEvent", "agent", fields | {"extended_content": [text_part(note)]} if note else fields
     )

@@ -101,7 +101,7 @@ def _page(request: HttpRequest, found: ConversationRef, *, status: int = 200, **
         "parent": _parent(request, state["parent"]),
         "shown": shown,
         "message_id": str(uuid4()),
-        "cues": cues().items(),
+        "cues": cues(found.owner_id).items(),
         **said,
     }
     return page(request, "web/conversation.html", context, status=status)

@@ -24,7 +24,7 @@ from convserver.web.settings_pages.forms import (
 )
 from convserver.web.settings_pages.password import PasswordForm, has_password
 from convserver.web.settings_pages.stored_servers import servers_of
-from sessions_app.agents.chosen import needs_model
+from sessions_app.agents.chosen import uses_model
 from sessions_app.identity.authentication import lets_everybody_in
 from sessions_app.models import ApiToken
 from sessions_app.settings import user_settings
@@ -63,7 +63,7 @@ def show(request: HttpRequest, *refused: Form | PasswordForm, **more: Any) -> Ht
         .order_by("-pk")[:TOKENS_SHOWN],
         "has_keys": not lets_everybody_in(),
         "form_id": str(uuid4()),
-        "asks_model": needs_model(),
+        "asks_model": uses_model(),
         **more,
     }
     return page(request, "web/settings.html", context, status=400 if refused else 200)
