@@ -60,8 +60,10 @@ def settings(format: LogFormat, level: LogLevel) -> dict[str, Any]:
             "django.request": {"filters": ["told_once"]},
             "psycopg": {"filters": ["seldom"]},
             "psycopg.pool": {"filters": ["seldom"]},
-            # It logs every address that it requests, and these name private repositories.
+            # They log every address that they request, and these name private repositories and models.
             "httpx": {"level": max(number, logging.WARNING)},
+            "httpx2": {"level": max(number, logging.WARNING)},
+            "google_genai": {"level": max(number, logging.WARNING)},
             # Addresses may contain keys (V1 sockets), and the line about an accepted socket has the whole
             # address.
             "uvicorn.error": {"level": max(number, logging.WARNING)},

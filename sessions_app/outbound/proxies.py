@@ -19,16 +19,17 @@ class UnusableProxy(Exception):
         super().__init__("The proxy configured for this server can't be used.")
 
 
-def way_to(url: httpx.URL) -> httpx.AsyncHTTPTransport:
+def way_to(url: httpx.URL, *, is_operators: bool = False) -> httpx.AsyncHTTPTransport:
     """Return what asks the server at this URL, and no other. Raise UnusableProxy.
 
-    With accounts, asking raises HostRefused where it would not lead to public addresses.
+    With accounts, asking raises HostRefused where it would not lead to public addresses, unless the
+    server's operator named the URL.
     """
     # A proxy would read what goes without TLS.
     proxy = _proxy_of(url) if url.scheme == "https" else None
     if proxy is not None:
-        return _by(proxy)
-    if settings.CONFIGURATION.auth == "accounts":
+        return _by(proxy, is_operators=is_operators)
+    if not is_operators and settings.CONFIGURATION.auth == "accounts":
         return _PublicWay(verify=_tls())
     return httpx.AsyncHTTPTransport(verify=_tls())
 
@@ -78,11 +79,12 @@ def _proxy_of(url: httpx.URL) -> str | None:
     return proxy if "://" in proxy else f"http://{proxy}"
 
 
-def _by(proxy: str) -> httpx.AsyncHTTPTransport:
+def _by(proxy: str, *, is_operators: bool) -> httpx.AsyncHTTPTransport:
     if not proxy.startswith("socks") and server_url(proxy) is None:
         raise UnusableProxy
     try:
-        return _ProxyWay(proxy=proxy, verify=_tls())
+        way = httpx.AsyncHTTPTransport if is_operators else _ProxyWay
+        return way(proxy=proxy, verify=_tls())
     except (ImportError, ValueError, httpx.InvalidURL) as error:
         raise UnusableProxy from error
 
