@@ -60,7 +60,11 @@ class AuthMode(StrEnum):
     ACCOUNTS = "accounts"
 
 
-BUILT_IN_AGENTS = {"demo": "sessions_app.agents.demo.DemoAgent"}
+BUILT_IN_AGENTS = {
+    "auto": "sessions_app.agents.auto.AutoAgent",
+    "demo": "sessions_app.agents.demo.DemoAgent",
+    "llm": "sessions_app.agents.llm.agent.LlmAgent",
+}
 STANDALONE = "standalone"
 BUILT_IN_STORES = {STANDALONE: "conversations.store.DatabaseConversationStore"}
 BUILT_IN_VALIDATORS = {STANDALONE: "conversations.access.ConversationValidator"}
@@ -127,6 +131,10 @@ class Configuration:
     hooks: tuple[str, ...] = ()
     """Dotted paths of hooks that are notified of conversations."""
     quotas: Quotas = field(default_factory=Quotas)
+    llm_model: str | None = None
+    """The model of users who have set none, as OpenHands writes it: `openai/gpt-5`. None for none."""
+    llm_api_key: str | None = field(default=None, repr=False)
+    llm_base_url: str | None = None
 
     @property
     def installation(self) -> str:
@@ -191,6 +199,9 @@ def read(environment: Mapping[str, str]) -> Configuration:
         ),
         hooks=_hooks(environment),
         quotas=_quotas(environment, auth),
+        llm_model=(environment.get("LLM_MODEL") or "").strip() or None,
+        llm_api_key=_llm_api_key(environment),
+        llm_base_url=_llm_base_url(environment),
     )
 
 
@@ -319,6 +330,25 @@ def _session_api_key(environment: Mapping[str, str], auth: AuthMode) -> str | No
             f"SESSION_API_KEY is too short: it needs at least {SESSION_API_KEY_MIN_LENGTH} random characters."
         )
     return key
+
+
+def _llm_api_key(environment: Mapping[str, str]) -> str | None:
+    key = (environment.get("LLM_API_KEY") or "").strip() or None
+    if key and not (key.isascii() and key.isprintable()):
+        raise ConfigurationError("LLM_API_KEY must be printable ASCII, because it is sent in a header.")
+    return key
+
+
+def _llm_base_url(environment: Mapping[str, str]) -> str | None:
+    url = (environment.get("LLM_BASE_URL") or "").strip().rstrip("/")
+    if not url:
+        return None
+    parts = _url_parts("LLM_BASE_URL", url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ConfigurationError("LLM_BASE_URL must begin with http:// or https://.")
+    if "@" in parts.netloc or parts.query or parts.fragment:
+        raise ConfigurationError("LLM_BASE_URL must have no password, ? or #; the key is LLM_API_KEY.")
+    return url
 
 
 def _secret_key(environment: Mapping[str, str], auth: AuthMode, data_dir: Path) -> str:

@@ -30,6 +30,8 @@ from typing import IO, Any, Protocol
 
 ROOT = Path(__file__).parent.parent
 PROJECT = ("convserver", "conversations", "sessions_app")
+LATE = ("genai_prices", "httpx2", "pydantic_ai")
+"""Libraries that a server imports on first use only: they take longer than all others."""
 IMPORTED = re.compile(r"^(?:from|import) (\w[\w.]*)(?: import (\([^)]*\)|.*))?", re.MULTILINE)
 
 READ_AT_START = re.compile(r"PYTHON|LC_|LANG|LD_|MALLOC_|GLIBC|SSL_|OPENSSL|TZ$")
@@ -213,7 +215,7 @@ def _libraries() -> Iterator[tuple[str, str]]:
     for package in PROJECT:
         for file in (ROOT / package).rglob("*.py"):
             for module, names in IMPORTED.findall(file.read_text()):
-                if module.partition(".")[0] not in PROJECT:
+                if module.partition(".")[0] not in (*PROJECT, *LATE):
                     yield from ((module, name) for name in re.findall(r"\w+", names) or [""])
 
 

@@ -24,8 +24,8 @@ CUES = {
 """The commands, which must be the whole message, in any case, and what they do."""
 COMMANDS = "\n".join(f"- `{cue}` {what}" for cue, what in CUES.items())
 INTRODUCTION = (
-    "This is the built-in demo agent: it repeats what you say and needs no model. You can enter a model in "
-    "Settings; it is saved for agents that use one, but this agent doesn't.\n\n"
+    "This is the built-in demo agent: it repeats what you say and needs no model. Enter a model in Settings, "
+    "under Model, and that answers instead, unless this server was started with `CONVSERVER_AGENT=demo`.\n\n"
     f"Send one of these commands to see more:\n\n{COMMANDS}"
 )
 SLOW_ANSWER = (

@@ -15,6 +15,14 @@ LATE = (
     "unfold.admin",
 )
 """Pages, the admin and the routes of REST: together 20 MB."""
+MODELS = ("pydantic_ai", "openai", "anthropic", "google.genai", "genai_prices", "httpx2")
+"""The libraries of models: together 100 MB and two seconds."""
+A_MODEL_IS_ASKED = """
+from asyncio import run
+from sessions_app.agents.llm.library import client_of
+from sessions_app.agents.llm.models import Wire
+run(client_of(Wire.OPENAI))
+"""
 ANSWER = """
 from asyncio import run
 from asgiref.testing import ApplicationCommunicator
@@ -28,16 +36,16 @@ async def answer(path):
 """
 
 
-def imported_after(code: str) -> set[str]:
-    """Return which of the LATE modules a new process has imported once it has run this."""
-    shown = f"import sys\nprint([name for name in {LATE} if name in sys.modules])"
+def imported_after(code: str, modules: tuple[str, ...] = LATE) -> set[str]:
+    """Return which of these modules a new process has imported once it has run this."""
+    shown = f"import sys\nprint([name for name in {modules} if name in sys.modules])"
     run = subprocess.run(
         [sys.executable, "-c", f"import convserver.asgi\n{code}\n{shown}"],
         capture_output=True,
         text=True,
         check=True,
     )
-    return {name for name in LATE if f"{name!r}" in run.stdout.splitlines()[-1]}
+    return {name for name in modules if f"{name!r}" in run.stdout.splitlines()[-1]}
 
 
 @pytest.mark.parametrize("code", ["", f"{ANSWER}run(answer('/alive'))"], ids=["start", "probe"])
@@ -47,3 +55,19 @@ def test_a_start_and_a_probe_import_no_page_and_no_route(code: str) -> None:
 
 def test_the_first_request_imports_them_all() -> None:
     assert imported_after(f"{ANSWER}run(answer('/api/nowhere'))") == set(LATE)
+
+
+STARTED = """
+from convserver.cli import _require_classes
+from django.conf import settings
+_require_classes(settings.CONFIGURATION)
+"""
+
+
+@pytest.mark.parametrize("code", [STARTED, f"{ANSWER}run(answer('/api/nowhere'))"], ids=["start", "request"])
+def test_a_start_and_a_request_import_no_library_of_models(code: str) -> None:
+    assert not imported_after(code, MODELS)
+
+
+def test_the_first_question_to_a_model_imports_the_library_of_its_wire_alone() -> None:
+    assert imported_after(A_MODEL_IS_ASKED, MODELS) == set(MODELS) - {"anthropic", "google.genai"}

@@ -1,0 +1,167 @@
+"""The agent that answers with a language model."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import structlog
+
+from conversations.models import ConversationRef
+from conversations.server_log import ids_of
+from sessions_app import astore
+from sessions_app.agents.base import AgentFailure, Answer, Turn, Usage
+from sessions_app.agents.llm import choice, library, models, prompts, record
+from sessions_app.agents.llm.choice import ModelChoice
+from sessions_app.agents.llm.faults import ModelFault
+from sessions_app.agents.llm.models import Target
+from sessions_app.agents.llm.record import Record
+
+if TYPE_CHECKING:
+    from sessions_app.agents.llm.requests import ModelClient, Piece, Request
+
+logger = structlog.stdlib.get_logger(__name__)
+
+HISTORY_MAX_CHARS = 400_000
+"""About 100,000 tokens; a model that refuses so many gets fewer."""
+HISTORY_LEAST_CHARS = 6_000
+SHORTENED_BY = 4
+WAITS_S = (1.0, 2.0, 4.0, 8.0)
+"""The pauses between the attempts of one answer."""
+WAIT_MAX_S = 60.0
+"""A server that asks to wait for longer is not asked again."""
+LOOK_S = 0.2
+"""A pause takes effect within this time."""
+COMPLETE_S = 60.0
+NO_MODEL = "No model is set. Enter one in Settings."
+NO_TOOLS = "This agent has no tools, so the call was not run."
+TIMED_OUT = "The model didn't answer in time."
+
+
+class LlmAgent:
+    """Answers with the model that the conversation's start, its owner or the server's operator has named."""
+
+    takes_conversation = True
+    uses_model = True
+
+    def __init__(self, conversation: ConversationRef) -> None:
+        self._conversation = conversation
+
+    async def play(self, turn: Turn) -> None:
+        """Play one turn. Raise AgentFailure with a sentence for the user."""
+        if turn.decision is not None:
+            await turn.tool_rejected(turn.decision.call, NO_TOOLS)
+        target, client = await self._model()
+        await _Playing(turn, target, client).play()
+
+    async def complete(self, messages: Sequence[Mapping[str, str]]) -> str:
+        """Answer a question beside the conversation. Raise AgentFailure."""
+        target, client = await self._model()
+        try:
+            async with asyncio.timeout(COMPLETE_S):
+                return (await client.complete(target, messages)).strip()
+        except TimeoutError:
+            raise AgentFailure(TIMED_OUT, code="LLMTimeoutError") from None
+
+    async def _model(self) -> tuple[Target, ModelClient]:
+        chosen: ModelChoice | None = await astore.call(choice.model_of, self._conversation)
+        if chosen is None:
+            raise AgentFailure(NO_MODEL, code="LLMAuthenticationError")
+        target = models.target_of(chosen)
+        return target, await library.client_of(target.wire)
+
+
+class _Playing:
+    """One turn: its model is asked until the answer is complete."""
+
+    def __init__(self, turn: Turn, target: Target, client: ModelClient) -> None:
+        self._turn = turn
+        self._target = target
+        self._client = client
+        self._max_chars = HISTORY_MAX_CHARS
+        self._waits_s = list(WAITS_S)
+        self._has_told_cut = any(event["text"] == prompts.CUT_NOTICE for event in turn.done)
+
+    async def play(self) -> None:
+        """Ask until the answer is complete: what was said before a pause or a fault is in the log."""
+        while True:
+            request = await self._request()
+            if request.is_cut:
+                await self._tell_cut()
+            wait_s = 0.0
+            async with self._turn.answer() as answer:  # a pause takes effect here
+                try:
+                    if await self._write(answer, request):
+                        return
+                except ModelFault as fault:
+                    wait_s = self._wait_after(fault)
+            await self._sleep(wait_s)
+
+    async def _request(self) -> Request:
+        turn = self._turn
+        inputs = [event["seq"] for event in turn.inputs]
+        found: Record = await astore.call(
+            lambda: record.read(
+                turn.conversation, turn_id=turn.turn_id, inputs=inputs, max_chars=self._max_chars
+            )
+        )
+        return await asyncio.to_thread(self._client.request_of, found, max_chars=self._max_chars)
+
+    async def _tell_cut(self) -> None:
+        """Say that the model does not see all, unless this turn has."""
+        if not self._has_told_cut:
+            self._has_told_cut = True
+            await self._turn.say(prompts.CUT_NOTICE)
+
+    async def _write(self, answer: Answer, request: Request) -> bool:
+        """Write the answer as it comes; False if the turn is to pause. Raise ModelFault."""
+        pieces: asyncio.Queue[Piece | None] = asyncio.Queue()
+        asking = asyncio.ensure_future(self._client.stream(self._target, request, pieces.put_nowait))
+        asking.add_done_callback(lambda _: pieces.put_nowait(None))
+        try:
+            while not self._turn.is_pausing:
+                with suppress(TimeoutError):
+                    piece = await asyncio.wait_for(pieces.get(), LOOK_S)
+                    if piece is None:
+                        self._count(await asking)
+                        return True
+                    answer.think(piece.reasoning)
+                    await answer.write(piece.text)
+        finally:
+            asking.cancel()
+            await asyncio.wait({asking})
+            if not asking.cancelled():
+                asking.exception()  # nobody else retrieves it once the turn pauses
+        return False
+
+    def _count(self, usage: Usage) -> None:
+        self._turn.count(usage)
+        logger.info(
+            "A model has answered",
+            **ids_of(self._turn.conversation),
+            model=self._target.name,
+            prompt_tokens=usage.prompt_tokens,
+            completion_tokens=usage.completion_tokens,
+            cost="unknown" if usage.cost is None else f"{usage.cost:.6f}",
+        )
+
+    def _wait_after(self, fault: ModelFault) -> float:
+        """Return how long to wait before the next attempt, in seconds. Raise the fault if there is none."""
+        if fault.is_too_long and self._max_chars > HISTORY_LEAST_CHARS:
+            self._max_chars = max(self._max_chars // SHORTENED_BY, HISTORY_LEAST_CHARS)
+            return 0.0
+        if not fault.is_passing or not self._waits_s or (fault.wait_s or 0.0) > WAIT_MAX_S:
+            raise fault
+        wait_s = max(self._waits_s.pop(0), fault.wait_s or 0.0)
+        logger.info(
+            "A model is asked again", **ids_of(self._turn.conversation), error=str(fault), wait_s=wait_s
+        )
+        return wait_s
+
+    async def _sleep(self, wait_s: float) -> None:
+        """Wait, unless the turn is to pause."""
+        while wait_s > 0 and not self._turn.is_pausing:
+            await asyncio.sleep(min(wait_s, LOOK_S))
+            wait_s -= LOOK_S

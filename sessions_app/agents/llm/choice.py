@@ -1,0 +1,118 @@
+"""Which model answers in a conversation: what its start, its owner or the server's operator has named."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field, replace
+
+from django.conf import settings
+
+from conversations.dialects import columns
+from conversations.events import Dialect
+from conversations.models import Conversation, ConversationRef
+from sessions_app.agents.base import AgentFailure
+from sessions_app.encryption import SecretUnreadable
+from sessions_app.models import AgentSetup, SecretKind
+from sessions_app.models.v1 import DEFAULT_MODEL
+from sessions_app.settings import user_settings
+from sessions_app.settings.user_settings import SettingSecret
+
+KEY_UNREADABLE = "The saved key of the model can't be read any more. Enter it again in Settings."
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ModelChoice:
+    """A model as somebody has named it, with the key and the server that were named with it."""
+
+    model: str
+    base_url: str = ""
+    key: str = field(default="", repr=False)
+    is_operators: bool = False
+    """Whether the server's operator named it: its address may then be a private one."""
+
+    @property
+    def provider(self) -> str:
+        """Return the part of the name before the slash; empty without a slash."""
+        provider, slash, _ = self.model.partition("/")
+        return provider if slash else ""
+
+    @property
+    def has_access(self) -> bool:
+        """Say whether more is known than the name."""
+        return bool(self.key or self.base_url)
+
+
+def model_of(conversation: ConversationRef) -> ModelChoice | None:
+    """Return the model of a conversation; None if nobody has named one. Raise AgentFailure.
+
+    A key is used only with the server that it was entered for, so a start that brings neither key nor base
+    URL gets its model from the owner's provider, if that is the same one.
+    """
+    started = _of_start(conversation)
+    if started is not None and started.has_access:
+        return started
+    usual = model_of_user(conversation.owner_id)
+    if usual is None:
+        return started if started is not None and started.provider == "ollama" else None
+    wanted = started.model if started is not None else _recorded(conversation)
+    if not wanted or usual.is_operators or not usual.has_access:
+        return usual
+    named = replace(usual, model=wanted)
+    return named if usual.base_url or named.provider == usual.provider else usual
+
+
+def model_of_user(user_id: int) -> ModelChoice | None:
+    """Return the model of a user's new conversations; None if nobody has named one. Raise AgentFailure."""
+    return _of_owner(user_id) or _of_server()
+
+
+def _of_start(conversation: ConversationRef) -> ModelChoice | None:
+    """Return what a V1 client sent as its agent's `llm`."""
+    if conversation.dialect is not Dialect.V1:
+        return None
+    setup = AgentSetup.objects.filter(pk=conversation.pk).only("sealed_agent").first()
+    if setup is None:
+        return None
+    try:
+        agent = json.loads(setup.sealed_agent.open())
+    except SecretUnreadable as error:
+        raise AgentFailure(KEY_UNREADABLE) from error
+    llm = columns.fields(columns.fields(agent).get("llm"))
+    model, base_url, key = (_text(llm.get(name)) for name in ("model", "base_url", "api_key"))
+    if not model or model == DEFAULT_MODEL:
+        return None
+    return ModelChoice(model=model, base_url=base_url, key="" if key.strip("*") == "" else key)
+
+
+def _of_owner(user_id: int) -> ModelChoice | None:
+    stored = user_settings.settings_of(user_id)
+    if stored is None or not _text(stored.llm_model):
+        return None
+    try:
+        key = user_settings.secret_value(user_id, SecretKind.SETTING, name=SettingSecret.LLM_API_KEY)
+    except SecretUnreadable as error:
+        raise AgentFailure(KEY_UNREADABLE) from error
+    return ModelChoice(model=_text(stored.llm_model), base_url=_text(stored.llm_base_url), key=_text(key))
+
+
+def _of_server() -> ModelChoice | None:
+    configuration = settings.CONFIGURATION
+    if configuration.llm_model is None:
+        return None
+    return ModelChoice(
+        model=configuration.llm_model,
+        base_url=configuration.llm_base_url or "",
+        key=configuration.llm_api_key or "",
+        is_operators=True,
+    )
+
+
+def _recorded(conversation: ConversationRef) -> str:
+    """Return the model that the conversation's row names."""
+    rows = Conversation.objects.filter(pk=conversation.pk)
+    model = _text(rows.values_list("llm_model", flat=True).first())
+    return "" if model == DEFAULT_MODEL else model
+
+
+def _text(value: object) -> str:
+    return value.strip() if isinstance(value, str) else ""

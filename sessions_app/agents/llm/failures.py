@@ -1,0 +1,134 @@
+"""What a provider's failure means for a turn: a sentence for the user, and whether to try again."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import httpx2
+from pydantic_ai import exceptions
+
+from conversations.dialects import columns
+from sessions_app.agents.llm.faults import ModelFault
+from sessions_app.agents.llm.models import Target
+from sessions_app.outbound.hosts import HostRefused
+
+DETAIL_MAX_CHARS = 300
+MASK = "***"
+
+
+@dataclass(frozen=True, slots=True)
+class _Meaning:
+    text: str
+    code: str
+    is_passing: bool = False
+
+
+def fault_of(error: Exception, target: Target) -> ModelFault:
+    """Return a failure of the library in words; they never hold the key."""
+    meaning = _meaning(error, target)
+    return ModelFault(
+        meaning.text,
+        code=meaning.code,
+        is_passing=meaning.is_passing,
+        is_too_long=isinstance(error, exceptions.ModelContextWindowExceededError),
+        wait_s=getattr(error, "retry_after", None),
+    )
+
+
+def _meaning(error: Exception, target: Target) -> _Meaning:
+    if any(isinstance(cause, HostRefused) for cause in _causes(error)):
+        return _Meaning("With accounts, a model must have a public address.", "LLMError")
+    match error:
+        case exceptions.ModelTimeoutError() | exceptions.ModelRequestTimeout() | TimeoutError():
+            return _Meaning("The model didn't answer in time.", "LLMTimeoutError", is_passing=True)
+        case exceptions.ModelContextWindowExceededError():
+            text = "The conversation is too long for the model."
+            return _Meaning(text, "LLMContextWindowExceedError")
+        case exceptions.ModelQuotaExceededError():
+            text = "The account of the model's key is out of credits. Check it, or use another key."
+            return _Meaning(text, "LLMRateLimitError")
+    if (status := _status(error)) is not None:
+        return _of_status(status, getattr(error, "body", None), target)
+    match error:
+        case exceptions.ModelConnectionError() | httpx2.TransportError() | httpx2.StreamError():
+            return _of_connection(error)
+        case exceptions.ModelServerError() | exceptions.ModelUnavailableError():
+            return _Meaning("The model's server failed. Try again later.", "LLMServiceUnavailableError", True)
+        case exceptions.ModelRateLimitError():
+            return _of_rate(429)
+        case _:
+            text = "The model's server sent no answer that can be read. Check the base URL."
+            return _Meaning(text, "LLMError", is_passing=True)
+
+
+def _status(error: Exception) -> int | None:
+    """Return the status of the server's answer; a redirect has one only in the cause."""
+    found = getattr(error, "status_code", None) or getattr(error.__cause__, "status_code", None)
+    return found if isinstance(found, int) else None
+
+
+def _of_status(status: int, body: object, target: Target) -> _Meaning:
+    match status:
+        case 401:
+            text = "The model's server rejected the key (401). It is wrong, expired or missing."
+            return _Meaning(text, "LLMAuthenticationError")
+        case 402:
+            text = "The account of the model's key is out of credits (402)."
+            return _Meaning(text, "LLMRateLimitError")
+        case 403:
+            text = "The key isn't allowed to use the model (403). Check its permissions."
+            return _Meaning(text, "LLMAuthenticationError")
+        case 404:
+            text = f"The server has no model `{target.name}` (404), or the base URL is wrong. Check both."
+            return _Meaning(text, "LLMBadRequestError")
+        case 429:
+            return _of_rate(status)
+        case 408 | 409 | 425:
+            return _Meaning(
+                f"The model's server was busy ({status}). Try again.", "LLMServiceUnavailableError", True
+            )
+        case status if status >= 500:
+            text = f"The model's server failed ({status}). Try again later."
+            return _Meaning(text, "LLMServiceUnavailableError", is_passing=True)
+        case status if 300 <= status < 400:
+            text = "The model's server redirects to another address. Enter that address as the base URL."
+            return _Meaning(text, "LLMBadRequestError")
+    text = f"The model's server rejected the request ({status}). {_detail(body, target.key)}".strip()
+    return _Meaning(text, "LLMBadRequestError")
+
+
+def _of_rate(status: int) -> _Meaning:
+    text = f"The model's rate limit was reached ({status}). Wait, or check the quota."
+    return _Meaning(text, "LLMRateLimitError", is_passing=True)
+
+
+def _of_connection(error: Exception) -> _Meaning:
+    causes = list(_causes(error))
+    if any(isinstance(cause, ssl.SSLCertVerificationError) for cause in causes):
+        return _Meaning("The certificate of the model's server isn't trusted.", "LLMServiceUnavailableError")
+    if any(isinstance(cause, httpx2.TimeoutException) for cause in causes):
+        return _Meaning("The model didn't answer in time.", "LLMTimeoutError", is_passing=True)
+    if any(isinstance(cause, httpx2.ConnectError) for cause in causes):
+        text = "The model's server can't be reached. Check the base URL, and that the server is running."
+        return _Meaning(text, "LLMServiceUnavailableError", is_passing=True)
+    text = "The connection to the model broke before its answer was complete. Try again."
+    return _Meaning(text, "LLMServiceUnavailableError", is_passing=True)
+
+
+def _detail(body: object, key: str) -> str:
+    """Return what the server says about a request that it rejected; most say it at one of these places."""
+    fields = columns.fields(body)
+    error = fields.get("error")
+    text = columns.first_text(columns.fields(error).get("message"), fields.get("message"), error)
+    shown = " ".join(columns.clean(text).split())
+    if key:
+        shown = shown.replace(key, MASK)
+    return f"It says: {shown[:DETAIL_MAX_CHARS]}" if shown else ""
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__

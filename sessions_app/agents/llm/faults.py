@@ -1,0 +1,26 @@
+"""The failure of one request to a model."""
+
+from __future__ import annotations
+
+from sessions_app.agents.base import AgentFailure
+
+
+class ModelFault(AgentFailure):
+    """A request to a model failed; the text is for the user."""
+
+    def __init__(
+        self,
+        text: str,
+        *,
+        code: str = "LLMError",
+        is_passing: bool = False,
+        is_too_long: bool = False,
+        wait_s: float | None = None,
+    ) -> None:
+        super().__init__(text, code=code)
+        self.is_passing = is_passing
+        """Whether the same request may succeed later."""
+        self.is_too_long = is_too_long
+        """Whether a shorter request may succeed."""
+        self.wait_s = wait_s
+        """How long the server asks to wait, in seconds."""

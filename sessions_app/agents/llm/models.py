@@ -1,0 +1,108 @@
+"""Models by the names that OpenHands writes: at which address, over which wire, under which name there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+import httpx
+
+from sessions_app.agents.base import AgentFailure
+from sessions_app.agents.llm.choice import ModelChoice
+from sessions_app.outbound.model_trial import KNOWN_SERVERS, InvalidBaseUrl, checked_base_url
+
+OLLAMA = "http://localhost:11434/v1"
+_GATEWAYS = frozenset({"openhands", "litellm_proxy", "vllm", "hosted_vllm", "lm_studio", "ollama_chat"})
+"""Providers that are known by their base URL alone: what follows the slash is the model's name there."""
+_OWN_PREFIXES = frozenset({*KNOWN_SERVERS, *_GATEWAYS, "google", "ollama"})
+_FAMILIES = {"claude": "anthropic", "gemini": "gemini", "gpt-": "openai", "o1": "openai", "o3": "openai"}
+"""Providers of names without a slash, by their beginnings."""
+
+NO_SERVER = "The provider can't be told from the model's name. Enter the base URL in Settings."
+NO_KEY = "The model needs an API key. Enter one in Settings."
+BAD_KEY = "The key of the model contains invalid characters. Copy it again, without line breaks."
+
+
+class Wire(StrEnum):
+    """How a server is asked; the value names a module of `wires`."""
+
+    OPENAI = "openai"
+    """Chat completions."""
+    ANTHROPIC = "anthropic"
+    GOOGLE = "google"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Target:
+    """A model at its server."""
+
+    wire: Wire
+    name: str
+    """What the server calls the model."""
+    base_url: str
+    key: str = field(repr=False)
+    is_operators: bool
+    """Whether the address may be a private one."""
+
+
+def target_of(choice: ModelChoice) -> Target:
+    """Return where a model is asked. Raise AgentFailure with a sentence for the user."""
+    if not (choice.key.isascii() and choice.key.isprintable()):
+        raise AgentFailure(BAD_KEY)
+    provider, name = _parts(choice.model)
+    base_url = _base_url(choice, provider)
+    wire = _wire(provider, base_url)
+    if not choice.key and not choice.base_url and provider != "ollama":
+        raise AgentFailure(NO_KEY, code="LLMAuthenticationError")
+    return Target(
+        wire=wire,
+        name=name,
+        base_url=_root(base_url, wire),
+        key=choice.key,
+        is_operators=choice.is_operators,
+    )
+
+
+def _parts(model: str) -> tuple[str, str]:
+    """Return the provider, empty for an unknown one, and the model's name there."""
+    prefix, slash, name = model.partition("/")
+    if slash and prefix in _OWN_PREFIXES:
+        return {"google": "gemini", "ollama_chat": "ollama"}.get(prefix, prefix), name
+    if slash:
+        return "", model  # many servers have names with a slash
+    return next((family for beginning, family in _FAMILIES.items() if model.startswith(beginning)), ""), model
+
+
+def _base_url(choice: ModelChoice, provider: str) -> str:
+    if choice.base_url:
+        try:
+            # An operator's address may be private, and was checked at the start.
+            base_url = choice.base_url if choice.is_operators else checked_base_url(choice.base_url)
+        except InvalidBaseUrl as error:
+            raise AgentFailure(str(error)) from error
+        is_root = provider == "ollama" and httpx.URL(base_url).path in ("", "/")
+        return f"{base_url.rstrip('/')}/v1" if is_root else base_url
+    if provider == "ollama":
+        return OLLAMA
+    if provider not in KNOWN_SERVERS:
+        raise AgentFailure(NO_SERVER)
+    return "https://generativelanguage.googleapis.com" if provider == "gemini" else KNOWN_SERVERS[provider]
+
+
+def _wire(provider: str, base_url: str) -> Wire:
+    if provider == "anthropic":
+        return Wire.ANTHROPIC
+    if provider == "gemini" and not base_url.endswith("/openai"):
+        return Wire.GOOGLE
+    return Wire.OPENAI
+
+
+def _root(base_url: str, wire: Wire) -> str:
+    """Return the address as the wire's library takes it: two of them add the version themselves."""
+    match wire:
+        case Wire.ANTHROPIC:
+            return base_url.removesuffix("/v1")
+        case Wire.GOOGLE:
+            return base_url.removesuffix("/v1beta").removesuffix("/v1")
+        case Wire.OPENAI:
+            return base_url

@@ -1,0 +1,35 @@
+"""What a model is told beside the conversation itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sessions_app.agents.llm.record import Record
+
+SYSTEM_PROMPT = (
+    "You are the assistant in a conversation that may have begun long ago, also with other assistants. "
+    "Answer the user's newest message, in the user's language. Your answers are shown as Markdown. You have "
+    "no tools: you cannot run commands, open addresses or change files. Say so if the user asks for it, and "
+    "never pretend that you did. Others have run the commands that the conversation shows."
+)
+CONTINUE = "Continue. If your last answer was cut off, go on exactly where it ends, and repeat nothing of it."
+"""What the user is made to say where nobody has said anything since the last answer."""
+BEGINNING = "(The conversation begins with the assistant's message.)"
+CUT_NOTICE = (
+    "*This conversation is too long for the model. For this answer it sees only the newest messages.*"
+)
+
+
+def instructions(record: Record) -> str:
+    """Return the system prompt of a conversation."""
+    return "\n\n".join([SYSTEM_PROMPT, *_more(record)])
+
+
+def _more(record: Record) -> Iterator[str]:
+    if record.repository:
+        branch = f", on the branch {record.branch}" if record.branch else ""
+        yield f"The conversation is about the repository {record.repository}{branch}."
+    if record.instructions:
+        yield f"The user's instructions for this conversation:\n\n{record.instructions}"
+    if record.suffix:
+        yield record.suffix

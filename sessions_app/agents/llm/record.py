@@ -1,0 +1,161 @@
+"""What the database knows of a conversation that its model is to see."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from conversations.dialects import columns
+from conversations.events import Dialect, EventEnvelope, EventFilter, EventMatch, Kind
+from conversations.log import reads
+from conversations.models import Conversation, ConversationRef, CreationParameters
+from sessions_app.models import AgentSetup
+from sessions_app.storage.attachments import attachments_of, content_of
+
+PAGE_MAX_EVENTS = 500
+EVENTS_MAX = 5_000
+"""A model sees at most this many events."""
+CONDENSATIONS_MAX = 100
+FILES_MAX_BYTES = 4 * 1024 * 1024
+"""The files of a conversation that a model sees have at most this many bytes; the oldest come first."""
+
+_SHOWN = EventFilter(
+    exclude_hidden=True,
+    any_of=frozenset(
+        EventMatch(
+            dialect=dialect,
+            kinds=frozenset({Kind.MESSAGE, Kind.TOOL_CALL, Kind.TOOL_RESULT, Kind.ERROR}),
+        )
+        for dialect in Dialect
+    ),
+)
+_CONDENSATIONS = EventFilter(types=frozenset({"Condensation", "condensation"}), exclude_hidden=True)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class File:
+    """A file that the user has added."""
+
+    name: str
+    size: int
+    """Bytes."""
+    content: bytes | None
+    """None if the files before it are long enough."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Record:
+    """A conversation as its model is to see it."""
+
+    events: Sequence[EventEnvelope] = ()
+    """Oldest first; the turn's inputs and what the turn has stored come last."""
+    is_complete: bool = True
+    """Whether these are all events that a model sees."""
+    forgotten: frozenset[str | int] = frozenset()
+    """Ids of events that a condensation has replaced: of V1 the events' own, of V0 numbers."""
+    summary: str = ""
+    """What stands in their place."""
+    files: Sequence[File] = ()
+    repository: str = ""
+    branch: str = ""
+    instructions: str = ""
+    """Those of the conversation's creation."""
+    suffix: str = ""
+    """What a V1 client added to the system prompt."""
+
+
+def read(conversation: ConversationRef, *, turn_id: str, inputs: Sequence[int], max_chars: int) -> Record:
+    """Read a conversation for a turn that answers the events with these seqs.
+
+    The newest events come with about `max_chars` of text. Later inputs are left to the next turn.
+    """
+    newest, is_complete = _newest(conversation, max_chars)
+    row = Conversation.objects.values("repository", "branch").get(pk=conversation.pk)
+    forgotten, summary = _condensed(conversation)
+    return Record(
+        events=ordered(newest, turn_id=turn_id, inputs=inputs),
+        is_complete=is_complete,
+        forgotten=forgotten,
+        summary=summary,
+        files=list(_files(conversation)),
+        repository=row["repository"] or "",
+        branch=row["branch"] or "",
+        instructions=_instructions(conversation),
+        suffix=_suffix(conversation),
+    )
+
+
+def ordered(events: Sequence[EventEnvelope], *, turn_id: str, inputs: Sequence[int]) -> list[EventEnvelope]:
+    """Return the events before a turn, its inputs, and its own, each oldest first.
+
+    What the user has said since the inputs is for the next turn. An earlier turn may have answered since
+    then, so its answer comes before the inputs.
+    """
+    through = max(inputs, default=None)
+    own = [event for event in events if event["turn"] == turn_id]
+    others = [event for event in events if event["turn"] != turn_id]
+    asked = [event for event in others if event["seq"] in inputs]
+    before = [event for event in others if event["seq"] not in inputs and not _is_later(event, through)]
+    return [*before, *asked, *own]
+
+
+def _is_later(event: EventEnvelope, through: int | None) -> bool:
+    return event["source"] == "user" and through is not None and event["seq"] > through
+
+
+def _newest(conversation: ConversationRef, max_chars: int) -> tuple[list[EventEnvelope], bool]:
+    """Return the newest events that a model sees, oldest first, and whether these are all."""
+    found: list[EventEnvelope] = []
+    last: int | None = None
+    room = max_chars
+    while True:
+        page = reads.search_events(conversation, _SHOWN, last=last, newest_first=True, limit=PAGE_MAX_EVENTS)
+        found += page.events
+        room -= sum(len(event["text"]) for event in page.events)
+        if not page.has_more or not page.events:
+            return found[::-1], True
+        if room < 0 or len(found) >= EVENTS_MAX:
+            return found[::-1], False
+        last = page.events[-1]["seq"] - 1
+
+
+def _condensed(conversation: ConversationRef) -> tuple[frozenset[str | int], str]:
+    """Return what condensations have replaced, and the newest summary."""
+    page = reads.search_events(conversation, _CONDENSATIONS, newest_first=True, limit=CONDENSATIONS_MAX)
+    forgotten: set[str | int] = set()
+    summary = ""
+    for event in page.events:
+        payload = json.loads(event["payload"])
+        fields = payload if event["dialect"] == Dialect.V1 else columns.fields(payload.get("args"))
+        forgotten.update(_forgotten(fields))
+        summary = summary or columns.first_text(fields.get("summary"))
+    return frozenset(forgotten), summary
+
+
+def _forgotten(fields: Mapping[str, object]) -> Iterator[str | int]:
+    ids = fields.get("forgotten_event_ids")
+    yield from (each for each in (ids if isinstance(ids, list) else []) if isinstance(each, str | int))
+    first, last = fields.get("forgotten_events_start_id"), fields.get("forgotten_events_end_id")
+    if isinstance(first, int) and isinstance(last, int) and last - first < EVENTS_MAX * 20:
+        yield from range(first, last + 1)
+
+
+def _files(conversation: ConversationRef) -> Iterator[File]:
+    room = FILES_MAX_BYTES
+    for each in attachments_of(conversation):
+        room -= each.size
+        content = content_of(conversation, each.name) if room >= 0 else None
+        yield File(name=each.name, size=each.size, content=content)
+
+
+def _instructions(conversation: ConversationRef) -> str:
+    rows = CreationParameters.objects.filter(pk=conversation.pk)
+    parameters = columns.fields(rows.values_list("parameters", flat=True).first())
+    return columns.first_text(parameters.get("instructions"))
+
+
+def _suffix(conversation: ConversationRef) -> str:
+    rows = AgentSetup.objects.filter(pk=conversation.pk)
+    agent = columns.fields(rows.values_list("shown_agent", flat=True).first())
+    return columns.first_text(columns.fields(agent.get("agent_context")).get("system_message_suffix"))

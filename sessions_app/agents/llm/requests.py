@@ -1,0 +1,169 @@
+"""Requests to a model through the library: the answer piece by piece, and what it used."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from types import ModuleType
+from typing import NamedTuple
+
+import genai_prices
+import httpx2
+from genai_prices.data_snapshot import get_snapshot
+from pydantic_ai.direct import model_request_stream
+from pydantic_ai.exceptions import AgentRunError, UserError
+from pydantic_ai.messages import (
+    ModelMessage,
+    ModelRequest,
+    ModelResponse,
+    PartDeltaEvent,
+    PartStartEvent,
+    TextPart,
+    TextPartDelta,
+    ThinkingPart,
+    ThinkingPartDelta,
+    UserPromptPart,
+)
+from pydantic_ai.settings import ModelSettings
+
+from sessions_app.agents.base import AgentFailure, Usage
+from sessions_app.agents.llm import history, transport
+from sessions_app.agents.llm.failures import fault_of
+from sessions_app.agents.llm.faults import ModelFault
+from sessions_app.agents.llm.models import Target
+from sessions_app.agents.llm.record import Record
+from sessions_app.outbound.hosts import HostRefused
+from sessions_app.outbound.proxies import UnusableProxy
+
+ANSWER_MAX_CHARS = 1_000_000
+EMPTY = "The model gave an empty answer. Try again, or say it in other words."
+REFUSED = "The model's provider refused to answer this (content filter)."
+CUT = "The connection to the model broke before its answer was complete. Try again."
+TOO_LONG = "The model's answer is too long and was ended."
+_OUTSIDE = (
+    *(AgentRunError, UserError, HostRefused, httpx2.HTTPError, httpx2.StreamError),
+    *(OSError, ValueError, TypeError, LookupError),
+)
+"""What the library and a server's answer may raise."""
+
+get_snapshot()  # prices are read once, in the thread that imports this
+
+
+class Piece(NamedTuple):
+    """A piece of an answer, or of the reasoning behind it."""
+
+    text: str = ""
+    reasoning: str = ""
+
+
+class Request(NamedTuple):
+    """A request, ready to be sent."""
+
+    messages: list[ModelMessage]
+    is_cut: bool
+    """Whether older messages were left out."""
+
+
+class ModelClient:
+    """Asks models over one wire."""
+
+    def __init__(self, wire: ModuleType) -> None:
+        """`wire` is a module of `wires`."""
+        self._wire = wire
+
+    def request_of(self, record: Record, *, max_chars: int) -> Request:
+        """Return a conversation as a request, its messages with at most this many characters."""
+        return Request(
+            *history.messages_of(record, max_chars=max_chars, takes_urls=bool(self._wire.TAKES_URLS))
+        )
+
+    async def stream(self, target: Target, request: Request, on_piece: Callable[[Piece], None]) -> Usage:
+        """Send a request, call `on_piece` with each piece, and return what it used. Raise AgentFailure."""
+        try:
+            return await self._streamed(target, request.messages, on_piece)
+        except UnusableProxy as error:
+            raise AgentFailure(str(error)) from None
+        except _OUTSIDE as error:
+            # Without the cause: its text may hold what the server repeats of the request.
+            raise fault_of(error, target) from None
+
+    async def complete(self, target: Target, messages: Sequence[Mapping[str, str]]) -> str:
+        """Answer messages of a role and a content, oldest first. Raise AgentFailure."""
+        pieces: list[str] = []
+        request = Request(_plain(messages), is_cut=False)
+        await self.stream(target, request, lambda piece: pieces.append(piece.text))
+        return "".join(pieces)
+
+    async def _streamed(
+        self, target: Target, messages: list[ModelMessage], on_piece: Callable[[Piece], None]
+    ) -> Usage:
+        chars = 0
+        async with transport.client_of(target) as client:
+            # To create a model may read files.
+            model = await asyncio.to_thread(self._wire.model_at, target, client)
+            settings = ModelSettings(max_retries=0)  # the agent tries again, and its reader sees it wait
+            async with model_request_stream(model, messages, model_settings=settings) as stream:
+                async for event in stream:
+                    piece = _piece(event)
+                    if piece is None:
+                        continue
+                    chars += len(piece.text) + len(piece.reasoning)
+                    if chars > ANSWER_MAX_CHARS:
+                        raise ModelFault(TOO_LONG)
+                    on_piece(piece)
+                response = stream.get()
+        _require_whole(response)
+        return _usage(response, target)
+
+
+def _piece(event: object) -> Piece | None:
+    match event:
+        case PartStartEvent(part=TextPart(content=text)) if text:
+            return Piece(text=text)
+        case PartDeltaEvent(delta=TextPartDelta(content_delta=text)) if text:
+            return Piece(text=text)
+        case PartStartEvent(part=ThinkingPart(content=text)) if text:
+            return Piece(reasoning=text)
+        case PartDeltaEvent(delta=ThinkingPartDelta(content_delta=text)) if text:
+            return Piece(reasoning=text)
+        case _:
+            return None
+
+
+def _require_whole(response: ModelResponse) -> None:
+    """Raise ModelFault for an answer without an end, or without a word."""
+    if response.finish_reason is None and not response.usage.output_tokens:
+        raise ModelFault(CUT, code="LLMServiceUnavailableError", is_passing=True)
+    if not any(isinstance(part, TextPart) and part.content.strip() for part in response.parts):
+        is_refused = response.finish_reason == "content_filter"
+        raise ModelFault(REFUSED if is_refused else EMPTY, code="LLMNoResponseError")
+
+
+def _usage(response: ModelResponse, target: Target) -> Usage:
+    used = response.usage
+    cost: float | None = None
+    with suppress(LookupError, ValueError, ArithmeticError):  # nobody knows the price
+        # By the address: the name alone may be that of a free model on somebody's own machine.
+        found = genai_prices.calc_price(
+            used, response.model_name or target.name, provider_api_url=target.base_url
+        )
+        cost = float(found.total_price)
+    return Usage(prompt_tokens=used.input_tokens, completion_tokens=used.output_tokens, cost=cost)
+
+
+def _plain(messages: Sequence[Mapping[str, str]]) -> list[ModelMessage]:
+    """Return plain messages as the library's: the first system messages become the instructions."""
+    system = "\n\n".join(each["content"] for each in messages if each["role"] == "system")
+    shown: list[ModelMessage] = []
+    for each in messages:
+        if each["role"] == "system":
+            continue
+        if each["role"] == "user":
+            part = UserPromptPart(content=each["content"])
+            shown.append(ModelRequest(parts=[part], instructions=system or None))
+        else:
+            shown.append(ModelResponse(parts=[TextPart(content=each["content"])]))
+    if not shown or isinstance(shown[0], ModelResponse) or isinstance(shown[-1], ModelResponse):
+        shown.append(ModelRequest(parts=[UserPromptPart(content=system or "Go on.")]))
+    return shown

@@ -1,0 +1,1 @@
+"""A provider's wire each: how its library is told of a model. Imported by `library`, on first use."""

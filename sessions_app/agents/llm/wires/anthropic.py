@@ -1,0 +1,18 @@
+"""Anthropic's messages."""
+
+from __future__ import annotations
+
+import httpx2
+from pydantic_ai.models import Model
+from pydantic_ai.models.anthropic import AnthropicModel
+from pydantic_ai.providers.anthropic import AnthropicProvider
+
+from sessions_app.agents.llm.models import Target
+
+TAKES_URLS = True
+
+
+def model_at(target: Target, client: httpx2.AsyncClient) -> Model:
+    """Return the model of a target, asked by this client."""
+    provider = AnthropicProvider(base_url=target.base_url, api_key=target.key or "none", http_client=client)
+    return AnthropicModel(target.name, provider=provider)

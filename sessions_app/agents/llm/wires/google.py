@@ -1,0 +1,19 @@
+"""Google's Gemini API."""
+
+from __future__ import annotations
+
+import httpx2
+from pydantic_ai.models import Model
+from pydantic_ai.models.google import GoogleModel
+from pydantic_ai.providers.google import GoogleProvider
+
+from sessions_app.agents.llm.models import Target
+
+TAKES_URLS = False
+"""The library would load images itself, from addresses that nobody has checked."""
+
+
+def model_at(target: Target, client: httpx2.AsyncClient) -> Model:
+    """Return the model of a target, asked by this client."""
+    provider = GoogleProvider(base_url=target.base_url, api_key=target.key or "none", http_client=client)
+    return GoogleModel(target.name, provider=provider)

@@ -1,0 +1,108 @@
+"""Which model answers in a conversation, and which key goes where."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+
+from conversations.models import ConversationRef, Version
+from conversations.store import creation
+from sessions_app.agents.auto import AutoAgent
+from sessions_app.agents.base import AgentFailure
+from sessions_app.agents.demo import CUES
+from sessions_app.agents.llm.choice import ModelChoice, model_of
+from sessions_app.encryption import Sealed
+from sessions_app.models import Secret
+from sessions_app.settings import agent_setups, user_settings
+from sessions_app.settings.agent_setups import NewSetup
+from sessions_app.settings.user_settings import SettingSecret
+
+pytestmark = pytest.mark.needs_engine
+
+OWNERS = ModelChoice(model="openai/gpt-5", key="owner's key")
+SERVERS = ModelChoice(
+    model="anthropic/claude-x", base_url="https://example.org", key="server's key", is_operators=True
+)
+
+
+def started(user: User, llm: dict[str, Any] | None = None, **columns: Any) -> ConversationRef:
+    """Start a V1 conversation with this `llm`."""
+    agent = None if llm is None else {"kind": "Agent", "llm": llm}
+    return agent_setups.create(user, NewSetup(agent=agent), **columns)
+
+
+@pytest.fixture
+def owners(alice: User) -> None:
+    """Let alice have a model of her own."""
+    secrets = {SettingSecret.LLM_API_KEY: OWNERS.key}
+    user_settings.change_settings(alice.pk, {"llm_model": OWNERS.model}, secrets=secrets)
+
+
+@pytest.fixture
+def servers(configured: Callable[..., None]) -> None:
+    """Let the server have a model."""
+    configured(llm_model=SERVERS.model, llm_base_url=SERVERS.base_url, llm_api_key=SERVERS.key)
+
+
+def test_nobody_has_named_a_model(alice: User) -> None:
+    assert model_of(started(alice)) is None
+    assert model_of(creation.create(alice, version=Version.V0)) is None
+
+
+def test_a_name_alone_is_no_model(alice: User) -> None:
+    assert model_of(started(alice, llm_model="openai/gpt-5")) is None
+    assert model_of(started(alice, {"model": "openai/gpt-5"})) is None
+
+
+def test_what_a_start_brings_is_used_as_it_is(alice: User, owners: None, servers: None) -> None:
+    llm = {"model": "mistral/large", "api_key": "its key", "base_url": "https://models.example.org/v1"}
+    found = model_of(started(alice, llm))
+    assert found == ModelChoice(
+        model="mistral/large", base_url="https://models.example.org/v1", key="its key"
+    )
+
+
+def test_the_owners_model_comes_before_the_servers(alice: User, owners: None, servers: None) -> None:
+    assert model_of(started(alice)) == OWNERS
+
+
+def test_the_servers_model_is_for_those_who_have_none(alice: User, servers: None) -> None:
+    assert model_of(started(alice)) == SERVERS
+
+
+def test_a_start_chooses_among_the_models_of_the_owners_provider(alice: User, owners: None) -> None:
+    found = model_of(started(alice, llm_model="openai/gpt-5-mini"))
+    assert found == ModelChoice(model="openai/gpt-5-mini", key=OWNERS.key)
+
+
+@pytest.mark.parametrize("model", ["anthropic/claude-x", "default"])
+def test_the_owners_key_is_never_used_with_another_provider(alice: User, owners: None, model: str) -> None:
+    assert model_of(started(alice, {"model": model}, llm_model=model)) == OWNERS
+
+
+def test_the_owners_key_is_never_sent_to_a_starts_address(alice: User, owners: None) -> None:
+    found = model_of(started(alice, {"model": "openai/gpt-5", "base_url": "https://example.com"}))
+    assert found == ModelChoice(model="openai/gpt-5", base_url="https://example.com")
+
+
+def test_the_servers_key_is_used_with_the_servers_model_only(alice: User, servers: None) -> None:
+    assert model_of(started(alice, {"model": "anthropic/claude-large"})) == SERVERS
+
+
+def test_a_model_without_a_key_is_the_owners_to_complete(alice: User, servers: None) -> None:
+    user_settings.change_settings(alice.pk, {"llm_model": "openai/gpt-5"}, secrets={})
+    assert model_of(started(alice)) == ModelChoice(model="openai/gpt-5")
+
+
+def test_a_key_that_cannot_be_read_is_told(alice: User, owners: None) -> None:
+    Secret.objects.of(alice.pk).update(value=Sealed("gAAAAA"))
+    with pytest.raises(AgentFailure, match="can't be read"):
+        model_of(started(alice))
+
+
+def test_the_demo_agents_messages_are_offered_where_it_answers(alice: User, bob: User, owners: None) -> None:
+    assert AutoAgent.cues_of(alice.pk) == {}
+    assert AutoAgent.cues_of(bob.pk) == CUES
