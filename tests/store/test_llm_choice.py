@@ -78,9 +78,24 @@ def test_a_start_chooses_among_the_models_of_the_owners_provider(alice: User, ow
     assert found == ModelChoice(model="openai/gpt-5-mini", key=OWNERS.key)
 
 
-@pytest.mark.parametrize("model", ["anthropic/claude-x", "default"])
+@pytest.mark.parametrize("model", ["anthropic/claude-x", "claude-x", "org/model", "default"])
 def test_the_owners_key_is_never_used_with_another_provider(alice: User, owners: None, model: str) -> None:
     assert model_of(started(alice, {"model": model}, llm_model=model)) == OWNERS
+
+
+def test_of_unknown_providers_none_gets_the_key_of_another(alice: User) -> None:
+    secrets = {SettingSecret.LLM_API_KEY: "key"}
+    user_settings.change_settings(alice.pk, {"llm_model": "one/model"}, secrets=secrets)
+    found = model_of(started(alice, llm_model="other/model"))
+    assert found == ModelChoice(model="one/model", key="key")
+
+
+def test_a_base_url_serves_every_model_that_a_start_names(alice: User) -> None:
+    values = {"llm_model": "openai/gpt-5", "llm_base_url": "https://models.example.org/v1"}
+    user_settings.change_settings(alice.pk, values, secrets={})
+    found = model_of(started(alice, llm_model="anthropic/claude-x"))
+    assert found is not None
+    assert (found.model, found.base_url) == ("anthropic/claude-x", "https://models.example.org/v1")
 
 
 def test_the_owners_key_is_never_sent_to_a_starts_address(alice: User, owners: None) -> None:

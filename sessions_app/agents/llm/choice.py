@@ -11,6 +11,7 @@ from conversations.dialects import columns
 from conversations.events import Dialect
 from conversations.models import Conversation, ConversationRef
 from sessions_app.agents.base import AgentFailure
+from sessions_app.agents.llm import names
 from sessions_app.encryption import SecretUnreadable
 from sessions_app.models import AgentSetup, SecretKind
 from sessions_app.models.v1 import DEFAULT_MODEL
@@ -31,12 +32,6 @@ class ModelChoice:
     """Whether the server's operator named it: its address may then be a private one."""
 
     @property
-    def provider(self) -> str:
-        """Return the part of the name before the slash; empty without a slash."""
-        provider, slash, _ = self.model.partition("/")
-        return provider if slash else ""
-
-    @property
     def has_access(self) -> bool:
         """Say whether more is known than the name."""
         return bool(self.key or self.base_url)
@@ -53,12 +48,13 @@ def model_of(conversation: ConversationRef) -> ModelChoice | None:
         return started
     usual = model_of_user(conversation.owner_id)
     if usual is None:
-        return started if started is not None and started.provider == "ollama" else None
+        needs_no_key = started is not None and names.parts_of(started.model)[0] == "ollama"
+        return started if needs_no_key else None
     wanted = started.model if started is not None else _recorded(conversation)
     if not wanted or usual.is_operators or not usual.has_access:
         return usual
-    named = replace(usual, model=wanted)
-    return named if usual.base_url or named.provider == usual.provider else usual
+    is_served = usual.base_url or names.are_of_one_provider(wanted, usual.model)
+    return replace(usual, model=wanted) if is_served else usual
 
 
 def model_of_user(user_id: int) -> ModelChoice | None:

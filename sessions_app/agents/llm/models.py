@@ -8,15 +8,11 @@ from enum import StrEnum
 import httpx
 
 from sessions_app.agents.base import AgentFailure
+from sessions_app.agents.llm import names
 from sessions_app.agents.llm.choice import ModelChoice
 from sessions_app.outbound.model_trial import KNOWN_SERVERS, InvalidBaseUrl, checked_base_url
 
 OLLAMA = "http://localhost:11434/v1"
-_GATEWAYS = frozenset({"openhands", "litellm_proxy", "vllm", "hosted_vllm", "lm_studio", "ollama_chat"})
-"""Providers that are known by their base URL alone: what follows the slash is the model's name there."""
-_OWN_PREFIXES = frozenset({*KNOWN_SERVERS, *_GATEWAYS, "google", "ollama"})
-_FAMILIES = {"claude": "anthropic", "gemini": "gemini", "gpt-": "openai", "o1": "openai", "o3": "openai"}
-"""Providers of names without a slash, by their beginnings."""
 
 NO_SERVER = "The provider can't be told from the model's name. Enter the base URL in Settings."
 NO_KEY = "The model needs an API key. Enter one in Settings."
@@ -49,7 +45,7 @@ def target_of(choice: ModelChoice) -> Target:
     """Return where a model is asked. Raise AgentFailure with a sentence for the user."""
     if not (choice.key.isascii() and choice.key.isprintable()):
         raise AgentFailure(BAD_KEY)
-    provider, name = _parts(choice.model)
+    provider, name = names.parts_of(choice.model)
     base_url = _base_url(choice, provider)
     wire = _wire(provider, base_url)
     if not choice.key and not choice.base_url and provider != "ollama":
@@ -61,16 +57,6 @@ def target_of(choice: ModelChoice) -> Target:
         key=choice.key,
         is_operators=choice.is_operators,
     )
-
-
-def _parts(model: str) -> tuple[str, str]:
-    """Return the provider, empty for an unknown one, and the model's name there."""
-    prefix, slash, name = model.partition("/")
-    if slash and prefix in _OWN_PREFIXES:
-        return {"google": "gemini", "ollama_chat": "ollama"}.get(prefix, prefix), name
-    if slash:
-        return "", model  # many servers have names with a slash
-    return next((family for beginning, family in _FAMILIES.items() if model.startswith(beginning)), ""), model
 
 
 def _base_url(choice: ModelChoice, provider: str) -> str:

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import genai_prices
 import httpx2
+import structlog
 from genai_prices.data_snapshot import get_snapshot
 from pydantic_ai.direct import model_request_stream
 from pydantic_ai.exceptions import AgentRunError, UserError
@@ -35,6 +36,8 @@ from sessions_app.agents.llm.models import Target
 from sessions_app.agents.llm.record import Record
 from sessions_app.outbound.hosts import HostRefused
 from sessions_app.outbound.proxies import UnusableProxy
+
+logger = structlog.stdlib.get_logger(__name__)
 
 ANSWER_MAX_CHARS = 1_000_000
 EMPTY = "The model gave an empty answer. Try again, or say it in other words."
@@ -85,6 +88,7 @@ class ModelClient:
         except UnusableProxy as error:
             raise AgentFailure(str(error)) from None
         except _OUTSIDE as error:
+            logger.info("A request to a model failed", model=target.name, kind=type(error).__name__)
             # Without the cause: its text may hold what the server repeats of the request.
             raise fault_of(error, target) from None
 

@@ -1,0 +1,29 @@
+"""Names of models as OpenHands writes them: a provider, a slash, and the provider's own name."""
+
+from __future__ import annotations
+
+from sessions_app.outbound.model_trial import KNOWN_SERVERS
+
+_GATEWAYS = frozenset({"openhands", "litellm_proxy", "vllm", "hosted_vllm", "lm_studio"})
+"""Providers that are known by their base URL alone."""
+_PREFIXES = {name: name for name in (*KNOWN_SERVERS, *_GATEWAYS, "ollama")} | {
+    "google": "gemini",
+    "ollama_chat": "ollama",
+}
+_FAMILIES = {"claude": "anthropic", "gemini": "gemini", "gpt-": "openai", "o1": "openai", "o3": "openai"}
+"""Providers of names without a slash, by their beginnings."""
+
+
+def parts_of(model: str) -> tuple[str, str]:
+    """Return the provider, empty for an unknown one, and the model's name there."""
+    prefix, slash, name = model.partition("/")
+    if slash:
+        # Many servers have names with a slash.
+        return (_PREFIXES[prefix], name) if prefix in _PREFIXES else ("", model)
+    return next((family for beginning, family in _FAMILIES.items() if model.startswith(beginning)), ""), model
+
+
+def are_of_one_provider(model: str, other: str) -> bool:
+    """Say whether two models are of the same provider, and it is known which."""
+    provider, _ = parts_of(model)
+    return provider != "" and provider == parts_of(other)[0]
