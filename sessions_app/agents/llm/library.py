@@ -6,8 +6,11 @@ The event loop goes on meanwhile. This is the only place from which the modules 
 from __future__ import annotations
 
 import asyncio
-from functools import cache
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
+from threading import Lock
 from typing import TYPE_CHECKING
 
 from sessions_app.agents.llm.models import Wire
@@ -18,12 +21,32 @@ if TYPE_CHECKING:
 
 async def client_of(wire: Wire) -> ModelClient:
     """Return what asks models over a wire."""
-    return await asyncio.to_thread(_client, wire)
+    client = _clients.get(wire)
+    return client if client is not None else await asyncio.to_thread(_imported, wire)
 
 
-@cache
-def _client(wire: Wire) -> ModelClient:
-    client: ModelClient = import_module("sessions_app.agents.llm.requests").ModelClient(
-        import_module(f"sessions_app.agents.llm.wires.{wire.value}")
-    )
-    return client
+_clients: dict[Wire, ModelClient] = {}
+_importing = Lock()
+
+
+def _imported(wire: Wire) -> ModelClient:
+    with _importing, _without_collections():
+        if wire not in _clients:
+            requests = import_module("sessions_app.agents.llm.requests")
+            _clients[wire] = requests.ModelClient(
+                import_module(f"sessions_app.agents.llm.wires.{wire.value}")
+            )
+        return _clients[wire]
+
+
+@contextmanager
+def _without_collections() -> Iterator[None]:
+    """Collect no garbage meanwhile: that would halt the event loop for a fifth of a second."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+        gc.freeze()  # what was imported stays, as at the start
+    finally:
+        if was_enabled:
+            gc.enable()
