@@ -87,7 +87,10 @@ def is_part(value: Any) -> bool:
     return text_content(value) or image_content(value)
 
 
-message = Fields({"role": one_of("user", "system", "assistant", "tool")}, {"content": list_of(is_part)})
+message = Fields(
+    {"role": one_of("user", "system", "assistant", "tool")},
+    {"content": list_of(is_part), "reasoning_content": is_text},
+)
 tool_call = Fields(
     {
         "id": is_text,

@@ -235,6 +235,15 @@ def test_an_interrupted_v0_answer_is_shown_with_the_mark_of_v1(interrupted: bool
     assert v1.is_interrupted(read) is interrupted
 
 
+def test_the_reasoning_of_a_v0_answer_is_shown_where_v1_has_it() -> None:
+    written = v0.AUTHOR.agent_message(text="Paris.", event_id="e", reasoning="The capital of France.")
+    message = shown(written.payload)["llm_message"]
+    assert (message["content"], message["reasoning_content"]) == (
+        [{"type": "text", "text": "Paris."}],
+        "The capital of France.",
+    )
+
+
 def test_a_v0_command_and_its_end_are_shown_as_those_of_a_terminal() -> None:
     metadata = {"tool_call_id": "c1", "function_name": "execute_bash", "model_response": {"id": "r1"}}
     args = {"command": "ls", "thought": "Look.", "security_risk": 2}

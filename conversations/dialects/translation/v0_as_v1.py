@@ -150,7 +150,8 @@ def _message(event: _V0Event) -> V1Event:
     if event.columns["source"] == "user" and event.columns["kind"] == Kind.MESSAGE:
         return v1_payload.user_message(content)
     note = INTERRUPTED_NOTE if reading.is_interrupted(event.members) else ""
-    return v1_payload.agent_message(content, note=note)
+    reasoning = columns.first_text(event.members.get("reasoning_content"))
+    return v1_payload.agent_message(content, note=note, reasoning=reasoning)
 
 
 def _images(fields: Mapping[str, object]) -> list[Part]:
