@@ -134,7 +134,7 @@ def test_the_sides_take_turns_the_user_is_first_and_last_and_nothing_hidden_is_t
 
 def test_messages_of_one_side_become_one() -> None:
     messages = shown(record(user("a"), user("b"), agent("c"), agent("d"), user("e")))
-    assert told(messages) == [("user", "a\nb"), ("agent", "c\n\nd"), ("user", "e")]
+    assert told(messages) == [("user", "a\n\nb"), ("agent", "c\n\nd"), ("user", "e")]
 
 
 def test_a_call_is_told_with_its_result_and_without_one_as_such() -> None:
@@ -146,7 +146,7 @@ def test_a_call_is_told_with_its_result_and_without_one_as_such() -> None:
 def test_a_summary_stands_in_the_place_of_what_it_replaces() -> None:
     found = record(user("old"), agent("older"), user("new"), forgotten=frozenset({0, 1}), summary="They met.")
     [(_, text)] = told(shown(found))
-    assert text == "A summary of the earlier conversation:\n\nThey met.\nnew"
+    assert text == "A summary of the earlier conversation:\n\nThey met.\n\nnew"
 
 
 def test_the_newest_that_fit_are_kept() -> None:

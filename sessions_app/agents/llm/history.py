@@ -89,7 +89,13 @@ def _messages(
             texts = (part for part in content if isinstance(part, str))
             yield ModelResponse(parts=[TextPart(content="\n\n".join(texts))])
         else:
-            yield ModelRequest(parts=[UserPromptPart(content=content)], instructions=instructions)
+            yield ModelRequest(parts=[UserPromptPart(content=_plain(content))], instructions=instructions)
+
+
+def _plain(content: list[UserContent]) -> str | list[UserContent]:
+    """Return texts as one: not every server takes a list of parts."""
+    texts = [part for part in content if isinstance(part, str)]
+    return "\n\n".join(texts) if len(texts) == len(content) else content
 
 
 def _newest(said: Sequence[_Said], max_chars: int) -> tuple[list[_Said], bool]:
