@@ -25,7 +25,7 @@ CUES = {
 COMMANDS = "\n".join(f"- `{cue}` {what}" for cue, what in CUES.items())
 INTRODUCTION = (
     "This is the built-in demo agent: it repeats what you say and needs no model. Enter a model in Settings, "
-    "under Model, and that answers instead, unless this server was started with `CONVSERVER_AGENT=demo`.\n\n"
+    "under Model, and it answers instead, unless this server was started with `CONVSERVER_AGENT=demo`.\n\n"
     f"Send one of these commands to see more:\n\n{COMMANDS}"
 )
 SLOW_ANSWER = (
