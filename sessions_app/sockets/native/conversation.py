@@ -227,8 +227,8 @@ class ConversationSocket(SocketEnding):
 
     @property
     def takes_at_once(self) -> bool:
-        """Whether events are sent without waiting for the client."""
-        return self._socket.takes_at_once
+        """Whether events are sent without waiting: none before the acknowledgements that are due."""
+        return not self._unanswered_characters and self._socket.takes_at_once
 
     async def show_hello(self, state: ConversationState) -> None:
         """Send `hello`."""
