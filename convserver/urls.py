@@ -9,10 +9,9 @@ from convserver import admin
 from convserver.api.errors import upgrade_required
 from convserver.api.schema import DocsView, SchemaView
 from convserver.web import login, probe_urls, probes
+from convserver.web.probe_urls import handler400, handler404, handler500
 
-handler400 = "convserver.api.errors.bad_request"
-handler404 = "convserver.api.errors.not_found"
-handler500 = "convserver.api.errors.server_error"
+__all__ = ["elsewhere", "handler400", "handler404", "handler500", "urlpatterns"]
 
 elsewhere = [
     *probe_urls.urlpatterns,

@@ -94,14 +94,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Leave what needs no engine of its own to the run on SQLite: the same would be run twice."""
     if connection.vendor == "sqlite":
         return
-    left = [item for item in items if not _needs_engine(item)]
-    config.stash.setdefault(LEFT, []).extend(left)
+    left = config.stash[LEFT] = [item for item in items if not _needs_engine(item)]
     config.hook.pytest_deselected(items=left)
     items[:] = [item for item in items if _needs_engine(item)]
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtestloop() -> None:
+def pytest_collection_finish() -> None:
     """Let the collector of garbage pass over what stays until the end: all modules and thousands of tests."""
     gc.collect()
     gc.freeze()

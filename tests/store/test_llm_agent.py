@@ -227,14 +227,22 @@ async def test_an_answer_that_broke_off_is_kept_and_continued(
     ]
 
 
-async def test_a_stop_ends_a_request_and_keeps_what_was_shown(
-    talk: ConversationRef, alice: User, join: Join
-) -> None:
-    never = threading.Event()
-    async with model(alice, completion(["Once upon ", never])):
+@asynccontextmanager
+async def half_answered(
+    talk: ConversationRef, alice: User, join: Join, *later: Answer
+) -> AsyncIterator[tuple[Client, list[Asked]]]:
+    """Have a model say the beginning of its first answer, and nothing more; later answers are whole."""
+    async with model(alice, completion(["Once upon ", threading.Event()]), *later) as asked:
         client = await join(talk)
         await client.send({"type": "message", "text": "Tell me a story."})
         await until_shown(client, "upon ")
+        yield client, asked
+
+
+async def test_a_stop_ends_a_request_and_keeps_what_was_shown(
+    talk: ConversationRef, alice: User, join: Join
+) -> None:
+    async with half_answered(talk, alice, join) as (client, _):
         await client.send({"type": "stop"})
         await client.until("event", kind="turn")
     assert answers_of(client.frames) == ["Once upon "]
@@ -261,11 +269,7 @@ async def test_a_request_that_hangs_is_ended_by_a_stop(
 async def test_a_pause_takes_effect_while_the_model_answers_and_the_rest_comes_later(
     talk: ConversationRef, alice: User, join: Join
 ) -> None:
-    never = threading.Event()
-    async with model(alice, completion(["Once upon ", never]), completion(["a time."])) as asked:
-        client = await join(talk)
-        await client.send({"type": "message", "text": "Tell me a story."})
-        await until_shown(client, "upon ")
+    async with half_answered(talk, alice, join, completion(["a time."])) as (client, asked):
         await client.send({"type": "pause"})
         await until_paused(client)
         await client.send({"type": "run"})
@@ -297,11 +301,7 @@ async def test_a_pause_takes_effect_before_the_models_first_word(
 async def test_an_interruption_ends_a_request_and_the_loop_stays(
     talk: ConversationRef, alice: User, join: Join
 ) -> None:
-    never = threading.Event()
-    async with model(alice, completion(["Once upon ", never])):
-        client = await join(talk)
-        await client.send({"type": "message", "text": "Tell me a story."})
-        await until_shown(client, "upon ")
+    async with half_answered(talk, alice, join) as (client, _):
         loop = get_manager().get_agent_session(talk.public_id)
         assert loop is not None
         await loop.interrupt()

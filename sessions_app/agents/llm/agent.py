@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import structlog
@@ -122,13 +121,15 @@ class _Playing:
         asking.add_done_callback(lambda _: pieces.put_nowait(None))
         try:
             while not self._turn.is_pausing:
-                with suppress(TimeoutError):
+                try:
                     piece = await asyncio.wait_for(pieces.get(), LOOK_S)
-                    if piece is None:
-                        self._count(await asking)
-                        return True
-                    answer.think(piece.reasoning)
-                    await answer.write(piece.text)
+                except TimeoutError:
+                    continue
+                if piece is None:
+                    self._count(await asking)
+                    return True
+                answer.think(piece.reasoning)
+                await answer.write(piece.text)
         finally:
             asking.cancel()
             await asyncio.wait({asking})
