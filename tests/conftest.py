@@ -92,14 +92,16 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave what needs no engine of its own to the run on SQLite: the same would be run twice."""
-    if connection.vendor == "sqlite":
-        return
-    left = config.stash[LEFT] = [item for item in items if not _needs_engine(item)]
+    if connection.vendor == "sqlite" or not all(isinstance(item, pytest.Item) for item in items):
+        return  # or these are files, of which the tests will be seen later
+    left = [item for item in items if not _needs_engine(item)]
+    config.stash.setdefault(LEFT, []).extend(left)  # a run may collect one file after another
     config.hook.pytest_deselected(items=left)
     items[:] = [item for item in items if _needs_engine(item)]
 
 
-def pytest_collection_finish() -> None:
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop() -> None:
     """Let the collector of garbage pass over what stays until the end: all modules and thousands of tests."""
     gc.collect()
     gc.freeze()

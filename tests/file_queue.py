@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import fcntl
 import os
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -84,6 +84,9 @@ SLOW = {
 
 BROWSER = "tests/browser/"
 
+MODULES = pytest.StashKey[dict[str, "pytest.Item | pytest.Collector"]]()
+"""What pytest has found of each file, under its name; nothing is imported yet."""
+
 VARIABLE = "CONVSERVER_TEST_QUEUE"
 
 
@@ -92,11 +95,16 @@ def in_order(engines: str) -> list[str]:
 
     Those that drive a browser come after all others: a run that has started one can await nothing any more.
     """
-    files = sorted(str(file.relative_to(ROOT)) for file in (ROOT / "tests").rglob("test_*.py"))
+    files = [str(file.relative_to(ROOT)) for file in files_below(ROOT / "tests")]
     places = {file: len(SLOW[engines]) for file in files}
     for place, name in enumerate(SLOW[engines]):
         places.update({file: place for file in files if file.endswith(f"/{name}.py")})
     return sorted(files, key=lambda file: (file.startswith(BROWSER), places[file]))
+
+
+def files_below(directory: Path | str) -> list[Path]:
+    """Return every file of tests in a directory and in those within."""
+    return sorted(Path(directory).rglob("test_*.py"))
 
 
 class FileQueue:
@@ -131,14 +139,23 @@ class FileQueue:
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_runtestloop(session: pytest.Session) -> bool | None:
+def pytest_collection(session: pytest.Session) -> bool:
+    """Find the files, and import none yet: a run imports what it takes, when it takes it."""
+    files = chain.from_iterable(map(files_below, session.config.args))
+    found = session.perform_collect(list(map(str, files)), genitems=False)
+    session.config.stash[MODULES] = {
+        str(file.path.relative_to(session.config.rootpath)): file for file in found
+    }
+    return True
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop(session: pytest.Session) -> bool:
     """Run the tests of one file after another, until the queue is empty.
 
     Like pytest's own, which runs all that it has collected.
     """
-    if session.testsfailed:  # in collecting: pytest says so
-        return None
-    tests = _tests(session.items, FileQueue(Path(os.environ[VARIABLE])))
+    tests = _tests(session, FileQueue(Path(os.environ[VARIABLE])))
     test = next(tests, None)
     while test is not None:
         following = next(tests, None)  # pytest keeps the fixtures that this one uses, too
@@ -151,9 +168,10 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
     return True
 
 
-def _tests(collected: Sequence[pytest.Item], queue: FileQueue) -> Iterator[pytest.Item]:
-    by_file: defaultdict[str, list[pytest.Item]] = defaultdict(list)
-    for test in collected:
-        by_file[test.nodeid.partition("::")[0]].append(test)
-    for file in iter(queue.take, None):
-        yield from by_file[file]
+def _tests(session: pytest.Session, queue: FileQueue) -> Iterator[pytest.Item]:
+    """Yield the tests of each file that this run takes; a file that cannot be imported is a failure."""
+    for name in iter(queue.take, None):
+        tests = list(session.genitems(session.config.stash[MODULES][name]))
+        session.config.hook.pytest_collection_modifyitems(session=session, config=session.config, items=tests)
+        session.testscollected += len(tests)
+        yield from tests

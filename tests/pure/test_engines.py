@@ -173,22 +173,39 @@ def test_a_file_is_taken_once_however_many_take_at_a_time(tmp_path: Path) -> Non
     assert sorted(chain(*taken), key=int) == [str(n) for n in range(200)]
 
 
-def test_a_run_takes_the_files_of_its_queue_and_no_others(tmp_path: Path) -> None:
-    for name in "abc":
+def test_a_run_takes_the_files_of_its_queue_and_imports_no_others(tmp_path: Path) -> None:
+    for name in "ac":
         (tmp_path / f"test_{name}.py").write_text("def test_it(): pass")
-    queue = FileQueue(tmp_path / "queue")
-    queue.fill(["test_c.py", "test_a.py"])
+    (tmp_path / "test_b.py").write_text("raise SystemExit('this file was left to another')")
+    run = run_from_queue(tmp_path, "test_c.py", "test_a.py")
+    ran = [line.rpartition("/")[2] for line in run.stdout.splitlines() if line.endswith("PASSED")]
+    assert ran == ["test_c.py::test_it PASSED", "test_a.py::test_it PASSED"], run.stdout
+    assert run.returncode == pytest.ExitCode.OK
+
+
+def test_a_file_that_cannot_be_imported_is_a_failure_and_the_others_are_run(tmp_path: Path) -> None:
+    (tmp_path / "test_a.py").write_text("import nothing_of_this_name")
+    (tmp_path / "test_b.py").write_text("def test_it(): pass")
+    run = run_from_queue(tmp_path, "test_a.py", "test_b.py")
+    assert "No module named 'nothing_of_this_name'" in run.stdout
+    assert "1 passed, 1 error" in run.stdout
+    assert run.returncode == pytest.ExitCode.TESTS_FAILED
+
+
+def run_from_queue(directory: Path, *files: str) -> subprocess.CompletedProcess[str]:
+    """Run these files of a directory, one after another, until the queue of them is empty."""
+    queue = FileQueue(directory / "queue")
+    queue.fill(files)
+    own = {"DATABASE_URL": f"sqlite:///{directory}/db", "REDIS_URL": "", **queue.variables}
     run = subprocess.run(
-        [*PYTEST, "-v", *queue.arguments, "--rootdir", str(tmp_path), str(tmp_path)],
+        [*PYTEST, "-v", *queue.arguments, "--rootdir", str(directory), str(directory)],
         cwd=ROOT,
-        env={**os.environ, "DATABASE_URL": f"sqlite:///{tmp_path}/db", "REDIS_URL": "", **queue.variables},
+        env={**os.environ, **own},
         capture_output=True,
         text=True,
     )
-    ran = [line.rpartition("/")[2] for line in run.stdout.splitlines() if line.endswith("PASSED")]
-    assert ran == ["test_c.py::test_it PASSED", "test_a.py::test_it PASSED"], run.stdout
     assert queue.take() is None
-    assert run.returncode == pytest.ExitCode.OK
+    return run
 
 
 @pytest.mark.parametrize("told", [signal.SIGTERM, signal.SIGINT])
