@@ -49,7 +49,7 @@ QUICK, FULL = "quick", "full"
 hypothesis.settings.register_profile(
     FULL, deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
 )
-hypothesis.settings.register_profile(QUICK, hypothesis.settings.get_profile(FULL), max_examples=40)
+hypothesis.settings.register_profile(QUICK, hypothesis.settings.get_profile(FULL), max_examples=30)
 hypothesis.settings.load_profile(QUICK)
 
 on_postgresql = pytest.mark.skipif(

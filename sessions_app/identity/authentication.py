@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 from asgiref.typing import ASGI3Application, ASGIReceiveCallable, ASGISendCallable, Scope
 from django.conf import settings
 from django.contrib.auth import get_user
+from django.contrib.auth.hashers import make_password
 from django.contrib.auth.models import AnonymousUser, User
 from django.http import HttpRequest, HttpResponse
 from django.http.request import split_domain_port, validate_host
@@ -144,13 +145,8 @@ def operator() -> User | None:
 
 def local_user() -> User:
     """Return the one user of local mode, a superuser without a password."""
-    user, is_new = User.objects.get_or_create(
-        username=LOCAL_USERNAME, defaults={"is_superuser": True, "is_staff": True}
-    )
-    if is_new:
-        user.set_unusable_password()
-        user.save(update_fields=["password"])
-    return user
+    defaults = {"is_superuser": True, "is_staff": True, "password": lambda: make_password(None)}
+    return User.objects.get_or_create(username=LOCAL_USERNAME, defaults=defaults)[0]
 
 
 def _logged_in(session_key: str | None) -> User | None:

@@ -21,6 +21,8 @@ from tests.socketio_clients import End, NodeClient, PythonClient, SocketIOClient
 from tests.v0 import Matching
 from tests.v0_socket import Refused
 
+pytestmark = pytest.mark.one_engine
+
 QUICK = {"sessions_app.agents.demo.DEFAULT_WORD_S": 0.0}
 
 Join = Callable[..., Awaitable[SocketIOClient]]
@@ -131,6 +133,7 @@ async def test_a_client_that_leaves_resumes_where_it_was(join: Join, server: Ser
     assert second.numbers[0] > first.numbers[-1]
 
 
+@pytest.mark.needs_engine
 async def test_a_client_that_drops_comes_back_by_itself_and_misses_nothing(
     join: Join, server: Server
 ) -> None:
@@ -150,6 +153,7 @@ async def test_a_client_that_drops_comes_back_by_itself_and_misses_nothing(
     assert client.numbers == sorted(set(client.numbers))
 
 
+@pytest.mark.needs_engine
 async def test_a_client_comes_back_to_a_server_that_was_killed_and_has_everything_once(
     join: Join, server: Server
 ) -> None:
@@ -169,6 +173,7 @@ async def test_a_client_comes_back_to_a_server_that_was_killed_and_has_everythin
     assert client.numbers == sorted(set(client.numbers))
 
 
+@pytest.mark.needs_engine
 async def test_four_clients_that_join_a_busy_conversation_miss_nothing_and_get_nothing_twice(
     join: Join, server: Server
 ) -> None:
@@ -203,6 +208,7 @@ async def test_four_clients_that_join_a_busy_conversation_miss_nothing_and_get_n
 # Ends
 
 
+@pytest.mark.needs_engine
 @pytest.mark.skipif(
     connection.vendor != "postgresql" or settings.CONFIGURATION.redis_url is None,
     reason="only PostgreSQL with Redis brings another process's hints",

@@ -19,6 +19,8 @@ from tests.clients import Client
 from tests.conftest import Join
 from tests.events import payload
 
+pytestmark = pytest.mark.one_engine
+
 EVENTS_URL = "/api/native/conversations/talk/events"
 
 
@@ -101,6 +103,7 @@ def rows() -> list[tuple[str, int]]:
     return list(Event.objects.values_list("payload", "size"))
 
 
+@pytest.mark.needs_engine
 @each_of(PAYLOADS)
 async def test_what_a_socket_sends_comes_back_byte_for_byte_everywhere(
     conversation: ConversationRef, join: Join, rest: httpx.AsyncClient, text: str
@@ -116,6 +119,7 @@ async def test_what_a_socket_sends_comes_back_byte_for_byte_everywhere(
     assert await astore.call(rows) == [(text, len(text.encode()))]
 
 
+@pytest.mark.needs_engine
 @each_of(PAYLOADS)
 async def test_what_rest_sends_comes_back_byte_for_byte(
     conversation: ConversationRef, join: Join, rest: httpx.AsyncClient, text: str
@@ -130,6 +134,7 @@ async def test_what_rest_sends_comes_back_byte_for_byte(
     assert ends_with_payload(await next_event(await join(conversation)), text)
 
 
+@pytest.mark.needs_engine
 async def test_a_batch_keeps_every_byte_of_each_event(conversation: ConversationRef, join: Join) -> None:
     texts = [text for name, text in PAYLOADS.items() if name != "megabyte"]
     socket = await join(conversation)
@@ -184,6 +189,7 @@ async def test_rest_refuses_bytes_that_are_no_text(
     assert await astore.call(rows) == []
 
 
+@pytest.mark.needs_engine
 async def test_columns_are_read_beside_an_integer_too_long_for_python(
     conversation: ConversationRef, join: Join
 ) -> None:

@@ -37,6 +37,8 @@ from tests.dictation import Dictate, dictate, end_answer
 from tests.doors.test_access import routes
 from tests.events import event
 
+pytestmark = pytest.mark.one_engine
+
 __all__ = ["dictate"]
 
 ROOT = Path(__file__).parents[2]

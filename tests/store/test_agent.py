@@ -24,6 +24,8 @@ from tests.clients import Client
 from tests.conftest import Join
 from tests.scripted_agent import Stage, manager, stage
 
+pytestmark = pytest.mark.one_engine
+
 __all__ = ["manager", "stage"]
 
 Frame = dict[str, Any]
@@ -113,6 +115,7 @@ def tool_call_id(event: Frame) -> str:
     return str(payload.get("tool_call_id") or payload["tool_call_metadata"]["tool_call_id"])
 
 
+@pytest.mark.needs_engine
 async def test_a_message_is_answered_by_one_turn(talk: ConversationRef, join: Join) -> None:
     frames = await ask(await join(talk), "hello")
     assert kinds(frames) == ["message", "state", "message", "turn"]
@@ -141,6 +144,7 @@ async def test_what_is_shown_of_an_answer_is_the_beginning_of_what_is_stored(
     assert events(frames)[2]["text"].startswith(shown)
 
 
+@pytest.mark.needs_engine
 @pytest.mark.usefixtures("manager")
 async def test_an_answer_is_shown_while_it_is_given(talk: ConversationRef, join: Join, stage: Stage) -> None:
     client = await following(join, talk)
@@ -153,6 +157,7 @@ async def test_an_answer_is_shown_while_it_is_given(talk: ConversationRef, join:
     assert delta["answer"] == answer["id"]
 
 
+@pytest.mark.needs_engine
 @pytest.mark.usefixtures("manager")
 async def test_a_turn_ends_once_though_a_client_takes_the_ids_of_its_answer_and_its_end(
     talk: ConversationRef, join: Join, stage: Stage
@@ -193,6 +198,7 @@ async def test_a_decision_is_taken_as_soon_as_its_call_is_shown(talk: Conversati
     assert await client.until("ack", id=1)
 
 
+@pytest.mark.needs_engine
 async def test_an_accepted_call_is_carried_out_in_the_same_turn(talk: ConversationRef, join: Join) -> None:
     client = await join(talk)
     call = the_one(await ask_for_approval(client), "tool_call")
@@ -259,6 +265,7 @@ async def test_a_message_sent_while_waiting_is_stored_and_answered_by_the_next_t
     ]
 
 
+@pytest.mark.needs_engine
 async def test_a_second_decision_is_refused(talk: ConversationRef, join: Join) -> None:
     client = await join(talk)
     await ask_for_approval(client)
@@ -268,6 +275,7 @@ async def test_a_second_decision_is_refused(talk: ConversationRef, join: Join) -
     assert client.frames[-1]["code"] == "loop_unavailable"
 
 
+@pytest.mark.needs_engine
 async def test_a_decision_that_is_repeated_decides_about_no_later_call(
     talk: ConversationRef, join: Join
 ) -> None:
@@ -320,6 +328,7 @@ async def test_an_agent_that_fails_ends_its_turn_with_the_error(talk: Conversati
     assert the_one(frames, "error")["text"] == "The demo agent failed because you asked it to."
 
 
+@pytest.mark.needs_engine
 async def test_what_a_failing_database_says_stands_in_no_event(
     talk: ConversationRef, join: Join, configured: Callable[..., None]
 ) -> None:

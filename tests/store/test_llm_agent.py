@@ -34,6 +34,8 @@ from tests.model_server import Answer, Asked, completion, cut_completion, model_
 from tests.scripted_agent import manager
 from tests.web_browser import Browser, words
 
+pytestmark = pytest.mark.one_engine
+
 __all__ = ["manager"]
 
 Frame = dict[str, Any]

@@ -38,6 +38,8 @@ from tests.clients import WAIT_S
 from tests.conftest import on_postgresql
 from tests.events import event, payload
 
+pytestmark = pytest.mark.one_engine
+
 LIST = "/api/native/conversations"
 TALK = f"{LIST}/talk"
 EVENTS = f"{TALK}/events"
@@ -88,6 +90,7 @@ async def test_the_list_shows_the_newest_first(alice: User, rest: httpx.AsyncCli
     assert await listed(rest) == (["c", "b", "a"], None)
 
 
+@pytest.mark.needs_engine
 async def test_pages_bring_what_stands_throughout_exactly_once_whatever_else_comes_and_goes(
     alice: User, rest: httpx.AsyncClient
 ) -> None:
@@ -105,6 +108,7 @@ async def test_pages_bring_what_stands_throughout_exactly_once_whatever_else_com
     assert seen == [f"old-{n:02}" for n in range(19, 3, -1)]
 
 
+@pytest.mark.needs_engine
 async def test_pages_lose_none_of_those_that_were_made_in_the_same_microsecond(
     alice: User, rest: httpx.AsyncClient
 ) -> None:
@@ -118,6 +122,7 @@ async def test_pages_lose_none_of_those_that_were_made_in_the_same_microsecond(
     assert seen == [f"same-{n}" for n in range(6, -1, -1)]
 
 
+@pytest.mark.needs_engine
 @pytest.mark.parametrize("path", [f"{LIST}?limit=100", EVENTS + "?limit=100"])
 def test_a_page_takes_the_same_number_of_statements_whatever_is_there(
     conversation: ConversationRef, alice: User, path: str
@@ -134,6 +139,7 @@ def test_a_page_takes_the_same_number_of_statements_whatever_is_there(
     assert statements(10) == statements(200) <= 5
 
 
+@pytest.mark.needs_engine
 async def test_the_list_finds_by_title_repository_and_trigger(alice: User, rest: httpx.AsyncClient) -> None:
     facts: dict[str, Any] = {"title": "Fix the login page", "repository": "a/b", "trigger": "gui"}
     await astore.call(lambda: creation.create(alice, conversation_id="wanted", **facts))
@@ -264,6 +270,7 @@ async def test_a_deleted_conversation_is_gone_until_it_is_restored_whole(
     assert (await rest.get(EVENTS)).text == before
 
 
+@pytest.mark.needs_engine
 @pytest.mark.parametrize(("said", "state"), [("hello", "finished"), ("/fail", "error")])
 async def test_an_agent_that_had_nothing_to_do_is_shown_after_a_restoration_as_before_the_deletion(
     conversation: ConversationRef, rest: httpx.AsyncClient, said: str, state: str
@@ -318,6 +325,7 @@ async def test_a_paused_agent_answers_once_it_is_run(
     assert answer.startswith("You said: wait for me")
 
 
+@pytest.mark.needs_engine
 @pytest.mark.parametrize(("accept", "answer"), [(True, "Done."), (False, "OK, I won't.")])
 async def test_a_call_that_waits_is_decided_once(
     conversation: ConversationRef, rest: httpx.AsyncClient, accept: bool, answer: str
@@ -356,6 +364,7 @@ async def test_a_token_is_shown_once_and_opens_the_door_until_it_is_revoked(
 # Reading the log
 
 
+@pytest.mark.needs_engine
 @pytest.mark.parametrize(
     ("query", "expected"),
     [
@@ -391,6 +400,7 @@ async def test_the_log_goes_on_after_the_cursor_of_any_event(
         assert [event["seq"] for event in page["events"]] == list(range(each["seq"] + 1, 3))
 
 
+@pytest.mark.needs_engine
 @pytest.mark.parametrize(
     ("after", "code"),
     [
@@ -474,6 +484,7 @@ async def test_each_frame_of_a_list_stands_for_itself(
     ]
 
 
+@pytest.mark.needs_engine
 async def test_a_frame_that_is_repeated_is_stored_once(
     conversation: ConversationRef, rest: httpx.AsyncClient
 ) -> None:
@@ -578,6 +589,7 @@ def few_connections(database: None) -> Iterator[None]:
     connection.close_pool()  # type: ignore[attr-defined]
 
 
+@pytest.mark.needs_engine
 @on_postgresql
 async def test_more_requests_at_once_than_there_are_connections_all_succeed(
     few_connections: None, conversation: ConversationRef, rest: httpx.AsyncClient

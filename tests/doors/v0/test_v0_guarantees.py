@@ -28,6 +28,8 @@ from tests.faulty import fail
 from tests.scripted_agent import until_true
 from tests.v0 import CONVERSATIONS, NEW_ID
 
+pytestmark = pytest.mark.one_engine
+
 TALK = f"{CONVERSATIONS}/talk"
 
 
@@ -107,6 +109,7 @@ async def test_a_conversation_without_a_message_is_started_all_the_same(rest: ht
     await until_true(is_running)
 
 
+@pytest.mark.needs_engine
 @pytest.mark.parametrize(
     ("body", "status"),
     [
@@ -309,6 +312,7 @@ async def test_a_conversation_with_unknown_values_can_be_opened_renamed_started_
     assert (await rest.delete(TALK)).json() is True
 
 
+@pytest.mark.needs_engine
 async def test_a_failing_store_is_never_reported_as_a_conversation_that_is_not_there(
     conversation: ConversationRef, rest: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -317,6 +321,7 @@ async def test_a_failing_store_is_never_reported_as_a_conversation_that_is_not_t
     assert (response.status_code, response.text) == (500, "Internal Server Error")
 
 
+@pytest.mark.needs_engine
 async def test_deleting_hides_every_event_and_takes_none_away(
     conversation: ConversationRef, rest: httpx.AsyncClient
 ) -> None:
@@ -398,6 +403,7 @@ async def test_an_unknown_event_type_in_the_log_is_passed_through(
     assert '"args":{"n":1.10}' in response.text
 
 
+@pytest.mark.needs_engine
 async def test_text_search_finds_words_of_any_script_and_no_names_of_fields(
     conversation: ConversationRef, rest: httpx.AsyncClient
 ) -> None:
@@ -445,6 +451,7 @@ async def test_ids_far_beyond_the_end_are_an_empty_page(
         assert response.json() == {"events": [], "has_more": False}
 
 
+@pytest.mark.needs_engine
 async def test_pages_of_long_events_end_early_and_say_so(
     conversation: ConversationRef, rest: httpx.AsyncClient
 ) -> None:
@@ -460,6 +467,7 @@ async def test_pages_of_long_events_end_early_and_say_so(
     assert seen == [0, 1, 2, 3]
 
 
+@pytest.mark.needs_engine
 async def test_a_repeated_request_with_its_key_stores_nothing_twice(
     conversation: ConversationRef, rest: httpx.AsyncClient
 ) -> None:

@@ -42,6 +42,8 @@ from tests.app_face import (
 from tests.scripted_agent import manager, stage, until_said
 from tests.v0 import MOMENT, Matching
 
+pytestmark = pytest.mark.one_engine
+
 __all__ = ["manager", "stage"]
 
 SEARCH = f"{CONVERSATIONS}/search"
@@ -187,6 +189,7 @@ async def test_sub_conversations_are_named_by_their_parent_and_listed_only_when_
 # Lists
 
 
+@pytest.mark.needs_engine
 @pytest.mark.timeout(300)
 async def test_every_standing_conversation_comes_once_whatever_the_limit_while_others_come_and_go(
     alice: User, rest: httpx.AsyncClient, chance: random.Random, limits: Sequence[int]
@@ -228,6 +231,7 @@ FILTERED: list[tuple[dict[str, Any], list[str]]] = [
 ]
 
 
+@pytest.mark.needs_engine
 @pytest.mark.parametrize(("query", "names"), FILTERED, ids=str)
 async def test_a_filter_holds_for_the_list_and_the_count(
     alice: User, rest: httpx.AsyncClient, query: dict[str, Any], names: list[str]
@@ -256,6 +260,7 @@ async def test_a_batch_keeps_the_order_asked_repeats_what_is_repeated_and_has_nu
     assert ids == [other.public_id, None, HEX, None, None, other.public_id]
 
 
+@pytest.mark.needs_engine
 def test_a_list_costs_the_same_however_long_it_is(alice: User) -> None:
     paths = [f"{SEARCH}?limit=100", COUNT, f"{SEARCH}?limit=100&include_sub_conversations=true"]
     (parent,) = fill(alice, 1)
@@ -267,6 +272,7 @@ def test_a_list_costs_the_same_however_long_it_is(alice: User) -> None:
     assert max(few) <= 4
 
 
+@pytest.mark.needs_engine
 def test_the_first_page_passes_over_no_conversations_of_the_other_wire(alice: User) -> None:
     fill(alice, 2_000, version=Version.V0)
     fill(alice, 10)
@@ -277,6 +283,7 @@ def test_the_first_page_passes_over_no_conversations_of_the_other_wire(alice: Us
     assert "conversation_by_version" in rows.values_list("created_at", "pk")[:21].explain()
 
 
+@pytest.mark.needs_engine
 def test_a_batch_costs_the_same_however_many_are_asked_for(alice: User) -> None:
     rows = fill(alice, 100)
     one, all_ = (repeated("ids", [row.public_id for row in some]) for some in (rows[:1], rows))
@@ -314,6 +321,7 @@ async def test_a_delete_takes_the_sub_conversations_along_and_leaves_the_parent(
     assert left == [app_conversation(), None, None]
 
 
+@pytest.mark.needs_engine
 @pytest.mark.parametrize("path", [ONE, f"/api/conversations/{ID}"])
 async def test_either_door_deletes_a_family_and_stops_its_agents(
     path: str, alice: User, talk: ConversationRef, manager: ConversationManager, rest: httpx.AsyncClient

@@ -64,6 +64,8 @@ from tests.scripted_agent import (
     until_status,
 )
 
+pytestmark = pytest.mark.one_engine
+
 __all__ = ["hooked", "manager", "stage"]
 
 HERE = this_process()
@@ -180,6 +182,7 @@ async def test_a_second_run_is_refused_while_one_is_on(
     assert await run(talk) is False
 
 
+@pytest.mark.needs_engine
 async def test_a_second_run_is_refused_before_the_first_has_begun(
     talk: ConversationRef, manager: ConversationManager
 ) -> None:
@@ -223,6 +226,7 @@ async def test_a_run_without_a_new_message_asks_the_agent_for_a_step(
     assert stage.asked == [["hello"], []]
 
 
+@pytest.mark.needs_engine
 async def test_a_run_that_was_accepted_survives_the_server(
     talk: ConversationRef, manager: ConversationManager
 ) -> None:
@@ -389,6 +393,7 @@ class Late:
         self._thread.join(20)
 
 
+@pytest.mark.needs_engine
 def test_a_message_and_a_run_at_the_same_moment_come_one_after_the_other(
     talk: ConversationRef, hooked: Hooked
 ) -> None:
@@ -400,6 +405,7 @@ def test_a_message_and_a_run_at_the_same_moment_come_one_after_the_other(
     assert Conversation.objects.get(pk=talk.pk).asked_through == seq
 
 
+@pytest.mark.needs_engine
 def test_a_run_that_finds_nothing_to_answer_cannot_miss_what_is_being_stored(
     talk: ConversationRef, hooked: Hooked
 ) -> None:
@@ -442,6 +448,7 @@ def test_an_approval_is_announced_once_it_is_stored(talk: ConversationRef) -> No
     assert statuses == ["running"]
 
 
+@pytest.mark.needs_engine
 async def test_an_accepted_call_of_a_server_that_ends_is_carried_out_by_the_next(
     talk: ConversationRef, stage: Stage, manager: ConversationManager
 ) -> None:
@@ -502,6 +509,7 @@ def test_a_call_that_was_accepted_cannot_be_rejected(talk: ConversationRef) -> N
         runs.reject(talk, "")
 
 
+@pytest.mark.needs_engine
 def test_a_rejection_and_an_approval_at_the_same_moment_are_not_both_taken(
     talk: ConversationRef, hooked: Hooked
 ) -> None:
@@ -562,6 +570,7 @@ async def test_the_demo_agent_asks_as_the_policy_says(
 # Pause and interruption
 
 
+@pytest.mark.needs_engine
 async def test_a_pause_of_a_run_takes_effect_after_the_step_and_is_told(
     talk: ConversationRef, stage: Stage, manager: ConversationManager
 ) -> None:
@@ -717,6 +726,7 @@ async def test_a_pause_ends_what_a_dead_loop_has_left(
     assert await status_of(talk) == "error"
 
 
+@pytest.mark.needs_engine
 async def test_a_run_of_another_process_cannot_be_paused_behind_its_back(
     talk: ConversationRef, manager: ConversationManager, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -780,6 +790,7 @@ async def resume(talk: ConversationRef, manager: ConversationManager) -> None:
     await manager.run(talk)
 
 
+@pytest.mark.needs_engine
 @pytest.mark.parametrize("go_on", [run_once, run_twice, resume])
 async def test_a_turn_that_pauses_just_as_it_is_to_go_on_goes_on(
     talk: ConversationRef,
@@ -828,6 +839,7 @@ async def test_what_is_said_during_a_pause_is_answered_by_the_run_that_ends_it(
     await until_said(talk, "step 1", "step 2", "answer to more")
 
 
+@pytest.mark.needs_engine
 async def test_an_interruption_ends_the_turn_and_leaves_the_conversation_paused(
     talk: ConversationRef, stage: Stage, manager: ConversationManager
 ) -> None:
@@ -887,6 +899,7 @@ async def test_a_run_that_no_loop_plays_is_interrupted(
     assert await status_of(talk) == "paused"
 
 
+@pytest.mark.needs_engine
 async def test_a_run_of_another_process_is_not_interrupted_behind_its_back(
     talk: ConversationRef, manager: ConversationManager, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -1005,6 +1018,7 @@ async def test_a_run_that_was_to_follow_an_interruption_survives_the_server(
     await until_said(talk, "answer to more")
 
 
+@pytest.mark.needs_engine
 def test_a_run_that_is_asked_for_as_an_interrupted_turn_ends_is_not_lost(
     talk: ConversationRef, hooked: Hooked
 ) -> None:
@@ -1056,6 +1070,7 @@ def test_a_turn_that_is_ended_again_has_one_end(talk: ConversationRef) -> None:
     assert reads.last_seq(talk) == 3
 
 
+@pytest.mark.needs_engine
 def test_a_message_that_arrives_as_a_turn_ends_finds_the_run_over(
     talk: ConversationRef, hooked: Hooked
 ) -> None:
@@ -1120,6 +1135,7 @@ async def test_a_run_that_no_loop_can_play_ends_in_error_each_time(
     await until_status(talk, "finished")
 
 
+@pytest.mark.needs_engine
 def test_a_dead_loop_leaves_no_call_unanswered_and_the_run_in_error(talk: ConversationRef) -> None:
     epoch = leases.claim(talk, DEAD, agent="")
     writes.append(talk, [message("hello")])
@@ -1178,6 +1194,7 @@ async def test_a_condensation_is_stored_with_the_agents_summary_and_removes_noth
 SPOKEN = ("user", "agent")
 
 
+@pytest.mark.needs_engine
 async def test_a_condensation_forgets_only_what_the_one_before_has_left(
     talk: ConversationRef, manager: ConversationManager
 ) -> None:

@@ -35,6 +35,8 @@ from tests.app_face import (
 from tests.scripted_agent import ask, manager, stage, until_said
 from tests.v0 import MOMENT, Matching
 
+pytestmark = pytest.mark.one_engine
+
 __all__ = ["manager", "stage"]
 
 INFO = f"/api/conversations/{ID}"
@@ -154,6 +156,7 @@ STATUSES: list[tuple[dict[str, Any], SandboxStatus, str, str | None]] = [
 ]
 
 
+@pytest.mark.needs_engine
 @pytest.mark.parametrize(("columns", "status", "shim", "runtime_status"), STATUSES, ids=str)
 async def test_a_status_is_read_off_the_loop_and_every_door_agrees(
     columns: dict[str, Any],
@@ -236,6 +239,7 @@ async def test_a_sandbox_runs_as_long_as_one_of_its_conversations_does(
     assert (await statuses(rest))[:2] == ("RUNNING", "PAUSED")
 
 
+@pytest.mark.needs_engine
 async def test_a_resume_starts_no_more_loops_than_the_user_may_have(
     alice: User,
     talk: ConversationRef,
@@ -273,6 +277,7 @@ async def test_the_config_of_a_conversation_names_its_sandbox(
     assert [config["runtime_id"] for config in configs] == [SANDBOX, SANDBOX, None, None]
 
 
+@pytest.mark.needs_engine
 async def test_a_loop_that_was_started_meanwhile_is_not_noted_as_stopped(
     talk: ConversationRef, rest: httpx.AsyncClient
 ) -> None:
@@ -284,6 +289,7 @@ async def test_a_loop_that_was_started_meanwhile_is_not_noted_as_stopped(
 # Lists
 
 
+@pytest.mark.needs_engine
 async def test_sandboxes_come_in_pages_the_newest_first_and_one_for_each_family(
     alice: User, talk: ConversationRef, rest: httpx.AsyncClient
 ) -> None:
@@ -312,6 +318,7 @@ async def test_the_only_spec_is_this_servers_own(rest: httpx.AsyncClient) -> Non
     assert spec.keys() == {"id", "command", "created_at", "initial_env", "working_dir"}
 
 
+@pytest.mark.needs_engine
 def test_sandboxes_cost_the_same_however_many_there_are(alice: User, talk: ConversationRef) -> None:
     child_of(talk, alice)
     few = [cost(path) for path in (f"{SANDBOXES}/search", f"{SANDBOXES}?id={SANDBOX}")]

@@ -40,6 +40,8 @@ from tests.app_face import (
 from tests.scripted_agent import manager, stage, until_said
 from tests.v0 import MOMENT, NEW_ID
 
+pytestmark = pytest.mark.one_engine
+
 __all__ = ["manager", "stage"]
 
 REQUEST: dict[str, Any] = {
@@ -298,6 +300,7 @@ async def test_a_repository_that_nothing_opens_is_an_error_in_words(rest: httpx.
     assert (found["status"], found["detail"]) == ("ERROR", "Git provider token required. (such as GitHub).")
 
 
+@pytest.mark.needs_engine
 async def test_a_start_that_fails_halfway_leaves_nothing(
     alice: User, rest: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -334,6 +337,7 @@ def fill(owner: User, count: int, *, conversation: ConversationRef | None = None
     )
 
 
+@pytest.mark.needs_engine
 @pytest.mark.parametrize("order", ["CREATED_AT", "CREATED_AT_DESC", "UPDATED_AT", "UPDATED_AT_DESC"])
 async def test_every_start_comes_once_whatever_the_limit(
     order: str, alice: User, bob: User, rest: httpx.AsyncClient
@@ -354,6 +358,7 @@ async def test_long_starts_make_a_page_shorter_and_a_batch_holds_them_all(rest: 
     assert await answered(rest, STARTS, ids=[each["id"] for each in made]) == made
 
 
+@pytest.mark.needs_engine
 async def test_starts_are_found_by_conversation_and_by_time(alice: User, rest: httpx.AsyncClient) -> None:
     talk = await astore.call(create, alice)
     own = await astore.call(fill, alice, 4, conversation=talk)
@@ -380,6 +385,7 @@ async def test_a_strangers_start_is_unknown(alice: User, bob: User, rest: httpx.
     assert [each and each["id"] for each in found] == [None, own["id"], None]
 
 
+@pytest.mark.needs_engine
 def test_starts_cost_the_same_however_many_there_are(alice: User) -> None:
     talk = create(alice)
     first = fill(alice, 1, conversation=child_of(talk, alice))
