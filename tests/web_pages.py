@@ -52,6 +52,7 @@ PAGES = [
     Page(route="conversation", path="/c/talk", stranger=404),
     Page(route="conversation-events", path="/c/talk/events", stranger=404),
     Page(route="conversation-answer", path="/c/talk/answer", owner=204, stranger=404),
+    Page(route="conversation-usage", path="/c/talk/usage", stranger=404),
     Page(route="event-output", path="/c/talk/events/0/output", stranger=404),
     *(Page(route="export", path=f"/c/talk/export.{name}", stranger=404) for name in ("jsonl", "md", "html")),
     Page(

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Protocol
 
-from conversations.events import Authored
+from conversations.events import Authored, Metrics
 
 COMMAND_TOOL = "run"
 """The tool that both wires have events of their own for; every other one is written as an MCP tool."""
@@ -105,6 +105,12 @@ class Author(Protocol):
 
     def error(self, *, code: str, detail: str, event_id: str) -> Authored:
         """Write an error of the conversation, not of one call."""
+
+    def with_totals(self, payload: str, totals: Metrics, *, model: str, newest_tokens: int) -> str:
+        """Return an event of the agent with the totals of its conversation, where the wire shows them in it.
+
+        `newest_tokens` are those of the newest call of the model.
+        """
 
     def decision(self, *, accepted: bool, event_id: str) -> Authored:
         """Write what the user decided about the pending call."""

@@ -24,6 +24,7 @@ from sessions_app.models import (
     ApiToken,
     Connection,
     Delivery,
+    ModelUse,
     Receiver,
     Repair,
     Secret,
@@ -109,7 +110,10 @@ class Item(NamedTuple):
 
 
 GROUPS: dict[str, list[Item]] = {
-    "Conversations": [Item("Conversations", Conversation, "forum")],
+    "Conversations": [
+        Item("Conversations", Conversation, "forum"),
+        Item("Model use", ModelUse, "toll"),
+    ],
     "Live": [
         Item("Agent loops", AgentLoop, "autorenew"),
         Item("Connections", Connection, "cable"),

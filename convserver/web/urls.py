@@ -12,6 +12,7 @@ from convserver.web.conversations import (
     decisions,
     event_output,
     export,
+    usage,
 )
 from convserver.web.conversations import (
     page as conversation,
@@ -25,6 +26,7 @@ urlpatterns = [
     path("c/<str:conversation_id>", conversation.conversation, name="conversation"),
     path("c/<str:conversation_id>/events", conversation.events, name="conversation-events"),
     path("c/<str:conversation_id>/answer", answer.answer, name="conversation-answer"),
+    path("c/<str:conversation_id>/usage", usage.usage, name="conversation-usage"),
     path("c/<str:conversation_id>/events/<int:seq>/output", event_output.download, name="event-output"),
     re_path(
         r"^c/(?P<conversation_id>[^/]+)/export\.(?P<format>jsonl|md|html)$", export.export, name="export"

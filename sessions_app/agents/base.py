@@ -24,6 +24,8 @@ class AgentFailure(Exception):
 class Usage:
     """What one call of a model used; a `cost` of None is an unknown one."""
 
+    model: str = ""
+    """The model's name, as in the settings."""
     prompt_tokens: int = 0
     completion_tokens: int = 0
     cost: float | None = None
@@ -107,7 +109,7 @@ class Turn(Protocol):
         """Begin an answer; leaving the block stores it as one message."""
 
     def count(self, usage: Usage) -> None:
-        """Add what a call of a model used to the conversation's totals, with the next event of the turn."""
+        """Count what a call of a model used, in the commit of the turn's next event or when the turn ends."""
 
     async def say(self, text: str) -> None:
         """Store a message of the agent."""

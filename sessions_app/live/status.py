@@ -19,7 +19,7 @@ from conversations.models import (
     shown_title,
 )
 from sessions_app.live.state_words import NOT_STARTED, in_state
-from sessions_app.models import AgentLoop, ExecutionStatus, LoopStatus
+from sessions_app.models import AgentLoop, ExecutionStatus, LoopStatus, ModelUse
 
 _OF_MOST = frozenset(
     {ExecutionStatus.IDLE.value, ExecutionStatus.FINISHED.value, LoopStatus.STOPPED.value, NOT_STARTED}
@@ -69,6 +69,16 @@ class AgentProgress(TypedDict):
     """The newest input that was answered or given up on."""
     working_since: str | None
     """When the turn that is being played began or went on; None while none is."""
+
+
+class ModelTotals(TypedDict):
+    """What the models of a conversation have used so far."""
+
+    prompt_tokens: int
+    completion_tokens: int
+    cost: float
+    """US dollars; of the calls whose price is known."""
+    has_unpriced_calls: bool
 
 
 class ListedConversation(ConversationState):
@@ -161,6 +171,20 @@ def progress_of(conversation: ConversationRef) -> AgentProgress:
         "delivered_through": max(row.answered_through, loop.turn_through if loop and turn_id else -1),
         "answered_through": row.answered_through,
         "working_since": iso(began_at) if began_at else None,
+    }
+
+
+def model_totals_of(conversation: ConversationRef) -> ModelTotals:
+    """Return what the models of a conversation have used, by one query."""
+    unpriced = ModelUse.objects.of(OuterRef("pk")).unpriced()
+    rows = Conversation.objects.filter(pk=conversation.pk).annotate(has_unpriced_calls=Exists(unpriced))
+    names = ("prompt_tokens", "completion_tokens", "accumulated_cost", "has_unpriced_calls")
+    row = rows.values(*names).get()
+    return {
+        "prompt_tokens": row["prompt_tokens"],
+        "completion_tokens": row["completion_tokens"],
+        "cost": row["accumulated_cost"],
+        "has_unpriced_calls": row["has_unpriced_calls"],
     }
 
 

@@ -332,6 +332,7 @@ class Loop:
         finally:
             self._playing = None
             self._steer(self._steering.end_play())
+            await asyncio.shield(turn.settle())
 
     async def _end_interrupted(self) -> None:
         # After everything that the turn is still writing, so that nothing of it follows its end.

@@ -7,7 +7,6 @@ import json
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import replace
 from math import inf
 from typing import Any, TypeVar
 from uuid import uuid4
@@ -19,8 +18,8 @@ from conversations import dialects, live
 from conversations.dialects import AgentState
 from conversations.dialects.author import COMMAND_TOOL, command_of
 from conversations.engines import failures
-from conversations.events import Appended, Authored, Dialect, EventEnvelope, Metrics, NewEvent
-from conversations.exceptions import ConversationBusy, ConversationError, EventConflict
+from conversations.events import Appended, Authored, Dialect, EventEnvelope, NewEvent
+from conversations.exceptions import ConversationBusy, ConversationError, EventConflict, OutcomeUnknown
 from conversations.log import reads
 from conversations.models import ConversationRef
 from conversations.outages import Outage
@@ -30,7 +29,9 @@ from conversations.server_log import ids_of
 from conversations.store import changes
 from conversations.tool_facts import PULL_REQUEST_TOOLS, branch_after, pull_request_in
 from sessions_app import astore
+from sessions_app.agents import model_use
 from sessions_app.agents.base import Decision, ToolCall, Usage
+from sessions_app.agents.turn_usage import AppendHook, TurnUsage
 from sessions_app.loops import decisions, leases, turn_events, turns
 from sessions_app.loops.confirmation import policy_of, wants_approval
 from sessions_app.loops.turns import TurnStart
@@ -47,7 +48,6 @@ T = TypeVar("T")
 PLAIN_COMMAND_TOOL = "bash"
 """The name of a COMMAND_TOOL that is shown as an ordinary tool."""
 _COMMAND_TOOLS = (COMMAND_TOOL, PLAIN_COMMAND_TOOL)
-AppendHook = Callable[[Sequence[Appended]], None]
 
 DONE_MAX_EVENTS = 200
 """A continued turn gets at most this many of its stored events; a long one continues often."""
@@ -98,8 +98,8 @@ class PlayedTurn:
         self._has_terminal = True
         self._epoch = epoch
         self.start = start
-        self._totals = start.counted
         self._author = dialects.author(conversation.dialect)
+        self._usage = TurnUsage(conversation, self._author, start.counted)
 
     async def prepare(self) -> None:
         """Read the inputs of the turn, and store that the agent works."""
@@ -153,16 +153,24 @@ class PlayedTurn:
             await self._say(answer.text, answer.event_id, reasoning=answer.reasoning)
 
     def count(self, usage: Usage) -> None:
-        """Add to the totals, which the next message or call is stored with."""
-        self._totals = Metrics(
-            accumulated_cost=self._totals.accumulated_cost + (usage.cost or 0.0),
-            prompt_tokens=self._totals.prompt_tokens + usage.prompt_tokens,
-            completion_tokens=self._totals.completion_tokens + usage.completion_tokens,
-        )
+        """Count it in the commit of the next event, or when the turn ends."""
+        self._usage.add(usage)
 
-    def _counted(self, event: NewEvent) -> NewEvent:
-        """Return an event of the agent with the totals, if the turn has added to them."""
-        return event if self._totals == self.start.counted else replace(event, metrics=self._totals)
+    async def settle(self) -> None:
+        """Count what none of its events has counted: the turn is over, or waits."""
+        await model_use.record_beside(self.conversation, self._usage.take())
+
+    async def _store(self, events: Sequence[NewEvent], *, also: AppendHook | None = None) -> list[Appended]:
+        """Append events of the turn, and count what its calls of models have used since the last ones."""
+        usages = self._usage.take()
+        also = self._usage.counting(usages, also)
+        try:
+            return await astore.append(self.conversation, events, epoch=self._epoch, also=also)
+        except OutcomeUnknown:
+            raise  # it may be counted
+        except Exception:
+            self._usage.give_back(usages)
+            raise
 
     async def say(self, text: str) -> None:
         """Store a message."""
@@ -174,7 +182,7 @@ class PlayedTurn:
         await self._checkpoint()
         name = self._shown_name(name)
         event, tool_call_id = self._new_call(name, arguments, thought, awaiting_confirmation=False)
-        (appended,) = await astore.append(self.conversation, [event], epoch=self._epoch)
+        (appended,) = await self._store([event])
         return ToolCall(
             name=name,
             arguments=arguments,
@@ -243,10 +251,10 @@ class PlayedTurn:
         answer = self._author.finished(
             message=message, tool_call_id=tool_call_id, event_id=answer_id, call_event_id=call_id
         )
-        events = [self._counted(turn_events.new_event(call, call_id, turn_id=self.turn_id))]
+        events = [self._usage.shown_in(turn_events.new_event(call, call_id, turn_id=self.turn_id))]
         if answer is not None:
             events.append(turn_events.new_event(answer, answer_id, turn_id=self.turn_id))
-        await astore.append(self.conversation, events, epoch=self._epoch)
+        await self._store(events)
 
     def _shown_name(self, name: str) -> str:
         """Return the log's name of a tool: a plain one, if the client cannot read calls of a terminal."""
@@ -264,7 +272,9 @@ class PlayedTurn:
             event_id=event_id,
             awaiting_confirmation=awaiting_confirmation,
         )
-        return self._counted(turn_events.new_event(authored, event_id, turn_id=self.turn_id)), tool_call_id
+        return self._usage.shown_in(
+            turn_events.new_event(authored, event_id, turn_id=self.turn_id)
+        ), tool_call_id
 
     async def _say(self, text: str, event_id: str, *, reasoning: str = "") -> None:
         try:
@@ -277,8 +287,8 @@ class PlayedTurn:
             UnfinishedAnswer.objects.filter(conversation_id=self.conversation.pk).delete()
 
         authored = self._author.agent_message(text=text, event_id=event_id, reasoning=reasoning)
-        event = self._counted(turn_events.new_event(authored, event_id, turn_id=self.turn_id))
-        await astore.append(self.conversation, [event], epoch=self._epoch, also=forget_snapshot)
+        event = self._usage.shown_in(turn_events.new_event(authored, event_id, turn_id=self.turn_id))
+        await self._store([event], also=forget_snapshot)
 
     async def _append(
         self,
@@ -298,9 +308,7 @@ class PlayedTurn:
             for hook in hooks:
                 hook(appended)
 
-        return await astore.append(
-            self.conversation, [event], epoch=self._epoch, also=run_all if hooks else None
-        )
+        return await self._store([event], also=run_all if hooks else None)
 
     async def _checkpoint(self) -> None:
         """Apply a pause between two steps; a call and its result are one step."""
@@ -315,12 +323,7 @@ class PlayedTurn:
         if call is not None:
             # The V0 web client offers a decision only for a call that follows the state.
             events.insert(1 if self.conversation.dialect is Dialect.V0 else 0, call)
-        await astore.append(
-            self.conversation,
-            events,
-            epoch=self._epoch,
-            also=turns.suspend_turn(self.conversation, status),
-        )
+        await self._store(events, also=turns.suspend_turn(self.conversation, status))
         raise TurnSuspended(state)
 
 

@@ -57,6 +57,13 @@ from sessions_app.models.loops import (
     Work,
     asked_conversations,
 )
+from sessions_app.models.model_use import (
+    MODEL_NAME_MAX_LENGTH,
+    ModelUse,
+    ModelUseQuerySet,
+    Used,
+    used_in,
+)
 from sessions_app.models.settings import (
     CONDENSER_SIZE_MIN,
     SECRET_NAME_MAX_LENGTH,
@@ -84,6 +91,7 @@ __all__ = [
     "ATTACHMENT_NAME_MAX_LENGTH",
     "CONDENSER_SIZE_MIN",
     "LATELY",
+    "MODEL_NAME_MAX_LENGTH",
     "PRESENCE_S",
     "SECRET_NAME_MAX_LENGTH",
     "STALLED_S",
@@ -117,6 +125,8 @@ __all__ = [
     "LoopStatus",
     "Mark",
     "MarkQuerySet",
+    "ModelUse",
+    "ModelUseQuerySet",
     "NotedFact",
     "Permissions",
     "Polarity",
@@ -131,6 +141,7 @@ __all__ = [
     "StartTask",
     "UnfinishedAnswer",
     "Usage",
+    "Used",
     "UserSettings",
     "Verb",
     "Work",
@@ -138,4 +149,5 @@ __all__ = [
     "new_connection_id",
     "present_since",
     "size_of_draft",
+    "used_in",
 ]

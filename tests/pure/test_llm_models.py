@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sessions_app.agents.base import AgentFailure
+from sessions_app.agents.base import AgentFailure, Usage
 from sessions_app.agents.llm import library, transport
 from sessions_app.agents.llm.choice import ModelChoice
 from sessions_app.agents.llm.faults import ModelFault
@@ -129,12 +129,14 @@ async def test_each_wire_brings_text_reasoning_and_usage(wire: Wire, monkeypatch
         monkeypatch.setenv(name, "of-the-operator")
     model, answer, path = WIRES[wire]
     pieces: list[Piece] = []
+    usages: list[Usage] = []
     with model_server(lambda asked: answer) as (base_url, asked):
         target, client = await _ready(model, base_url)
-        usage = await client.stream(target, client.request_of(Record(), max_chars=1_000), pieces.append)
+        shown = client.request_of(Record(), max_chars=1_000)
+        await client.stream(target, shown, pieces.append, usages.append)
     assert "".join(piece.text for piece in pieces) == "Paris."
     assert "".join(piece.reasoning for piece in pieces) == "France."
-    assert (usage.prompt_tokens, usage.completion_tokens, usage.cost) == (7, 3, None)
+    assert usages == [Usage(model=model, prompt_tokens=7, completion_tokens=3)]
     [request] = asked
     assert request.path.partition("?")[0] == path
     assert "of-the-operator" not in str(request)
@@ -149,7 +151,7 @@ async def test_each_wire_says_what_has_failed(wire: Wire, status: int, words: st
     with model_server(lambda asked: Answer(status, {"error": {"message": KEY}})) as (base_url, asked):
         target, client = await _ready(WIRES[wire][0], base_url)
         with pytest.raises(AgentFailure) as caught:
-            await client.stream(target, client.request_of(Record(), max_chars=1_000), lambda piece: None)
+            await client.stream(target, client.request_of(Record(), max_chars=1_000), _ignore, _ignore)
     assert words in str(caught.value)
     assert KEY not in str(caught.value)
     assert len(asked) == 1
@@ -164,8 +166,12 @@ async def test_each_wire_waits_for_a_server_that_hangs_no_longer_than_it_may(
     with model_server(lambda asked: Answer(stream=[never])) as (base_url, asked):
         target, client = await _ready(WIRES[wire][0], base_url)
         with pytest.raises(ModelFault, match="didn't answer in time") as caught:
-            await client.stream(target, client.request_of(Record(), max_chars=1_000), lambda piece: None)
+            await client.stream(target, client.request_of(Record(), max_chars=1_000), _ignore, _ignore)
     assert (caught.value.is_passing, len(asked)) == (True, 1)
+
+
+def _ignore(told: object) -> None:
+    pass
 
 
 async def _ready(model: str, base_url: str) -> tuple[Target, ModelClient]:

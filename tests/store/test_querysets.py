@@ -42,6 +42,7 @@ def value_of(annotation: str, conversation: ConversationRef, alice: User) -> Any
         "int": 1,
         "str": "some text",
         "bool": True,
+        "date": timezone.now().date(),
         "datetime": timezone.now(),
         "Moment": "created_at",
         "Dialect": Dialect.V1,

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from conversations.dialects.author import COMMAND_TOOL, AgentState, command_of
 from conversations.dialects.v0 import payload as v0_payload
 from conversations.dialects.v0.reading import read
-from conversations.events import Authored
+from conversations.events import Authored, Metrics
 
 _STATES = {
     AgentState.IDLE: "awaiting_user_input",
@@ -109,6 +109,9 @@ class V0Author:
 
     def error(self, *, code: str, detail: str, event_id: str) -> Authored:
         return _observation("error", detail, extras={"error_id": code}, source="environment")
+
+    def with_totals(self, payload: str, totals: Metrics, *, model: str, newest_tokens: int) -> str:
+        return v0_payload.with_metrics(payload, totals, model=model, newest_tokens=newest_tokens)
 
     def decision(self, *, accepted: bool, event_id: str) -> Authored:
         state = "user_confirmed" if accepted else "user_rejected"

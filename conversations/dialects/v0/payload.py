@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 
 from conversations.dialects import columns
@@ -13,6 +14,7 @@ from conversations.dialects.v0.actions import ACTIONS
 from conversations.dialects.v0.observations import OBSERVATIONS
 from conversations.dialects.v0.older import todays_args, todays_extras
 from conversations.dialects.v0.types import EventType, filled
+from conversations.events import Metrics
 from conversations.exceptions import InvalidEvent
 
 _NOTHING: Mapping[str, object] = {}
@@ -53,6 +55,28 @@ def observation(
         "extras": {key: value for key, value in whole.items() if key != "content"},
     }
     return to_json(event if written.success is None else {**event, "success": written.success(whole)})
+
+
+def with_metrics(payload: str, totals: Metrics, *, model: str, newest_tokens: int) -> str:
+    """Return an action with the totals of its conversation, at their place before its args."""
+    usage = {
+        "model": model,
+        "prompt_tokens": totals.prompt_tokens,
+        "completion_tokens": totals.completion_tokens,
+        **dict.fromkeys(("cache_read_tokens", "cache_write_tokens", "context_window"), 0),
+        "per_turn_token": newest_tokens,
+        "response_id": "",
+    }
+    lists: dict[str, object] = {"costs": [], "response_latencies": [], "token_usages": []}
+    metrics = {
+        "accumulated_cost": totals.accumulated_cost,
+        "max_budget_per_task": None,
+        "accumulated_token_usage": usage,
+        **lists,
+    }
+    event: dict[str, object] = json.loads(payload)
+    args = event.pop("args")
+    return to_json({**event, "llm_metrics": metrics, "args": args})
 
 
 def plain(text: str, *, source: str) -> str:

@@ -11,6 +11,7 @@ import structlog
 from conversations.models import ConversationRef
 from conversations.server_log import ids_of
 from sessions_app import astore
+from sessions_app.agents import model_use
 from sessions_app.agents.base import AgentFailure, Answer, Turn, Usage
 from sessions_app.agents.llm import choice, library, models, prompts, record
 from sessions_app.agents.llm.choice import ModelChoice
@@ -58,11 +59,14 @@ class LlmAgent:
     async def complete(self, messages: Sequence[Mapping[str, str]]) -> str:
         """Answer a question beside the conversation. Raise AgentFailure."""
         target, client = await self._model()
+        usages: list[Usage] = []
         try:
             async with asyncio.timeout(COMPLETE_S):
-                return (await client.complete(target, messages)).strip()
+                return (await client.complete(target, messages, usages.append)).strip()
         except TimeoutError:
             raise AgentFailure(TIMED_OUT, code="LLMTimeoutError") from None
+        finally:
+            await asyncio.shield(model_use.record_beside(self._conversation, usages))
 
     async def _model(self) -> tuple[Target, ModelClient]:
         chosen: ModelChoice | None = await astore.call(choice.model_of, self._conversation)
@@ -117,7 +121,8 @@ class _Playing:
     async def _write(self, answer: Answer, request: Request) -> bool:
         """Write the answer as it comes; False if the turn is to pause. Raise ModelFault."""
         pieces: asyncio.Queue[Piece | None] = asyncio.Queue()
-        asking = asyncio.ensure_future(self._client.stream(self._target, request, pieces.put_nowait))
+        stream = self._client.stream(self._target, request, pieces.put_nowait, self._count)
+        asking = asyncio.ensure_future(stream)
         asking.add_done_callback(lambda _: pieces.put_nowait(None))
         try:
             while not self._turn.is_pausing:
@@ -126,7 +131,7 @@ class _Playing:
                 except TimeoutError:
                     continue
                 if piece is None:
-                    self._count(await asking)
+                    await asking
                     return True
                 answer.think(piece.reasoning)
                 await answer.write(piece.text)

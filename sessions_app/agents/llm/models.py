@@ -39,6 +39,8 @@ class Target:
     key: str = field(repr=False)
     is_operators: bool
     """Whether the address may be a private one."""
+    full_name: str = ""
+    """What the settings call the model: usage is counted under it."""
 
 
 def target_of(choice: ModelChoice) -> Target:
@@ -56,6 +58,7 @@ def target_of(choice: ModelChoice) -> Target:
         base_url=_root(base_url, wire),
         key=choice.key,
         is_operators=choice.is_operators,
+        full_name=choice.model,
     )
 
 

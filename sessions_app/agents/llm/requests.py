@@ -81,10 +81,19 @@ class ModelClient:
             *history.messages_of(record, max_chars=max_chars, takes_urls=bool(self._wire.TAKES_URLS))
         )
 
-    async def stream(self, target: Target, request: Request, on_piece: Callable[[Piece], None]) -> Usage:
-        """Send a request, call `on_piece` with each piece, and return what it used. Raise AgentFailure."""
+    async def stream(
+        self,
+        target: Target,
+        request: Request,
+        on_piece: Callable[[Piece], None],
+        on_usage: Callable[[Usage], None],
+    ) -> None:
+        """Send a request, and call `on_piece` with each piece. Raise AgentFailure.
+
+        `on_usage` is called once if the model began to answer, also if that ends early or is cancelled.
+        """
         try:
-            return await self._streamed(target, request.messages, on_piece)
+            await self._streamed(target, request.messages, on_piece, on_usage)
         except UnusableProxy as error:
             raise AgentFailure(str(error)) from None
         except _OUTSIDE as error:
@@ -92,33 +101,44 @@ class ModelClient:
             # Without the cause: its text may hold what the server repeats of the request.
             raise fault_of(error, target) from None
 
-    async def complete(self, target: Target, messages: Sequence[Mapping[str, str]]) -> str:
-        """Answer messages of a role and a content, oldest first. Raise AgentFailure."""
+    async def complete(
+        self, target: Target, messages: Sequence[Mapping[str, str]], on_usage: Callable[[Usage], None]
+    ) -> str:
+        """Answer messages of a role and a content, oldest first; see `stream`. Raise AgentFailure."""
         pieces: list[str] = []
         request = Request(_plain(messages), is_cut=False)
-        await self.stream(target, request, lambda piece: pieces.append(piece.text))
+        await self.stream(target, request, lambda piece: pieces.append(piece.text), on_usage)
         return "".join(pieces)
 
     async def _streamed(
-        self, target: Target, messages: list[ModelMessage], on_piece: Callable[[Piece], None]
-    ) -> Usage:
+        self,
+        target: Target,
+        messages: list[ModelMessage],
+        on_piece: Callable[[Piece], None],
+        on_usage: Callable[[Usage], None],
+    ) -> None:
         chars = 0
         async with transport.client_of(target) as client:
             # To create a model may read files.
             model = await asyncio.to_thread(self._wire.model_at, target, client)
             settings = ModelSettings(max_retries=0)  # the agent tries again, and its reader sees it wait
             async with model_request_stream(model, messages, model_settings=settings) as stream:
-                async for event in stream:
-                    piece = _piece(event)
-                    if piece is None:
-                        continue
-                    chars += len(piece.text) + len(piece.reasoning)
-                    if chars > ANSWER_MAX_CHARS:
-                        raise ModelFault(TOO_LONG)
-                    on_piece(piece)
-                response = stream.get()
+                has_ended = False
+                try:
+                    async for event in stream:
+                        piece = _piece(event)
+                        if piece is None:
+                            continue
+                        chars += len(piece.text) + len(piece.reasoning)
+                        if chars > ANSWER_MAX_CHARS:
+                            raise ModelFault(TOO_LONG)
+                        on_piece(piece)
+                    has_ended = True
+                finally:
+                    response = stream.get()
+                    if response.parts or response.usage.has_values():
+                        on_usage(_usage(response, target, has_ended=has_ended))
         _require_whole(response)
-        return _usage(response, target)
 
 
 def _piece(event: object) -> Piece | None:
@@ -144,16 +164,23 @@ def _require_whole(response: ModelResponse) -> None:
         raise ModelFault(REFUSED if is_refused else EMPTY, code="LLMNoResponseError")
 
 
-def _usage(response: ModelResponse, target: Target) -> Usage:
+def _usage(response: ModelResponse, target: Target, *, has_ended: bool) -> Usage:
+    """Return what an answer used, as far as the server has said so."""
     used = response.usage
     cost: float | None = None
-    with suppress(LookupError, ValueError, ArithmeticError):  # nobody knows the price
-        # By the address: the name alone may be that of a free model on somebody's own machine.
-        found = genai_prices.calc_price(
-            used, response.model_name or target.name, provider_api_url=target.base_url
-        )
-        cost = float(found.total_price)
-    return Usage(prompt_tokens=used.input_tokens, completion_tokens=used.output_tokens, cost=cost)
+    if has_ended and used.output_tokens:
+        with suppress(LookupError, ValueError, ArithmeticError):  # nobody knows the price
+            # By the address: the name alone may be that of a free model on somebody's own machine.
+            found = genai_prices.calc_price(
+                used, response.model_name or target.name, provider_api_url=target.base_url
+            )
+            cost = float(found.total_price)
+    return Usage(
+        model=target.full_name,
+        prompt_tokens=used.input_tokens,
+        completion_tokens=used.output_tokens,
+        cost=cost,
+    )
 
 
 def _plain(messages: Sequence[Mapping[str, str]]) -> list[ModelMessage]:

@@ -63,6 +63,7 @@ SECRETS = "/admin/sessions_app/secret/"
 SETTINGS = "/admin/sessions_app/usersettings/"
 USERS = "/admin/auth/user/"
 GROUPS = "/admin/auth/group/"
+USE = "/admin/sessions_app/modeluse/"
 LOG = "/admin/admin/logentry/"
 
 CLEAR = "the-clear-text-of-a-secret"
@@ -778,7 +779,9 @@ def test_staff_that_may_not_read_are_offered_no_events(staff: Staff, talk: Conve
     assert "Export as JSON" not in text_of(browser.get(LIST))
 
 
-@pytest.mark.parametrize("path", [LOOPS, CONNECTIONS, REPAIRS, TOKENS, SECRETS, SETTINGS, USERS, GROUPS, LOG])
+@pytest.mark.parametrize(
+    "path", [LOOPS, CONNECTIONS, USE, REPAIRS, TOKENS, SECRETS, SETTINGS, USERS, GROUPS, LOG]
+)
 def test_a_list_needs_its_own_permission(staff: Staff, path: str) -> None:
     app, model = path.split("/")[2:4]
     assert staff("conversations.view_conversation").get(path).status_code == 403

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import re
+from datetime import date
 from uuid import uuid4
 
 import httpx
@@ -12,9 +13,10 @@ from django.contrib.auth.models import User
 from django.test import Client
 
 from conversations.log import writes
-from conversations.models import ConversationRef
+from conversations.models import Conversation, ConversationRef
 from conversations.store import creation
 from sessions_app import astore
+from sessions_app.models import ModelUse
 from tests.events import event
 from tests.faulty import find_locked
 from tests.web_browser import Browser, words
@@ -133,3 +135,35 @@ async def test_nobody_begins_a_conversation_that_is_anothers(visitor: Browser, b
     await astore.call(creation.create, bob, conversation_id=SAID.replace("-", ""))
     answer = await visitor.send("/begin", {"id": SAID, "text": "mine"}, page="/")
     assert answer.status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("cost", "unpriced", "shown"),
+    [
+        (1.5, 0, "12,345 tokens in, 678 out · $1.50"),
+        (0.01234, 0, "12,345 tokens in, 678 out · $0.0123"),
+        (0.00001, 0, "12,345 tokens in, 678 out · under $0.0001"),
+        (0.5, 2, "12,345 tokens in, 678 out · $0.5000 and calls of unknown cost"),
+        (0.0, 1, "12,345 tokens in, 678 out · cost unknown"),
+        (0.0, 0, "12,345 tokens in, 678 out · $0.00"),
+    ],
+)
+def test_the_menu_says_what_the_models_have_used(
+    conversation: ConversationRef, alice: User, cost: float, unpriced: int, shown: str
+) -> None:
+    Conversation.objects.filter(pk=conversation.pk).update(
+        prompt_tokens=12345, completion_tokens=678, accumulated_cost=cost
+    )
+    ModelUse.objects.create(
+        user=alice, conversation_id=conversation.pk, model="a", day=date(2026, 11, 1), unpriced_calls=unpriced
+    )
+    answer = Client(headers={"host": "localhost"}).get("/c/talk/usage")
+    assert answer.content.decode() == shown
+
+
+def test_the_menu_says_that_nothing_was_used(conversation: ConversationRef) -> None:
+    answer = Client(headers={"host": "localhost"}).get("/c/talk/usage")
+    assert (answer.content, answer.headers["content-type"]) == (
+        b"No tokens used yet",
+        "text/plain; charset=utf-8",
+    )

@@ -1,0 +1,69 @@
+"""What a turn's calls of models have used, until the commit of its next event counts it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from conversations.dialects import Author
+from conversations.events import Appended, Metrics, NewEvent
+from conversations.models import ConversationRef
+from sessions_app.agents import model_use
+from sessions_app.agents.base import Usage
+
+AppendHook = Callable[[Sequence[Appended]], None]
+
+
+class TurnUsage:
+    """What one turn's calls of models have used."""
+
+    def __init__(self, conversation: ConversationRef, author: Author, counted: Metrics) -> None:
+        """`counted` are the conversation's totals at the turn's start."""
+        self._conversation = conversation
+        self._author = author
+        self._totals = counted
+        self._newest: Usage | None = None
+        self._pending: list[Usage] = []
+
+    def add(self, usage: Usage) -> None:
+        """Note a call that has ended."""
+        self._newest = usage
+        self._pending.append(usage)
+        self._totals = Metrics(
+            accumulated_cost=self._totals.accumulated_cost + (usage.cost or 0.0),
+            prompt_tokens=self._totals.prompt_tokens + usage.prompt_tokens,
+            completion_tokens=self._totals.completion_tokens + usage.completion_tokens,
+        )
+
+    def shown_in(self, event: NewEvent) -> NewEvent:
+        """Return an event of the agent, with the totals if the turn has called a model."""
+        newest = self._newest
+        if newest is None:
+            return event
+        tokens = newest.prompt_tokens + newest.completion_tokens
+        payload = self._author.with_totals(
+            event.payload, self._totals, model=newest.model, newest_tokens=tokens
+        )
+        return event if payload == event.payload else replace(event, payload=payload)
+
+    def take(self) -> list[Usage]:
+        """Return the calls that are not counted yet: an append is about to count them."""
+        taken, self._pending = self._pending, []
+        return taken
+
+    def give_back(self, usages: Sequence[Usage]) -> None:
+        """Take calls back whose append has failed."""
+        self._pending = [*usages, *self._pending]
+
+    def counting(self, usages: Sequence[Usage], also: AppendHook | None) -> AppendHook | None:
+        """Return what an append does besides: count these calls, once however often it is repeated."""
+        if not usages:
+            return also
+
+        def count(appended: Sequence[Appended]) -> None:
+            if also is not None:
+                also(appended)
+            if not appended or any(each.is_new for each in appended):
+                model_use.record(self._conversation, usages)
+
+        return count
