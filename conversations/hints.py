@@ -111,7 +111,7 @@ _MEMBERS: Mapping[str, Mapping[str, _Check]] = {
     "changed": {},
     "run": {},
     "answer": {},
-    "delta": {"turn": _is_text, "answer": _is_text, "index": _is_count, "text": _is_text},
+    "delta": {**dict.fromkeys(("turn", "answer", "text", "reasoning"), _is_text), "index": _is_count},
     "listed": {"conversation": _is_count},
     "draft": {"conversation": _or_none(_is_text), "version": _is_count},
     "command": {},

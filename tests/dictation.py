@@ -14,6 +14,12 @@ from tests.clients import WAIT_S
 Dictate = Callable[..., Awaitable[None]]
 
 
+class Thought(str):
+    """A piece of the reasoning behind an answer."""
+
+    __slots__ = ()
+
+
 class SilentAgent:
     """Has nothing to say."""
 
@@ -35,7 +41,9 @@ class DictatedAgent(SilentAgent):
     async def play(self, turn: Turn) -> None:
         async with turn.answer() as answer:
             while (piece := await self.pieces.get()) is not None:
-                await answer.write(piece)
+                if isinstance(piece, Thought):
+                    answer.think(piece)
+                await answer.write("" if isinstance(piece, Thought) else piece)
                 await self.said.put(piece)
 
 

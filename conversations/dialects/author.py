@@ -54,6 +54,7 @@ class Author(Protocol):
         name: str,
         arguments: Mapping[str, object],
         thought: str = "",
+        reasoning: str = "",
         tool_call_id: str,
         event_id: str,
         awaiting_confirmation: bool = False,

@@ -114,6 +114,7 @@ def _call(event: EventEnvelope, payload: Payload, args: Payload) -> CallCard:
         tool=called,
         summary=plan(tasks_of(args)) or _summary(event, args, arguments, text),
         thought="" if event["type"] == "think" else thought,
+        reasoning=columns.first_text(payload.get("reasoning_content")),
         arguments=text,
         language=language,
         diff=_edit(args) if is_edit(called) else None,

@@ -59,7 +59,10 @@ class Answer(Protocol):
         """Add a piece."""
 
     def think(self, text: str) -> None:
-        """Add a piece of the reasoning behind the answer, which is stored beside it."""
+        """Add a piece of the reasoning behind the answer, before a `write`, which may be of nothing.
+
+        It is stored beside the answer or, if there is none, beside the call that follows.
+        """
 
 
 class Turn(Protocol):

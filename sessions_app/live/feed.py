@@ -47,11 +47,11 @@ class Reader(Protocol):
     async def show_replay_complete(self, through: int) -> None:
         """Send that all following events are live."""
 
-    async def show_delta(self, *, turn: str, answer: str, index: int, text: str) -> None:
+    async def show_delta(self, *, turn: str, answer: str, index: int, text: str, reasoning: str) -> None:
         """Send one more piece of an unfinished answer; `answer` is the id that its event will have."""
 
-    async def show_answer(self, *, turn: str, answer: str, through: int, text: str) -> None:
-        """Send an unfinished answer up to and including the piece `through`."""
+    async def show_answer(self, *, turn: str, answer: str, through: int, text: str, reasoning: str) -> None:
+        """Send an unfinished answer, with its reasoning, up to and including the piece `through`."""
 
     async def show_state(self, state: ConversationState) -> None:
         """Send the present state of the conversation, as far as it differs from before."""
@@ -169,7 +169,11 @@ class Feed:
     async def _show_delta(self, hint: Hint) -> None:
         if self._answer.takes(hint["answer"], hint["index"]):
             await self._reader.show_delta(
-                turn=hint["turn"], answer=hint["answer"], index=hint["index"], text=hint["text"]
+                turn=hint["turn"],
+                answer=hint["answer"],
+                index=hint["index"],
+                text=hint["text"],
+                reasoning=hint["reasoning"],
             )
         elif self._answer.fell_behind(hint["answer"], hint["index"]):
             await self._show_unfinished_answer()
@@ -242,4 +246,10 @@ def unfinished_answer(conversation: ConversationRef) -> dict[str, Any] | None:
     row = UnfinishedAnswer.objects.filter(conversation_id=conversation.pk).first()
     if row is None:
         return None
-    return {"turn": row.turn_id, "answer": row.event_id, "through": row.through, "text": row.text}
+    return {
+        "turn": row.turn_id,
+        "answer": row.event_id,
+        "through": row.through,
+        "text": row.text,
+        "reasoning": row.reasoning,
+    }

@@ -296,7 +296,7 @@ def _characters_of(hint: Hint) -> int:
         case "appended":
             return size_of(hint["events"])
         case "delta":
-            return len(hint["text"])
+            return len(hint["text"]) + len(hint["reasoning"])
         case _:
             return 0
 

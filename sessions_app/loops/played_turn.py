@@ -24,7 +24,8 @@ from conversations.log import reads
 from conversations.models import ConversationRef
 from conversations.outages import Outage
 from conversations.redaction import secrets
-from conversations.redaction.masking import MASK, Masks
+from conversations.redaction.masking import Masks
+from conversations.redaction.streams import MaskedStream
 from conversations.server_log import ids_of
 from conversations.store import changes
 from conversations.tool_facts import PULL_REQUEST_TOOLS, branch_after, pull_request_in
@@ -54,9 +55,6 @@ DONE_MAX_EVENTS = 200
 
 SNAPSHOT_S = 0.25
 """A late reader misses at most this much of an unfinished answer until the next snapshot."""
-HELD_BACK_SHOWN_MAX_CHARS = 4
-"""If the end of an interrupted answer may be the beginning of a secret and is longer, it is masked."""
-
 AGAIN_S = 0.2
 
 
@@ -100,6 +98,9 @@ class PlayedTurn:
         self.start = start
         self._author = dialects.author(conversation.dialect)
         self._usage = TurnUsage(conversation, self._author, start.counted)
+        self._unsaid: StreamedAnswer | None = None
+        """Reasoning without an answer: the next call has it, or the next answer goes on with it."""
+        self._has_old_snapshot = False
 
     async def prepare(self) -> None:
         """Read the inputs of the turn, and store that the agent works."""
@@ -142,15 +143,20 @@ class PlayedTurn:
         await self._checkpoint()
         owner, conversation = self.conversation.owner_id, self.conversation.pk
         masks = await retry(lambda: astore.call(secrets.masks_of, owner, conversation))
-        answer = StreamedAnswer(self.conversation, self.turn_id, self._epoch, masks)
+        answer = self._unsaid or StreamedAnswer(self.conversation, self.turn_id, self._epoch, masks)
+        if answer.reasoning:
+            answer.think("\n\n")
         try:
             yield answer
         except (asyncio.CancelledError, Exception):
             with suppress(ConversationError):  # whoever ends the turn stores what was said so far
                 await asyncio.shield(answer.break_off())
             raise
-        if answer.text:
+        if answer.text or (answer.reasoning and self.pause_wanted):
+            self._unsaid = None
             await self._say(answer.text, answer.event_id, reasoning=answer.reasoning)
+        elif answer.reasoning:
+            self._unsaid = answer
 
     def count(self, usage: Usage) -> None:
         """Count it in the commit of the next event, or when the turn ends."""
@@ -163,7 +169,7 @@ class PlayedTurn:
     async def _store(self, events: Sequence[NewEvent], *, also: AppendHook | None = None) -> list[Appended]:
         """Append events of the turn, and count what its calls of models have used since the last ones."""
         usages = self._usage.take()
-        also = self._usage.counting(usages, also)
+        also = self._usage.counting(usages, self._forgetting_snapshot(also))
         try:
             return await astore.append(self.conversation, events, epoch=self._epoch, also=also)
         except OutcomeUnknown:
@@ -171,6 +177,19 @@ class PlayedTurn:
         except Exception:
             self._usage.give_back(usages)
             raise
+
+    def _forgetting_snapshot(self, also: AppendHook | None) -> AppendHook | None:
+        """Return what an append does besides, with the removal of what late readers were shown before it."""
+        if not self._has_old_snapshot:
+            return also
+        self._has_old_snapshot = False
+
+        def forget(appended: Sequence[Appended]) -> None:
+            UnfinishedAnswer.objects.filter(conversation_id=self.conversation.pk).delete()
+            if also is not None:
+                also(appended)
+
+        return forget
 
     async def say(self, text: str) -> None:
         """Store a message."""
@@ -268,6 +287,7 @@ class PlayedTurn:
             name=name,
             arguments=arguments,
             thought=thought,
+            reasoning=self._take_unsaid(),
             tool_call_id=tool_call_id,
             event_id=event_id,
             awaiting_confirmation=awaiting_confirmation,
@@ -276,6 +296,11 @@ class PlayedTurn:
             turn_events.new_event(authored, event_id, turn_id=self.turn_id)
         ), tool_call_id
 
+    def _take_unsaid(self) -> str:
+        unsaid, self._unsaid = self._unsaid, None
+        self._has_old_snapshot = unsaid is not None
+        return unsaid.reasoning if unsaid else ""
+
     async def _say(self, text: str, event_id: str, *, reasoning: str = "") -> None:
         try:
             await self._store_message(text, event_id, reasoning)
@@ -283,12 +308,10 @@ class PlayedTurn:
             await self._store_message(text, turn_events.fresh_id(event_id), reasoning)
 
     async def _store_message(self, text: str, event_id: str, reasoning: str) -> None:
-        def forget_snapshot(appended: Sequence[Appended]) -> None:
-            UnfinishedAnswer.objects.filter(conversation_id=self.conversation.pk).delete()
-
+        self._has_old_snapshot = True
         authored = self._author.agent_message(text=text, event_id=event_id, reasoning=reasoning)
         event = self._usage.shown_in(turn_events.new_event(authored, event_id, turn_id=self.turn_id))
-        await self._store([event], also=forget_snapshot)
+        await self._store([event])
 
     async def _append(
         self,
@@ -343,10 +366,7 @@ def _tool_call(event: EventEnvelope) -> ToolCall:
 
 
 class StreamedAnswer:
-    """An unfinished answer: readers get each piece, and late readers a snapshot.
-
-    A secret value may span pieces, so an end in which one may have begun waits for the next piece.
-    """
+    """An unfinished answer: readers get each piece without its secrets, and late readers a snapshot."""
 
     def __init__(self, conversation: ConversationRef, turn_id: str, epoch: int, masks: Masks) -> None:
         self.event_id = str(uuid4())
@@ -356,49 +376,45 @@ class StreamedAnswer:
         self._turn_id = turn_id
         self._epoch = epoch
         self._masks = masks
-        self._waiting = ""
-        self._shown = ""
+        self._text, self._reasoning = MaskedStream(), MaskedStream()
         self._index = 0
         self._snapshot_at = -inf  # the first piece makes one, also where the clock has just begun
         self._snapshot_through = -1
 
     async def write(self, text: str) -> None:
         """Add a piece."""
-        if not text:
-            return
         self.text += text
-        self._waiting += text
-        self._show(self._waiting[: self._masks.settled(self._waiting)])
-        if time.monotonic() - self._snapshot_at >= SNAPSHOT_S:
+        self._text.add(text)
+        self._announce(text=self._text.take(self._masks))
+        if self._index and time.monotonic() - self._snapshot_at >= SNAPSHOT_S:
             await self.snapshot()
 
     def think(self, text: str) -> None:
-        """Add a piece of the reasoning, which readers get with the whole answer."""
+        """Add a piece of the reasoning; the next `write` keeps it for late readers."""
         self.reasoning += text
+        self._reasoning.add(text)
+        self._announce(reasoning=self._reasoning.take(self._masks))
 
     async def break_off(self) -> None:
-        """Show and store everything: nothing follows. Raise Fenced if another loop has taken over.
-
-        An end that was held back may be a secret without its last character, so only a short one is shown.
-        """
-        self._show(self._waiting[: self._masks.settled(self._waiting)])
-        held_back, self._waiting = self._waiting, ""
-        self._announce(held_back if len(held_back) <= HELD_BACK_SHOWN_MAX_CHARS else MASK)
+        """Show and store everything: nothing follows. Raise Fenced if another loop has taken over."""
+        reasoning = self._reasoning.take_rest(self._masks)
+        self._announce(text=self._text.take_rest(self._masks), reasoning=reasoning)
         await self.snapshot()
 
-    def _show(self, text: str) -> None:
-        """Send the beginning of the held-back text to the readers."""
-        self._waiting = self._waiting[len(text) :]
-        self._announce(self._masks.hide(text))
-
-    def _announce(self, shown: str) -> None:
-        if not shown:
+    def _announce(self, *, text: str = "", reasoning: str = "") -> None:
+        if not (text or reasoning):
             return
-        self._shown += shown
         index, self._index = self._index, self._index + 1
         live.announce(
             live.conversation_group(self._conversation.pk),
-            {"kind": "delta", "turn": self._turn_id, "answer": self.event_id, "index": index, "text": shown},
+            {
+                "kind": "delta",
+                "turn": self._turn_id,
+                "answer": self.event_id,
+                "index": index,
+                "text": text,
+                "reasoning": reasoning,
+            },
         )
 
     async def snapshot(self) -> None:
@@ -409,11 +425,16 @@ class StreamedAnswer:
         if self._snapshot_through == self._index - 1:
             return
         self._snapshot_at = time.monotonic()
-        through, text = self._index - 1, self._shown
+        through = self._index - 1
+        shown = {
+            "turn_id": self._turn_id,
+            "event_id": self.event_id,
+            "through": through,
+            "text": self._text.shown,
+            "reasoning": self._reasoning.shown,
+        }
         try:
-            self._masks = await astore.change(
-                _store_snapshot, self._conversation, self._turn_id, self._epoch, self.event_id, through, text
-            )
+            self._masks = await astore.change(_store_snapshot, self._conversation, self._epoch, shown)
         except (ConversationBusy, OperationalError, InterfaceError) as error:
             logger.warning(
                 "A snapshot of an answer is left out", **ids_of(self._conversation), error=str(error)
@@ -423,18 +444,15 @@ class StreamedAnswer:
         live.announce(live.conversation_group(self._conversation.pk), {"kind": "answer"})
 
 
-def _store_snapshot(
-    conversation: ConversationRef, turn_id: str, epoch: int, event_id: str, through: int, text: str
-) -> Masks:
-    """Store the text without what is secret by now, and return what that is."""
+def _store_snapshot(conversation: ConversationRef, epoch: int, shown: dict[str, Any]) -> Masks:
+    """Store what was shown without what is secret by now, and return what that is."""
     with transaction.atomic():
         leases.locked_by(conversation, epoch)
         masks = secrets.masks_of(conversation.owner_id, conversation.pk)
-        shown = masks.hide(text)
+        hidden = {name: masks.hide(shown[name]) for name in ("text", "reasoning")}
         # Otherwise the turn was ended meanwhile, and the answer is in the log as far as it got.
-        if AgentLoop.objects.of(conversation).filter(turn_id=turn_id).exists():
+        if AgentLoop.objects.of(conversation).filter(turn_id=shown["turn_id"]).exists():
             UnfinishedAnswer.objects.update_or_create(
-                conversation_id=conversation.pk,
-                defaults={"turn_id": turn_id, "event_id": event_id, "through": through, "text": shown},
+                conversation_id=conversation.pk, defaults={**shown, **hidden}
             )
     return masks

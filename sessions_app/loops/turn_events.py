@@ -127,9 +127,11 @@ def interrupted_turn(
     author = dialects.author(conversation.dialect)
     events: list[NewEvent] = []
     answer = UnfinishedAnswer.objects.filter(conversation_id=conversation.pk, turn_id=turn_id).first()
-    if answer is not None and answer.text:
+    if answer is not None and (answer.text or answer.reasoning):
         event_id = naming(answer.event_id)
-        authored = author.agent_message(text=answer.text, event_id=event_id, interrupted=True)
+        authored = author.agent_message(
+            text=answer.text, event_id=event_id, interrupted=True, reasoning=answer.reasoning
+        )
         events.append(new_event(authored, event_id, turn_id=turn_id))
     for call in reads.open_calls(conversation, turn_id):
         event_id = naming(turn_event_id(turn_id, f"failed {call['seq']}"))

@@ -341,7 +341,7 @@ class LoopCommand(models.Model):
 
 
 class UnfinishedAnswer(models.Model):
-    """The text of an unfinished answer, for readers who join late; removed once the answer is stored."""
+    """What is shown of an unfinished answer, for readers who join late; removed once the answer is stored."""
 
     conversation = models.OneToOneField(
         Conversation, models.CASCADE, primary_key=True, related_name="unfinished_answer"
@@ -350,8 +350,9 @@ class UnfinishedAnswer(models.Model):
     event_id = models.TextField()
     """The id that the stored message will have."""
     through = models.BigIntegerField()
-    """The index of the last delta that `text` contains."""
+    """The index of the last delta that `text` and `reasoning` contain."""
     text = models.TextField()
+    reasoning = models.TextField(default="", db_default="")
     updated_at = models.DateTimeField(auto_now=True)
 
     def __str__(self) -> str:

@@ -152,9 +152,10 @@ def test_any_beginning_of_markdown_is_balanced(text: str) -> None:
 # The address
 
 
-async def says(conversation: ConversationRef, text: str, through: int) -> None:
+async def says(conversation: ConversationRef, text: str, through: int, *, reasoning: str = "") -> None:
     """Store what an agent has said so far."""
     columns = {"turn_id": "t", "event_id": "an-answer", "through": through, "text": text}
+    columns["reasoning"] = reasoning
     await astore.call(
         lambda: UnfinishedAnswer.objects.update_or_create(conversation_id=conversation.pk, defaults=columns)
     )
@@ -206,3 +207,29 @@ async def test_an_answer_that_is_being_given_is_kept_by_no_cache(
 async def test_without_an_answer_there_is_nothing(visitor: Browser, conversation: ConversationRef) -> None:
     answer = await visitor.get("/c/talk/answer?parts=nonsense")
     assert (answer.status_code, answer.content) == (204, b"")
+
+
+async def test_a_page_gets_the_reasoning_that_it_lacks(
+    visitor: Browser, conversation: ConversationRef
+) -> None:
+    await says(conversation, "", 1, reasoning="The capital <of>")
+    facts, parts = said(await visitor.get("/c/talk/answer"))
+    assert (facts["from"], facts["through"]) == ("0", "16")
+    assert parts.startswith('<span class="reasoning">The capital &lt;of&gt;</span>')
+    await says(conversation, "Paris.", 3, reasoning="The capital <of> France.")
+    query = f"answer=an-answer&version={facts['version']}&parts=0&reasoning=16"
+    facts, parts = said(await visitor.get(f"/c/talk/answer?{query}"))
+    assert (facts["from"], facts["through"]) == ("16", "24")
+    assert parts.startswith('<span class="reasoning"> France.</span>')
+    assert "Paris." in parts
+
+
+async def test_a_page_gets_all_of_the_reasoning_anew_if_a_part_has_become_secret(
+    visitor: Browser, conversation: ConversationRef
+) -> None:
+    await says(conversation, "", 1, reasoning="The key is abc")
+    facts, _ = said(await visitor.get("/c/talk/answer"))
+    await says(conversation, "", 2, reasoning="The key is <secret_hidden>.")
+    query = f"answer=an-answer&version={facts['version']}&parts=0&reasoning=14"
+    facts, parts = said(await visitor.get(f"/c/talk/answer?{query}"))
+    assert (facts["from"], "&lt;secret_hidden&gt;." in parts) == ("0", True)

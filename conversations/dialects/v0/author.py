@@ -47,6 +47,7 @@ class V0Author:
         name: str,
         arguments: Mapping[str, object],
         thought: str = "",
+        reasoning: str = "",
         tool_call_id: str,
         event_id: str,
         awaiting_confirmation: bool = False,
@@ -54,6 +55,8 @@ class V0Author:
         # call_tool_mcp has no such field, and strict readers refuse it: set only when it matters.
         state = {"confirmation_state": "awaiting_confirmation"} if awaiting_confirmation else {}
         beside = _tool_call_metadata(name, tool_call_id)
+        if reasoning:
+            beside["reasoning_content"] = reasoning
         if name == COMMAND_TOOL:
             return _action(
                 "run", {"command": command_of(arguments), "thought": thought, **state}, beside=beside

@@ -35,6 +35,7 @@ class V1Author:
         name: str,
         arguments: Mapping[str, object],
         thought: str = "",
+        reasoning: str = "",
         tool_call_id: str,
         event_id: str,
         awaiting_confirmation: bool = False,
@@ -46,6 +47,7 @@ class V1Author:
             action=_action(name, arguments),
             response_id=event_id,
             thought=thought,
+            reasoning=reasoning,
         )
         return authored(event, event_id=event_id)
 

@@ -95,6 +95,7 @@ def action(
     action: Part | None,
     response_id: str,
     thought: str = "",
+    reasoning: str = "",
     security_risk: str = "UNKNOWN",
 ) -> V1Event:
     """Write a tool call.
@@ -115,6 +116,7 @@ def action(
         "agent",
         {
             "thought": [text_part(thought)] if thought else [],
+            **({"reasoning_content": reasoning} if reasoning else {}),
             **({} if action is None else {"action": action}),
             **call._asdict(),
             "tool_call": tool_call,
@@ -168,9 +170,12 @@ def server_error(*, code: str, detail: str) -> V1Event:
     return V1Event("ServerErrorEvent", "environment", {"code": code, "detail": detail})
 
 
-def answer_piece(text: str) -> V1Event:
+def answer_piece(text: str, *, reasoning: str = "") -> V1Event:
     """Write one more piece of an answer that is being given; never stored, and unknown before 1.18.1."""
-    return V1Event("StreamingDeltaEvent", "agent", {"content": text})
+    fields: dict[str, object] = {"content": text} if text or not reasoning else {}
+    return V1Event(
+        "StreamingDeltaEvent", "agent", {**fields, "reasoning_content": reasoning} if reasoning else fields
+    )
 
 
 def pause() -> V1Event:

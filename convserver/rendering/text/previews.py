@@ -42,6 +42,7 @@ class Preview:
         self.finished: list[SafeString] = []
         self.open = SafeString("")
         """The last block, which grows."""
+        self.reasoning = ""
         self.rendered_chars = 0
         """How many characters were rendered for this answer so far."""
         self._text = ""
@@ -49,11 +50,13 @@ class Preview:
         self._open_text = ""
         self._next_slot = 0.0
 
-    def grow(self, text: str, through: int) -> None:
+    def grow(self, text: str, through: int, *, reasoning: str = "") -> None:
         """Take in all of the answer up to the piece `through`."""
-        text = text[:SHOWN_MAX_CHARS]
-        if not text.startswith(self._text):  # what has become secret is hidden from now on
+        text, reasoning = text[:SHOWN_MAX_CHARS], reasoning[:SHOWN_MAX_CHARS]
+        # What has become secret is hidden from now on.
+        if not (text.startswith(self._text) and reasoning.startswith(self.reasoning)):
             self._begin_again()
+        self.reasoning = reasoning
         self.through = through
         rest = text[len(self._text) :]
         if self._is_soon_enough(rest):

@@ -41,8 +41,8 @@ export class Answers {
 
   /** Show what the server has of the answer; return after how many milliseconds it may be asked again. */
   async fetch() {
-    const { answer = "", version = "", finished = "" } = this.place.lastElementChild?.dataset ?? {};
-    const query = new URLSearchParams({ answer, version, parts: finished });
+    const { answer = "", version = "", finished = "", through = "" } = this.place.lastElementChild?.dataset ?? {};
+    const query = new URLSearchParams({ answer, version, parts: finished, reasoning: through });
     const response = await fetch(`${this.address}?${query}`, { headers: { Accept: "text/html" }, signal: AbortSignal.timeout(ANSWER_MS) });
     if (!response.ok || response.redirected) throw new Error(`The server answered ${response.status}.`);
     if (response.status === 204) return 0;
@@ -52,19 +52,22 @@ export class Answers {
     return Number(preview.dataset.wait);
   }
 
-  put({ dataset: { answer, version, finished, kept }, children }) {
+  put({ dataset: { answer, version, finished, kept, from, through }, children }) {
     const article = this.article(answer);
     const words = article.querySelector(".body");
+    const [thought] = [...children].filter((child) => child.matches(".reasoning"));
+    thought?.remove();
+    if (thought || Number(from) < Number(article.dataset.through ?? 0)) think(article, Number(from), thought?.textContent ?? "");
     while (words.children.length > Number(kept)) words.lastElementChild.remove();
     words.append(...[...children].map((part) => document.adoptNode(part)));
-    Object.assign(article.dataset, { version, finished });
+    Object.assign(article.dataset, { version, finished, through });
     this.onShown();
   }
 
-  /** A stored answer gets no more pieces, and the end of a turn leaves none unfinished: each goes when the log has come so far. */
+  /** A stored answer gets no more pieces, and a call or the end of a turn leaves none unfinished: each goes when the log has come so far. */
   heard({ kind, id, source, seq }) {
     if (kind === "message" && source === "agent") this.stored.add(id);
-    for (const each of this.place.children) if (kind === "turn" || each.dataset.answer === id) each.dataset.seq ??= seq;
+    for (const each of this.place.children) if (kind === "turn" || kind === "tool_call" || each.dataset.answer === id) each.dataset.seq ??= seq;
   }
 
   replacedBy(article) {
@@ -88,4 +91,24 @@ export class Answers {
   find(answer) {
     return [...this.place.children].find((each) => each.dataset.answer === answer);
   }
+}
+
+/** Show what the agent thinks before it answers, folded; a text from the beginning takes the place of what is there. */
+function think(article, from, text) {
+  const details = article.querySelector(".reasoning") ?? folded(article);
+  const shown = details.querySelector(".output");
+  shown.textContent = from ? shown.textContent + text : text;
+}
+
+function folded(article) {
+  const details = document.createElement("details");
+  details.className = "reasoning";
+  const summary = document.createElement("summary");
+  summary.textContent = "Reasoning";
+  const shown = document.createElement("pre");
+  shown.className = "output";
+  shown.dir = "auto";
+  details.append(summary, shown);
+  article.querySelector(".body").before(details);
+  return details;
 }

@@ -29,6 +29,11 @@ class Shown:
     parts: list[SafeString]
     finished: int
     """How many parts are finished: all but the one that is still being written, if there is one."""
+    reasoning: str
+    """What the page lacks of the reasoning."""
+    reasoning_from: int
+    """How many characters of the reasoning the page keeps."""
+    reasoning_through: int
     wait_ms: int
     """After how long the page may ask again."""
 
@@ -54,19 +59,28 @@ def _grow(preview: Preview, conversation: ConversationRef, answer: str) -> bool:
     row = unfinished_answer(conversation)
     if row is None or row["answer"] != answer:
         return False
-    preview.grow(row["text"], row["through"])
+    preview.grow(row["text"], row["through"], reasoning=row["reasoning"])
     return True
 
 
 def _shown(request: HttpRequest, preview: Preview, answer: str) -> Shown:
-    has = request.GET.get("parts", "")
     is_same = request.GET.get("answer") == answer and request.GET.get("version") == str(preview.version)
-    kept = min(int(has), len(preview.finished)) if is_same and has.isdecimal() and len(has) < 9 else 0
+    kept = _kept(request, "parts", len(preview.finished)) if is_same else 0
+    known = _kept(request, "reasoning", len(preview.reasoning)) if is_same else 0
     return Shown(
         answer=answer,
         version=preview.version,
         kept=kept,
         parts=[*preview.finished[kept:], *filter(None, [preview.open])],
         finished=len(preview.finished),
+        reasoning=preview.reasoning[known:],
+        reasoning_from=known,
+        reasoning_through=len(preview.reasoning),
         wait_ms=round(1000 * preview.wait_s()),
     )
+
+
+def _kept(request: HttpRequest, name: str, most: int) -> int:
+    """Return how much the page says that it has, as far as there is so much."""
+    has = request.GET.get(name, "")
+    return min(int(has), most) if has.isdecimal() and len(has) < 9 else 0

@@ -261,13 +261,15 @@ class ConversationSocket(SocketEnding):
         """Send `replay_complete`."""
         await self._send(type="replay_complete", through=through)
 
-    async def show_delta(self, *, turn: str, answer: str, index: int, text: str) -> None:
+    async def show_delta(self, *, turn: str, answer: str, index: int, text: str, reasoning: str) -> None:
         """Send `delta`."""
-        await self._send(type="delta", turn=turn, answer=answer, index=index, text=text)
+        more = {"reasoning": reasoning} if reasoning else {}
+        await self._send(type="delta", turn=turn, answer=answer, index=index, text=text, **more)
 
-    async def show_answer(self, *, turn: str, answer: str, through: int, text: str) -> None:
+    async def show_answer(self, *, turn: str, answer: str, through: int, text: str, reasoning: str) -> None:
         """Send `answer`."""
-        await self._send(type="answer", turn=turn, answer=answer, through=through, text=text)
+        more = {"reasoning": reasoning} if reasoning else {}
+        await self._send(type="answer", turn=turn, answer=answer, through=through, text=text, **more)
 
     async def show_state(self, state: ConversationState) -> None:
         """Send `conversation` with the changes; close if it was deleted."""

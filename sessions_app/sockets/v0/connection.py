@@ -223,10 +223,10 @@ class V0Connection:
         if self._state is not None and self._state["loop"]["status"] == LoopStatus.ERROR:
             await self._send_status("error", "STATUS$ERROR", self._state["loop"]["error"])
 
-    async def show_delta(self, *, turn: str, answer: str, index: int, text: str) -> None:
+    async def show_delta(self, *, turn: str, answer: str, index: int, text: str, reasoning: str) -> None:
         """Nothing: this wire shows whole messages."""
 
-    async def show_answer(self, *, turn: str, answer: str, through: int, text: str) -> None:
+    async def show_answer(self, *, turn: str, answer: str, through: int, text: str, reasoning: str) -> None:
         """Nothing: this wire shows whole messages."""
 
     async def show_run(self) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from math import inf
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 from uuid import uuid4
 
 from django.utils import timezone
@@ -95,6 +95,14 @@ def _before(conversation: ConversationRef, since: datetime | None) -> int:
     return last_seq if first is None else min(first - 1, last_seq)
 
 
+class _SentAnswer(NamedTuple):
+    """How much of an unfinished answer a client has, in characters."""
+
+    answer: str = ""
+    text: int = 0
+    reasoning: int = 0
+
+
 class EventsSocket(V1Socket):
     """One client of the events socket."""
 
@@ -119,7 +127,7 @@ class EventsSocket(V1Socket):
         self._end_wants_seq = inf
         self._told = ("", -1)
         """The last status that was sent, and the log's length then: the same is sent only once."""
-        self._answer, self._answer_characters = "", 0
+        self._answer = _SentAnswer()
 
     @classmethod
     def asked(cls, query: Mapping[str, str]) -> Replay:
@@ -188,23 +196,22 @@ class EventsSocket(V1Socket):
         """Say whether an event is to be sent; an imported history need not be in the order of its times."""
         return event["seq"] > self._replayed_through or event["timestamp"] >= self._left_out_before
 
-    async def show_delta(self, *, turn: str, answer: str, index: int, text: str) -> None:
+    async def show_delta(self, *, turn: str, answer: str, index: int, text: str, reasoning: str) -> None:
         """Send one more piece of an answer to a client that knows pieces."""
         if self._is_modern:
-            if answer != self._answer:
-                self._answer, self._answer_characters = answer, 0
-            self._answer_characters += len(text)
-            await self._send_piece(text)
+            sent = self._answer if answer == self._answer.answer else _SentAnswer(answer)
+            self._answer = _SentAnswer(answer, sent.text + len(text), sent.reasoning + len(reasoning))
+            await self._send_piece(text, reasoning)
 
-    async def show_answer(self, *, turn: str, answer: str, through: int, text: str) -> None:
+    async def show_answer(self, *, turn: str, answer: str, through: int, text: str, reasoning: str) -> None:
         """Send what a client that knows pieces lacks of the answer that is being given."""
         if self._is_modern:
-            sent = self._answer_characters if answer == self._answer else 0
-            self._answer, self._answer_characters = answer, len(text)
-            await self._send_piece(text[sent:])
+            sent = self._answer if answer == self._answer.answer else _SentAnswer(answer)
+            self._answer = _SentAnswer(answer, len(text), len(reasoning))
+            await self._send_piece(text[sent.text :], reasoning[sent.reasoning :])
 
-    async def _send_piece(self, text: str) -> None:
-        piece = v1.answer_piece(text)
+    async def _send_piece(self, text: str, reasoning: str) -> None:
+        piece = v1.answer_piece(text, reasoning=reasoning)
         await self._socket.send_text(
             v1.written(piece, event_id=str(uuid4()), timestamp=v1.stamp(timezone.now()))
         )

@@ -82,10 +82,10 @@ class Unshown:
     async def show_replay_complete(self, through: int) -> None:
         """Nothing: this wire does not mark the end of the replay."""
 
-    async def show_delta(self, *, turn: str, answer: str, index: int, text: str) -> None:
+    async def show_delta(self, *, turn: str, answer: str, index: int, text: str, reasoning: str) -> None:
         """Nothing, unless a socket has a frame for it."""
 
-    async def show_answer(self, *, turn: str, answer: str, through: int, text: str) -> None:
+    async def show_answer(self, *, turn: str, answer: str, through: int, text: str, reasoning: str) -> None:
         """Nothing, unless a socket has a frame for it."""
 
     async def show_run(self) -> None:

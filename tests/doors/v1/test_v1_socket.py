@@ -26,6 +26,7 @@ from convserver import cli
 from sessions_app import astore
 from sessions_app.identity import conversation_keys, principals
 from sessions_app.live import hub
+from sessions_app.loops import played_turn
 from sessions_app.loops.manager import get_manager
 from sessions_app.models import ApiToken, Connection
 from sessions_app.openhands_v1 import states
@@ -35,7 +36,7 @@ from sessions_app.sockets.v1 import events, socket
 from sessions_app.sockets.v1 import handshake as v1_arrival
 from tests.clients import Client, SocketClosed
 from tests.conftest import Dial
-from tests.dictation import Dictate, dictate, end_answer, silence
+from tests.dictation import Dictate, Thought, dictate, end_answer, silence
 from tests.doors.native.test_native_socket import lose_hints
 from tests.events import event
 from tests.scripted_agent import Held, Hooked, Stage, hooked, stage, until, until_here
@@ -730,6 +731,26 @@ async def test_pieces_of_an_answer_are_sent_to_clients_that_know_them(
     assert texts([stored]) == ["Hello"]
     assert "".join(piece["content"] for piece in pieces) in (("Hel", "Hello") if options else ("",))
     assert all(set(piece) == {"kind", "id", "timestamp", "source", "content"} for piece in pieces)
+
+
+async def test_reasoning_is_sent_in_pieces_to_clients_that_know_them(
+    talk: ConversationRef, dial: Dial, dictate: Dictate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(played_turn, "SNAPSHOT_S", 0.0)
+    first = await dial(events_path(), query={"resend_mode": "all"})
+    await greeted(first)
+    await first.send(message())
+    await dictate(Thought("The capital "), Thought("of "))
+    late = await dial(events_path(), query={"resend_mode": "all"})
+    await until_kind(late, "StreamingDeltaEvent")
+    await dictate(Thought("France."), "Par", "is.")
+    end_answer()
+    for client in (first, late):
+        stored = await until_kind(client, "MessageEvent", source="agent")
+        pieces = [frame for frame in client.frames if frame["kind"] == "StreamingDeltaEvent"]
+        reasoning = "".join(piece.get("reasoning_content", "") for piece in pieces)
+        assert reasoning == stored["llm_message"]["reasoning_content"] == "The capital of France."
+        assert texts([stored])[0].startswith("".join(piece.get("content", "") for piece in pieces))
 
 
 # As another server has sent it

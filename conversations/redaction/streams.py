@@ -1,0 +1,42 @@
+"""A text that is shown while it grows, without its secrets."""
+
+from __future__ import annotations
+
+from conversations.redaction.masking import MASK, Masks
+
+HELD_BACK_SHOWN_MAX_CHARS = 4
+"""If the end of an interrupted text may be the beginning of a secret and is longer, it is masked."""
+
+
+class MaskedStream:
+    """What may be shown of a text that comes in pieces.
+
+    A secret value may span pieces, so an end in which one may have begun waits for the next piece.
+    """
+
+    def __init__(self) -> None:
+        self.shown = ""
+        self._waiting = ""
+
+    def add(self, text: str) -> None:
+        """Add a piece."""
+        self._waiting += text
+
+    def take(self, masks: Masks) -> str:
+        """Return what can be shown now and was not returned before."""
+        settled = self._waiting[: masks.settled(self._waiting)]
+        self._waiting = self._waiting[len(settled) :]
+        return self._show(masks.hide(settled))
+
+    def take_rest(self, masks: Masks) -> str:
+        """Return the rest: nothing follows.
+
+        An end that was held back may be a secret without its last character, so only a short one is shown.
+        """
+        settled = self.take(masks)
+        held_back, self._waiting = self._waiting, ""
+        return settled + self._show(held_back if len(held_back) <= HELD_BACK_SHOWN_MAX_CHARS else MASK)
+
+    def _show(self, text: str) -> str:
+        self.shown += text
+        return text
