@@ -31,6 +31,7 @@ class AgentState(StrEnum):
     FINISHED = "finished"
     STOPPED = "stopped"
     INTERRUPTED = "interrupted"
+    STUCK = "stuck"
     ERROR = "error"
 
 

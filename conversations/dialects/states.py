@@ -18,7 +18,7 @@ _STATES: Mapping[str, AgentState] = {
     "stopped": AgentState.STOPPED,
     "rejected": AgentState.STOPPED,
     "error": AgentState.ERROR,
-    "stuck": AgentState.ERROR,
+    "stuck": AgentState.STUCK,
 }
 """The words of both wires (spec V0 §3.6, spec V1 §4.2) for states that a reader acts on."""
 

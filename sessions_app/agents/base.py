@@ -20,6 +20,13 @@ class AgentFailure(Exception):
         self.code = code
 
 
+class AgentStuck(AgentFailure):
+    """The agent repeats itself: V1 clients know a state for it, without a text, so it says why before."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text, code="AgentStuck")
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Usage:
     """What one call of a model used; a `cost` of None is an unknown one."""
@@ -131,6 +138,12 @@ class Turn(Protocol):
 
         The conversation takes over a branch that a git command has checked out, and a pull request that a
         tool has opened.
+        """
+
+    async def pause(self, notice: str) -> None:
+        """Say why the turn goes on only if the user resumes it, and suspend it: this never returns.
+
+        It is then played again from the start, as after any pause.
         """
 
     async def finish(self, message: str, *, thought: str = "") -> None:

@@ -1,20 +1,27 @@
-"""Which calls the user of a V1 conversation wants to approve (spec V1 §2.2)."""
+"""Which calls a user wants to approve: as a V1 conversation's policy says, or else the owner's settings."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
+from conversations.events import Dialect
 from conversations.models import ConversationRef
-from sessions_app.models import AgentSetup
+from sessions_app.models import AgentSetup, UserSettings
 
+ALWAYS = {"kind": "AlwaysConfirm"}
 _RISKS = ("LOW", "MEDIUM", "HIGH")
 
 
 def policy_of(conversation: ConversationRef) -> Mapping[str, Any]:
-    """Return the policy: an object with a `kind`; empty for a conversation without a setup."""
-    rows = AgentSetup.objects.filter(conversation_id=conversation.pk)
-    return rows.values_list("confirmation_policy", flat=True).first() or {}
+    """Return the policy (spec V1 §2.2): an object with a `kind`; empty where nothing is to be approved."""
+    if conversation.dialect is Dialect.V1:
+        rows = AgentSetup.objects.filter(conversation_id=conversation.pk)
+        policy = rows.values_list("confirmation_policy", flat=True).first()
+        if policy is not None:
+            return cast(Mapping[str, Any], policy)
+    owners = UserSettings.objects.filter(pk=conversation.owner_id)
+    return ALWAYS if owners.values_list("confirmation_mode", flat=True).first() else {}
 
 
 def wants_approval(policy: Mapping[str, Any], risk: str) -> bool:

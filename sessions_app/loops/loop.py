@@ -20,7 +20,7 @@ from conversations.models import ConversationRef
 from conversations.outages import Outage
 from conversations.server_log import ids_of
 from sessions_app import astore
-from sessions_app.agents.base import Agent, AgentFailure
+from sessions_app.agents.base import Agent, AgentFailure, AgentStuck
 from sessions_app.event_loops import uncancelled
 from sessions_app.loops import leases, pauses, pending_work, recovery, runs, titles, turns
 from sessions_app.loops.played_turn import PlayedTurn, TurnSuspended, retry
@@ -357,7 +357,10 @@ class Loop:
             await self._end_interrupted()  # it failed because it was
             return
         turn = PendingTurn(start.turn_id, start.through, is_suspended=False)
-        ending = (AgentState.ERROR, ExecutionStatus.ERROR, _sentence(error))
+        state, status = AgentState.ERROR, ExecutionStatus.ERROR
+        if isinstance(error, AgentStuck) and self.conversation.dialect is Dialect.V1:
+            state, status = AgentState.STUCK, ExecutionStatus.STUCK
+        ending = (state, status, _sentence(error))
         code = _code(error) if self.conversation.dialect is Dialect.V1 else "AgentError"
         await retry(lambda: _to_its_end(self._cut_off, turn, *ending, code=code))
 

@@ -105,8 +105,8 @@ class PlayedTurn:
     async def prepare(self) -> None:
         """Read the inputs of the turn, and store that the agent works."""
         self.inputs, self.done, calls = await retry(lambda: astore.call(self._read))
+        self._policy = await retry(lambda: astore.call(policy_of, self.conversation))
         if self.conversation.dialect is Dialect.V1:
-            self._policy = await retry(lambda: astore.call(policy_of, self.conversation))
             self._has_terminal = await retry(lambda: astore.call(has_terminal, self.conversation))
         if self.start.decision is not None and calls:
             self.decision = Decision(
@@ -259,6 +259,11 @@ class PlayedTurn:
             call_event_id=call.event_id,
         )
         await self._append(authored, event_id, answered=call)
+
+    async def pause(self, notice: str) -> None:
+        """Say why, and suspend the turn until the user resumes it."""
+        await self.say(notice)
+        await self._suspend(AgentState.PAUSED, ExecutionStatus.PAUSED)
 
     async def finish(self, message: str, *, thought: str = "") -> None:
         """Store the call that ends the task, and its answer if the wire has one."""

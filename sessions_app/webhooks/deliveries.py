@@ -44,7 +44,9 @@ CHANGED = "outbox"
 """The kind of the hint that endpoints, or when they are told, were changed."""
 
 _PAUSES = frozenset({"PauseEvent", "InterruptEvent"})
-_RESTING = frozenset({AgentState.PAUSED, AgentState.STOPPED, AgentState.FINISHED, AgentState.ERROR})
+_RESTING = frozenset(
+    {AgentState.PAUSED, AgentState.STOPPED, AgentState.FINISHED, AgentState.STUCK, AgentState.ERROR}
+)
 """The states that end a run."""
 
 _NOTE = """

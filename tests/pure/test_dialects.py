@@ -688,7 +688,11 @@ def test_the_state_that_an_author_writes_is_the_one_that_is_read(dialect: Dialec
     authored = dialects.author(dialect).state(state=state, event_id="e", reason="running: out of time")
     column = dialects.read(json.loads(authored.payload)).text
     same = {
-        Dialect.V0: {AgentState.FINISHED: AgentState.IDLE, AgentState.INTERRUPTED: AgentState.ERROR},
+        Dialect.V0: {
+            AgentState.FINISHED: AgentState.IDLE,
+            AgentState.INTERRUPTED: AgentState.ERROR,
+            AgentState.STUCK: AgentState.ERROR,
+        },
         Dialect.V1: {AgentState.STOPPED: AgentState.PAUSED, AgentState.INTERRUPTED: AgentState.ERROR},
     }
     assert dialects.state_in(column) is same[dialect].get(state, state)

@@ -19,6 +19,7 @@ _STATES = {
     AgentState.FINISHED: "awaiting_user_input",
     AgentState.STOPPED: "stopped",
     AgentState.INTERRUPTED: "error",
+    AgentState.STUCK: "error",
     AgentState.ERROR: "error",
 }
 _INTERRUPTED_REASON = "The agent was interrupted."

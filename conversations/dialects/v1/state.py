@@ -21,6 +21,7 @@ EXECUTION_STATUSES = {
     # The wire knows no stopped loop: a paused one is what can be run again.
     AgentState.STOPPED: "paused",
     AgentState.INTERRUPTED: "error",
+    AgentState.STUCK: "stuck",
     AgentState.ERROR: "error",
 }
 

@@ -41,6 +41,7 @@ _ENDS = frozenset(
         AgentState.WAITING_FOR_CONFIRMATION,
         AgentState.FINISHED,
         AgentState.STOPPED,
+        AgentState.STUCK,
         AgentState.ERROR,
     }
 )
