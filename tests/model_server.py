@@ -53,6 +53,31 @@ def completion(
     )
 
 
+def calling(*calls: tuple[str, object], text: str = "") -> Answer:
+    """Return an answer that wants these tools, each a name with arguments, or their text."""
+    wanted = [
+        {
+            "index": index,
+            "id": f"c{index}",
+            "type": "function",
+            "function": {
+                "name": name,
+                "arguments": arguments if isinstance(arguments, str) else json.dumps(arguments),
+            },
+        }
+        for index, (name, arguments) in enumerate(calls)
+    ]
+    return Answer(
+        stream=[
+            *([chunk({"content": text})] if text else []),
+            *(chunk({"tool_calls": [each]}) for each in wanted),
+            chunk({}, finish_reason="tool_calls"),
+            used(7, 3),
+            DONE,
+        ]
+    )
+
+
 def cut_completion(pieces: Sequence[str]) -> Answer:
     """Return the beginning of an answer, after which the connection breaks."""
     return Answer(stream=[chunk({"content": each}) for each in pieces], is_cut=True)

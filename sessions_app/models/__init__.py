@@ -66,6 +66,7 @@ from sessions_app.models.model_use import (
 )
 from sessions_app.models.settings import (
     CONDENSER_SIZE_MIN,
+    RUN_TOOL_PROGRAMS,
     SECRET_NAME_MAX_LENGTH,
     Secret,
     SecretKind,
@@ -93,6 +94,7 @@ __all__ = [
     "LATELY",
     "MODEL_NAME_MAX_LENGTH",
     "PRESENCE_S",
+    "RUN_TOOL_PROGRAMS",
     "SECRET_NAME_MAX_LENGTH",
     "STALLED_S",
     "SUSPENDED",

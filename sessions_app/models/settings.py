@@ -13,6 +13,8 @@ from django.utils import timezone
 from sessions_app.encryption import EncryptedTextField
 
 CONDENSER_SIZE_MIN = 20
+RUN_TOOL_PROGRAMS = "sessions_app.run_tool_programs"
+"""The permission to have tool servers that are programs of this machine, where there are accounts."""
 
 
 class UserSettings(models.Model):
@@ -50,6 +52,9 @@ class UserSettings(models.Model):
 
     class Meta:
         verbose_name_plural = "user settings"
+        permissions: ClassVar = [
+            ("run_tool_programs", "Can have tool servers that are programs on this server"),
+        ]
         constraints: ClassVar = [
             models.CheckConstraint(
                 condition=Q(condenser_max_size__isnull=True) | Q(condenser_max_size__gte=CONDENSER_SIZE_MIN),

@@ -17,6 +17,8 @@ LATE = (
 """Pages, the admin and the routes of REST: together 20 MB."""
 MODELS = ("pydantic_ai", "openai", "anthropic", "google.genai", "genai_prices", "httpx2")
 """The libraries of models: together 100 MB and two seconds."""
+TOOLS = ("mcp", "mcp_types")
+"""The library of tool servers."""
 A_MODEL_IS_ASKED = """
 from asyncio import run
 from sessions_app.agents.llm.library import client_of
@@ -66,8 +68,8 @@ _require_classes(settings.CONFIGURATION)
 
 @pytest.mark.parametrize("code", [STARTED, f"{ANSWER}run(answer('/api/nowhere'))"], ids=["start", "request"])
 def test_a_start_and_a_request_import_no_library_of_models(code: str) -> None:
-    assert not imported_after(code, MODELS)
+    assert not imported_after(code, MODELS + TOOLS)
 
 
 def test_the_first_question_to_a_model_imports_the_library_of_its_wire_alone() -> None:
-    assert imported_after(A_MODEL_IS_ASKED, MODELS) == set(MODELS) - {"anthropic", "google.genai"}
+    assert imported_after(A_MODEL_IS_ASKED, MODELS + TOOLS) == set(MODELS) - {"anthropic", "google.genai"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+from collections.abc import Sequence
 from typing import Any, cast
 
 from hypothesis import given
@@ -69,8 +70,10 @@ def result(command: str, content: str) -> dict[str, Any]:
     return {"observation": "run", "source": "agent", "content": content, "tool_call_metadata": metadata}
 
 
-def shown(record: Record, *, max_chars: int = MAX_CHARS, takes_urls: bool = True) -> list[ModelMessage]:
-    return messages_of(record, max_chars=max_chars, takes_urls=takes_urls).messages
+def shown(
+    record: Record, *, max_chars: int = MAX_CHARS, takes_urls: bool = True, tools: Sequence[str] = ()
+) -> list[ModelMessage]:
+    return messages_of(record, max_chars=max_chars, takes_urls=takes_urls, tools=tools).messages
 
 
 def told(messages: list[ModelMessage]) -> list[tuple[str, str]]:
@@ -212,3 +215,32 @@ def test_the_prompt_names_the_repository_and_repeats_the_instructions() -> None:
     found = Record(repository="me/it", branch="main", instructions="Be brief.", suffix="Be kind.")
     text = prompts.instructions(found)
     assert all(each in text for each in ("me/it", "main", "Be brief.", "Be kind."))
+
+
+def parts(messages: list[ModelMessage]) -> list[tuple[str, str]]:
+    """Return the kinds of all parts, each with the call that it is about."""
+    return [(part.part_kind, getattr(part, "tool_call_id", "")) for each in messages for part in each.parts]
+
+
+def test_calls_of_tools_that_are_offered_are_shown_as_calls_with_their_results() -> None:
+    log = [event(0, user("Go.")), event(1, call("ls")), event(2, result("ls", "a b"), cause=1)]
+    found = shown(Record(events=log), tools=["run"])
+    assert parts(found) == [
+        ("user-prompt", ""),
+        ("tool-call", "call00001"),
+        ("tool-return", "call00001"),
+    ]
+
+
+def test_a_call_without_a_result_gets_a_sentence_in_its_place() -> None:
+    log = [event(0, user("Go.")), event(1, call("ls")), event(2, user("And?"))]
+    found = shown(Record(events=log), tools=["run"])
+    assert parts(found)[2:] == [("tool-return", "call00001"), ("user-prompt", "")]
+    assert "it was interrupted" in str(found[-1])
+
+
+def test_a_result_is_never_shown_without_its_call() -> None:
+    log = [event(0, user("Go.")), event(1, call("x" * 900)), event(2, result("x" * 900, "y" * 900), cause=1)]
+    log += [event(3, agent("z" * 2_500)), event(4, user("And?"))]
+    found = shown(Record(events=log), max_chars=4_000, tools=["run"])
+    assert [kind for kind, _ in parts(found)] == ["user-prompt", "text", "user-prompt"]

@@ -9,7 +9,6 @@ import socket
 import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
@@ -31,6 +30,18 @@ from sessions_app.storage.attachments import NewFile
 from tests.clients import Client
 from tests.conftest import Join
 from tests.model_server import Answer, Asked, completion, cut_completion, model_server
+from tests.model_talks import (
+    KEY,
+    answers_of,
+    error_of,
+    events,
+    model,
+    said,
+    text_of,
+    told,
+    until_paused,
+    until_shown,
+)
 from tests.scripted_agent import manager
 from tests.web_browser import Browser, words
 
@@ -38,9 +49,6 @@ pytestmark = pytest.mark.one_engine
 
 __all__ = ["manager"]
 
-Frame = dict[str, Any]
-Answers = Callable[[Asked], Answer]
-KEY = "sk-1234567890"
 TITLE = "Answer with the title alone"
 
 
@@ -55,76 +63,6 @@ def talk(request: pytest.FixtureRequest, alice: User, configured: Callable[..., 
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let failed requests be repeated at once."""
     monkeypatch.setattr(llm_agent, "WAITS_S", (0.0, 0.0))
-
-
-@asynccontextmanager
-async def model(
-    user: User, *answers: Answer | Answers, name: str = "openai/gpt-x"
-) -> AsyncIterator[list[Asked]]:
-    """Serve these answers, the last one for ever, to a model that the user has set; yield what is asked."""
-    left = list(answers)
-
-    def next_answer(asked: Asked) -> Answer:
-        answer = left.pop(0) if len(left) > 1 else left[0]
-        return answer(asked) if callable(answer) else answer
-
-    with model_server(next_answer) as (base_url, asked):
-        values = {"llm_model": name, "llm_base_url": base_url}
-        secrets = {SettingSecret.LLM_API_KEY: KEY}
-        await astore.call(user_settings.change_settings, user.pk, values, secrets=secrets)
-        yield asked
-
-
-async def said(client: Client, text: str) -> list[Frame]:
-    """Send a message and return the frames through the end of its turn."""
-    start = len(client.frames)
-    await client.send({"type": "message", "text": text})
-    await client.until("event", kind="turn")
-    return client.frames[start:]
-
-
-def events(frames: list[Frame], kind: str, source: str | None = None) -> list[Frame]:
-    return [
-        frame
-        for frame in frames
-        if frame["type"] == "event" and frame["kind"] == kind and source in (None, frame["source"])
-    ]
-
-
-def answers_of(frames: list[Frame]) -> list[str]:
-    return [str(event["text"]) for event in events(frames, "message", "agent")]
-
-
-async def error_of(client: Client) -> str:
-    """Return what the user reads about a turn that has failed."""
-    [turn] = events(client.frames, "turn")
-    if turn["text"] != "error":
-        return str(turn["text"])
-    return str((await client.until("event", kind="error"))["text"])  # V1 has an event for it
-
-
-def told(asked: Asked) -> list[tuple[str, str]]:
-    """Return the messages of a request, by their roles, without the system prompt."""
-    messages = [each for each in asked.body["messages"] if each["role"] not in ("system", "developer")]
-    return [(each["role"], _text(each["content"])) for each in messages]
-
-
-def _text(content: Any) -> str:
-    return content if isinstance(content, str) else "\n".join(each.get("text", "") for each in content)
-
-
-async def until_shown(client: Client, text: str) -> None:
-    """Return once a piece of an answer has been shown that ends like this."""
-    while not (await client.until("delta"))["text"].endswith(text):
-        pass
-
-
-async def until_paused(client: Client) -> None:
-    """Return once the agent is said to be paused."""
-    while True:
-        changes = (await client.until("conversation"))["changes"]
-        if changes.get("loop", {}).get("execution_status") == "paused":
-            return
 
 
 async def test_an_answer_of_many_chunks_is_shown_as_it_comes_and_stored_as_one_message(
@@ -410,7 +348,7 @@ async def test_files_and_images_of_the_user_are_shown_to_the_model(
     async with model(alice, completion(["I see."])) as asked:
         await said(await join(talk), "Look.")
     content = asked[0].body["messages"][-1]["content"]
-    assert "buy milk" in _text(content)
+    assert "buy milk" in text_of(content)
     urls = [part["image_url"]["url"] for part in content if part["type"] == "image_url"]
     assert urls == [f"data:image/png;base64,{base64.b64encode(image).decode()}"]
 

@@ -26,8 +26,8 @@ from sessions_app.loops import titles
 from sessions_app.models import ModelUse, Used
 from tests.conftest import Join
 from tests.model_server import Answer, completion
+from tests.model_talks import events, model, said, until_shown
 from tests.scripted_agent import manager
-from tests.store.test_llm_agent import events, model, said, until_shown
 
 __all__ = ["manager"]
 

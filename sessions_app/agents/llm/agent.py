@@ -18,9 +18,13 @@ from sessions_app.agents.llm.choice import ModelChoice
 from sessions_app.agents.llm.faults import ModelFault
 from sessions_app.agents.llm.models import Target
 from sessions_app.agents.llm.record import Record
+from sessions_app.agents.llm.tools import limits
+from sessions_app.agents.llm.tools.opening import OpenTools, opened
+from sessions_app.agents.llm.tools.use import ToolUse
 
 if TYPE_CHECKING:
     from sessions_app.agents.llm.requests import ModelClient, Piece, Request
+    from sessions_app.agents.llm.tools.calls import WantedCall
 
 logger = structlog.stdlib.get_logger(__name__)
 
@@ -36,7 +40,6 @@ LOOK_S = 0.2
 """A pause takes effect within this time."""
 COMPLETE_S = 60.0
 NO_MODEL = "No model is set. Enter one in Settings."
-NO_TOOLS = "This agent has no tools, so the call was not run."
 TIMED_OUT = "The model didn't answer in time."
 
 
@@ -48,13 +51,16 @@ class LlmAgent:
 
     def __init__(self, conversation: ConversationRef) -> None:
         self._conversation = conversation
+        self._told: set[str] = set()
+        """The notices that the user has got from this loop."""
 
     async def play(self, turn: Turn) -> None:
         """Play one turn. Raise AgentFailure with a sentence for the user."""
-        if turn.decision is not None:
-            await turn.tool_rejected(turn.decision.call, NO_TOOLS)
         target, client = await self._model()
-        await _Playing(turn, target, client).play()
+        most = await astore.call(limits.limits_of, self._conversation)
+        async with opened(self._conversation) as tools:
+            await self._tell(turn, tools.notices)
+            await _Playing(turn, target, client, tools, ToolUse(turn, tools, most)).play()
 
     async def complete(self, messages: Sequence[Mapping[str, str]]) -> str:
         """Answer a question beside the conversation. Raise AgentFailure."""
@@ -68,6 +74,13 @@ class LlmAgent:
         finally:
             await asyncio.shield(model_use.record_beside(self._conversation, usages))
 
+    async def _tell(self, turn: Turn, notices: Sequence[str]) -> None:
+        """Say what cannot be used, unless the user has been told."""
+        for notice in notices:
+            if notice not in self._told:
+                self._told.add(notice)
+                await turn.say(f"*{notice}*")
+
     async def _model(self) -> tuple[Target, ModelClient]:
         chosen: ModelChoice | None = await astore.call(choice.model_of, self._conversation)
         if chosen is None:
@@ -77,30 +90,40 @@ class LlmAgent:
 
 
 class _Playing:
-    """One turn: its model is asked until the answer is complete."""
+    """One turn: its model is asked until the answer is complete and wants no tool."""
 
-    def __init__(self, turn: Turn, target: Target, client: ModelClient) -> None:
+    def __init__(
+        self, turn: Turn, target: Target, client: ModelClient, tools: OpenTools, use: ToolUse
+    ) -> None:
         self._turn = turn
         self._target = target
         self._client = client
+        self._tools = tools
+        self._use = use
         self._max_chars = HISTORY_MAX_CHARS
         self._waits_s = list(WAITS_S)
         self._has_told_cut = any(event["text"] == prompts.CUT_NOTICE for event in turn.done)
 
     async def play(self) -> None:
         """Ask until the answer is complete: what was said before a pause or a fault is in the log."""
+        if self._turn.decision is not None:
+            await self._use.carry_out(self._turn.decision)
         while True:
             request = await self._request()
             if request.is_cut:
                 await self._tell_cut()
-            wait_s = 0.0
+            wait_s, wanted = 0.0, None
             async with self._turn.answer() as answer:  # a pause takes effect here
                 try:
-                    if await self._write(answer, request):
-                        return
+                    wanted = await self._write(answer, request)
                 except ModelFault as fault:
                     wait_s = self._wait_after(fault)
-            await self._sleep(wait_s)
+            if wanted is None:
+                await self._sleep(wait_s)
+            elif wanted:
+                await self._use.run(wanted)
+            else:
+                return
 
     async def _request(self) -> Request:
         turn = self._turn
@@ -110,7 +133,9 @@ class _Playing:
                 turn.conversation, turn_id=turn.turn_id, inputs=inputs, max_chars=self._max_chars
             )
         )
-        return await asyncio.to_thread(self._client.request_of, found, max_chars=self._max_chars)
+        return await asyncio.to_thread(
+            self._client.request_of, found, max_chars=self._max_chars, tools=self._tools.tools
+        )
 
     async def _tell_cut(self) -> None:
         """Say that the model does not see all, unless this turn has."""
@@ -118,11 +143,16 @@ class _Playing:
             self._has_told_cut = True
             await self._turn.say(prompts.CUT_NOTICE)
 
-    async def _write(self, answer: Answer, request: Request) -> bool:
-        """Write the answer as it comes; False if the turn is to pause. Raise ModelFault."""
+    async def _write(self, answer: Answer, request: Request) -> Sequence[WantedCall] | None:
+        """Write the answer as it comes, and return the calls that it wants; None if the turn is to pause.
+
+        Raise ModelFault.
+        """
         pieces: asyncio.Queue[Piece | None] = asyncio.Queue()
-        stream = self._client.stream(self._target, request, pieces.put_nowait, self._count)
-        asking = asyncio.ensure_future(stream)
+        streaming = self._client.stream(
+            self._target, request, pieces.put_nowait, self._count, tools=self._tools.tools
+        )
+        asking = asyncio.ensure_future(streaming)
         asking.add_done_callback(lambda _: pieces.put_nowait(None))
         try:
             while not self._turn.is_pausing:
@@ -131,8 +161,7 @@ class _Playing:
                 except TimeoutError:
                     continue
                 if piece is None:
-                    await asking
-                    return True
+                    return await asking
                 answer.think(piece.reasoning)
                 await answer.write(piece.text)
         finally:
@@ -140,7 +169,7 @@ class _Playing:
             await asyncio.wait({asking})
             if not asking.cancelled():
                 asking.exception()  # nobody else retrieves it once the turn pauses
-        return False
+        return None
 
     def _count(self, usage: Usage) -> None:
         self._turn.count(usage)

@@ -1,16 +1,17 @@
 """A conversation's record as messages to a model: the two sides take turns, and nothing hidden is told.
 
-Tool calls of earlier agents are told as text on the user's side. So a call without a result needs no
-special form, and servers do not ask for definitions of tools that nobody offers now.
+Calls of tools that the model is offered now are shown as calls, each with its result; one without a result
+gets a sentence in its place, for servers refuse a call that nothing answers. Other calls, as those of earlier
+agents, are told as text on the user's side: servers ask for definitions of all tools that are called.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from pydantic_ai.messages import (
     BinaryContent,
@@ -18,6 +19,8 @@ from pydantic_ai.messages import (
     ModelRequest,
     ModelResponse,
     TextPart,
+    ToolCallPart,
+    ToolReturnPart,
     UserContent,
     UserPromptPart,
 )
@@ -28,9 +31,16 @@ from conversations.dialects.v0 import reading as v0
 from conversations.dialects.v1 import reading as v1
 from conversations.events import Dialect, EventEnvelope, Kind
 from sessions_app.agents.llm import images, prompts
+from sessions_app.agents.llm.images import Part
 from sessions_app.agents.llm.record import File, Record
 
 RESULT_MAX_CHARS = 10_000
+"""Of a call that is told as text."""
+SHOWN_RESULT_MAX_CHARS = 60_000
+"""Of a call that is shown as one; its result is not longer unless another agent has stored it."""
+SHARE = 4
+"""A single call or result takes at most this part of a request: the rest is for what led to it."""
+NO_RESULT = "It has no result: it was interrupted, and may have taken effect all the same."
 ARGUMENTS_MAX_CHARS = 2_000
 FILE_MAX_CHARS = 50_000
 _INTERNAL = frozenset({"recall", "think"})
@@ -51,20 +61,38 @@ class _Said:
     """What one side has said."""
 
     is_agents: bool
-    content: Sequence[UserContent]
+    content: Sequence[Part]
 
     @property
     def chars(self) -> int:
         """Return the length of the texts."""
-        return sum(len(part) for part in self.content if isinstance(part, str))
+        return sum(_chars(part) for part in self.content)
+
+    @property
+    def is_result(self) -> bool:
+        """Say whether it is the result of a call, which must stand before it."""
+        return any(isinstance(part, ToolReturnPart) for part in self.content)
 
 
-def messages_of(record: Record, *, max_chars: int, takes_urls: bool) -> History:
+def _chars(part: Part) -> int:
+    match part:
+        case str():
+            return len(part)
+        case ToolCallPart():
+            return len(part.args_as_json_str())
+        case ToolReturnPart():
+            return len(part.model_response_str())
+        case _:
+            return 0
+
+
+def messages_of(record: Record, *, max_chars: int, takes_urls: bool, tools: Collection[str] = ()) -> History:
     """Return the newest messages of a record with at most `max_chars` characters, instructions beside them.
 
     The first and the last are the user's. `takes_urls`: whether the server loads images by their addresses.
+    `tools` are the names of those that the model is offered.
     """
-    said = [each for each in _said(record) if each.content]
+    said = [each for each in _said(record, tools, max_chars // SHARE) if each.content]
     kept, is_cut = _newest(said, max_chars)
     if record.summary:
         summary = f"A summary of the earlier conversation:\n\n{record.summary}"
@@ -77,19 +105,22 @@ def messages_of(record: Record, *, max_chars: int, takes_urls: bool) -> History:
         kept.append(_Said(is_agents=False, content=[prompts.CONTINUE]))
     shown = images.within_limits([each.content for each in kept], takes_urls=takes_urls)
     pairs = [(each.is_agents, content) for each, content in zip(kept, shown, strict=True)]
-    return History(list(_messages(pairs, prompts.instructions(record))), is_cut or not record.is_complete)
+    instructions = prompts.instructions(record, has_tools=bool(tools))
+    return History(list(_messages(pairs, instructions)), is_cut or not record.is_complete)
 
 
-def _messages(
-    said: Sequence[tuple[bool, Sequence[UserContent]]], instructions: str
-) -> Iterator[ModelMessage]:
+def _messages(said: Sequence[tuple[bool, Sequence[Part]]], instructions: str) -> Iterator[ModelMessage]:
     for is_agents, group in groupby(said, key=lambda each: each[0]):
         content = [part for _, parts in group for part in parts]
         if is_agents:
-            texts = (part for part in content if isinstance(part, str))
-            yield ModelResponse(parts=[TextPart(content="\n\n".join(texts))])
+            text = "\n\n".join(part for part in content if isinstance(part, str))
+            calls = [part for part in content if isinstance(part, ToolCallPart)]
+            yield ModelResponse(parts=[*([TextPart(content=text)] if text else ()), *calls])
         else:
-            yield ModelRequest(parts=[UserPromptPart(content=_plain(content))], instructions=instructions)
+            results = [part for part in content if isinstance(part, ToolReturnPart)]
+            others = [cast(UserContent, part) for part in content if not isinstance(part, ToolReturnPart)]
+            prompt = [UserPromptPart(content=_plain(others))] if others else []
+            yield ModelRequest(parts=[*results, *prompt], instructions=instructions)
 
 
 def _plain(content: list[UserContent]) -> str | list[UserContent]:
@@ -105,6 +136,8 @@ def _newest(said: Sequence[_Said], max_chars: int) -> tuple[list[_Said], bool]:
     for each in reversed(said):
         room -= each.chars
         if room < 0:
+            while kept and kept[-1].is_result:  # of a call that does not fit
+                kept.pop()
             if not kept:
                 kept = [_shortened(each, max_chars)]
             return kept[::-1], True
@@ -118,7 +151,7 @@ def _shortened(said: _Said, max_chars: int) -> _Said:
     return _Said(is_agents=said.is_agents, content=[_middle_cut(texts, max_chars), *others])
 
 
-def _said(record: Record) -> Iterator[_Said]:
+def _said(record: Record, tools: Collection[str], most: int) -> Iterator[_Said]:
     shown = [event for event in record.events if _is_shown(event, record.forgotten)]
     calls = {event["seq"] for event in shown if event["kind"] == Kind.TOOL_CALL}
     ids = {event["tool_call_id"]: event["seq"] for event in shown if event["seq"] in calls}
@@ -132,7 +165,7 @@ def _said(record: Record) -> Iterator[_Said]:
         if event["kind"] == Kind.MESSAGE:
             yield from _message(event)
         elif event["kind"] == Kind.TOOL_CALL:
-            yield from _call(event, results.get(event["seq"]))
+            yield from _call(event, results.get(event["seq"]), tools, most)
 
 
 def _is_shown(event: EventEnvelope, forgotten: frozenset[str | int]) -> bool:
@@ -160,17 +193,26 @@ def _message(event: EventEnvelope) -> Iterator[_Said]:
     )
 
 
-def _call(call: EventEnvelope, result: EventEnvelope | None) -> Iterator[_Said]:
+def _call(
+    call: EventEnvelope, result: EventEnvelope | None, tools: Collection[str], most: int
+) -> Iterator[_Said]:
     payload = _payload(call)
     thought = _thought(payload)
     if thought.strip():
         yield _Said(is_agents=True, content=[thought])
     name, arguments = dialects.called_tool(payload, Dialect(call["dialect"]))
+    text = None if result is None else _text(result, _payload(result))
+    if name in tools and len(columns.as_json(arguments)) <= most:
+        # Not by the id in the log, which a copy may have twice; some servers want nine letters and digits.
+        number = f"call{call['seq']:05d}"
+        shown = NO_RESULT if text is None else _middle_cut(text, min(SHOWN_RESULT_MAX_CHARS, most))
+        yield _Said(is_agents=True, content=[ToolCallPart(name, dict(arguments), tool_call_id=number)])
+        yield _Said(is_agents=False, content=[ToolReturnPart(name, shown, tool_call_id=number)])
+        return
     given = _middle_cut(columns.as_json(arguments), ARGUMENTS_MAX_CHARS)
-    if result is None:
-        ended = "It has no result."
-    else:
-        ended = f"The result:\n\n{_middle_cut(_text(result, _payload(result)), RESULT_MAX_CHARS)}"
+    ended = "It has no result."
+    if text is not None:
+        ended = f"The result:\n\n{_middle_cut(text, RESULT_MAX_CHARS)}"
     yield _Said(is_agents=False, content=[f"(The assistant called the tool `{name}` with {given}. {ended})"])
 
 

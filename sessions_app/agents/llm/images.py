@@ -7,7 +7,10 @@ import binascii
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from pydantic_ai.messages import BinaryContent, ImageUrl, UserContent
+from pydantic_ai.messages import BinaryContent, ImageUrl, ToolCallPart, ToolReturnPart, UserContent
+
+Part = UserContent | ToolCallPart | ToolReturnPart
+"""What one side says: texts and images, a call of a tool, or a call's result."""
 
 IMAGES_MAX = 20
 IMAGES_MAX_BYTES = 16 * 1024 * 1024
@@ -36,12 +39,12 @@ def parts_of(urls: Iterable[str]) -> Iterator[UserContent]:
             yield _decoded(url)
 
 
-def within_limits(contents: Sequence[Sequence[UserContent]], *, takes_urls: bool) -> list[list[UserContent]]:
+def within_limits(contents: Sequence[Sequence[Part]], *, takes_urls: bool) -> list[list[Part]]:
     """Return contents, oldest first, with a sentence in the place of each image that cannot be sent."""
     left, room = IMAGES_MAX, IMAGES_MAX_BYTES
-    shown: list[list[UserContent]] = []
+    shown: list[list[Part]] = []
     for content in reversed(contents):
-        parts: list[UserContent] = []
+        parts: list[Part] = []
         for part in content:
             if isinstance(part, ImageUrl) and not takes_urls:
                 parts.append(f"(An image at {part.url})")

@@ -1,4 +1,4 @@
-"""The model library, imported on first use: it takes seconds and 100 MB, so never before and in a thread.
+"""The libraries of models and tools, imported on first use, in a thread: they take seconds and 100 MB.
 
 The event loop goes on meanwhile. This is the only place from which the modules that need it are imported.
 """
@@ -17,6 +17,7 @@ from sessions_app.agents.llm.models import Wire
 
 if TYPE_CHECKING:
     from sessions_app.agents.llm.requests import ModelClient
+    from sessions_app.agents.llm.tools.toolbox import Toolbox
 
 
 async def client_of(wire: Wire) -> ModelClient:
@@ -25,6 +26,12 @@ async def client_of(wire: Wire) -> ModelClient:
     return client if client is not None else await asyncio.to_thread(_imported, wire)
 
 
+async def toolbox_class() -> type[Toolbox]:
+    """Return what connects tool servers."""
+    return _toolboxes[0] if _toolboxes else await asyncio.to_thread(_imported_toolbox)
+
+
+_toolboxes: list[type[Toolbox]] = []
 _clients: dict[Wire, ModelClient] = {}
 _importing = Lock()
 
@@ -37,6 +44,13 @@ def _imported(wire: Wire) -> ModelClient:
                 import_module(f"sessions_app.agents.llm.wires.{wire.value}")
             )
         return _clients[wire]
+
+
+def _imported_toolbox() -> type[Toolbox]:
+    with _importing, _without_collections():
+        if not _toolboxes:
+            _toolboxes.append(import_module("sessions_app.agents.llm.tools.toolbox").Toolbox)
+        return _toolboxes[0]
 
 
 @contextmanager

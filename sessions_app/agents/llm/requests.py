@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from types import ModuleType
@@ -24,9 +25,13 @@ from pydantic_ai.messages import (
     TextPartDelta,
     ThinkingPart,
     ThinkingPartDelta,
+    ToolCallPart,
+    ToolCallPartDelta,
     UserPromptPart,
 )
+from pydantic_ai.models import ModelRequestParameters
 from pydantic_ai.settings import ModelSettings
+from pydantic_ai.tools import ToolDefinition
 
 from sessions_app.agents.base import AgentFailure, Usage
 from sessions_app.agents.llm import history, transport
@@ -34,6 +39,9 @@ from sessions_app.agents.llm.failures import fault_of
 from sessions_app.agents.llm.faults import ModelFault
 from sessions_app.agents.llm.models import Target
 from sessions_app.agents.llm.record import Record
+from sessions_app.agents.llm.tools import calls as calls_of
+from sessions_app.agents.llm.tools.calls import WantedCall
+from sessions_app.agents.llm.tools.offers import Tool
 from sessions_app.outbound.hosts import HostRefused
 from sessions_app.outbound.proxies import UnusableProxy
 
@@ -66,6 +74,7 @@ class Request(NamedTuple):
     messages: list[ModelMessage]
     is_cut: bool
     """Whether older messages were left out."""
+    tools: Sequence[ToolDefinition] = ()
 
 
 class ModelClient:
@@ -75,11 +84,15 @@ class ModelClient:
         """`wire` is a module of `wires`."""
         self._wire = wire
 
-    def request_of(self, record: Record, *, max_chars: int) -> Request:
+    def request_of(
+        self, record: Record, *, max_chars: int, tools: Mapping[str, Tool] | None = None
+    ) -> Request:
         """Return a conversation as a request, its messages with at most this many characters."""
-        return Request(
-            *history.messages_of(record, max_chars=max_chars, takes_urls=bool(self._wire.TAKES_URLS))
+        tools = tools or {}
+        shown = history.messages_of(
+            record, max_chars=max_chars, takes_urls=bool(self._wire.TAKES_URLS), tools=tools
         )
+        return Request(*shown, [_definition(tool) for tool in tools.values()])
 
     async def stream(
         self,
@@ -87,13 +100,17 @@ class ModelClient:
         request: Request,
         on_piece: Callable[[Piece], None],
         on_usage: Callable[[Usage], None],
-    ) -> None:
-        """Send a request, and call `on_piece` with each piece. Raise AgentFailure.
+        *,
+        tools: Mapping[str, Tool] | None = None,
+    ) -> Sequence[WantedCall]:
+        """Send a request, call `on_piece` with each piece, and return the calls of `tools` that are wanted.
 
         `on_usage` is called once if the model began to answer, also if that ends early or is cancelled.
+        Raise AgentFailure.
         """
         try:
-            await self._streamed(target, request.messages, on_piece, on_usage)
+            response = await self._streamed(target, request, on_piece, on_usage)
+            return [calls_of.wanted(part.tool_name, part.args, tools or {}) for part in response.tool_calls]
         except UnusableProxy as error:
             raise AgentFailure(str(error)) from None
         except _OUTSIDE as error:
@@ -113,32 +130,35 @@ class ModelClient:
     async def _streamed(
         self,
         target: Target,
-        messages: list[ModelMessage],
+        request: Request,
         on_piece: Callable[[Piece], None],
         on_usage: Callable[[Usage], None],
-    ) -> None:
+    ) -> ModelResponse:
         chars = 0
         async with transport.client_of(target) as client:
             # To create a model may read files.
             model = await asyncio.to_thread(self._wire.model_at, target, client)
             settings = ModelSettings(max_retries=0)  # the agent tries again, and its reader sees it wait
-            async with model_request_stream(model, messages, model_settings=settings) as stream:
+            offer = ModelRequestParameters(function_tools=list(request.tools))
+            async with model_request_stream(
+                model, request.messages, model_settings=settings, model_request_parameters=offer
+            ) as stream:
                 has_ended = False
                 try:
                     async for event in stream:
                         piece = _piece(event)
-                        if piece is None:
-                            continue
-                        chars += len(piece.text) + len(piece.reasoning)
+                        chars += len(piece.text) + len(piece.reasoning) if piece else _argument_chars(event)
                         if chars > ANSWER_MAX_CHARS:
                             raise ModelFault(TOO_LONG)
-                        on_piece(piece)
+                        if piece is not None:
+                            on_piece(piece)
                     has_ended = True
                 finally:
                     response = stream.get()
                     if response.parts or response.usage.has_values():
                         on_usage(_usage(response, target, has_ended=has_ended))
         _require_whole(response)
+        return response
 
 
 def _piece(event: object) -> Piece | None:
@@ -155,11 +175,31 @@ def _piece(event: object) -> Piece | None:
             return None
 
 
+def _argument_chars(event: object) -> int:
+    """Return how much an event adds to the arguments of a call."""
+    match event:
+        case (
+            PartStartEvent(part=ToolCallPart(args=args))
+            | PartDeltaEvent(delta=ToolCallPartDelta(args_delta=args))
+        ):
+            return len(args if isinstance(args, str) else json.dumps(args))
+        case _:
+            return 0
+
+
+def _definition(tool: Tool) -> ToolDefinition:
+    return ToolDefinition(
+        name=tool.name, description=tool.description, parameters_json_schema=dict(tool.schema)
+    )
+
+
 def _require_whole(response: ModelResponse) -> None:
     """Raise ModelFault for an answer without an end, or without a word."""
     if response.finish_reason is None and not response.usage.output_tokens:
         raise ModelFault(CUT, code="LLMServiceUnavailableError", is_passing=True)
-    if not any(isinstance(part, TextPart) and part.content.strip() for part in response.parts):
+    if not response.tool_calls and not any(
+        isinstance(part, TextPart) and part.content.strip() for part in response.parts
+    ):
         is_refused = response.finish_reason == "content_filter"
         raise ModelFault(REFUSED if is_refused else EMPTY, code="LLMNoResponseError")
 

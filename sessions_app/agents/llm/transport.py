@@ -1,11 +1,11 @@
-"""The way of a provider's library to its server: this server's own guard, proxies and certificates.
+"""The way of a library to a server that a user has named: this server's own guard, proxies and certificates.
 
 The libraries speak httpx2, and the guard (`sessions_app.outbound`) is one of httpx.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection, Mapping
 from typing import cast
 
 import httpx
@@ -30,8 +30,15 @@ _AUTHORIZATION = {
 
 def client_of(target: Target) -> httpx2.AsyncClient:
     """Return a client that asks a model's server, and no other. Raise UnusableProxy."""
+    name, scheme = _AUTHORIZATION[target.wire]
+    way = GuardedTransport(
+        target.base_url,
+        is_operators=target.is_operators,
+        headers={name: f"{scheme}{target.key}"} if target.key else {},
+        without=_KEYS,
+    )
     return httpx2.AsyncClient(
-        transport=GuardedTransport(target),
+        transport=way,
         timeout=httpx2.Timeout(READ_S, connect=CONNECT_S),
         follow_redirects=False,
         trust_env=False,
@@ -39,19 +46,27 @@ def client_of(target: Target) -> httpx2.AsyncClient:
 
 
 class GuardedTransport(httpx2.AsyncBaseTransport):
-    """Sends requests of httpx2 by a transport of httpx, with the target's key and no other."""
+    """Sends requests of httpx2 to one server by a transport of httpx."""
 
-    def __init__(self, target: Target) -> None:
-        self._way = way_to(httpx.URL(target.base_url), is_operators=target.is_operators)
-        self._origin = _origin(httpx.URL(target.base_url))
-        name, scheme = _AUTHORIZATION[target.wire]
-        self._key = {name: f"{scheme}{target.key}"} if target.key else {}
+    def __init__(
+        self,
+        url: str,
+        *,
+        is_operators: bool = False,
+        headers: Mapping[str, str] | None = None,
+        without: Collection[str] = (),
+    ) -> None:
+        """`headers` are added to each request, and those `without` left out. Raise UnusableProxy."""
+        self._way = way_to(httpx.URL(url), is_operators=is_operators)
+        self._origin = _origin(httpx.URL(url))
+        self._added = dict(headers or {})
+        self._without = without
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         """Send a request, and return the response with a body that is still to be read."""
         url = httpx.URL(str(request.url))
         if _origin(url) != self._origin:
-            raise httpx2.UnsupportedProtocol("Only the model's own server is asked.")
+            raise httpx2.UnsupportedProtocol("Only one server is asked.")
         asked = httpx.Request(
             request.method,
             url,
@@ -69,7 +84,7 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
 
     def _headers(self, request: httpx2.Request) -> dict[str, str]:
         given = {name.lower(): value for name, value in request.headers.items()}
-        return {name: value for name, value in given.items() if name not in _KEYS} | self._key
+        return {name: value for name, value in given.items() if name not in self._without} | self._added
 
     async def aclose(self) -> None:
         """Close the connection."""

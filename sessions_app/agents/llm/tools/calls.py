@@ -1,0 +1,73 @@
+"""Calls of tools as a model writes them, and what becomes of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from conversations.dialects import columns
+from sessions_app.agents.llm.tools.offers import NAME_MAX_CHARS, Tool
+
+ARGUMENTS_MAX_CHARS = 100_000
+SHOWN_MAX_CHARS = 1_000
+NAMED_MAX = 50
+NO_SUCH_TOOL = "There is no tool `{name}`, so nothing was run. {offer}"
+NOT_AN_OBJECT = "The arguments are no JSON object, so nothing was run. Write them again."
+TOO_LONG = (
+    "The arguments have {chars:,} characters, so nothing was run. Write at most {most:,}, in several calls "
+    "if need be."
+)
+
+
+class Outcome(NamedTuple):
+    """What a call has brought, in words."""
+
+    text: str
+    is_error: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WantedCall:
+    """A call that a model wants."""
+
+    name: str
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    tool: Tool | None = None
+    problem: str = ""
+    """Why it cannot be run; empty if it can."""
+
+
+def wanted(name: str, arguments: str | Mapping[str, Any] | None, tools: Mapping[str, Tool]) -> WantedCall:
+    """Read a call; one that cannot be run says why, and has arguments that can be stored."""
+    name = columns.clean(name)[:NAME_MAX_CHARS] or "?"
+    text = arguments if isinstance(arguments, str) else json.dumps(arguments or {})
+    if len(text) > ARGUMENTS_MAX_CHARS:
+        problem = TOO_LONG.format(chars=len(text), most=ARGUMENTS_MAX_CHARS)
+        return WantedCall(name=name, arguments=_beginning(text), problem=problem)
+    given = _object(text)
+    if given is None:
+        return WantedCall(name=name, arguments=_beginning(text), problem=NOT_AN_OBJECT)
+    if (tool := tools.get(name)) is None:
+        return WantedCall(name=name, arguments=given, problem=no_such_tool(name, tools))
+    return WantedCall(name=name, arguments=given, tool=tool)
+
+
+def no_such_tool(name: str, tools: Mapping[str, Tool]) -> str:
+    """Return the sentence that tells a model what there is instead."""
+    names = ", ".join(f"`{each}`" for each in list(tools)[:NAMED_MAX])
+    offer = f"There are {names}." if names else "There are no tools now."
+    return NO_SUCH_TOOL.format(name=name, offer=offer)
+
+
+def _object(text: str) -> dict[str, Any] | None:
+    try:
+        value = json.loads(text) if text.strip() else {}
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def _beginning(text: str) -> dict[str, str]:
+    return {"beginning": columns.clean(text[:SHOWN_MAX_CHARS])}

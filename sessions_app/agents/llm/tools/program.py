@@ -1,0 +1,190 @@
+"""A tool server that is a program: its messages, within bounds, and its end with all that it has started.
+
+Imported late, like all that needs the library.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from asyncio import StreamReader, StreamWriter
+from asyncio.subprocess import DEVNULL, PIPE, Process
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Protocol, cast
+
+import anyio
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+from mcp.shared.message import SessionMessage
+from mcp_types import jsonrpc_message_adapter
+
+from sessions_app.agents.llm.tools.faults import ToolFault
+from sessions_app.agents.llm.tools.servers import ToolServer
+
+MESSAGE_MAX_BYTES = 4 * 1024 * 1024
+UNREADABLE_MAX = 100
+"""So many lines that are no messages, such as a greeting, are passed over."""
+FLOOD_MAX_BYTES = 32 * 1024 * 1024
+FLOOD_MAX_MESSAGES = 10_000
+"""Between two calls a program may write no more than this."""
+LEAVES_S = 1.0
+"""A program has so long to end after its input has, and again after it was told to."""
+INHERITED = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "TZ", "TMPDIR", "SYSTEMROOT")
+"""Of this server's environment, which holds its keys, a program gets these variables."""
+
+NOT_FOUND = "its command can't be run: there is no such program, or it isn't executable"
+ENDED = "it has ended"
+TOO_LONG = f"it wrote a message of more than {MESSAGE_MAX_BYTES // 1024 // 1024} MB"
+NO_MESSAGES = "it writes text to its standard output that is no message of the protocol"
+FLOOD = "it writes without end"
+
+Fail = Callable[[ToolFault], None]
+Incoming = MemoryObjectSendStream[SessionMessage | Exception]
+Outgoing = MemoryObjectReceiveStream[SessionMessage]
+Streams = tuple[MemoryObjectReceiveStream[SessionMessage | Exception], MemoryObjectSendStream[SessionMessage]]
+"""What a session of the library reads from and writes to."""
+
+
+class _Closable(Protocol):
+    def close(self) -> None: ...
+
+
+class Program:
+    """What a running program has written since it was last called."""
+
+    def __init__(self, server: ToolServer, fail: Fail) -> None:
+        """`fail` is called once the program cannot be listened to any longer."""
+        self._server = server
+        self._fail = fail
+        self._unreadable = 0
+        self._bytes = 0
+        self._messages = 0
+        self.has_failed = False
+        """Whether it gets no time to end by itself."""
+
+    def expect(self) -> None:
+        """Begin a call: what comes until the next one is counted anew."""
+        self._bytes = self._messages = 0
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[Streams]:
+        """Start the program, and end it and all that it has started. Raise ToolFault."""
+        process = await self._started()
+        try:
+            incoming, read = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+            write, outgoing = anyio.create_memory_object_stream[SessionMessage](0)
+            async with anyio.create_task_group() as group:
+                group.start_soon(self._listen, process, incoming)
+                group.start_soon(_tell, process, outgoing)
+                try:
+                    yield read, write
+                finally:
+                    _close(read, write, incoming, outgoing)
+                    with anyio.CancelScope(shield=True):
+                        await _end(process, at_once=self.has_failed)
+                    group.cancel_scope.cancel()
+        finally:
+            _kill(process)  # also where this task itself was cancelled
+
+    async def _started(self) -> Process:
+        inherited = {name: os.environ[name] for name in INHERITED if name in os.environ}
+        try:
+            return await asyncio.create_subprocess_exec(
+                *self._server.command,
+                stdin=PIPE,
+                stdout=PIPE,
+                stderr=DEVNULL,
+                env={**inherited, **dict(self._server.environment)},
+                cwd=self._server.folder or Path.home(),
+                limit=MESSAGE_MAX_BYTES,
+                start_new_session=True,
+            )
+        except (OSError, ValueError) as error:
+            raise ToolFault(NOT_FOUND) from error
+
+    async def _listen(self, process: Process, incoming: Incoming) -> None:
+        """Pass on what the program says, until it ends or says too much."""
+        with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
+            try:
+                while line := await _line(process):
+                    if (message := self._read(line)) is not None:
+                        await incoming.send(message)
+                    else:
+                        await anyio.lowlevel.checkpoint()
+                self._fail(ToolFault(ENDED))
+            except ToolFault as fault:
+                self._fail(fault)
+            finally:
+                incoming.close()  # those who wait for an answer learn that none comes
+
+    def _read(self, line: bytes) -> SessionMessage | None:
+        self._bytes += len(line)
+        self._messages += 1
+        if self._bytes > FLOOD_MAX_BYTES or self._messages > FLOOD_MAX_MESSAGES:
+            raise ToolFault(FLOOD)
+        if not line.strip():
+            return None
+        try:
+            return SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False))
+        except ValueError:
+            self._unreadable += 1
+            if self._unreadable > UNREADABLE_MAX:
+                raise ToolFault(NO_MESSAGES) from None
+            return None
+
+
+async def _line(process: Process) -> bytes:
+    try:
+        return await cast(StreamReader, process.stdout).readline()
+    except ValueError:  # longer than the limit
+        raise ToolFault(TOO_LONG) from None
+
+
+async def _tell(process: Process, outgoing: Outgoing) -> None:
+    """Write to the program what the session says."""
+    stdin = cast(StreamWriter, process.stdin)
+    with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError, OSError):
+        async with outgoing:
+            async for message in outgoing:
+                text = message.message.model_dump_json(by_alias=True, exclude_unset=True)
+                stdin.write(text.encode() + b"\n")
+                await stdin.drain()
+
+
+def _close(*streams: _Closable) -> None:
+    for stream in streams:
+        stream.close()
+
+
+async def _end(process: Process, *, at_once: bool) -> None:
+    """Close the program's input, and wait until it has ended: it is told to, and then made to."""
+    cast(StreamWriter, process.stdin).close()
+    if not (at_once or await _has_ended(process)):
+        _signal(process, signal.SIGTERM)
+        await _has_ended(process)
+    _kill(process)
+    await _has_ended(process)
+
+
+async def _has_ended(process: Process) -> bool:
+    # Not by `wait`, which also waits for the end of output that the program's children may hold open.
+    for _ in range(int(LEAVES_S / 0.01)):
+        if process.returncode is not None:
+            return True
+        await asyncio.sleep(0.01)
+    return False
+
+
+def _kill(process: Process) -> None:
+    """Kill what is left of the program and its group."""
+    _signal(process, signal.SIGKILL)
+    transport = getattr(process, "_transport", None)
+    if transport is not None:
+        transport.close()
+
+
+def _signal(process: Process, number: signal.Signals) -> None:
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, number)

@@ -1,0 +1,214 @@
+"""Which tool servers a conversation has: those that its start names, and those of its owner's settings."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+
+from django.conf import settings
+from django.contrib.auth import get_user_model
+
+from conversations.dialects import columns
+from conversations.events import Dialect
+from conversations.models import ConversationRef
+from sessions_app.encryption import SecretUnreadable
+from sessions_app.models import RUN_TOOL_PROGRAMS, AgentSetup, SecretKind
+from sessions_app.outbound.hosts import server_url
+from sessions_app.settings import tool_servers, user_settings
+from sessions_app.settings.user_settings import SettingSecret
+
+SERVERS_MAX = 20
+NAME_MAX_CHARS = 60
+CALL_S = 120.0
+"""How long a call may take if the server's entry has no `timeout`."""
+CALL_MAX_S = 3600.0
+UNREADABLE = "The saved tool servers can't be read any more. Enter them again in Settings."
+NOT_ALLOWED = (
+    "The tool server `{name}` is a program, and your account isn't allowed to run programs on this server. "
+    "Ask its administrator for the permission."
+)
+BAD_ADDRESS = (
+    "The tool server `{name}` has no address that can be asked: it must begin with http:// or https://."
+)
+TOO_MANY = f"Only the first {SERVERS_MAX} tool servers are used."
+
+
+class Way(StrEnum):
+    """How a tool server is reached."""
+
+    PROGRAM = "program"
+    """A program of this machine, over its standard input and output."""
+    STREAMABLE = "streamable"
+    SSE = "sse"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ToolServer:
+    """A tool server as somebody has entered it; all but its name and way may hold keys."""
+
+    name: str
+    way: Way
+    command: tuple[str, ...] = field(default=(), repr=False)
+    """A program with its arguments."""
+    environment: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    folder: str = field(default="", repr=False)
+    url: str = field(default="", repr=False)
+    headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    call_s: float = CALL_S
+
+
+class Found(NamedTuple):
+    """The tool servers of a conversation, and sentences about those that cannot be used."""
+
+    servers: tuple[ToolServer, ...]
+    notices: tuple[str, ...]
+
+
+def servers_of(conversation: ConversationRef) -> Found:
+    """Return the tool servers of a conversation; of equal ones the first."""
+    notices: list[str] = []
+    servers: list[ToolServer] = []
+    for read in (_of_start, _of_agent, _of_owner):
+        try:
+            servers += [server for server in read(conversation) if server not in servers]
+        except SecretUnreadable:
+            notices.append(UNREADABLE)
+    if len(servers) > SERVERS_MAX:
+        notices.append(TOO_MANY)
+    usable = []
+    for server in servers[:SERVERS_MAX]:
+        if (problem := _problem(server, conversation.owner_id)) is None:
+            usable.append(server)
+        else:
+            notices.append(problem.format(name=server.name))
+    return Found(tuple(usable), tuple(dict.fromkeys(notices)))
+
+
+def _problem(server: ToolServer, owner_id: int) -> str | None:
+    if server.way is Way.PROGRAM:
+        return None if _may_run_programs(owner_id) else NOT_ALLOWED
+    return BAD_ADDRESS if server_url(server.url) is None else None
+
+
+def _may_run_programs(user_id: int) -> bool:
+    """Say whether a user's tool servers may be programs: these run as the server itself does."""
+    if settings.CONFIGURATION.auth != "accounts":
+        return True
+    user = get_user_model().objects.filter(pk=user_id).first()
+    return user is not None and user.has_perm(RUN_TOOL_PROGRAMS)
+
+
+def _of_start(conversation: ConversationRef) -> Iterator[ToolServer]:
+    yield from of_settings(tool_servers.tool_servers_of(conversation))
+
+
+def _of_owner(conversation: ConversationRef) -> Iterator[ToolServer]:
+    text = user_settings.secret_value(
+        conversation.owner_id, SecretKind.SETTING, name=SettingSecret.MCP_CONFIG
+    )
+    yield from of_settings(_parsed(text))
+
+
+def _of_agent(conversation: ConversationRef) -> Iterator[ToolServer]:
+    if conversation.dialect is not Dialect.V1:
+        return
+    setup = AgentSetup.objects.filter(pk=conversation.pk).only("sealed_agent").first()
+    if setup is not None:
+        yield from of_agent(columns.fields(_parsed(setup.sealed_agent.open())).get("mcp_config"))
+
+
+def _parsed(text: str | None) -> Any:
+    try:
+        return json.loads(text) if text else None
+    except (ValueError, RecursionError):
+        return None
+
+
+def of_settings(config: object) -> Iterator[ToolServer]:
+    """Yield the servers of a configuration as the V0 wire has it (spec V0 §1.9)."""
+    kinds = columns.fields(config)
+    for way, kind in ((Way.STREAMABLE, "shttp_servers"), (Way.SSE, "sse_servers")):
+        for server in _listed(kinds.get(kind)):
+            yield _at_url(way, _text(server.get("url")), server)
+    for server in _listed(kinds.get("stdio_servers")):
+        yield _program(_text(server.get("name")), server)
+
+
+def of_agent(config: object) -> Iterator[ToolServer]:
+    """Yield the servers of a configuration as agents of the V1 wire have it: by their names."""
+    named = columns.fields(config)
+    for name, entry in columns.fields(named.get("mcpServers", named)).items():
+        server = columns.fields(entry)
+        if "command" in server:
+            yield _program(name, server)
+        elif url := _text(server.get("url")):
+            kind = _text(server.get("transport")) or _text(server.get("type")) or _kind_in(url)
+            yield _at_url(Way.SSE if kind == "sse" else Way.STREAMABLE, url, server, name=name)
+
+
+def _kind_in(url: str) -> str:
+    """Return what FastMCP, whose form of a configuration this is, takes for the kind of a URL without one."""
+    return "sse" if "/sse" in url.partition("?")[0] else "http"
+
+
+def _program(name: str, server: Mapping[str, Any]) -> ToolServer:
+    command = _text(server.get("command"))
+    arguments = server.get("args")
+    return ToolServer(
+        name=_shown(name or command),
+        way=Way.PROGRAM,
+        command=(command, *map(str, arguments if isinstance(arguments, list) else ())),
+        environment=_pairs(server.get("env")),
+        folder=_text(server.get("cwd")),
+        call_s=_seconds(server.get("timeout")),
+    )
+
+
+def _at_url(way: Way, url: str, server: Mapping[str, Any], *, name: str = "") -> ToolServer:
+    headers = dict(_pairs(server.get("headers")))
+    if key := _text(server.get("api_key")):
+        headers = {"authorization": f"Bearer {key}", "x-session-api-key": key} | headers
+    elif (auth := _text(server.get("auth"))) and auth != "oauth":
+        headers = {"authorization": f"Bearer {auth}"} | headers
+    return ToolServer(
+        name=_shown(name or _host(url)),
+        way=way,
+        url=url,
+        headers=tuple(headers.items()),
+        call_s=_seconds(server.get("timeout")),
+    )
+
+
+def _host(url: str) -> str:
+    try:
+        return urlsplit(url).hostname or "?"
+    except ValueError:
+        return "?"
+
+
+def _shown(name: str) -> str:
+    return "".join(char for char in columns.clean(name) if char.isprintable() and char != "`")[
+        :NAME_MAX_CHARS
+    ]
+
+
+def _listed(servers: object) -> Iterator[Mapping[str, Any]]:
+    for server in servers if isinstance(servers, list) else ():
+        yield {"url": server} if isinstance(server, str) else columns.fields(server)
+
+
+def _pairs(value: object) -> tuple[tuple[str, str], ...]:
+    return tuple((name, str(each)) for name, each in columns.fields(value).items() if each is not None)
+
+
+def _seconds(value: object) -> float:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return min(float(value), CALL_MAX_S) if is_number and value > 0 else CALL_S  # type: ignore[operator, arg-type]
+
+
+def _text(value: object) -> str:
+    return value.strip() if isinstance(value, str) else ""

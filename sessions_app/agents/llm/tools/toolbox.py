@@ -1,0 +1,92 @@
+"""The tools of one turn: their servers are connected at its beginning and let go at its end.
+
+Imported late (`library`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import structlog
+from mcp import MCPError
+from mcp_types import Tool as McpTool
+
+from conversations.dialects import columns
+from sessions_app.agents.llm.tools import offers, results
+from sessions_app.agents.llm.tools.calls import Outcome
+from sessions_app.agents.llm.tools.connections import Connection
+from sessions_app.agents.llm.tools.faults import ToolFault
+from sessions_app.agents.llm.tools.offers import Listed, Tool
+from sessions_app.agents.llm.tools.servers import ToolServer
+from sessions_app.event_loops import uncancelled
+
+logger = structlog.stdlib.get_logger(__name__)
+
+UNUSABLE = "The tool server `{name}` can't be used: {why}."
+NO_RESULT = "The call of `{tool}` has no result: the tool server `{name}` failed, because {why}."
+
+
+class Toolbox:
+    """Connected tool servers, and what they offer."""
+
+    def __init__(self, servers: Sequence[ToolServer]) -> None:
+        self._connections = [Connection(server) for server in servers]
+        self.tools: Mapping[str, Tool] = {}
+        """By the names under which a model is offered them."""
+        self.notices: list[str] = []
+        """Sentences about what cannot be used."""
+
+    async def connect(self) -> None:
+        """Ask all servers for their tools."""
+        found = await asyncio.gather(*(_tools_of(each) for each in self._connections))
+        names = [each.server.name for each in self._connections]
+        self.tools, left_out = offers.offered(
+            [(name, tools) for name, (tools, _) in zip(names, found, strict=True)]
+        )
+        self.notices = [notice for _, notice in found if notice] + left_out
+
+    async def run(self, tool: Tool, arguments: Mapping[str, Any]) -> Outcome:
+        """Run a tool, and return its result or why there is none."""
+        connection = await self._open(tool.server)
+        try:
+            result = await connection.call(tool.own_name, arguments)
+        except MCPError as error:
+            return Outcome(text=results.bounded(columns.clean(error.message)), is_error=True)
+        except ToolFault as fault:
+            logger.info("A tool failed", kind=connection.server.way.value, error=str(fault))
+            connection.fail(fault)
+            why = NO_RESULT.format(tool=tool.name, name=connection.server.name, why=fault)
+            return Outcome(text=why, is_error=True)
+        return Outcome(text=await asyncio.to_thread(results.text_of, result), is_error=result.is_error)
+
+    async def _open(self, number: int) -> Connection:
+        """Return the connection to a server, a new one if it has broken."""
+        if not self._connections[number].is_open:
+            await self._connections[number].close()
+            self._connections[number] = Connection(self._connections[number].server)
+        return self._connections[number]
+
+    async def close(self) -> None:
+        """Let all servers go, and end the programs; a cancellation takes effect after that."""
+        await uncancelled(asyncio.gather(*(each.close() for each in self._connections)))
+
+
+async def _tools_of(connection: Connection) -> tuple[list[Listed], str]:
+    """Return the tools of a server, or a sentence about why there are none."""
+    try:
+        return [_listed(tool) for tool in await connection.tools()], ""
+    except ToolFault as fault:
+        connection.fail(fault)
+        return [], UNUSABLE.format(name=connection.server.name, why=fault)
+
+
+def _listed(tool: McpTool) -> Listed:
+    hints = tool.annotations
+    return Listed(
+        name=tool.name,
+        description=tool.description or "",
+        schema=tool.input_schema,
+        is_destructive=hints is not None and hints.destructive_hint is True,
+    )

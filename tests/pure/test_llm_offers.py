@@ -1,0 +1,84 @@
+"""The tools that a model is offered, and the configurations that name their servers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from sessions_app.agents.llm.tools import limits, offers, servers
+from sessions_app.agents.llm.tools.limits import Limits, Steps
+from sessions_app.agents.llm.tools.offers import Listed, offered
+from sessions_app.agents.llm.tools.servers import Way
+
+
+def listed(name: str, schema: dict[str, Any] | None = None, description: str = "") -> Listed:
+    return Listed(name=name, description=description, schema=schema or {"type": "object"})
+
+
+def test_names_are_those_that_every_provider_takes_and_no_two_are_the_same() -> None:
+    tools, notices = offered([("a b", [listed("read.file"), listed("run")]), ("b", [listed("read file")])])
+    assert {name: (tool.server, tool.own_name) for name, tool in tools.items()} == {
+        "read_file": (0, "read.file"),
+        "a_b_run": (0, "run"),
+        "b_read_file": (1, "read file"),
+    }
+    assert notices == []
+
+
+def test_equal_tools_of_equal_servers_are_numbered() -> None:
+    tools, _ = offered([("a", [listed("x")]), ("a", [listed("x")]), ("a", [listed("x")])])
+    assert list(tools) == ["x", "a_x", "2_a_x"]
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "object", "description": "x" * offers.SCHEMA_MAX_CHARS},
+        eval("{'a': " * 50 + "1" + "}" * 50),
+    ],
+    ids=["long", "deep"],
+)
+def test_a_schema_that_is_too_long_or_too_deep_is_left_out(schema: dict[str, Any]) -> None:
+    tools, notices = offered([("a", [listed("x", schema), listed("y")])])
+    assert list(tools) == ["y"]
+    assert "some are left out" in notices[0]
+
+
+def test_no_more_tools_are_offered_than_a_model_takes() -> None:
+    tools, notices = offered([("a", [listed(f"t{number}") for number in range(200)])])
+    assert (len(tools), len(notices)) == (offers.TOOLS_MAX, 1)
+
+
+def test_servers_are_read_in_the_form_of_either_wire() -> None:
+    stdio = {"name": "files", "command": "npx", "args": ["-y", "files"], "env": {"A": "b"}}
+    v0 = {"shttp_servers": ["https://a.example/mcp"], "sse_servers": [], "stdio_servers": [stdio]}
+    page, files = servers.of_settings(v0)
+    assert (page.name, page.way, page.headers) == ("a.example", Way.STREAMABLE, ())
+    assert (files.command, files.environment) == (("npx", "-y", "files"), (("A", "b"),))
+    v1 = {"mcpServers": {"s": {"url": "https://a.example/sse", "headers": {"x-key": "k"}, "timeout": 5}}}
+    [server] = servers.of_agent(v1)
+    assert (server.name, server.way, server.headers, server.call_s) == ("s", Way.SSE, (("x-key", "k"),), 5.0)
+
+
+@pytest.mark.parametrize("config", [None, [], {"mcpServers": 3}, {"stdio_servers": [1, {}]}, {"x": {"y": 1}}])
+def test_what_is_no_configuration_names_no_usable_server(config: object) -> None:
+    found = [*servers.of_settings(config), *servers.of_agent(config)]
+    assert all(server.command in (("",), ()) for server in found)
+
+
+def test_what_is_shown_of_a_server_holds_no_key() -> None:
+    [server] = servers.of_settings({"shttp_servers": [{"url": "https://a/?k=sk-1", "api_key": "sk-2"}]})
+    assert "sk-" not in repr(server)
+
+
+def test_the_same_call_with_the_same_result_is_noticed_unless_it_waits_between() -> None:
+    now = [0.0]
+    steps = Steps(Limits(), [], now=lambda: now[0])
+    quick = [steps.repeats("look", {"at": 1}, "nothing") for _ in range(limits.REPEATED_MAX)]
+    assert quick == [False, False, False, True]
+    steps = Steps(Limits(), [], now=lambda: now[0])
+    for _ in range(10):
+        now[0] += limits.POLLED_S
+        assert not steps.repeats("look", {"at": 1}, "nothing")
+    assert not Steps(Limits(detects_repetition=False), []).repeats("look", {}, "")
