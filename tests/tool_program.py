@@ -1,7 +1,7 @@
 """Tool servers that tests start: `python -m tests.tool_program KIND [FILE]`.
 
-`counting` is an MCP server with tools that leave a line in the file for each run. `parent` is one that starts
-quickly, has a child and never answers a call. The others misbehave.
+`library` is the MCP library's own server. `counting` starts faster: it speaks the protocol by hand, and its
+tools leave a line in the file for each run. `parent` has a child. The others misbehave.
 """
 
 from __future__ import annotations
@@ -12,86 +12,97 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
+
+ABOUT = {"protocolVersion": "2025-06-18", "capabilities": {}, "serverInfo": {"name": "p", "version": "1"}}
+ADDENDS = {
+    "type": "object",
+    "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}},
+    "required": ["a", "b"],
+}
+DESTRUCTIVE = {"destructiveHint": True}
 
 
-def counting(file: Path) -> None:
-    """Serve tools by the library's own server."""
-    import anyio
+def library(file: Path) -> None:
+    """Serve a tool by the library's own server."""
     from mcp.server.mcpserver import MCPServer
-    from mcp_types import ToolAnnotations
 
-    server = MCPServer("counting")
-
-    def note(line: str) -> None:
-        with file.open("a") as log:
-            log.write(f"{os.getpid()} {line}\n")
-
-    note("started")
+    server = MCPServer("adding")
 
     @server.tool()
     def add(a: int, b: int) -> str:
         """Add two numbers."""
-        note(f"add {a} {b}")
+        note(file, f"add {a} {b}")
         return str(a + b)
 
-    @server.tool()
-    def repeat(text: str, times: int) -> str:
-        """Repeat a text."""
-        note(f"repeat {times}")
-        return text * times
-
-    @server.tool()
-    def fail() -> str:
-        """Fail."""
-        note("fail")
-        raise ValueError("It is broken.")
-
-    @server.tool()
-    def variables() -> str:
-        """Name what is in the environment."""
-        return " ".join(os.environ)
-
-    @server.tool()
-    async def hang() -> str:
-        """Never answer."""
-        note("hang")
-        await anyio.sleep_forever()
-        return ""
-
-    @server.tool(annotations=ToolAnnotations(destructive_hint=True))
-    def delete(path: str) -> str:
-        """Delete a file."""
-        note(f"delete {path}")
-        return f"deleted {path}"
-
+    note(file, "started")
     server.run("stdio")
 
 
-def parent(file: Path) -> None:
-    """Start another program, and never answer a call."""
-    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
-    file.open("a").write(f"{os.getpid()} started\n{child.pid} started\n")
-    about: dict[str, object] = {
-        "protocolVersion": "2025-06-18",
-        "capabilities": {},
-        "serverInfo": {"name": "p", "version": "1"},
-    }
-    tools: dict[str, object] = {"tools": [{"name": "hang", "inputSchema": {"type": "object"}}]}
+def counting(file: Path) -> None:
+    """Serve tools by hand, one call after the other."""
+    note(file, "started")
     for line in sys.stdin:
         asked = json.loads(line)
-        match asked["method"]:
-            case "initialize":
-                answer = about
-            case "tools/list":
-                answer = tools
-            case "tools/call":
-                file.open("a").write(f"{os.getpid()} hang\n")
-                continue
-            case _:
-                continue
-        print(json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": answer}), flush=True)
+        if (answer := _answer(file, asked)) is not None:
+            print(json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": answer}), flush=True)
+
+
+def parent(file: Path) -> None:
+    """Serve the same, with a child, and stay after the end of the input."""
+    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+    with file.open("a") as log:
+        log.write(f"{child.pid} started\n")
+    counting(file)
     time.sleep(600)
+
+
+def note(file: Path, text: str) -> None:
+    """Leave a line in the file."""
+    with file.open("a") as log:
+        log.write(f"{os.getpid()} {text}\n")
+
+
+def _answer(file: Path, asked: Mapping[str, Any]) -> object:
+    """Return the result of a request; None for what is not answered."""
+    match asked["method"]:
+        case "initialize":
+            return ABOUT
+        case "tools/list":
+            return {"tools": [_described(name) for name in TOOLS]}
+        case "tools/call":
+            return _called(file, asked["params"])
+        case _:
+            return None
+
+
+def _described(name: str) -> dict[str, Any]:
+    tool: dict[str, Any] = {"name": name, "inputSchema": ADDENDS if name == "add" else {"type": "object"}}
+    return {**tool, "annotations": DESTRUCTIVE} if name == "delete" else tool
+
+
+def _called(file: Path, params: Mapping[str, Any]) -> object:
+    name, given = params["name"], params["arguments"]
+    shown = " ".join(str(given[key]) for key in ("a", "b", "times") if key in given)
+    note(file, f"{name} {given['path'] if name == 'delete' else shown}".strip())
+    text = TOOLS[name](given)
+    if text is None:
+        return None
+    return {"content": [{"type": "text", "text": text}], "isError": name == "fail"}
+
+
+TOOLS: Mapping[str, Callable[[Mapping[str, Any]], str | None]] = {
+    "add": lambda given: str(given["a"] + given["b"]),
+    "repeat": lambda given: given["text"] * given["times"],
+    "fail": lambda given: "It is broken.",
+    "variables": lambda given: " ".join(os.environ),
+    "wait": lambda given: Path(given["path"]).read_text(),
+    "hang": lambda given: None,
+    "delete": lambda given: f"deleted {given['path']}",
+}
+"""By their names; `wait` returns what comes by a pipe, and `hang` never answers."""
 
 
 def garbage() -> None:
@@ -124,9 +135,12 @@ def gone() -> None:
     """End at once."""
 
 
+SERVERS = {"library": library, "counting": counting, "parent": parent}
+OTHERS = {"garbage": garbage, "flood": flood, "long": long, "silent": silent, "gone": gone}
+
 if __name__ == "__main__":
-    kind = {"garbage": garbage, "flood": flood, "long": long, "silent": silent, "gone": gone}
-    if sys.argv[1] in ("counting", "parent"):
-        {"counting": counting, "parent": parent}[sys.argv[1]](Path(sys.argv[2]))
+    kind = sys.argv[1]
+    if kind in SERVERS:
+        SERVERS[kind](Path(sys.argv[2]))
     else:
-        kind[sys.argv[1]]()
+        OTHERS[kind]()
