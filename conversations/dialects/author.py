@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Protocol
 
-from conversations.events import Authored, Metrics
+from conversations.events import Authored, EventEnvelope, Metrics
 
 COMMAND_TOOL = "run"
 """The tool that both wires have events of their own for; every other one is written as an MCP tool."""
@@ -107,6 +107,14 @@ class Author(Protocol):
 
     def error(self, *, code: str, detail: str, event_id: str) -> Authored:
         """Write an error of the conversation, not of one call."""
+
+    def condensation(
+        self, *, forgotten: Sequence[EventEnvelope], summary: str, offset: int, event_id: str
+    ) -> Authored:
+        """Write that the model no longer gets these events, and what it gets in their place.
+
+        `offset` is the summary's place among what the model gets.
+        """
 
     def with_totals(self, payload: str, totals: Metrics, *, model: str, newest_tokens: int) -> str:
         """Return an event of the agent with the totals of its conversation, where the wire shows them in it.

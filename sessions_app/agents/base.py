@@ -152,6 +152,9 @@ class Turn(Protocol):
     async def tool_rejected(self, call: ToolCall, reason: str) -> None:
         """Store that the user rejected the call."""
 
+    async def condense(self, forgotten: Sequence[EventEnvelope], summary: str) -> None:
+        """Store that the model no longer gets these events, and what stands in their place."""
+
 
 class Agent(Protocol):
     """One kind of agent; an instance plays the turns of one loop, one after the other.

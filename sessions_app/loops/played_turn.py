@@ -18,7 +18,7 @@ from conversations import dialects, live
 from conversations.dialects import AgentState
 from conversations.dialects.author import COMMAND_TOOL, command_of
 from conversations.engines import failures
-from conversations.events import Appended, Authored, Dialect, EventEnvelope, NewEvent
+from conversations.events import Appended, Authored, Dialect, EventEnvelope, Kind, NewEvent
 from conversations.exceptions import ConversationBusy, ConversationError, EventConflict, OutcomeUnknown
 from conversations.log import reads
 from conversations.models import ConversationRef
@@ -247,6 +247,16 @@ class PlayedTurn:
 
     def _hides(self, text: str) -> bool:
         return secrets.masks_of(self.conversation.owner_id, self.conversation.pk).hide(text) != text
+
+    async def condense(self, forgotten: Sequence[EventEnvelope], summary: str) -> None:
+        """Store a condensation; the log keeps the events."""
+        first = await astore.call(reads.read_after, self.conversation, -1, limit=1)
+        offset = 1 if first and first[0]["kind"] == Kind.SYSTEM else 0
+        event_id = str(uuid4())
+        authored = self._author.condensation(
+            forgotten=forgotten, summary=summary, offset=offset, event_id=event_id
+        )
+        await self._append(authored, event_id)
 
     async def tool_rejected(self, call: ToolCall, reason: str) -> None:
         """Store a rejection."""

@@ -13,7 +13,7 @@ from pydantic_ai.messages import BinaryContent, ImageUrl, ModelMessage, ModelReq
 
 from conversations import dialects
 from conversations.events import Dialect, EventEnvelope
-from sessions_app.agents.llm import images, prompts
+from sessions_app.agents.llm import condensing, images, prompts
 from sessions_app.agents.llm.history import messages_of
 from sessions_app.agents.llm.record import File, Record, ordered
 
@@ -244,3 +244,32 @@ def test_a_result_is_never_shown_without_its_call() -> None:
     log += [event(3, agent("z" * 2_500)), event(4, user("And?"))]
     found = shown(Record(events=log), max_chars=4_000, tools=["run"])
     assert [kind for kind, _ in parts(found)] == ["user-prompt", "text", "user-prompt"]
+
+
+@given(
+    payloads=st.lists(PAYLOADS, min_size=1, max_size=16),
+    kept_chars=st.integers(0, 2_000),
+    asks=st.sets(st.integers(0, 15)),
+    summary=TEXTS.filter(str.strip),
+)
+def test_a_condensation_parts_no_call_from_its_result_and_keeps_what_is_answered(
+    payloads: list[dict[str, Any]], kept_chars: int, asks: set[int], summary: str
+) -> None:
+    found = record(*payloads)
+    inputs = [seq for seq in sorted(asks) if seq < len(payloads) and payloads[seq].get("source") == "user"]
+    older, newer = condensing.parted(found, inputs=inputs, kept_chars=kept_chars)
+    assert sorted(each["seq"] for each in (*older, *newer)) == [each["seq"] for each in found.events]
+    assert not {each["seq"] for each in older} & set(inputs)
+    sides = {each["seq"]: each in older for each in found.events}
+    calls = {}
+    for each in found.events:
+        if each["tool_call_id"] is None:
+            continue
+        if each["kind"] == "tool_call":
+            calls[each["tool_call_id"]] = each["seq"]
+        elif each["tool_call_id"] in calls:
+            assert sides[each["seq"]] == sides[calls[each["tool_call_id"]]]
+    if older:
+        forgotten = frozenset(each["id"] for each in older)
+        messages = shown(record(*payloads, forgotten=forgotten, summary=summary))
+        assert told(messages)[0][1].startswith(f"A summary of the earlier conversation:\n\n{summary}")

@@ -353,17 +353,23 @@ async def test_files_and_images_of_the_user_are_shown_to_the_model(
     assert urls == [f"data:image/png;base64,{base64.b64encode(image).decode()}"]
 
 
-async def test_a_long_conversation_is_cut_and_the_user_is_told_once(
+def never_summing_up(asked: Asked) -> Answer:
+    """Answer everything but the request for a summary."""
+    is_summary = prompts.SUMMARIZE[:40] in json.dumps(asked.body)
+    return Answer(500, {}) if is_summary else completion(["Yes."])
+
+
+async def test_a_long_conversation_that_cannot_be_condensed_is_cut_and_the_user_is_told_once(
     talk: ConversationRef, alice: User, join: Join, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(llm_agent, "HISTORY_MAX_CHARS", 1_000)
-    async with model(alice, completion(["Yes."])) as asked:
+    async with model(alice, never_summing_up) as asked:
         client = await join(talk)
         await said(client, "x" * 900)
         frames = await said(client, "Is this the end?" + "y" * 200)
     assert answers_of(frames) == [prompts.CUT_NOTICE, "Yes."]
-    assert [role for role, _ in told(asked[1])][-1] == "user"
-    assert "xxx" not in json.dumps(asked[1].body)
+    assert [role for role, _ in told(asked[-1])][-1] == "user"
+    assert "xxx" not in json.dumps(asked[-1].body)
 
 
 async def test_a_model_that_refuses_a_long_request_gets_a_shorter_one(
@@ -371,12 +377,14 @@ async def test_a_model_that_refuses_a_long_request_gets_a_shorter_one(
 ) -> None:
     error = {"message": "This model's maximum context length is 8 tokens", "code": "context_length_exceeded"}
     refusal = Answer(400, {"error": {**error, "type": "invalid_request_error"}})
-    async with model(alice, completion(["Hm."]), refusal, refusal, completion(["Yes."])) as asked:
+    summary = completion(["They met."])
+    async with model(alice, completion(["Hm."]), refusal, refusal, summary, completion(["Yes."])) as asked:
         client = await join(talk)
         await said(client, "x" * 30_000)
         frames = await said(client, "Is this the end?")
-    assert answers_of(frames) == [prompts.CUT_NOTICE, "Yes."]
-    assert len(json.dumps(asked[3].body)) < 10_000 < len(json.dumps(asked[1].body))
+    assert answers_of(frames) == ["Yes."]
+    assert len(json.dumps(asked[4].body)) < 10_000 < len(json.dumps(asked[1].body))
+    assert told(asked[4])[0][1].startswith("A summary of the earlier conversation:\n\nThey met.")
 
 
 async def test_a_model_that_a_v1_start_brings_answers_its_conversation(

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 
 from conversations.dialects.author import COMMAND_TOOL, AgentState, command_of
 from conversations.dialects.v0 import payload as v0_payload
-from conversations.dialects.v0.reading import read
-from conversations.events import Authored, Metrics
+from conversations.dialects.v0.reading import number_of, read
+from conversations.events import Authored, EventEnvelope, Metrics
 
 _STATES = {
     AgentState.IDLE: "awaiting_user_input",
@@ -113,6 +113,16 @@ class V0Author:
 
     def error(self, *, code: str, detail: str, event_id: str) -> Authored:
         return _observation("error", detail, extras={"error_id": code}, source="environment")
+
+    def condensation(
+        self, *, forgotten: Sequence[EventEnvelope], summary: str, offset: int, event_id: str
+    ) -> Authored:
+        args = {
+            "forgotten_event_ids": [number_of(event) for event in forgotten],
+            "summary": summary,
+            "summary_offset": offset,
+        }
+        return _action("condensation", args)
 
     def with_totals(self, payload: str, totals: Metrics, *, model: str, newest_tokens: int) -> str:
         return v0_payload.with_metrics(payload, totals, model=model, newest_tokens=newest_tokens)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 
 from conversations.dialects import columns
 from conversations.dialects.author import COMMAND_TOOL
-from conversations.events import Dialect, Kind, Reading
+from conversations.events import Dialect, EventEnvelope, Kind, Reading
 
 _ACTION_KINDS = {
     "message": Kind.MESSAGE,
@@ -134,3 +135,9 @@ def _observation_text(extras: Mapping[str, object], payload: Mapping[str, object
     return columns.first_text(
         columns.content_text(payload.get("content")), payload.get("message"), outputs.get("content")
     )
+
+
+def number_of(event: EventEnvelope) -> int:
+    """Return the number that clients of this wire know a stored event by."""
+    number = json.loads(event["payload"]).get("id") if event["brings_envelope"] else None
+    return number if isinstance(number, int) else event["seq"]

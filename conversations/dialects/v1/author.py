@@ -9,7 +9,7 @@ from conversations.dialects.v1 import payload
 from conversations.dialects.v1.payload import Call, authored, image_part, text_part
 from conversations.dialects.v1.reading import COMMAND_TOOL_NAME, INTERRUPTED_NOTE
 from conversations.dialects.v1.state import EXECUTION_STATUSES, execution_status
-from conversations.events import Authored, Metrics
+from conversations.events import Authored, EventEnvelope, Metrics
 
 FINISH_TOOL_NAME = "finish"
 
@@ -110,6 +110,17 @@ class V1Author:
 
     def error(self, *, code: str, detail: str, event_id: str) -> Authored:
         return authored(payload.conversation_error(code=code, detail=detail), event_id=event_id)
+
+    def condensation(
+        self, *, forgotten: Sequence[EventEnvelope], summary: str, offset: int, event_id: str
+    ) -> Authored:
+        event = payload.condensation(
+            forgotten_event_ids=[event["id"] for event in forgotten],
+            response_id=event_id,
+            summary=summary,
+            summary_offset=offset,
+        )
+        return authored(event, event_id=event_id)
 
     def with_totals(self, payload: str, totals: Metrics, *, model: str, newest_tokens: int) -> str:
         """Return the event as it is: this wire has an event of its own for totals."""

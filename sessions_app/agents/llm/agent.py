@@ -15,6 +15,7 @@ from sessions_app.agents import model_use
 from sessions_app.agents.base import AgentFailure, Answer, Turn, Usage
 from sessions_app.agents.llm import choice, library, models, prompts, record
 from sessions_app.agents.llm.choice import ModelChoice
+from sessions_app.agents.llm.condensing import Condenser
 from sessions_app.agents.llm.faults import ModelFault
 from sessions_app.agents.llm.models import Target
 from sessions_app.agents.llm.record import Record
@@ -100,7 +101,8 @@ class _Playing:
         self._client = client
         self._tools = tools
         self._use = use
-        self._max_chars = HISTORY_MAX_CHARS
+        self._max_chars = min(HISTORY_MAX_CHARS, client.window_chars(target) or HISTORY_MAX_CHARS)
+        self._condenser = Condenser(turn, target, client, self._count)
         self._waits_s = list(WAITS_S)
         self._has_told_cut = any(event["text"] == prompts.CUT_NOTICE for event in turn.done)
 
@@ -110,7 +112,9 @@ class _Playing:
             await self._use.carry_out(self._turn.decision)
         while True:
             request = await self._request()
-            if request.is_cut:
+            if await self._condenser.shortens(is_cut=request.is_cut, max_chars=self._max_chars):
+                continue
+            if request.is_cut and not self._turn.is_pausing:
                 await self._tell_cut()
             wait_s, wanted = 0.0, None
             async with self._turn.answer() as answer:  # a pause takes effect here

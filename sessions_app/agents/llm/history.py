@@ -32,7 +32,7 @@ from conversations.dialects.v1 import reading as v1
 from conversations.events import Dialect, EventEnvelope, Kind
 from sessions_app.agents.llm import images, prompts
 from sessions_app.agents.llm.images import Part
-from sessions_app.agents.llm.record import File, Record
+from sessions_app.agents.llm.record import File, Record, is_forgotten
 
 RESULT_MAX_CHARS = 10_000
 """Of a call that is told as text."""
@@ -171,12 +171,7 @@ def _said(record: Record, tools: Collection[str], most: int) -> Iterator[_Said]:
 def _is_shown(event: EventEnvelope, forgotten: frozenset[str | int]) -> bool:
     if event["hidden"] or event["type"] in _INTERNAL:
         return False
-    if not forgotten:
-        return True
-    if event["dialect"] == Dialect.V1:
-        return event["id"] not in forgotten
-    number = _payload(event).get("id") if event["brings_envelope"] else event["seq"]
-    return number not in forgotten
+    return not is_forgotten(event, forgotten)
 
 
 def _message(event: EventEnvelope) -> Iterator[_Said]:

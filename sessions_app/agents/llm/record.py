@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from conversations.dialects import columns
+from conversations.dialects.v0.reading import number_of
 from conversations.events import Dialect, EventEnvelope, EventFilter, EventMatch, Kind
 from conversations.log import reads
 from conversations.models import Conversation, ConversationRef, CreationParameters
@@ -70,11 +71,11 @@ def read(conversation: ConversationRef, *, turn_id: str, inputs: Sequence[int], 
 
     The newest events come with about `max_chars` of text. Later inputs are left to the next turn.
     """
-    newest, is_complete = _newest(conversation, max_chars)
-    row = Conversation.objects.values("repository", "branch").get(pk=conversation.pk)
     forgotten, summary = _condensed(conversation)
+    newest, is_complete = _newest(conversation, max_chars, forgotten)
+    row = Conversation.objects.values("repository", "branch").get(pk=conversation.pk)
     return Record(
-        events=ordered(newest, turn_id=turn_id, inputs=inputs),
+        events=ordered(_with_inputs(conversation, newest, inputs), turn_id=turn_id, inputs=inputs),
         is_complete=is_complete,
         forgotten=forgotten,
         summary=summary,
@@ -104,16 +105,52 @@ def _is_later(event: EventEnvelope, through: int | None) -> bool:
     return event["source"] == "user" and through is not None and event["seq"] > through
 
 
-def _newest(conversation: ConversationRef, max_chars: int) -> tuple[list[EventEnvelope], bool]:
-    """Return the newest events that a model sees, oldest first, and whether these are all."""
+def before(conversation: ConversationRef, found: Record, *, inputs: Sequence[int]) -> list[EventEnvelope]:
+    """Return the events that a record was too short for, oldest first; not those that a turn answers."""
+    older: list[EventEnvelope] = []
+    last = min((event["seq"] for event in found.events if event["seq"] not in inputs), default=0) - 1
+    while True:
+        page = reads.search_events(conversation, _SHOWN, last=last, newest_first=True, limit=PAGE_MAX_EVENTS)
+        left = [event for event in page.events if not is_forgotten(event, found.forgotten)]
+        older += [event for event in left if event["seq"] not in inputs]
+        if not page.has_more or not left:
+            return older[::-1]
+        last = page.events[-1]["seq"] - 1
+
+
+def _with_inputs(
+    conversation: ConversationRef, newest: list[EventEnvelope], inputs: Sequence[int]
+) -> list[EventEnvelope]:
+    """Return the newest events with those that the turn answers, however much has come since."""
+    missing = set(inputs) - {event["seq"] for event in newest}
+    if not missing:
+        return newest
+    first, last = min(missing), max(missing)
+    page = reads.search_events(conversation, _SHOWN, first=first, last=last, limit=PAGE_MAX_EVENTS)
+    return [*(event for event in page.events if event["seq"] in missing), *newest]
+
+
+def is_forgotten(event: EventEnvelope, forgotten: frozenset[str | int]) -> bool:
+    """Say whether a condensation has replaced an event."""
+    return bool(forgotten) and not forgotten.isdisjoint((event["id"], number_of(event)))
+
+
+def _newest(
+    conversation: ConversationRef, max_chars: int, forgotten: frozenset[str | int]
+) -> tuple[list[EventEnvelope], bool]:
+    """Return the newest events that a model sees, oldest first, and whether these are all.
+
+    Whatever lies before a page of forgotten events is forgotten, too.
+    """
     found: list[EventEnvelope] = []
     last: int | None = None
     room = max_chars
     while True:
         page = reads.search_events(conversation, _SHOWN, last=last, newest_first=True, limit=PAGE_MAX_EVENTS)
-        found += page.events
-        room -= sum(len(event["text"]) for event in page.events)
-        if not page.has_more or not page.events:
+        left = [event for event in page.events if not is_forgotten(event, forgotten)]
+        found += left
+        room -= sum(len(event["text"]) for event in left)
+        if not page.has_more or not left:
             return found[::-1], True
         if room < 0 or len(found) >= EVENTS_MAX:
             return found[::-1], False

@@ -48,6 +48,8 @@ from sessions_app.outbound.proxies import UnusableProxy
 logger = structlog.stdlib.get_logger(__name__)
 
 ANSWER_MAX_CHARS = 1_000_000
+CHARS_PER_TOKEN = 3
+"""A cautious guess: a provider that finds a request too long says so, and gets a shorter one."""
 EMPTY = "The model gave an empty answer. Try again, or say it in other words."
 REFUSED = "The model's provider refused to answer this (content filter)."
 CUT = "The connection to the model broke before its answer was complete. Try again."
@@ -93,6 +95,14 @@ class ModelClient:
             record, max_chars=max_chars, takes_urls=bool(self._wire.TAKES_URLS), tools=tools
         )
         return Request(*shown, [_definition(tool) for tool in tools.values()])
+
+    def window_chars(self, target: Target) -> int | None:
+        """Return about how many characters of messages a model takes; None if nobody knows."""
+        with suppress(LookupError, ValueError):
+            _, model = get_snapshot().find_provider_model(target.name, None, None, target.base_url)
+            if model.context_window:
+                return int(model.context_window) * CHARS_PER_TOKEN
+        return None
 
     async def stream(
         self,

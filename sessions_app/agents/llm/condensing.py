@@ -1,0 +1,161 @@
+"""Condensing: the model itself sums up the older part of a conversation that has become too long for it.
+
+The log keeps everything. An event of the wire says which events the model no longer gets, and what stands in
+their place.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import structlog
+
+from conversations.dialects import columns
+from conversations.events import EventEnvelope, Kind
+from conversations.server_log import ids_of
+from sessions_app import astore
+from sessions_app.agents.base import AgentFailure, Turn, Usage
+from sessions_app.agents.llm import prompts, record
+from sessions_app.agents.llm.models import Target
+from sessions_app.agents.llm.record import Record
+
+if TYPE_CHECKING:
+    from sessions_app.agents.llm.requests import ModelClient
+
+logger = structlog.stdlib.get_logger(__name__)
+
+TRIES = 2
+"""So many condensations in a row may leave the conversation too long."""
+KEPT_SHARE = 4
+"""The newest events that stay fill this part of what the model can take."""
+SHOWN_SHARE = 2
+"""What is summed up fills at most this part."""
+EVENT_MAX_CHARS = 4_000
+"""The model that writes the summary gets at most this much of each event."""
+SUMMARY_MAX_CHARS = 20_000
+SUMMARY_S = 180.0
+LOOK_S = 0.2
+"""A pause takes effect within this time."""
+
+
+class Parts(NamedTuple):
+    """The events of a record: those to sum up, and those that stay."""
+
+    older: Sequence[EventEnvelope]
+    newer: Sequence[EventEnvelope]
+
+
+class Condenser:
+    """Condenses the conversation of one turn."""
+
+    def __init__(
+        self, turn: Turn, target: Target, client: ModelClient, on_usage: Callable[[Usage], None]
+    ) -> None:
+        self._turn = turn
+        self._target = target
+        self._client = client
+        self._on_usage = on_usage
+        self._tries = 0
+
+    async def shortens(self, *, is_cut: bool, max_chars: int) -> bool:
+        """Condense if the newest request leaves out anything; say whether it is to be made anew."""
+        if not is_cut:
+            self._tries = 0
+            return False
+        if self._tries >= TRIES:
+            return False
+        self._tries += 1
+        return await self._condense(max_chars)
+
+    async def _condense(self, max_chars: int) -> bool:
+        turn = self._turn
+        inputs = [event["seq"] for event in turn.inputs]
+        found = await astore.call(
+            lambda: record.read(turn.conversation, turn_id=turn.turn_id, inputs=inputs, max_chars=max_chars)
+        )
+        older = parted(found, inputs=inputs, kept_chars=max_chars // KEPT_SHARE).older
+        if not older:
+            return False
+        if not found.is_complete:
+            unread = await astore.call(lambda: record.before(turn.conversation, found, inputs=inputs))
+            older = [*unread, *older]
+        summary = await self._summary(transcript(found.summary, older, max_chars // SHOWN_SHARE))
+        if summary is None:
+            return False
+        await turn.condense(older, summary)
+        logger.info("A conversation is condensed", **ids_of(turn.conversation), events=len(older))
+        return True
+
+    async def _summary(self, text: str) -> str | None:
+        """Return what the model makes of a transcript; None if it fails, or the turn is to pause."""
+        messages = [{"role": "system", "content": prompts.SUMMARIZE}, {"role": "user", "content": text}]
+        asking = asyncio.ensure_future(self._client.complete(self._target, messages, self._on_usage))
+        try:
+            async with asyncio.timeout(SUMMARY_S):
+                while not asking.done() and not self._turn.is_pausing:
+                    await asyncio.wait({asking}, timeout=LOOK_S)
+            return asking.result().strip()[:SUMMARY_MAX_CHARS] or None if asking.done() else None
+        except (AgentFailure, TimeoutError) as error:
+            logger.info(
+                "A conversation is not condensed", **ids_of(self._turn.conversation), error=str(error)
+            )
+            return None
+        finally:
+            asking.cancel()
+            await asyncio.wait({asking})
+            if not asking.cancelled():
+                asking.exception()  # nobody else retrieves it once the turn pauses
+
+
+def parted(found: Record, *, inputs: Sequence[int], kept_chars: int) -> Parts:
+    """Part a record so that about `kept_chars` of its newest events stay.
+
+    What the turn answers stays, and no call is parted from its result. Nothing is older if all that is left
+    is one call with its result.
+    """
+    events = [event for event in found.events if not record.is_forgotten(event, found.forgotten)]
+    room, wanted = kept_chars, len(events)
+    while wanted and (room := room - len(events[wanted - 1]["payload"])) >= 0:
+        wanted -= 1
+    places = _whole_places(events)
+    place = max((each for each in places if each <= wanted), default=0)
+    if not _has_others(events[:place], inputs):
+        later = [each for each in places if each > wanted and _has_others(events[:each], inputs)]
+        place = later[0] if later else 0
+    asked = [event for event in events[:place] if event["seq"] in inputs]
+    older = [event for event in events[:place] if event["seq"] not in inputs]
+    return Parts(older, [*asked, *events[place:]])
+
+
+def _has_others(events: Sequence[EventEnvelope], inputs: Sequence[int]) -> bool:
+    return any(event["seq"] not in inputs for event in events)
+
+
+def _whole_places(events: Sequence[EventEnvelope]) -> list[int]:
+    """Return the places between these events, and after them, that part no call from its result."""
+    calls: dict[int | str | None, int] = {}
+    parting: set[int] = set()
+    for place, event in enumerate(events):
+        if event["kind"] == Kind.TOOL_CALL:
+            calls[event["seq"]] = calls[event["tool_call_id"] or "-"] = place
+        elif event["kind"] in (Kind.TOOL_RESULT, Kind.ERROR):
+            named = (event["cause"], event["tool_call_id"] or "")
+            begun = min((calls[each] for each in named if each in calls), default=place)
+            parting.update(range(begun + 1, place + 1))
+    return [place for place in range(1, len(events) + 1) if place not in parting]
+
+
+def transcript(summary: str, events: Sequence[EventEnvelope], max_chars: int) -> str:
+    """Return events as text of at most about `max_chars`, oldest first; the newest count first."""
+    lines: list[str] = []
+    room = max_chars - len(summary)
+    for event in reversed(events):
+        line = f"{event['source']}: {columns.clean(event['text'])[:EVENT_MAX_CHARS]}"
+        room -= len(line)
+        if room < 0 and lines:
+            break
+        lines.append(line[:max_chars])
+    before = [f"A summary of what was before:\n\n{summary}"] if summary else []
+    return "\n\n".join([*before, *reversed(lines)])
