@@ -44,6 +44,7 @@ from conversations.log.commits import drop_broken_connections
 from conversations.models import ConversationRef
 from conversations.outages import Outage
 from conversations.storage import quotas
+from sessions_app.capacity import parsing
 from sessions_app.capacity.append_queue import AppendQueue, WaitingAppend
 from sessions_app.capacity.shares import Shares
 from sessions_app.event_loops import PerEventLoop
@@ -223,10 +224,13 @@ class Database:
     async def _write_batch(self, batch: Sequence[WaitingAppend]) -> None:
         users = {waiting.user for waiting in batch}
         requests = [waiting.request for waiting in batch]
+        # PostgreSQL does the most of it in a process of its own, while this one can read what comes next.
+        is_alone = batch[0].is_long and connection.vendor == "sqlite"
+        write = _append_many_alone if is_alone else _append_many
         loop = asyncio.get_running_loop()
         self._being_served |= users
         try:
-            outcomes = await loop.run_in_executor(self._writer, _append_many, requests)
+            outcomes = await loop.run_in_executor(self._writer, write, requests)
         finally:
             self._being_served -= users
         for waiting, outcome in zip(batch, outcomes, strict=True):
@@ -373,6 +377,12 @@ def _append_many(requests: list[AppendRequest]) -> list[Outcome | Exception]:
             return [error] * len(requests)
         _unshared.failed(error)
     return _append_one_by_one(requests)
+
+
+def _append_many_alone(requests: list[AppendRequest]) -> list[Outcome | Exception]:
+    """Write a batch while nothing long is read."""
+    with parsing.held_back():
+        return _append_many(requests)
 
 
 def _append_one_by_one(requests: list[AppendRequest]) -> list[Outcome | Exception]:

@@ -44,6 +44,11 @@ class WaitingAppend:
         """The key of the user whose share it takes: the owner of the log, whoever writes to it."""
         return self.request.conversation.owner_id
 
+    @property
+    def is_long(self) -> bool:
+        """Whether it is more than a commit with others holds, so that it has one of its own."""
+        return len(self.request.events) > BATCH_MAX_EVENTS or self.size > BATCH_MAX_BYTES
+
 
 class AppendQueue:
     """The appends of one event loop; users take turns, and what one user has waiting is bounded."""

@@ -10,8 +10,9 @@ import asyncio
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import ParamSpec, TypeVar
 
 P = ParamSpec("P")
@@ -25,7 +26,26 @@ REST_MAX_S = 0.25
 So whoever waited for the interpreter meanwhile is served before the next piece, however many there are.
 """
 
+HELD_BACK_MAX_S = 0.05
+"""A piece of work waits at most this long for a long write to end."""
+
 Work = Callable[[], None]
+
+_none_is_written = threading.Event()
+_none_is_written.set()
+
+
+@contextmanager
+def held_back() -> Iterator[None]:
+    """Begin no piece of work while the block runs, which is a long write for one user.
+
+    Both would take the interpreter from each other, and whoever waits for the write would wait twice as long.
+    """
+    _none_is_written.clear()
+    try:
+        yield
+    finally:
+        _none_is_written.set()
 
 
 class TurnTaker:
@@ -55,6 +75,7 @@ class TurnTaker:
         return future
 
     def _run(self, user: Hashable, work: Work) -> None:
+        _none_is_written.wait(HELD_BACK_MAX_S)
         began = time.monotonic()
         work()
         time.sleep(min(time.monotonic() - began, REST_MAX_S))

@@ -41,6 +41,9 @@ MEMBERS = "{" + ",".join(f'"k{number:07d}":1' for number in range(400_000)) + "}
 HEAVY = "x" * 100_000
 """A text that is not light."""
 
+SOON_S = 0.1
+"""What nothing holds up is done sooner."""
+
 Send = Callable[[], Coroutine[Any, Any, object]]
 
 
@@ -361,6 +364,20 @@ def test_the_next_piece_of_work_waits_for_as_long_as_the_last_one_took() -> None
         future.result(WAIT_S)
     began, ended, next_began, _ = times
     assert next_began - ended >= ended - began
+
+
+def test_a_piece_of_work_begins_once_a_long_write_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parsing, "HELD_BACK_MAX_S", WAIT_S)
+    with parsing.held_back():
+        reading = TurnTaker().submit(1, int, "7")
+        with pytest.raises(TimeoutError):
+            reading.result(SOON_S)
+    assert reading.result(WAIT_S) == 7
+
+
+def test_a_long_write_holds_up_no_piece_of_work_for_long() -> None:
+    with parsing.held_back():
+        assert TurnTaker().submit(1, int, "7").result(WAIT_S) == 7
 
 
 def test_what_nobody_waits_for_any_more_is_not_done() -> None:
