@@ -306,9 +306,12 @@ def test_many_wrong_log_ins_at_once_take_little_memory_and_leave_others_served(
 
 
 def try_password(server: Server, number: int) -> int:
-    """Try a wrong password of another account from another address; return the status."""
+    """Try a wrong password of another account from another address; return the status.
+
+    It waits for those before it, each of which takes a core for a while.
+    """
     transport = httpx.HTTPTransport(local_address=f"127.0.1.{number + 1}", verify=False)
-    with httpx.Client(transport=transport, base_url=server.url, timeout=WAIT_S, trust_env=False) as http:
+    with httpx.Client(transport=transport, base_url=server.url, timeout=4 * WAIT_S, trust_env=False) as http:
         return http.post(
             LOGIN,
             data={"username": f"name{number}", "password": "another", "csrfmiddlewaretoken": "c" * 32},

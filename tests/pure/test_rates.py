@@ -12,6 +12,7 @@ from django.test.utils import override_settings
 
 from conversations.storage.rates import KEYS_KEPT, Rates
 from convserver import shared_cache
+from tests.clients import WAIT_S
 from tests.redis_server import RedisServer
 
 MINUTE = 60
@@ -78,8 +79,11 @@ def test_memory_is_bounded_by_the_keys_of_the_last_windows(clock: Clock) -> None
 
 
 @pytest.fixture
-def redis(tmp_path: Path, configured: Callable[..., None]) -> Iterator[RedisServer]:
-    """A Redis that the caches use."""
+def redis(
+    tmp_path: Path, configured: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> Iterator[RedisServer]:
+    """A Redis that the caches use, and for which they wait as long as a busy machine needs."""
+    monkeypatch.setattr(shared_cache, "WAIT_S", WAIT_S)
     server = RedisServer(tmp_path)
     server.start()
     configured(redis_url=server.url)

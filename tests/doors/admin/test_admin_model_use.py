@@ -19,7 +19,7 @@ LIST = "/admin/sessions_app/modeluse/"
 
 
 @pytest.fixture
-def boss(accounts: None, browser: Browser) -> Browser:
+def boss(accounts: None, database: None, browser: Browser) -> Browser:
     """A browser in which a superuser is logged in."""
     browser.force_login(User.objects.create_superuser("boss"))
     return browser
