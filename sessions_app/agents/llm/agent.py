@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 logger = structlog.stdlib.get_logger(__name__)
 
 HISTORY_MAX_CHARS = 400_000
-"""About 100,000 tokens; a model that refuses so many gets fewer."""
+"""About 100,000 tokens; a model that refuses them gets fewer."""
 HISTORY_LEAST_CHARS = 6_000
 SHORTENED_BY = 4
 WAITS_S = (1.0, 2.0, 4.0, 8.0)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 logger = structlog.stdlib.get_logger(__name__)
 
 TRIES = 2
-"""So many condensations in a row may leave the conversation too long."""
+"""At most this many condensations in a row are tried while the conversation stays too long."""
 KEPT_SHARE = 4
 """The newest events that stay fill this part of what the model can take."""
 SHOWN_SHARE = 2

@@ -16,7 +16,7 @@ from sessions_app.outbound.proxies import way_to
 
 CONNECT_S = 10.0
 READ_S = 180.0
-"""A model may think for so long before it says anything."""
+"""A model may think for at most this long before it says anything."""
 ANSWER_MAX_BYTES = 64 * 1024 * 1024
 
 _KEYS = ("authorization", "x-api-key", "x-goog-api-key", "openai-organization", "openai-project")
