@@ -66,6 +66,10 @@ def _ends_at(events: list[EventEnvelope], last_seq: int) -> bool:
     return all(event["seq"] == seq for seq, event in enumerate(events, start=first))
 
 
+def _are_counts(value: object) -> bool:
+    return isinstance(value, list) and all(map(_is_count, value))
+
+
 def _is_text(value: object) -> bool:
     return isinstance(value, str)
 
@@ -110,13 +114,16 @@ _MEMBERS: Mapping[str, Mapping[str, _Check]] = {
     "appended": {"last_seq": _is_count, "events": _are_envelopes},
     "changed": {},
     "run": {},
-    "answer": {},
+    "news": {},
+    "answer": {"answer": _is_text, "through": _is_count},
     "delta": {**dict.fromkeys(("turn", "answer", "text", "reasoning"), _is_text), "index": _is_count},
+    "receipt": {"seqs": _are_counts, "seen_seq": _is_count, "turn": _is_text},
     "listed": {"conversation": _is_count},
     "draft": {"conversation": _or_none(_is_text), "version": _is_count},
     "command": {},
     "wake": {"conversation": _is_count},
     "settled": {"command": _is_count},
+    "attached": {"number": _is_count},
     "access": {"user": _is_count},
 }
 """The members of each kind of hint between processes; the hub creates further kinds for its readers."""

@@ -16,10 +16,10 @@ from weakref import WeakKeyDictionary
 from channels.layers import InMemoryChannelLayer, get_channel_layer
 
 from conversations.events import EventEnvelope
+from conversations.hint_channels.base import HintsAway
 from conversations.hints import EVENTS_MAX_CHARACTERS, Hint, size_of
 from conversations.models import ConversationRef
 from conversations.outages import Outage
-from conversations.redis_hints import RedisAway
 
 UNSENT_MAX = 10_000
 """At most this many groups wait for a slow hint channel; hints of further groups are dropped."""
@@ -89,6 +89,12 @@ def announce_changed(conversation: ConversationRef) -> None:
     announce_listed(conversation)
 
 
+def announce_seen(conversation: ConversationRef, seqs: Sequence[int], *, seen_seq: int, turn_id: str) -> None:
+    """Announce to the conversation's readers that the agent has seen these messages."""
+    group = conversation_group(conversation.pk)
+    announce(group, {"kind": "receipt", "seqs": list(seqs), "seen_seq": seen_seq, "turn": turn_id})
+
+
 _listeners: tuple[Callable[[Hint], None], ...] = ()
 
 
@@ -107,6 +113,12 @@ def add_listener(listen: Callable[[Hint], None]) -> Callable[[], None]:
     return end
 
 
+def tell_listeners(hint: Hint) -> None:
+    """Let the listeners of this process hear a hint, as if it were of this process."""
+    for listen in _listeners:
+        listen(hint)
+
+
 def announce_run(conversation: ConversationRef) -> None:
     """Announce to the conversation's readers that a run was accepted, even if there was nothing to do."""
     announce(conversation_group(conversation.pk), {"kind": "run"})
@@ -115,8 +127,7 @@ def announce_run(conversation: ConversationRef) -> None:
 def announce(group: str, hint: Hint) -> None:
     """Send a hint from any thread, without waiting for it to arrive and without failing because of it."""
     message = {**hint, "type": "hint", "group": group}
-    for listen in _listeners:
-        listen(hint)
+    tell_listeners(hint)
     try:
         running = asyncio.get_running_loop()
     except RuntimeError:
@@ -213,7 +224,7 @@ async def _send(group: str, message: Hint) -> None:
     try:
         async with asyncio.timeout(SEND_WAIT_S):
             await hint_channel().group_send(group, message)
-    except RedisAway:
+    except HintsAway:
         _hand_over(group, message)  # the channel has logged that itself
     except Exception as error:  # whatever the hint channel raises, the log has the event
         _lost.failed(error)

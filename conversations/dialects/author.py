@@ -59,8 +59,12 @@ class Author(Protocol):
         tool_call_id: str,
         event_id: str,
         awaiting_confirmation: bool = False,
+        client_schema: Mapping[str, object] | None = None,
     ) -> Authored:
-        """Write a call of the tool `name`; COMMAND_TOOL takes its `command` from the arguments."""
+        """Write a call of the tool `name`; COMMAND_TOOL takes its `command` from the arguments.
+
+        `client_schema` is that of the arguments, for a tool that the client carries out.
+        """
 
     def tool_result(
         self,
@@ -72,10 +76,11 @@ class Author(Protocol):
         tool_call_id: str,
         event_id: str,
         call_event_id: str,
+        client_schema: Mapping[str, object] | None = None,
     ) -> Authored:
         """Write what the call returned; `name` and `arguments` are those of the call.
 
-        `exit_code` is that of a COMMAND_TOOL's command.
+        `exit_code` is that of a COMMAND_TOOL's command; `client_schema` as in `tool_call`.
         """
 
     def finish(self, *, message: str, thought: str = "", tool_call_id: str, event_id: str) -> Authored:

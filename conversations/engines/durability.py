@@ -1,4 +1,4 @@
-"""Whether the database's present settings put a commit on the disk before it returns."""
+"""Whether what was acknowledged outlives a power cut and the loss of a primary, by the settings there are."""
 
 from __future__ import annotations
 
@@ -13,27 +13,43 @@ SQLITE_FULL = 2
 
 
 def weaknesses(connection: BaseDatabaseWrapper) -> list[str]:
-    """Return one sentence for each setting under which a power cut could lose an acknowledged event."""
+    """Return one sentence for each setting under which an acknowledged event could be lost."""
     with connection.cursor() as cursor:
         if connection.vendor == "sqlite":
             cursor.execute("PRAGMA synchronous")
             (level,) = cursor.fetchone()
-            return [] if level >= SQLITE_FULL else ["SQLite runs with synchronous below FULL."]
-        found = []
+            if level >= SQLITE_FULL:
+                return []
+            return ["SQLite runs with synchronous below FULL, so a power cut may lose the newest events."]
+        found: list[str] = []
         for name in ("synchronous_commit", "fsync", "full_page_writes"):
             cursor.execute(f"SHOW {name}")
             (value,) = cursor.fetchone()
             if value == "off":
-                found.append(f"PostgreSQL runs with {name}={value}.")
-        return found
+                found.append(f"PostgreSQL runs with {name}={value}: a power cut may lose the newest events.")
+        return [*found, *asynchronous_standby(cursor)]
+
+
+def asynchronous_standby(cursor: Any) -> list[str]:
+    """Say so if a standby follows and no commit waits for one: promoted, it would lack the newest."""
+    # A role without the right to see them is shown neither the state nor the slot of a standby.
+    cursor.execute(
+        "SELECT coalesce(sync_state IN ('sync', 'quorum') AND current_setting('synchronous_commit')"
+        " IN ('on', 'remote_apply'), false) FROM pg_stat_replication"
+        " WHERE coalesce(state, 'streaming') = 'streaming'"
+    )
+    are_synchronous = [is_so for (is_so,) in cursor.fetchall()]
+    if not are_synchronous or any(are_synchronous):
+        return []
+    return ["PostgreSQL has a standby that may not be synchronous: promoted, it may lack the newest events."]
 
 
 def check_durability(*, databases: Sequence[str] | None = None, **kwargs: Any) -> list[CheckMessage]:
     """Warn about such settings in Django's checks, which `serve` runs."""
     return [
         Warning(
-            f"{sentence} A power cut may lose what was acknowledged.",
-            hint="Set it back to its default.",
+            f"{sentence} What was acknowledged may be lost.",
+            hint="docs/operation.md says what an acknowledgement means then.",
             id="conversations.W001",
         )
         for alias in databases or ()

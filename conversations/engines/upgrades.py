@@ -25,6 +25,8 @@ BUSY = (
 
 LOCK = 7_266_328_811
 """The key of PostgreSQL's advisory lock: a number that nothing else uses."""
+TURN_LOCK = LOCK + 1
+"""The key of the lock of those whose upgrade takes several transactions."""
 
 
 class UpgradeBusy(Exception):
@@ -50,6 +52,34 @@ def alone(connection: BaseDatabaseWrapper, say: Callable[[str], object]) -> Iter
                 raise UpgradeBusy(BUSY) from error
             raise
         yield
+
+
+@contextmanager
+def in_turn(connection: BaseDatabaseWrapper, say: Callable[[str], object]) -> Iterator[None]:
+    """Run the block, whose transactions are its own, after all others that do the same (PostgreSQL).
+
+    `say` is called once with a sentence if that takes time. Raise UpgradeBusy if they take longer than
+    WAIT_S.
+    """
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute("SET statement_timeout = 0; SET lock_timeout = 0")
+            cursor.execute("SELECT pg_try_advisory_lock(%s)", [TURN_LOCK])
+            if cursor.fetchone() != (True,):
+                say(WAITS)
+                cursor.execute(f"SET lock_timeout = '{WAIT_S}s'")
+                cursor.execute("SELECT pg_advisory_lock(%s)", [TURN_LOCK])
+                cursor.execute("SET lock_timeout = 0")
+    except OperationalError as error:
+        if is_locked(error):
+            raise UpgradeBusy(BUSY) from error
+        raise
+    try:
+        yield
+    finally:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT pg_advisory_unlock(%s)", [TURN_LOCK])
+            cursor.execute("RESET statement_timeout; RESET lock_timeout")
 
 
 def _enter_sqlite(

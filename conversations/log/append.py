@@ -26,7 +26,7 @@ from conversations.exceptions import (
     InvalidEvent,
     MaskingDeferred,
 )
-from conversations.log import fence, sql
+from conversations.log import fence, sql, wakeups
 from conversations.models import (
     ENVELOPE_COLUMNS,
     LAST_MESSAGE_MAX_LENGTH,
@@ -57,6 +57,8 @@ class AppendRequest:
     """The epoch of the writing loop; None for all other callers."""
     also: Callable[[Sequence[Appended]], None] | None = None
     """Run in the same transaction after the events are stored, under the conversation's lock."""
+    refusal: Callable[[], ConversationError | None] | None = None
+    """Why it is refused, if it is: asked under the lock of a conversation that guards its inputs."""
     masked: MaskedEvents | None = None
     """The events without secrets, if they were masked before."""
     defers_masking: bool = False
@@ -100,8 +102,11 @@ class _Head:
     updated_at: datetime
     listed_at: datetime
     deleted_at: datetime | None
+    guards_inputs: bool | None
     masks: Masks = NO_MASKS
     """The values to mask: the owner's secrets and the conversation's."""
+    is_asked: bool = False
+    """Whether an event of this transaction asks for an answer."""
     is_deferred: bool = False
     """Whether an append of this transaction waits until its events are masked."""
     stored: dict[str, _Stored] = field(default_factory=dict)
@@ -134,6 +139,7 @@ class NumberedAppends:
         with sql.last_pipeline(commits=commits):
             sql.insert_events(self.rows)
             sql.move_heads([_moved(self.heads[pk]) for pk in sorted(moved)])
+            wakeups.asked([pk for pk in sorted(moved) if self.heads[pk].is_asked])
         for request, outcome in zip(self.requests, self.outcomes, strict=True):
             if request.also is not None and isinstance(outcome, AppendOutcome):
                 request.also(outcome.appended)
@@ -154,6 +160,7 @@ _HEAD_COLUMNS = (
     "updated_at",
     "listed_at",
     "deleted_at",
+    "guards_inputs",
 )
 
 
@@ -267,6 +274,8 @@ def _take(
         return events
     if conflict := _conflict(head, request.events, events):
         return conflict
+    if refusal := _refusal(head, request):
+        return refusal
     new: list[sql.EventRow] = []
     appended = [_number(head, event, request.epoch, new) for event in events]
     rows += new
@@ -284,6 +293,14 @@ def _masked(
         head.is_deferred = True
         return MaskingDeferred("The conversation's secrets keep changing. Try again.")
     return secrecy.masked_all(request.events, head.masks)
+
+
+def _refusal(head: _Head, request: AppendRequest) -> ConversationError | None:
+    """Return why the conversation refuses the request; what is stored already can be repeated."""
+    if not head.guards_inputs or request.refusal is None:
+        return None
+    is_repeated = all(event.event_id in head.stored for event in request.events)
+    return None if is_repeated else request.refusal()
 
 
 def _conflict(head: _Head, sent: Sequence[NewEvent], masked: Sequence[NewEvent]) -> EventConflict | None:
@@ -380,7 +397,7 @@ def _cause(head: _Head, event: NewEvent, seq: int) -> int | None:
 
 def _count(head: _Head, event: NewEvent, *, seq: int, now: datetime) -> None:
     if event.is_input and event.asks:
-        head.asked_through = seq
+        head.asked_through, head.is_asked = seq, True
     if event.metrics is not None:
         head.accumulated_cost = max(head.accumulated_cost, event.metrics.accumulated_cost)
         head.prompt_tokens = max(head.prompt_tokens, event.metrics.prompt_tokens)

@@ -104,14 +104,35 @@ def read_portion(
     return rows.oldest_first().portion(max_bytes=PAGE_MAX_BYTES)
 
 
-def read_turn(conversation: ConversationRef, turn_id: str, *, limit: int) -> list[EventEnvelope]:
-    """Return the newest events of one turn except states, oldest first: at most one page.
+def read_turn(
+    conversation: ConversationRef, turn_id: str, *, after: int = -1, limit: int
+) -> list[EventEnvelope]:
+    """Return a page of the events of one turn except states, oldest first, after the one with this seq.
 
     The places are found first, so that only payloads that are shown are read.
     """
-    rows = Event.objects.of(conversation).of_turn(turn_id).exclude(kind=Kind.STATE).newest_first()
+    rows = (
+        Event.objects.of(conversation).of_turn(turn_id).after(after).exclude(kind=Kind.STATE).oldest_first()
+    )
     shown = take_bytes(list(rows.values_list("seq", "size")[:limit]))
     return Event.objects.of(conversation).with_seqs(shown).oldest_first().envelopes() if shown else []
+
+
+def read_end_of_turn(
+    conversation: ConversationRef, turn_id: str, *, limit: int
+) -> tuple[list[EventEnvelope], bool]:
+    """Return the newest events of one turn except states, oldest first, and whether it has earlier ones."""
+    rows = Event.objects.of(conversation).of_turn(turn_id).exclude(kind=Kind.STATE).newest_first()
+    places = list(rows.values_list("seq", "size")[: limit + 1])
+    shown = take_bytes(places[:limit])
+    events = Event.objects.of(conversation).with_seqs(shown).oldest_first().envelopes() if shown else []
+    return events, len(shown) < len(places)
+
+
+def count_steps(conversation: ConversationRef, turn_id: str) -> int:
+    """Return how many messages and calls of its agent a turn has stored."""
+    rows = Event.objects.of(conversation).of_turn(turn_id)
+    return rows.filter(kind__in=[Kind.MESSAGE, Kind.TOOL_CALL], source="agent").count()
 
 
 def newest_state(conversation: ConversationRef, turn_id: str) -> str | None:
@@ -124,6 +145,12 @@ def read_inputs(conversation: ConversationRef, *, after: int, through: int) -> l
     """Return the events in this range that asked the agent for an answer, oldest first."""
     rows = Event.objects.of(conversation).after(after).through(through)
     return rows.inputs().oldest_first().envelopes()
+
+
+def input_seqs(conversation: ConversationRef, *, after: int, through: int) -> list[int]:
+    """Return the seqs of the events that `read_inputs` returns."""
+    rows = Event.objects.of(conversation).after(after).through(through)
+    return list(rows.inputs().oldest_first().values_list("seq", flat=True))
 
 
 def newest_input(conversation: ConversationRef, *, after: int) -> int | None:

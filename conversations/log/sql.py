@@ -261,6 +261,16 @@ def rows_with_keys(*selects: tuple[str, Sequence[int]]) -> Result:
     return Result(cursor)
 
 
+def defer_jobs(queue: str, task: str, pks: Sequence[int]) -> None:
+    """Defer a job of Procrastinate about each conversation (PostgreSQL), also inside `pipeline`."""
+    _prepared(
+        "SELECT procrastinate_defer_jobs_v1(ARRAY(SELECT ROW(%b::text, %b::text, 0, NULL, NULL, "
+        "jsonb_build_object('pk', pk), NULL)::procrastinate_job_to_defer_v1 "
+        "FROM unnest(%b::bigint[]) AS pk))",
+        [queue, task, _typed(pks)],
+    )
+
+
 class Result:
     """The rows of a statement; inside a block of `pipeline` they can be read after its end."""
 

@@ -323,6 +323,8 @@ class Conversation(models.Model):
     """The seq of the newest event that asks the agent for an answer."""
     answered_through = models.BigIntegerField(default=-1)
     """The agent has answered or given up every input up to this seq."""
+    guards_inputs = models.BooleanField(null=True, blank=True, editable=False)
+    """Whether an append of an input may be refused (AppendRequest.refusal); None is no."""
 
     last_message = models.CharField(max_length=LAST_MESSAGE_MAX_LENGTH, default="", blank=True)
     last_message_at = models.DateTimeField(null=True, blank=True)

@@ -23,6 +23,13 @@ _STATES = {
     AgentState.ERROR: "error",
 }
 _INTERRUPTED_REASON = "The agent was interrupted."
+_ERROR_IDS = {
+    "LLMAuthenticationError": "STATUS$ERROR_LLM_AUTHENTICATION",
+    "LLMRateLimitError": "CHAT_INTERFACE$AGENT_RATE_LIMITED_STOPPED_MESSAGE",
+    "LLMServiceUnavailableError": "STATUS$ERROR_LLM_SERVICE_UNAVAILABLE",
+    "LLMContentPolicyViolationError": "STATUS$ERROR_LLM_CONTENT_POLICY_VIOLATION",
+}
+"""What this wire's clients have words for, by the names of the other wire; the rest have none here."""
 _NOTHING: Mapping[str, object] = {}
 
 
@@ -52,6 +59,7 @@ class V0Author:
         tool_call_id: str,
         event_id: str,
         awaiting_confirmation: bool = False,
+        client_schema: Mapping[str, object] | None = None,
     ) -> Authored:
         # call_tool_mcp has no such field, and strict readers refuse it: set only when it matters.
         state = {"confirmation_state": "awaiting_confirmation"} if awaiting_confirmation else {}
@@ -75,6 +83,7 @@ class V0Author:
         tool_call_id: str,
         event_id: str,
         call_event_id: str,
+        client_schema: Mapping[str, object] | None = None,
     ) -> Authored:
         beside = _tool_call_metadata(name, tool_call_id)
         if name != COMMAND_TOOL:
@@ -112,7 +121,9 @@ class V0Author:
         return None
 
     def error(self, *, code: str, detail: str, event_id: str) -> Authored:
-        return _observation("error", detail, extras={"error_id": code}, source="environment")
+        return _observation(
+            "error", detail, extras={"error_id": _ERROR_IDS.get(code, code)}, source="environment"
+        )
 
     def condensation(
         self, *, forgotten: Sequence[EventEnvelope], summary: str, offset: int, event_id: str

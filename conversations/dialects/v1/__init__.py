@@ -5,6 +5,8 @@ from __future__ import annotations
 from conversations.dialects.shown.v1 import id_of, shown, shown_id
 from conversations.dialects.translation.v0_as_v1 import seq_of
 from conversations.dialects.v1.author import AUTHOR
+from conversations.dialects.v1.client_actions import action_of as client_action
+from conversations.dialects.v1.client_actions import is_writable as is_client_schema
 from conversations.dialects.v1.filter import shown_as, shown_kind
 from conversations.dialects.v1.payload import (
     Call,
@@ -46,6 +48,7 @@ __all__ = [
     "answer_piece",
     "authored",
     "called_tool",
+    "client_action",
     "condensation",
     "condensation_request",
     "conversation_error",
@@ -56,6 +59,7 @@ __all__ = [
     "id_of",
     "image_part",
     "interrupt",
+    "is_client_schema",
     "is_interrupted",
     "observation",
     "pause",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from conversations.dialects.author import COMMAND_TOOL, AgentState, command_of
-from conversations.dialects.v1 import payload
+from conversations.dialects.v1 import client_actions, payload
 from conversations.dialects.v1.payload import Call, authored, image_part, text_part
 from conversations.dialects.v1.reading import COMMAND_TOOL_NAME, INTERRUPTED_NOTE
 from conversations.dialects.v1.state import EXECUTION_STATUSES, execution_status
@@ -39,12 +39,13 @@ class V1Author:
         tool_call_id: str,
         event_id: str,
         awaiting_confirmation: bool = False,
+        client_schema: Mapping[str, object] | None = None,
     ) -> Authored:
         """Write the call; on this wire a call awaits confirmation as long as nothing answers it."""
         event = payload.action(
             Call(tool_name(name), tool_call_id),
             arguments=arguments,
-            action=_action(name, arguments),
+            action=_client_action(name, client_schema, arguments) or _action(name, arguments),
             response_id=event_id,
             thought=thought,
             reasoning=reasoning,
@@ -61,10 +62,12 @@ class V1Author:
         tool_call_id: str,
         event_id: str,
         call_event_id: str,
+        client_schema: Mapping[str, object] | None = None,
     ) -> Authored:
+        is_clients = _client_action(name, client_schema, arguments) is not None
         event = payload.observation(
             Call(tool_name(name), tool_call_id),
-            observation=_observation(name, arguments, content, exit_code),
+            observation=_observation(name, arguments, content, exit_code, is_clients=is_clients),
             action_id=call_event_id,
         )
         return authored(event, event_id=event_id)
@@ -145,10 +148,18 @@ def _action(name: str, arguments: Mapping[str, object]) -> dict[str, object]:
     return {"kind": "TerminalAction", "command": command_of(arguments), "is_input": False, "reset": False}
 
 
+def _client_action(
+    name: str, schema: Mapping[str, object] | None, arguments: Mapping[str, object]
+) -> dict[str, object] | None:
+    return None if schema is None else client_actions.action_of(name, schema, arguments)
+
+
 def _observation(
-    name: str, arguments: Mapping[str, object], content: str, exit_code: int
+    name: str, arguments: Mapping[str, object], content: str, exit_code: int, *, is_clients: bool
 ) -> dict[str, object]:
     shared: dict[str, object] = {"content": [text_part(content)], "is_error": exit_code != 0}
+    if is_clients:
+        return {"kind": client_actions.OBSERVATION_KIND, **shared}
     if name != COMMAND_TOOL:
         return {"kind": "MCPToolObservation", **shared, "tool_name": name}
     return {

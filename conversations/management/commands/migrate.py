@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from django.apps import apps
 from django.core.management.base import CommandError
 from django.core.management.commands import migrate
 from django.db import Error, connections
@@ -12,6 +13,9 @@ from django.db.migrations import Migration
 from conversations.engines import failures, unrecorded, upgrades
 from conversations.engines.unrecorded import HalfMigrated
 from conversations.engines.upgrades import UpgradeBusy
+
+JOBS = "procrastinate.contrib.django"
+"""Where it is installed, its tables are upgraded first; what was lost of one upgrade is done by the next."""
 
 
 class Command(migrate.Command):
@@ -38,6 +42,10 @@ class Command(migrate.Command):
             raise CommandError(self._explained(error)) from error
 
     def _migrate_alone(self, *args: Any, **options: Any) -> None:
+        if apps.is_installed(JOBS) and options["app_label"] is None:
+            # Each of its migrations is a transaction: some use values of types that earlier ones add.
+            with upgrades.in_turn(self._connection, self._say):
+                super().handle(*args, **{**options, "app_label": "procrastinate"})
         with upgrades.alone(self._connection, self._say):
             if recorded := unrecorded.record(self._connection):
                 self._say(f"The migration {recorded} was applied without a record. It is recorded now.")
