@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from django.apps import AppConfig
+from django.conf import settings
 
 
 class SessionsConfig(AppConfig):
@@ -12,7 +13,11 @@ class SessionsConfig(AppConfig):
     verbose_name = "sessions"
 
     def ready(self) -> None:
-        """Note from now on what takes access away."""
+        """Note from now on what takes access away, and tell workers what asks for an answer."""
         from sessions_app.identity import access_signals  # its models are there only now
 
         access_signals.follow()
+        if settings.CONFIGURATION.is_clustered:
+            from sessions_app.loops.cluster import wakeups
+
+            wakeups.follow()

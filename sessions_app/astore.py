@@ -550,10 +550,16 @@ def append_soon(
     *,
     epoch: int | None = None,
     also: Callable[[Sequence[Appended]], None] | None = None,
+    refusal: Callable[[], ConversationError | None] | None = None,
 ) -> asyncio.Future[list[Appended]]:
     """Queue an append now and return its future: `writes.append`, in the order of the calls."""
     request = AppendRequest(
-        conversation=conversation, events=events, epoch=epoch, also=also, defers_masking=True
+        conversation=conversation,
+        events=events,
+        epoch=epoch,
+        also=also,
+        refusal=refusal,
+        defers_masking=True,
     )
     stored: asyncio.Future[list[Appended]]
     try:

@@ -22,7 +22,8 @@ class Process(NamedTuple):
     """One process of one host; the start time distinguishes it from a later one with the same number."""
 
     host: str
-    """The host's name, on Linux with the id of its present boot."""
+    """The host's name, on Linux with the id of its present boot and its namespace of process ids: containers
+    may have the same name and number their processes alike."""
     pid: int
     started: float
     """On Linux ticks since the boot, which no correction of the clock changes; otherwise the time."""
@@ -31,7 +32,16 @@ class Process(NamedTuple):
 @cache
 def _host() -> str:
     name = socket.gethostname()
-    return f"{name} {_BOOT_ID.read_text().strip()}" if _BOOT_ID.exists() else name
+    if not _BOOT_ID.exists():
+        return name
+    return f"{name} {_BOOT_ID.read_text().strip()} {_namespace()}"
+
+
+def _namespace() -> str:
+    try:
+        return str((_PROC / "self/ns/pid").stat().st_ino)
+    except OSError:
+        return ""
 
 
 class _Found(NamedTuple):

@@ -7,6 +7,7 @@ from typing import Any
 from channels.routing import URLRouter
 from django.urls import re_path
 
+from sessions_app.sockets.native.agent import AgentConsumer
 from sessions_app.sockets.native.conversation import ConversationConsumer
 from sessions_app.sockets.native.list import ListConsumer
 from sessions_app.sockets.socket import Socket, SocketConsumer
@@ -29,6 +30,7 @@ _sockets: list[tuple[str, Any]] = [
     (r"^socket\.io/", SocketIOConsumer),
     (r"^ws/conversations$", ListConsumer),
     (r"^ws/conversations/(?P<conversation_id>[^/]+)$", ConversationConsumer),
+    (r"^ws/agents/(?P<name>[^/]+)$", AgentConsumer),
     (r"^(?:agent/)?sockets/events/(?P<conversation_id>[^/]+)$", EventsConsumer),
     (r"^(?:agent/)?sockets/session/(?P<conversation_id>[^/]+)$", SessionConsumer),
     (r"", NoSuchSocket),

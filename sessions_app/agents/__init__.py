@@ -1,4 +1,4 @@
-"""The agent protocol, and the agents that come with the server: `auto`, `demo` and `llm`.
+"""The agent protocol, and the agents that come with the server.
 
-`CONVSERVER_AGENT` names one: a name of `BUILT_IN_AGENTS` (convserver/configuration.py) or a dotted path.
+`sources` has the names of all agents, `registry` their classes, and `chosen` the agent of a conversation.
 """

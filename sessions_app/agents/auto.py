@@ -15,6 +15,8 @@ from sessions_app.agents.llm.agent import LlmAgent
 class AutoAgent:
     """Lets the model or the demo agent play, as the settings are when a turn begins."""
 
+    title = "Automatic"
+    description = "A model answers if one is set, otherwise the demo agent."
     takes_conversation = True
     uses_model = True
 
@@ -32,6 +34,14 @@ class AutoAgent:
             return CUES if choice.model_of_user(user_id) is None else {}
         except AgentFailure:  # the model cannot be used, but it answers, and says so
             return {}
+
+    @staticmethod
+    def continues_in(conversation: ConversationRef) -> bool:
+        """Say whether a model plays, which can go on after a crash."""
+        try:
+            return choice.model_of(conversation) is not None
+        except AgentFailure:  # the model cannot be used, and the turn ends by saying so
+            return True
 
     async def play(self, turn: Turn) -> None:
         """Play one turn."""

@@ -20,6 +20,10 @@ class AgentFailure(Exception):
         self.code = code
 
 
+class TurnSuspended(Exception):
+    """The turn stops here and continues later: it waits for the user."""
+
+
 class AgentStuck(AgentFailure):
     """The agent repeats itself: V1 clients know a state for it, without a text, so it says why before."""
 
@@ -51,11 +55,20 @@ class ToolCall:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class ProposedCall:
+    """A tool call that is to wait for approval."""
+
+    name: str
+    arguments: Mapping[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Decision:
-    """The user's decision about a tool call that waited for approval."""
+    """The decision about a tool call: the user's, or that of the server about a call that a crash cut off."""
 
     call: ToolCall
     accepted: bool
+    """Whether to run it."""
     reason: str
 
 
@@ -70,6 +83,9 @@ class Answer(Protocol):
 
         It is stored beside the answer or, if there is none, beside the call that follows.
         """
+
+    def replace(self, text: str) -> None:
+        """Let the whole answer be this text, which the log then has in place of what was written."""
 
 
 class Turn(Protocol):
@@ -88,6 +104,14 @@ class Turn(Protocol):
         """The turn's id: the same if it continues after an approval or a pause."""
 
     @property
+    def agent(self) -> str:
+        """The name of the agent that the turn began with; empty for the server's default."""
+
+    @property
+    def epoch(self) -> int:
+        """The fence of the loop that plays the turn: a later loop of the conversation has a higher one."""
+
+    @property
     def inputs(self) -> Sequence[EventEnvelope]:
         """The user's messages since the last answer, oldest first; empty if a client only requested a run."""
 
@@ -95,28 +119,68 @@ class Turn(Protocol):
     def done(self) -> Sequence[EventEnvelope]:
         """The events that this turn has already stored if it continues; empty if it is new.
 
-        Oldest first; at most the newest 200 events.
+        Oldest first.
         """
 
     @property
     def decision(self) -> Decision | None:
-        """The decision about the call that the turn waited for, if it did."""
+        """The user's decision about the call that the turn waited for, if it did; of several the last one."""
+
+    @property
+    def decisions(self) -> Sequence[Decision]:
+        """The decisions about all calls that are to be run or rejected now, oldest first.
+
+        These are the calls that waited for approval and, in a turn that goes on after a crash, those that
+        had not been started and those that are to be run again.
+        """
 
     @property
     def is_pausing(self) -> bool:
-        """Whether the user wants the turn to pause: the next step will; an agent may end this step early.
+        """Whether the next step pauses or ends the turn; an agent may end this step early.
 
-        It says the rest when the turn continues: `done` has what was stored.
+        The user wants to pause, or the time of the turn is over. The agent says the rest when the turn
+        continues: `done` has what was stored.
         """
+
+    @property
+    def seconds_left(self) -> float | None:
+        """For how long the agent may still work; None if its time has no limit."""
+
+    async def pausing(self) -> None:
+        """Return once the user wants the turn to pause."""
+
+    async def checkpoint(self) -> None:
+        """Suspend the turn if the user wants it to pause, as the other methods do before they store."""
+
+    def identify(self, event_id: str) -> None:
+        """Give the next message, call or result this id: it is stored once, however often it is repeated."""
+
+    @property
+    def stored_through(self) -> int:
+        """The seq of the newest event that was stored while the turn is played; -1 before the first."""
 
     def confirms(self, risk: str = "UNKNOWN") -> bool:
         """Say whether the user wants to approve a call of this risk: LOW, MEDIUM, HIGH or UNKNOWN."""
+
+    async def new_inputs(self) -> Sequence[EventEnvelope]:
+        """Return what the user has said since `inputs`, if messages steer the agent; `inputs` has it, too.
+
+        What is returned is answered by this turn; what is said later, or not taken, by the next one. Ask
+        between two steps, before each request to a model, and once more before the turn ends.
+        """
 
     async def history(self, limit: int = 200) -> Sequence[EventEnvelope]:
         """Return the newest events of the conversation, oldest first."""
 
     def answer(self) -> AbstractAsyncContextManager[Answer]:
         """Begin an answer; leaving the block stores it as one message."""
+
+    async def reserve(self, expected: Usage) -> None:
+        """Reserve a call of a model, right before it is made, with what it will use at least.
+
+        If a limit of the turn or the conversation is reached, the turn ends or waits: this never returns. A
+        `cost` of None says that the model's price is unknown.
+        """
 
     def count(self, usage: Usage) -> None:
         """Count what a call of a model used, in the commit of the turn's next event or when the turn ends."""
@@ -131,6 +195,17 @@ class Turn(Protocol):
         """Store a call that waits for the user, and suspend the turn: this never returns.
 
         Once the user has decided, the turn is played again from the start, with `decision` set.
+        """
+
+    async def ask_approvals(self, calls: Sequence[ProposedCall], *, thought: str = "") -> None:
+        """Store several calls that wait for one decision of the user: see `ask_approval` and `decisions`."""
+
+    async def start_tool(self, call: ToolCall) -> str:
+        """Store that a call is about to run, and return its idempotency key.
+
+        The key is the same if the call is run again after a crash. Raise CallRefused
+        (`sessions_app.loops.calls.start`) if the call must not be run: its approval was used or is missing,
+        or its arguments are not those that were approved.
         """
 
     async def tool_result(self, call: ToolCall, content: str, *, exit_code: int = 0) -> None:
@@ -162,6 +237,10 @@ class Agent(Protocol):
     An agent that calls a model sets `needs_model = True` on its class: its user then needs settings with a
     model's key before a conversation starts. A class with `takes_conversation = True` is called with the
     ConversationRef of its loop, any other without arguments.
+
+    A class with `continues = True` can play a turn on that a crash has cut off: it calls `start_tool` before
+    it runs a tool, carries out `turn.decisions` first, and reads in `turn.done` or the history what it has
+    done. Where that depends on the conversation, the class has a function `continues_in(conversation)`.
     """
 
     async def play(self, turn: Turn) -> None:

@@ -48,6 +48,8 @@ _COMMAND = re.compile(r"/[a-z]+")
 class DemoAgent:
     """Repeats messages; on command it calls a tool, asks for approval, types slowly, finishes or fails."""
 
+    title = "Demo"
+    description = "Repeats what you say and shows what agents can do. Needs no model."
     cues = CUES
 
     async def play(self, turn: Turn) -> None:
@@ -79,10 +81,12 @@ class DemoAgent:
         if turn.confirms("LOW"):
             await turn.ask_approval("run", _CLOCK, thought=_CLOCK_THOUGHT)
         call = await turn.call_tool("run", _CLOCK, thought=_CLOCK_THOUGHT)
+        await turn.start_tool(call)
         await turn.tool_result(call, _RESULTS["date"])
 
     async def _carry_out(self, turn: Turn, decision: Decision) -> None:
         if decision.accepted:
+            await turn.start_tool(decision.call)
             command = str(decision.call.arguments.get("command"))
             await turn.tool_result(decision.call, _RESULTS.get(command, "removed (pretended)"))
         else:

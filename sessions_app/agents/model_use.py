@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from itertools import groupby
+from uuid import uuid4
 
 from django.db import Error as DatabaseProblem
 from django.db import transaction
@@ -14,9 +17,12 @@ from django.utils import timezone
 from conversations.exceptions import ConversationError
 from conversations.models import Conversation, ConversationRef
 from sessions_app import astore
-from sessions_app.agents.base import Usage
-from sessions_app.models import MODEL_NAME_MAX_LENGTH, ModelUse, Used
+from sessions_app.agents import limit_notices, metering
+from sessions_app.agents.base import AgentFailure, Usage
+from sessions_app.models import MODEL_NAME_MAX_LENGTH, Amounts, ModelUse, Used
 from sessions_app.models.model_use import NANOS
+from sessions_app.settings import run_limits
+from sessions_app.settings.run_limits import RunLimits
 
 logger = logging.getLogger(__name__)
 
@@ -48,6 +54,38 @@ async def record_beside(conversation: ConversationRef, usages: Sequence[Usage]) 
         await astore.change(_record_locked, conversation, usages)
     except (DatabaseProblem, ConversationError) as error:
         logger.warning("What calls of a model used was not counted: %s", error)
+
+
+@asynccontextmanager
+async def reserved_beside(conversation: ConversationRef, expected: Usage) -> AsyncIterator[list[Usage]]:
+    """Reserve a call that belongs to no turn; the block adds what it has used to the list.
+
+    Raise AgentFailure if a limit of the conversation is reached.
+    """
+    family = await astore.call(run_limits.family_limits, conversation)
+    call_id, amounts = uuid4().hex, metering.amounts_of(expected, is_of_turn=False)
+    reached = await astore.change(metering.reserve_beside, conversation, family, call_id, amounts)
+    if reached is not None:
+        code = limit_notices.CODES[reached.limit.unit]
+        raise AgentFailure(limit_notices.notice(reached, asks=False), code=code)
+    usages: list[Usage] = []
+    try:
+        yield usages
+    finally:
+        await asyncio.shield(_end_beside(conversation, family, call_id, usages))
+
+
+async def _end_beside(
+    conversation: ConversationRef, family: Sequence[RunLimits], call_id: str, usages: Sequence[Usage]
+) -> None:
+    await record_beside(conversation, usages)
+    used = Amounts()
+    for usage in usages:
+        used = used.plus(metering.amounts_of(usage, is_of_turn=False))
+    try:
+        await astore.change(metering.settle_beside, conversation, family, call_id, used)
+    except (DatabaseProblem, ConversationError) as error:
+        logger.warning("A reservation for a call of a model was not let go: %s", error)
 
 
 @transaction.atomic

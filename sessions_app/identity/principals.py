@@ -27,12 +27,13 @@ RECHECK_S = 1.0
 """A check that failed, of a principal whose access may have ended, is repeated after this long."""
 REVOKED = "Your access was revoked."
 
-BAD_REQUEST, NOT_AUTHENTICATED, NOT_ALLOWED, NOT_FOUND, TOO_SLOW, TOO_MUCH = (
+BAD_REQUEST, NOT_AUTHENTICATED, NOT_ALLOWED, NOT_FOUND, TOO_SLOW, SUPERSEDED, TOO_MUCH = (
     4400,
     4401,
     4403,
     4404,
     4408,
+    4409,
     4429,
 )
 
@@ -123,6 +124,14 @@ class Principal:
                 raise Refused(NOT_AUTHENTICATED, REVOKED)
             if self._cleared >= 0:
                 self.checked_at, self._cleared = began_at, suspicions
+
+    def require_running(self, *, all_conversations: bool = False) -> None:
+        """Raise Refused for a token without the scopes to read and to run, or of one conversation only."""
+        self.require_reading(all_conversations=all_conversations)
+        try:
+            scopes.require(self.user, Scope.RUN)
+        except ScopeTooSmall as error:
+            raise Refused(NOT_ALLOWED, str(error)) from error
 
     def require_reading(self, *, all_conversations: bool = False) -> None:
         """Raise Refused for a token without the scope to read, or of one conversation only."""

@@ -53,6 +53,9 @@ class Reader(Protocol):
     async def show_answer(self, *, turn: str, answer: str, through: int, text: str, reasoning: str) -> None:
         """Send an unfinished answer, with its reasoning, up to and including the piece `through`."""
 
+    async def show_receipt(self, *, seqs: Sequence[int], seen_seq: int, turn: str) -> None:
+        """Send that a turn has shown these messages to the agent when `seen_seq` was the newest event."""
+
     async def show_state(self, state: ConversationState) -> None:
         """Send the present state of the conversation, as far as it differs from before."""
 
@@ -125,8 +128,13 @@ class Feed:
             case "delta":
                 await self._show_delta(hint)
             case "answer":
-                if self._answer.is_behind:
+                if self._answer.is_behind or self._answer.lacks(hint["answer"], hint["through"]):
                     await self._show_unfinished_answer()
+            case "receipt":
+                await self._catch_up_to(hint["seen_seq"])
+                await self._reader.show_receipt(
+                    seqs=hint["seqs"], seen_seq=hint["seen_seq"], turn=hint["turn"]
+                )
             case "state":
                 await self._catch_up_to(hint["state"]["last_seq"])
                 await self._reader.show_state(hint["state"])
@@ -223,9 +231,13 @@ class _AnswerCursor:
         self.is_behind = True
         return True
 
+    def lacks(self, answer: str, through: int) -> bool:
+        """Say whether a snapshot up to this piece has something new."""
+        return answer not in self._stored and (answer != self._answer or through >= self._next)
+
     def takes_all(self, answer: str, through: int) -> bool:
         """Say whether this snapshot has something new, and count its pieces."""
-        if answer in self._stored or (answer == self._answer and through < self._next):
+        if not self.lacks(answer, through):
             return False
         self._answer, self._next, self.is_behind = answer, through + 1, False
         return True

@@ -9,9 +9,9 @@ from contextlib import asynccontextmanager, suppress
 from weakref import WeakValueDictionary
 
 from conversations import live
+from conversations.hint_channels.base import BACK
 from conversations.hints import Hint, checked, size_of
 from conversations.outages import Outage
-from conversations.redis_hints import BACK
 from sessions_app import astore
 from sessions_app.capacity import heap
 from sessions_app.event_loops import PerEventLoop, uncancelled

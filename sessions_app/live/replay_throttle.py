@@ -11,6 +11,7 @@ from typing import Any
 
 from django.conf import settings
 
+from sessions_app.capacity.calls import Calls, get_recent_calls
 from sessions_app.event_loops import PerEventLoop
 
 YIELD_MAX_S = 0.02
@@ -42,39 +43,11 @@ class Work(Enum):
     HANDSHAKE = auto()
 
 
-class Calls:
-    """The calls that are waited for, each for a limited time."""
-
-    def __init__(self) -> None:
-        self._calls: set[object] = set()
-        self._none = asyncio.Event()
-        self._none.set()
-
-    def begin(self, call: object, *, for_s: float) -> None:
-        """Count a call, at most for so long."""
-        self._calls.add(call)
-        self._none.clear()
-        asyncio.get_running_loop().call_later(for_s, self.end, call)
-
-    def end(self, call: object) -> None:
-        """Stop counting it; a second time changes nothing."""
-        self._calls.discard(call)
-        if not self._calls:
-            self._none.set()
-
-    async def pass_by(self, *, within_s: float) -> None:
-        """Return once none is counted, or after this time."""
-        await asyncio.sleep(0)  # a call that has arrived by now is counted
-        with suppress(TimeoutError):
-            async with asyncio.timeout(within_s):
-                await self._none.wait()
-
-
 class ReplayThrottle:
     """The unanswered calls of one event loop, and the work that waits for them."""
 
     def __init__(self) -> None:
-        self._recent, self._pending = Calls(), Calls()
+        self._recent, self._pending = get_recent_calls(), Calls()
         """Those that everybody waits for, and those that a crowd of sockets waits for, longer."""
         self._turns = {work: asyncio.Lock() for work in Work}
         self._handshakes = Burst()

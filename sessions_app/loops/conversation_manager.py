@@ -11,21 +11,24 @@ import logging
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 from uuid import uuid4
 
 from conversations import dialects
 from conversations.dialects import v0
-from conversations.events import Authored, Dialect, Kind, NewEvent
+from conversations.events import Appended, Authored, Dialect, Kind, NewEvent
 from conversations.exceptions import ConversationError, LoopUnavailable
 from conversations.models import ConversationRef
 from conversations.payloads.bounds import is_light_value
 from sessions_app import astore
 from sessions_app.capacity.parsing import in_turn
 from sessions_app.loops import runs
+from sessions_app.loops.inputs import while_working
 from sessions_app.loops.loop import Loop
 from sessions_app.loops.runs import Said
+from sessions_app.models import UnknownAnswer
 
 logger = logging.getLogger(__name__)
 
@@ -66,9 +69,19 @@ class ConversationManager(ABC):
     ) -> None:
         """End turns as interrupted, release all leases, close everything that was opened."""
 
+    keeps_house: ClassVar[bool] = True
+    """Whether its process does periodic work for the installation: webhooks, indexing, clean-up."""
+
     @abstractmethod
     async def ensure_started(self) -> None:
         """Start the manager's own tasks, once; doors call it, since not every server supports lifespans."""
+
+    async def agent_attached(self, user_id: int, name: str, conversation: ConversationRef | None) -> None:
+        """Let the program of a user's remote agent, which has just connected here, answer what waits for it.
+
+        `conversation` is the only one that it serves, None if it serves all.
+        """
+        await self.ensure_started()  # whose rounds find what waits, too
 
     @abstractmethod
     async def attach_to_conversation(
@@ -160,6 +173,18 @@ class ConversationManager(ABC):
     @abstractmethod
     def wake(self, conversation: ConversationRef) -> None:
         """Let the agent answer stored inputs, starting its loop if necessary; does not wait."""
+
+    def take_message_soon(
+        self, conversation: ConversationRef, message: NewEvent
+    ) -> asyncio.Future[list[Appended]]:
+        """Queue a native client's message and return its future: it is answered even if the client leaves.
+
+        The future raises AgentWorking where the agent works and messages are refused meanwhile.
+        """
+        refusal = partial(while_working.refusal, conversation)
+        stored = astore.append_soon(conversation, [message], refusal=refusal)
+        stored.add_done_callback(lambda _: self.wake(conversation))
+        return stored
 
     async def send_event_to_conversation(
         self,
@@ -280,10 +305,13 @@ class ConversationManager(ABC):
         reason: str = "",
         call_seq: int | None = None,
         event_id: str | None = None,
+        outcome: UnknownAnswer | None = None,
     ) -> None:
-        """Decide about the tool call that waits; a repeated `event_id` decides about no other.
+        """Decide about the tool calls that wait; a repeated `event_id` decides about no others.
 
-        Raise LoopUnavailable if none waits, or if `call_seq` is given and another one waits.
+        `outcome` answers the question what became of a call whose outcome is unknown, and `reason` is what
+        the user says to that. Raise LoopUnavailable if no call waits, if `call_seq` is given and another one
+        waits, or if `outcome` is given and that of none is unknown.
         """
 
 

@@ -1,26 +1,64 @@
-"""The user's decisions about tool calls that wait for approval."""
+"""The user's decisions about tool calls that wait: for approval, or because their outcome is unknown."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 from uuid import uuid4
 
+from django.db import transaction
 from django.utils import timezone
 
 from conversations import dialects
 from conversations.dialects import columns
-from conversations.events import Appended, Dialect
+from conversations.events import Appended, Dialect, NewEvent
 from conversations.exceptions import LoopUnavailable
-from conversations.log import reads, writes
+from conversations.log import reads, wakeups, writes
 from conversations.models import Conversation, ConversationRef
 from sessions_app.loops import leases, turn_events
-from sessions_app.models import AgentLoop, ExecutionStatus
+from sessions_app.loops.turn_events import Naming
+from sessions_app.models import (
+    AgentLoop,
+    ExecutionStatus,
+    RunState,
+    ToolRun,
+    ToolRunQuerySet,
+    UnknownAnswer,
+)
 
 
 class OtherCallWaits(LoopUnavailable):
     """Another call waits than the decision is about; nothing was decided."""
 
     code = "conflict"
+
+
+class NotUnknown(LoopUnavailable):
+    """The outcome of a call was told, and that of none is unknown; nothing was decided."""
+
+    code = "conflict"
+
+
+class PendingCall(NamedTuple):
+    """A call that waits for the user."""
+
+    seq: int
+    id: str
+    """Of its event."""
+    tool: str
+    asks: str
+    """`approval`, or `outcome` where nobody knows whether the call has taken effect."""
+
+
+def pending(conversation: ConversationRef) -> list[PendingCall]:
+    """Return the calls that wait for the user's next decision, oldest first."""
+    if not AgentLoop.objects.of(conversation).undecided().exists():
+        return []
+    runs = ToolRun.objects.of(conversation)
+    asks, found = "outcome", list(runs.unknown()[:1])
+    if not found:
+        asks, found = "approval", list(runs.waiting())
+    return [PendingCall(run.call_seq, run.call_id, run.name, asks) for run in found]
 
 
 def decide(
@@ -30,14 +68,19 @@ def decide(
     *,
     call_seq: int | None = None,
     event_id: str | None = None,
+    outcome: UnknownAnswer | None = None,
 ) -> None:
-    """Store and announce the decision about the waiting call. Raise LoopUnavailable if none waits.
+    """Store and announce the decision about the calls that wait. Raise LoopUnavailable if none does.
 
-    With `call_seq` it is about that call only: raise OtherCallWaits if another one waits. An approval
-    continues the run of a V1 conversation, which also answers messages that arrived meanwhile. Repeated
-    under the same `event_id` it changes nothing: another call may wait by now.
+    All calls that wait for approval are decided together. If a call waits because its outcome is unknown, the
+    decision is about that one: to accept it is to run it again, to reject it is to skip it, unless `outcome`
+    says what to do. `reason` is what the user said, for a call that is done the result.
+
+    With `call_seq` it is about that call only: raise OtherCallWaits if another one waits; of several, it is
+    the last. An approval continues the run of a V1 conversation, which also answers messages that arrived
+    meanwhile. Repeated under the same `event_id` it changes nothing: another call may wait by now.
     """
-    record_decision(conversation, accepted, reason, call_seq=call_seq, event_id=event_id)
+    record_decision(conversation, accepted, reason, call_seq=call_seq, event_id=event_id, outcome=outcome)
     leases.announce(conversation)
 
 
@@ -48,33 +91,133 @@ def record_decision(
     *,
     call_seq: int | None = None,
     event_id: str | None = None,
+    outcome: UnknownAnswer | None = None,
 ) -> None:
     """Do what `decide` does in the caller's transaction; the caller announces it."""
     event_id = event_id or str(uuid4())
-    authored = dialects.author(conversation.dialect).decision(accepted=accepted, event_id=event_id)
-    runs = accepted and conversation.dialect is Dialect.V1
+    with transaction.atomic():
+        leases.locked(conversation)
+        asked = None
+        if reads.seq_of_event(conversation, event_id) is None:
+            asked = ToolRun.objects.of(conversation).unknown().first()
+        if asked is None:
+            _decide_waiting(conversation, accepted, reason, call_seq, event_id, outcome)
+        else:
+            answer = outcome or (UnknownAnswer.RUN_AGAIN if accepted else UnknownAnswer.SKIP)
+            _decide_unknown(conversation, asked, answer, reason, call_seq, event_id)
 
+
+def record_run(conversation: ConversationRef) -> None:
+    """Take a request to run for the approval of the calls that wait, in the caller's transaction.
+
+    Clients that attach again request a run without having seen what waits: so calls whose outcome is unknown
+    are not run again by it, but the model is told.
+    """
+    with transaction.atomic():
+        leases.locked(conversation)
+        unknown = list(ToolRun.objects.of(conversation).unknown())
+        if unknown:
+            _tell_unknown(conversation, unknown)
+        else:
+            record_decision(conversation, True, "")
+
+
+def _tell_unknown(conversation: ConversationRef, unknown: Sequence[ToolRun]) -> None:
+    calls = reads.read_some(conversation, event_ids=[run.call_id for run in unknown])
+
+    def record(appended: Sequence[Appended]) -> None:
+        _continue(conversation, True, "", runs=True)
+        for run in unknown:
+            ToolRun.objects.of_call(conversation, run.call_id).enter(RunState.ANSWERED)
+
+    def append(naming: Naming) -> None:
+        told = [
+            turn_events.failed_call(conversation, call, turn_events.OUTCOME_UNKNOWN, naming) for call in calls
+        ]
+        writes.append(conversation, told, also=record)
+
+    turn_events.under_a_free_id(append)
+
+
+def _decide_waiting(
+    conversation: ConversationRef,
+    accepted: bool,
+    reason: str,
+    call_seq: int | None,
+    event_id: str,
+    outcome: UnknownAnswer | None,
+) -> None:
     def record(appended: Sequence[Appended]) -> None:
         if not any(each.is_new for each in appended):
             return
-        waiting = AgentLoop.objects.of(conversation).undecided()
-        decision = {"decision": accepted, "decision_reason": columns.clean(reason)}
-        goes_on = {"execution_status": ExecutionStatus.RUNNING} if runs else {}
-        if not waiting.update(**decision, **goes_on, updated_at=timezone.now()):
-            raise LoopUnavailable("No call is waiting for approval.")
+        _continue(conversation, accepted, reason, runs=accepted)
+        if outcome is not None:
+            raise NotUnknown("The call waits for approval: its outcome is not unknown.")
+        waiting = ToolRun.objects.of(conversation).waiting()
         if call_seq is not None:
-            _require_waiting(conversation, call_seq)
-        if runs:
-            _ask_for_what_was_said(conversation)
+            _require_waiting(conversation, waiting, call_seq)
+        waiting.enter(RunState.APPROVED if accepted else RunState.REJECTED, reason=columns.clean(reason))
 
-    writes.append(conversation, [turn_events.new_event(authored, event_id)], also=record)
+    writes.append(conversation, [_decision(conversation, accepted, event_id)], also=record)
 
 
-def _require_waiting(conversation: ConversationRef, call_seq: int) -> None:
-    turn_id = AgentLoop.objects.of(conversation).values_list("turn_id", flat=True).get()
-    calls = reads.open_calls(conversation, turn_id) if turn_id is not None else []
-    if not calls or calls[-1]["seq"] != call_seq:
-        raise OtherCallWaits(f"A call other than that of event {call_seq} is waiting for approval.")
+def _decide_unknown(
+    conversation: ConversationRef,
+    asked: ToolRun,
+    answer: UnknownAnswer,
+    reason: str,
+    call_seq: int | None,
+    event_id: str,
+) -> None:
+    """Let a call be run again, or store what stands for its result; the turn goes on in any case."""
+    if call_seq not in (None, asked.call_seq):
+        raise _other_waits(call_seq)
+
+    accepted = answer is not UnknownAnswer.SKIP
+
+    def record(appended: Sequence[Appended]) -> None:
+        _continue(conversation, True, "", runs=accepted)
+        state = RunState.APPROVED if answer is UnknownAnswer.RUN_AGAIN else RunState.ANSWERED
+        ToolRun.objects.of_call(conversation, asked.call_id).enter(state)
+
+    def append(naming: Naming) -> None:
+        decision = _decision(conversation, accepted, event_id)
+        told = turn_events.told_outcome(conversation, asked.call_id, answer, reason, naming)
+        writes.append(conversation, [decision, *told], also=record)
+
+    turn_events.under_a_free_id(append)
+
+
+def _decision(conversation: ConversationRef, accepted: bool, event_id: str) -> NewEvent:
+    authored = dialects.author(conversation.dialect).decision(accepted=accepted, event_id=event_id)
+    return turn_events.new_event(authored, event_id)
+
+
+def _continue(conversation: ConversationRef, accepted: bool, reason: str, *, runs: bool) -> None:
+    """Let the turn that waits continue. Raise LoopUnavailable if none does."""
+    runs = runs and conversation.dialect is Dialect.V1
+    waiting = AgentLoop.objects.of(conversation).undecided()
+    decision = {"decision": accepted, "decision_reason": columns.clean(reason)}
+    status = {"execution_status": ExecutionStatus.RUNNING} if runs else {}
+    if not waiting.update(**decision, **status, updated_at=timezone.now()):
+        raise LoopUnavailable("No call is waiting for approval.")
+    wakeups.asked([conversation.pk])
+    if runs:
+        _ask_for_what_was_said(conversation)
+
+
+def _require_waiting(conversation: ConversationRef, waiting: ToolRunQuerySet, call_seq: int) -> None:
+    last = waiting.values_list("call_seq", flat=True).last()
+    if last is None:  # asked for by an earlier release
+        turn_id = AgentLoop.objects.of(conversation).values_list("turn_id", flat=True).get()
+        calls = reads.open_calls(conversation, turn_id) if turn_id is not None else []
+        last = calls[-1]["seq"] if calls else None
+    if last != call_seq:
+        raise _other_waits(call_seq)
+
+
+def _other_waits(call_seq: int | None) -> OtherCallWaits:
+    return OtherCallWaits(f"A call other than that of event {call_seq} is waiting for approval.")
 
 
 def _ask_for_what_was_said(conversation: ConversationRef) -> None:

@@ -153,12 +153,13 @@ def release(
     conversation: ConversationRef,
     epoch: int,
     *,
-    ended_by: LoopEnd = LoopEnd.INTERRUPTED,
+    ended_by: LoopEnd | None = LoopEnd.INTERRUPTED,
     error: str = "",
 ) -> None:
     """Release the lease, also of a deleted conversation, and record why the loop ended.
 
-    Commands that the loop has not obeyed are settled with it.
+    Commands that the loop has not obeyed are settled with it. `ended_by` is None if its turn goes on: the
+    next loop is about to start.
     """
     now = timezone.now()
     with transaction.atomic():
@@ -172,7 +173,7 @@ def release(
             runtime_status="STATUS$ERROR" if error else None,
             lease_expires_at=None,
             error=error,
-            ended_by=ended_by,
+            ended_by=ended_by or "",
             updated_at=now,
         )
         left = commands.left_behind(conversation, before=epoch + 1)
@@ -182,7 +183,7 @@ def release(
             "Agent failed" if error else "Agent stopped",
             **ids_of(conversation),
             epoch=epoch,
-            ended_by=ended_by,
+            ended_by=ended_by or "",
         )
     commands.announce_settled(settled)
     announce(conversation)

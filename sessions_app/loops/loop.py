@@ -20,21 +20,29 @@ from conversations.models import ConversationRef
 from conversations.outages import Outage
 from conversations.server_log import ids_of
 from sessions_app import astore
-from sessions_app.agents.base import Agent, AgentFailure, AgentStuck
+from sessions_app.agents.base import Agent, AgentFailure, AgentStuck, TurnSuspended
+from sessions_app.agents.chosen import path_of
+from sessions_app.agents.remote.names import name_in
+from sessions_app.agents.remote.programs import programs
 from sessions_app.event_loops import uncancelled
 from sessions_app.loops import leases, pauses, pending_work, recovery, runs, titles, turns
-from sessions_app.loops.played_turn import PlayedTurn, TurnSuspended, retry
+from sessions_app.loops.calls import left
+from sessions_app.loops.inputs import while_working
+from sessions_app.loops.played_turn import PlayedTurn, retry
 from sessions_app.loops.runs import Asked, Said
 from sessions_app.loops.steering import ForbiddenTransition, Interruption, Pause, Stay, Steering
-from sessions_app.loops.turns import PendingTurn, TurnStart
-from sessions_app.models import ExecutionStatus, LoopEnd
+from sessions_app.loops.turns import AgentNotHere, PendingTurn, TurnStart
+from sessions_app.models import AgentLoop, ExecutionStatus, LoopEnd
 from sessions_app.processes import Process
 
 logger = structlog.stdlib.get_logger(__name__)
 
 _failing = Outage(__name__, "A loop failed")
+_unyielding = Outage(__name__, "A turn could not be looked at for messages that interrupt it")
 _untitled = Outage(__name__, "A conversation gets no title")
 
+LATE_S = 5.0
+"""An agent that works on for longer than this after its time is ended."""
 INTERNAL = "The server failed. See its log for the cause."
 
 P = ParamSpec("P")
@@ -68,6 +76,9 @@ class Loop:
         self._titling: asyncio.Task[None] | None = None
         self._counted: Metrics | None = None
         """The totals that V1 readers have seen last."""
+        self._hands_over = False
+        self._goes_on = False
+        """Whether its turn goes on in another process."""
 
     @property
     def is_wanted(self) -> bool:
@@ -110,6 +121,10 @@ class Loop:
     def mark_evicted(self) -> None:
         """Note that it makes room for another loop."""
         self._steer(self._steering.evict())
+
+    def mark_handed_over(self) -> None:
+        """Note that its turn is to go on in another process when it ends, if the agent can."""
+        self._hands_over = True
 
     def mark_ending(self) -> None:
         """Note that its task is about to be cancelled. Raise ForbiddenTransition the second time."""
@@ -172,6 +187,28 @@ class Loop:
                 self._steer(self._steering.forget_runs())
                 await self._persist(partial(recovery.stop_turn, through=through))
 
+    async def _yield_to_messages(self, turn: PlayedTurn) -> None:
+        """Interrupt the turn once there is a message that is to do so; the next turn answers that.
+
+        It is in the rows that a message wants this, so no command is needed: its holder has only to look.
+        """
+        while True:
+            await self._asked.wait()
+            self._asked.clear()
+            try:
+                await self._yield(turn)
+            except Exception as error:  # it is looked again with the next message, or by the sweep
+                _unyielding.failed(error, **ids_of(self.conversation))
+            else:
+                _unyielding.worked()
+
+    async def _yield(self, turn: PlayedTurn) -> None:
+        async with self._in_order:
+            through = await astore.call(while_working.superseded_through, self.conversation, turn.turn_id)
+            if through is not None and self._steering.can_be_superseded and self._playing is not None:
+                self._steer(self._steering.supersede(through=through))
+                self._playing.cancel()
+
     def _take_pause_back(self) -> bool:
         """Say whether a pause has been requested and not taken effect, and cancel it."""
         was_pausing = self._steering.is_pause_wanted
@@ -201,8 +238,8 @@ class Loop:
                 self._titling.cancel()
 
     def _claim(self) -> None:
-        name = f"{type(self.agent).__module__}.{type(self.agent).__qualname__}"
-        self.epoch = leases.claim(self.conversation, self._process, agent=name, lease_s=self._lease_s)
+        path = path_of(self.agent)
+        self.epoch = leases.claim(self.conversation, self._process, agent=path, lease_s=self._lease_s)
 
     async def _serve(self) -> None:
         try:
@@ -214,8 +251,7 @@ class Loop:
             await self._play_turns()
             await self._persist(partial(leases.release, ended_by=LoopEnd.IDLE))
         except Fenced as error:
-            logger.warning("The agent was refused a write", **ids_of(self.conversation), error=str(error))
-            await astore.change(leases.count_refused_write, self.conversation)
+            await self._note_refused(error)
         except ConversationNotFound:
             logger.info("The agent ends: its conversation was deleted", **ids_of(self.conversation))
             with suppress(Fenced):
@@ -225,6 +261,10 @@ class Loop:
             with suppress(ConversationError):
                 end = partial(leases.release, ended_by=LoopEnd.FAILED, error=_sentence(error))
                 await astore.change(end, self.conversation, self.epoch)
+
+    async def _note_refused(self, error: Fenced) -> None:
+        logger.warning("The agent was refused a write", **ids_of(self.conversation), error=str(error))
+        await astore.change(leases.count_refused_write, self.conversation)
 
     async def _play_turns(self) -> None:
         while True:
@@ -246,12 +286,28 @@ class Loop:
     async def _begin(self) -> PlayedTurn | None:
         """Begin a turn; commands find either none yet or this one."""
         async with self._in_order:
-            start = await self._persist(turns.begin_turn)
+            try:
+                start = await self._persist(partial(turns.begin_turn, is_here=self._is_here()))
+            except AgentNotHere:  # the loop is started again where it is
+                self.leave()
+                return None
             if start is None:
                 return None
+            if start.is_behind:
+                self._asked.set()  # the turn itself looks what came since
             turn = self._turn = PlayedTurn(self.conversation, self.epoch, start)
             self._steer(self._steering.begin_turn())
             return turn
+
+    def _is_here(self) -> Callable[[str], bool]:
+        """Return what says, in any thread, whether an agent can play here: a program must be attached."""
+        attached = programs()
+
+        def is_here(agent: str) -> bool:
+            name = name_in(agent)
+            return name is None or attached.find(self.conversation, name) is not None
+
+        return is_here
 
     def _set_generated_title_soon(self) -> None:
         """Generate a title beside the turns, at most once for each loop."""
@@ -309,8 +365,12 @@ class Loop:
         return partial(self._end, turn.start)
 
     async def _suspend(self, suspended: TurnSuspended) -> None:
-        """Leave a turn to the user; end one that was interrupted, go on where a pause was taken back."""
-        if self._steering.is_interrupted:
+        """Leave a turn to the user; end one that was interrupted, go on where a pause was taken back.
+
+        One that has asked for an approval just before a message was to interrupt it keeps waiting, as after
+        any message.
+        """
+        if self._steering.is_interrupted and not self._steering.is_superseded:
             await self._end_interrupted()
         elif self._steering.pause is Pause.TAKEN_BACK and suspended.args == (AgentState.PAUSED,):
             await retry(lambda: _to_its_end(runs.ask, self.conversation))
@@ -321,15 +381,24 @@ class Loop:
         if self._steering.is_interrupted:
             raise asyncio.CancelledError  # while the turn was being prepared
         self._steer(self._steering.begin_play())
+        yielding = asyncio.get_running_loop().create_task(self._yield_to_messages(turn))
         try:
             playing = self._playing = asyncio.ensure_future(self.agent.play(turn))
+            is_late = False
             while not playing.done():
                 try:
-                    await asyncio.wait({playing})
+                    await asyncio.wait({playing}, timeout=_late_in_s(turn))
                 except asyncio.CancelledError:
                     playing.cancel()
+                else:
+                    is_late = not playing.done() and playing.cancel()
+            if is_late and playing.cancelled() and not self._steering.is_interrupted:
+                # After everything that the turn is still writing, so that nothing of it follows its end.
+                await retry(lambda: astore.append(self.conversation, [], epoch=self.epoch))
+                raise turn.out_of_time()
             playing.result()
         finally:
+            yielding.cancel()
             self._playing = None
             self._steer(self._steering.end_play())
             await asyncio.shield(turn.settle())
@@ -339,7 +408,8 @@ class Loop:
         await retry(lambda: astore.append(self.conversation, [], epoch=self.epoch))
         through = self._steering.interrupted_through
         through = -1 if through is None else through
-        await self._persist(partial(recovery.stop_turn, through=through))
+        reason = recovery.SUPERSEDED_REASON if self._steering.is_superseded else recovery.STOPPED_REASON
+        await self._persist(partial(recovery.stop_turn, through=through, reason=reason))
         if self._steering.interruption is Interruption.RESUMED:
             await retry(lambda: _to_its_end(pauses.resume, self.conversation))
 
@@ -361,7 +431,8 @@ class Loop:
         if isinstance(error, AgentStuck) and self.conversation.dialect is Dialect.V1:
             state, status = AgentState.STUCK, ExecutionStatus.STUCK
         ending = (state, status, _sentence(error))
-        code = _code(error) if self.conversation.dialect is Dialect.V1 else "AgentError"
+        is_known = isinstance(error, AgentFailure) or self.conversation.dialect is Dialect.V1
+        code = _code(error) if is_known else "AgentError"
         await retry(lambda: _to_its_end(self._cut_off, turn, *ending, code=code))
 
     async def _persist(self, act: Callable[[ConversationRef, int], T]) -> T:
@@ -370,12 +441,18 @@ class Loop:
 
     async def _give_up(self) -> None:
         """End the turn that a stop interrupted, keep its text, and release the lease."""
-        with suppress(Fenced, ConversationNotFound):
+        try:
             # After everything that the turn is still writing, so that nothing of it follows its end.
             await retry(lambda: astore.append(self.conversation, [], epoch=self.epoch))
             await retry(lambda: astore.change(self._store_stop))
+        except ConversationNotFound:
+            pass
+        except Fenced as error:  # another loop has taken over, and this one would have written
+            await self._note_refused(error)
         with suppress(Fenced):
-            ended_by = self.ended_by if self.is_wanted else LoopEnd.STOPPED
+            ended_by: LoopEnd | None = self.ended_by if self.is_wanted else LoopEnd.STOPPED
+            if self._goes_on:
+                ended_by = None
             await self._persist(partial(leases.release, ended_by=ended_by))
         await self._titled(astore.change(titles.keep_provisional_title, self.conversation))
 
@@ -383,6 +460,8 @@ class Loop:
         turn = turns.pending_turn(self.conversation, self.epoch)
         if turn is not None and turn.is_suspended and self.is_wanted:
             pass  # it waits for the user, and continues wherever the loop runs next
+        elif turn is not None and self._hands_over and self.is_wanted and self._hand_over(turn):
+            self._goes_on = True
         elif turn is not None:
             is_v1 = self.conversation.dialect is Dialect.V1
             stopped = AgentState.IDLE if is_v1 else AgentState.STOPPED
@@ -391,9 +470,18 @@ class Loop:
             crowded_out = self.ended_by is LoopEnd.EVICTED
             kept = recovery.CROWDED_OUT_REASON if crowded_out else recovery.INTERRUPTED_REASON
             reason = kept if self.is_wanted else recovery.STOPPED_REASON
+            if (given_up := self._steering.given_up_through) is not None:
+                turn = turn.given_up(given_up)
             self._cut_off(turn, state, status, reason)
         if (through := self._steering.given_up_through) is not None:
             recovery.give_up(self.conversation, self.epoch, through)
+
+    def _hand_over(self, turn: PendingTurn) -> bool:
+        """Let the turn go on in another process; say whether its agent can."""
+        if not left.may_go_on(self.conversation, AgentLoop.objects.of(self.conversation).get()):
+            return False
+        left.go_on(self.conversation, self.epoch, turn.turn_id, is_crash=False)
+        return True
 
     def _cut_off(
         self,
@@ -409,6 +497,12 @@ class Loop:
 async def _to_its_end(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """Run a function of the store; a cancellation takes effect after it, never meanwhile."""
     return await uncancelled(astore.change(function, *args, **kwargs))
+
+
+def _late_in_s(turn: PlayedTurn) -> float | None:
+    """Return when an agent is to be ended that does not look at its time; None without a limit."""
+    left_s = turn.seconds_left
+    return None if left_s is None else left_s + LATE_S
 
 
 def _code(error: Exception) -> str:

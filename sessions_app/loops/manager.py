@@ -31,8 +31,12 @@ from conversations.outages import Outage, first_of
 from conversations.readiness import readiness
 from conversations.server_log import ids_of
 from sessions_app import astore, idempotency
-from sessions_app.agents.chosen import chosen_agent, made_for
+from sessions_app.agents.chosen import ConversationAgent
+from sessions_app.agents.remote import attachments, names, waiting
+from sessions_app.agents.remote.programs import programs
+from sessions_app.agents.remote.waiting import AgentAway
 from sessions_app.event_loops import PerEventLoop
+from sessions_app.housekeeping import take_round
 from sessions_app.live import hub, presence
 from sessions_app.loops import (
     command_channel,
@@ -53,7 +57,7 @@ from sessions_app.loops.leases import LoopHeld
 from sessions_app.loops.loop import Loop
 from sessions_app.loops.runs import Asked, Said
 from sessions_app.loops.stops import Stops
-from sessions_app.models import CommandOutcome, ExecutionStatus, LoopEnd, LoopStatus, Verb
+from sessions_app.models import CommandOutcome, ExecutionStatus, LoopEnd, LoopStatus, UnknownAnswer, Verb
 from sessions_app.processes import Process, this_process
 
 logger = structlog.stdlib.get_logger(__name__)
@@ -67,8 +71,8 @@ SWEEP_LIMIT = 100
 RENEW_S = 5.0
 HOUSEKEEPING_S = 20.0
 STOP_WAIT_S = 10.0
-STOPS_AT_ONCE = 8
-"""At most this many conversations of a family are stopped at the same time."""
+AT_ONCE = 8
+"""At most this many of several conversations are stopped, repaired or started at the same time."""
 A_START = "The start of an agent"
 NO_AGENT = "The agent couldn't start. The server's log has the reason."
 
@@ -111,9 +115,19 @@ class StandaloneConversationManager(ConversationManager):
         if self._is_started:
             return
         self._is_started = True
-        rounds = (self._sweep, self._renew, self._keep_house, self._look_for_commands, self._stop_deactivated)
-        for work in (*rounds, self._commands.listen):
+        for work in self._works():
             self._own(work())
+
+    def _works(self) -> Sequence[Callable[[], Coroutine[Any, Any, None]]]:
+        """Return what the manager does beside its loops, for ever."""
+        return (
+            self._sweep,
+            self._renew,
+            self._keep_house,
+            self._look_for_commands,
+            self._stop_deactivated,
+            self._commands.listen,
+        )
 
     async def __aexit__(
         self,
@@ -187,14 +201,17 @@ class StandaloneConversationManager(ConversationManager):
         """
         await self.ensure_started()
         stops = self._stops.now if stops is None else stops
+        if conversation.pk not in self._loops:
+            await self._require_agent(conversation, patiently=patiently)
         async with self._starting.setdefault(conversation.pk, asyncio.Lock()):
             await self._wait_for_an_ending_loop(conversation)
             if conversation.pk not in self._loops:
                 await self._require_unheld(conversation)
+                agent = await self._make_agent(conversation)
                 async with self._making_room.setdefault(conversation.owner_id, asyncio.Lock()):
                     await self._make_room(conversation, patiently=patiently)
                     self._require_wanted(conversation, stops)
-                    await self._launch(conversation)
+                    self._launch(conversation, agent)
             loop, task = self._loops[conversation.pk], self._running[conversation.pk]
         started = asyncio.ensure_future(loop.started.wait())
         await asyncio.wait({started, task}, return_when=asyncio.FIRST_COMPLETED)
@@ -202,6 +219,39 @@ class StandaloneConversationManager(ConversationManager):
         loop.wake()
         if task.done() and not task.cancelled() and (error := task.exception()) is not None:
             raise error
+
+    async def _require_agent(self, conversation: ConversationRef, *, patiently: bool) -> None:
+        """Check whether the agent is a program that is attached here; wait for one that has just left.
+
+        Raise AgentAway otherwise: the process that it is attached to was told or, if there is none, readers.
+        """
+        name = await astore.call(names.name_of, conversation)
+        if name is None:
+            return
+        grace_s = await self._grace_s(conversation, name)
+        within_s = 0.0 if patiently else grace_s
+        if await programs().come(conversation, name, within_s=within_s) is not None:
+            return
+        try:
+            await astore.call(waiting.require_here, conversation, name, self._process)
+        except AgentAway as away:
+            if not away.is_elsewhere and not (patiently and grace_s):
+                await astore.change(recovery.fail, conversation, str(away))
+            raise
+
+    async def _grace_s(self, conversation: ConversationRef, name: str) -> float:
+        """Return how much longer a program is expected that has left, or was cut off by a restart."""
+        left_s, age_s = programs().left_s(conversation, name), programs().age_s
+        if age_s < left_s and await astore.call(attachments.was_connected, conversation, name):
+            left_s = age_s
+        return max(0.0, settings.CONFIGURATION.remote_grace_s - left_s)
+
+    async def agent_attached(self, user_id: int, name: str, conversation: ConversationRef | None) -> None:
+        """Start the loops that have waited for a program, and show that it is there."""
+        with _logged("The look for what a remote agent has to answer"):
+            await astore.change(waiting.forget_absence, user_id, name, conversation)
+            for each in await astore.call(waiting.waiting_for, user_id, name, conversation):
+                self.start_soon(each)
 
     async def _require_unheld(self, conversation: ConversationRef) -> None:
         """Check before closing other loops. Raise LoopHeld if another process runs the loop, and wake it."""
@@ -222,13 +272,17 @@ class StandaloneConversationManager(ConversationManager):
             if self._loops.get(conversation.pk) is loop:
                 raise LoopUnavailable("The agent is still being stopped. Try again in a few seconds.")
 
-    async def _launch(self, conversation: ConversationRef) -> None:
+    async def _make_agent(self, conversation: ConversationRef) -> ConversationAgent:
+        agent = ConversationAgent(conversation)
         try:
-            agent = made_for(chosen_agent(), conversation)
+            await agent.make()
         except Exception as error:
             await self._note_no_agent(conversation, error)
             raise LoopUnavailable(NO_AGENT) from error
         self._unmakeable.discard(conversation.pk)
+        return agent
+
+    def _launch(self, conversation: ConversationRef, agent: ConversationAgent) -> None:
         loop = Loop(conversation, agent, self._process)
         task = asyncio.get_running_loop().create_task(loop.run())
         self._loops[conversation.pk], self._running[conversation.pk] = loop, task
@@ -377,14 +431,11 @@ class StandaloneConversationManager(ConversationManager):
         await self._close_each(family[1:], until)
 
     async def _close_each(self, conversations: Sequence[ConversationRef], until: float) -> None:
-        room = asyncio.Semaphore(STOPS_AT_ONCE)
-
         async def close(each: ConversationRef) -> None:
-            async with room:
-                with suppress(ConversationNotFound):
-                    await self._close(each, until)
+            with suppress(ConversationNotFound):
+                await self._close(each, until)
 
-        await _all_of(*(close(each) for each in conversations))
+        await _for_each(conversations, close)
 
     async def _close(self, conversation: ConversationRef, until: float) -> None:
         """Stop one loop. Raise CommandPending if it has not ended by `until`; it ends later."""
@@ -402,7 +453,10 @@ class StandaloneConversationManager(ConversationManager):
             if not await astore.call(pending_work.is_suspended, conversation):
                 await astore.change(recovery.give_up_unheld, conversation, through)
                 return
-            await self._start(conversation)
+            try:
+                await self._start(conversation)
+            except AgentAway:
+                await astore.change(recovery.stop_unheld, conversation, self._process, through)
         loop = self._loops.get(conversation.pk)
         if loop is not None:
             await asyncio.wait({self._stop(loop, through)}, timeout=max(0.0, until - time.monotonic()))
@@ -512,14 +566,25 @@ class StandaloneConversationManager(ConversationManager):
         reason: str = "",
         call_seq: int | None = None,
         event_id: str | None = None,
+        outcome: UnknownAnswer | None = None,
     ) -> None:
         """Store the decision and continue the turn."""
         await astore.change(
-            decisions.decide, conversation, accept, reason, call_seq=call_seq, event_id=event_id
+            decisions.decide,
+            conversation,
+            accept,
+            reason,
+            call_seq=call_seq,
+            event_id=event_id,
+            outcome=outcome,
         )
         self.start_soon(conversation)  # it is stored, whatever the outcome of the start
 
     # Tasks of the manager
+
+    @property
+    def _between_sweeps_s(self) -> float:
+        return SWEEP_S
 
     async def _sweep(self) -> None:
         """Repair what dead loops left, and start the loops that are needed, in case a wake-up was lost."""
@@ -527,10 +592,8 @@ class StandaloneConversationManager(ConversationManager):
             with _logged("The search for agents to start"):
                 await self._require_ready()
                 here = list(self._loops)
-                for conversation in await astore.call(pending_work.abandoned, SWEEP_LIMIT, besides=here):
-                    if conversation.pk not in self._loops:
-                        with _logged("The repair of an interrupted turn", **ids_of(conversation)):
-                            await astore.change(recovery.recover, conversation, self._process)
+                abandoned = await astore.call(pending_work.abandoned, SWEEP_LIMIT, besides=here)
+                await _for_each(abandoned, self._recover)
                 here = list(self._loops)
                 for pk in await astore.call(pending_work.asked_among, here):
                     if pk in self._loops:
@@ -539,10 +602,17 @@ class StandaloneConversationManager(ConversationManager):
                 found = await astore.call(pending_work.needing_a_loop, SWEEP_LIMIT, besides=here, after=after)
                 # The next round goes on behind these: none that cannot be started hides the others.
                 self._swept_through = max(each.pk for each in found) if len(found) == SWEEP_LIMIT else 0
-                for conversation in found:
-                    with suppress(ConversationError):  # a later round retries
-                        await self._start(conversation, patiently=True)
-            await asyncio.sleep(SWEEP_S)
+                await _for_each(found, self._take_over)
+            await asyncio.sleep(self._between_sweeps_s)
+
+    async def _recover(self, conversation: ConversationRef) -> None:
+        if conversation.pk not in self._loops:
+            with _logged("The repair of an interrupted turn", **ids_of(conversation)):
+                await astore.change(recovery.recover, conversation, self._process)
+
+    async def _take_over(self, conversation: ConversationRef) -> None:
+        with suppress(ConversationError):  # a later round retries
+            await self._start(conversation, patiently=True)
 
     async def _stop_deactivated(self) -> None:
         """Stop the loops of users who were deactivated, as a request of their own would."""
@@ -586,8 +656,9 @@ class StandaloneConversationManager(ConversationManager):
             await asyncio.sleep(HOUSEKEEPING_S)
             with _logged("Housekeeping"):
                 await astore.change(presence.touch, presence.here())
-                await astore.change(idempotency.prune)
-                await astore.change(commands.forget_settled)
+                if self.keeps_house and await astore.change(take_round, "clean-up", HOUSEKEEPING_S / 2):
+                    await astore.change(idempotency.prune)
+                    await astore.change(commands.forget_settled)
                 for pk in await astore.call(registry.forgotten, list(self._loops)):
                     if pk in self._loops:
                         self._loops[pk].leave()
@@ -721,6 +792,19 @@ async def _all_of(*works: Coroutine[Any, Any, None]) -> None:
         raise failure
 
 
+async def _for_each(
+    conversations: Sequence[ConversationRef], act: Callable[[ConversationRef], Coroutine[Any, Any, None]]
+) -> None:
+    """Act on all, AT_ONCE at a time; raise the first failure after that, with CommandPending last."""
+    room = asyncio.Semaphore(AT_ONCE)
+
+    async def in_turn(each: ConversationRef) -> None:
+        async with room:
+            await act(each)
+
+    await _all_of(*map(in_turn, conversations))
+
+
 def _payer(user_id: str | None) -> User | None:
     """Return the user in whose share of threads a question about them is asked; None for the server."""
     return User(pk=int(user_id)) if user_id else None
@@ -743,9 +827,13 @@ def _renew_leases(held: Mapping[int, int], process: Process) -> set[int]:
         connections.close_all()  # seldom used, it must not be there only to have broken by the next time
 
 
+def manager_class() -> type[ConversationManager]:
+    """Return the class that the settings name."""
+    return cast(type[ConversationManager], import_string(settings.CONVERSATION_MANAGER))
+
+
 def _made() -> ConversationManager:
-    found = cast(type[ConversationManager], import_string(settings.CONVERSATION_MANAGER))
-    return found.get_instance()
+    return manager_class().get_instance()
 
 
 _managers = PerEventLoop(_made)
@@ -765,4 +853,11 @@ async def close_manager() -> None:
     await astore.close()
 
 
-__all__ = ["AgentLoopInfo", "ConversationManager", "ConversationNotFound", "close_manager", "get_manager"]
+__all__ = [
+    "AgentLoopInfo",
+    "ConversationManager",
+    "ConversationNotFound",
+    "close_manager",
+    "get_manager",
+    "manager_class",
+]

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
+from functools import partial
 from math import inf
 from typing import Any, TypeVar
 from uuid import uuid4
 
 import structlog
+from django.db import Error as DatabaseProblem
 from django.db import InterfaceError, OperationalError, transaction
 
 from conversations import dialects, live
@@ -30,14 +32,26 @@ from conversations.server_log import ids_of
 from conversations.store import changes
 from conversations.tool_facts import PULL_REQUEST_TOOLS, branch_after, pull_request_in
 from sessions_app import astore
-from sessions_app.agents import model_use
-from sessions_app.agents.base import Decision, ToolCall, Usage
+from sessions_app.agents import limit_notices, metering, model_use
+from sessions_app.agents.base import (
+    AgentFailure,
+    Decision,
+    ProposedCall,
+    ToolCall,
+    TurnSuspended,
+    Usage,
+)
+from sessions_app.agents.metering import Reached
+from sessions_app.agents.turn_meter import TurnMeter
 from sessions_app.agents.turn_usage import AppendHook, TurnUsage
 from sessions_app.loops import decisions, leases, turn_events, turns
+from sessions_app.loops.calls import start
 from sessions_app.loops.confirmation import policy_of, wants_approval
+from sessions_app.loops.inputs import while_working
 from sessions_app.loops.turns import TurnStart
-from sessions_app.models import AgentLoop, ExecutionStatus, UnfinishedAnswer
-from sessions_app.settings.client_tools import has_terminal
+from sessions_app.models import AgentLoop, ExecutionStatus, RunState, ToolRun, UnfinishedAnswer
+from sessions_app.settings.client_tools import Known, known_to
+from sessions_app.settings.run_limits import Unit
 
 logger = structlog.stdlib.get_logger(__name__)
 
@@ -50,8 +64,8 @@ PLAIN_COMMAND_TOOL = "bash"
 """The name of a COMMAND_TOOL that is shown as an ordinary tool."""
 _COMMAND_TOOLS = (COMMAND_TOOL, PLAIN_COMMAND_TOOL)
 
-DONE_MAX_EVENTS = 200
-"""A continued turn gets at most this many of its stored events; a long one continues often."""
+DONE_PAGE_EVENTS = 200
+"""A continued turn reads what it has stored by pages of at most this many events."""
 
 SNAPSHOT_S = 0.25
 """A late reader misses at most this much of an unfinished answer until the next snapshot."""
@@ -78,56 +92,151 @@ async def retry(attempt: Callable[[], Awaitable[T]]) -> T:
         await asyncio.sleep(AGAIN_S)
 
 
-class TurnSuspended(Exception):
-    """The turn stops here and continues later: it waits for the user."""
-
-
 class PlayedTurn:
     """The Turn that agents get (`agents.base`)."""
 
     def __init__(self, conversation: ConversationRef, epoch: int, start: TurnStart) -> None:
         self.conversation = conversation
         self.turn_id = start.turn_id
+        self.agent = start.agent
         self.inputs: Sequence[EventEnvelope] = ()
         self.done: Sequence[EventEnvelope] = ()
         self.decision: Decision | None = None
-        self.pause_wanted = False
+        self.decisions: Sequence[Decision] = ()
+        self.stored_through = -1
+        self._pausing = asyncio.Event()
+        self._next_id: str | None = None
         self._policy: Mapping[str, Any] = {}
-        self._has_terminal = True
+        self._known = Known()
         self._epoch = epoch
         self.start = start
+        """Its `through` moves with what the agent takes up."""
         self._author = dialects.author(conversation.dialect)
         self._usage = TurnUsage(conversation, self._author, start.counted)
+        self._meter = TurnMeter(conversation, start.turn_id, epoch)
         self._unsaid: StreamedAnswer | None = None
         """Reasoning without an answer: the next call has it, or the next answer goes on with it."""
         self._has_old_snapshot = False
+        self._undone: set[str] = set()
+        """The ids of the decided calls that have no result yet."""
 
     async def prepare(self) -> None:
         """Read the inputs of the turn, and store that the agent works."""
-        self.inputs, self.done, calls = await retry(lambda: astore.call(self._read))
+        self.inputs, self.decisions = await retry(lambda: astore.call(self._read))
+        self.done = await self._read_done()
         self._policy = await retry(lambda: astore.call(policy_of, self.conversation))
         if self.conversation.dialect is Dialect.V1:
-            self._has_terminal = await retry(lambda: astore.call(has_terminal, self.conversation))
-        if self.start.decision is not None and calls:
-            self.decision = Decision(
-                call=_tool_call(calls[-1]), accepted=self.start.decision, reason=self.start.decision_reason
-            )
+            self._known = await retry(lambda: astore.call(known_to, self.conversation))
+        await self._ask_about_next_unknown()
+        self._undone = {each.call.event_id for each in self.decisions}
+        if self.start.decision is not None and self.decisions:
+            self.decision = self.decisions[-1]
         event_id = str(uuid4())
         authored = self._author.state(state=AgentState.RUNNING, event_id=event_id)
         await retry(lambda: self._append(authored, event_id))
+        await retry(lambda: astore.call(self._meter.read))
 
-    def _read(self) -> tuple[list[EventEnvelope], list[EventEnvelope], list[EventEnvelope]]:
-        start = self.start
+    async def _ask_about_next_unknown(self) -> None:
+        """Suspend a turn that has another call whose outcome is unknown."""
+        if not self.start.is_continued:
+            return
+        call = await retry(lambda: astore.call(start.next_unknown, self.conversation))
+        if call is not None:
+            events = turn_events.asked_outcome(self.conversation, call)
+            suspend = turns.suspend_turn(self.conversation, ExecutionStatus.WAITING_FOR_CONFIRMATION)
+            await retry(lambda: self._store(events, also=suspend))
+            raise TurnSuspended(AgentState.WAITING_FOR_CONFIRMATION)
+
+    def _read(self) -> tuple[list[EventEnvelope], list[Decision]]:
+        after, through = self.start.answered_through, self.start.through
         return (
-            reads.read_inputs(self.conversation, after=start.answered_through, through=start.through),
-            reads.read_turn(self.conversation, self.turn_id, limit=DONE_MAX_EVENTS),
-            reads.open_calls(self.conversation, self.turn_id) if start.decision is not None else [],
+            reads.read_inputs(self.conversation, after=after, through=through),
+            self._read_decisions() if self.start.is_continued else [],
         )
+
+    async def _read_done(self) -> list[EventEnvelope]:
+        """Return what the turn has stored, read by pages: a long one keeps no thread from others."""
+        done: list[EventEnvelope] = []
+        while page := await retry(partial(astore.call, self._read_page, done[-1]["seq"] if done else -1)):
+            done += page
+        return done
+
+    def _read_page(self, after: int) -> list[EventEnvelope]:
+        return reads.read_turn(self.conversation, self.turn_id, after=after, limit=DONE_PAGE_EVENTS)
+
+    def _read_decisions(self) -> list[Decision]:
+        """Return what was decided about the open calls of a turn that continues."""
+        runs = {run.call_id: run for run in ToolRun.objects.of(self.conversation)}
+        calls = reads.open_calls(self.conversation, self.turn_id)
+        if not runs and calls and self.start.decision is not None:  # asked for by an earlier release
+            reason = self.start.decision_reason
+            return [Decision(call=_tool_call(calls[-1]), accepted=self.start.decision, reason=reason)]
+        found = []
+        for call in calls:
+            run = runs.get(call["id"])
+            if run is not None and run.state in (RunState.APPROVED, RunState.REJECTED):
+                accepted = run.state == RunState.APPROVED
+                found.append(Decision(call=_tool_call(call), accepted=accepted, reason=run.reason))
+        return found
+
+    async def new_inputs(self) -> Sequence[EventEnvelope]:
+        """Take up what the user has said since, if that is to steer the agent, and return it."""
+        if self.pause_wanted or not await retry(lambda: astore.call(self._is_asked_for_more)):
+            return ()
+        through = await retry(
+            lambda: astore.change(turns.take_up, self.conversation, self._epoch, self.turn_id)
+        )
+        known = self.start.through
+        if through <= known:
+            return ()
+        new = await retry(
+            lambda: astore.call(reads.read_inputs, self.conversation, after=known, through=through)
+        )
+        self.start = replace(self.start, through=through)
+        self.inputs = [*self.inputs, *new]
+        return new
+
+    def _is_asked_for_more(self) -> bool:
+        return while_working.has_later_input(self.conversation, self.start.through)
+
+    @property
+    def epoch(self) -> int:
+        """Return the epoch of the loop."""
+        return self._epoch
+
+    @property
+    def pause_wanted(self) -> bool:
+        """Whether the user wants the turn to pause, which the loop sets."""
+        return self._pausing.is_set()
+
+    @pause_wanted.setter
+    def pause_wanted(self, wanted: bool) -> None:
+        if wanted:
+            self._pausing.set()
+        else:
+            self._pausing.clear()
 
     @property
     def is_pausing(self) -> bool:
-        """Say whether the next step pauses the turn."""
-        return self.pause_wanted
+        """Say whether the next step pauses the turn, or ends it because its time is over."""
+        return self.pause_wanted or self._meter.is_out_of_time
+
+    @property
+    def seconds_left(self) -> float | None:
+        """Say for how long the agent may still work."""
+        return self._meter.seconds_left
+
+    async def pausing(self) -> None:
+        """Wait until a pause is wanted."""
+        await self._pausing.wait()
+
+    def identify(self, event_id: str) -> None:
+        """Keep the id for the next event."""
+        self._next_id = event_id
+
+    def _new_id(self) -> str:
+        event_id, self._next_id = self._next_id, None
+        return event_id or str(uuid4())
 
     def confirms(self, risk: str = "UNKNOWN") -> bool:
         """Ask the conversation's policy."""
@@ -140,43 +249,102 @@ class PlayedTurn:
     @asynccontextmanager
     async def answer(self) -> AsyncIterator[StreamedAnswer]:
         """Stream an answer; store it as one message at the end, and its beginning on an error."""
-        await self._checkpoint()
+        await self.checkpoint()
         owner, conversation = self.conversation.owner_id, self.conversation.pk
         masks = await retry(lambda: astore.call(secrets.masks_of, owner, conversation))
-        answer = self._unsaid or StreamedAnswer(self.conversation, self.turn_id, self._epoch, masks)
-        if answer.reasoning:
-            answer.think("\n\n")
+        answer = self._begun_answer(masks)
         try:
             yield answer
         except (asyncio.CancelledError, Exception):
             with suppress(ConversationError):  # whoever ends the turn stores what was said so far
                 await asyncio.shield(answer.break_off())
             raise
-        if answer.text or (answer.reasoning and self.pause_wanted):
+        if answer.text or (answer.reasoning and self.is_pausing):
             self._unsaid = None
             await self._say(answer.text, answer.event_id, reasoning=answer.reasoning)
         elif answer.reasoning:
             self._unsaid = answer
 
+    def _begun_answer(self, masks: Masks) -> StreamedAnswer:
+        """Return a new answer, or one that goes on with reasoning that has none yet."""
+        answer, is_identified = self._unsaid, self._next_id is not None
+        if answer is None or is_identified:
+            answer = StreamedAnswer(
+                self.conversation, self.turn_id, self._epoch, masks, event_id=self._new_id()
+            )
+            if self._unsaid is not None:
+                answer.think(self._unsaid.reasoning)
+        if answer.reasoning:
+            answer.think("\n\n")
+        return answer
+
     def count(self, usage: Usage) -> None:
         """Count it in the commit of the next event, or when the turn ends."""
         self._usage.add(usage)
+        self._meter.count(usage)
+
+    async def reserve(self, expected: Usage) -> None:
+        """Take what a call of a model is expected to use from the limits; at one, the turn ends or pauses."""
+        await self.checkpoint()
+        share, family = self._meter.share(reserves=True), self._meter.family
+        amounts = metering.amounts_of(expected)
+        unpriced = expected.model if expected.cost is None else ""
+        reached, is_untold = await retry(
+            lambda: astore.change(
+                metering.reserve, self.conversation, family, share, amounts, unpriced=unpriced
+            )
+        )
+        self._meter.has_counted(share)
+        if is_untold:
+            await self._say(limit_notices.unpriced(expected.model), str(uuid4()))
+        if reached is not None:
+            await self._end_at(reached)
+
+    def out_of_time(self) -> AgentFailure:
+        """Return the failure of a turn whose agent has worked on after its time."""
+        reached = self._meter.spend_time()
+        told = limit_notices.notice(reached, asks=False) if reached else ""
+        return AgentFailure(told, code=limit_notices.CODES[Unit.SECONDS])
+
+    async def _end_at(self, reached: Reached) -> None:
+        """End the turn at a limit, or let it wait until its user resumes it."""
+        is_v1 = self.conversation.dialect is Dialect.V1
+        told = limit_notices.notice(reached, asks=not is_v1)
+        if is_v1:
+            raise AgentFailure(told, code=limit_notices.CODES[reached.limit.unit])
+        await self._say(told, str(uuid4()))
+        await self._suspend(AgentState.PAUSED, ExecutionStatus.PAUSED)
 
     async def settle(self) -> None:
         """Count what none of its events has counted: the turn is over, or waits."""
         await model_use.record_beside(self.conversation, self._usage.take())
+        if not self._meter.has_to_settle:
+            return
+        share = self._meter.share(reserves=False)
+        try:
+            await astore.change(
+                metering.settle,
+                self.conversation,
+                self._meter.family,
+                share,
+                is_spent=self._meter.is_spent,
+            )
+        except (DatabaseProblem, ConversationError) as error:
+            logger.warning("The end of a turn was not counted", **ids_of(self.conversation), error=str(error))
 
     async def _store(self, events: Sequence[NewEvent], *, also: AppendHook | None = None) -> list[Appended]:
         """Append events of the turn, and count what its calls of models have used since the last ones."""
         usages = self._usage.take()
         also = self._usage.counting(usages, self._forgetting_snapshot(also))
         try:
-            return await astore.append(self.conversation, events, epoch=self._epoch, also=also)
+            stored = await astore.append(self.conversation, events, epoch=self._epoch, also=also)
         except OutcomeUnknown:
             raise  # it may be counted
         except Exception:
             self._usage.give_back(usages)
             raise
+        self.stored_through = stored[-1].seq
+        return stored
 
     def _forgetting_snapshot(self, also: AppendHook | None) -> AppendHook | None:
         """Return what an append does besides, with the removal of what late readers were shown before it."""
@@ -193,12 +361,12 @@ class PlayedTurn:
 
     async def say(self, text: str) -> None:
         """Store a message."""
-        await self._checkpoint()
-        await self._say(text, str(uuid4()))
+        await self.checkpoint()
+        await self._say(text, self._new_id())
 
     async def call_tool(self, name: str, arguments: Mapping[str, Any], *, thought: str = "") -> ToolCall:
         """Store a tool call."""
-        await self._checkpoint()
+        await self.checkpoint()
         name = self._shown_name(name)
         event, tool_call_id = self._new_call(name, arguments, thought, awaiting_confirmation=False)
         (appended,) = await self._store([event])
@@ -212,24 +380,48 @@ class PlayedTurn:
 
     async def ask_approval(self, name: str, arguments: Mapping[str, Any], *, thought: str = "") -> None:
         """Store a call that waits; the turn is suspended."""
-        await self._checkpoint()
-        event, _ = self._new_call(self._shown_name(name), arguments, thought, awaiting_confirmation=True)
+        await self.ask_approvals([ProposedCall(name=name, arguments=arguments)], thought=thought)
+
+    async def ask_approvals(self, calls: Sequence[ProposedCall], *, thought: str = "") -> None:
+        """Store calls that wait for one decision; the turn is suspended."""
+        await self.checkpoint()
+        events = []
+        for call in calls:
+            event, _ = self._new_call(
+                self._shown_name(call.name), call.arguments, thought, awaiting_confirmation=True
+            )
+            events.append(event)
+            thought = ""
         state, status = AgentState.WAITING_FOR_CONFIRMATION, ExecutionStatus.WAITING_FOR_CONFIRMATION
-        await self._suspend(state, status, call=event)
+        await self._suspend(state, status, calls=events)
+
+    async def start_tool(self, call: ToolCall) -> str:
+        """Store that a call starts; a pause takes effect before one that was decided about."""
+        if call.event_id in self._undone:
+            await self.checkpoint()
+        attempt = str(uuid4())
+        return await retry(
+            lambda: astore.change(
+                start.start, self.conversation, self._epoch, self.turn_id, call, attempt=attempt
+            )
+        )
 
     async def tool_result(self, call: ToolCall, content: str, *, exit_code: int = 0) -> None:
         """Store a tool's result, and the facts in it about the conversation's repository."""
-        event_id = str(uuid4())
-        authored = self._author.tool_result(
-            name=call.name,
-            arguments=call.arguments,
-            content=content,
-            exit_code=exit_code,
-            tool_call_id=call.tool_call_id,
-            event_id=event_id,
-            call_event_id=call.event_id,
-        )
-        await self._append(authored, event_id, answered=call, also=self._learning(call, content, exit_code))
+
+        def author(event_id: str) -> Authored:
+            return self._author.tool_result(
+                name=call.name,
+                arguments=call.arguments,
+                content=content,
+                exit_code=exit_code,
+                tool_call_id=call.tool_call_id,
+                event_id=event_id,
+                call_event_id=call.event_id,
+                client_schema=self._known.schemas.get(call.name),
+            )
+
+        await self._store_answer(call, author, part="result", also=self._learning(call, content, exit_code))
 
     def _learning(self, call: ToolCall, content: str, exit_code: int) -> AppendHook | None:
         if exit_code:
@@ -260,15 +452,39 @@ class PlayedTurn:
 
     async def tool_rejected(self, call: ToolCall, reason: str) -> None:
         """Store a rejection."""
-        event_id = str(uuid4())
-        authored = self._author.tool_rejected(
-            name=call.name,
-            reason=reason,
-            tool_call_id=call.tool_call_id,
-            event_id=event_id,
-            call_event_id=call.event_id,
-        )
-        await self._append(authored, event_id, answered=call)
+
+        def author(event_id: str) -> Authored:
+            return self._author.tool_rejected(
+                name=call.name,
+                reason=reason,
+                tool_call_id=call.tool_call_id,
+                event_id=event_id,
+                call_event_id=call.event_id,
+            )
+
+        await self._store_answer(call, author, part="refused")
+
+    async def _store_answer(
+        self,
+        call: ToolCall,
+        author: Callable[[str], Authored],
+        *,
+        part: str,
+        also: AppendHook | None = None,
+    ) -> None:
+        """Store what answers a call, once: its id is derived from the turn and the call."""
+        event_id = turn_events.turn_event_id(self.turn_id, f"{part} {call.seq}")
+        try:
+            await self._append(author(event_id), event_id, answered=call, also=also)
+        except EventConflict:
+            if await astore.call(self._is_answered, call):
+                return
+            event_id = turn_events.fresh_id(event_id)  # a client has used it
+            await self._append(author(event_id), event_id, answered=call, also=also)
+
+    def _is_answered(self, call: ToolCall) -> bool:
+        calls = reads.open_calls(self.conversation, self.turn_id)
+        return all(each["id"] != call.event_id for each in calls)
 
     async def pause(self, notice: str) -> None:
         """Say why, and suspend the turn until the user resumes it."""
@@ -277,8 +493,8 @@ class PlayedTurn:
 
     async def finish(self, message: str, *, thought: str = "") -> None:
         """Store the call that ends the task, and its answer if the wire has one."""
-        await self._checkpoint()
-        call_id, answer_id, tool_call_id = str(uuid4()), str(uuid4()), _new_tool_call_id()
+        await self.checkpoint()
+        call_id, answer_id, tool_call_id = self._new_id(), str(uuid4()), _new_tool_call_id()
         call = self._author.finish(
             message=message, thought=thought, tool_call_id=tool_call_id, event_id=call_id
         )
@@ -292,12 +508,12 @@ class PlayedTurn:
 
     def _shown_name(self, name: str) -> str:
         """Return the log's name of a tool: a plain one, if the client cannot read calls of a terminal."""
-        return PLAIN_COMMAND_TOOL if name == COMMAND_TOOL and not self._has_terminal else name
+        return PLAIN_COMMAND_TOOL if name == COMMAND_TOOL and not self._known.has_terminal else name
 
     def _new_call(
         self, name: str, arguments: Mapping[str, Any], thought: str, *, awaiting_confirmation: bool
     ) -> tuple[NewEvent, str]:
-        event_id, tool_call_id = str(uuid4()), _new_tool_call_id()
+        event_id, tool_call_id = self._new_id(), _new_tool_call_id()
         authored = self._author.tool_call(
             name=name,
             arguments=arguments,
@@ -306,6 +522,7 @@ class PlayedTurn:
             tool_call_id=tool_call_id,
             event_id=event_id,
             awaiting_confirmation=awaiting_confirmation,
+            client_schema=self._known.schemas.get(name),
         )
         return self._usage.shown_in(
             turn_events.new_event(authored, event_id, turn_id=self.turn_id)
@@ -337,31 +554,49 @@ class PlayedTurn:
         also: AppendHook | None = None,
     ) -> list[Appended]:
         cause_seq = answered.seq if answered else None
-        is_decided = answered is not None and self.decision is not None and answered == self.decision.call
         event = turn_events.new_event(authored, event_id, turn_id=self.turn_id, cause_seq=cause_seq)
-        hooks = [decisions.carry_out(self.conversation)] if is_decided else []
-        hooks += [also] if also is not None else []
+        hooks = [*self._answering(answered), *([also] if also is not None else [])]
 
         def run_all(appended: Sequence[Appended]) -> None:
             for hook in hooks:
                 hook(appended)
 
-        return await self._store([event], also=run_all if hooks else None)
+        stored = await self._store([event], also=run_all if hooks else None)
+        if answered is not None:
+            self._undone.discard(answered.event_id)
+        return stored
 
-    async def _checkpoint(self) -> None:
-        """Apply a pause between two steps; a call and its result are one step."""
+    def _answering(self, call: ToolCall | None) -> Iterator[AppendHook]:
+        """Yield what the append does besides that answers this call."""
+        if call is None:
+            return
+        run = ToolRun.objects.of_call(self.conversation, call.event_id)
+        yield lambda appended: run.enter(RunState.ANSWERED)
+        if self.decision is not None and self._undone == {call.event_id}:
+            yield decisions.carry_out(self.conversation)
+
+    async def checkpoint(self) -> None:
+        """Apply a pause or the end of the time between two steps; a call and its result are one step."""
         if self.pause_wanted:
             await self._suspend(AgentState.PAUSED, ExecutionStatus.PAUSED)
+        if (reached := self._meter.spend_time()) is not None:
+            await self._end_at(reached)
 
     async def _suspend(
-        self, state: AgentState, status: ExecutionStatus, *, call: NewEvent | None = None
+        self, state: AgentState, status: ExecutionStatus, *, calls: Sequence[NewEvent] = ()
     ) -> None:
-        """Store the state, and in the same append the call that waits, so no decision comes too early."""
-        events = turn_events.steered(self.conversation, state, turn_id=self.turn_id)
-        if call is not None:
-            # The V0 web client offers a decision only for a call that follows the state.
-            events.insert(1 if self.conversation.dialect is Dialect.V0 else 0, call)
-        await self._store(events, also=turns.suspend_turn(self.conversation, status))
+        """Store the state, and in the same append the calls that wait, so no decision comes too early."""
+        states = turn_events.steered(self.conversation, state, turn_id=self.turn_id)
+        # The V0 web client offers a decision only for a call that follows the state.
+        events = [*states, *calls] if self.conversation.dialect is Dialect.V0 else [*calls, *states]
+        suspend = turns.suspend_turn(self.conversation, status)
+
+        def wait(appended: Sequence[Appended]) -> None:
+            suspend(appended)
+            if any(each.is_new for each in appended):
+                start.wait_for_approval(self.conversation, [each.event_id for each in calls])
+
+        await self._store(events, also=wait if calls else suspend)
         raise TurnSuspended(state)
 
 
@@ -370,7 +605,7 @@ def _new_tool_call_id() -> str:
 
 
 def _tool_call(event: EventEnvelope) -> ToolCall:
-    name, arguments = dialects.called_tool(json.loads(event["payload"]), Dialect(event["dialect"]))
+    name, arguments = start.called(event)
     return ToolCall(
         name=name,
         arguments=arguments,
@@ -383,8 +618,10 @@ def _tool_call(event: EventEnvelope) -> ToolCall:
 class StreamedAnswer:
     """An unfinished answer: readers get each piece without its secrets, and late readers a snapshot."""
 
-    def __init__(self, conversation: ConversationRef, turn_id: str, epoch: int, masks: Masks) -> None:
-        self.event_id = str(uuid4())
+    def __init__(
+        self, conversation: ConversationRef, turn_id: str, epoch: int, masks: Masks, *, event_id: str
+    ) -> None:
+        self.event_id = event_id
         self.text = ""
         self.reasoning = ""
         self._conversation = conversation
@@ -409,6 +646,10 @@ class StreamedAnswer:
         self.reasoning += text
         self._reasoning.add(text)
         self._announce(reasoning=self._reasoning.take(self._masks))
+
+    def replace(self, text: str) -> None:
+        """Say this in place of what was written."""
+        self.text = text
 
     async def break_off(self) -> None:
         """Show and store everything: nothing follows. Raise Fenced if another loop has taken over."""
@@ -456,7 +697,8 @@ class StreamedAnswer:
             )
             return
         self._snapshot_through = through
-        live.announce(live.conversation_group(self._conversation.pk), {"kind": "answer"})
+        hint = {"kind": "answer", "answer": self.event_id, "through": through}
+        live.announce(live.conversation_group(self._conversation.pk), hint)
 
 
 def _store_snapshot(conversation: ConversationRef, epoch: int, shown: dict[str, Any]) -> Masks:

@@ -19,6 +19,7 @@ from conversations.log import writes
 from conversations.log.locks import lock
 from conversations.models import Conversation, ConversationRef
 from sessions_app.loops import commands, leases, titles, turn_events, turns
+from sessions_app.loops.calls import left
 from sessions_app.loops.commands import LeftBehind
 from sessions_app.loops.leases import LoopHeld
 from sessions_app.loops.turn_events import Naming
@@ -31,20 +32,33 @@ ENDED = (ExecutionStatus.FINISHED, ExecutionStatus.ERROR, ExecutionStatus.STUCK)
 
 
 def recover(conversation: ConversationRef, process: Process) -> None:
-    """Take over an abandoned loop only to end its turn, and release it.
+    """Take over an abandoned loop only to end its turn, or to have it go on, and release it.
 
     The turn of a deleted conversation stays until it is restored and started again.
     """
     try:
         epoch = leases.claim(conversation, process, agent="", only_abandoned=True)
         repair(conversation, epoch)
-        leases.release(conversation, epoch)
+        goes_on = AgentLoop.objects.of(conversation).going_on().exists()
+        leases.release(conversation, epoch, ended_by=None if goes_on else LoopEnd.INTERRUPTED)
     except (LoopHeld, Fenced):
         pass  # a loop that was started meanwhile repairs by itself
     except ConversationNotFound:
         AgentLoop.objects.of(conversation).update(
             status=LoopStatus.STOPPED, lease_expires_at=None, updated_at=timezone.now()
         )  # what it was told is settled when the conversation is restored and started again
+
+
+def stop_unheld(conversation: ConversationRef, process: Process, through: int) -> None:
+    """End the turn that waits for the user, where no loop can be started to do it.
+
+    Raise LoopHeld if a living process runs the loop.
+    """
+    epoch = leases.claim(conversation, process, agent="")
+    with transaction.atomic():
+        leases.locked_by(conversation, epoch)
+        _stop_left_turn(conversation, epoch, LeftBehind({Verb.STOP}, through, ()))
+    leases.release(conversation, epoch, ended_by=LoopEnd.STOPPED)
 
 
 def repair(conversation: ConversationRef, epoch: int) -> None:
@@ -70,17 +84,22 @@ def _stop_left_turn(conversation: ConversationRef, epoch: int, left: LeftBehind)
         state, status = AgentState.STOPPED, ExecutionStatus.PAUSED if is_v1 else ExecutionStatus.IDLE
     turn = turns.pending_turn(conversation, epoch)
     if turn is not None:
+        turn = turn.given_up(left.through)
         cut_off(conversation, epoch, turn, state, status, reason=STOPPED_REASON)
     give_up(conversation, epoch, left.through, status)
 
 
 def _repair_turn(conversation: ConversationRef, epoch: int) -> None:
-    """End the turn that a dead loop left, and record that: its partial text is kept and marked.
+    """Let the turn that a dead loop left go on, or end it and record that.
 
-    A turn that waits for approval or is paused is not interrupted: it continues.
+    Its partial text is kept and marked either way. A turn that waits for approval or is paused was not
+    interrupted: it continues.
     """
     loop = AgentLoop.objects.of(conversation).get()
     if loop.turn_id is None or turns.is_unplayed(conversation, loop.turn_id, loop):
+        return
+    if left.may_go_on(conversation, loop):
+        left.go_on(conversation, epoch, loop.turn_id)
         return
     turn = PendingTurn(loop.turn_id, loop.turn_through, is_suspended=False)
 
@@ -142,7 +161,7 @@ def cut_off(
     leases.announce(conversation)
 
 
-def stop_turn(conversation: ConversationRef, epoch: int, *, through: int) -> None:
+def stop_turn(conversation: ConversationRef, epoch: int, *, through: int, reason: str = "") -> None:
     """End a turn that waits for the user, if there is one, and give up the inputs up to `through`.
 
     Readers see either way that the agent stopped, unless a V1 run is already over or paused. A V1
@@ -153,7 +172,8 @@ def stop_turn(conversation: ConversationRef, epoch: int, *, through: int) -> Non
         status = _stopped_status(conversation, goes_on=row.asked_through > through)
         turn = turns.pending_turn(conversation, epoch)
         if turn is not None:
-            cut_off(conversation, epoch, turn, AgentState.STOPPED, status, reason=STOPPED_REASON)
+            turn = turn.given_up(through)
+            cut_off(conversation, epoch, turn, AgentState.STOPPED, status, reason=reason or STOPPED_REASON)
         elif _is_at_rest(conversation):
             return
         else:
@@ -187,6 +207,9 @@ INTERRUPTED_REASON = (
 
 
 STOPPED_REASON = "The agent was stopped."
+
+
+SUPERSEDED_REASON = "The agent was interrupted by a newer message."
 
 
 CROWDED_OUT_REASON = "The loop was closed to make room for another conversation; what it had said is kept."

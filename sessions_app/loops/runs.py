@@ -17,18 +17,20 @@ from django.utils import timezone
 
 from conversations import dialects
 from conversations.dialects import AgentState, v1
-from conversations.events import Dialect, Metrics, NewEvent
+from conversations.events import Dialect, EventFilter, Metrics, NewEvent
 from conversations.exceptions import LoopUnavailable
-from conversations.log import reads, writes
+from conversations.log import reads, wakeups, writes
 from conversations.models import Conversation, ConversationRef
 from sessions_app.loops import decisions, leases, recovery, turn_events, turns
 from sessions_app.loops.turn_events import Naming
 from sessions_app.loops.turns import TurnStart
-from sessions_app.models import AgentLoop, ExecutionStatus
+from sessions_app.models import AgentLoop, AgentSetup, ExecutionStatus
 from sessions_app.models.v1 import DEFAULT_MODEL
+from sessions_app.settings import run_options
 
 OVER = (ExecutionStatus.FINISHED, ExecutionStatus.STUCK)
 """A message changes a conversation in one of these states to `idle`."""
+_PROMPTS = EventFilter(types=frozenset({"SystemPromptEvent"}))
 REJECTED_REASON = "User rejected the action."
 
 
@@ -71,11 +73,12 @@ def _ask(conversation: ConversationRef, given_up: int | None) -> Asked:
         case ExecutionStatus.WAITING_FOR_CONFIRMATION if loop.decision is not None:
             return Asked.RUNS
         case ExecutionStatus.WAITING_FOR_CONFIRMATION:
-            decisions.record_decision(conversation, True, "")
+            decisions.record_run(conversation)
             return Asked.BEGUN
         case ExecutionStatus.FINISHED if _newest_input(conversation, row, loop) is None:
             return Asked.NOTHING
     if row.last_message_at is None:
+        _prompt_first(conversation, row)
         _enter(conversation, AgentState.FINISHED, ExecutionStatus.FINISHED)
         return Asked.NOTHING
     _begin(conversation, row, loop)
@@ -92,6 +95,7 @@ def _ask_after(conversation: ConversationRef, row: Conversation, given_up: int) 
         asked = max(reads.last_seq(conversation), given_up + 1)
     rows = Conversation.objects.filter(pk=conversation.pk)
     rows.update(listed_at=timezone.now(), **_asked_through(asked))
+    wakeups.asked([conversation.pk])
     return Asked.BEGUN
 
 
@@ -113,6 +117,7 @@ def take(conversation: ConversationRef, message: NewEvent, *, run: bool, given_u
         else:
             waits = status == ExecutionStatus.WAITING_FOR_CONFIRMATION
             asks = status == ExecutionStatus.RUNNING or (run and waits)
+        _prompt_first(conversation, row)
         (appended,) = writes.append(conversation, [replace(message, asks=asks)])
         if run and not asks:
             _begin(conversation, row, loop)
@@ -179,9 +184,13 @@ def finish(
 
 def _told_totals(row: Conversation, turn_id: str) -> list[NewEvent]:
     event_id = str(uuid4())
-    totals = v1.snapshot(turns.totals_of(row), model=row.llm_model or DEFAULT_MODEL)
+    totals = v1.snapshot(turns.totals_of(row), model=_model_of(row))
     authored = v1.authored(v1.stats({"agent": totals}), event_id=event_id)
     return [turn_events.new_event(authored, event_id, turn_id=turn_id)]
+
+
+def _model_of(row: Conversation) -> str:
+    return run_options.model_of(row.ref) or row.llm_model or DEFAULT_MODEL
 
 
 def interrupt_unheld(conversation: ConversationRef) -> None:
@@ -207,6 +216,17 @@ def _enter(conversation: ConversationRef, state: AgentState, status: ExecutionSt
     AgentLoop.objects.of(conversation).update(execution_status=status, updated_at=timezone.now())
 
 
+def _prompt_first(conversation: ConversationRef, row: Conversation) -> None:
+    """Store the system prompt before the first message of a conversation that a V1 client has set up.
+
+    Clients expect it there since 1.10; for older ones it is stored at the start.
+    """
+    if row.last_message_at is not None or not AgentSetup.objects.filter(pk=conversation.pk).exists():
+        return
+    if not reads.search_events(conversation, _PROMPTS, limit=1).events:
+        writes.append(conversation, [turn_events.system_prompt()])
+
+
 def _begin(conversation: ConversationRef, row: Conversation, loop: AgentLoop) -> None:
     """Mark everything in the log as requested, and show the run as running from now on.
 
@@ -219,6 +239,7 @@ def _begin(conversation: ConversationRef, row: Conversation, loop: AgentLoop) ->
     changes = {} if asked is None else _asked_through(asked)
     Conversation.objects.filter(pk=conversation.pk).update(listed_at=now, **changes)
     AgentLoop.objects.of(conversation).update(execution_status=ExecutionStatus.RUNNING, updated_at=now)
+    wakeups.asked([conversation.pk])
 
 
 def _asked_through(seq: int) -> dict[str, Greatest | Least]:

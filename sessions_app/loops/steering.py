@@ -33,13 +33,15 @@ class Pause(Enum):
 
 
 class Interruption(Enum):
-    """Whether the user has interrupted the turn under way."""
+    """Whether the user has interrupted the turn under way, by a request or by a message."""
 
     NONE = auto()
     WANTED = auto()
     """The turn ends; that pauses a V1 conversation."""
     RESUMED = auto()
     """The turn ends, and its conversation is resumed after that."""
+    SUPERSEDED = auto()
+    """The turn ends for a message, which the next turn answers."""
 
 
 class Stay(Enum):
@@ -62,9 +64,10 @@ TRANSITIONS: Final[Mapping[State, Set[State]]] = {
     Pause.NONE: {Pause.NONE, Pause.WANTED},
     Pause.WANTED: {Pause.NONE, Pause.WANTED, Pause.TAKEN_BACK},
     Pause.TAKEN_BACK: {Pause.NONE, Pause.WANTED, Pause.TAKEN_BACK},
-    Interruption.NONE: {Interruption.WANTED},
+    Interruption.NONE: {Interruption.WANTED, Interruption.SUPERSEDED},
     Interruption.WANTED: {Interruption.NONE, Interruption.WANTED, Interruption.RESUMED},
     Interruption.RESUMED: {Interruption.NONE, Interruption.WANTED, Interruption.RESUMED},
+    Interruption.SUPERSEDED: {Interruption.NONE, Interruption.WANTED},
     Stay.STAYS: {Stay.LEAVES, Stay.ENDS},
     Stay.LEAVES: {Stay.LEAVES, Stay.ENDS},
     Stay.ENDS: set(),
@@ -107,7 +110,7 @@ class Steering:
     pause: Pause = Pause.NONE
     interruption: Interruption = Interruption.NONE
     interrupted_through: int | None = None
-    """The newest input when the user interrupted the turn under way."""
+    """The newest input when the user interrupted the turn under way: inputs up to it are given up."""
     stay: Stay = Stay.STAYS
     given_up_through: int | None = None
     """The newest input when the user stopped the loop: inputs up to it are given up."""
@@ -128,6 +131,17 @@ class Steering:
     def is_interrupted(self) -> bool:
         """Say whether the turn under way was interrupted."""
         return self.interruption is not Interruption.NONE
+
+    @property
+    def is_superseded(self) -> bool:
+        """Say whether a message has interrupted the turn under way."""
+        return self.interruption is Interruption.SUPERSEDED
+
+    @property
+    def can_be_superseded(self) -> bool:
+        """Say whether a message may interrupt the turn: the agent plays, and nothing else is to end that."""
+        is_left_alone = self.pause is Pause.NONE and self.stay is not Stay.ENDS
+        return self.stage is Stage.PLAYING and is_left_alone and not self.is_interrupted
 
     @property
     def is_pause_wanted(self) -> bool:
@@ -178,13 +192,20 @@ class Steering:
     def resume(self) -> Steering:
         """Cancel a pause, also the one with which an interrupted turn ends."""
         unpaused = self.take_pause_back() if self.is_in_turn else self.drop_pause()
-        return unpaused._to(Interruption.RESUMED) if unpaused.is_interrupted else unpaused
+        is_paused_by_end = unpaused.is_interrupted and not unpaused.is_superseded
+        return unpaused._to(Interruption.RESUMED) if is_paused_by_end else unpaused
 
     def interrupt(self, *, through: int) -> Steering:
         """End the turn under way and give up the inputs up to `through`; only if `is_interruptible`."""
         if not self.is_interruptible:
             raise ForbiddenTransition(self.stage, Interruption.WANTED)
         return replace(self.forget_runs()._to(Interruption.WANTED), interrupted_through=through)
+
+    def supersede(self, *, through: int) -> Steering:
+        """End the turn under way, which answers the inputs up to `through`, for a later message."""
+        if not self.can_be_superseded:
+            raise ForbiddenTransition(self.stage, Interruption.SUPERSEDED)
+        return replace(self._to(Interruption.SUPERSEDED), interrupted_through=through)
 
     def forget_runs(self) -> Steering:
         """Cancel what was requested against a pause or an interruption."""

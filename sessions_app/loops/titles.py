@@ -18,7 +18,7 @@ from conversations.provisional_titles import PARAMETER, PROVISIONAL
 from conversations.store import changes
 from sessions_app import astore
 from sessions_app.agents.base import Agent
-from sessions_app.agents.chosen import cues
+from sessions_app.agents.chosen import cues_in
 
 logger = logging.getLogger(__name__)
 
@@ -29,7 +29,7 @@ TITLE_MAX_CHARACTERS = 50
 SHOWN_MAX_CHARACTERS = 1000
 FALLBACK_CHARACTERS = 30
 LOOKED_AT = 10
-"""So many messages are looked at for one that is not blank."""
+"""At most this many messages are looked at for one that is not blank."""
 
 _MESSAGES = EventFilter(types=frozenset({"message", "MessageEvent"}), source="user")
 _REQUEST = (
@@ -37,6 +37,8 @@ _REQUEST = (
     "{most} characters, in the language of the message, without quotes. Answer with the "
     "title alone."
 )
+_MARKS = ("**", "__", "`")
+_QUOTES = "\"'“”„«»"
 
 
 def set_provisional_title(conversation: ConversationRef) -> None:
@@ -86,7 +88,16 @@ async def made_of(message: str, ask: Ask, max_characters: int) -> str:
     except Exception as error:
         logger.warning("A conversation gets a title without its agent: %s", error)
         answer = ""
-    return _cut(" ".join(answer.split()) or _beginning(message), max_characters)
+    return _cut(_plain(answer) or _beginning(message), max_characters)
+
+
+def _plain(answer: str) -> str:
+    """Return an answer as one line, without the marks that models put around a title all the same."""
+    for mark in _MARKS:
+        answer = answer.replace(mark, "")
+    line = " ".join(answer.split()).lstrip("# ")
+    is_quoted = line[:1] in _QUOTES and line[-1:] in _QUOTES
+    return line.strip(_QUOTES) if is_quoted else line
 
 
 def first_message(conversation: ConversationRef) -> str:
@@ -113,7 +124,7 @@ def _of_cue(message: str, conversation: ConversationRef) -> str | None:
     """
     said = message.strip().lower()
     told_apart = shown_title(None, conversation.public_id).removeprefix("Conversation ")
-    return f"{said} · {told_apart}" if said in cues(conversation.owner_id) else None
+    return f"{said} · {told_apart}" if said in cues_in(conversation) else None
 
 
 def _cut(title: str, most: int) -> str:

@@ -8,14 +8,16 @@ from typing import TypeVar
 from uuid import UUID, uuid4, uuid5
 
 from conversations import dialects
-from conversations.dialects import AgentState
+from conversations.dialects import AgentState, v1
 from conversations.events import Authored, Dialect, EventEnvelope, Kind, NewEvent
 from conversations.exceptions import EventConflict
 from conversations.log import reads
 from conversations.models import ConversationRef
-from sessions_app.models import UnfinishedAnswer
+from sessions_app.models import UnfinishedAnswer, UnknownAnswer
 
 T = TypeVar("T")
+
+SYSTEM_PROMPT = "You are the agent of this conversation: answer the user with the tools that you have."
 
 
 def turn_event_id(turn_id: str, part: str) -> str:
@@ -47,6 +49,12 @@ def under_a_free_id(append: Callable[[Naming], T]) -> T:
         return append(own_id)
     except EventConflict:
         return append(fresh_id)
+
+
+def system_prompt() -> NewEvent:
+    """Return the event that a V1 client's conversation begins with."""
+    event_id = str(uuid4())
+    return new_event(v1.authored(v1.system_prompt(SYSTEM_PROMPT), event_id=event_id), event_id)
 
 
 def end_of_turn(
@@ -124,45 +132,107 @@ def interrupted_turn(
 
     `calls_ended` says why the calls have no result.
     """
-    author = dialects.author(conversation.dialect)
-    events: list[NewEvent] = []
-    answer = UnfinishedAnswer.objects.filter(conversation_id=conversation.pk, turn_id=turn_id).first()
-    if answer is not None and (answer.text or answer.reasoning):
-        event_id = naming(answer.event_id)
-        authored = author.agent_message(
-            text=answer.text, event_id=event_id, interrupted=True, reasoning=answer.reasoning
-        )
-        events.append(new_event(authored, event_id, turn_id=turn_id))
+    events = cut_answer(conversation, turn_id, naming)
     for call in reads.open_calls(conversation, turn_id):
-        event_id = naming(turn_event_id(turn_id, f"failed {call['seq']}"))
-        authored = author.tool_failed(
-            name=_tool_of(call),
-            reason=calls_ended,
-            tool_call_id=call["tool_call_id"] or "",
-            event_id=event_id,
-            call_event_id=call["id"],
-        )
-        events.append(new_event(authored, event_id, turn_id=turn_id, cause_seq=call["seq"]))
+        events.append(failed_call(conversation, call, calls_ended, naming))
     return events
+
+
+def cut_answer(conversation: ConversationRef, turn_id: str, naming: Naming = own_id) -> list[NewEvent]:
+    """Return what was said of an unfinished answer, marked as interrupted; nothing if nothing was."""
+    answer = UnfinishedAnswer.objects.filter(conversation_id=conversation.pk, turn_id=turn_id).first()
+    if answer is None or not (answer.text or answer.reasoning):
+        return []
+    event_id = naming(answer.event_id)
+    authored = dialects.author(conversation.dialect).agent_message(
+        text=answer.text, event_id=event_id, interrupted=True, reasoning=answer.reasoning
+    )
+    return [new_event(authored, event_id, turn_id=turn_id)]
+
+
+def failed_call(
+    conversation: ConversationRef, call: EventEnvelope, reason: str, naming: Naming = own_id
+) -> NewEvent:
+    """Return the event that says why a stored call has no result."""
+    event_id = naming(turn_event_id(call["turn"] or "", f"failed {call['seq']}"))
+    authored = dialects.author(conversation.dialect).tool_failed(
+        name=_tool_of(call),
+        reason=reason,
+        tool_call_id=call["tool_call_id"] or "",
+        event_id=event_id,
+        call_event_id=call["id"],
+    )
+    return new_event(authored, event_id, turn_id=call["turn"], cause_seq=call["seq"])
 
 
 def refused_calls(
     conversation: ConversationRef, turn_id: str, reason: str, naming: Naming = own_id
 ) -> list[NewEvent]:
     """Return the events that say that the user rejected a turn's open calls."""
-    author = dialects.author(conversation.dialect)
-    events: list[NewEvent] = []
-    for call in reads.open_calls(conversation, turn_id):
-        event_id = naming(turn_event_id(turn_id, f"refused {call['seq']}"))
-        authored = author.tool_rejected(
-            name=_tool_of(call),
-            reason=reason,
-            tool_call_id=call["tool_call_id"] or "",
-            event_id=event_id,
-            call_event_id=call["id"],
-        )
-        events.append(new_event(authored, event_id, turn_id=turn_id, cause_seq=call["seq"]))
-    return events
+    calls = reads.open_calls(conversation, turn_id)
+    return [_refused_call(conversation, call, reason, naming) for call in calls]
+
+
+def _refused_call(
+    conversation: ConversationRef, call: EventEnvelope, reason: str, naming: Naming
+) -> NewEvent:
+    event_id = naming(turn_event_id(call["turn"] or "", f"refused {call['seq']}"))
+    authored = dialects.author(conversation.dialect).tool_rejected(
+        name=_tool_of(call),
+        reason=reason,
+        tool_call_id=call["tool_call_id"] or "",
+        event_id=event_id,
+        call_event_id=call["id"],
+    )
+    return new_event(authored, event_id, turn_id=call["turn"], cause_seq=call["seq"])
+
+
+OUTCOME_ASKED = (
+    "The server stopped while the tool `{tool}` was running, so it is unknown whether the call has taken "
+    "effect. Approve it to run it again, or reject it to go on without it."
+)
+OUTCOME_UNKNOWN = (
+    "The server stopped while the tool was running, so it is unknown whether the call has taken effect. "
+    "Find out before you repeat it."
+)
+OUTCOME_DONE = "The server stopped while the tool was running. The user says that the call has taken effect"
+SKIPPED = "The user skipped the call, whose outcome is unknown."
+
+
+def asked_outcome(conversation: ConversationRef, call: EventEnvelope) -> list[NewEvent]:
+    """Return the events with which a turn waits for a person's word about the outcome of a call."""
+    turn_id, event_id = call["turn"], str(uuid4())
+    said = dialects.author(conversation.dialect).agent_message(
+        text=OUTCOME_ASKED.format(tool=_tool_of(call)), event_id=event_id
+    )
+    states = steered(conversation, AgentState.WAITING_FOR_CONFIRMATION, turn_id=turn_id)
+    return [new_event(said, event_id, turn_id=turn_id), *states]
+
+
+def told_outcome(
+    conversation: ConversationRef,
+    call_id: str,
+    answer: UnknownAnswer,
+    words: str,
+    naming: Naming = own_id,
+) -> list[NewEvent]:
+    """Return what stands for the result of a call after a person's word about its outcome, if it has one."""
+    if answer is UnknownAnswer.RUN_AGAIN:
+        return []
+    (call,) = reads.read_some(conversation, event_ids=[call_id])
+    if answer is UnknownAnswer.SKIP:
+        return [_refused_call(conversation, call, words or SKIPPED, naming)]
+    event_id = naming(turn_event_id(call["turn"] or "", f"result {call['seq']}"))
+    name, arguments = dialects.called_tool(json.loads(call["payload"]), Dialect(call["dialect"]))
+    authored = dialects.author(conversation.dialect).tool_result(
+        name=name,
+        arguments=arguments,
+        content=f"{OUTCOME_DONE}: {words}" if words else f"{OUTCOME_DONE}.",
+        tool_call_id=call["tool_call_id"] or "",
+        event_id=event_id,
+        call_event_id=call["id"],
+    )
+    return [new_event(authored, event_id, turn_id=call["turn"], cause_seq=call["seq"])]
 
 
 def _tool_of(call: EventEnvelope) -> str:

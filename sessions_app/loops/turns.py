@@ -17,8 +17,11 @@ from conversations.domain_events import DomainEvent
 from conversations.events import Appended, Dialect, EventFilter, Metrics
 from conversations.log import reads, writes
 from conversations.models import Conversation, ConversationRef
+from sessions_app.agents import registry
 from sessions_app.loops import decisions, leases, turn_events
-from sessions_app.models import AgentLoop, ExecutionStatus, UnfinishedAnswer
+from sessions_app.loops.inputs import receipts, while_working
+from sessions_app.models import AgentLoop, ExecutionStatus, ToolRun, UnfinishedAnswer
+from sessions_app.settings import run_options
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -28,13 +31,19 @@ class TurnStart:
     turn_id: str
     through: int
     """The newest input that it answers."""
+    is_behind: bool
+    """Whether it continues, and the user has asked for more since."""
     answered_through: int
     """The newest input that earlier turns have answered."""
+    is_continued: bool
+    """Whether it has begun before."""
     decision: bool | None
     """The user's decision about the waiting call; None if no call waits."""
     decision_reason: str
     counted: Metrics
     """The conversation's totals."""
+    agent: str = ""
+    """The name of the agent that plays it, from its beginning to its end."""
 
 
 def greet(conversation: ConversationRef, epoch: int) -> None:
@@ -59,12 +68,19 @@ def _waits_already(conversation: ConversationRef) -> bool:
     return bool(newest) and dialects.state_of(newest[0]) in (AgentState.IDLE, AgentState.FINISHED)
 
 
-def begin_turn(conversation: ConversationRef, epoch: int) -> TurnStart | None:
+class AgentNotHere(Exception):
+    """There is something to do for an agent that this process cannot let play."""
+
+
+def begin_turn(
+    conversation: ConversationRef, epoch: int, *, is_here: Callable[[str], bool] = lambda agent: True
+) -> TurnStart | None:
     """Begin the next turn, or continue a suspended one; None if there is nothing to do.
 
     Without an unanswered input, the loop is idle as of this transaction: an input that is committed later
-    finds it so. A continued turn answers its own inputs; later ones are for the next turn. Repeating a call
-    of unknown outcome returns the same turn. Raise Fenced.
+    finds it so. A continued turn answers its own inputs; later ones are for the next turn, unless it takes
+    them up. Repeating a call of unknown outcome returns the same turn. Raise Fenced, and AgentNotHere if
+    `is_here` says no of the agent's name.
     """
     now = timezone.now()
     with transaction.atomic():
@@ -72,13 +88,23 @@ def begin_turn(conversation: ConversationRef, epoch: int) -> TurnStart | None:
         loop = leases.locked_loop(row)
         if not loop.may_play:
             return None
+        recoveries = loop.recoveries
         if loop.turn_id is None:
-            turn_id, through = uuid4().hex, row.asked_through
+            turn_id, through, recoveries = uuid4().hex, row.asked_through, 0
+            agent = run_options.agent_of(conversation)
+            _show(row, turn_id, after=row.answered_through, through=through)
         else:
-            turn_id, through = loop.turn_id, loop.turn_through
+            turn_id, through, agent = loop.turn_id, loop.turn_through, loop.turn_agent
+        if not is_here(agent):
+            raise AgentNotHere(agent)
+        changed = {} if agent == loop.turn_agent else {"agent": registry.path_of(agent)}
         AgentLoop.objects.of(conversation).update(
+            **changed,
             turn_id=turn_id,
             turn_through=through,
+            turn_agent=agent,
+            recoveries=recoveries,
+            goes_on=False,
             execution_status=ExecutionStatus.RUNNING,
             updated_at=now,
         )
@@ -88,11 +114,39 @@ def begin_turn(conversation: ConversationRef, epoch: int) -> TurnStart | None:
     return TurnStart(
         turn_id=turn_id,
         through=through,
+        is_behind=row.asked_through > through,
         answered_through=row.answered_through,
+        is_continued=loop.turn_id is not None,
         decision=loop.decision,
         decision_reason=loop.decision_reason,
         counted=totals_of(row),
+        agent=agent,
     )
+
+
+def _show(row: Conversation, turn_id: str, *, after: int, through: int) -> None:
+    """Record that the turn shows these inputs to the agent: those after `after`, through `through`."""
+    receipts.record(row.ref, after=after, through=through, seen_seq=row.next_seq - 1, turn_id=turn_id)
+
+
+def take_up(conversation: ConversationRef, epoch: int, turn_id: str) -> int:
+    """Let a turn answer what was asked since it began, too, if that is to steer it; return its newest input.
+
+    Whatever the turn does not take up is left to the next one. A repeated call changes nothing more. Raise
+    Fenced.
+    """
+    with transaction.atomic():
+        row = leases.locked_by(conversation, epoch)
+        loop = leases.locked_loop(row)
+        if loop.turn_id != turn_id or loop.execution_status != ExecutionStatus.RUNNING:
+            return -1  # it was ended meanwhile
+        through = row.asked_through
+        if through <= loop.turn_through or not while_working.steers(conversation):
+            return loop.turn_through
+        _show(row, turn_id, after=loop.turn_through, through=through)
+        AgentLoop.objects.of(conversation).update(turn_through=through, updated_at=timezone.now())
+    leases.announce(conversation)
+    return through
 
 
 def totals_of(row: Conversation) -> Metrics:
@@ -116,12 +170,19 @@ def finish_turn(
         now = timezone.now()
         turn = AgentLoop.objects.of(conversation).filter(turn_id__isnull=False)
         if not turn.update(
-            turn_id=None, execution_status=status, decision=None, decision_reason="", updated_at=now
+            turn_id=None,
+            execution_status=status,
+            decision=None,
+            decision_reason="",
+            recoveries=None,  # an earlier release, which notes no starts, may begin the next one
+            goes_on=False,
+            updated_at=now,
         ):
             return
         rows = Conversation.objects.filter(pk=conversation.pk)
         rows.update(answered_through=Greatest("answered_through", through), listed_at=now)
         UnfinishedAnswer.objects.filter(conversation_id=conversation.pk).delete()
+        ToolRun.objects.of_all_turns(conversation).delete()
 
     return finish
 
@@ -151,7 +212,15 @@ class PendingTurn(NamedTuple):
 
     turn_id: str
     through: int
+    """The newest input that its end settles."""
     is_suspended: bool
+
+    def given_up(self, through: int) -> PendingTurn:
+        """Return it for an end that was asked for when `through` was the newest input.
+
+        What it has taken up since is left to the next turn.
+        """
+        return self._replace(through=min(self.through, through))
 
 
 def pending_turn(conversation: ConversationRef, epoch: int) -> PendingTurn | None:
@@ -166,9 +235,10 @@ def pending_turn(conversation: ConversationRef, epoch: int) -> PendingTurn | Non
 def is_unplayed(conversation: ConversationRef, turn_id: str, loop: AgentLoop) -> bool:
     """Say whether nothing plays the turn: it waits for the user, or has not been continued yet.
 
-    A continued run is `running` from the request on; the log says whether a loop took it up.
+    A continued run is `running` from the request on; the log says whether a loop took it up. So is a turn
+    that goes on after a crash; the row says that.
     """
-    if loop.execution_status != ExecutionStatus.RUNNING:
+    if loop.goes_on or loop.execution_status != ExecutionStatus.RUNNING:
         return True
     state = reads.newest_state(conversation, turn_id)
     return state is not None and dialects.state_in(state) is not AgentState.RUNNING

@@ -4,6 +4,7 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
+    contracts = "It is older than the first release, so no earlier one runs beside it."
     dependencies = [
         ("sessions_app", "0002_settings_secrets_repairs"),
     ]

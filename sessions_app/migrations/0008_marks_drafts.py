@@ -19,6 +19,7 @@ def date_what_was_seen(apps: Any, schema_editor: Any) -> None:
 
 
 class Migration(migrations.Migration):
+    contracts = "It is older than the first release, so no earlier one runs beside it."
     dependencies = [
         ("conversations", "0004_version_index"),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),

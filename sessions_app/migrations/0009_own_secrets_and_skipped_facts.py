@@ -10,6 +10,7 @@ def mark(apps: Any, schema_editor: Any) -> None:
 
 
 class Migration(migrations.Migration):
+    contracts = "It is older than the first release, so no earlier one runs beside it."
     dependencies = [
         ("conversations", "0004_version_index"),
         ("sessions_app", "0008_marks_drafts"),

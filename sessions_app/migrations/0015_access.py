@@ -7,6 +7,7 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
+    contracts = "It is older than the first release, so no earlier one runs beside it."
     dependencies = [
         ("auth", "0012_alter_user_first_name_max_length"),
         ("conversations", "0011_change_numbers"),

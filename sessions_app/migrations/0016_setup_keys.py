@@ -31,6 +31,7 @@ def fill(apps: Any, schema_editor: BaseDatabaseSchemaEditor) -> None:
 
 
 class Migration(migrations.Migration):
+    contracts = "It is older than the first release, so no earlier one runs beside it."
     dependencies = [("sessions_app", "0015_access")]
 
     operations = [

@@ -21,6 +21,7 @@ from sessions_app.models.files import (
     Permissions,
     Polarity,
 )
+from sessions_app.models.housekeeping import HousekeepingRound
 from sessions_app.models.idempotency import (
     RecordedAnswer,
 )
@@ -64,6 +65,25 @@ from sessions_app.models.model_use import (
     Used,
     used_in,
 )
+from sessions_app.models.receipts import InputReceipt, InputReceiptQuerySet
+from sessions_app.models.remote_agents import (
+    REMOTE_NAME_MAX_LENGTH,
+    RemoteProgram,
+    RemoteProgramQuerySet,
+)
+from sessions_app.models.run_meter import (
+    Amounts,
+    RunMeter,
+    RunMeterQuerySet,
+)
+from sessions_app.models.run_options import (
+    AGENT_NAME_MAX_LENGTH,
+    OPTION_MODEL_MAX_LENGTH,
+    RunOptions,
+    RunOptionsQuerySet,
+    UnknownOutcome,
+    WhileWorking,
+)
 from sessions_app.models.settings import (
     CONDENSER_SIZE_MIN,
     RUN_TOOL_PROGRAMS,
@@ -72,6 +92,14 @@ from sessions_app.models.settings import (
     SecretKind,
     SecretQuerySet,
     UserSettings,
+)
+from sessions_app.models.tool_runs import (
+    RunState,
+    ToolRun,
+    ToolRunQuerySet,
+    UnknownAnswer,
+    digest_of,
+    idempotency_key,
 )
 from sessions_app.models.usage import (
     Usage,
@@ -89,11 +117,14 @@ from sessions_app.models.webhooks import (
 
 __all__ = [
     "ACCESS_GROUP",
+    "AGENT_NAME_MAX_LENGTH",
     "ATTACHMENT_NAME_MAX_LENGTH",
     "CONDENSER_SIZE_MIN",
     "LATELY",
     "MODEL_NAME_MAX_LENGTH",
+    "OPTION_MODEL_MAX_LENGTH",
     "PRESENCE_S",
+    "REMOTE_NAME_MAX_LENGTH",
     "RUN_TOOL_PROGRAMS",
     "SECRET_NAME_MAX_LENGTH",
     "STALLED_S",
@@ -106,6 +137,7 @@ __all__ = [
     "AgentLoop",
     "AgentLoopQuerySet",
     "AgentSetup",
+    "Amounts",
     "ApiToken",
     "ApiTokenQuerySet",
     "Attachment",
@@ -121,6 +153,9 @@ __all__ = [
     "ExecutionStatus",
     "Feedback",
     "Grant",
+    "HousekeepingRound",
+    "InputReceipt",
+    "InputReceiptQuerySet",
     "LoopCommand",
     "LoopCommandQuerySet",
     "LoopEnd",
@@ -134,20 +169,34 @@ __all__ = [
     "Polarity",
     "Receiver",
     "RecordedAnswer",
+    "RemoteProgram",
+    "RemoteProgramQuerySet",
     "Repair",
     "RepairQuerySet",
+    "RunMeter",
+    "RunMeterQuerySet",
+    "RunOptions",
+    "RunOptionsQuerySet",
+    "RunState",
     "Scope",
     "Secret",
     "SecretKind",
     "SecretQuerySet",
     "StartTask",
+    "ToolRun",
+    "ToolRunQuerySet",
     "UnfinishedAnswer",
+    "UnknownAnswer",
+    "UnknownOutcome",
     "Usage",
     "Used",
     "UserSettings",
     "Verb",
+    "WhileWorking",
     "Work",
     "asked_conversations",
+    "digest_of",
+    "idempotency_key",
     "new_connection_id",
     "present_since",
     "size_of_draft",

@@ -127,6 +127,10 @@ class AgentLoopQuerySet(models.QuerySet["AgentLoop"]):
         """Return the loops that are playing a turn."""
         return self.filter(status=LoopStatus.RUNNING, execution_status=ExecutionStatus.RUNNING)
 
+    def going_on(self) -> Self:
+        """Return the loops whose turn goes on after a crash and waits for nobody."""
+        return self.filter(goes_on=True, execution_status=ExecutionStatus.RUNNING)
+
     def asking(self) -> Self:
         """Return the loops of agents that wait for an approval."""
         return self.filter(execution_status=ExecutionStatus.WAITING_FOR_CONFIRMATION)
@@ -192,9 +196,16 @@ class AgentLoop(models.Model):
     """The turn that has begun and has no `turn` event yet."""
     turn_through = models.BigIntegerField(default=-1)
     """The newest input that the turn answers."""
+    turn_agent = models.TextField(default="", db_default="", blank=True)
+    """The name of the agent of the turn, or of the last one; empty for the server's default."""
     decision = models.BooleanField(null=True, blank=True)
     """The decision about the call that waits for approval; None until there is one."""
     decision_reason = models.TextField(default="", blank=True)
+    recoveries = models.PositiveSmallIntegerField(null=True, blank=True)
+    """How often the turn went on after its process had gone. None if nobody notes which of its calls were
+    started: the turn began in an earlier release."""
+    goes_on = models.BooleanField(default=False, db_default=False)
+    """Whether the turn goes on after that and no loop has taken it up yet."""
     error = models.TextField(default="", blank=True)
     ended_by = models.CharField(max_length=20, choices=LoopEnd, default="", blank=True)
     """Why it ended; empty while it exists, and before it ever did."""

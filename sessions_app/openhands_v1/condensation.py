@@ -17,7 +17,7 @@ from conversations.log import reads
 from conversations.models import Conversation, ConversationRef
 from sessions_app import astore
 from sessions_app.agents.base import Agent
-from sessions_app.agents.chosen import chosen_agent, made_for
+from sessions_app.agents.chosen import ConversationAgent
 from sessions_app.loops import turn_events
 from sessions_app.loops.manager import get_manager
 
@@ -105,7 +105,7 @@ async def _summary(conversation: ConversationRef, prefix: _Prefix) -> str:
 
 def _agent(conversation: ConversationRef) -> Agent:
     loop = get_manager().get_agent_session(conversation.public_id)
-    return loop.agent if loop is not None else made_for(chosen_agent(), conversation)
+    return loop.agent if loop is not None else ConversationAgent(conversation)
 
 
 def _transcript(events: Sequence[EventEnvelope]) -> str:

@@ -8,12 +8,14 @@ from uuid import UUID
 
 from django.db.models import Field, QuerySet
 
+from conversations.dialects import columns
 from conversations.dialects.v1 import state
 from conversations.events import Metrics
 from conversations.models import Conversation, ConversationQuerySet, children_in
 from sessions_app.live.status import iso
 from sessions_app.models import AgentSetup, ExecutionStatus
 from sessions_app.models.v1 import DEFAULT_MODEL, json_size
+from sessions_app.settings import run_options
 
 ConversationInformation = dict[str, Any]
 
@@ -53,7 +55,7 @@ _COLUMNS = (
     "pk",
     "public_id",
     "title",
-    "llm_model",
+    *run_options.MODEL_COLUMNS,
     "accumulated_cost",
     "prompt_tokens",
     "completion_tokens",
@@ -89,14 +91,14 @@ def information_rows(rows: ConversationQuerySet) -> QuerySet[Conversation, dict[
 
 def information_in(row: Mapping[str, Any]) -> ConversationInformation:
     """Return the information of a row of `information_rows`."""
-    model = row["llm_model"] or DEFAULT_MODEL
+    model = run_options.shown_model(row) or DEFAULT_MODEL
     setup = _setup_in(row)
     metrics = _metrics(row, model)
     return {
         **_NEWER,
         **setup["facts"],
         "id": dashed(row["public_id"]),
-        "agent": setup["shown_agent"] or default_agent(model),
+        "agent": _agent(setup["shown_agent"] or default_agent(model), row["run_options__model"]),
         "workspace": setup["workspace"],
         "persistence_dir": f"workspace/conversations/{row['public_id']}",
         "max_iterations": setup["max_iterations"],
@@ -133,6 +135,13 @@ def _field(name: str) -> Field[Any, Any]:
 def default_agent(model: str) -> dict[str, Any]:
     """Return the agent of a conversation that no V1 client has set up."""
     return {"kind": "Agent", "llm": {"model": model, "usage_id": "agent"}, "tools": []}
+
+
+def _agent(agent: Mapping[str, Any], chosen_model: str | None) -> Mapping[str, Any]:
+    """Return an agent with the model that was chosen since its start, if one was."""
+    if not chosen_model:
+        return agent
+    return {**agent, "llm": {**columns.fields(agent.get("llm")), "model": chosen_model}}
 
 
 def dashed(public_id: str) -> str:

@@ -15,7 +15,6 @@ from conversations.log import reads
 from conversations.models import ConversationRef
 from conversations.payloads.bounds import is_light_value
 from sessions_app.capacity.parsing import in_turn
-from sessions_app.loops import turn_events
 from sessions_app.loops.manager import get_manager
 from sessions_app.openhands_v1.condensation import condense as condense
 from sessions_app.settings import agent_setups
@@ -25,13 +24,6 @@ _SAID_BY_THE_AGENT = EventFilter(
     exclude_hidden=True,
     any_of=frozenset(EventMatch(dialect=dialect, kinds=frozenset({Kind.MESSAGE})) for dialect in Dialect),
 )
-SYSTEM_PROMPT = "You are the agent of this conversation: answer the user with the tools that you have."
-
-
-def system_prompt_event() -> NewEvent:
-    """Return the event that a V1 conversation begins with."""
-    event_id = str(uuid4())
-    return turn_events.new_event(v1.authored(v1.system_prompt(SYSTEM_PROMPT), event_id=event_id), event_id)
 
 
 async def say(

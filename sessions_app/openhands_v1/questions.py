@@ -10,7 +10,7 @@ from conversations.exceptions import LoopUnavailable
 from conversations.log import reads
 from conversations.models import ConversationRef
 from sessions_app import astore
-from sessions_app.agents.chosen import chosen_agent, made_for
+from sessions_app.agents.chosen import ConversationAgent
 from sessions_app.loops import titles
 from sessions_app.loops.manager import get_manager
 
@@ -48,7 +48,7 @@ async def _asked(conversation: ConversationRef, messages: Sequence[Mapping[str, 
     try:
         return await get_manager().request_llm_completion(conversation.public_id, SERVICE_ID, None, messages)
     except LoopUnavailable:
-        return await made_for(chosen_agent(), conversation).complete(messages)
+        return await ConversationAgent(conversation).complete(messages)
 
 
 def _said(conversation: ConversationRef) -> list[dict[str, str]]:

@@ -20,11 +20,12 @@ from conversations.models import Conversation
 from conversations.redaction import masking, secrets
 from conversations.storage import quotas
 from conversations.store import ConversationExists
+from sessions_app.agents import registry
+from sessions_app.loops import turn_events
 from sessions_app.models import StartTask, UserSettings
 from sessions_app.models.v1 import DEFAULT_MODEL, never_confirm
 from sessions_app.openhands_v1.information import default_agent
-from sessions_app.openhands_v1.input import system_prompt_event
-from sessions_app.settings import agent_setups, setup_keys, user_settings
+from sessions_app.settings import agent_setups, run_options, setup_keys, user_settings
 from sessions_app.settings.agent_setups import NewSetup
 
 READY = "READY"
@@ -49,6 +50,8 @@ class Wanted:
     trigger: str | None = None
     pr_number: Sequence[int] = ()
     parameters: Mapping[str, Any] = field(default_factory=dict)
+    agent: str = ""
+    """The name of the agent; empty for the server's default."""
 
 
 def first_message(message: Mapping[str, Any], *, sender_id: int) -> NewEvent:
@@ -127,7 +130,7 @@ def _started(user: Visitor, wanted: Wanted) -> StartTask:
         user,
         _setup(wanted, model, settings),
         conversation_id=wanted.conversation_id,
-        events=[system_prompt_event(), *([wanted.first_message] if wanted.first_message else [])],
+        events=[turn_events.system_prompt(), *([wanted.first_message] if wanted.first_message else [])],
         parameters=dict(wanted.parameters),
         parent_id=parent.pk if parent is not None else None,
         title=wanted.title,
@@ -138,6 +141,8 @@ def _started(user: Visitor, wanted: Wanted) -> StartTask:
         trigger=wanted.trigger,
         pr_number=list(wanted.pr_number),
     )
+    if wanted.agent in registry.offered():
+        run_options.change(conversation, {"agent": wanted.agent})
     return StartTask.objects.create(
         user_id=conversation.owner_id,
         conversation_id=conversation.pk,

@@ -25,6 +25,7 @@ from conversations.store import creation, forks
 from sessions_app.encryption import Sealed, seal
 from sessions_app.models import AgentSetup
 from sessions_app.models.v1 import MAX_ITERATIONS, default_workspace, never_confirm
+from sessions_app.settings import run_options
 from sessions_app.settings.setup_keys import MASK, keys_of, masked
 
 SEALED = ("sealed_agent", "sealed_secrets", "sealed_keys")
@@ -102,14 +103,21 @@ def _keys(setup: NewSetup) -> list[str]:
 
 
 def fork(user: Visitor, source: ConversationRef, **options: Any) -> ConversationRef:
-    """Fork a conversation with its agent's setup: ConversationStore.fork."""
+    """Fork a conversation with its agent's setup and options."""
     with transaction.atomic():
         copy = forks.fork(user, source, **options)
         setup = AgentSetup.objects.filter(pk=source.pk).first()
         if setup is not None:
             setup.pk, setup.leaf_event_id = copy.pk, None
             setup.save(force_insert=True)
+        run_options.copy(source, copy)
     return copy
+
+
+def detects_repetition(conversation: ConversationRef) -> bool:
+    """Say whether an agent that repeats itself is stopped: unless the start of its conversation says no."""
+    found = AgentSetup.objects.filter(pk=conversation.pk).values_list("stuck_detection", flat=True).first()
+    return found is not False
 
 
 def add_secrets(conversation: ConversationRef, secrets: Mapping[str, Mapping[str, Any]]) -> None:

@@ -2,22 +2,86 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from conversations.dialects import columns
 from conversations.models import ConversationRef
 from sessions_app.models import AgentSetup
 
+MEMBER = "client_tools"
+"""Where a start names the tools that its client itself carries out, since 1.28; without any it is empty."""
+NO_ARGUMENTS: Mapping[str, object] = {"type": "object", "properties": {}}
 _TERMINALS = frozenset({"terminal", "terminaltool", "execute_bash", "bashtool", "bash"})
 """The names of the tool that runs commands in all releases, in lower case."""
 
 
-def has_terminal(conversation: ConversationRef) -> bool:
+class ClientTool(NamedTuple):
+    """A tool that a client has declared."""
+
+    name: str
+    description: str
+    schema: Mapping[str, object]
+    """A JSON schema of the arguments."""
+    is_destructive: bool
+    """Whether the client says that it destroys something."""
+
+
+class Known(NamedTuple):
+    """What a client can read calls of."""
+
+    has_terminal: bool = True
+    schemas: Mapping[str, Mapping[str, object]] = {}
+    """Those of the arguments of its own tools, by name."""
+
+
+def known_to(conversation: ConversationRef) -> Known:
+    """Return what the client that has started a V1 conversation can read."""
+    rows = AgentSetup.objects.filter(pk=conversation.pk)
+    agent, facts = rows.values_list("shown_agent", "facts").first() or (None, None)
+    return Known(
+        has_terminal=_has_terminal(agent),
+        schemas={tool.name: tool.schema for tool in _declared(facts)},
+    )
+
+
+def _has_terminal(agent: object) -> bool:
     """Say whether calls of a terminal can be shown as such.
 
     They can if no client has set up an agent, as with web frontends, or if its agent has the tool. The
     library of another client may lack the package for it (spec V1 §4.6).
     """
-    agent = AgentSetup.objects.filter(pk=conversation.pk).values_list("shown_agent", flat=True).first()
     if not isinstance(agent, dict):
         return True
     tools = agent.get("tools")
     names = (tool.get("name") for tool in tools if isinstance(tool, dict)) if isinstance(tools, list) else ()
     return any(isinstance(name, str) and name.lower() in _TERMINALS for name in names)
+
+
+def may_have_any(conversation: ConversationRef) -> bool:
+    """Say whether the conversation was started by a release that knows client tools, and so all before."""
+    return MEMBER in columns.fields(_facts(conversation))
+
+
+def declared(conversation: ConversationRef) -> list[ClientTool]:
+    """Return the tools that the client has declared."""
+    return _declared(_facts(conversation))
+
+
+def _declared(facts: object) -> list[ClientTool]:
+    listed = columns.fields(facts).get(MEMBER)
+    tools = [_tool(columns.fields(each)) for each in (listed if isinstance(listed, list) else [])]
+    return [tool for tool in tools if tool.name]
+
+
+def _tool(given: Mapping[str, object]) -> ClientTool:
+    return ClientTool(
+        name=columns.first_text(given.get("name")),
+        description=columns.first_text(given.get("description")),
+        schema=columns.fields(given.get("parameters")) or NO_ARGUMENTS,
+        is_destructive=columns.fields(given.get("annotations")).get("destructiveHint") is True,
+    )
+
+
+def _facts(conversation: ConversationRef) -> object:
+    return AgentSetup.objects.filter(pk=conversation.pk).values_list("facts", flat=True).first()

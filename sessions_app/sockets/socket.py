@@ -25,7 +25,7 @@ SLOW_READER_S = 15.0
 GRACE_S = 5.0
 """How long a closed client may take to read the reason."""
 REASON_MAX_BYTES = 123
-REFUSALS = frozenset({4400, 4401, 4403, 4404, 4429, 4001, 4004})
+REFUSALS = frozenset({4400, 4401, 4403, 4404, 4409, 4429, 4001, 4004})
 """The close codes of the native and the V1 sockets after which a client must not reconnect."""
 
 

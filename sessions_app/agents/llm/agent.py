@@ -16,12 +16,12 @@ from sessions_app.agents.base import AgentFailure, Answer, Turn, Usage
 from sessions_app.agents.llm import choice, library, models, prompts, record
 from sessions_app.agents.llm.choice import ModelChoice
 from sessions_app.agents.llm.condensing import Condenser
-from sessions_app.agents.llm.faults import ModelFault
+from sessions_app.agents.llm.faults import RATE_LIMIT, ModelFault
 from sessions_app.agents.llm.models import Target
 from sessions_app.agents.llm.record import Record
-from sessions_app.agents.llm.tools import limits
 from sessions_app.agents.llm.tools.opening import OpenTools, opened
 from sessions_app.agents.llm.tools.use import ToolUse
+from sessions_app.settings import agent_setups
 
 if TYPE_CHECKING:
     from sessions_app.agents.llm.requests import ModelClient, Piece, Request
@@ -47,8 +47,15 @@ TIMED_OUT = "The model didn't answer in time."
 class LlmAgent:
     """Answers with the model that the conversation's start, its owner or the server's operator has named."""
 
+    title = "Model"
+    description = "Answers with a language model, and uses the tools of your tool servers."
     takes_conversation = True
     uses_model = True
+    task = ""
+    """What the model is told to do instead of answering."""
+    only_reads = False
+    """Whether it gets only those tools that change nothing."""
+    continues = True
 
     def __init__(self, conversation: ConversationRef) -> None:
         self._conversation = conversation
@@ -58,22 +65,22 @@ class LlmAgent:
     async def play(self, turn: Turn) -> None:
         """Play one turn. Raise AgentFailure with a sentence for the user."""
         target, client = await self._model()
-        most = await astore.call(limits.limits_of, self._conversation)
-        async with opened(self._conversation) as tools:
+        detects_repetition = await astore.call(agent_setups.detects_repetition, self._conversation)
+        async with opened(self._conversation, only_reading=self.only_reads) as tools:
             await self._tell(turn, tools.notices)
-            await _Playing(turn, target, client, tools, ToolUse(turn, tools, most)).play()
+            use = ToolUse(turn, tools, detects_repetition=detects_repetition)
+            await _Playing(turn, target, client, tools, use, task=self.task).play()
 
     async def complete(self, messages: Sequence[Mapping[str, str]]) -> str:
         """Answer a question beside the conversation. Raise AgentFailure."""
         target, client = await self._model()
-        usages: list[Usage] = []
-        try:
-            async with asyncio.timeout(COMPLETE_S):
-                return (await client.complete(target, messages, usages.append)).strip()
-        except TimeoutError:
-            raise AgentFailure(TIMED_OUT, code="LLMTimeoutError") from None
-        finally:
-            await asyncio.shield(model_use.record_beside(self._conversation, usages))
+        expected = client.expected_of(target, messages)
+        async with model_use.reserved_beside(self._conversation, expected) as usages:
+            try:
+                async with asyncio.timeout(COMPLETE_S):
+                    return (await client.complete(target, messages, usages.append)).strip()
+            except TimeoutError:
+                raise AgentFailure(TIMED_OUT, code="LLMTimeoutError") from None
 
     async def _tell(self, turn: Turn, notices: Sequence[str]) -> None:
         """Say what cannot be used, unless the user has been told."""
@@ -94,9 +101,17 @@ class _Playing:
     """One turn: its model is asked until the answer is complete and wants no tool."""
 
     def __init__(
-        self, turn: Turn, target: Target, client: ModelClient, tools: OpenTools, use: ToolUse
+        self,
+        turn: Turn,
+        target: Target,
+        client: ModelClient,
+        tools: OpenTools,
+        use: ToolUse,
+        *,
+        task: str,
     ) -> None:
         self._turn = turn
+        self._task = task
         self._target = target
         self._client = client
         self._tools = tools
@@ -104,29 +119,33 @@ class _Playing:
         self._max_chars = min(HISTORY_MAX_CHARS, client.window_chars(target) or HISTORY_MAX_CHARS)
         self._condenser = Condenser(turn, target, client, self._count)
         self._waits_s = list(WAITS_S)
-        self._has_told_cut = any(event["text"] == prompts.CUT_NOTICE for event in turn.done)
+        self._told = {event["text"] for event in turn.done} & prompts.NOTICES
 
     async def play(self) -> None:
         """Ask until the answer is complete: what was said before a pause or a fault is in the log."""
-        if self._turn.decision is not None:
-            await self._use.carry_out(self._turn.decision)
+        for decision in self._turn.decisions:
+            await self._use.carry_out(decision)
         while True:
+            await self._turn.new_inputs()
             request = await self._request()
             if await self._condenser.shortens(is_cut=request.is_cut, max_chars=self._max_chars):
                 continue
             if request.is_cut and not self._turn.is_pausing:
-                await self._tell_cut()
-            wait_s, wanted = 0.0, None
+                await self._tell(prompts.CUT_NOTICE)
+            await self._turn.reserve(self._client.expected(self._target, request))
+            wait_s, wanted, is_busy = 0.0, None, False
             async with self._turn.answer() as answer:  # a pause takes effect here
                 try:
                     wanted = await self._write(answer, request)
                 except ModelFault as fault:
-                    wait_s = self._wait_after(fault)
+                    wait_s, is_busy = self._wait_after(fault), fault.code == RATE_LIMIT
+            if is_busy:
+                await self._tell(prompts.BUSY_NOTICE)
             if wanted is None:
                 await self._sleep(wait_s)
             elif wanted:
                 await self._use.run(wanted)
-            else:
+            elif not await self._turn.new_inputs():
                 return
 
     async def _request(self) -> Request:
@@ -134,18 +153,22 @@ class _Playing:
         inputs = [event["seq"] for event in turn.inputs]
         found: Record = await astore.call(
             lambda: record.read(
-                turn.conversation, turn_id=turn.turn_id, inputs=inputs, max_chars=self._max_chars
+                turn.conversation,
+                turn_id=turn.turn_id,
+                inputs=inputs,
+                max_chars=self._max_chars,
+                task=self._task,
             )
         )
         return await asyncio.to_thread(
             self._client.request_of, found, max_chars=self._max_chars, tools=self._tools.tools
         )
 
-    async def _tell_cut(self) -> None:
-        """Say that the model does not see all, unless this turn has."""
-        if not self._has_told_cut:
-            self._has_told_cut = True
-            await self._turn.say(prompts.CUT_NOTICE)
+    async def _tell(self, notice: str) -> None:
+        """Say what the user should know about the model, unless this turn has."""
+        if notice not in self._told:
+            self._told.add(notice)
+            await self._turn.say(notice)
 
     async def _write(self, answer: Answer, request: Request) -> Sequence[WantedCall] | None:
         """Write the answer as it comes, and return the calls that it wants; None if the turn is to pause.
@@ -163,6 +186,7 @@ class _Playing:
                 try:
                     piece = await asyncio.wait_for(pieces.get(), LOOK_S)
                 except TimeoutError:
+                    await answer.write("")  # for late readers: nobody knows when the next piece comes
                     continue
                 if piece is None:
                     return await asking

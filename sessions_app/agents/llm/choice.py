@@ -15,9 +15,14 @@ from sessions_app.agents.llm import names
 from sessions_app.encryption import SecretUnreadable
 from sessions_app.models import AgentSetup, SecretKind
 from sessions_app.models.v1 import DEFAULT_MODEL
-from sessions_app.settings import user_settings
+from sessions_app.settings import run_options, user_settings
 from sessions_app.settings.user_settings import SettingSecret
 
+NO_KEY_FOR_CHOSEN = (
+    "There is no key for the model `{model}`, which was chosen for this conversation: a key is used only "
+    "with the provider that it was entered for. Choose another model, or enter this one and its key in "
+    "Settings."
+)
 KEY_UNREADABLE = "The saved key of the model can't be read any more. Enter it again in Settings."
 
 
@@ -41,9 +46,13 @@ def model_of(conversation: ConversationRef) -> ModelChoice | None:
     """Return the model of a conversation; None if nobody has named one. Raise AgentFailure.
 
     A key is used only with the server that it was entered for, so a start that brings neither key nor base
-    URL gets its model from the owner's provider, if that is the same one.
+    URL gets its model from the owner's provider, if that is the same one. A model that was chosen for the
+    conversation is asked where one of these would be, or not at all.
     """
+    chosen = run_options.model_of(conversation)
     started = _of_start(conversation)
+    if chosen:
+        return _chosen(chosen, started, model_of_user(conversation.owner_id))
     if started is not None and started.has_access:
         return started
     usual = model_of_user(conversation.owner_id)
@@ -55,6 +64,20 @@ def model_of(conversation: ConversationRef) -> ModelChoice | None:
         return usual
     is_served = usual.base_url or names.are_of_one_provider(wanted, usual.model)
     return replace(usual, model=wanted) if is_served else usual
+
+
+def _chosen(model: str, *known: ModelChoice | None) -> ModelChoice:
+    """Return the model that was chosen for a conversation, at the first server that it may be asked at."""
+    for each in known:
+        if each is None or not each.has_access:
+            continue
+        if each.model == model:
+            return each
+        if not each.is_operators and (each.base_url or names.are_of_one_provider(model, each.model)):
+            return replace(each, model=model)
+    if names.parts_of(model)[0] == "ollama":
+        return ModelChoice(model=model)
+    raise AgentFailure(NO_KEY_FOR_CHOSEN.format(model=model), code="LLMAuthenticationError")
 
 
 def model_of_user(user_id: int) -> ModelChoice | None:
@@ -72,7 +95,7 @@ def _of_start(conversation: ConversationRef) -> ModelChoice | None:
     try:
         agent = json.loads(setup.sealed_agent.open())
     except SecretUnreadable as error:
-        raise AgentFailure(KEY_UNREADABLE) from error
+        raise AgentFailure(KEY_UNREADABLE, code="LLMAuthenticationError") from error
     llm = columns.fields(columns.fields(agent).get("llm"))
     model, base_url, key = (_text(llm.get(name)) for name in ("model", "base_url", "api_key"))
     if not model or model == DEFAULT_MODEL:
@@ -87,7 +110,7 @@ def _of_owner(user_id: int) -> ModelChoice | None:
     try:
         key = user_settings.secret_value(user_id, SecretKind.SETTING, name=SettingSecret.LLM_API_KEY)
     except SecretUnreadable as error:
-        raise AgentFailure(KEY_UNREADABLE) from error
+        raise AgentFailure(KEY_UNREADABLE, code="LLMAuthenticationError") from error
     return ModelChoice(model=_text(stored.llm_model), base_url=_text(stored.llm_base_url), key=_text(key))
 
 

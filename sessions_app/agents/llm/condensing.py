@@ -91,6 +91,7 @@ class Condenser:
     async def _summary(self, text: str) -> str | None:
         """Return what the model makes of a transcript; None if it fails, or the turn is to pause."""
         messages = [{"role": "system", "content": prompts.SUMMARIZE}, {"role": "user", "content": text}]
+        await self._turn.reserve(self._client.expected_of(self._target, messages))
         asking = asyncio.ensure_future(self._client.complete(self._target, messages, self._on_usage))
         try:
             async with asyncio.timeout(SUMMARY_S):

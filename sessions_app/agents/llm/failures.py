@@ -10,7 +10,7 @@ import httpx2
 from pydantic_ai import exceptions
 
 from conversations.dialects import columns
-from sessions_app.agents.llm.faults import ModelFault
+from sessions_app.agents.llm.faults import RATE_LIMIT, ModelFault
 from sessions_app.agents.llm.models import Target
 from sessions_app.outbound.hosts import HostRefused
 
@@ -39,7 +39,7 @@ def fault_of(error: Exception, target: Target) -> ModelFault:
 
 def _meaning(error: Exception, target: Target) -> _Meaning:
     if any(isinstance(cause, HostRefused) for cause in _causes(error)):
-        return _Meaning("With accounts, a model must have a public address.", "LLMError")
+        return _Meaning("With accounts, a model must have a public address.", "LLMBadRequestError")
     match error:
         case exceptions.ModelTimeoutError() | exceptions.ModelRequestTimeout() | TimeoutError():
             return _Meaning("The model didn't answer in time.", "LLMTimeoutError", is_passing=True)
@@ -48,7 +48,7 @@ def _meaning(error: Exception, target: Target) -> _Meaning:
             return _Meaning(text, "LLMContextWindowExceedError")
         case exceptions.ModelQuotaExceededError():
             text = "The account of the model's key is out of credits. Check it, or use another key."
-            return _Meaning(text, "LLMRateLimitError")
+            return _Meaning(text, RATE_LIMIT)
     if (status := _status(error)) is not None:
         return _of_status(status, getattr(error, "body", None), target)
     match error:
@@ -60,7 +60,7 @@ def _meaning(error: Exception, target: Target) -> _Meaning:
             return _of_rate(429)
         case _:
             text = "The model's server sent no answer that can be read. Check the base URL."
-            return _Meaning(text, "LLMError", is_passing=True)
+            return _Meaning(text, "LLMBadRequestError", is_passing=True)
 
 
 def _status(error: Exception) -> int | None:
@@ -76,7 +76,7 @@ def _of_status(status: int, body: object, target: Target) -> _Meaning:
             return _Meaning(text, "LLMAuthenticationError")
         case 402:
             text = "The account of the model's key is out of credits (402)."
-            return _Meaning(text, "LLMRateLimitError")
+            return _Meaning(text, RATE_LIMIT)
         case 403:
             text = "The key isn't allowed to use the model (403). Check its permissions."
             return _Meaning(text, "LLMAuthenticationError")
@@ -101,7 +101,7 @@ def _of_status(status: int, body: object, target: Target) -> _Meaning:
 
 def _of_rate(status: int) -> _Meaning:
     text = f"The model's rate limit was reached ({status}). Wait, or check the quota."
-    return _Meaning(text, "LLMRateLimitError", is_passing=True)
+    return _Meaning(text, RATE_LIMIT, is_passing=True)
 
 
 def _of_connection(error: Exception) -> _Meaning:

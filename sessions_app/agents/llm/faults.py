@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from sessions_app.agents.base import AgentFailure
 
+RATE_LIMIT = "LLMRateLimitError"
+"""The code of a failure that V1 clients know: too many requests, or no credits."""
+
 
 class ModelFault(AgentFailure):
     """A request to a model failed; the text is for the user."""

@@ -17,7 +17,9 @@ from pydantic_ai.messages import (
     BinaryContent,
     ModelMessage,
     ModelRequest,
+    ModelRequestPart,
     ModelResponse,
+    ModelResponsePart,
     TextPart,
     ToolCallPart,
     ToolReturnPart,
@@ -92,7 +94,7 @@ def messages_of(record: Record, *, max_chars: int, takes_urls: bool, tools: Coll
     The first and the last are the user's. `takes_urls`: whether the server loads images by their addresses.
     `tools` are the names of those that the model is offered.
     """
-    said = [each for each in _said(record, tools, max_chars // SHARE) if each.content]
+    said = _told_once([each for each in _said(record, tools, max_chars // SHARE) if each.content])
     kept, is_cut = _newest(said, max_chars)
     if record.summary:
         summary = f"A summary of the earlier conversation:\n\n{record.summary}"
@@ -107,6 +109,31 @@ def messages_of(record: Record, *, max_chars: int, takes_urls: bool, tools: Coll
     pairs = [(each.is_agents, content) for each, content in zip(kept, shown, strict=True)]
     instructions = prompts.instructions(record, has_tools=bool(tools))
     return History(list(_messages(pairs, instructions)), is_cut or not record.is_complete)
+
+
+def chars_of(messages: Sequence[ModelMessage]) -> int:
+    """Return about how many characters of text a request has, with its instructions."""
+    requests = (message for message in messages if isinstance(message, ModelRequest))
+    instructions = next((request.instructions or "" for request in requests), "")
+    return len(instructions) + sum(_length(part) for message in messages for part in message.parts)
+
+
+def _length(part: ModelRequestPart | ModelResponsePart) -> int:
+    match part:
+        case UserPromptPart(content=str(text)) | TextPart(content=text):
+            return len(text)
+        case UserPromptPart(content=content):
+            return sum(len(each) for each in content if isinstance(each, str))
+        case ToolCallPart() | ToolReturnPart():
+            return _chars(part)
+        case _:
+            return 0
+
+
+def _told_once(said: Sequence[_Said]) -> list[_Said]:
+    """Leave out what the user has sent again because there was no answer."""
+    pairs = zip(said, [*said[1:], None], strict=False)
+    return [each for each, following in pairs if each.is_agents or each != following]
 
 
 def _messages(said: Sequence[tuple[bool, Sequence[Part]]], instructions: str) -> Iterator[ModelMessage]:
@@ -178,7 +205,7 @@ def _message(event: EventEnvelope) -> Iterator[_Said]:
     payload, is_agents = _payload(event), event["source"] == "agent"
     text = _text(event, payload)
     if is_agents:
-        if text.strip() and text != prompts.CUT_NOTICE:
+        if text.strip() and text not in prompts.NOTICES:
             yield _Said(is_agents=True, content=[text])
         return
     told = [text, columns.content_text(payload.get("extended_content"))]

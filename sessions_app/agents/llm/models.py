@@ -46,7 +46,7 @@ class Target:
 def target_of(choice: ModelChoice) -> Target:
     """Return where a model is asked. Raise AgentFailure with a sentence for the user."""
     if not (choice.key.isascii() and choice.key.isprintable()):
-        raise AgentFailure(BAD_KEY)
+        raise AgentFailure(BAD_KEY, code="LLMAuthenticationError")
     provider, name = names.parts_of(choice.model)
     base_url = _base_url(choice, provider)
     wire = _wire(provider, base_url)
@@ -68,13 +68,13 @@ def _base_url(choice: ModelChoice, provider: str) -> str:
             # An operator's address may be private, and was checked at the start.
             base_url = choice.base_url if choice.is_operators else checked_base_url(choice.base_url)
         except InvalidBaseUrl as error:
-            raise AgentFailure(str(error)) from error
+            raise AgentFailure(str(error), code="LLMBadRequestError") from error
         is_root = provider == "ollama" and httpx.URL(base_url).path in ("", "/")
         return f"{base_url.rstrip('/')}/v1" if is_root else base_url
     if provider == "ollama":
         return OLLAMA
     if provider not in KNOWN_SERVERS:
-        raise AgentFailure(NO_SERVER)
+        raise AgentFailure(NO_SERVER, code="LLMBadRequestError")
     return "https://generativelanguage.googleapis.com" if provider == "gemini" else KNOWN_SERVERS[provider]
 
 

@@ -11,13 +11,16 @@ from conversations.dialects.v0.reading import number_of
 from conversations.events import Dialect, EventEnvelope, EventFilter, EventMatch, Kind
 from conversations.log import reads
 from conversations.models import Conversation, ConversationRef, CreationParameters
-from sessions_app.models import AgentSetup
+from sessions_app.agents.llm import plans
+from sessions_app.agents.llm.skills import Skill, skills_in
+from sessions_app.models import AgentSetup, InputReceipt
 from sessions_app.storage.attachments import attachments_of, content_of
 
 PAGE_MAX_EVENTS = 500
 EVENTS_MAX = 5_000
 """A model sees at most this many events."""
 CONDENSATIONS_MAX = 100
+SEQ_MAX = 2**63 - 1
 FILES_MAX_BYTES = 4 * 1024 * 1024
 """The files of a conversation that a model sees have at most this many bytes; the oldest come first."""
 
@@ -64,18 +67,33 @@ class Record:
     """Those of the conversation's creation."""
     suffix: str = ""
     """What a V1 client added to the system prompt."""
+    plans: Sequence[str] = ()
+    """What was planned for the conversation elsewhere, oldest first."""
+    parent: str = ""
+    """What was said in the conversation that a plan is for."""
+    task: str = ""
+    """What the model is told to do, if not to answer."""
+    message_suffix: str = ""
+    """What it adds to each message."""
+    skills: Sequence[Skill] = ()
 
 
-def read(conversation: ConversationRef, *, turn_id: str, inputs: Sequence[int], max_chars: int) -> Record:
+def read(
+    conversation: ConversationRef, *, turn_id: str, inputs: Sequence[int], max_chars: int, task: str = ""
+) -> Record:
     """Read a conversation for a turn that answers the events with these seqs.
 
-    The newest events come with about `max_chars` of text. Later inputs are left to the next turn.
+    The newest events come with about `max_chars` of text. Later inputs are left to the next turn. `task` is
+    what the model is told to do instead of answering.
     """
     forgotten, summary = _condensed(conversation)
     newest, is_complete = _newest(conversation, max_chars, forgotten)
     row = Conversation.objects.values("repository", "branch").get(pk=conversation.pk)
+    found = _with_inputs(conversation, newest, inputs)
+    seen = _seen(conversation, found)
+    context = _context(conversation)
     return Record(
-        events=ordered(_with_inputs(conversation, newest, inputs), turn_id=turn_id, inputs=inputs),
+        events=ordered(found, turn_id=turn_id, inputs=inputs, seen=seen),
         is_complete=is_complete,
         forgotten=forgotten,
         summary=summary,
@@ -83,26 +101,47 @@ def read(conversation: ConversationRef, *, turn_id: str, inputs: Sequence[int], 
         repository=row["repository"] or "",
         branch=row["branch"] or "",
         instructions=_instructions(conversation),
-        suffix=_suffix(conversation),
+        plans=() if task else plans.plans_for(conversation),
+        parent=plans.said_before(conversation) if task else "",
+        task=task,
+        suffix=columns.first_text(context.get("system_message_suffix")),
+        message_suffix=columns.first_text(context.get("user_message_suffix")),
+        skills=skills_in(context),
     )
 
 
-def ordered(events: Sequence[EventEnvelope], *, turn_id: str, inputs: Sequence[int]) -> list[EventEnvelope]:
-    """Return the events before a turn, its inputs, and its own, each oldest first.
+def ordered(
+    events: Sequence[EventEnvelope], *, turn_id: str, inputs: Sequence[int], seen: Mapping[int, int]
+) -> list[EventEnvelope]:
+    """Return the events up to a turn and its own in the order in which the agent has come to know them.
 
-    What the user has said since the inputs is for the next turn. An earlier turn may have answered since
-    then, so its answer comes before the inputs.
+    `seen` has, by its seq, the newest event in the log when the agent saw a message. An input without a
+    place of its own comes before what the turn has stored. What the user has said since the inputs is for
+    the next turn.
     """
     through = max(inputs, default=None)
-    own = [event for event in events if event["turn"] == turn_id]
-    others = [event for event in events if event["turn"] != turn_id]
-    asked = [event for event in others if event["seq"] in inputs]
-    before = [event for event in others if event["seq"] not in inputs and not _is_later(event, through)]
-    return [*before, *asked, *own]
+    begun = min((event["seq"] for event in events if event["turn"] == turn_id), default=SEQ_MAX)
+
+    def place(event: EventEnvelope) -> tuple[int, bool, int]:
+        seq = event["seq"]
+        known = seen.get(seq, begun - 1 if seq in inputs else seq)
+        return known, seq in seen or seq in inputs, seq
+
+    kept = [event for event in events if event["seq"] in inputs or not _is_later(event, through)]
+    return sorted(kept, key=place)
 
 
 def _is_later(event: EventEnvelope, through: int | None) -> bool:
     return event["source"] == "user" and through is not None and event["seq"] > through
+
+
+def _seen(conversation: ConversationRef, events: Sequence[EventEnvelope]) -> dict[int, int]:
+    """Return the receipts of the messages among these events."""
+    said = [event["seq"] for event in events if event["source"] == "user"]
+    if not said:
+        return {}
+    receipts = InputReceipt.objects.of(conversation).after(min(said) - 1).through(max(said))
+    return dict(receipts.values_list("seq", "seen_seq"))
 
 
 def before(conversation: ConversationRef, found: Record, *, inputs: Sequence[int]) -> list[EventEnvelope]:
@@ -192,7 +231,8 @@ def _instructions(conversation: ConversationRef) -> str:
     return columns.first_text(parameters.get("instructions"))
 
 
-def _suffix(conversation: ConversationRef) -> str:
+def _context(conversation: ConversationRef) -> Mapping[str, object]:
+    """Return what a V1 start says to its agent's model."""
     rows = AgentSetup.objects.filter(pk=conversation.pk)
     agent = columns.fields(rows.values_list("shown_agent", flat=True).first())
-    return columns.first_text(columns.fields(agent.get("agent_context")).get("system_message_suffix"))
+    return columns.fields(agent.get("agent_context"))

@@ -32,6 +32,7 @@ from pydantic_ai.messages import (
 from pydantic_ai.models import ModelRequestParameters
 from pydantic_ai.settings import ModelSettings
 from pydantic_ai.tools import ToolDefinition
+from pydantic_ai.usage import RequestUsage
 
 from sessions_app.agents.base import AgentFailure, Usage
 from sessions_app.agents.llm import history, transport
@@ -103,6 +104,15 @@ class ModelClient:
             if model.context_window:
                 return int(model.context_window) * CHARS_PER_TOKEN
         return None
+
+    def expected(self, target: Target, request: Request) -> Usage:
+        """Return what a request will use at least: about the tokens of its messages, and their price."""
+        tokens = history.chars_of(request.messages) // CHARS_PER_TOKEN
+        return _priced(RequestUsage(input_tokens=tokens), target, target.name)
+
+    def expected_of(self, target: Target, messages: Sequence[Mapping[str, str]]) -> Usage:
+        """Return the same for `complete`."""
+        return self.expected(target, Request(_plain(messages), is_cut=False))
 
     async def stream(
         self,
@@ -217,14 +227,21 @@ def _require_whole(response: ModelResponse) -> None:
 def _usage(response: ModelResponse, target: Target, *, has_ended: bool) -> Usage:
     """Return what an answer used, as far as the server has said so."""
     used = response.usage
-    cost: float | None = None
     if has_ended and used.output_tokens:
-        with suppress(LookupError, ValueError, ArithmeticError):  # nobody knows the price
-            # By the address: the name alone may be that of a free model on somebody's own machine.
-            found = genai_prices.calc_price(
-                used, response.model_name or target.name, provider_api_url=target.base_url
-            )
-            cost = float(found.total_price)
+        return _priced(used, target, response.model_name or target.name)
+    return _used(used, target, cost=None)
+
+
+def _priced(used: RequestUsage, target: Target, name: str) -> Usage:
+    """Return what was used with its price, if that is known."""
+    cost: float | None = None
+    with suppress(LookupError, ValueError, ArithmeticError):  # nobody knows the price
+        # By the address: the name alone may be that of a free model on somebody's own machine.
+        cost = float(genai_prices.calc_price(used, name, provider_api_url=target.base_url).total_price)
+    return _used(used, target, cost=cost)
+
+
+def _used(used: RequestUsage, target: Target, *, cost: float | None) -> Usage:
     return Usage(
         model=target.full_name,
         prompt_tokens=used.input_tokens,

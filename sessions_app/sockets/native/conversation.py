@@ -38,7 +38,7 @@ from sessions_app.live.status import ConversationState, states_of
 from sessions_app.live.text_frames import frame_of, in_chunks
 from sessions_app.loops.commands import CommandPending
 from sessions_app.loops.manager import ConversationManager, get_manager
-from sessions_app.models import new_connection_id
+from sessions_app.models import UnknownAnswer, new_connection_id
 from sessions_app.refusals import log_frame_refused
 from sessions_app.sockets.ending import ended
 from sessions_app.sockets.handshake import authenticated, query_of, within_quotas
@@ -271,6 +271,10 @@ class ConversationSocket(SocketEnding):
         more = {"reasoning": reasoning} if reasoning else {}
         await self._send(type="answer", turn=turn, answer=answer, through=through, text=text, **more)
 
+    async def show_receipt(self, *, seqs: Sequence[int], seen_seq: int, turn: str) -> None:
+        """Send `receipt`."""
+        await self._send(type="receipt", seqs=seqs, seen_seq=seen_seq, turn=turn)
+
     async def show_state(self, state: ConversationState) -> None:
         """Send `conversation` with the changes; close if it was deleted."""
         now = {name: state[name] for name in SHOWN_CHANGES}  # type: ignore[literal-required]
@@ -333,10 +337,7 @@ class ConversationSocket(SocketEnding):
             frame, frames.message_event, self._conversation, user_id=self._user_pk, session=self._session
         )
         await astore.room(self._conversation)
-        stored = astore.append_soon(self._conversation, [event])
-        # The message is answered even if this client leaves.
-        stored.add_done_callback(lambda _: self._manager.wake(self._conversation))
-        await self._expect(frame, stored, [event])
+        await self._expect(frame, self._manager.take_message_soon(self._conversation, event), [event])
 
     async def _event(self, frame: Frame) -> None:
         event = await self._read(frame, frames.recorded_event, sender_id=self._user_pk)
@@ -417,13 +418,17 @@ class ConversationSocket(SocketEnding):
             await self._ack(frame.id)
 
     async def _confirm(self, frame: Frame) -> None:
-        await self._manager.confirm(
-            self._conversation,
-            accept=frame.flag("accept"),
-            reason=frame.text("reason", default=""),
-            call_seq=frames.decided_call(frame),
-            event_id=frames.decision_id(frame, user_id=self._user_pk, session=self._session),
-        )
+        outcome, reason = frames.told_outcome(frame), frame.text("reason", default="")
+        decided: dict[str, Any] = {
+            "call_seq": frames.decided_call(frame),
+            "event_id": frames.decision_id(frame, user_id=self._user_pk, session=self._session),
+        }
+        if outcome is None:
+            decided |= {"accept": frame.flag("accept"), "reason": reason}
+        else:
+            accept = outcome is not UnknownAnswer.SKIP
+            decided |= {"accept": accept, "reason": frame.text("text", default=reason), "outcome": outcome}
+        await self._manager.confirm(self._conversation, **decided)
         await self._ack(frame.id)
 
     async def _seen(self, frame: Frame) -> None:

@@ -19,6 +19,7 @@ from conversations.exceptions import ConversationError
 from conversations.models import ConversationRef
 from conversations.payloads import bounds, jsontext
 from conversations.payloads.jsontext import Member
+from sessions_app.models import UnknownAnswer
 
 FRAME_ID_MAX_LENGTH = 200
 SESSION_MAX_LENGTH = 100
@@ -100,7 +101,7 @@ def frame_of(members: Mapping[str, Member], *, is_light: bool = True) -> Frame:
     if not isinstance(kind, str):
         raise BadFrame("`type` is missing or not a string; it is, for example, `message`.")
     frame_id = members["id"].value if "id" in members else None
-    if frame_id is not None and not _is_id(frame_id):
+    if frame_id is not None and not is_id(frame_id):
         raise BadFrame(
             f"A frame's `id` is a string of 1 to {FRAME_ID_MAX_LENGTH} characters, or a whole number "
             "of 64 bits."
@@ -108,7 +109,8 @@ def frame_of(members: Mapping[str, Member], *, is_light: bool = True) -> Frame:
     return Frame(kind, frame_id, members, is_light)
 
 
-def _is_id(value: object) -> bool:
+def is_id(value: object) -> bool:
+    """Say whether this can be the id of a frame."""
     if isinstance(value, str):
         return 0 < len(value) <= FRAME_ID_MAX_LENGTH and jsontext.is_sendable(value)
     return isinstance(value, int) and not isinstance(value, bool) and -(2**63) <= value < 2**63
@@ -179,6 +181,16 @@ def message_event(frame: Frame, conversation: ConversationRef, *, user_id: int, 
 def decided_call(frame: Frame) -> int | None:
     """Return the seq of the call that a `confirm` frame names; None if it names none. Raise BadFrame."""
     return frame.number("seq") if "seq" in frame.members else None
+
+
+def told_outcome(frame: Frame) -> UnknownAnswer | None:
+    """Return what a `confirm` frame says of a call whose outcome is unknown, if anything. Raise BadFrame."""
+    if "outcome" not in frame.members:
+        return None
+    text = frame.text("outcome")
+    if text not in UnknownAnswer.values:
+        raise BadFrame(f"`outcome` of the frame `confirm` must be one of: {', '.join(UnknownAnswer.values)}.")
+    return UnknownAnswer(text)
 
 
 def decision_id(frame: Frame, *, user_id: int, session: str) -> str:

@@ -229,6 +229,9 @@ class V0Connection:
     async def show_answer(self, *, turn: str, answer: str, through: int, text: str, reasoning: str) -> None:
         """Nothing: this wire shows whole messages."""
 
+    async def show_receipt(self, *, seqs: Sequence[int], seen_seq: int, turn: str) -> None:
+        """Nothing: this wire has no receipts."""
+
     async def show_run(self) -> None:
         """Nothing: the states that follow say what became of it."""
 

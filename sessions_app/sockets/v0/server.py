@@ -26,7 +26,7 @@ from conversations.models import ConversationRef
 from conversations.outages import Outage
 from conversations.store import creation
 from sessions_app import astore
-from sessions_app.agents.chosen import needs_model
+from sessions_app.agents.chosen import conversation_needs_model
 from sessions_app.event_loops import PerEventLoop
 from sessions_app.git_providers.base import ProviderType
 from sessions_app.identity import known_sockets, open_sockets
@@ -284,7 +284,7 @@ async def _arrived(environ: Mapping[str, Any]) -> tuple[Principal, ConversationR
     async with get_replay_throttle().opening(pk_of(user)):
         conversation = await _joined(user, handshake.conversation_id)
     try:
-        if needs_model():
+        if await astore.call(conversation_needs_model, conversation):
             await astore.call(user_settings.require_model_key, conversation.owner_id)
     except SettingsNotFound as error:
         raise Refusal("Settings not found", "CONFIGURATION$SETTINGS_NOT_FOUND") from error

@@ -26,6 +26,7 @@ from sessions_app.live.status import ConversationState, iso
 from sessions_app.live.text_frames import in_chunks
 from sessions_app.models import ExecutionStatus
 from sessions_app.openhands_v1.states import FullState, full_states, is_fresh
+from sessions_app.settings import client_tools
 from sessions_app.sockets.socket import Socket
 from sessions_app.sockets.v1.handshake import GONE
 from sessions_app.sockets.v1.socket import V1Consumer, V1Socket
@@ -115,9 +116,9 @@ class EventsSocket(V1Socket):
         replay: Replay,
         *,
         after: int,
-        by_frame: bool,
+        is_modern: bool,
     ) -> None:
-        super().__init__(socket, principal, conversation, is_modern=by_frame or replay.is_by_mode)
+        super().__init__(socket, principal, conversation, is_modern=is_modern)
         self._shown_through = after
         self._replayed_through = after
         self._left_out_before = iso(replay.since) if replay.resend is Resend.SINCE and replay.since else ""
@@ -147,7 +148,10 @@ class EventsSocket(V1Socket):
     ) -> Self:
         """Return the socket; events that are stored from here on are live."""
         after = await asked.after(conversation)
-        return cls(socket, principal, conversation, asked, after=after, by_frame=by_frame)
+        is_modern = by_frame or asked.is_by_mode
+        if not is_modern and asked.resend is Resend.NONE:  # web frontends replay, and may be older
+            is_modern = await astore.call(client_tools.may_have_any, conversation)
+        return cls(socket, principal, conversation, asked, after=after, is_modern=is_modern)
 
     @property
     def _after(self) -> int:

@@ -88,6 +88,9 @@ class Unshown:
     async def show_answer(self, *, turn: str, answer: str, through: int, text: str, reasoning: str) -> None:
         """Nothing, unless a socket has a frame for it."""
 
+    async def show_receipt(self, *, seqs: Sequence[int], seen_seq: int, turn: str) -> None:
+        """Nothing: this wire has no receipts."""
+
     async def show_run(self) -> None:
         """Nothing, unless a socket reports how runs end."""
 

@@ -7,14 +7,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from conversations.dialects import columns
-from sessions_app.agents.llm.tools.offers import NAME_MAX_CHARS, Tool
+from conversations.dialects import columns, v1
+from sessions_app.agents.llm.tools.offers import CLIENT, NAME_MAX_CHARS, Tool
 
 ARGUMENTS_MAX_CHARS = 100_000
 SHOWN_MAX_CHARS = 1_000
 NAMED_MAX = 50
 NO_SUCH_TOOL = "There is no tool `{name}`, so nothing was run. {offer}"
 NOT_AN_OBJECT = "The arguments are no JSON object, so nothing was run. Write them again."
+NOT_AS_DECLARED = (
+    "The arguments don't match the tool's schema, so nothing was run. Write them again, with the names and "
+    "types that it has."
+)
 TOO_LONG = (
     "The arguments have {chars:,} characters, so nothing was run. Write at most {most:,}, in several calls "
     "if need be."
@@ -51,6 +55,8 @@ def wanted(name: str, arguments: str | Mapping[str, Any] | None, tools: Mapping[
         return WantedCall(name=name, arguments=_beginning(text), problem=NOT_AN_OBJECT)
     if (tool := tools.get(name)) is None:
         return WantedCall(name=name, arguments=given, problem=no_such_tool(name, tools))
+    if tool.server == CLIENT and v1.client_action(name, tool.schema, given) is None:
+        return WantedCall(name=name, arguments=given, problem=NOT_AS_DECLARED)
     return WantedCall(name=name, arguments=given, tool=tool)
 
 

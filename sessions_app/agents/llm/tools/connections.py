@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import anyio
 import httpx2
@@ -25,6 +25,7 @@ from mcp_types import (
     ListToolsRequest,
     ListToolsResult,
     PaginatedRequestParams,
+    RequestParamsMeta,
     Tool,
 )
 
@@ -41,6 +42,8 @@ logger = structlog.stdlib.get_logger(__name__)
 CONNECT_S = 30.0
 """A program may have to be downloaded first."""
 PAGES_MAX = 20
+KEY_META = "convserver/idempotency-key"
+"""The member of `_meta` that is the same whenever a call is repeated: a server can recognise it by that."""
 ENDED = "it has ended, or closed the connection"
 NO_ANSWER = "it didn't answer in time"
 UNREACHABLE = "it can't be reached"
@@ -82,9 +85,10 @@ class Connection:
             raise ToolFault(NO_TOOLS) from error
         return tools
 
-    async def call(self, name: str, arguments: Mapping[str, Any]) -> CallToolResult:
+    async def call(self, name: str, arguments: Mapping[str, Any], key: str) -> CallToolResult:
         """Call a tool. Raise ToolFault if nothing is known of its outcome, and MCPError if it was refused."""
-        params = CallToolRequestParams(name=name, arguments=dict(arguments))
+        meta = cast(RequestParamsMeta, {KEY_META: key})
+        params = CallToolRequestParams(name=name, arguments=dict(arguments), _meta=meta)
         await self._connected()
         try:
             async with asyncio.timeout(self.server.call_s):

@@ -17,6 +17,8 @@ SCHEMA_MAX_DEPTH = 40
 OFFERED_MAX_CHARS = 200_000
 """Of all descriptions and schemas together: each request has them."""
 NAME_MAX_CHARS = 64
+CLIENT = -1
+"""The number of the "server" of tools that the client carries out."""
 RESERVED = frozenset({"run", "bash", "execute_bash", "terminal", "finish", "think", "message", "recall"})
 """Names that the wires have for tools of their own."""
 LEFT_OUT = "The tool server `{name}` has more or longer tools than a model can be offered; some are left out."
@@ -33,7 +35,7 @@ class Tool:
     schema: Mapping[str, Any]
     """A JSON schema of the arguments, which are an object."""
     server: int
-    """The number of its server."""
+    """The number of its server, or CLIENT."""
     own_name: str
     """What its server calls it."""
     risk: str = "UNKNOWN"
@@ -53,12 +55,16 @@ class Listed:
     schema: Mapping[str, Any]
     is_destructive: bool = False
     """Whether the server says that it destroys something."""
+    is_read_only: bool = False
+    """Whether the server says that it changes nothing."""
 
 
-def offered(lists: Sequence[tuple[str, Sequence[Listed]]]) -> tuple[dict[str, Tool], list[str]]:
+def offered(
+    lists: Sequence[tuple[str, Sequence[Listed]]], *, taken: Collection[str] = ()
+) -> tuple[dict[str, Tool], list[str]]:
     """Return the tools of servers by their new names, and sentences about what is left out.
 
-    `lists` has each server's name and tools.
+    `lists` has each server's name and tools; `taken` are names of others.
     """
     tools: dict[str, Tool] = {}
     notices: list[str] = []
@@ -66,8 +72,8 @@ def offered(lists: Sequence[tuple[str, Sequence[Listed]]]) -> tuple[dict[str, To
     for number, (server, listed) in enumerate(lists):
         is_whole = True
         for each in listed:
-            tool = _tool(each, number, _free_name(each.name, server, tools))
-            if len(tools) >= TOOLS_MAX or tool is None or tool.chars > room:
+            tool = tool_of(each, number, _free_name(each.name, server, {*tools, *taken}))
+            if len(tools) + len(taken) >= TOOLS_MAX or tool is None or tool.chars > room:
                 is_whole = False
                 continue
             room -= tool.chars
@@ -77,7 +83,8 @@ def offered(lists: Sequence[tuple[str, Sequence[Listed]]]) -> tuple[dict[str, To
     return tools, notices
 
 
-def _tool(listed: Listed, server: int, name: str) -> Tool | None:
+def tool_of(listed: Listed, server: int, name: str) -> Tool | None:
+    """Return a tool as it is offered; None if its schema is too long or too deep."""
     schema = listed.schema
     if _depth(schema) > SCHEMA_MAX_DEPTH or len(json.dumps(schema)) > SCHEMA_MAX_CHARS:
         return None

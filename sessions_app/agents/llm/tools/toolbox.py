@@ -6,7 +6,7 @@ Imported late (`library`).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import structlog
@@ -31,7 +31,12 @@ NO_RESULT = "The call of `{tool}` has no result: the tool server `{name}` failed
 class Toolbox:
     """Connected tool servers, and what they offer."""
 
-    def __init__(self, servers: Sequence[ToolServer]) -> None:
+    def __init__(
+        self, servers: Sequence[ToolServer], *, only_reading: bool = False, taken: Collection[str] = ()
+    ) -> None:
+        """`taken` are names of tools that others have."""
+        self._only_reading = only_reading
+        self._taken = taken
         self._connections = [Connection(server) for server in servers]
         self.tools: Mapping[str, Tool] = {}
         """By the names under which a model is offered them."""
@@ -43,15 +48,19 @@ class Toolbox:
         found = await asyncio.gather(*(_tools_of(each) for each in self._connections))
         names = [each.server.name for each in self._connections]
         self.tools, left_out = offers.offered(
-            [(name, tools) for name, (tools, _) in zip(names, found, strict=True)]
+            [(name, self._usable(tools)) for name, (tools, _) in zip(names, found, strict=True)],
+            taken=self._taken,
         )
         self.notices = [notice for _, notice in found if notice] + left_out
 
-    async def run(self, tool: Tool, arguments: Mapping[str, Any]) -> Outcome:
-        """Run a tool, and return its result or why there is none."""
+    def _usable(self, tools: Sequence[Listed]) -> Sequence[Listed]:
+        return [tool for tool in tools if tool.is_read_only] if self._only_reading else tools
+
+    async def run(self, tool: Tool, arguments: Mapping[str, Any], key: str) -> Outcome:
+        """Run a tool, and return its result or why there is none; `key` is the call's idempotency key."""
         connection = await self._open(tool.server)
         try:
-            result = await connection.call(tool.own_name, arguments)
+            result = await connection.call(tool.own_name, arguments, key)
         except MCPError as error:
             return Outcome(text=results.bounded(columns.clean(error.message)), is_error=True)
         except ToolFault as fault:
@@ -89,4 +98,5 @@ def _listed(tool: McpTool) -> Listed:
         description=tool.description or "",
         schema=tool.input_schema,
         is_destructive=hints is not None and hints.destructive_hint is True,
+        is_read_only=hints is not None and hints.read_only_hint is True,
     )

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from conversations.dialects.author import to_strict_json
 from conversations.events import Dialect
 from conversations.redaction.masking import MASK
-from sessions_app.agents.base import AgentFailure, AgentStuck, Decision, Turn
-from sessions_app.agents.llm.tools import limits
+from sessions_app.agents import limit_notices
+from sessions_app.agents.base import AgentStuck, Decision, ProposedCall, ToolCall, Turn
+from sessions_app.agents.llm.tools import repetition
 from sessions_app.agents.llm.tools.calls import Outcome, WantedCall
-from sessions_app.agents.llm.tools.limits import Limits, Steps
+from sessions_app.agents.llm.tools.offers import Tool
 from sessions_app.agents.llm.tools.opening import OpenTools
+from sessions_app.agents.llm.tools.repetition import Repetition
 
 HIDDEN = (
     "The arguments held a secret, which the conversation does not keep, so the call was not run. Call the "
@@ -21,16 +25,15 @@ NOT_ANY_MORE = "The tool isn't available any more, so the call was not run."
 
 
 class ToolUse:
-    """Runs the calls that a model wants, as far as the turn's limits go."""
+    """Runs the calls that a model wants, as far as the turn's time goes."""
 
-    def __init__(self, turn: Turn, opened: OpenTools, limits_: Limits) -> None:
+    def __init__(self, turn: Turn, opened: OpenTools, *, detects_repetition: bool) -> None:
         self._turn = turn
         self._opened = opened
-        self._limits = limits_
-        self._steps = Steps(limits_, turn.done)
+        self._repetition = Repetition() if detects_repetition else None
 
     async def carry_out(self, decision: Decision) -> None:
-        """Do what the user has decided about the call that waited."""
+        """Do what was decided about a call that is stored."""
         call = decision.call
         if not decision.accepted:
             await self._turn.tool_rejected(call, decision.reason)
@@ -43,40 +46,56 @@ class ToolUse:
         if MASK in to_strict_json(call.arguments):
             outcome = Outcome(HIDDEN, is_error=True)
         else:
-            outcome = await self._opened.run(tool, call.arguments)
+            outcome = await self._run(tool, call, call.arguments)
         await self._turn.tool_result(call, outcome.text, exit_code=int(outcome.is_error))
 
     async def run(self, wanted: Sequence[WantedCall]) -> None:
-        """Run calls one after the other; some suspend or end the turn."""
-        for call in wanted:
-            self._steps.take()
-            if call.tool is not None and self._turn.confirms(call.tool.risk):
-                await self._turn.ask_approval(call.name, call.arguments)
-            stored = await self._turn.call_tool(call.name, call.arguments)
-            outcome = await self._outcome(call)
-            await self._turn.tool_result(stored, outcome.text, exit_code=int(outcome.is_error))
-            if self._steps.repeats(call.name, call.arguments, outcome.text):
-                await self._end_repetition(call.name)
-        if wanted and self._steps.is_over:
-            await self._end_steps()
+        """Run calls one after the other; some suspend or end the turn.
 
-    async def _outcome(self, call: WantedCall) -> Outcome:
+        From the first that needs an approval on, all that can be run wait for one decision.
+        """
+        for number, call in enumerate(wanted):
+            if self._needs_approval(call):
+                await self._ask(wanted[number:])
+            stored = await self._turn.call_tool(call.name, call.arguments)
+            outcome = await self._outcome(call, stored)
+            await self._turn.tool_result(stored, outcome.text, exit_code=int(outcome.is_error))
+            repeated = self._repetition
+            if repeated is not None and repeated.is_endless(call.name, call.arguments, outcome.text):
+                await self._end_repetition(call.name)
+
+    def _needs_approval(self, call: WantedCall) -> bool:
+        return call.tool is not None and self._turn.confirms(call.tool.risk)
+
+    async def _ask(self, wanted: Sequence[WantedCall]) -> None:
+        """Ask for the approval of calls; those that cannot be run are answered at once. It never returns."""
+        for call in wanted:
+            if call.tool is None:
+                stored = await self._turn.call_tool(call.name, call.arguments)
+                await self._turn.tool_result(stored, call.problem, exit_code=1)
+        asked = [ProposedCall(name=call.name, arguments=call.arguments) for call in wanted if call.tool]
+        await self._turn.ask_approvals(asked)
+
+    async def _outcome(self, call: WantedCall, stored: ToolCall) -> Outcome:
         if call.tool is None:
             return Outcome(call.problem, is_error=True)
-        return await self._opened.run(call.tool, call.arguments)
+        return await self._run(call.tool, stored, call.arguments)
 
-    async def _end_steps(self) -> None:
-        most = self._limits.max_steps
-        if self._is_v1:
-            raise AgentFailure(limits.notice(most, asks=False), code="MaxIterationsReached")
-        await self._turn.pause(limits.notice(most))
+    async def _run(self, tool: Tool, stored: ToolCall, arguments: Mapping[str, Any]) -> Outcome:
+        """Run a tool for as long as the agent may work: its next step then ends the turn."""
+        key = await self._turn.start_tool(stored)
+        try:
+            async with asyncio.timeout(self._turn.seconds_left):
+                return await self._opened.run(tool, arguments, key)
+        except TimeoutError:
+            return Outcome(limit_notices.CALL_ENDED, is_error=True)
 
     async def _end_repetition(self, name: str) -> None:
         if self._is_v1:
-            told = limits.repetition(name, asks=False)
+            told = repetition.notice(name, asks=False)
             await self._turn.say(told)
             raise AgentStuck(told)
-        await self._turn.pause(limits.repetition(name))
+        await self._turn.pause(repetition.notice(name, asks=True))
 
     @property
     def _is_v1(self) -> bool:

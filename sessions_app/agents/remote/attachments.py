@@ -1,0 +1,83 @@
+"""Which programs are attached, to which process: rows that all processes of the server see."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from django.db import transaction
+from django.db.models import F, Q
+from django.utils import timezone
+
+from conversations import live
+from conversations.models import ConversationRef
+from sessions_app.models import RemoteProgram
+from sessions_app.processes import Process
+
+
+class Attachment(NamedTuple):
+    """One program's place: it has it until a later one takes it."""
+
+    pk: int
+    number: int
+
+    @property
+    def group(self) -> str:
+        """The hint group of the process to which the program is attached."""
+        return group_of(self.pk)
+
+
+def group_of(pk: int) -> str:
+    """Return the group by which that process hears of a later program, and of messages for this one."""
+    return f"remote.{pk}"
+
+
+def attach(user_id: int, name: str, conversation: ConversationRef | None, process: Process) -> Attachment:
+    """Record that a program has come, in place of an earlier one of this name, which is told."""
+    now = timezone.now()
+    place: dict[str, Any] = {"user_id": user_id, "name": name}
+    place["conversation_id"] = None if conversation is None else conversation.pk
+    here = {"host": process.host, "pid": process.pid, "process_started": process.started}
+    with transaction.atomic():
+        RemoteProgram.objects.filter(user_id=user_id).expired().delete()
+        row, _ = RemoteProgram.objects.get_or_create(**place)
+        rows = RemoteProgram.objects.filter(pk=row.pk)
+        rows.update(number=F("number") + 1, since=now, seen_at=now, gone_at=None, **here)
+        found = Attachment(row.pk, rows.values_list("number", flat=True).get())
+    live.announce(found.group, {"kind": "attached", "number": found.number})
+    return found
+
+
+def is_current(attachment: Attachment) -> bool:
+    """Say whether no later program has come, and record that this one is still there."""
+    rows = RemoteProgram.objects.filter(pk=attachment.pk, number=attachment.number)
+    return bool(rows.update(seen_at=timezone.now()))
+
+
+def detach(attachment: Attachment) -> None:
+    """Record that the program has gone, unless a later one has its place."""
+    now = timezone.now()
+    rows = RemoteProgram.objects.filter(pk=attachment.pk, number=attachment.number)
+    rows.update(seen_at=now, gone_at=now)
+
+
+def connected(conversation: ConversationRef, name: str) -> RemoteProgram | None:
+    """Return the program that plays this conversation's turns, if one is connected to any process."""
+    rows = RemoteProgram.objects.serving(conversation, name).connected()
+    return next((row for row in rows if row.is_connected), None)
+
+
+def connected_names(user_id: int, conversation: ConversationRef | None) -> set[str]:
+    """Return the names of a user's agents whose programs are connected, and may play in this conversation.
+
+    Without a conversation, they are for all of the user's.
+    """
+    only = Q(conversation=None)
+    if conversation is not None:
+        only |= Q(conversation_id=conversation.pk)
+    rows = RemoteProgram.objects.filter(only, user_id=user_id).connected()
+    return {row.name for row in rows if row.is_connected}
+
+
+def was_connected(conversation: ConversationRef, name: str) -> bool:
+    """Say whether a program that plays this conversation's turns was ever connected, as far as is known."""
+    return RemoteProgram.objects.serving(conversation, name).exists()

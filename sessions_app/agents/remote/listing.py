@@ -1,0 +1,28 @@
+"""Remote agents as people are shown them, among the agents that they can choose."""
+
+from __future__ import annotations
+
+from conversations.models import ConversationRef
+from sessions_app.agents import registry
+from sessions_app.agents.registry import AgentKind
+from sessions_app.agents.remote import attachments
+from sessions_app.agents.remote.names import PREFIX, name_in
+
+DESCRIPTION = "A program outside this server."
+
+
+def kinds_for(
+    user_id: int, conversation: ConversationRef | None = None, *, chosen: str = ""
+) -> list[AgentKind]:
+    """Return the user's remote agents that are connected, and the chosen one also if it is not.
+
+    Without a conversation, these are the agents for all of the user's conversations.
+    """
+    if not registry.remote_is_offered():
+        return []
+    connected = attachments.connected_names(user_id, conversation)
+    wanted = name_in(chosen)
+    names = connected if wanted is None else connected | {wanted}
+    return [
+        AgentKind(f"{PREFIX}{name}", name, DESCRIPTION, connected=name in connected) for name in sorted(names)
+    ]

@@ -1,0 +1,64 @@
+"""Conversations whose agent is a program: what waits until it connects, and what is shown meanwhile."""
+
+from __future__ import annotations
+
+from django.utils import timezone
+
+from conversations import live
+from conversations.exceptions import LoopUnavailable
+from conversations.models import Conversation, ConversationQuerySet, ConversationRef
+from sessions_app.agents.remote import attachments, names
+from sessions_app.models import AgentLoop, LoopStatus, asked_conversations
+from sessions_app.processes import Process
+
+AT_ONCE_MAX = 100
+"""At most this many conversations are woken by a program that connects; the sweep finds the others."""
+
+
+class AgentAway(LoopUnavailable):
+    """The program of the conversation's agent is not connected to this process."""
+
+    def __init__(self, name: str, *, is_elsewhere: bool) -> None:
+        """`is_elsewhere`: it is connected to another process, which was told."""
+        super().__init__(names.not_connected(name))
+        self.is_elsewhere = is_elsewhere
+
+
+def require_here(conversation: ConversationRef, name: str, process: Process) -> None:
+    """Let the process to which the agent's program is connected run the loop. Raise AgentAway."""
+    row = attachments.connected(conversation, name)
+    is_elsewhere = row is not None and row.process != process
+    if row is not None and is_elsewhere:
+        live.announce(attachments.group_of(row.pk), {"kind": "wake", "conversation": conversation.pk})
+    raise AgentAway(name, is_elsewhere=is_elsewhere)
+
+
+def name_away(conversation: ConversationRef) -> str | None:
+    """Return the name of the conversation's remote agent if no program of it is connected."""
+    name = names.name_of(conversation)
+    return None if name is None or attachments.connected(conversation, name) else name
+
+
+def waiting_for(user_id: int, name: str, conversation: ConversationRef | None) -> list[ConversationRef]:
+    """Return conversations of a user where the agent of this name has something to do."""
+    rows = _served(user_id, name, conversation)
+    return [row.ref for asked in asked_conversations(rows) for row in asked[:AT_ONCE_MAX]]
+
+
+def forget_absence(user_id: int, name: str, conversation: ConversationRef | None) -> None:
+    """Show no longer that the agent is not connected."""
+    rows = _served(user_id, name, conversation).filter(
+        loop__status=LoopStatus.ERROR, loop__error=names.not_connected(name)
+    )
+    for row in rows[:AT_ONCE_MAX]:
+        AgentLoop.objects.of(row.ref).filter(status=LoopStatus.ERROR).update(
+            status=LoopStatus.STOPPED, runtime_status=None, error="", ended_by="", updated_at=timezone.now()
+        )
+        live.announce_changed(row.ref)
+
+
+def _served(user_id: int, name: str, conversation: ConversationRef | None) -> ConversationQuerySet:
+    rows = Conversation.objects.active().owned_by(user_id)
+    if conversation is not None:
+        rows = rows.with_pks([conversation.pk])
+    return rows.filter(run_options__agent=f"{names.PREFIX}{name}")

@@ -1,0 +1,1 @@
+"""The agent that plays a recorded conversation again."""

@@ -1,0 +1,21 @@
+"""Periodic work that one process does for the whole installation."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from django.db.models import Q
+from django.db.models.functions import Now
+
+from sessions_app.models import HousekeepingRound
+
+
+def take_round(name: str, every_s: float) -> bool:
+    """Say whether this process is to do the work now: nobody has begun a round within `every_s` seconds."""
+    every = timedelta(seconds=every_s)
+    # By the clock of the database, which all have in common; a moment to come is one of a clock put back.
+    is_due = Q(begun_at__lte=Now() - every) | Q(begun_at__gt=Now() + every)
+    if HousekeepingRound.objects.filter(is_due, name=name).update(begun_at=Now()):
+        return True
+    _, is_first = HousekeepingRound.objects.get_or_create(name=name, defaults={"begun_at": Now()})
+    return is_first

@@ -1,0 +1,128 @@
+"""A turn that goes on after its process is gone, and the tool calls that were left in it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from django.conf import settings
+from django.db import transaction
+from django.db.models import F
+from django.utils import timezone
+
+from conversations.events import EventEnvelope, NewEvent
+from conversations.log import reads, writes
+from conversations.models import ConversationRef
+from conversations.server_log import ids_of, log_on_commit
+from sessions_app.agents import chosen
+from sessions_app.agents.llm.tools import clients
+from sessions_app.loops import decisions, leases, turn_events
+from sessions_app.loops.calls import start
+from sessions_app.loops.turn_events import Naming
+from sessions_app.models import (
+    AgentLoop,
+    ExecutionStatus,
+    RunOptions,
+    RunState,
+    ToolRun,
+    UnfinishedAnswer,
+    UnknownOutcome,
+)
+from sessions_app.settings import client_tools
+
+RECOVERIES_MAX = 3
+"""A turn goes on at most this often: what it does may be what ends its process."""
+
+
+def may_go_on(conversation: ConversationRef, loop: AgentLoop) -> bool:
+    """Say whether the turn that a dead loop has left can be played on."""
+    if loop.recoveries is None or loop.recoveries >= RECOVERIES_MAX:
+        return False
+    return chosen.continues(conversation, loop.turn_agent)
+
+
+def go_on(conversation: ConversationRef, epoch: int, turn_id: str, *, is_crash: bool = True) -> None:
+    """Let a turn that a dead loop has left be played on under its id; nothing changes if it has ended.
+
+    It counts as one of RECOVERIES_MAX if `is_crash`, and not if its process has handed it over.
+
+    What was said of an unfinished answer is kept and marked. Calls that had not been started may be run, and
+    repeatable ones again. For any other the outcome is unknown: the turn waits for the user, or the model is
+    told, as the conversation's options say. Raise Fenced.
+    """
+    with transaction.atomic():
+        leases.locked_by(conversation, epoch)
+        loops = AgentLoop.objects.of(conversation).filter(turn_id=turn_id)
+        loop = loops.first()
+        if loop is None:
+            return
+        states = _states(conversation, loop)
+        turn_events.under_a_free_id(lambda naming: _append(conversation, epoch, turn_id, states, naming))
+        UnfinishedAnswer.objects.filter(conversation_id=conversation.pk).delete()
+        for call_id, state in states.items():
+            ToolRun.objects.of_call(conversation, call_id).enter(state)
+        recoveries = F("recoveries") + int(is_crash)
+        loops.update(recoveries=recoveries, goes_on=True, updated_at=timezone.now())
+        if RunState.UNKNOWN in states.values():
+            loops.update(execution_status=ExecutionStatus.WAITING_FOR_CONFIRMATION)
+            decisions.forget_decision(conversation)
+        why = "A turn goes on after a crash" if is_crash else "A turn is handed over"
+        log_on_commit(why, **ids_of(conversation), epoch=epoch)
+    leases.announce(conversation)
+
+
+def _states(conversation: ConversationRef, loop: AgentLoop) -> Mapping[str, RunState]:
+    """Return the new states of the open calls that were started or never decided about, oldest first."""
+    runs = {run.call_id: run for run in ToolRun.objects.of(conversation)}
+    states = {}
+    for call in reads.open_calls(conversation, loop.turn_id or ""):
+        run = runs.get(call["id"])
+        if run is None:
+            start.run_of(conversation, call, RunState.APPROVED).save()
+            states[call["id"]] = RunState.APPROVED
+        elif run.state == RunState.STARTED:
+            states[call["id"]] = _state_of_started(conversation, run)
+    return states
+
+
+def _state_of_started(conversation: ConversationRef, run: ToolRun) -> RunState:
+    if run.name in settings.CONFIGURATION.repeatable_tools or _is_clients(conversation, run.name):
+        return RunState.APPROVED
+    policy = RunOptions.objects.of(conversation).values_list("unknown_outcome", flat=True).first()
+    return RunState.ANSWERED if policy == UnknownOutcome.TELL else RunState.UNKNOWN
+
+
+def _is_clients(conversation: ConversationRef, name: str) -> bool:
+    """Say whether a tool is the client's: the event hands its call over, and to run it does nothing more.
+
+    One that cannot be offered is not: a tool server may have another of its name.
+    """
+    offered, _ = clients.offered(client_tools.declared(conversation))
+    return name in offered
+
+
+def _append(
+    conversation: ConversationRef,
+    epoch: int,
+    turn_id: str,
+    states: Mapping[str, RunState],
+    naming: Naming,
+) -> None:
+    events = [*turn_events.cut_answer(conversation, turn_id, naming)]
+    events += _told(conversation, states, naming)
+    writes.append(conversation, events, epoch=epoch)
+
+
+def _told(conversation: ConversationRef, states: Mapping[str, RunState], naming: Naming) -> list[NewEvent]:
+    """Return the events that tell the model of unknown outcomes, or ask the user about the first of them."""
+    calls = {call["id"]: call for call in _calls(conversation, list(states))}
+    told = [
+        turn_events.failed_call(conversation, calls[call_id], turn_events.OUTCOME_UNKNOWN, naming)
+        for call_id, state in states.items()
+        if state is RunState.ANSWERED
+    ]
+    asked = [calls[call_id] for call_id, state in states.items() if state is RunState.UNKNOWN]
+    return [*told, *(turn_events.asked_outcome(conversation, asked[0]) if asked else [])]
+
+
+def _calls(conversation: ConversationRef, call_ids: Sequence[str]) -> list[EventEnvelope]:
+    return reads.read_some(conversation, event_ids=call_ids) if call_ids else []

@@ -1,0 +1,158 @@
+"""The managers of a cluster: processes that serve run no loops, workers run nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from types import TracebackType
+from typing import Any
+
+from conversations.exceptions import LoopUnavailable
+from conversations.log import wakeups as asking
+from conversations.models import Conversation, ConversationRef
+from conversations.outages import Outage
+from sessions_app import astore
+from sessions_app.loops import pending_work
+from sessions_app.loops.cluster import wakeups
+from sessions_app.loops.cluster.loopless import LooplessConversationManager
+from sessions_app.loops.loop import Loop
+from sessions_app.loops.manager import SWEEP_S, StandaloneConversationManager
+
+ROOM_LOOK_S = 0.2
+FIRST_WAIT_S = 2.0
+AGAIN_S = 1.0
+WORKER_SWEEP_S = 4.0
+"""So what a worker leaves that dies is taken over within 5 s on the same host."""
+
+_unready = Outage(
+    __name__, "The check of the database failed and is tried again", "The database is checked again"
+)
+_jobless = Outage(__name__, "Wake-up jobs cannot be taken", "Wake-up jobs are taken again")
+_unannounced = Outage(__name__, "Other workers could not be told of what is left")
+_untrimmed = Outage(__name__, "Old wake-up jobs could not be deleted", "Old wake-up jobs are deleted again")
+
+
+class ClusteredConversationManager(LooplessConversationManager):
+    """Has workers run the loops, and wakes them by jobs."""
+
+    async def _check(self) -> None:
+        """Check the database and its guards, and keep the wake-up jobs few even if there is no worker."""
+        while True:
+            with _unready.counted():
+                await self._require_ready()
+                await astore.change(wakeups.trim)
+            await asyncio.sleep(SWEEP_S)
+
+    def _request_start(self, conversation: ConversationRef) -> None:
+        wakeups.request_start(conversation)
+
+    def _forget_starts(self, conversation: ConversationRef) -> None:
+        wakeups.forget_starts(conversation)
+
+
+class WorkerConversationManager(StandaloneConversationManager):
+    """Runs loops for the whole cluster, at most `concurrency` turns at a time."""
+
+    concurrency = 50
+    """The command line sets it."""
+    _first = 0
+    """How many wait that come before new messages."""
+
+    def _works(self) -> Sequence[Callable[[], Coroutine[Any, Any, None]]]:
+        """Return also what takes wake-up jobs, and makes room."""
+        return (*super()._works(), self._take_jobs, self._make_space, self._trim_jobs)
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc_value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Hand all turns over to other workers at once, where their agents can go on."""
+        pks = list(self._loops)
+        for loop in self._loops.values():
+            loop.mark_handed_over()
+        await super().__aexit__(exc_type, exc_value, traceback)
+        with _unannounced.counted():  # the others' sweeps find them as well
+            left = await astore.call(pending_work.asked_among, pks)
+            await astore.change(asking.asked, sorted(left))
+
+    async def _start(
+        self, conversation: ConversationRef, *, patiently: bool = False, stops: int | None = None
+    ) -> None:
+        """Start a loop once there is room; a patient caller waits a little, and tries again later."""
+        stops = self._stops.now if stops is None else stops
+        if conversation.pk not in self._loops:
+            await (self._for_room_first() if patiently else self._for_room())
+        await super()._start(conversation, patiently=patiently, stops=stops)
+
+    @property
+    def _between_sweeps_s(self) -> float:
+        return WORKER_SWEEP_S
+
+    async def _for_room(self) -> None:
+        # Loops tell nobody of each turn that ends.
+        while (not self._has_room or self._first) and not self._is_closing:  # noqa: ASYNC110
+            await asyncio.sleep(ROOM_LOOK_S)
+
+    async def _for_room_first(self) -> None:
+        """Wait for room before new messages get it: what a dead worker has left has waited longer.
+
+        Raise LoopUnavailable after FIRST_WAIT_S.
+        """
+        until = asyncio.get_running_loop().time() + FIRST_WAIT_S
+        self._first += 1
+        try:
+            while not self._has_room and not self._is_closing:
+                if asyncio.get_running_loop().time() > until:
+                    raise LoopUnavailable("This worker plays as many turns as it may.")
+                await asyncio.sleep(ROOM_LOOK_S)
+        finally:
+            self._first -= 1
+
+    @property
+    def _has_room(self) -> bool:
+        return sum(map(_is_busy, self._loops.values())) < self.concurrency
+
+    async def _take_jobs(self) -> None:
+        while True:
+            with _jobless.counted():
+                await wakeups.take(self._woken)
+            await asyncio.sleep(AGAIN_S)
+
+    async def _woken(self, pk: int, is_start: bool) -> None:
+        """Start the loop that a job is about; `is_start` also if it finds nothing to do yet."""
+        if pk not in self._loops:
+            await self._for_room()
+        conversation = await astore.call(_ref_of, pk)
+        if conversation is None or self._is_closing:
+            return
+        if pk in self._loops:
+            self._loops[pk].wake()
+        elif is_start:
+            await self._start_unless_refused(conversation, self._stops.now)
+        else:
+            await self._start_if_asked(conversation, self._stops.now)
+
+    async def _trim_jobs(self) -> None:
+        while True:
+            with _untrimmed.counted():
+                await astore.change(wakeups.trim)
+            await asyncio.sleep(SWEEP_S)
+
+    async def _make_space(self) -> None:
+        """Close idle loops while this worker is full: who asks them next finds one that has room."""
+        while True:
+            await asyncio.sleep(AGAIN_S)
+            if not self._has_room:
+                for loop in [each for each in self._loops.values() if not _is_busy(each)]:
+                    loop.leave()
+
+
+def _is_busy(loop: Loop) -> bool:
+    return loop.is_working or not loop.started.is_set()
+
+
+def _ref_of(pk: int) -> ConversationRef | None:
+    row = Conversation.objects.active().with_pks([pk]).first()
+    return row.ref if row else None

@@ -1,0 +1,130 @@
+"""Wake-up jobs: how workers hear of what asks for an answer, as fast as PostgreSQL notifies.
+
+A job is deferred in the transaction that stores what asks. It is an alarm clock and nothing more: the lease
+alone decides who runs a loop, and each worker's sweep finds what a lost job was about. So jobs have no locks,
+are deleted when done, and may be deleted at any time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+
+from django.db import connection, transaction
+from procrastinate import App, PsycopgConnector
+
+from conversations.log import sql, wakeups
+from conversations.models import ConversationRef
+from sessions_app.housekeeping import take_round
+from sessions_app.loops import leases
+
+QUEUE = "wakeups"
+WAKE, START = "convserver.wake", "convserver.start"
+AT_ONCE = 10
+"""A worker takes at most this many jobs at a time; each waits until there is room for its loop."""
+POLL_S = 5.0
+KEPT_MAX = 500
+"""While no worker takes jobs, only the newest ones are kept."""
+DEAD_AFTER_S = 60
+"""A worker of Procrastinate without a sign of life for so long does not come back to its jobs."""
+TRIM_S = 4.0
+CONNECT_WAIT_S = 5.0
+
+Wake = Callable[[int, bool], Awaitable[None]]
+"""Starts the loop of the conversation with this key if it is asked, or in any case."""
+
+
+def follow() -> None:
+    """Defer a job from now on with whatever asks for an answer."""
+    wakeups.defer_by(_defer)
+
+
+def _defer(pks: Sequence[int]) -> None:
+    sql.defer_jobs(QUEUE, WAKE, pks)
+
+
+def request_start(conversation: ConversationRef) -> None:
+    """Have a worker start the loop, also if it finds nothing to do; until then it is shown as starting."""
+    with transaction.atomic():
+        leases.expect(conversation)
+        sql.defer_jobs(QUEUE, START, [conversation.pk])
+
+
+def forget_starts(conversation: ConversationRef) -> None:
+    """Delete the requests to start this loop that no worker has taken: it was stopped since."""
+    with connection.cursor() as cursor:
+        cursor.execute(_DELETE_STARTS, [START, str(conversation.pk)])
+
+
+def trim() -> None:
+    """Delete what workers have left: jobs of dead ones, and all but the newest KEPT_MAX that nobody took.
+
+    Of all processes that call it, one does so every TRIM_S.
+    """
+    if not take_round("wake-up jobs", TRIM_S):
+        return
+    with connection.cursor() as cursor:
+        cursor.execute(_DELETE_LEFT, [DEAD_AFTER_S])
+        cursor.execute(_DELETE_OLD, [KEPT_MAX])
+
+
+_DELETE_STARTS = """
+DELETE FROM procrastinate_jobs WHERE status = 'todo' AND task_name = %s AND args->>'pk' = %s
+"""
+_DELETE_LEFT = """
+DELETE FROM procrastinate_jobs AS job WHERE status = 'doing' AND NOT EXISTS (
+    SELECT 1 FROM procrastinate_workers AS worker
+    WHERE worker.id = job.worker_id AND worker.last_heartbeat > now() - make_interval(secs => %s)
+)
+"""
+_DELETE_OLD = """
+DELETE FROM procrastinate_jobs WHERE status = 'todo' AND id <= (
+    SELECT id FROM procrastinate_jobs WHERE status = 'todo' ORDER BY id DESC OFFSET %s LIMIT 1
+)
+"""
+
+
+async def take(wake: Wake) -> None:
+    """Take jobs until cancelled, and wake each one's conversation."""
+    async with _opened() as app:
+
+        @app.task(name=WAKE)
+        async def woken(pk: int) -> None:
+            await wake(pk, False)
+
+        @app.task(name=START)
+        async def started(pk: int) -> None:
+            await wake(pk, True)
+
+        await app.run_worker_async(
+            queues=[QUEUE],
+            concurrency=AT_ONCE,
+            fetch_job_polling_interval=POLL_S,
+            delete_jobs="always",
+            install_signal_handlers=False,
+            shutdown_graceful_timeout=0.0,
+        )
+
+
+@asynccontextmanager
+async def _opened() -> AsyncIterator[App]:
+    """Open connections of their own: one of them listens."""
+    kwargs = {name: value for name, value in connection.get_connection_params().items() if name in _LIBPQ}
+    connector = PsycopgConnector(min_size=1, max_size=4, timeout=CONNECT_WAIT_S, kwargs=kwargs)
+    async with App(connector=connector).open_async() as app:
+        yield app
+
+
+_LIBPQ = {
+    "dbname",
+    "user",
+    "password",
+    "host",
+    "port",
+    "sslmode",
+    "sslrootcert",
+    "sslcert",
+    "sslkey",
+    "options",
+}
+"""What of Django's parameters names the database; the rest is about Django's own connections."""

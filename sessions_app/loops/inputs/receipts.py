@@ -1,0 +1,48 @@
+"""Receipts: which message the agent saw in which turn, and how far the log had come by then."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from django.db import transaction
+from django.utils import timezone
+
+from conversations import live
+from conversations.log import reads
+from conversations.models import ConversationRef
+from sessions_app.models import InputReceipt
+
+ANNOUNCED_MAX = 500
+"""At most this many messages are in one hint."""
+
+
+def record(conversation: ConversationRef, *, after: int, through: int, seen_seq: int, turn_id: str) -> None:
+    """Record in the running transaction that a turn shows these messages to the agent, and announce it.
+
+    They are the inputs with seq from `after` + 1 through `through`; `seen_seq` is the newest event by then.
+    A message that an earlier turn has left to this one has the receipt of this one.
+    """
+    seqs = reads.input_seqs(conversation, after=after, through=through)
+    if not seqs:
+        return
+    seen_at = timezone.now()
+    InputReceipt.objects.bulk_create(
+        [
+            InputReceipt(
+                conversation_id=conversation.pk, seq=seq, seen_seq=seen_seq, turn_id=turn_id, seen_at=seen_at
+            )
+            for seq in seqs
+        ],
+        update_conflicts=True,
+        unique_fields=["conversation", "seq"],
+        update_fields=["seen_seq", "turn_id", "seen_at"],
+    )
+    for start in range(0, len(seqs), ANNOUNCED_MAX):
+        seen = partial(
+            live.announce_seen,
+            conversation,
+            seqs[start : start + ANNOUNCED_MAX],
+            seen_seq=seen_seq,
+            turn_id=turn_id,
+        )
+        transaction.on_commit(seen, robust=True)
