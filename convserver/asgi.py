@@ -41,7 +41,7 @@ async def by_protocol(scope: Any, receive: Any, send: Any) -> None:
         case "http" if scope["path"].startswith(f"{server.PATH}/"):
             await server.socketio_v0(scope, receive, send)
         case "http" if scope["path"] in PROBES:
-            await probes(scope, receive, send)
+            await replay_throttle.counted(probes, scope, receive, send)
         case "http":
             await replay_throttle.counted(http, scope, receive, send)
         case "websocket":
@@ -50,6 +50,18 @@ async def by_protocol(scope: Any, receive: Any, send: Any) -> None:
             await router(scope, receive, send)
         case "lifespan":
             await lifespan(receive, send)
+
+
+async def worker(scope: Any, receive: Any, send: Any) -> None:
+    """Be a process without doors: run the manager and the background, and answer probes."""
+    if scope["type"] == "lifespan":
+        await lifespan(receive, send)
+    elif scope["type"] == "http" and scope["path"] in PROBES:
+        await probes(scope, receive, send)
+    elif scope["type"] == "http":
+        headers = [(b"content-type", b"text/plain; charset=utf-8")]
+        await send({"type": "http.response.start", "status": 404, "headers": headers})
+        await send({"type": "http.response.body", "body": b"A worker answers /alive, /health and /ready.\n"})
 
 
 async def lifespan(receive: Any, send: Any) -> None:

@@ -11,8 +11,9 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -48,9 +49,9 @@ from convserver.configuration import (
     Configuration,
     ConfigurationError,
 )
-from convserver.serving import neighbours
 from convserver.serving.connections import Connections, room
 from convserver.serving.http_protocol import SILENT_S, BoundedHttp, BoundedWebSocket, State
+from convserver.serving.neighbours import FirstPlace
 from sessions_app.capacity import heap
 from sessions_app.identity.addresses import Networks
 
@@ -72,6 +73,13 @@ PING_S = 20.0
 """Pings keep an idle socket open through proxies; client libraries answer them by themselves."""
 PONG_WAIT_S = 60.0
 """A slow client sends its pong only after reading everything that was sent before the ping."""
+
+WORKER = "convserver.asgi:worker"
+WORKER_MANAGER = "sessions_app.loops.cluster.managers.WorkerConversationManager"
+SECOND_MANAGER = "sessions_app.loops.cluster.second.SecondConversationManager"
+CONCURRENCY = 50
+"""A worker plays at most this many turns at a time, unless its command line says otherwise."""
+CONCURRENCY_MAX = 10_000
 
 MANAGEMENT = {
     "migrate": "create or upgrade the database, and restore missing guards",
@@ -99,6 +107,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("serve", help="migrate the database, and start the server")
+    work = commands.add_parser("worker", help="run agents for servers with CONVSERVER_MANAGER=clustered")
+    work.add_argument(
+        "--concurrency",
+        type=_from_1_to(CONCURRENCY_MAX),
+        default=CONCURRENCY,
+        help="at most this many turns are played at a time (default: %(default)s)",
+    )
+    work.add_argument(
+        "--probe-port",
+        type=_from_1_to(PORT_MAX),
+        help="answer /alive, /health and /ready at HOST and this port (default: none)",
+    )
     manage = commands.add_parser(
         "manage", help="run a management command: migrate, createsuperuser, create_token, …", add_help=False
     )
@@ -108,13 +128,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for name in IMPORTS:
         formats.add_parser(name, add_help=False, help=IMPORTS_HELP[name])
     chosen, others = parser.parse_known_args(arguments)
-    if others and chosen.command == "serve":
+    if others and chosen.command in ("serve", "worker"):
         parser.error(f"unrecognized arguments: {' '.join(others)}")
     private_files.create_privately()
     try:
         match chosen.command:
             case "serve":
                 return serve()
+            case "worker":
+                return work_for_cluster(chosen.concurrency, chosen.probe_port)
             case "import":
                 return import_conversations(chosen.format, others)
             case _:
@@ -231,18 +253,66 @@ def serve() -> int:
         sockets = _bound_sockets(configuration, until_the_end)
         _require_classes(configuration)
         prepare_database()
-        if (database := _sqlite_file()) is not None:
-            until_the_end.enter_context(neighbours.announced(database))
+        if (database := _sqlite_file()) is not None and configuration.is_standalone:
+            _share_file(until_the_end.enter_context(closing(FirstPlace(database))), database)
         return _serve_on(sockets, configuration)
 
 
-def _serve_on(sockets: list[socket.socket], configuration: Configuration) -> int:
+def _share_file(place: FirstPlace, database: Path) -> None:
+    """Run no agents beside another server of the same SQLite file, for as long as there is one."""
+    if not place.take():
+        settings.CONVERSATION_MANAGER = SECOND_MANAGER
+        logger.warning(
+            "Another server runs the agents on %s. This one serves the same conversations without running "
+            "agents until the other ends. If that is not intended, stop one of them.",
+            database,
+        )
+    import_string(SECOND_MANAGER).may_run_loops = staticmethod(place.take)
+
+
+def work_for_cluster(concurrency: int, probe_port: int | None) -> int:
+    """Migrate and check the database, and run agents until a signal; answer probes if there is a port."""
+    configuration: Configuration = settings.CONFIGURATION
+    if not configuration.is_clustered:
+        raise ConfigurationError(
+            "A worker needs CONVSERVER_MANAGER=clustered. Without it, `serve` itself runs the agents."
+        )
+    heap.bound()
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
+    gc.disable()
+    django.setup()
+    settings.CONVERSATION_MANAGER = WORKER_MANAGER
+    with ExitStack() as until_the_end:
+        places = []
+        if probe_port is not None:
+            places = _bound_sockets(replace(configuration, port=probe_port), until_the_end)
+        _require_classes(configuration)
+        prepare_database()
+        import_string(WORKER_MANAGER).concurrency = concurrency
+        return _serve_on(places, configuration, WORKER)
+
+
+def _from_1_to(most: int) -> Callable[[str], int]:
+    def read(text: str) -> int:
+        if not (text.isdecimal() and 1 <= int(text) <= most):
+            raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 to {most}")
+        return int(text)
+
+    return read
+
+
+def _serve_on(
+    sockets: list[socket.socket],
+    configuration: Configuration,
+    application: str = "convserver.asgi:application",
+) -> int:
     _protect_files()
     _warn_of_short_key(configuration)
     server = _Server(
         configuration,
         uvicorn.Config(
-            "convserver.asgi:application",
+            application,
+            lifespan="on",
             workers=1,  # the loops live in this one process, whatever WEB_CONCURRENCY says
             http=BoundedHttp,
             ws=BoundedWebSocket,
@@ -292,7 +362,10 @@ class _Server(uvicorn.Server):
         gc.freeze()
         gc.enable()
         await super().startup(sockets)
-        if self.started:
+        if self.started and self._is_worker:
+            log_act("Worker started", **_facts_of(self._configuration, None))
+            print("The worker is running. Press Ctrl+C to stop.", flush=True)
+        elif self.started:
             port: int = self.servers[0].sockets[0].getsockname()[1]
             log_act("Server started", **_facts_of(self._configuration, port))
             print(quickstart.text(self._configuration, port), flush=True)
@@ -305,12 +378,16 @@ class _Server(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Stop listening, end the requests under way, and log the signal."""
         await super().shutdown(sockets)
-        log_act("Server stopped", signal=self._signal)
+        log_act(f"{'Worker' if self._is_worker else 'Server'} stopped", signal=self._signal)
+
+    @property
+    def _is_worker(self) -> bool:
+        return self.config.app == WORKER
 
 
-def _facts_of(configuration: Configuration, port: int) -> dict[str, object]:
-    """Return the facts that the log has about a listening server; none is secret."""
-    is_standalone = configuration.manager == BUILT_IN_MANAGERS[STANDALONE]
+def _facts_of(configuration: Configuration, port: int | None) -> dict[str, object]:
+    """Return the facts that the log has about a running server; none is secret."""
+    names = {path: name for name, path in BUILT_IN_MANAGERS.items()}
     return {
         "version": __version__,
         "host": configuration.host,
@@ -318,7 +395,7 @@ def _facts_of(configuration: Configuration, port: int) -> dict[str, object]:
         "database": connection.vendor,
         "data_dir": str(configuration.data_dir),
         "mode": str(configuration.auth),
-        "manager": STANDALONE if is_standalone else configuration.manager,
+        "manager": names.get(configuration.manager, configuration.manager),
     }
 
 

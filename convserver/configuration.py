@@ -14,12 +14,24 @@ from pathlib import Path
 from typing import TypeVar
 from urllib.parse import SplitResult, quote, urlsplit
 
-from convserver.quotas import MOST, NAMES, Quotas, variable_of
+from convserver.quotas import (
+    COSTS,
+    LIMIT_NAMES,
+    MOST,
+    NAMES,
+    Quotas,
+    RunLimits,
+    variable_of,
+    variable_of_limit,
+)
+from sessions_app.agents import sources
+from sessions_app.agents.sources import BUILT_IN_AGENTS
 
 E = TypeVar("E", bound=StrEnum)
 
 HOST_NAME = re.compile(r"\*|\.?[\w-]+(\.[\w-]+)*\.?|\[[0-9A-Fa-f:.]+\]", re.ASCII)
 """A name, an address, all names below one (.example.org), or every name (*)."""
+AMOUNT = re.compile(r"\d{1,9}(\.\d{1,9})?", re.ASCII)
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
 LOOPBACK_ADDRESSES = ("127.0.0.1", "::1")
 SECRET_KEY_MIN_LENGTH = 32
@@ -60,15 +72,14 @@ class AuthMode(StrEnum):
     ACCOUNTS = "accounts"
 
 
-BUILT_IN_AGENTS = {
-    "auto": "sessions_app.agents.auto.AutoAgent",
-    "demo": "sessions_app.agents.demo.DemoAgent",
-    "llm": "sessions_app.agents.llm.agent.LlmAgent",
-}
 STANDALONE = "standalone"
 BUILT_IN_STORES = {STANDALONE: "conversations.store.DatabaseConversationStore"}
 BUILT_IN_VALIDATORS = {STANDALONE: "conversations.access.ConversationValidator"}
-BUILT_IN_MANAGERS = {STANDALONE: "sessions_app.loops.manager.StandaloneConversationManager"}
+CLUSTERED = "clustered"
+BUILT_IN_MANAGERS = {
+    STANDALONE: "sessions_app.loops.manager.StandaloneConversationManager",
+    CLUSTERED: "sessions_app.loops.cluster.managers.ClusteredConversationManager",
+}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -89,7 +100,7 @@ class Configuration:
     """Dotted path of the class that runs agent loops."""
     auth: AuthMode
     agent: str
-    """Dotted path of the agent class."""
+    """Dotted path of the class of the agent that answers unless a conversation chooses another."""
     session_api_key: str | None
     secret_key: str
     secret_key_fallbacks: tuple[str, ...] = field(repr=False)
@@ -124,6 +135,8 @@ class Configuration:
     """The longest wait for a conversation, or a SQLite file, that another program or request has locked."""
     idle_in_transaction_timeout_s: int = 60
     """The longest time that a transaction may be idle. 0 for no limit."""
+    remote_grace_s: int = 15
+    """How long a turn waits for the program of its agent to connect again."""
     secrets_max: int = 1_000
     """The most secrets of one conversation, with the keys of its agent."""
     secrets_max_kb: int = 300
@@ -131,10 +144,26 @@ class Configuration:
     hooks: tuple[str, ...] = ()
     """Dotted paths of hooks that are notified of conversations."""
     quotas: Quotas = field(default_factory=Quotas)
+    agents: tuple[str, ...] = ()
+    """The names of the agents that users may choose beside the default one; empty for all."""
+    repeatable_tools: tuple[str, ...] = ()
+    """Names of tools that may be run again after a crash, whatever became of the first time."""
+    run_limits: RunLimits = field(default_factory=RunLimits)
+    """The most that a user may allow an agent."""
     llm_model: str | None = None
     """The model of users who have set none, as OpenHands writes it: `openai/gpt-5`. None for none."""
     llm_api_key: str | None = field(default=None, repr=False)
     llm_base_url: str | None = None
+
+    @property
+    def is_clustered(self) -> bool:
+        """Whether workers run the loops, and processes that serve run none."""
+        return self.manager == BUILT_IN_MANAGERS[CLUSTERED]
+
+    @property
+    def is_standalone(self) -> bool:
+        """Whether each server runs loops by itself."""
+        return self.manager == BUILT_IN_MANAGERS[STANDALONE]
 
     @property
     def installation(self) -> str:
@@ -143,9 +172,13 @@ class Configuration:
 
     @property
     def hint_keys(self) -> tuple[str, ...]:
-        """Keys that encrypt hints on their way to Redis; none where nobody on the way can read them."""
-        parts = urlsplit(self.redis_url or "unix:")
-        is_private = parts.scheme != "redis" or _is_loopback(parts.hostname or "localhost")
+        """Keys that encrypt hints between processes; none where nobody on the way to Redis can read them.
+
+        Without Redis they go through PostgreSQL, where all roles may listen.
+        """
+        parts = urlsplit(self.redis_url or "postgresql:")
+        is_near = parts.scheme == "redis" and _is_loopback(parts.hostname or "localhost")
+        is_private = is_near or parts.scheme in ("rediss", "unix")
         return () if is_private else (f"hints {self.secret_key}",)
 
 
@@ -157,7 +190,7 @@ def read(environment: Mapping[str, str]) -> Configuration:
     auth = _choice(environment, "CONVSERVER_AUTH", AuthMode, AuthMode.LOCAL)
     host = _host(environment, auth)
     data_dir = Path(environment.get("CONVSERVER_DATA_DIR") or "var").expanduser().absolute()
-    return Configuration(
+    found = Configuration(
         host=host,
         port=_integer(environment, "PORT", 8000, least=0, most=65535),
         data_dir=data_dir,
@@ -167,7 +200,7 @@ def read(environment: Mapping[str, str]) -> Configuration:
         validator=_class_path(environment, "CONVSERVER_VALIDATOR", BUILT_IN_VALIDATORS, "a validator"),
         manager=_class_path(environment, "CONVSERVER_MANAGER", BUILT_IN_MANAGERS, "a manager"),
         auth=auth,
-        agent=_class_path(environment, "CONVSERVER_AGENT", BUILT_IN_AGENTS, "an agent"),
+        agent=_agent(environment),
         session_api_key=_session_api_key(environment, auth),
         secret_key=_secret_key(environment, auth, data_dir),
         secret_key_fallbacks=_secret_key_fallbacks(environment),
@@ -192,6 +225,7 @@ def read(environment: Mapping[str, str]) -> Configuration:
         tcp_user_timeout_s=_integer(environment, "DATABASE_TCP_USER_TIMEOUT_S", 30, least=1, most=3600),
         statement_timeout_s=_integer(environment, "DATABASE_STATEMENT_TIMEOUT_S", 60, least=0, most=86_400),
         lock_timeout_s=_integer(environment, "DATABASE_LOCK_TIMEOUT_S", 5, least=1, most=300),
+        remote_grace_s=_integer(environment, "CONVSERVER_REMOTE_GRACE_S", 15, least=0, most=3600),
         secrets_max=_integer(environment, "CONVSERVER_SECRETS_MAX", 1_000, least=1, most=10_000),
         secrets_max_kb=_integer(environment, "CONVSERVER_SECRETS_MAX_KB", 300, least=1, most=1_000),
         idle_in_transaction_timeout_s=_integer(
@@ -199,10 +233,19 @@ def read(environment: Mapping[str, str]) -> Configuration:
         ),
         hooks=_hooks(environment),
         quotas=_quotas(environment, auth),
+        agents=_agents(environment),
+        repeatable_tools=tuple(_words(environment, "CONVSERVER_REPEATABLE_TOOLS")),
+        run_limits=_run_limits(environment),
         llm_model=(environment.get("LLM_MODEL") or "").strip() or None,
         llm_api_key=_llm_api_key(environment),
         llm_base_url=_llm_base_url(environment),
     )
+    if found.is_clustered and found.database_url.startswith("sqlite"):
+        raise ConfigurationError(
+            "CONVSERVER_MANAGER is 'clustered', which needs PostgreSQL: "
+            "set DATABASE_URL=postgresql://user:password@host:port/name."
+        )
+    return found
 
 
 def _choice(environment: Mapping[str, str], name: str, choices: type[E], default: E) -> E:
@@ -229,6 +272,29 @@ def _quotas(environment: Mapping[str, str], auth: AuthMode) -> Quotas:
         for name in NAMES
     }
     return Quotas(**wanted)
+
+
+def _run_limits(environment: Mapping[str, str]) -> RunLimits:
+    whole = {
+        name: _integer(environment, variable_of_limit(name), 0, least=0, most=MOST)
+        for name in LIMIT_NAMES
+        if name not in COSTS
+    }
+    return RunLimits(
+        turn_cost=_amount(environment, variable_of_limit("turn_cost")),
+        cost=_amount(environment, variable_of_limit("cost")),
+        **whole,
+    )
+
+
+def _amount(environment: Mapping[str, str], name: str) -> float:
+    text = environment.get(name) or "0"
+    if not AMOUNT.fullmatch(text):
+        raise ConfigurationError(
+            f"{name} is {text!r}, but it must be an amount of US dollars like 2 or 0.50, at most nine digits "
+            "before the point."
+        )
+    return float(text)
 
 
 def _host(environment: Mapping[str, str], auth: AuthMode) -> str:
@@ -299,6 +365,25 @@ def _class_path(environment: Mapping[str, str], name: str, built_in: Mapping[str
             f"{name} is {text!r}, but it must be {known} or the dotted path of {what} class."
         )
     return text
+
+
+def _agent(environment: Mapping[str, str]) -> str:
+    """Return the dotted path of the agent's class; only an unknown name looks through the packages."""
+    text = environment.get("CONVSERVER_AGENT") or next(iter(BUILT_IN_AGENTS))
+    if text not in BUILT_IN_AGENTS and not _may_be_imported(text) and text in sources.packaged():
+        return sources.packaged()[text]
+    return _class_path(environment, "CONVSERVER_AGENT", BUILT_IN_AGENTS, "an agent")
+
+
+def _agents(environment: Mapping[str, str]) -> tuple[str, ...]:
+    names = tuple(dict.fromkeys(_words(environment, "CONVSERVER_AGENTS")))
+    for name in names:
+        if name not in (*BUILT_IN_AGENTS, sources.REMOTE) and name not in sources.packaged():
+            known = ", ".join((*sources.paths(), sources.REMOTE))
+            raise ConfigurationError(
+                f"CONVSERVER_AGENTS names {name!r}, but the agents of this server are {known}."
+            )
+    return names
 
 
 def _hooks(environment: Mapping[str, str]) -> tuple[str, ...]:

@@ -11,6 +11,8 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
+from convserver.serving.neighbours import lock_of
+
 logger = logging.getLogger(__name__)
 
 OTHERS = stat.S_IRWXG | stat.S_IRWXO
@@ -70,5 +72,5 @@ def _private_paths(data_dir: Path, database: Path | None) -> Iterator[Path]:
     names = {data_dir / "secret_key", data_dir / "last_database"}
     if database is not None:
         names |= {database.with_name(f"{database.name}{ending}") for ending in COMPANIONS}
-        names.add(database.with_name("serving.lock"))
+        names.add(lock_of(database))
     yield from sorted(names)

@@ -1,4 +1,4 @@
-"""Quotas: how much of this server one user may use, each a variable of the environment."""
+"""Quotas: how much of this server a user or an agent may use, each a variable of the environment."""
 
 from __future__ import annotations
 
@@ -43,7 +43,26 @@ class Quotas:
         )
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RunLimits:
+    """The most that the agent of one conversation may use, in a turn or in all; 0 for no limit."""
+
+    turn_iterations: int = 0
+    """How often a model is asked."""
+    iterations: int = 0
+    turn_tokens: int = 0
+    tokens: int = 0
+    turn_cost: float = 0.0
+    """US dollars."""
+    cost: float = 0.0
+    turn_seconds: int = 0
+    seconds: int = 0
+
+
 NAMES = tuple(field.name for field in fields(Quotas))
+LIMIT_NAMES = tuple(field.name for field in fields(RunLimits))
+COSTS = frozenset({"turn_cost", "cost"})
+"""The limits that need not be whole numbers."""
 MOST = 1_000_000_000
 """The highest value of a variable."""
 
@@ -56,3 +75,8 @@ def none() -> dict[str, str]:
 def variable_of(name: str) -> str:
     """Return the variable of the environment that sets this quota."""
     return f"CONVSERVER_QUOTA_{name.upper()}"
+
+
+def variable_of_limit(name: str) -> str:
+    """Return the variable of the environment that sets this limit of agents."""
+    return f"CONVSERVER_LIMIT_{name.upper()}"

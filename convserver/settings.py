@@ -44,6 +44,8 @@ INSTALLED_APPS = [
     "sessions_app",
     "csp",
     "convserver",
+    # The wake-up jobs of workers; its tables need PostgreSQL.
+    *(["procrastinate.contrib.django"] if CONFIGURATION.is_clustered else []),
 ]
 
 MIDDLEWARE = [
@@ -139,20 +141,18 @@ DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 HINTS_PREFIX = f"convserver-{CONFIGURATION.installation}-{TEST_RUN}"
 """Hints bring what was said: installations that share a Redis must not hear each other."""
 
-CHANNEL_LAYERS: dict[str, dict[str, Any]] = {
-    "default": (
-        {
-            "BACKEND": "conversations.redis_hints.RedisHints",
-            "CONFIG": {
-                "url": CONFIGURATION.redis_url,
-                "prefix": HINTS_PREFIX,
-                "keys": CONFIGURATION.hint_keys,
-            },
-        }
-        if CONFIGURATION.redis_url
-        else {"BACKEND": "channels.layers.InMemoryChannelLayer", "CONFIG": {"capacity": 10_000}}
-    )
-}
+
+def _hint_channel() -> dict[str, Any]:
+    options: dict[str, Any] = {"prefix": HINTS_PREFIX, "keys": CONFIGURATION.hint_keys}
+    if CONFIGURATION.redis_url:
+        options["url"] = CONFIGURATION.redis_url
+        return {"BACKEND": "conversations.hint_channels.over_redis.RedisHints", "CONFIG": options}
+    if CONFIGURATION.is_clustered:
+        return {"BACKEND": "conversations.hint_channels.over_postgresql.PostgresqlHints", "CONFIG": options}
+    return {"BACKEND": "channels.layers.InMemoryChannelLayer", "CONFIG": {"capacity": 10_000}}
+
+
+CHANNEL_LAYERS = {"default": _hint_channel()}
 
 
 def _cache(name: str, *, entries: int) -> dict[str, Any]:

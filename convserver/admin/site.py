@@ -26,6 +26,7 @@ from sessions_app.models import (
     Delivery,
     ModelUse,
     Receiver,
+    RemoteProgram,
     Repair,
     Secret,
     UserSettings,
@@ -117,6 +118,7 @@ GROUPS: dict[str, list[Item]] = {
     "Live": [
         Item("Agent loops", AgentLoop, "autorenew"),
         Item("Connections", Connection, "cable"),
+        Item("Remote agents", RemoteProgram, "smart_toy"),
         Item("Repairs", Repair, "healing"),
     ],
     "Webhooks": [

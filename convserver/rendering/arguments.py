@@ -16,6 +16,10 @@ CODE = {
     "browser": ("browser_actions", "python"),
 }
 """By a tool's icon: which of its arguments is code, and in which language."""
+_TASK_LISTS = ("task_list", "todos", "plan", "tasks")
+_TASK_TITLES = ("title", "content", "step", "name", "text")
+_STATUSES = {"pending": "todo", "completed": "done", "complete": "done", "in-progress": "in_progress"}
+"""What tools of other origins call the states of a task."""
 _EDITED = frozenset({"old_str", "new_str", "file_text", "content", "path", "command", "start", "end"})
 """Arguments of an edit that its diff and its card's first line show."""
 
@@ -56,17 +60,20 @@ def written(value: object) -> str:
         return ""
 
 
-def tasks_of(fields: Mapping[str, object]) -> tuple[Task, ...]:
-    """Return the agent's list of tasks, where the fields bring one."""
-    given = fields.get("task_list")
+def tasks_of(fields: Mapping[str, object], called: Tool | None = None) -> tuple[Task, ...]:
+    """Return the agent's list of tasks, where the fields bring one; tools for plans name it differently."""
+    names = _TASK_LISTS if called is not None and called.icon == "tasks" else _TASK_LISTS[:1]
+    given = next((fields[name] for name in names if isinstance(fields.get(name), list)), [])
     read = [columns.fields(each) for each in given[:TASKS_MAX]] if isinstance(given, list) else []
-    return tuple(
-        Task(
-            title=columns.first_text(each.get("title")),
-            status=columns.first_text(each.get("status"), "todo"),
-            notes=columns.first_text(each.get("notes")),
-        )
-        for each in read
+    return tuple(map(_task, read))
+
+
+def _task(each: Mapping[str, object]) -> Task:
+    status = columns.first_text(each.get("status"), "todo")
+    return Task(
+        title=columns.first_text(*(each.get(name) for name in _TASK_TITLES)),
+        status=_STATUSES.get(status, status),
+        notes=columns.first_text(each.get("notes")),
     )
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from enum import StrEnum
 
 from conversations.dialects import CALL_STOPPED
+from conversations.events import EventEnvelope
 from convserver.rendering.diffs import Diff
 from convserver.rendering.tools import Tool
 
@@ -18,11 +20,17 @@ class Outcome(StrEnum):
     WAITING = "waiting"
     UNKNOWN = "unknown"
     """No result is in sight, and the conversation went on."""
+    UNTOLD = "untold"
+    """It was cut off while it ran, and the user is asked whether it has taken effect."""
     DONE = "done"
     FAILED = "failed"
     STOPPED = "stopped"
     """The user stopped the agent before the result came."""
     REJECTED = "rejected"
+
+
+WAITING = frozenset({Outcome.WAITING, Outcome.UNTOLD})
+"""Of calls that wait for the user."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -115,6 +123,22 @@ class ErrorCard:
     detail: str
     cause: str = ""
     """What was wrong, on one line, where the words do not say it."""
+    is_models: bool = False
+    """Whether the settings of the model are where it can be mended."""
 
 
 Card = MessageCard | CallCard | ResultCard | QuietLine | ErrorCard
+
+
+@dataclass(kw_only=True, slots=True)
+class Entry:
+    """An event, its card, and what is shown inside it."""
+
+    event: EventEnvelope
+    card: Card
+    results: list[Entry] = field(default_factory=list)
+
+    @property
+    def moment(self) -> datetime:
+        """When it happened."""
+        return datetime.fromisoformat(self.event["timestamp"])

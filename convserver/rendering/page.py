@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass, field, replace
-from datetime import datetime
+from dataclasses import replace
 from typing import NamedTuple, assert_never
 
 from django.template.loader import get_template
@@ -15,8 +14,10 @@ from conversations.dialects import columns
 from conversations.events import Dialect, EventEnvelope, Kind
 from convserver.rendering import v0, v1
 from convserver.rendering.cards import (
+    WAITING,
     CallCard,
     Card,
+    Entry,
     ErrorCard,
     MessageCard,
     Outcome,
@@ -24,6 +25,7 @@ from convserver.rendering.cards import (
     ResultCard,
 )
 from convserver.rendering.parts import Parts
+from convserver.rendering.plans import Plan, gathered
 from convserver.rendering.subjects import subject_of
 
 RESULTS = (Kind.TOOL_RESULT, Kind.ERROR)
@@ -31,26 +33,14 @@ OPEN = frozenset({Outcome.RUNNING, Outcome.WAITING})
 """What a call without a result can be as long as nothing else is known."""
 
 
-@dataclass(kw_only=True, slots=True)
-class Entry:
-    """An event, its card, and what is shown inside it."""
-
-    event: EventEnvelope
-    card: Card
-    results: list[Entry] = field(default_factory=list)
-
-    @property
-    def moment(self) -> datetime:
-        """When it happened."""
-        return datetime.fromisoformat(self.event["timestamp"])
-
-
 class Asked(NamedTuple):
-    """The newest call of a page that waits for approval."""
+    """The newest call of a page that waits for the user."""
 
     seq: int
     is_whole: bool
     """Whether the page shows all of it."""
+    is_untold: bool = False
+    """Whether the user is asked what became of it, and not for an approval."""
 
 
 class Page(NamedTuple):
@@ -80,6 +70,7 @@ def render_page(
     conversation_id: str,
     beyond: Sequence[EventEnvelope] = (),
     still: Set[Outcome] = OPEN,
+    untold: int | None = None,
     whole: bool = False,
 ) -> Page:
     """Return the events of one page that people are shown, in order, as articles.
@@ -87,24 +78,27 @@ def render_page(
     A result stands inside its call where both are on the page, else as an article that names its call.
     Of `beyond`, the events that follow the page, only results are shown, in calls of the page.
     `still`: what a call without a result may be said to be by now; one that is none of it has no result.
+    `untold` is the place of the call of which the user is asked what became of it.
     `whole`: long texts are there to their end, folded, instead of behind a link that downloads them.
     """
     parts = Parts(conversation_id, whole=whole)
     shown = entries(envelopes, beyond)
     _leave_behind(shown, OPEN - still)
-    html = mark_safe("\n".join(_article(entry, parts) for entry in shown))  # noqa: S308 - made by templates
+    _tell([entry for entry in shown if entry.event["seq"] == untold], set(Outcome), Outcome.UNTOLD)
+    html = mark_safe("\n".join(_article(each, parts) for each in gathered(shown)))  # noqa: S308 - of templates
     waiting = [entry for entry in shown if _waits(entry)]
     return Page(html, _asked(waiting[-1]) if waiting else None)
 
 
 def _waits(entry: Entry) -> bool:
-    """Say whether this is a call that waits for approval, which no answered one does."""
-    return isinstance(entry.card, CallCard) and entry.card.outcome is Outcome.WAITING and not entry.results
+    """Say whether this is a call that waits for the user, which no answered one does."""
+    return isinstance(entry.card, CallCard) and entry.card.outcome in WAITING and not entry.results
 
 
 def _asked(entry: Entry) -> Asked:
     assert isinstance(entry.card, CallCard)  # noqa: S101 - asked before
-    return Asked(entry.event["seq"], subject_of(entry.card).is_whole)
+    is_untold = entry.card.outcome is Outcome.UNTOLD
+    return Asked(entry.event["seq"], subject_of(entry.card).is_whole, is_untold)
 
 
 def entries(envelopes: Iterable[EventEnvelope], beyond: Iterable[EventEnvelope] = ()) -> list[Entry]:
@@ -229,10 +223,12 @@ def _tell(entries: Iterable[Entry], outcomes: Set[Outcome], outcome: Outcome) ->
 
 def _beside(call: CallCard, result: ResultCard) -> ResultCard:
     """Return a result without the plan that its call shows already."""
-    return replace(result, tasks=()) if call.tasks and call.outcome is not Outcome.WAITING else result
+    return replace(result, tasks=()) if call.tasks and call.outcome not in WAITING else result
 
 
-def _article(entry: Entry, parts: Parts) -> str:
+def _article(entry: Entry | Plan, parts: Parts) -> str:
+    if isinstance(entry, Plan):
+        return get_template("web/events/plan.html").render(parts.plan(entry))
     match entry.card:
         case MessageCard():
             name, context = "message", parts.message(entry.event, entry.card)

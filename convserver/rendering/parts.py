@@ -10,8 +10,11 @@ from django.urls import reverse
 from django.utils.safestring import SafeString
 
 from conversations.events import EventEnvelope
+from convserver.rendering.arguments import plan
 from convserver.rendering.cards import (
+    WAITING,
     CallCard,
+    Entry,
     ErrorCard,
     MessageCard,
     Outcome,
@@ -22,6 +25,7 @@ from convserver.rendering.cards import (
 from convserver.rendering.diffs import Diff
 from convserver.rendering.icons import icon
 from convserver.rendering.output import Output, output
+from convserver.rendering.plans import Plan, tasks_in
 from convserver.rendering.subjects import Subject, subject_of
 from convserver.rendering.text import code, visible
 from convserver.rendering.text.images import IMAGES_MAX, Image, image
@@ -32,11 +36,13 @@ MARKDOWN_MAX_CHARS = 200_000
 """So much Markdown is rendered on one page; what comes after is shown as it is."""
 OPEN_DIFF_LINES = 20
 NAME_MAX_CHARS = 200
+EMPTY_PLAN = "No tasks"
 
 _OUTCOMES = {
     Outcome.RUNNING: "Running…",
     Outcome.WAITING: "Needs your approval",
     Outcome.UNKNOWN: "No result",
+    Outcome.UNTOLD: "Outcome unknown",
     Outcome.DONE: "Done",
     Outcome.FAILED: "Failed",
     Outcome.STOPPED: "Stopped",
@@ -72,10 +78,10 @@ class Parts:
     def call(self, event: EventEnvelope, card: CallCard) -> dict[str, Any]:
         """Return what `call.html` shows, but for its results.
 
-        Of a call that waits for approval that is all it would do.
+        Of a call that waits for the user that is all it would do, or may have done.
         """
         label, summary = name(card.tool.label), name(card.summary)
-        if waits := card.outcome is Outcome.WAITING:
+        if waits := card.outcome in WAITING:
             card = replace(card, arguments="", diff=None, tasks=())
         return {
             "icon": icon(card.tool.icon),
@@ -91,8 +97,32 @@ class Parts:
             "diff": card.diff and _diff(card.diff),
             "tasks": _tasks(card.tasks),
             "risk": _risk(card.risk, is_asked=waits),
-            "outcome": card.outcome.value,
+            "outcome": "waiting untold" if card.outcome is Outcome.UNTOLD else card.outcome.value,
             "state": "" if card.tool.icon == "think" else _OUTCOMES[card.outcome],
+        }
+
+    def plan(self, shown: Plan) -> dict[str, Any]:
+        """Return what `plan.html` shows; the place and the id are those of the first state."""
+        *earlier, now = (self._plan_state(each) for each in shown.states)
+        first = shown.states[0]
+        return {
+            "event": first.event,
+            "moment": first.moment,
+            "icon": icon("tasks"),
+            "now": now,
+            "earlier": earlier,
+            "is_newest": shown.is_newest,
+        }
+
+    def _plan_state(self, entry: Entry) -> dict[str, Any]:
+        tasks = tasks_in(entry)
+        state = {"event": entry.event, "moment": entry.moment, "tasks": _tasks(tasks)}
+        said = (entry.card.thought, entry.card.reasoning) if isinstance(entry.card, CallCard) else ("", "")
+        return {
+            **state,
+            "words": plan(tasks) or EMPTY_PLAN,
+            "thought": self._body(entry.event, said[0]),
+            "reasoning": self._text(entry.event, said[1]),
         }
 
     def result(self, event: EventEnvelope, card: ResultCard) -> dict[str, Any]:
@@ -122,9 +152,10 @@ class Parts:
         """Return what `error.html` shows."""
         return {
             "icon": icon("error"),
-            "words": card.words,
+            "words": name(card.words),
             "cause": name(card.cause),
             "next_step": card.next_step,
+            "settings": f"{reverse('settings')}#model" if card.is_models and not self._whole else "",
             "code": name(card.code),
             "detail": self._text(event, card.detail),
         }

@@ -34,7 +34,10 @@ _KNOWN = {
     "read": ("read", "read_file", "view", "glob", "grep", "list_directory", "download", "search"),
     "browser": ("browse", "browse_interactive", "browser", "browser_tool_set", "web_read", "fetch"),
     "think": ("think",),
-    "tasks": ("task_tracking", "task_tracker", "todo_write"),
+    "tasks": (
+        *("task_tracking", "task_tracker", "todo_write", "TodoWrite", "write_todos", "update_plan"),
+        *("update_todos", "todo_list", "manage_todo_list"),
+    ),
     "mcp": ("call_tool_mcp", "mcp"),
     "delegate": ("delegate", "task", "task_tool_set"),
     "memory": ("recall",),
@@ -57,7 +60,9 @@ _LABELS = {
 
 def tool(name: str, *, action: str = "") -> Tool:
     """Return the tool with this name; `action` is what the wire calls its call, where it is known."""
-    icon = _ICONS.get(action) or _ICONS.get(name) or _by_beginning(name) or "tool"
+    known = _ICONS.get(name)
+    # A plan looks like one, whichever way it came.
+    icon = (known if known == "tasks" else _ICONS.get(action) or known) or _by_beginning(name) or "tool"
     return Tool(icon, _LABELS.get(icon) or name or "Tool", name)
 
 

@@ -103,6 +103,7 @@ def _call(event: EventEnvelope, payload: Payload, args: Payload) -> CallCard:
         for key, value in arguments.items()
         if key not in _NOT_ARGUMENTS and (key, value) not in _WHOLE_FILE
     }
+    tasks = tasks_of(arguments, called)
     thought = _thought(args)
     if event["type"] == "think":
         text, language = thought, "text"
@@ -112,13 +113,13 @@ def _call(event: EventEnvelope, payload: Payload, args: Payload) -> CallCard:
     waits = args.get("confirmation_state") == "awaiting_confirmation"
     return CallCard(
         tool=called,
-        summary=plan(tasks_of(args)) or _summary(event, args, arguments, text),
+        summary=plan(tasks) or _summary(event, args, arguments, text),
         thought="" if event["type"] == "think" else thought,
         reasoning=columns.first_text(payload.get("reasoning_content")),
         arguments=text,
         language=language,
         diff=_edit(args) if is_edit(called) else None,
-        tasks=tasks_of(args),
+        tasks=tasks,
         risk=_RISKS.get(risk, "") if isinstance(risk, int) else "",
         outcome=Outcome.WAITING if waits else Outcome.RUNNING,
         given=_given(event, columns.fields(payload.get("args"))) if payload else None,

@@ -100,18 +100,17 @@ def _action(event: EventEnvelope, payload: Payload) -> CallCard:
     text, language = code_of(called, arguments)
     if not arguments:
         text = columns.first_text(columns.fields(payload.get("tool_call")).get("arguments"))
+    tasks = tasks_of(arguments, called)
     thought = columns.content_text(payload.get("thought"))
     return CallCard(
         tool=called,
-        summary=plan(tasks_of(arguments))
-        or summary(arguments, otherwise=payload.get("summary"))
-        or first_line(text),
+        summary=plan(tasks) or summary(arguments, otherwise=payload.get("summary")) or first_line(text),
         thought=thought,
         reasoning=_reasoning(payload),
         arguments=text,
         language=language,
         diff=_edit(arguments) if is_edit(called) else None,
-        tasks=tasks_of(arguments),
+        tasks=tasks,
         risk=columns.first_text(payload.get("security_risk")).lower(),
         given=_given(payload, action) if payload else None,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple
 
 from convserver.rendering.cards import ErrorCard
@@ -32,22 +33,40 @@ class Trouble(NamedTuple):
     next_step: str
     tells_cause: bool = True
     """Whether the words say what was wrong; otherwise the error's own text does."""
+    is_models: bool = False
+    """Whether the model's settings are where it can be mended."""
 
 
-_KEY = Trouble("The model rejected the API key.", "Check the API key in Settings, then retry.")
-_CREDITS = Trouble(
-    "The model's account is out of credits.", "Add credits with the provider, or choose another model."
+_SENTENCE = re.compile(r"[A-Z][^\n{}<>]{1,400}[.!?]")
+"""An error's own text, if it is for people: it says more than the words for all errors with its code."""
+
+_KEY = Trouble(
+    "The model rejected the API key.", "Check the API key in Settings, then retry.", is_models=True
 )
-_LIMIT = Trouble("The model's rate limit was reached.", "Wait a moment and retry, or choose another model.")
-_DOWN = Trouble("The model can't be reached.", "Retry in a moment. The provider may be down.")
+_NO_KEY = Trouble("No API key is set for the model.", "Add the model's API key in Settings.", is_models=True)
+_CREDITS = Trouble(
+    "The model's account is out of credits.",
+    "Add credits with the provider, or choose another model.",
+    is_models=True,
+)
+_LIMIT = Trouble(
+    "The model's rate limit was reached.",
+    "Wait a moment and retry, or choose another model.",
+    is_models=True,
+)
+_DOWN = Trouble("The model can't be reached.", "Retry in a moment. The provider may be down.", is_models=True)
+_NOTHING = Trouble("The model sent no answer.", "Retry, or say it in other words.", is_models=True)
 _POLICY = Trouble(
     "The model declined the request under its content policy.", "Rephrase it, or choose another model."
 )
 _TOO_LONG = Trouble(
     "The conversation is too long for the model.",
     "Choose a model with a larger context window, or start a new conversation.",
+    is_models=True,
 )
-_BAD_REQUEST = Trouble("The model rejected the request.", "Check the model's name and address in Settings.")
+_BAD_REQUEST = Trouble(
+    "The model rejected the request.", "Check the model's name and address in Settings.", is_models=True
+)
 _BUDGET = Trouble(
     "This conversation's budget is used up.", "Raise it where the agent is configured, then send “continue”."
 )
@@ -78,13 +97,13 @@ _TROUBLES = {
     "CHAT_INTERFACE$AGENT_RATE_LIMITED_STOPPED_MESSAGE": _LIMIT,
     "LLMAuthenticationError": _KEY,
     "AuthenticationError": _KEY,
-    "model_key_missing": Trouble("No API key is set for the model.", "Add the model's API key in Settings."),
-    "ModelKeyMissing": Trouble("No API key is set for the model.", "Add the model's API key in Settings."),
+    "model_key_missing": _NO_KEY,
+    "ModelKeyMissing": _NO_KEY,
     "LLMRateLimitError": _LIMIT,
     "RateLimitError": _LIMIT,
     "LLMServiceUnavailableError": _DOWN,
     "LLMTimeoutError": _DOWN,
-    "LLMNoResponseError": _DOWN,
+    "LLMNoResponseError": _NOTHING,
     "InternalServerError": _DOWN,
     "ServiceUnavailableError": _DOWN,
     "APIConnectionError": _DOWN,
@@ -123,11 +142,13 @@ def trouble(code: str) -> Trouble:
 
 
 def error_card(code: str, detail: str) -> ErrorCard:
-    """Return what is shown of an error: what it means, else the first line of what it says itself."""
+    """Return what is shown of an error: a sentence of its own, what its code means, or its first line."""
     known = trouble(code)
+    is_told = known.tells_cause and _SENTENCE.fullmatch(detail.strip()) is not None
     return ErrorCard(
-        words=known.words,
+        words=detail.strip() if is_told else known.words,
         next_step=known.next_step,
+        is_models=known.is_models,
         code=code,
         detail=detail,
         cause="" if known.tells_cause else first_line(detail),

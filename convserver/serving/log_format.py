@@ -64,6 +64,7 @@ def settings(format: LogFormat, level: LogLevel) -> dict[str, Any]:
             "httpx": {"level": max(number, logging.WARNING)},
             "httpx2": {"level": max(number, logging.WARNING)},
             "google_genai": {"level": max(number, logging.WARNING)},
+            "procrastinate": {"level": max(number, logging.WARNING)},
             # It logs what strangers' servers write, at any level.
             "mcp": {"level": logging.CRITICAL},
             # Addresses may contain keys (V1 sockets), and the line about an accepted socket has the whole

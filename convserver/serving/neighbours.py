@@ -1,44 +1,45 @@
-"""Whether another server already works on the same SQLite file: that is allowed, but seldom intended."""
+"""Several servers on one SQLite file: the first one runs the agents, the others only serve."""
 
 from __future__ import annotations
 
 import fcntl
-import logging
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import IO
 
-logger = logging.getLogger(__name__)
-
-LOCK = "serving.lock"
-"""The file beside the database that every server of it holds a shared lock of."""
-
-
-@contextmanager
-def announced(database: Path) -> Iterator[None]:
-    """Be known to later servers of this SQLite file during the block; warn if there is an earlier one."""
-    try:
-        lock = (database.parent / LOCK).open("a")
-    except OSError:  # then later servers do not know of this one
-        yield
-        return
-    with lock:  # which gives the lock back, as the end of the process does
-        if not _is_alone(lock.fileno()):
-            logger.warning(
-                "Another server is running on %s. Both serve the same conversations. "
-                "If that is not intended, stop one of them.",
-                database,
-            )
-        with suppress(OSError):
-            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        yield
+ENDING = ".serving-lock"
+"""Of the file beside the database that the server holds locked which runs the agents."""
 
 
-def _is_alone(lock: int) -> bool:
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError:  # a file system without locks
+def lock_of(database: Path) -> Path:
+    """Return the file whose lock is the right to run the agents of this database."""
+    real = database.resolve()  # servers may know it by several names
+    return real.with_name(f"{real.name}{ENDING}")
+
+
+class FirstPlace:
+    """The right to run the agents of one SQLite file, until `close` or the end of the process."""
+
+    def __init__(self, database: Path) -> None:
+        self._path = lock_of(database)
+        self._lock: IO[str] | None = None
+        self._has_asked = False
+
+    def take(self) -> bool:
+        """Say whether this process has the right, and take it if nobody has."""
+        try:
+            if self._lock is None:
+                self._lock = self._path.open("a")
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        except OSError:  # at first: a directory that cannot be written, or a file system without locks
+            return not self._has_asked
+        finally:
+            self._has_asked = True
         return True
-    return True
+
+    def close(self) -> None:
+        """Give the right back."""
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None

@@ -15,11 +15,13 @@ from conversations import access
 from conversations.exceptions import ConversationError
 from conversations.store import ConversationExists, creation
 from convserver.quickstart import example_id
+from convserver.web.conversations.agent import AgentForm
 from convserver.web.conversations.messages import message_id, say, text_of
 from convserver.web.conversations.page import not_said
 from convserver.web.login import takes_key_alone
 from convserver.web.pages import page, person, takes_form
-from sessions_app.agents.chosen import cues
+from sessions_app.agents.chosen import cues, uses_model
+from sessions_app.settings import run_options
 
 
 @require_safe
@@ -42,11 +44,16 @@ def begin(request: HttpRequest) -> HttpResponse:
     text = text_of(request)
     if not text:
         return redirect("new")
+    choices = AgentForm(request.POST, user_id=access.pk_of(request.user))
+    if not choices.is_valid():
+        return _refused(request, choices, text)
     said = message_id(request)
     conversation_id = UUID(said).hex
     # A form that was sent before finds its conversation, and its message there.
     with suppress(ConversationExists):
-        creation.create(request.user, conversation_id=conversation_id)
+        conversation = creation.create(request.user, conversation_id=conversation_id)
+        if any(choices.cleaned_data.values()):
+            run_options.change(conversation, choices.cleaned_data)
     try:
         say(request, conversation_id, text=text, message_id=said)
     except ConversationError as error:
@@ -54,7 +61,14 @@ def begin(request: HttpRequest) -> HttpResponse:
     return redirect("conversation", conversation_id)
 
 
-def _beginning(request: HttpRequest) -> dict[str, object]:
+def _refused(request: HttpRequest, choices: AgentForm, text: str) -> HttpResponse:
+    """Show the page again with what was written, and why this agent or model cannot be chosen."""
+    problem = next(iter(choices.errors.values()))[0]
+    context = _beginning(request, choices) | {"typed": text, "problem": problem}
+    return page(request, "web/home.html", context, status=400)
+
+
+def _beginning(request: HttpRequest, choices: AgentForm | None = None) -> dict[str, object]:
     origin = request.build_absolute_uri("/").removesuffix("/")
     return {
         "new_id": uuid4().hex,
@@ -63,7 +77,9 @@ def _beginning(request: HttpRequest) -> dict[str, object]:
         "socket_origin": origin.replace("http", "ws", 1),
         "begin": reverse("begin"),
         "cues": cues(access.pk_of(request.user)).items(),
+        "asks_model": uses_model(),
         "credential": _credential(),
+        "choices": choices or AgentForm(user_id=access.pk_of(request.user)),
     }
 
 

@@ -8,16 +8,18 @@ from convserver.web import home, rows, search, theme, trash
 from convserver.web.conversations import (
     access_keys,
     actions,
+    agent,
     answer,
     decisions,
     event_output,
     export,
+    limits,
     usage,
 )
 from convserver.web.conversations import (
     page as conversation,
 )
-from convserver.web.settings_pages import account, model, page, secrets, tokens, tool_servers
+from convserver.web.settings_pages import account, model, page, run_limits, secrets, tokens, tool_servers
 
 urlpatterns = [
     path("", home.home, name="home"),
@@ -27,6 +29,8 @@ urlpatterns = [
     path("c/<str:conversation_id>/events", conversation.events, name="conversation-events"),
     path("c/<str:conversation_id>/answer", answer.answer, name="conversation-answer"),
     path("c/<str:conversation_id>/usage", usage.usage, name="conversation-usage"),
+    path("c/<str:conversation_id>/agent", agent.agent, name="conversation-agent"),
+    path("c/<str:conversation_id>/limits", limits.limits, name="conversation-limits"),
     path("c/<str:conversation_id>/events/<int:seq>/output", event_output.download, name="event-output"),
     re_path(
         r"^c/(?P<conversation_id>[^/]+)/export\.(?P<format>jsonl|md|html)$", export.export, name="export"
@@ -39,8 +43,10 @@ urlpatterns = [
     path("settings", page.settings, name="settings"),
     path("settings/theme", theme.choose, name="theme"),
     path("settings/model", model.change, name="settings-model"),
+    path("settings/limits", run_limits.change, name="settings-limits"),
     path("settings/tools", tool_servers.add, name="settings-tools"),
     path("settings/tools/remove", tool_servers.remove, name="settings-tools-remove"),
+    path("settings/approval", tool_servers.ask_for_approval, name="settings-approval"),
     path("settings/secrets", secrets.add, name="settings-secrets"),
     path("settings/secrets/change", secrets.change, name="settings-secrets-change"),
     path("settings/tokens", tokens.create, name="settings-tokens"),
@@ -50,6 +56,11 @@ urlpatterns = [
     path("c/<str:conversation_id>/rename", actions.rename, name="conversation-rename"),
     path("c/<str:conversation_id>/pin", actions.pin, name="conversation-pin"),
     path("c/<str:conversation_id>/archive", actions.archive, name="conversation-archive"),
+    path(
+        "c/<str:conversation_id>/while-working",
+        actions.choose_while_working,
+        name="conversation-while-working",
+    ),
     path("c/<str:conversation_id>/delete", actions.delete, name="conversation-delete"),
     path("c/<str:conversation_id>/restore", actions.restore, name="conversation-restore"),
     path("rows", rows.rows, name="rows"),

@@ -14,7 +14,7 @@ from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.http.response import HttpResponseBase
 from django.urls import URLPattern, path
 from django.utils.html import format_html, format_html_join
-from django.utils.safestring import SafeString
+from django.utils.safestring import SafeString, mark_safe
 from django.views.decorators.http import require_GET, require_POST
 
 from conversations.exceptions import InvalidConversationId
@@ -29,6 +29,8 @@ from convserver.admin.resources import events
 from convserver.admin.resources.loops import LOOP_LABELS, agent_name
 from convserver.admin.steering import Action, selected, steer_and_tell
 from convserver.admin.widgets import label
+from convserver.web.conversations.usage import UNIT_WORDS, used_words
+from sessions_app.agents import metering
 from sessions_app.identity.authentication import lets_everybody_in
 from sessions_app.live.state_words import WORDS, state_of_loop
 from sessions_app.live.status import shown_in
@@ -113,7 +115,7 @@ class ConversationAdmin(ReadOnlyAdmin[Conversation]):
             {"fields": (("trigger", "provider"), ("repository", "branch"), ("pull_requests", "tags_shown"))},
         ),
         ("Family", {"fields": (("parent_page", "children_pages"), ("fork_of", "fork_pages"))}),
-        ("Cost", {"fields": (("cost", "total"), ("prompt", "completion"))}),
+        ("Cost", {"fields": (("cost", "total"), ("prompt", "completion"), ("limits_of_turn", "limits"))}),
         (
             "Creation parameters",
             {"fields": ("parameters",), "description": "Keys and replayed histories are not shown."},
@@ -367,6 +369,16 @@ class ConversationAdmin(ReadOnlyAdmin[Conversation]):
         """What its model has cost."""
         return f"{row.accumulated_cost:.4f}"
 
+    @admin.display(description="Used in the newest turn, of its limits")
+    def limits_of_turn(self, row: Conversation) -> SafeString:
+        """What the newest turn has used of its limits."""
+        return _limits(row, of_turn=True)
+
+    @admin.display(description="Used by the agent, of the limits")
+    def limits(self, row: Conversation) -> SafeString:
+        """What the conversation has used of its limits."""
+        return _limits(row, of_turn=False)
+
     @admin.display(description="Total tokens")
     def total(self, row: Conversation) -> str:
         """How much its model has read and written."""
@@ -426,3 +438,9 @@ def _id_in(term: str) -> str | None:
         return normal_id(term)
     except InvalidConversationId:
         return None
+
+
+def _limits(row: Conversation, *, of_turn: bool) -> SafeString:
+    states = (state for state in metering.states_of(row.ref) if state.is_of_turn == of_turn)
+    lines = ((f"{used_words(state)}{UNIT_WORDS[state.unit]}",) for state in states)
+    return format_html_join(mark_safe("<br>"), "{}", lines)

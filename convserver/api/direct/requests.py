@@ -25,15 +25,15 @@ _OF_ONE_ANSWER = (b"content-length", b"set-cookie", b"etag")
 _TAKES_JSON = re.compile(r"\*/\*|application/json(?: *, *[a-z]+/[a-z]+)*(?: *, *\*/\*)?")
 
 
-_BUILT_IN = (BUILT_IN_STORES[STANDALONE], BUILT_IN_VALIDATORS[STANDALONE], BUILT_IN_MANAGERS[STANDALONE])
+_BUILT_IN = (BUILT_IN_STORES[STANDALONE], BUILT_IN_VALIDATORS[STANDALONE])
 
 
 def has_built_in_parts() -> bool:
     """Say whether store, validator and manager are the built-in ones; another one is asked by the views."""
-    return _BUILT_IN == (
+    is_manager_built_in = settings.CONVERSATION_MANAGER in BUILT_IN_MANAGERS.values()
+    return is_manager_built_in and _BUILT_IN == (
         settings.CONVERSATION_STORE,
         settings.CONVERSATION_VALIDATOR,
-        settings.CONVERSATION_MANAGER,
     )
 
 

@@ -30,6 +30,7 @@ from convserver.api.native.shapes import (
     NativeConversation,
     NativeConversationChanged,
     NativeConversationPage,
+    NativePendingCalls,
     NativeSteeredConversation,
     refusals,
 )
@@ -38,9 +39,10 @@ from convserver.pagination import PAGE_MAX, first_page
 from sessions_app.identity import conversation_keys
 from sessions_app.live import marks
 from sessions_app.live.status import ListedConversation, in_status, listed
+from sessions_app.loops import decisions
 from sessions_app.loops.commands import CommandPending
 from sessions_app.loops.manager import get_manager
-from sessions_app.models import ExecutionStatus
+from sessions_app.models import ExecutionStatus, UnknownAnswer
 from sessions_app.openhands_v1 import steering
 
 TAGS_MAX = 50
@@ -126,13 +128,26 @@ class ChangeSerializer(Body):
 
 
 class DecisionSerializer(Body):
-    """The body that decides about a call that waits for approval."""
+    """The body that decides about a call that waits for approval, or whose outcome is unknown."""
 
-    accept = Flag()
+    accept = Flag(default=None, help_text="Required without `outcome`.")
     reason = Text(default="", allow_blank=True)
+    outcome = ChoiceField(
+        UnknownAnswer.choices,
+        default=None,
+        help_text="What to do about a call whose outcome is unknown; by default an approval runs it again "
+        "and a rejection skips it. 409 if no call's outcome is unknown.",
+    )
+    text = Text(default="", allow_blank=True, help_text="With `outcome`: what has happened, or why.")
     seq = serializers.IntegerField(
         default=None, allow_null=True, help_text="The seq of the call; 409 if another one is pending."
     )
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        """Return the decision. Raise ValidationError if nothing is decided."""
+        if attrs["accept"] is None and attrs["outcome"] is None:
+            raise serializers.ValidationError({"accept": ["This is required without `outcome`."]})
+        return attrs
 
 
 class ConversationViewSet(ViewSet):
@@ -254,11 +269,21 @@ class ConversationViewSet(ViewSet):
     )
     @action(detail=True, methods=["post"])
     def confirm(self, request: Request, conversation_id: str) -> Response:
-        """Approve or reject the pending call; 409 if none is pending, or one other than `seq`."""
+        """Approve or reject the pending calls, or say what became of one whose outcome is unknown.
+
+        409 if none is pending, or one other than `seq`.
+        """
         conversation = access.writable(request.user, conversation_id)
         body = _valid(DecisionSerializer(data=request.data))
-        in_loop(_confirm, conversation, body["accept"], body["reason"], body["seq"])
+        in_loop(_confirm, conversation, body)
         return Response(_state(request.user, conversation))
+
+    @extend_schema(responses={200: NativePendingCalls, **refusals(400, 404)})
+    @action(detail=True, methods=["get"], url_path="pending-calls")
+    def pending_calls(self, request: Request, conversation_id: str) -> Response:
+        """Return the calls that wait for the user's next decision, and what they wait for."""
+        conversation = access.readable(request.user, conversation_id)
+        return Response({"calls": [call._asdict() for call in decisions.pending(conversation)]})
 
     @extend_schema(request=None, responses={204: None, **refusals(400, 404, 503)})
     @action(detail=True, methods=["post"], url_path="rotate-key")
@@ -388,5 +413,17 @@ async def _close(conversation: ConversationRef) -> None:
     await get_manager().close_session(conversation.public_id)
 
 
-async def _confirm(conversation: ConversationRef, accept: bool, reason: str, call_seq: int | None) -> None:
-    await get_manager().confirm(conversation, accept=accept, reason=reason, call_seq=call_seq)
+async def _confirm(conversation: ConversationRef, body: dict[str, Any]) -> None:
+    outcome = body["outcome"]
+    if outcome is None:
+        await get_manager().confirm(
+            conversation, accept=body["accept"], reason=body["reason"], call_seq=body["seq"]
+        )
+        return
+    await get_manager().confirm(
+        conversation,
+        accept=outcome != UnknownAnswer.SKIP,
+        reason=body["text"] or body["reason"],
+        call_seq=body["seq"],
+        outcome=UnknownAnswer(outcome),
+    )

@@ -255,10 +255,10 @@ def _read(text: str, conversation: ConversationRef, sender: Sender) -> _Read:
 def _begin(conversation: ConversationRef, frame: _Read) -> _Begun:
     if isinstance(frame.events, ConversationError):
         return _Begun(frame.frame_id, False, frame.events)
-    stored = astore.append_soon(conversation, frame.events)
     if frame.type == "message":
-        # Whether or not this client stays to hear of it, its message is answered.
-        stored.add_done_callback(lambda _: get_manager().wake(conversation))
+        stored = get_manager().take_message_soon(conversation, *frame.events)
+    else:
+        stored = astore.append_soon(conversation, frame.events)
     return _Begun(frame.frame_id, frame.type == "events", stored)
 
 

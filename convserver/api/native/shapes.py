@@ -10,7 +10,14 @@ from pydantic import BaseModel, Field
 from conversations.events import Dialect, Kind
 from conversations.models import Version
 from convserver.api.schema import Door, NativeRefusal
-from sessions_app.models import TOKEN_NAME_MAX_LENGTH, ExecutionStatus, LoopEnd, LoopStatus
+from sessions_app.models import (
+    TOKEN_NAME_MAX_LENGTH,
+    ExecutionStatus,
+    LoopEnd,
+    LoopStatus,
+    UnknownOutcome,
+    WhileWorking,
+)
 from sessions_app.sockets.native.frames import EVENTS_MAX, FRAME_ID_MAX_LENGTH, IMAGES_MAX
 
 NATIVE = Door(
@@ -83,11 +90,93 @@ class NativeSteeredConversation(NativeConversation):
     status: Literal["stopping", "pausing", "starting"]
 
 
+class NativePendingCall(BaseModel):
+    """A call that waits for the user."""
+
+    seq: int = Field(description="Of its event.")
+    id: str = Field(description="Of its event.")
+    tool: str
+    asks: Literal["approval", "outcome"] = Field(
+        description="`outcome` where nobody knows whether the call has taken effect."
+    )
+
+
+class NativePendingCalls(BaseModel):
+    """The calls that wait for the user's next decision, oldest first."""
+
+    calls: list[NativePendingCall]
+
+
 class NativeConversationPage(BaseModel):
     """A page of a list; `next_page_id` is null on the last one."""
 
     conversations: list[NativeConversation]
     next_page_id: str | None
+
+
+# Agents
+
+
+class NativeAgent(BaseModel):
+    """An agent that a conversation can choose."""
+
+    name: str = Field(description="What the option `agent` takes.")
+    title: str
+    description: str
+    uses_model: bool = Field(description="Whether it asks the model of the conversation.")
+    default: bool = Field(description="Whether it answers in conversations that choose none.")
+    problem: str = Field(description="Why it cannot be used; empty if it can.")
+    connected: bool | None = Field(
+        description="Whether the program of a remote agent is connected; null for the agents of this server."
+    )
+
+
+class NativeAgents(BaseModel):
+    """The agents that a conversation can choose: the default first, remote ones that are connected last."""
+
+    agents: list[NativeAgent]
+
+
+# Options
+
+
+class NativeRunOptions(BaseModel):
+    """How the agent of a conversation runs; an empty text and null leave the default."""
+
+    agent: str = Field(description="The name of an agent of this server.")
+    model: str = Field(description="The name of a model, as in the settings.")
+    while_working: WhileWorking | Literal[""] = Field(
+        description="What becomes of a message that arrives while the agent works."
+    )
+    unknown_outcome: UnknownOutcome | Literal[""] = Field(
+        description="What is done about a tool call that had started when the server stopped."
+    )
+    max_turn_iterations: int | None = Field(description="How often a model is asked in one turn.")
+    max_iterations: int | None = Field(description="How often a model is asked in the conversation.")
+    max_turn_tokens: int | None = Field(description="Tokens that the models of one turn use.")
+    max_tokens: int | None = Field(description="Tokens that the models of the conversation use.")
+    max_turn_cost: float | None = Field(description="US dollars that the models of one turn cost.")
+    max_cost: float | None = Field(description="US dollars that the models of the conversation cost.")
+    max_turn_seconds: int | None = Field(description="Seconds for which the agent works in one turn.")
+    max_seconds: int | None = Field(description="Seconds for which the agent works in the conversation.")
+
+
+# Receipts
+
+
+class NativeReceipt(BaseModel):
+    """That a turn of the agent has seen a message."""
+
+    seq: int = Field(ge=0, description="The seq of the message.")
+    seen_seq: int = Field(ge=0, description="The newest event in the log when the agent saw it.")
+    turn: str
+    seen_at: datetime
+
+
+class NativeReceiptPage(BaseModel):
+    """A page of receipts, in the order of the messages."""
+
+    receipts: list[NativeReceipt]
 
 
 # Events

@@ -5,10 +5,13 @@ from __future__ import annotations
 from django.urls import path, re_path
 from rest_framework.routers import SimpleRouter
 
+from convserver.api.native.agents import AgentsView
 from convserver.api.native.conversations import ConversationViewSet
 from convserver.api.native.drafts import DraftView, NewDraftView
 from convserver.api.native.events import EventsView
 from convserver.api.native.export import ExportView
+from convserver.api.native.receipts import ReceiptsView
+from convserver.api.native.run_options import RunOptionsView
 from convserver.api.native.search import SearchView
 from convserver.api.native.tokens import TokenViewSet
 
@@ -22,6 +25,17 @@ urlpatterns = [
         r"^conversations/(?P<conversation_id>[^/]+)/draft$",
         DraftView.as_view(),
         name="native-conversation-draft",
+    ),
+    re_path(
+        r"^conversations/(?P<conversation_id>[^/]+)/options$",
+        RunOptionsView.as_view(),
+        name="native-conversation-options",
+    ),
+    path("agents", AgentsView.as_view(), name="native-agents"),
+    re_path(
+        r"^conversations/(?P<conversation_id>[^/]+)/receipts$",
+        ReceiptsView.as_view(),
+        name="native-conversation-receipts",
     ),
     path("draft", NewDraftView.as_view(), name="native-draft"),
     re_path(r"^conversations/(?P<conversation_id>[^/]+)/export$", ExportView.as_view(), name="native-export"),

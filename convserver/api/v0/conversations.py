@@ -48,7 +48,7 @@ from sessions_app.git_providers.client import GitProviders
 from sessions_app.loops import leases
 from sessions_app.loops.manager import get_manager
 from sessions_app.openhands_v1 import steering
-from sessions_app.settings import tool_servers, user_settings
+from sessions_app.settings import run_options, tool_servers, user_settings
 
 logger = logging.getLogger(__name__)
 
@@ -67,7 +67,7 @@ class ConversationViewSet(V0ViewSet):
         if (again := answer_again(request, sent)) is not None:
             return again
         _require_access(request, body.chosen_repository, body.chosen_provider)
-        _require_model(request)
+        _require_model(request, body.agent)
         return answer_once(request, sent, partial(_create, request, body))
 
     @extend_schema(**documented.conversation_list)
@@ -124,7 +124,7 @@ class ConversationViewSet(V0ViewSet):
             conversation = access.writable(request.user, conversation_id)
         except ConversationNotFound as error:
             raise Refused(404, {"status": "error", "conversation_id": conversation_id}) from error
-        _require_model(request)
+        _require_model(request, run_options.agent_of(conversation))
         try:
             status = in_loop(_start, conversation)
         except PASSING:
@@ -200,9 +200,9 @@ def _require_access(request: Request, repository: str | None, provider: Provider
             raise GitAuthenticationError(f"Unable to access repo {repository}") from error
 
 
-def _require_model(request: Request) -> None:
+def _require_model(request: Request, agent: str) -> None:
     """Make sure that an agent that needs a model has one. Raise SettingsNotFound or ModelKeyMissing."""
-    if needs_model():
+    if needs_model(agent):
         user_settings.require_model_key(access.pk_of(request.user))
 
 
@@ -234,6 +234,8 @@ def _created(request: Request, body: NewConversation) -> ConversationRef:
         except ConversationError:
             raise taken from None
     else:
+        if body.agent:
+            run_options.change(conversation, {"agent": body.agent})
         if body.tool_servers:  # before the first message, in which their keys are masked as well
             tool_servers.hide_keys(conversation, body.tool_servers)
     if events:

@@ -10,7 +10,7 @@ from uuid import uuid4
 from pydantic import AfterValidator, BaseModel, Field, field_validator, model_validator
 
 from conversations import dialects
-from conversations.events import Dialect, Kind, NewEvent
+from conversations.events import Dialect, Kind, NewEvent, Reading
 from conversations.exceptions import InvalidConversationId, InvalidEvent
 from conversations.models import normal_id
 from conversations.payloads import bounds, jsontext
@@ -19,11 +19,16 @@ from convserver.api.openhands.metadata import ConversationTrigger
 from convserver.api.openhands.text import StorableText, decoded, storable
 from convserver.api.openhands.tool_servers import EnteredMcpConfig
 from convserver.api.v0.git.suggested_tasks import SuggestedTask
+from sessions_app.agents import registry
+from sessions_app.agents.replay.sources import PACE_PARAMETER, PARAMETER, VALUES_MAX
 from sessions_app.git_providers.base import ProviderType
 from sessions_app.settings.tool_servers import sealed_parameter
 
-REPLAY_VALUES_MAX = 500_000
-"""At most this many members and items in all events of a trajectory."""
+REPLAY_PACE_MAX = 100.0
+"""The pauses of a replay are at most this many times as long as those of the recording."""
+
+REPLAY = "replay"
+"""The name of the agent that plays a trajectory."""
 
 RepositoryName = Annotated[str, Field(max_length=500), AfterValidator(storable)]
 """Short enough for an index of any database."""
@@ -53,6 +58,7 @@ class NewConversation(KnownMembers):
     initial_user_msg: str | None = None
     image_urls: Annotated[list[str], Field(max_length=IMAGES_MAX, fail_fast=True)] | None = None
     replay_json: StorableText | None = None
+    replay_pace: Annotated[float, Field(ge=0, le=REPLAY_PACE_MAX, allow_inf_nan=False)] | None = None
     suggested_task: SuggestedTask | None = None
     create_microagent: CreateMicroagent | None = None
     conversation_instructions: StorableText | None = None
@@ -118,11 +124,17 @@ class NewConversation(KnownMembers):
         kept = {
             "instructions": self.conversation_instructions,
             **(sealed_parameter(self.tool_servers) if self.tool_servers else {}),
-            "replay": recorded and json.dumps(recorded[1:]),
+            PARAMETER: recorded and json.dumps(recorded[1:]),
+            PACE_PARAMETER: self.replay_pace if recorded else None,
             "suggested_task": self.suggested_task and self.suggested_task.model_dump(mode="json"),
             "create_microagent": self.create_microagent and self.create_microagent.model_dump(mode="json"),
         }
         return {name: value for name, value in kept.items() if value}
+
+    @property
+    def agent(self) -> str:
+        """The name of the agent that the conversation begins with; empty for the default one."""
+        return REPLAY if self.replay_json and REPLAY in registry.offered() else ""
 
     def first_events(self, *, sender_id: int) -> list[NewEvent]:
         """Return the first message as an event that asks the agent for an answer; None without one."""
@@ -164,12 +176,12 @@ def said_by_user(saying: Saying, *, sender_id: int) -> NewEvent:
 
 
 def recorded_events(text: str) -> list[dict[str, Any]]:
-    """Return the events of a trajectory for a replay: without those of environments, and without ids.
+    """Return the events of a trajectory for a replay: of V0 without those of environments, and without ids.
 
     The agent's instructions before the first message are omitted, because this server's agents have their
-    own. Raise ValueError unless the text is a list of V0 events whose first remaining one is a message.
+    own. Raise ValueError unless the text is a list of events whose first remaining one is a message.
     """
-    bounds.require_bounded(text, values_max=REPLAY_VALUES_MAX)
+    bounds.require_bounded(text, values_max=VALUES_MAX)
     # Each by itself: so other threads get their turn between two.
     value = [decoded(item.text) for item in jsontext.items(text)]
     if not all(isinstance(item, dict) for item in value):
@@ -181,12 +193,17 @@ def recorded_events(text: str) -> list[dict[str, Any]]:
     of_somebody = (
         ({name: inner for name, inner in item.items() if name != "id"}, reading)
         for item, reading in zip(value, readings, strict=True)
-        if reading.source != "environment"
+        if reading.source != "environment" or _is_result(reading)
     )
     played = list(dropwhile(lambda each: each[1].kind is Kind.SYSTEM, of_somebody))
-    if not played or (played[0][1].kind, played[0][1].dialect) != (Kind.MESSAGE, Dialect.V0):
+    if not played or played[0][1].kind is not Kind.MESSAGE:
         raise ValueError("a trajectory begins with a message")
     return [event for event, _ in played]
+
+
+def _is_result(reading: Reading) -> bool:
+    """Say whether this is a result of V1, where the environment gives it."""
+    return reading.dialect is Dialect.V1 and reading.kind in (Kind.TOOL_RESULT, Kind.ERROR)
 
 
 def _first_of(replay: str) -> Saying:

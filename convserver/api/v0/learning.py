@@ -21,7 +21,7 @@ from convserver.api.v0.bodies import ExperimentBody, PromptQuery
 from convserver.api.v0.view import V0View
 from convserver.event_loop import in_loop
 from convserver.serving.admission import Lane, in_lane
-from sessions_app.agents.chosen import chosen_agent, made_for, needs_model
+from sessions_app.agents.chosen import ConversationAgent, conversation_needs_model
 from sessions_app.loops.manager import get_manager
 from sessions_app.settings import user_settings
 
@@ -49,7 +49,7 @@ class RememberPromptView(V0View):
         """Ask the agent for an instruction to remember what happened around an event."""
         query = query_of(request, PromptQuery)
         conversation = access.readable(request.user, conversation_id)
-        if needs_model():
+        if conversation_needs_model(conversation):
             user_settings.require_model_key(access.pk_of(request.user))
         events = prompts.events_around(conversation, query.event_id)
         try:
@@ -71,4 +71,4 @@ async def _asked(conversation: ConversationRef, messages: list[dict[str, str]]) 
     if await manager.is_agent_loop_running(public_id):
         with suppress(LoopUnavailable):  # it runs in another process, or has ended since
             return await manager.request_llm_completion(public_id, prompts.SERVICE_ID, None, messages)
-    return await made_for(chosen_agent(), conversation).complete(messages)
+    return await ConversationAgent(conversation).complete(messages)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 from io import StringIO
-from time import perf_counter
+from time import thread_time
 
 from django.utils.html import escape
 from django.utils.safestring import SafeString, mark_safe
@@ -19,7 +19,7 @@ from convserver.rendering.text import visible
 COLOURED_MAX_CHARS = 10_000
 """Longer code is shown plain: finding its parts would take too long."""
 COLOURING_MAX_S = 0.05
-"""So long may one block take."""
+"""How much of the processor's time one block may take, however busy the machine is."""
 LINE_MAX_CHARS = 2_000
 """Code with longer lines is no code that people wrote, and lexers are slow on it."""
 NAME_MAX_CHARS = 40
@@ -56,10 +56,10 @@ def _tokens(text: str, lexer: Lexer) -> list[tuple[_TokenType, str]] | None:
     Some lexers take seconds on what looks like their language.
     """
     tokens: list[tuple[_TokenType, str]] = []
-    until = perf_counter() + COLOURING_MAX_S
+    until = thread_time() + COLOURING_MAX_S
     for token in lexer.get_tokens(text):
         tokens.append(token)
-        if perf_counter() > until:
+        if thread_time() > until:
             return None
     return tokens if "".join(part for _, part in tokens) == text else None
 

@@ -2,10 +2,10 @@
 
 import { STATUSES, statusOf } from "./agent_status.js";
 
-const KEYS = { s: "stop", p: "pause", a: "approve", r: "reject" };
+const KEYS = { s: "stop", p: "pause", a: "approve", r: "reject", d: "done" };
 
 export class AgentControls {
-  /** `refresh` fetches one call again; `isAnswered` says whether nothing that was asked is left; `onRetry` sends the last message again, if it `canRetry`; `onStatus` hears of each state by its name. */
+  /** `refresh` fetches a call again; `onRetry` sends the last message again; `onStatus` hears the name of each state. */
   constructor(root, { send, refresh, isAnswered, canRetry, onRetry, onStatus }) {
     this.root = root;
     this.send = send;
@@ -17,10 +17,12 @@ export class AgentControls {
     this.working = root.querySelector("#working");
     this.asked = new Map();
     this.next = root.querySelector("#next");
-    const { status, execution, agent, endedBy, error } = root.dataset;
+    const { status, execution, agent, endedBy, error, absence } = root.dataset;
+    this.absence = absence;
+    this.isAway = this.next.querySelector(".words").textContent !== ""; // as the page was made
     this.loop = { status, execution_status: execution, agent, ended_by: endedBy, error };
     for (const button of root.querySelectorAll(":is(.controls, .next) button[data-action]")) {
-      // The second click of a double one is none: what it would fall on may have changed under the pointer.
+      // What the second click of a double one falls on may have changed.
       button.addEventListener("click", ({ detail }) => detail > 1 || this.act(button.dataset.action));
     }
     this.write();
@@ -32,9 +34,10 @@ export class AgentControls {
   }
 
   show(loop) {
+    this.isAway &&= loop.status === this.loop.status && loop.error === this.loop.error;
     this.loop = loop;
     this.isPausing &&= this.isWorking;
-    this.isStopping &&= this.isThere && !this.isStopAnswered; // what is heard after the answer is the end, or a new beginning
+    this.isStopping &&= this.isThere && !this.isStopAnswered; // else it ends, or begins anew
     this.write();
   }
 
@@ -53,6 +56,7 @@ export class AgentControls {
     if (this.gone) return this.gone;
     if (this.isStopping) return "stopping";
     const status = statusOf(this.loop);
+    if (status === "failed" && this.loop.error === this.absence) return "away";
     if (status === "interrupted" && this.loop.execution_status === "idle" && this.isAnswered()) return "ready"; // between two turns
     return status === "running" && this.isPausing ? "pausing" : status;
   }
@@ -61,7 +65,7 @@ export class AgentControls {
     this.isConnected = isConnected;
     if (!isConnected && this.asked.size) toast("The connection was lost. Check whether your last action took effect.");
     if (!isConnected) this.asked.clear();
-    if (!isConnected) this.isPausing = this.isStopping = false; // the server says how it stands once it can be reached
+    if (!isConnected) this.isPausing = this.isStopping = false; // the server will tell
     this.write();
   }
 
@@ -115,10 +119,10 @@ export class AgentControls {
 
   /** Say what the user can do now, and offer it. */
   showNext(next, actions) {
-    const why = this.status === "failed" && this.loop.error; // why a turn failed is in the log
+    const why = this.status === "failed" ? this.loop.error : (this.status === "away" || (this.isAway && !this.isThere && !this.gone)) && this.absence; // why a turn failed is in the log
     const words = why && why.startsWith(next) ? why : [next, why].filter(Boolean).join(" ");
     const said = this.next.querySelector(".words");
-    if (said.textContent !== words) said.textContent = words; // or it is read aloud again
+    if (said.textContent !== words) said.textContent = words; // else it is read aloud again
     for (const each of this.next.querySelectorAll("[data-action]")) each.hidden = !actions.includes(each.dataset.action) || (each.dataset.action === "retry" && !this.canRetry(this.status));
     this.offersRetry = !this.next.querySelector('[data-action="retry"]').hidden;
   }
@@ -174,6 +178,7 @@ export class AgentControls {
   }
 }
 
-const isDecision = (action) => action === "approve" || action === "reject";
+const DECISIONS = new Set(["approve", "reject", "run_again", "done", "skip"]);
+const isDecision = (action) => DECISIONS.has(action);
 
 const toast = (words) => document.dispatchEvent(new CustomEvent("toast", { detail: words }));

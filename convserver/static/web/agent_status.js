@@ -46,6 +46,7 @@ export const STATUSES = {
     actions: ["retry"],
   },
   failed: { words: "Failed", next: "The agent couldn't start.", actions: ["start"], queued: "until the agent can start" },
+  away: { words: "Failed", queued: "until the agent's program is started" },
   deleted: { words: "Deleted", next: "This conversation was deleted.", actions: ["restore", "back"] },
   unavailable: { words: "Unavailable", next: "This conversation was deleted or isn't yours any more.", actions: ["restore", "back"] },
   unreachable: { words: "Unavailable", next: "This page can't connect to the conversation.", actions: ["back"] },

@@ -4,6 +4,7 @@ import { body, head } from "./article.js";
 
 const ANSWER_MS = 15_000; // a request may be dead without a word
 const AGAIN_MS = 1_500; // after one that failed
+const LATER_MS = 500; // after one that lacked what was heard of
 
 export class Answers {
   /** `stored`: the ids of answers that were stored before; no more pieces of them are shown. */
@@ -17,8 +18,9 @@ export class Answers {
   }
 
   /** Hear that an answer has grown; what it says by now is asked for. */
-  show({ answer }) {
+  show({ answer, index, through }) {
     if (this.stored.has(answer)) return;
+    this.newest = { answer, piece: index ?? through };
     this.hasGrown = true;
     this.ask();
   }
@@ -49,7 +51,10 @@ export class Answers {
     const parsed = new DOMParser().parseFromString(await response.text(), "text/html");
     const preview = parsed.querySelector(".preview");
     if (!this.stored.has(preview.dataset.answer)) this.put(preview);
-    return Number(preview.dataset.wait);
+    const { wait, piece, answer: shown } = preview.dataset;
+    const isBehind = this.newest?.answer === shown && Number(piece) < this.newest.piece;
+    this.hasGrown ||= isBehind; // nobody says when the server has the last pieces before a pause
+    return isBehind ? Math.max(Number(wait), LATER_MS) : Number(wait);
   }
 
   put({ dataset: { answer, version, finished, kept, from, through }, children }) {

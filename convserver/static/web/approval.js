@@ -1,8 +1,13 @@
-// Deciding about the call that waits for the user: fetched for an agent that works, since most logs are only read.
+// Deciding about the call that waits for the user, for an approval or for a word about what became of it: fetched for
+// an agent that works, since most logs are only read.
 
 import { Reading } from "./reading.js";
 
 const REFRESH_AGAIN_MS = 2000;
+/** What the keys of an approval do where the outcome of a call is unknown. */
+const OUTCOMES = { approve: "run_again", reject: "skip" };
+/** The decisions that let a call run. */
+const RUNNING = new Set(["approve", "run_again"]);
 
 export class Approval {
   /** `ask` sends a frame and says whether it was sent; `refresh` fetches one call again. */
@@ -23,7 +28,7 @@ export class Approval {
     this.reason.addEventListener("keydown", (event) => {
       if (event.key !== "Enter" || event.isComposing) return;
       event.preventDefault();
-      if (!event.repeat) this.decide("reject");
+      if (!event.repeat) this.decide(this.isUntold ? "done" : "reject");
     });
   }
 
@@ -39,10 +44,20 @@ export class Approval {
     this.enable();
   }
 
+  /** The calls in the page without a result. */
+  get open() {
+    return [...this.events.querySelectorAll("article.tool_call:not(:has(> .results > *))")];
+  }
+
   /** The call in the page that waits for the user; one whose card cannot say so is the last without a result. */
   get call() {
-    const open = [...this.events.querySelectorAll("article.tool_call:not(:has(> .results > *))")];
-    return open.findLast((call) => call.querySelector(":scope > header .state.waiting")) ?? open.at(-1);
+    const { open } = this;
+    return open.findLast(waits) ?? open.at(-1);
+  }
+
+  /** Whether the user is asked what became of the call, and not for an approval. */
+  get isUntold() {
+    return Boolean(this.call?.querySelector(":scope > header .state.untold"));
   }
 
   /** Whether a decision was sent about the call that waits, and nothing has come of it yet. */
@@ -55,12 +70,24 @@ export class Approval {
     const decides = this.isConnected && !this.isDecided;
     const call = this.box.hidden ? undefined : this.call;
     const obstacle = call ? this.reading.obstacle(call) : "";
+    this.askAbout(this.isUntold ? "outcome" : "approval");
     for (const button of this.box.querySelectorAll("button")) {
-      button.disabled = !decides || (button.dataset.action === "approve" && obstacle !== "");
+      button.disabled = !decides || (RUNNING.has(button.dataset.action) && obstacle !== "");
     }
     const note = this.box.querySelector(".obstacle");
     if (note.textContent !== obstacle) note.textContent = obstacle;
-    if (call) this.showWhole(call);
+    if (call) for (const each of waits(call) ? [call] : this.open) this.showWhole(each);
+  }
+
+  /** Ask for an approval, or about an `outcome`. */
+  askAbout(subject) {
+    if (this.box.dataset.asks === subject) return;
+    this.box.dataset.asks = subject;
+    const [label, said] = subject === "outcome" ? ["The agent asks what became of a call", "What happened"] : ["The agent asks for your approval", "Reason"];
+    this.box.setAttribute("aria-label", label);
+    this.box.querySelector("label").textContent = said;
+    this.reason.placeholder = `${said} (optional)`;
+    for (const each of this.box.querySelectorAll("[data-about]")) each.hidden = each.dataset.about !== subject;
   }
 
   /** A call that came before the agent was known to wait for it does not show all of itself. */
@@ -71,19 +98,22 @@ export class Approval {
     this.refresh(Number(seq)).then(() => setTimeout(() => this.refreshed.delete(seq) && this.enable(), REFRESH_AGAIN_MS));
   }
 
-  /** Approve or reject the call that is in the page, once; show the one that waits if it is not there. */
-  decide(action) {
+  /** Decide about the call that is in the page, once; show the one that waits if it is not there. */
+  decide(key) {
     if (this.box.hidden || this.isDecided) return;
-    const { call } = this;
+    const { call, isUntold } = this;
+    const action = isUntold ? (OUTCOMES[key] ?? key) : key;
+    if (!isUntold && action === "done") return;
     if (!call) return this.showNewest("Read the call that needs your approval, then decide.");
-    const obstacle = action === "approve" ? this.reading.obstacle(call) : "";
+    const obstacle = RUNNING.has(action) ? this.reading.obstacle(call) : "";
     if (obstacle) {
       this.reading.show(call);
       return toast(obstacle);
     }
     const { seq } = call.dataset;
-    const reason = this.reason.value.trim();
-    if (!this.ask(action, { type: "confirm", accept: action === "approve", reason, seq: Number(seq) })) return;
+    const words = this.reason.value.trim();
+    const decision = isUntold ? { outcome: action, text: words } : { accept: action === "approve", reason: words };
+    if (!this.ask(action, { type: "confirm", ...decision, seq: Number(seq) })) return;
     this.decided = seq;
     this.enable();
   }
@@ -100,4 +130,5 @@ export class Approval {
   }
 }
 
+const waits = (call) => call.querySelector(":scope > header .state.waiting");
 const toast = (words) => document.dispatchEvent(new CustomEvent("toast", { detail: words }));

@@ -26,7 +26,7 @@ async function create() {
 async function problemOfCreating() {
   try {
     const answer = await ask("", { id }, ANSWER_MS);
-    if (answer.ok || answer.status === 409) return undefined; // made by an earlier try
+    if (answer.ok || answer.status === 409) return await problemOfChoosing(); // made by an earlier try
     if (answer.status === 401) return "You have been logged out. Your message is kept here.";
     return `The server returned an error (${answer.status}). Retrying…`;
   } catch {
@@ -34,9 +34,20 @@ async function problemOfCreating() {
   }
 }
 
-function ask(what, body, wait) {
+/** Choose the agent and the model, if the form does. */
+async function problemOfChoosing() {
+  const { agent, model } = form.elements;
+  const options = { agent: agent.value, model: model.value.trim() };
+  if (!options.agent && !options.model) return undefined;
+  const answer = await ask(`/${id}/options`, options, ANSWER_MS, "PATCH");
+  if (answer.ok) return undefined;
+  const { detail } = await answer.json();
+  return detail;
+}
+
+function ask(what, body, wait, method = "POST") {
   return fetch(`/api/native/conversations${what}`, {
-    method: "POST",
+    method,
     headers: { "Content-Type": "application/json", "X-CSRFToken": csrf() },
     body: JSON.stringify(body),
     signal: AbortSignal.timeout(wait),

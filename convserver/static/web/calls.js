@@ -1,4 +1,6 @@
-// Calls of tools in the log: their stylesheets, and the results that came with another stretch than their call.
+// Calls of tools in the log: their stylesheets, and the results and plans that came in several stretches.
+
+import { answered, merge, shownBy } from "./plans.js";
 
 const STYLE_MS = 3_000; // what calls say counts more than how it looks
 
@@ -12,8 +14,13 @@ export async function styled() {
   await Promise.race([Promise.all(all), new Promise((done) => setTimeout(done, STYLE_MS))]);
 }
 
-/** Put results whose call is in the page, but came with another stretch, into the call's card. */
+export { shownBy };
+
+const asked = new Set(); // the calls that were fetched again because their results had come
+
+/** Put results whose call is in the page, but came with another stretch, into the call's card; return the seqs of calls that are to be fetched again. */
 export function pair(events) {
+  const done = [];
   // Whatever its kind: a call that was cut off or could not be made is answered by an error.
   for (const article of events.querySelectorAll(":scope > .stretch > article:has(> .result)")) {
     const results = callOf(article, events)?.querySelector(":scope > .results");
@@ -25,9 +32,19 @@ export function pair(events) {
       Object.assign(result.dataset, article.dataset);
       result.id = article.id;
       results.append(result);
+      if (result.matches(".done")) done.push(...planned(results));
     }
     result.article = article; // where it stands if the call goes
   }
+  merge(events);
+  const again = [...done, ...answered(events)].filter((seq) => !asked.has(seq));
+  for (const seq of again) asked.add(seq);
+  return again.map(Number);
+}
+
+/** The seq of a call that has changed the plan, now that it is done. */
+function planned({ parentElement: call }) {
+  return call.matches(".tasks") ? [call.dataset.seq] : [];
 }
 
 function callOf({ dataset: { cause, call } }, events) {
@@ -35,8 +52,15 @@ function callOf({ dataset: { cause, call } }, events) {
   return call && events.querySelector(`article.tool_call[data-call="${CSS.escape(call)}"]`);
 }
 
+/** Keep what came with the next stretch, and is shown in the one that goes. */
+export function leave(dropped, next) {
+  for (const result of dropped.querySelectorAll(".results > .result")) giveBack(result, next);
+  const events = dropped.parentElement;
+  queueMicrotask(() => merge(events)); // once it has gone, another card shows the plan
+}
+
 /** Put a result that came with this stretch back into its place there: its call goes, and not it. */
-export function giveBack(result, stretch) {
+function giveBack(result, stretch) {
   const { article } = result;
   const seq = Number(article?.dataset.seq);
   if (!(seq >= Number(stretch.dataset.first))) return;

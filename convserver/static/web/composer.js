@@ -22,7 +22,7 @@ export class Composer {
       id,
       read: () => ({ text: this.text.value, images: this.images }),
       write: (draft) => this.put(draft),
-      onCopy: (copy) => this.showCopy(copy),
+      onCopy: (copy) => import("./copies.js").then(({ offer }) => offer(this, copy), console.warn),
       onNote: (words) => this.noteOfDraft(words),
     });
     this.listen();
@@ -39,8 +39,6 @@ export class Composer {
     });
     this.form.querySelector('[data-action="add-image"]').addEventListener("click", () => this.files.click());
     this.files.addEventListener("change", () => this.add(this.files.files).then(() => (this.files.value = "")));
-    this.form.querySelector('[data-action="take-copy"]').addEventListener("click", () => this.takeCopy());
-    this.form.querySelector('[data-action="drop-copy"]').addEventListener("click", () => this.showCopy());
     // Once somebody writes, images can be added without a server, too.
     this.text.addEventListener("keydown", () => import("./images.js").catch(() => {}), { once: true });
     document.addEventListener("take-back", ({ detail }) => this.takeBack(detail));
@@ -65,10 +63,10 @@ export class Composer {
     return !this.text.value.trim() && !this.images.length;
   }
 
-  submit() {
+  submit(more) {
     if (this.isEmpty || this.isWaiting || this.isHeld()) return;
     if (this.ready) this.sendWhenReady();
-    else this.send();
+    else this.send(more);
   }
 
   async sendWhenReady() {
@@ -94,9 +92,9 @@ export class Composer {
     return size > MESSAGE_MAX_BYTES;
   }
 
-  send() {
+  send(more) {
     this.note("");
-    this.onSend({ text: this.text.value.trim(), images: this.images });
+    this.onSend({ text: this.text.value.trim(), images: this.images, ...more });
     this.put({ text: "", images: [] });
     this.draft.sent();
     this.focus();
@@ -179,29 +177,11 @@ export class Composer {
 
   showNote() {
     const words = this.said || this.saidOfDraft || "";
-    if (this.noteLine.textContent !== words) this.noteLine.textContent = words; // or it is read aloud again
-  }
-
-  /** Offer what another device has written here; nothing to take the offer away. */
-  showCopy(copy) {
-    this.copy = copy;
-    const box = this.form.querySelector(".conflict");
-    box.hidden = !copy;
-    if (copy) box.querySelector("p").textContent = `You have another draft from a different device: “${excerpt(copy.text)}”`;
-    if (!copy) this.draft.dropCopy();
+    if (this.noteLine.textContent !== words) this.noteLine.textContent = words; // else it is read aloud again
   }
 
   takeBack({ text, images }) {
     this.put({ text: joined(text, this.text.value), images: [...(images ?? []), ...this.images] }, true);
     this.focus();
   }
-
-  takeCopy() {
-    const { text, images } = this.copy;
-    this.put({ text: joined(this.text.value, text), images: [...this.images, ...(images ?? [])] }, true);
-    this.showCopy();
-    this.focus();
-  }
 }
-
-const excerpt = (text) => (text.length > 140 ? `${text.slice(0, 140)}…` : text || "images");

@@ -17,7 +17,7 @@ const { login, user } = document.body.dataset;
 const id = root.dataset.id;
 
 let asked = Number(root.dataset.asked); // the newest message to the agent, -1 if there is none
-const queue = new MessageQueue(root, { user, id, send: (frame) => socket.send(frame), isUploading: () => socket.isUploading, onCount: (n) => line.showWaiting(n), onAgain: sayAgain });
+const queue = new MessageQueue(root, { user, id, send: (frame) => socket.send(frame), isUploading: () => socket.isUploading, onCount: (n) => line.showWaiting(n), onAgain: sayAgain, onWorking: (message) => whileWorking().then((it) => it.refused(message), console.warn) });
 const log = new Log(root, { onShown: shown });
 const agent = new AgentControls(root, {
   send: (frame) => socket.send(frame),
@@ -31,9 +31,10 @@ const line = new ConnectionLine(root.querySelector("#connection"), { onTry: () =
 const composer = new Composer(document.getElementById("composer"), { user, id, onSend: (message) => say(message) });
 
 let answers; // shows answers that are being given, once there is one
+let working; // says what messages do while the agent works
 let elapsed; // shows how long the agent has been working, once it has
 const stored = new Set(); // ids of answers that are given
-let isSayingAgain = false;
+let again; // a message is being sent once more
 let cursor = Number(root.dataset.lastSeq); // the newest event that this page has heard of
 let place = root.dataset.cursor; // the same, as the server tells histories apart
 let seen = Number(root.dataset.seen);
@@ -55,7 +56,7 @@ const socket = new LiveSocket({
     if (state.code === TOO_LONG) queue.refuseSent(state.why);
     if (state.name === "ended" && state.code !== LOGGED_OUT) queue.end(state.why);
     // What is written and what waits to be sent stay on this device.
-    if (state.code === LOGGED_OUT && !leaving) logIn();
+    if (state.code === LOGGED_OUT && !leaving) import("./logged_out.js").then(({ logIn }) => logIn(id, login));
     if (state.name === "ended" && state.code !== LOGGED_OUT) agent.showGone(goneBecause(state));
   },
 });
@@ -67,15 +68,8 @@ document.addEventListener("stands", ({ detail }) => detail === id && socket.stat
 
 const history = () => import("./history.js");
 
-/** Another tab may have logged in again. */
-async function logIn() {
-  const answer = await fetch(`/api/native/conversations/${encodeURIComponent(id)}`).catch(() => undefined);
-  if (answer?.ok) location.reload();
-  else location.href = `${login}?${new URLSearchParams({ next: location.pathname + location.search + location.hash })}`;
-}
-
 function take(frame) {
-  // The log that this page shows is not there any more: the server has one from a backup, or a new one.
+  // The server has another log by now: one from a backup, or a new one.
   if (frame.code === "cursor_ahead" || frame.code === "history_replaced") return history().then(({ loadAnew }) => loadAnew(id));
   switch (frame.type) {
     case "hello":
@@ -92,6 +86,7 @@ function take(frame) {
       if (frame.seq >= cursor) [cursor, place] = [frame.seq, frame.cursor];
       if (frame.kind === "message" && frame.source === "user") asked = Math.max(asked, frame.seq);
       log.heard(frame.seq);
+      working?.heard(frame);
       queue.heard(frame, agent);
       if (frame.kind === "message" && frame.source === "user") queue.watch([frame.seq]);
       if (answers) answers.heard(frame);
@@ -110,6 +105,8 @@ function take(frame) {
       look();
       line.showProgress(1, 0);
       return;
+    case "receipt":
+      return queue.seen(frame.seqs.at(-1));
     case "delta":
     case "answer":
       showAnswer(frame);
@@ -127,13 +124,13 @@ function take(frame) {
   }
 }
 
-/** A paused turn ends here: its last answer was not complete, which the server says of it from now on. */
+/** A paused turn ends here: the server marks its last answer as incomplete from now on. */
 function showCutOff() {
   const last = [...root.querySelectorAll("#events article.message.agent")].at(-1);
   if (last) log.refresh(Number(last.dataset.seq));
 }
 
-/** Show what the agent does; where it has begun to work it was asked what the page has heard of, if that is all. */
+/** Show what the agent does; once it works, it was asked all that the page has heard of. */
 function works(loop, isAll) {
   agent.show(loop);
   if (isAll && agent.isWorking) queue.begun(cursor + 1);
@@ -146,6 +143,7 @@ function follow(name) {
   queue.showQueued(STATUSES[name].queued, agent.offersRetry ? asked : -1);
   if (agent.isWorking || name === "waiting") prepare();
   elapsed?.show();
+  working?.show();
 }
 
 /** Fetch what shows an agent at work once one works: most conversations are opened to be read. */
@@ -153,6 +151,11 @@ function prepare() {
   import("./answers.js").catch(() => {}); // first, since words come first
   log.showCalls().catch(() => {});
   showElapsed();
+  whileWorking().catch(() => {});
+}
+
+async function whileWorking() {
+  return (working = (await import("./while_working.js")).begun(root, { queue, composer, agent }));
 }
 
 async function showElapsed() {
@@ -178,16 +181,11 @@ function isAnswered() {
 }
 
 /** Send what was said at `seq` once more. */
-async function sayAgain(seq) {
-  if (isSayingAgain) return;
-  isSayingAgain = true;
-  try {
-    const { saidAt } = await import("./said_last.js");
-    say(await saidAt(id, seq));
-  } catch {
-    document.dispatchEvent(new CustomEvent("toast", { detail: "Not sent: the server can't be reached right now." }));
-  }
-  isSayingAgain = false;
+function sayAgain(seq) {
+  again ??= import("./said_last.js")
+    .then(({ saidAt }) => saidAt(id, seq))
+    .then(say, () => document.dispatchEvent(new CustomEvent("toast", { detail: "Not sent: the server can't be reached right now." })))
+    .finally(() => (again = undefined));
 }
 
 /** The seqs of the messages in the page that the agent was asked to answer and has not. */

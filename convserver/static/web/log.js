@@ -7,7 +7,7 @@ const GAP_MAX = 150; // who missed more than this begins again at the end
 const ANSWER_MS = 30_000; // a line may be dead without a word
 const FIRST_RETRY_MS = 2_000; // an end that is looked at is fetched again; perhaps nothing else comes
 const LONGEST_RETRY_MS = 60_000;
-const CALLS = ".tool_call, .tool_result, .error, .output, .code";
+const CALLS = ".tool_call, .tool_result, .plan, .error, .output, .code";
 
 export class Log {
   constructor(root, { onShown }) {
@@ -61,7 +61,8 @@ export class Log {
     this.oneByOne(async () => {
       if (seq < this.first || seq > this.last) await this.replaceBy(`around=${seq}`);
       while (seq > this.last && !this.isWhole) await this.fetchAfter(); // what is before it was too large
-      const found = document.getElementById(`e${seq}`) ?? this.articleBefore(seq);
+      const there = document.getElementById(`e${seq}`) ?? this.articleBefore(seq);
+      const found = this.calls?.shownBy(there) ?? there;
       for (const other of this.events.querySelectorAll(".marked")) other.classList.remove("marked");
       found?.scrollIntoView({ block: "center" });
       found?.classList.add("marked");
@@ -187,10 +188,10 @@ export class Log {
   }
 
   pair() {
-    this.calls?.pair(this.events);
+    for (const seq of this.calls?.pair(this.events) ?? []) this.refresh(seq);
   }
 
-  /** One fetch at a time; one that fails is tried again by what comes next: a scroll, a frame, a click, or time. */
+  /** One fetch at a time; the next scroll, frame, click or tick tries a failed one again. */
   oneByOne(step) {
     const next = this.busy.then(step).catch((problem) => {
       console.warn("events were not fetched:", problem);
@@ -217,7 +218,7 @@ export class Log {
 
   dropFirst() {
     const [dropped, next] = this.events.children;
-    for (const result of dropped.querySelectorAll(".results > .result")) this.calls?.giveBack(result, next);
+    this.calls?.leave(dropped, next);
     dropped.remove();
     this.first = Number(next.dataset.first);
   }
@@ -273,7 +274,7 @@ export class Log {
     const missing = this.end - this.last;
     const isAway = !this.isFollowing && !(this.isWhole && this.isNearEnd(END_PX));
     this.toEnd.hidden = !isAway;
-    for (const each of this.tail) each.hidden = isAway && !this.isWhole; // there it would follow on what it does not
+    for (const each of this.tail) each.hidden = isAway && !this.isWhole; // else it would follow the wrong event
     this.toEnd.querySelector("span").textContent = missing > 0 ? `Newest (${missing} more)` : "Newest";
   }
 }

@@ -1,4 +1,4 @@
-// Messages on their way, and how far each has come: sending, sent, queued, delivered, answered.
+// Messages on their way, and how far each has come: sending, sent, queued, seen, answered.
 
 import { body, head } from "./article.js";
 import { duration } from "./durations.js";
@@ -16,22 +16,19 @@ const UNANSWERED = {
 };
 
 export class MessageQueue {
-  /** `onAgain` hears of the seq of a stored message that is to be sent once more. */
-  constructor(root, { user, id, send, isUploading, onCount, onAgain }) {
+  /** `onAgain` hears the seq of a message to send once more, `onWorking` a message that a working agent refuses. */
+  constructor(root, { user, id, send, isUploading, onCount, onAgain, onWorking }) {
     this.place = root.querySelector("#message-queue");
     this.kept = new UnsentStore(user, id);
-    this.transmit = send;
-    this.isUploading = isUploading;
-    this.onCount = onCount;
-    this.onAgain = onAgain;
-    this.waiting = new Map(); // by id, in their order: messages that are not acknowledged
+    Object.assign(this, { transmit: send, isUploading, onCount, onAgain, onWorking });
+    this.waiting = new Map(); // unacknowledged messages by id, in order; `later` says what one waits for
     this.stored = new Set(); // the seqs of those that are
     this.elsewhere = new Set(); // the seqs of those that another page has sent
     this.progress = new Progress(delivered(root.dataset));
     this.offered = -1; // the seq of what is offered to be sent again below the log
     this.queued = undefined; // until when what is sent now has to wait, in words
     this.steps = Promise.resolve(); // what is done to the store, one after the other
-    this.sent = undefined; // the id of the one that was sent and not answered: the next one waits for that
+    this.sent = undefined; // the id of the one that the next one waits for
     this.isReady = false; // what an earlier page could not send is known
     addEventListener("beforeunload", (event) => this.isOnlyHere && event.preventDefault());
   }
@@ -46,8 +43,8 @@ export class MessageQueue {
       });
   }
 
-  add({ text, images }) {
-    const kept = { id: uuid(), text, images, refusal: this.over };
+  add({ text, images, later }) {
+    const kept = { id: uuid(), text, images, later, refusal: this.over };
     const message = this.show(kept);
     // Kept before it is sent: what cannot be kept is sent all the same.
     this.inTurn(() => this.kept.add(kept))
@@ -75,7 +72,7 @@ export class MessageQueue {
     return [...this.waiting.values()].some((message) => message.isOnlyHere);
   }
 
-  /** The connection is there again: send again what was not acknowledged; the server stores each once. */
+  /** Connected again: send what was not acknowledged; the server stores each once. */
   resend() {
     clearTimeout(this.overdue);
     this.sent = undefined;
@@ -85,11 +82,12 @@ export class MessageQueue {
   /** Send the next one, in order; it is gone from here when the server has it. */
   go() {
     if (!this.isReady || this.sent || this.pause) return;
-    const next = [...this.waiting.values()].find(({ refusal }) => !refusal);
+    const next = [...this.waiting.values()].find((message) => !message.refusal && !this.isHeld?.(message));
     if (!next?.isKept) return;
     const { id, text, images } = next;
     if (!this.transmit({ type: "message", id, text, ...(images?.length ? { images } : {}) })) return;
     this.sent = id;
+    this.showSending(next);
     this.awaitAnswer();
   }
 
@@ -116,8 +114,12 @@ export class MessageQueue {
   }
 
   refused(message, { code, detail }) {
-    if (code !== "busy" && code !== "unavailable") return this.refuse(message, detail);
-    this.say(message.article, `Not sent yet: ${detail} Retrying…`);
+    const isWorking = code === "agent_working";
+    if (!(isWorking && message.later) && !["busy", "unavailable"].includes(code)) {
+      this.refuse(message, detail);
+      return isWorking && this.onWorking(message);
+    }
+    this.say(message.article, message.later ?? `Not sent yet: ${detail} Retrying…`);
     this.pause ??= setTimeout(() => {
       this.pause = undefined;
       this.go();
@@ -133,12 +135,13 @@ export class MessageQueue {
   /** Nothing is being sent while nothing can be. */
   showConnected(isConnected) {
     this.isConnected = isConnected;
-    for (const message of this.waiting.values()) if (!message.refusal) this.say(message.article, this.sending(message));
+    for (const message of this.waiting.values()) if (!message.refusal) this.showSending(message);
   }
 
-  sending({ isOnlyHere }) {
+  showSending(message) {
+    if (message.later && this.sent !== message.id) return this.say(message.article, message.later, this.editing(message));
     const words = this.isConnected ? "Sending…" : "Waiting to be sent";
-    return isOnlyHere ? `${words} · Keep this tab open: the message is saved nowhere else` : words;
+    this.say(message.article, message.isOnlyHere ? `${words} · Keep this tab open: the message is saved nowhere else` : words);
   }
 
   /** The connection has ended for good, and nothing more is sent. */
@@ -157,10 +160,12 @@ export class MessageQueue {
   showRefusal(message) {
     message.article.dataset.state = "refused";
     const retry = button("Retry", () => this.add(this.takenAway(message)));
-    const edit = button("Edit and resend", () => {
-      document.dispatchEvent(new CustomEvent("take-back", { detail: this.takenAway(message) }));
-    });
+    const edit = this.editing(message);
     this.say(message.article, `Not sent: ${message.refusal}`, ...(this.over ? [edit] : [retry, edit]));
+  }
+
+  editing(message) {
+    return button("Edit and resend", () => document.dispatchEvent(new CustomEvent("take-back", { detail: this.takenAway(message) })));
   }
 
   /** Take a message out of what is on its way, and return it. */
@@ -197,13 +202,18 @@ export class MessageQueue {
     this.relabel();
   }
 
+  seen(seq) {
+    this.progress.seen(seq);
+    this.relabel();
+  }
+
   /** The agent was stopped: whoever did that has given up on what stands up to `through`. */
   giveUp(through) {
     this.progress.giveUp(through);
     this.relabel();
   }
 
-  /** Say until when messages wait that the agent has not taken up, if they do; what is `offered` below the log is not twice. */
+  /** Say until when messages wait; what is `offered` below the log is not said twice. */
   showQueued(queued, offered) {
     if (this.queued === queued && this.offered === offered) return;
     [this.queued, this.offered] = [queued, offered];
@@ -238,9 +248,9 @@ export class MessageQueue {
   }
 
   words(name, tookMs) {
-    if (name === "sent") return this.queued ? `Queued ${this.queued}` : "Sent";
+    if (name === "sent") return this.waits ?? (this.queued ? `Queued ${this.queued}` : "Sent");
     if (name === "answered") return tookMs >= 1000 ? `Answered in ${duration(tookMs)}` : "Answered";
-    return "Delivered";
+    return name === "delivered" ? "Seen by the agent" : name;
   }
 
   say(article, words, ...buttons) {
@@ -278,7 +288,7 @@ export class MessageQueue {
     const line = document.createElement("p");
     line.className = "delivery";
     article.append(line);
-    this.say(article, this.sending(message));
+    this.showSending(message);
     this.place.append(article);
     this.waiting.set(message.id, message);
     if (message.refusal) this.showRefusal(message);

@@ -3,7 +3,7 @@
 const ENDS = { awaiting_user_input: "answered", finished: "answered", error: "failed" };
 
 export class Progress {
-  /** `through`: what stands up to there was delivered before this page; `since`: when the turn that is played began. */
+  /** `through`: delivered before this page; `since`: when the present turn began. */
   constructor({ through = -1, since } = {}) {
     this.seenBefore = through + 1; // the agent has taken up what stands before this seq
     this.turnBegan = undefined; // what stands before this seq is asked of the turn that is being played
@@ -11,18 +11,18 @@ export class Progress {
     this.ends = []; // of turns, in order: what stands before `before` has come to this end
   }
 
-  /** A turn answers what stood there when it began, not what came meanwhile; what is only recorded has no turns. */
+  /** A turn answers what the agent has seen by its end; what is only recorded has no turns. */
   heard({ seq, kind, source, text, timestamp }, { isWorking }) {
     if (kind === "turn") {
       if (this.turnBegan === undefined) this.ends = this.ends.filter(({ tookMs }) => tookMs !== null);
-      this.end(this.turnBegan ?? seq, ENDS[text.split(":")[0]] ?? "stopped", Date.parse(timestamp));
+      this.end(this.turnBegan ?? seq, ENDS[text.split(":")[0]] ?? this.cut ?? "stopped", Date.parse(timestamp));
       this.turnBegan = this.since = undefined;
       return;
     }
     if (kind === "state" && text.startsWith("running")) this.since = Date.parse(timestamp);
     if (source !== "agent") return;
     if (isWorking) this.begun(seq);
-    else if (kind === "message") this.end(seq, ENDS.finished); // unless the end of its turn follows, as after a crash
+    else if (kind === "message") this.end(seq, ENDS.finished); // unless its turn's end follows, as after a crash
     else this.seenBefore = seq;
   }
 
@@ -34,6 +34,11 @@ export class Progress {
   /** A turn has taken up what stands before `seq`. */
   begun(seq) {
     if (this.turnBegan === undefined) this.turnBegan = this.seenBefore = seq;
+  }
+
+  /** The turn that is played has taken up what stands up to `through`. */
+  seen(through) {
+    if (!(this.turnBegan > through)) this.turnBegan = this.seenBefore = through + 1;
   }
 
   end(before, name, at) {
@@ -51,7 +56,7 @@ export class Progress {
     this.add({ before: through + 1, name: "dropped" });
   }
 
-  /** How far a stored message has come: its `name` is sent, delivered, answered, failed, stopped, or dropped before a turn took it up. */
+  /** How far a stored message has come: sent, delivered, answered, failed, stopped, or dropped before its turn. */
   of(seq) {
     const end = this.ends.find(({ before }) => seq < before);
     return end ?? { name: seq < this.seenBefore ? "delivered" : "sent" };

@@ -109,7 +109,7 @@ export class LiveSocket {
     else this.check();
   }
 
-  /** A connection that has said nothing for long is none: a sleep or a changed network tells nobody. */
+  /** A connection that is silent for long is lost: sleep and a changed network tell nobody. */
   check() {
     const { name } = this.state;
     const isStale = Date.now() - this.heardAt > QUIET_MS;

@@ -21,12 +21,15 @@ from conversations.store import changes, deletion, store
 from conversations.store import delete as delete_from_store
 from convserver.api.errors import NATIVE_STATUS, retry_headers, status_of
 from convserver.event_loop import in_loop
+from convserver.web.conversations.while_working import choices_of
 from convserver.web.listing import Filters, row_of
 from convserver.web.pages import person, sender
 from sessions_app.identity.authentication import is_keyed
 from sessions_app.live import marks
 from sessions_app.live.status import listed
+from sessions_app.models import WhileWorking
 from sessions_app.openhands_v1 import steering
+from sessions_app.settings import run_options
 
 TITLE_MAX_LENGTH = 200
 
@@ -94,6 +97,18 @@ def archive(request: HttpRequest, conversation: ConversationRef) -> HttpResponse
 
 
 @_action(access.writable)
+def choose_while_working(request: HttpRequest, conversation: ConversationRef) -> HttpResponse:
+    """Choose what a message does that arrives while the agent works."""
+    choice = request.POST.get("while_working")
+    if choice not in WhileWorking.values:
+        return _refused("Choose what messages do while the agent works.", 400)
+    run_options.change(conversation, {"while_working": choice})
+    if not _by_script(request):
+        return _back(request, conversation)
+    return HttpResponse(status=204)
+
+
+@_action(access.writable)
 def delete(request: HttpRequest, conversation: ConversationRef) -> HttpResponse:
     """Stop the agent, hide the conversation, and return the way back."""
     in_loop(steering.stop_to_delete, conversation)
@@ -124,9 +139,11 @@ def _row(request: HttpRequest, conversation: ConversationRef, **said: Any) -> Ht
     undoes = said.get("is_back") or request.POST.get("undo") == "true"
     states = listed(Conversation.objects.with_pks([conversation.pk]), access.pk_of(request.user))
     state = states[conversation.pk]
-    context = {"state": state, "has_key": is_keyed(state["version"]), **({} if undoes else said)}
+    context: dict[str, Any] = {"state": state, "has_key": is_keyed(state["version"])}
+    context |= {} if undoes else said
     if _is_from_menu(request):
         template = "web/menu_done.html"
+        context["while_working"] = choices_of(conversation)
     else:
         template = "web/row_done.html"
         context["is_in_front"] = _is_in_front(request, conversation)

@@ -24,6 +24,8 @@ class Shown:
 
     answer: str
     version: int
+    through: int
+    """The index of the last piece that is shown."""
     kept: int
     """How many parts the page keeps; the others are replaced by `parts`."""
     parts: list[SafeString]
@@ -70,6 +72,7 @@ def _shown(request: HttpRequest, preview: Preview, answer: str) -> Shown:
     return Shown(
         answer=answer,
         version=preview.version,
+        through=preview.through,
         kept=kept,
         parts=[*preview.finished[kept:], *filter(None, [preview.open])],
         finished=len(preview.finished),

@@ -51,6 +51,4 @@ def message_id(request: HttpRequest) -> str:
 async def _append(conversation: ConversationRef, frame: frames.Frame, user_id: int) -> list[Appended]:
     event = frames.message_event(frame, conversation, user_id=user_id, session="")
     await astore.room_soon(conversation)
-    appended = await astore.append_soon(conversation, [event])
-    get_manager().wake(conversation)
-    return appended
+    return await get_manager().take_message_soon(conversation, event)

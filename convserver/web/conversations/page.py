@@ -23,10 +23,14 @@ from convserver.api.errors import NATIVE_STATUS, retry_headers, status_of
 from convserver.rendering import render_page
 from convserver.rendering.cards import Outcome
 from convserver.rendering.page import Asked
+from convserver.web.conversations.agent import words_of
 from convserver.web.conversations.messages import message_id, say, text_of, why_not_said
+from convserver.web.conversations.while_working import choices_of
 from convserver.web.listing import Row
 from convserver.web.pages import page, person, takes_form
-from sessions_app.agents.chosen import cues
+from sessions_app.agents.chosen import cues, uses_model
+from sessions_app.agents.remote.names import name_in, not_connected
+from sessions_app.agents.remote.waiting import name_away
 from sessions_app.identity.authentication import is_keyed
 from sessions_app.live.status import (
     ConversationState,
@@ -35,13 +39,14 @@ from sessions_app.live.status import (
     progress_of,
     states_of,
 )
-from sessions_app.models import THERE, AgentLoop, ExecutionStatus, LoopEnd
+from sessions_app.models import THERE, AgentLoop, ExecutionStatus, LoopEnd, ToolRun
+from sessions_app.settings import run_options
 
 PAGE_EVENTS = 50
 """At most this many events of the log are shown at once."""
 BEYOND_EVENTS = 10
 """At most this many events after them are read for the results of their calls."""
-_CALLS = ('="event tool_', '="event error', '="output', '="code')
+_CALLS = ('="event tool_', '="event plan', '="event error', '="output', '="code')
 """HTML that only `calls.css` and `code.css` style."""
 _CUT_OFF = (LoopEnd.STOPPED, LoopEnd.EVICTED, LoopEnd.INTERRUPTED)
 """How a loop ends that may leave its last turn without an answer."""
@@ -92,19 +97,33 @@ def _page(request: HttpRequest, found: ConversationRef, *, status: int = 200, **
     # What comes after the log was read is replayed by the socket, so what is read later may be newer.
     shown, standing = _asked_for(request, found), progress_of(found)
     state = listed(Conversation.objects.with_pks([found.pk]), access.pk_of(request.user))[found.pk]
+    options = run_options.options_of(found)
     context = {
         "conversation": state,
+        "chosen": words_of(options),
         "has_key": is_keyed(state["version"]),
         "standing": standing,
         "last_turn": last_turn_of(found) if _has_given_up(state) else None,
+        **_absence(found, options.agent, state),
         "row": Row(state=state, now=timezone.now()),
         "parent": _parent(request, state["parent"]),
         "shown": shown,
         "message_id": str(uuid4()),
-        "cues": cues(found.owner_id).items(),
+        "while_working": choices_of(found),
+        "cues": cues(found.owner_id, options.agent).items(),
+        "asks_model": uses_model(),
         **said,
     }
     return page(request, "web/conversation.html", context, status=status)
+
+
+def _absence(found: ConversationRef, chosen: str, state: ConversationState) -> dict[str, str]:
+    """Return what is said while the conversation's remote agent is not connected; `away` if that is now."""
+    name = name_in(chosen) or name_in(state["loop"]["agent"])
+    if name is None:
+        return {}
+    away = name_away(found)
+    return {"absence": not_connected(away or name), "away": "" if away is None else not_connected(away)}
 
 
 def _has_given_up(state: ConversationState) -> bool:
@@ -168,7 +187,8 @@ def _shown(found: ConversationRef, page: list[EventEnvelope], first: int, last_s
     last = page[-1]["seq"] if page else first - 1
     beyond = reads.read_after(found, last, limit=BEYOND_EVENTS) if last < last_seq else []
     still = _still(found, is_end=last >= last_seq)
-    shown = render_page(page, conversation_id=found.public_id, beyond=beyond, still=still)
+    untold = _untold(found) if still == {Outcome.WAITING} else None
+    shown = render_page(page, conversation_id=found.public_id, beyond=beyond, still=still, untold=untold)
     asked = shown.asked if shown.asked and AgentLoop.objects.of(found).undecided().exists() else None
     has_calls = any(mark in shown.html for mark in _CALLS)
     end = max(last, last_seq)
@@ -186,6 +206,11 @@ def _shown(found: ConversationRef, page: list[EventEnvelope], first: int, last_s
 def _cursor(read: list[EventEnvelope], end: int) -> str:
     found = next((event["fingerprint"] for event in reversed(read) if event["seq"] == end), None)
     return EventCursor(end, found).encode()
+
+
+def _untold(found: ConversationRef) -> int | None:
+    """Return the place of the call of which the user is asked what became of it, if there is one."""
+    return ToolRun.objects.of(found).unknown().values_list("call_seq", flat=True).first()
 
 
 def _still(found: ConversationRef, *, is_end: bool) -> Set[Outcome]:

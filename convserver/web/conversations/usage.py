@@ -1,24 +1,46 @@
-"""What a conversation's models have used, for its menu."""
+"""What a conversation's agent has used, for its menu."""
 
 from __future__ import annotations
+
+from collections.abc import Iterable
 
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_safe
 
 from conversations import access
 from convserver.web.pages import person
+from sessions_app.agents import limit_notices, metering
+from sessions_app.agents.metering import LimitState
 from sessions_app.live.status import ModelTotals, model_totals_of
+from sessions_app.settings.run_limits import Unit
 
 NOTHING = "No tokens used yet"
+UNIT_WORDS = {Unit.ITERATIONS: " steps", Unit.TOKENS: " tokens", Unit.COST: "", Unit.SECONDS: " of work"}
 LEAST_DOLLARS = 0.0001
 
 
 @require_safe
 @person
 def usage(request: HttpRequest, conversation_id: str) -> HttpResponse:
-    """Return the tokens and the cost as a line of text."""
-    totals = model_totals_of(access.readable(request.user, conversation_id))
-    return HttpResponse(usage_words(totals), content_type="text/plain; charset=utf-8")
+    """Return the tokens and the cost, and what was used of the conversation's limits, as a line of text."""
+    conversation = access.readable(request.user, conversation_id)
+    words = [usage_words(model_totals_of(conversation)), *limit_words(metering.states_of(conversation))]
+    return HttpResponse(" · ".join(words), content_type="text/plain; charset=utf-8")
+
+
+def limit_words(states: Iterable[LimitState]) -> list[str]:
+    """Return what was used of each limit of the conversation."""
+    return [
+        f"{used_words(state)}{UNIT_WORDS[state.unit]}"
+        for state in states
+        if state.limit is not None and not state.is_of_turn
+    ]
+
+
+def used_words(state: LimitState) -> str:
+    """Return what was used, and of how much if there is a limit."""
+    used = limit_notices.words(state.unit, state.used)
+    return f"{used} of {limit_notices.words(state.unit, state.limit.most)}" if state.limit else used
 
 
 def usage_words(totals: ModelTotals) -> str:

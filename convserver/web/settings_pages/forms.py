@@ -22,10 +22,13 @@ from convserver.configuration import AuthMode
 from convserver.token_fields import GrantFields
 from convserver.web.listing import normal_ids
 from sessions_app.models import SECRET_NAME_MAX_LENGTH, TOKEN_NAME_MAX_LENGTH, Grant
+from sessions_app.models.v1 import MAX_ITERATIONS
 from sessions_app.outbound.model_trial import InvalidBaseUrl, checked_base_url
 
 TEXT_MAX = 8000
 CONVERSATIONS_OFFERED = 50
+STEPS_MAX = 2**31 - 1
+COST_MAX = 1_000_000
 KEY_MAX = 16_384
 """A private key fits."""
 OFF = {"autocomplete": "off", "spellcheck": "false", "autocapitalize": "off"}
@@ -135,6 +138,35 @@ class ModelForm(Form):
         self.add_error(name, f"{told} since you opened the page. Save again to replace it.")
         self.data = self.data.copy()  # type: ignore[attr-defined]  # a QueryDict's is mutable
         self.data[self.add_initial_prefix(name)] = now  # type: ignore[index]
+
+
+class LimitsForm(Form):
+    """What an agent may use in conversations that have no limit of their own."""
+
+    name = "limits"
+    max_iterations = forms.IntegerField(
+        required=False,
+        min_value=1,
+        max_value=STEPS_MAX,
+        label="Steps per message",
+        help_text=f"How often a model is asked until it has answered; {MAX_ITERATIONS} unless you say.",
+        widget=forms.NumberInput(attrs={"placeholder": str(MAX_ITERATIONS)}),
+    )
+    max_budget_per_task = forms.FloatField(
+        required=False,
+        min_value=0,
+        max_value=COST_MAX,
+        label="Cost per conversation (US dollars)",
+        help_text="Models whose price is unknown don't count.",
+        widget=forms.NumberInput(attrs={"placeholder": "no limit", "step": "any"}),
+    )
+
+
+class ApprovalForm(Form):
+    """Whether the agent asks before it calls a tool."""
+
+    name = "approval"
+    asks = forms.BooleanField(required=False, label="Ask for my approval before each tool call")
 
 
 class ServerForm(Form):

@@ -12,7 +12,7 @@ from convserver.event_loop import in_loop
 from convserver.serving import request_log
 from convserver.serving.admission import Lane, in_lane
 from convserver.web.settings_pages.forms import ModelForm
-from convserver.web.settings_pages.page import form_of, not_saved, saved, show
+from convserver.web.settings_pages.page import back, form_of, not_saved, saved, show
 from sessions_app.encryption import SecretUnreadable
 from sessions_app.models import SecretKind
 from sessions_app.outbound.model_trial import Finding, ModelSetup, TrialUnderWay, try_model
@@ -35,8 +35,10 @@ def change(request: HttpRequest) -> HttpResponse:
     except TrialUnderWay as error:
         request_log.name_code(error.code)
         return _not_now(request, f"Saved. {error}")
-    answer = not_saved if finding.is_fault else saved
-    return answer(request, "model", f"Saved. {finding.text}")
+    if finding.is_fault:
+        return not_saved(request, "model", f"Saved. {finding.text}")
+    messages.success(request, f"Saved. {finding.text}", extra_tags="model begin")
+    return back("model")
 
 
 def _not_now(request: HttpRequest, words: str) -> HttpResponse:

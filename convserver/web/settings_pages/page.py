@@ -15,8 +15,10 @@ from django.views.decorators.http import require_safe
 from conversations import access
 from convserver.web.pages import page, person, takes_form
 from convserver.web.settings_pages.forms import (
+    ApprovalForm,
     CommandForm,
     Form,
+    LimitsForm,
     ModelForm,
     SecretForm,
     ServerForm,
@@ -26,7 +28,7 @@ from convserver.web.settings_pages.password import PasswordForm, has_password
 from convserver.web.settings_pages.stored_servers import servers_of
 from sessions_app.agents.chosen import uses_model
 from sessions_app.identity.authentication import lets_everybody_in
-from sessions_app.models import ApiToken
+from sessions_app.models import ApiToken, UserSettings
 from sessions_app.settings import user_settings
 from sessions_app.settings.user_settings import SettingSecret
 
@@ -45,8 +47,11 @@ def settings(request: HttpRequest) -> HttpResponse:
 def show(request: HttpRequest, *refused: Form | PasswordForm, **more: Any) -> HttpResponse:
     """Show all sections; with forms that were refused, what is wrong beside their fields, with 400."""
     user_id = access.pk_of(request.user)
+    stored = user_settings.settings_of(user_id)
     forms: dict[str, Form | PasswordForm] = {
-        "model": _model_form(user_id),
+        "model": _model_form(stored),
+        "approval": ApprovalForm(initial={"asks": bool(stored and stored.confirmation_mode)}),
+        "limits": _limits_form(stored),
         **{shape.name: shape() for shape in (ServerForm, CommandForm, SecretForm)},
         "token": TokenForm(request.user, only=request.GET.get("conversation", "")),
         **({"password": PasswordForm(request)} if has_password(request) else {}),
@@ -91,7 +96,11 @@ def back(section: str) -> HttpResponse:
     return redirect(f"{reverse('settings')}#{section}")
 
 
-def _model_form(user_id: int) -> ModelForm:
-    stored = user_settings.settings_of(user_id)
+def _model_form(stored: UserSettings | None) -> ModelForm:
     initial = {"model": stored.llm_model, "base_url": stored.llm_base_url} if stored else None
     return ModelForm(initial=initial)
+
+
+def _limits_form(stored: UserSettings | None) -> LimitsForm:
+    names = ("max_iterations", "max_budget_per_task")
+    return LimitsForm(initial={name: getattr(stored, name) for name in names} if stored else None)

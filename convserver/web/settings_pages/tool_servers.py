@@ -1,4 +1,4 @@
-"""The section of the tool servers (MCP)."""
+"""The section of the tool servers (MCP), and whether calls of their tools wait for approval."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from django.views.decorators.debug import sensitive_post_parameters
 from conversations import access
 from conversations.exceptions import ConversationError
 from convserver.web.settings_pages import stored_servers
-from convserver.web.settings_pages.forms import CommandForm, ServerForm
+from convserver.web.settings_pages.forms import ApprovalForm, CommandForm, ServerForm
 from convserver.web.settings_pages.page import form_of, not_saved, saved, show
+from sessions_app.settings import user_settings
 
 
 @sensitive_post_parameters()
@@ -39,3 +40,13 @@ def remove(request: HttpRequest) -> HttpResponse:
     except ConversationError as error:
         return not_saved(request, "tools", str(error))
     return saved(request, "tools", "Tool server removed.")
+
+
+@form_of("tools")
+def ask_for_approval(request: HttpRequest) -> HttpResponse:
+    """Let each call of a tool wait for the user's approval from now on, or none."""
+    form = ApprovalForm(request.POST)
+    asks = form.is_valid() and form.cleaned_data["asks"]
+    user_settings.change_settings(access.pk_of(request.user), {"confirmation_mode": asks}, secrets={})
+    told = "Saved. Tool calls wait for your approval." if asks else "Saved. Tool calls run without approval."
+    return saved(request, "tools", told)

@@ -11,7 +11,7 @@ from rest_framework.response import Response
 
 from convserver.api.v0.settings.model_names import MODEL_NAMES
 from convserver.api.v0.view import V0ViewSet
-from sessions_app.agents.chosen import chosen_agent
+from sessions_app.agents.registry import class_of
 
 AGENTS = frozenset(
     {"BrowsingAgent", "CodeActAgent", "DummyAgent", "LocAgent", "ReadOnlyAgent", "VisualBrowsingAgent"}
@@ -61,7 +61,7 @@ class OptionViewSet(V0ViewSet):
     @extend_schema(responses={200: list[str]})
     def agents(self, request: Request) -> Response:
         """Return the names of agents, sorted, including the server's own."""
-        return Response(sorted(AGENTS | {chosen_agent().__name__}))
+        return Response(sorted(AGENTS | {class_of().__name__}))
 
     @extend_schema(responses={200: list[str]})
     def security_analyzers(self, request: Request) -> Response:

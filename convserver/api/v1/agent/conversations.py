@@ -27,7 +27,7 @@ from convserver.api.openhands.view import body_in, body_of, json_of, query_of
 from convserver.api.v1 import batches
 from convserver.api.v1.agent.errors import malformed_id
 from convserver.api.v1.agent.pages import ListQuery, StatusQuery, batch, missing, page_of, queried
-from convserver.api.v1.agent.requests import ConversationChange, Saying, Start
+from convserver.api.v1.agent.requests import ConversationChange, Start
 from convserver.api.v1.agent.view import AgentViewSet, Done, described, done
 from convserver.api.v1.authentication import (
     conversation_of,
@@ -38,9 +38,8 @@ from convserver.api.v1.authentication import (
 )
 from convserver.event_loop import in_loop
 from sessions_app.live.status import in_status
-from sessions_app.loops import runs
+from sessions_app.loops import runs, turn_events
 from sessions_app.loops.manager import get_manager
-from sessions_app.openhands_v1 import input as v1_input
 from sessions_app.openhands_v1 import steering
 from sessions_app.openhands_v1.information import SIZE, ConversationInformation, information_of
 from sessions_app.settings import agent_setups
@@ -212,7 +211,7 @@ def _started(request: Request, body: Start) -> tuple[ConversationRef, bool]:
             request.user,
             _setup(body),
             conversation_id=public_id,
-            events=[v1_input.system_prompt_event(), *_first_events(body.initial_message, request)],
+            events=_first_events(body, request),
             parent_id=parent.pk if parent else None,
             llm_model=body.model,
             tags=body.tags,
@@ -246,22 +245,23 @@ def _setup(body: Start) -> NewSetup:
     )
 
 
-def _first_events(saying: Saying | None, request: Request) -> list[NewEvent]:
-    """Return the first message as an event that asks the agent for an answer. Raise InvalidEvent."""
-    if saying is None:
-        return []
+def _first_events(body: Start, request: Request) -> list[NewEvent]:
+    """Return what the log begins with: the system prompt, unless the client expects it with the first message
+    (`runs.take`), and the first message, which asks the agent for an answer. Raise InvalidEvent.
+    """
+    if body.initial_message is None:
+        return [turn_events.system_prompt()] if body.prompts_at_once else []
     event_id = str(uuid4())
-    authored = v1.received(saying.model_dump(), event_id=event_id)
-    return [
-        NewEvent(
-            event_id=event_id,
-            payload=authored.payload,
-            reading=authored.reading,
-            sender_id=access.pk_of(request.user),
-            is_input=True,
-            stamp_offset=authored.stamp_offset,
-        )
-    ]
+    authored = v1.received(body.initial_message.model_dump(), event_id=event_id)
+    message = NewEvent(
+        event_id=event_id,
+        payload=authored.payload,
+        reading=authored.reading,
+        sender_id=access.pk_of(request.user),
+        is_input=True,
+        stamp_offset=authored.stamp_offset,
+    )
+    return [turn_events.system_prompt(), message]
 
 
 async def _start_soon(conversation: ConversationRef) -> None:

@@ -154,7 +154,10 @@ def _shown(event: EventEnvelope, conversation: ConversationRef) -> str:
 
 async def _decide(conversation: ConversationRef, decision: ConfirmationDecision) -> None:
     if decision.accept:
-        await get_manager().ask_run(conversation)
+        try:
+            await get_manager().confirm(conversation, accept=True)
+        except LoopUnavailable:  # no call waits, so the agent is only resumed
+            await get_manager().ask_run(conversation)
         return
     with suppress(LoopUnavailable):  # no call waits, so there is nothing to reject
         await get_manager().reject(conversation, decision.reason)

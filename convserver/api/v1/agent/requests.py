@@ -132,6 +132,7 @@ class Start(BaseModel):
     hook_config: KeptObject | None = None
     client_tools: Annotated[list[Any], AfterValidator(kept)] = []
     tool_module_qualnames: KeptObject = {}
+    plugins: Any = None
 
     @property
     def policy(self) -> Mapping[str, Any]:
@@ -147,9 +148,24 @@ class Start(BaseModel):
 
     @property
     def facts(self) -> dict[str, Any]:
-        """Other members that are returned again."""
+        """Other members that are returned again.
+
+        `client_tools` is kept where it is empty, too: only newer releases send it.
+        """
         facts = ("hook_config", "client_tools", "tool_module_qualnames")
-        return {name: value for name in facts if (value := getattr(self, name))}
+        return {
+            name: value
+            for name in facts
+            if (value := getattr(self, name)) or (name == "client_tools" and name in self.model_fields_set)
+        }
+
+    @property
+    def prompts_at_once(self) -> bool:
+        """Whether the client expects the system prompt at the start: no release since 1.10 does.
+
+        Those send members that older ones do not know.
+        """
+        return not self.model_fields_set & {"plugins", "client_tools"}
 
 
 class ConversationChange(BaseModel):

@@ -28,6 +28,7 @@ from sessions_app.models import ExecutionStatus, StartTask
 from sessions_app.models.v1 import DEFAULT_MODEL
 from sessions_app.openhands_v1 import sandboxes
 from sessions_app.openhands_v1.sandboxes import Sandbox, SandboxStatus
+from sessions_app.settings import run_options
 
 Moment = Annotated[datetime, PlainSerializer(iso, return_type=str, when_used="json")]
 """A time as this server writes it: UTC, six fraction digits, `Z`."""
@@ -202,7 +203,7 @@ _COLUMNS = (
     "provider",
     "trigger",
     "pr_number",
-    "llm_model",
+    *run_options.MODEL_COLUMNS,
     "accumulated_cost",
     "prompt_tokens",
     "completion_tokens",
@@ -255,7 +256,7 @@ def _conversation(row: Mapping[str, Any], sandbox_id: str, origin: str) -> AppCo
         title=row["title"],
         trigger=row["trigger"],
         pr_number=whole_numbers(row["pr_number"]),
-        llm_model=row["llm_model"],
+        llm_model=run_options.shown_model(row),
         metrics=_metrics(row),
         parent_conversation_id=row["parent__public_id"],
         sub_conversation_ids=children_in(row),
@@ -276,7 +277,9 @@ def _metrics(row: Mapping[str, Any]) -> MetricsSnapshot | None:
     )
     if counted == Metrics():
         return None
-    return MetricsSnapshot.model_validate(v1.snapshot(counted, model=row["llm_model"] or DEFAULT_MODEL))
+    return MetricsSnapshot.model_validate(
+        v1.snapshot(counted, model=run_options.shown_model(row) or DEFAULT_MODEL)
+    )
 
 
 def shown_user(user_id: int) -> str | None:

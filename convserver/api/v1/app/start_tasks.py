@@ -182,7 +182,7 @@ def _start_of(request: Request, body: StartRequest) -> Callable[[], Response]:
     parent = row_of(request, body.parent_conversation_id.hex) if body.parent_conversation_id else None
     message = _first_message(request, body)
     wanted = _wanted(body, parent, message)
-    refusal = _refusal(request, body)
+    refusal = _refusal(request, body, wanted.agent)
 
     def store() -> Response:
         task = starts.failed(request.user, wanted, refusal) if refusal else starts.start(request.user, wanted)
@@ -221,14 +221,15 @@ def _wanted(body: StartRequest, parent: Conversation | None, message: NewEvent |
         trigger=body.trigger,
         pr_number=body.pr_number,
         parameters={} if is_default else {"agent_type": body.agent_type.value},
+        agent="" if is_default else body.agent_type.value,
     )
 
 
-def _refusal(request: Request, body: StartRequest) -> str | None:
+def _refusal(request: Request, body: StartRequest, agent: str) -> str | None:
     """Return why no agent can work on this, in words; None if one can."""
     user_id = access.pk_of(request.user)
     try:
-        if needs_model():
+        if needs_model(agent):
             user_settings.require_model_key(user_id)
         if body.selected_repository:
             providers = GitProviders(user_settings.provider_tokens(user_id))

@@ -1,0 +1,40 @@
+"""Agents: which ones a conversation can choose."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from drf_spectacular.utils import extend_schema
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from conversations import access
+from convserver.api.native.shapes import NATIVE, NativeAgents
+from sessions_app.agents import registry
+from sessions_app.agents.registry import AgentKind
+from sessions_app.agents.remote.listing import kinds_for
+
+
+class AgentsView(APIView):
+    """The agents of this server."""
+
+    door = NATIVE
+
+    @extend_schema(responses={200: NativeAgents})
+    def get(self, request: Request) -> Response:
+        """Return the agents that can be chosen: the default first, remote ones that are connected last."""
+        kinds = [*registry.kinds(), *kinds_for(access.pk_of(request.user))]
+        return Response({"agents": [_shown(kind) for kind in kinds]})
+
+
+def _shown(kind: AgentKind) -> dict[str, Any]:
+    return {
+        "name": kind.name,
+        "title": kind.title,
+        "description": kind.description,
+        "uses_model": kind.uses_model,
+        "default": kind.is_default,
+        "problem": kind.problem,
+        "connected": kind.connected,
+    }

@@ -1,0 +1,53 @@
+"""Receipts: when the agent saw the user's messages."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from drf_spectacular.utils import extend_schema
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from conversations import access
+from convserver.api.native.shapes import NATIVE, NativeReceiptPage, refusals
+from sessions_app.live.status import iso
+from sessions_app.models import InputReceipt
+
+SEQ_MAX = 2**63 - 1
+RECEIPTS_MAX = 500
+
+
+class ReceiptPageSerializer(serializers.Serializer[Any]):
+    """The query of a page: receipts of the messages after a seq."""
+
+    after = serializers.IntegerField(min_value=-1, max_value=SEQ_MAX, default=-1)
+    limit = serializers.IntegerField(min_value=1, max_value=RECEIPTS_MAX, default=100)
+
+
+class ReceiptsView(APIView):
+    """The receipts of one conversation."""
+
+    door = NATIVE
+
+    @extend_schema(
+        parameters=[ReceiptPageSerializer], responses={200: NativeReceiptPage, **refusals(400, 404)}
+    )
+    def get(self, request: Request, conversation_id: str) -> Response:
+        """Return a page as {receipts}, in the order of the messages; the agent has not seen any other."""
+        conversation = access.readable(request.user, conversation_id)
+        query = ReceiptPageSerializer(data=request.query_params)
+        query.is_valid(raise_exception=True)
+        after, limit = query.validated_data["after"], query.validated_data["limit"]
+        page = InputReceipt.objects.of(conversation).after(after)[:limit]
+        return Response({"receipts": [_shown(receipt) for receipt in page]})
+
+
+def _shown(receipt: InputReceipt) -> dict[str, Any]:
+    return {
+        "seq": receipt.seq,
+        "seen_seq": receipt.seen_seq,
+        "turn": receipt.turn_id,
+        "seen_at": iso(receipt.seen_at),
+    }

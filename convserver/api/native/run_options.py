@@ -1,0 +1,100 @@
+"""Options: how the agent of one conversation runs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from drf_spectacular.utils import extend_schema, extend_schema_serializer
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from conversations import access
+from convserver.api.native.bodies import Body, Text
+from convserver.api.native.fields import ChoiceField
+from convserver.api.native.shapes import NATIVE, NativeRunOptions, refusals
+from sessions_app.agents import registry
+from sessions_app.agents.registry import AgentUnusable
+from sessions_app.models import (
+    AGENT_NAME_MAX_LENGTH,
+    OPTION_MODEL_MAX_LENGTH,
+    RunOptions,
+    UnknownOutcome,
+    WhileWorking,
+)
+from sessions_app.settings import run_options
+
+COUNT_MAX = 2**53 - 1
+COST_MAX = 1_000_000.0
+
+
+class Count(serializers.IntegerField):
+    """A limit that is a whole number, or null for the default."""
+
+    def __init__(self) -> None:
+        super().__init__(min_value=1, max_value=COUNT_MAX, allow_null=True, required=False)
+
+
+class Cost(serializers.FloatField):
+    """A limit in US dollars, or null for the default."""
+
+    def __init__(self) -> None:
+        super().__init__(min_value=0, max_value=COST_MAX, allow_null=True, required=False)
+
+
+@extend_schema_serializer(component_name="ChangedNativeRunOptions")
+class OptionsSerializer(Body):
+    """The body of a change: any of the options."""
+
+    agent = Text(allow_blank=True, max_length=AGENT_NAME_MAX_LENGTH, required=False)
+    model = Text(allow_blank=True, max_length=OPTION_MODEL_MAX_LENGTH, required=False)
+    while_working = ChoiceField(WhileWorking.choices, allow_blank=True, required=False)
+    unknown_outcome = ChoiceField(UnknownOutcome.choices, allow_blank=True, required=False)
+    max_turn_iterations = Count()
+    max_iterations = Count()
+    max_turn_tokens = Count()
+    max_tokens = Count()
+    max_turn_cost = Cost()
+    max_cost = Cost()
+    max_turn_seconds = Count()
+    max_seconds = Count()
+
+    def validate_agent(self, name: str) -> str:
+        """Return the name. Raise ValidationError unless it is empty or an agent's that can be chosen."""
+        if name:
+            try:
+                registry.require_offered(name)
+            except AgentUnusable as error:
+                raise serializers.ValidationError(str(error)) from error
+        return name
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        """Refuse a body without changes."""
+        if not attrs:
+            raise serializers.ValidationError(f"Give at least one of {', '.join(run_options.NAMES)}.")
+        return attrs
+
+
+class RunOptionsView(APIView):
+    """How the agent of one conversation runs."""
+
+    door = NATIVE
+
+    @extend_schema(responses={200: NativeRunOptions, **refusals(400, 404)})
+    def get(self, request: Request, conversation_id: str) -> Response:
+        """Return the options; an empty text and null leave the default."""
+        conversation = access.readable(request.user, conversation_id)
+        return Response(_shown(run_options.options_of(conversation)))
+
+    @extend_schema(request=OptionsSerializer, responses={200: NativeRunOptions, **refusals(400, 404, 503)})
+    def patch(self, request: Request, conversation_id: str) -> Response:
+        """Change the options that are named; they count from the next turn on."""
+        conversation = access.writable(request.user, conversation_id)
+        body = OptionsSerializer(data=request.data)
+        body.is_valid(raise_exception=True)
+        return Response(_shown(run_options.change(conversation, body.validated_data)))
+
+
+def _shown(options: RunOptions) -> dict[str, Any]:
+    return {name: getattr(options, name) for name in run_options.NAMES}

@@ -1,0 +1,71 @@
+"""The agent's plan: what it was between two messages of the user is one card, where it was made first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from convserver.rendering.cards import CallCard, Entry, MessageCard, Outcome, ResultCard, Task
+
+_MADE = frozenset({Outcome.UNKNOWN, Outcome.DONE})
+"""How calls stand that have changed the plan: nothing is known against it."""
+
+
+@dataclass(kw_only=True, slots=True)
+class Plan:
+    """A plan as it changed."""
+
+    states: list[Entry] = field(default_factory=list)
+    """The calls that wrote it, or results whose calls are elsewhere; oldest first, never empty."""
+    is_newest: bool = False
+    """Whether no later plan is on the page."""
+
+
+def gathered(shown: Iterable[Entry]) -> list[Entry | Plan]:
+    """Return what is shown with one plan in place of all its changes up to the user's next message."""
+    found: list[Entry | Plan] = []
+    plan: Plan | None = None
+    newest: Plan | None = None
+    for entry in shown:
+        if isinstance(entry.card, MessageCard) and entry.card.is_users:
+            plan = None
+        if not _is_state(entry):
+            found.append(entry)
+            continue
+        if plan is None:
+            plan = newest = Plan()
+            found.append(plan)
+        if not (plan.states and _repeats(entry, plan.states[-1])):
+            plan.states.append(entry)
+    if newest is not None:
+        newest.is_newest = True
+    return found
+
+
+def tasks_in(state: Entry) -> tuple[Task, ...]:
+    """Return the tasks of a plan's state: as the call wrote them, or as its result says if it only asked."""
+    cards = [state.card, *(each.card for each in state.results)]
+    lists = (card.tasks for card in cards if isinstance(card, CallCard | ResultCard))
+    return next(filter(None, lists), ())
+
+
+def _is_state(entry: Entry) -> bool:
+    """Say whether this shows a plan and nothing else: no approval to give, no failure to read."""
+    match entry.card:
+        case ResultCard(outcome=Outcome.DONE, tasks=tasks):
+            return bool(tasks)
+        case CallCard() as call:
+            outcomes = {each.card.outcome for each in entry.results if isinstance(each.card, ResultCard)}
+            is_made = (outcomes or {call.outcome}) <= _MADE
+            return is_made and (bool(tasks_in(entry)) or _empties(call))
+        case _:
+            return False
+
+
+def _repeats(entry: Entry, before: Entry) -> bool:
+    """Say whether a result that does not name its call says what that has said."""
+    return isinstance(entry.card, ResultCard) and tasks_in(entry) == tasks_in(before)
+
+
+def _empties(call: CallCard) -> bool:
+    return call.tool.icon == "tasks" and (call.given or {}).get("command") == "plan"

@@ -1,0 +1,121 @@
+"""The agent and the model of one conversation: the form that chooses them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from django import forms
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect
+from django.views.decorators.http import require_http_methods
+
+from conversations import access
+from conversations.models import Conversation, ConversationRef
+from convserver.api.v0.settings.model_names import MODEL_NAMES
+from convserver.web.pages import page, person
+from sessions_app.agents import registry
+from sessions_app.agents.registry import AgentKind, AgentUnusable
+from sessions_app.agents.remote.listing import kinds_for
+from sessions_app.agents.remote.names import name_in
+from sessions_app.models import AGENT_NAME_MAX_LENGTH, OPTION_MODEL_MAX_LENGTH, RunOptions
+from sessions_app.settings import run_options
+
+SAVED = "Saved. It counts from the next message on."
+MODEL_HELP = (
+    "The provider, a slash, and the model's name, for example openai/gpt-5. It is asked with the key that "
+    "you have entered for its provider. Leave it empty for the model of your settings."
+)
+
+
+class AgentForm(forms.Form):
+    """An agent and a model; empty for the defaults."""
+
+    agent = forms.CharField(required=False, max_length=AGENT_NAME_MAX_LENGTH)
+    model = forms.CharField(
+        required=False,
+        max_length=OPTION_MODEL_MAX_LENGTH,
+        label="Model",
+        help_text=MODEL_HELP,
+        widget=forms.TextInput(attrs={"list": "model-names", "autocomplete": "off", "spellcheck": "false"}),
+    )
+
+    names = MODEL_NAMES
+
+    def __init__(
+        self,
+        data: Mapping[str, Any] | None = None,
+        *,
+        user_id: int,
+        conversation: ConversationRef | None = None,
+        initial: dict[str, Any] | None = None,
+    ) -> None:
+        """`user_id`: whose remote agents can be chosen. `conversation`: the one that chooses, unless new."""
+        super().__init__(data, initial=initial)
+        self._user_id = user_id
+        self._conversation = conversation
+
+    def clean_agent(self) -> str:
+        """Return the name. Raise ValidationError unless it is empty or an agent's that can be chosen."""
+        name: str = self.cleaned_data["agent"]
+        if name:
+            try:
+                registry.require_offered(name)
+            except AgentUnusable as error:
+                raise forms.ValidationError(str(error)) from error
+        return name
+
+    def kinds(self) -> list[AgentKind]:
+        """Return the agents, the default first under an empty name, and the user's remote ones last."""
+        own = [kind._replace(name="") if kind.is_default else kind for kind in registry.kinds()]
+        return [*own, *kinds_for(self._user_id, self._conversation, chosen=self.chosen_agent)]
+
+    @property
+    def chosen_agent(self) -> str:
+        """The name that is chosen in the form; that of the default agent counts as empty."""
+        name = str(self["agent"].value() or "")
+        return "" if name == registry.default_name() else name
+
+
+def words_of(options: RunOptions) -> str:
+    """Return what was chosen for a conversation in words; empty if nothing was."""
+    agent = name_in(options.agent)
+    if agent is None:
+        titles = {kind.name: kind.title for kind in registry.kinds()} if options.agent else {}
+        agent = titles.get(options.agent, options.agent)
+    return " · ".join(filter(None, [agent, options.model]))
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@person
+def agent(request: HttpRequest, conversation_id: str) -> HttpResponse:
+    """Show the agents that can be chosen, or choose one."""
+    if request.method == "POST":
+        return _change(request, access.writable(request.user, conversation_id))
+    conversation = access.readable(request.user, conversation_id)
+    options = run_options.options_of(conversation)
+    chosen = {"agent": options.agent, "model": options.model}
+    return _shown(request, conversation, _form(conversation, initial=chosen))
+
+
+def _form(conversation: ConversationRef, **values: Any) -> AgentForm:
+    return AgentForm(user_id=conversation.owner_id, conversation=conversation, **values)
+
+
+def _change(request: HttpRequest, conversation: ConversationRef) -> HttpResponse:
+    form = _form(conversation, data=request.POST)
+    if not form.is_valid():
+        return _shown(request, conversation, form, status=400)
+    changed: Mapping[str, Any] = form.cleaned_data
+    run_options.change(conversation, changed)
+    messages.success(request, SAVED, extra_tags="agent")
+    return redirect("conversation-agent", conversation.public_id)
+
+
+def _shown(
+    request: HttpRequest, conversation: ConversationRef, form: AgentForm, *, status: int = 200
+) -> HttpResponse:
+    row = Conversation.objects.get(pk=conversation.pk)
+    context = {"conversation": {"id": row.public_id, "title": row.shown_title}, "form": form}
+    return page(request, "web/agent.html", context, status=status)

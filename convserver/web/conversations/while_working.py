@@ -1,0 +1,32 @@
+"""What a message does that arrives while the agent works, as a choice in a conversation's menu."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
+
+from conversations.models import ConversationRef
+from sessions_app.loops.inputs import while_working
+from sessions_app.models import WhileWorking
+
+WORDS: Final[Mapping[WhileWorking, str]] = {
+    WhileWorking.QUEUE: "wait until it is done",
+    WhileWorking.STEER: "reach it before its next step",
+    WhileWorking.INTERRUPT: "interrupt it",
+    WhileWorking.REJECT: "are not sent",
+}
+"""The ends of a sentence that begins with `While the agent works, messages`."""
+
+
+class Choice(NamedTuple):
+    """One of the choices."""
+
+    value: str
+    words: str
+    is_chosen: bool
+
+
+def choices_of(conversation: ConversationRef) -> Sequence[Choice]:
+    """Return the choices of a conversation, which may be chosen by default."""
+    chosen = while_working.choice_of(conversation)
+    return [Choice(choice, words, choice is chosen) for choice, words in WORDS.items()]
