@@ -84,7 +84,10 @@ def _measure(name: str, plan: Plan, chosen: Sequence[rows.Row], report: Report) 
         listed = {count: stack.enter_context(_database(name, directory)) for count in (FEW, MANY)}
         flooded = Floods(stack.enter_context(_database(name, directory)), directory)
         bench = Workbench(database, Lists(listed, directory), flooded, plan, directory)
-        wanted = measurements.wanted([key for row in chosen for key in row.keys])
+        possible = [row for row in chosen if row.only_on in (None, database.engine)]
+        if len(possible) < len(chosen):
+            _say(f"{database.engine}: {len(chosen) - len(possible)} rows are about the other engine only")
+        wanted = measurements.wanted([key for row in possible for key in row.keys], database.engine)
         rounds = Rounds(bench, wanted, _say)
         report.begin(name, database, rounds.samples)
         _say(f"{database.engine}: filling conversations")

@@ -19,6 +19,7 @@ import uvloop
 from benchmarks.job import Job, Result
 from benchmarks.measured.audience import Listener, Mute, Speaker
 from benchmarks.measured.connections import Connection, Sender
+from benchmarks.measured.conversing import Talker
 from benchmarks.measured.openings import Opening
 from benchmarks.measured.rest import Asker, Getter, Poster, Renamer
 from benchmarks.measured.sockets import Appender, Replay
@@ -49,8 +50,8 @@ async def _appends(job: Job) -> Result:
     """Let the clients append for a while; where there are questions, until these are answered."""
     senders = [_sender(job, place) for place in range(len(job.paths))]
     askers = [Asker(question) for question in job.questions]
-    for sender in senders:
-        await _connect(sender, job.port)
+    for place, sender in enumerate(senders):
+        await _connect(sender, job.port_at(place))
     for asker, question in zip(askers, job.questions, strict=True):
         await _connect(asker, question.port)
     failed = asyncio.gather(*(client.failure for client in (*senders, *askers)))
@@ -70,11 +71,19 @@ async def _appends(job: Job) -> Result:
         client.check()
     failed.cancel()
     times = [moment for sender in senders for moment in sender.answered_at]
+    if job.sort == "talk":  # answers take long beside the time that they are counted in
+        end = max(times)
     return {
         "rate": sum(start <= moment < end for moment in times) * job.batch / (end - start),
         "events": len(times) * job.batch,
-        "latencies_ms": [asker.latencies_ms[WARM_UP_QUESTIONS:] for asker in askers],
+        "latencies_ms": [asker.latencies_ms[WARM_UP_QUESTIONS:] for asker in askers] or _talked(senders),
     }
+
+
+def _talked(senders: Iterable[Sender]) -> list[list[float]]:
+    """Return, as the one question that talkers have, what they all waited for the first pieces of answers."""
+    talkers = [sender for sender in senders if isinstance(sender, Talker)]
+    return [[each_ms for talker in talkers for each_ms in talker.latencies_ms]] if talkers else []
 
 
 async def _asks_for(job: Job) -> Result:
@@ -183,6 +192,8 @@ async def _ended(task: asyncio.Task[None]) -> None:
 
 
 def _sender(job: Job, place: int) -> Sender:
+    if job.sort == "talk":
+        return Talker(job, place)
     if job.sort == "get":
         return Getter(job, place)
     return Poster(job, place) if job.sort.startswith("post ") else Appender(job, place)

@@ -7,7 +7,7 @@ import secrets
 import sqlite3
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, ClassVar
 from urllib.parse import urlsplit
@@ -63,7 +63,7 @@ class Database(ABC):
     def fill(self, name: str, *, conversations: int, events: int, payload: str = event.PAYLOAD) -> list[str]:
         """Make conversations of so many events each and return their public ids."""
         self.execute(
-            self._copies(name, conversations, {"next_seq": str(events), "head_digest": f"'{event.DIGEST}'"})
+            self.copies(name, conversations, {"next_seq": str(events), "head_digest": f"'{event.DIGEST}'"})
         )
         self.execute(
             self._events(name, events, payload),
@@ -87,7 +87,7 @@ class Database(ABC):
         times = dict.fromkeys(("created_at", "updated_at", "listed_at"), made_at)
         repository = f"'{REPOSITORY}' || (n % {REPOSITORIES})"
         empty = {"next_seq": "0", "head_digest": "''"}
-        self.execute(self._copies("listed", count, {**times, **empty, "repository": repository}))
+        self.execute(self.copies("listed", count, {**times, **empty, "repository": repository}))
         self.execute(self._loops("listed"), *self.analysis())
 
     def pk_of(self, public_id: str) -> int:
@@ -103,7 +103,7 @@ class Database(ABC):
         )
         return dict.fromkeys(public_ids, -1) | dict(rows)
 
-    def _copies(self, name: str, count: int, changed: Mapping[str, str]) -> str:
+    def copies(self, name: str, count: int, changed: Mapping[str, str]) -> str:
         """Return SQL that copies the template's row, with these columns changed; `n` counts the copies."""
         changed = {"public_id": f"'{name}-' || n", **changed}
         columns = [column for column in self._columns("conversations_conversation") if column != "id"]
@@ -150,11 +150,14 @@ class PostgreSQL(Database):
     now = "clock_timestamp()"
     new_id = "replace(CAST(gen_random_uuid() AS text), '-', '')"
 
-    def __init__(self, server_url: str) -> None:
+    def __init__(self, server_url: str, name: str | None = None, *, template: str = "template1") -> None:
+        """Create a database as a copy of another; if there is one with this name, it is used as it is."""
         self._server_url = server_url
-        self.name = f"convserver_benchmark_{secrets.token_hex(6)}"
+        self.name = name or f"convserver_benchmark_{secrets.token_hex(6)}"
         self.url = urlsplit(server_url)._replace(path=f"/{self.name}").geturl()
-        self._administer(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(self.name)))
+        with suppress(psycopg.errors.DuplicateDatabase):
+            names = (sql.Identifier(self.name), sql.Identifier(template))
+            self._administer(sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(*names))
 
     def execute(self, *statements: str) -> list[tuple[Any, ...]]:
         """Run the statements; see Database."""

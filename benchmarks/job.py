@@ -36,7 +36,7 @@ class Result(TypedDict):
     """Events per second; 0.0 where nothing was sent."""
     events: int
     latencies_ms: list[list[float]]
-    """By question, how long each of its answers took."""
+    """By question, how long each of its answers took; of talks, how long each first piece of an answer."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -47,8 +47,10 @@ class Job:
     """`append` (to the native socket), `echo` (to a bare one), `replay` (of either), `open` (by Socket.IO);
     `audience` (of V1 sockets, the first address being that of who appends);
     by REST `post v0`, `post native`, and `post bare` to what only answers; `get`; `rename` what is locked;
-    `ask` where questions are all there is; `ask for` a time."""
+    `talk` to agents; `ask` where questions are all there is; `ask for` a time."""
     port: int = 0
+    more_ports: Sequence[int] = ()
+    """Of servers beside that one, over which the senders are spread."""
     paths: Sequence[str] = ()
     """One address per client."""
     after: Sequence[int] = ()
@@ -68,6 +70,11 @@ class Job:
     """How long it rests between its turns, or who appends to an audience between its events."""
     mutes: int = 0
     """How many more sockets of an audience never read."""
+
+    def port_at(self, place: int) -> int:
+        """Return the port of the server that the sender at this place asks."""
+        ports = (self.port, *self.more_ports)
+        return ports[place % len(ports)]
 
     def text(self) -> str:
         """Return it for the way to the process of the clients."""

@@ -11,7 +11,7 @@ from uuid import uuid4
 from benchmarks import server
 from benchmarks.flooding import floods
 from benchmarks.job import Job, Question, Result, carry_out
-from benchmarks.measured import appends, hanging, lists, locked, pages, reads
+from benchmarks.measured import appends, clusters, hanging, importing, lists, locked, pages, reads
 from benchmarks.workbench import LENGTH_CLIENTS, LONG, OPENED, REPLAYS, SHORT, Values, Workbench, percentile
 
 BATCH = 50
@@ -35,11 +35,14 @@ class Measurement:
     """What it needs once an engine, before the rounds."""
     is_steady: bool = False
     """It comes to the same in every round, and is costly: it is measured in the first one only."""
+    only_on: str | None = None
+    """The one engine that can do it."""
 
 
-def wanted(keys: Collection[str]) -> list[Measurement]:
-    """Return the measurements that bring any of these values, in the order of a round."""
-    return [measurement for measurement in MEASUREMENTS if not set(keys).isdisjoint(measurement.keys)]
+def wanted(keys: Collection[str], engine: str) -> list[Measurement]:
+    """Return the measurements that bring any of these values on this engine, in the order of a round."""
+    possible = (each for each in MEASUREMENTS if each.only_on in (None, engine))
+    return [measurement for measurement in possible if not set(keys).isdisjoint(measurement.keys)]
 
 
 def _replay(events: int, bench: Workbench) -> Values:
@@ -131,6 +134,11 @@ def _hanging(bench: Workbench) -> Values:
         yield f"{key}, median ms", median(latencies_ms)
 
 
+def _importing(bench: Workbench) -> Values:
+    for key, latencies_ms in importing.latencies_ms(bench.database, bench.directory).items():
+        yield f"{key}, median ms", median(latencies_ms)
+
+
 def _locked(bench: Workbench) -> Values:
     free, taken = bench.fresh("locked", conversations=2)
     answers_ms = locked.latencies_ms(bench.database, bench.directory, free, taken, bench.plan.locked_s)
@@ -147,6 +155,11 @@ def _flooded(name: str, bench: Workbench) -> Values:
     found = bench.floods.latencies_ms(name, bench.accounts(), bench.plan.idle_s, bench.plan.flood_s)
     for key, latencies_ms in found.items():
         yield key, percentile(latencies_ms, 95)
+
+
+def _clusters(bench: Workbench) -> Values:
+    ids = bench.fresh("clusters", conversations=clusters.SOCKETS)
+    yield from clusters.measured(bench.database, bench.directory, ids, bench.plan.append_s)
 
 
 def _pages(bench: Workbench) -> Values:
@@ -266,6 +279,14 @@ MEASUREMENTS: Sequence[Measurement] = [
     ),
     Measurement(
         keys=[
+            f"{name} {when}, median ms"
+            for name in importing.QUESTIONS
+            for when in (importing.IDLE, importing.BESIDE)
+        ],
+        measure=_importing,
+    ),
+    Measurement(
+        keys=[
             *(f"{name} {when}, p95 ms" for name in locked.QUESTIONS for when in (locked.IDLE, locked.BESIDE)),
             f"{locked.WAITS}, longest ms",
         ],
@@ -284,6 +305,12 @@ MEASUREMENTS: Sequence[Measurement] = [
             is_steady=True,
         )
         for name in floods.FLOODS
+    ),
+    Measurement(
+        keys=[key for cluster in clusters.CLUSTERS for key in cluster.keys],
+        measure=_clusters,
+        only_on="PostgreSQL",
+        is_steady=True,
     ),
     Measurement(keys=["shown page, ms", "shown costliest, ms"], measure=_pages, is_steady=True),
     Measurement(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from benchmarks.flooding import floods
-from benchmarks.measured import locked, reads
+from benchmarks.measured import clusters, importing, locked, reads
 from benchmarks.measured.appends import DOORS
 from benchmarks.samples import Samples
 
@@ -256,6 +256,23 @@ ROWS = [
     ),
     *(
         Row(
+            title=f"{title}, the library of models is imported, median",
+            key=f"{key} {importing.BESIDE}, median ms",
+            limit=f"{key} {importing.IDLE}, median ms",
+            limit_title="the same, idle",
+            ratio_at_most=2.0,
+            unit=MS,
+            on_sqlite=True,
+        )
+        for key, title in (
+            ("get", "one conversation"),
+            ("list", "the list"),
+            ("append", "an append by REST"),
+            ("alive", "the probe of life"),
+        )
+    ),
+    *(
+        Row(
             title=f"{title}, another locked for 40 writers, p95",
             key=f"{key} {locked.BESIDE}, p95 ms",
             limit=f"{key} {locked.IDLE}, p95 ms",
@@ -319,6 +336,30 @@ ROWS = [
         )
         for name, flood in floods.FLOODS.items()
         for question, asked in (("get", "one conversation"), ("append", "an append by REST"))
+    ),
+    *(
+        Row(
+            title=f"{title}, {name}",
+            key=key.format(name),
+            limit=key.format(clusters.CLUSTERS[0].name),
+            limit_title="a standalone server",
+            unit=unit,
+            only_on="PostgreSQL",
+            is_quick=False,
+        )
+        for title, key, unit in (
+            (f"append in a cluster, {clusters.SOCKETS} sockets", "append, {}", "events/s"),
+            (f"answers in a cluster, {clusters.TALKERS} conversations", "answers, {}", "answers/s"),
+            ("first piece of an answer in a cluster, idle", "first piece idle, {}, median ms", MS),
+            (
+                f"first piece of an answer in a cluster, {clusters.TALKERS} conversations",
+                "first piece under load, {}, median ms",
+                MS,
+            ),
+        )
+        for name in (
+            cluster.name for cluster in clusters.CLUSTERS[1:] if key.format(cluster.name) in cluster.keys
+        )
     ),
     Row(title="HTML of 50 recorded events", key="shown page, ms", unit=MS),
     Row(

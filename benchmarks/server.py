@@ -58,6 +58,16 @@ def convserver(database_url: str, data_dir: Path, **environment: str) -> Iterato
 
 
 @contextmanager
+def worker(database_url: str, data_dir: Path, **environment: str) -> Iterator[Server]:
+    """Run a worker of a cluster on this database; its port answers probes only."""
+    port = _free_port()
+    own = {"DATABASE_URL": database_url, "CONVSERVER_DATA_DIR": str(data_dir), **environment}
+    module = ["convserver", "worker", "--probe-port", str(port)]
+    with _running(module, port, own, data_dir / "worker.log") as running:
+        yield running
+
+
+@contextmanager
 def bare(data_dir: Path) -> Iterator[Server]:
     """Run the bare sockets."""
     port = _free_port()

@@ -7,16 +7,15 @@ import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.request import Request, urlopen
 
 from benchmarks import server
 from benchmarks.databases import Database
 from benchmarks.job import ClientFailed, Job, Question, carry_out
+from benchmarks.measured import calls
 
 if TYPE_CHECKING:  # the server has Django set up, the measurement has not
     from sessions_app.agents.base import Turn
 
-START_WAIT_S = 30
 QUESTIONS = {
     "search": ("{}/events/search?limit=100", '"items":['),
     "get": ("{}", '"execution_status":'),
@@ -48,7 +47,7 @@ def latencies_ms(database: Database, directory: Path, times: int) -> dict[str, l
     agent = f"{__name__}.{HangingAgent.__name__}"
     with server.convserver(database.url, directory, CONVSERVER_AGENT=agent) as running:
         body = {"agent": {"llm": {"model": "none"}}, "workspace": {"working_dir": "."}}
-        public_id = json.loads(_post(running, "/agent/api/conversations", body))["id"]
+        public_id = json.loads(calls.post(running, "/agent/api/conversations", body))["id"]
         path = f"/agent/api/conversations/{public_id}"
         questions = [
             Question(running.port, address.format(path), expected) for address, expected in QUESTIONS.values()
@@ -56,31 +55,10 @@ def latencies_ms(database: Database, directory: Path, times: int) -> dict[str, l
         job = Job(sort="ask", questions=questions, times=times)
         idle = carry_out(job)["latencies_ms"]
         said = {"role": "user", "content": [{"type": "text", "text": "Hang"}], "run": True}
-        _post(running, f"{path}/events", said)
+        calls.post(running, f"{path}/events", said)
         beside = carry_out(job)["latencies_ms"]
-        if _STATUS not in _get(running, path).replace(" ", ""):
+        if _STATUS not in calls.get(running, path).replace(" ", ""):
             raise ClientFailed("The step was over before all questions were answered.")
     for name, before, during in zip(QUESTIONS, idle, beside, strict=True):
         found[f"{name} idle"], found[f"{name} beside a hanging step"] = before, during
     return found
-
-
-def _post(running: server.Server, path: str, body: object) -> str:
-    return _asked(Request(_url(running, path), method="POST", data=json.dumps(body).encode()))
-
-
-def _get(running: server.Server, path: str) -> str:
-    return _asked(Request(_url(running, path)))
-
-
-def _url(running: server.Server, path: str) -> str:
-    return f"http://127.0.0.1:{running.port}{path}"
-
-
-def _asked(request: Request) -> str:
-    request.add_header("Content-Type", "application/json")
-    try:
-        with urlopen(request, timeout=START_WAIT_S) as answer:
-            return str(answer.read().decode())
-    except OSError as error:
-        raise ClientFailed(f"{request.full_url}: {error}") from error

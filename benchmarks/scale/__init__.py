@@ -1,0 +1,1 @@
+"""What a database that has grown occupies, and how long the calls take that clients wait for."""
