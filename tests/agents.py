@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import NoReturn
 
+from conversations.events import Kind
 from sessions_app.agents import demo
 from sessions_app.agents.base import Turn
 from sessions_app.agents.demo import DemoAgent
@@ -16,7 +17,9 @@ from sessions_app.agents.demo import DemoAgent
 COMMANDED = "run this:"
 OFTEN = "run this often:"
 SLOWLY = "slow: "
+CUT_OFF = "cut off"
 SLOW_FACTOR = 10
+STEPWISE = "steps: "
 
 
 class StandingStillAgent(DemoAgent):
@@ -34,7 +37,10 @@ class StandingStillAgent(DemoAgent):
 
 
 class CommandedAgent(DemoAgent):
-    """The demo agent, but a test says what it asks to run, once or 50,000 times, and what it types slowly."""
+    """The demo agent, but a test says what it asks to run, once or 50,000 times, and what it types slowly.
+
+    It takes as many steps as a message has words, and looks for messages between them.
+    """
 
     async def play(self, turn: Turn) -> None:
         """Play one turn."""
@@ -47,8 +53,29 @@ class CommandedAgent(DemoAgent):
             await turn.ask_approval("run", {"command": command}, thought="I would run this often.")
         if text.startswith(SLOWLY):
             await _repeat_slowly(turn, text)
+        elif text.startswith(STEPWISE):
+            await _take_steps(turn, len(text.split()))
         else:
             await super().play(turn)
+
+
+class CutOffAgent(CommandedAgent):
+    """One that can go on after a crash; at the words `cut off` it stays in a call until it is killed."""
+
+    continues = True
+
+    async def play(self, turn: Turn) -> None:
+        """Play one turn."""
+        if not any(event["text"] == CUT_OFF for event in turn.inputs):
+            return await super().play(turn)
+        for decision in turn.decisions:
+            await turn.start_tool(decision.call)
+            await turn.tool_result(decision.call, "removed again")
+        if not any(event["kind"] == Kind.TOOL_CALL for event in turn.done):
+            await turn.start_tool(await turn.call_tool("run", {"command": "rm -r build"}))
+            await _for_ever()
+        await turn.say("I go on.")
+        return None
 
 
 class CollectorAgent(DemoAgent):
@@ -108,6 +135,14 @@ async def _repeat_slowly(turn: Turn, text: str) -> None:
         for word in re.findall(r"\s*\S+", f"You said: {text}"):
             await answer.write(word)
             await asyncio.sleep(demo.DEFAULT_WORD_S * SLOW_FACTOR)
+
+
+async def _take_steps(turn: Turn, count: int) -> None:
+    for step in range(count):
+        await asyncio.sleep(demo.DEFAULT_WORD_S * SLOW_FACTOR)
+        for event in await turn.new_inputs():
+            await turn.say(f"At step {step} you said: {event['text']}")
+    await turn.say("That was the last step.")
 
 
 async def _for_ever() -> NoReturn:

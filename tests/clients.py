@@ -128,6 +128,8 @@ class Client:
 class Server:
     """`convserver serve` as a process: started, killed and started again on one database and port."""
 
+    command: Sequence[str] = ("convserver", "serve")
+
     def __init__(self, directory: Path, *, run_by: Sequence[str] = ()) -> None:
         """`run_by` is a program that becomes the server, and its arguments."""
         self.run_by = list(run_by)
@@ -156,9 +158,10 @@ class Server:
 
     def start(self, *, constants: Mapping[str, float] | None = None, **environment: str) -> None:
         """Start and return once it answers; `constants` (dotted names) have other values there."""
-        command = ["convserver", "serve"]
+        command = list(self.command)
         if constants:
-            command = ["tests.serve_with", *(f"{name}={value}" for name, value in constants.items())]
+            changes = [f"{name}={value}" for name, value in constants.items()]
+            command = ["tests.serve_with", *changes, "--", *self.command[1:]]
         with self.log.open("ab") as log:
             self._process = forks.start(
                 command, {**self.environment, **environment}, stdout=log, stderr=log, run_by=self.run_by
@@ -197,6 +200,15 @@ class Server:
             return HTTP.get(f"{self.url}/health").status_code == 200
         except httpx.TransportError:
             return False
+
+
+class Worker(Server):
+    """`convserver worker` as a process that answers probes."""
+
+    @property
+    def command(self) -> Sequence[str]:  # type: ignore[override]
+        """Run a worker instead."""
+        return ("convserver", "worker", "--probe-port", str(self.port))
 
 
 def program_environment(directory: Path) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import os
 import random
@@ -10,6 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequen
 from dataclasses import replace
 from functools import cache
 from ipaddress import IPv4Address
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -38,7 +40,8 @@ from sessions_app.identity.authentication import local_user
 from sessions_app.loops.manager import close_manager
 from sessions_app.sockets.v0 import server as socketio_v0
 from tests import migrated
-from tests.clients import Client, Server
+from tests.clients import WAIT_S, Client, Server
+from tests.two_servers import TwoServers
 from tests.v0_socket import V0Client
 from tests.web_browser import Browser
 
@@ -70,6 +73,8 @@ LEFT = pytest.StashKey[list[pytest.Item]]()
 MIGRATED = {"auth_permission", "django_content_type", "conversations_searchprogress"}
 """Tables of which the rows come with the migrations."""
 
+TYPES_AT_ONCE = {"sessions_app.agents.demo.DEFAULT_WORD_S": 0.0}
+
 PURGE_ALL = f"""
     INSERT INTO {Purge._meta.db_table} (conversation_id, requested_by, reason, started_at)
     SELECT id, 'tests', 'the test is over', CURRENT_TIMESTAMP FROM {Conversation._meta.db_table}
@@ -78,9 +83,14 @@ EMPTYING_TRIES = 5
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Let tests of chance be run at length."""
+    """Let tests of chance be run at length, and tests of a server on a cluster."""
     parser.addoption(
         "--full", action="store_true", help="run whole what takes long: all of large tables, more by chance"
+    )
+    parser.addoption(
+        "--two-servers",
+        action="store_true",
+        help="have two servers behind a proxy that alternates, and a worker, wherever a test starts a server",
     )
 
 
@@ -92,12 +102,22 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave what needs no engine of its own to the run on SQLite: the same would be run twice."""
+    if config.getoption("--two-servers"):
+        _take_elsewhere_too(items)
+        return
     if connection.vendor == "sqlite" or not all(isinstance(item, pytest.Item) for item in items):
         return  # or these are files, of which the tests will be seen later
     left = [item for item in items if not _needs_engine(item)]
     config.stash.setdefault(LEFT, []).extend(left)  # a run may collect one file after another
     config.hook.pytest_deselected(items=left)
     items[:] = [item for item in items if _needs_engine(item)]
+
+
+def _take_elsewhere_too(items: Sequence[pytest.Item]) -> None:
+    """Let tests marked with `once` run on this engine as well: there is more to their server than that."""
+    for item in items:
+        for node in item.listchain():
+            node.own_markers = [each for each in node.own_markers if each != once.mark]
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -333,8 +353,15 @@ async def connect(live: None, alice: User) -> AsyncIterator[Connect]:
 
 
 @pytest.fixture
-async def rest(live: None, alice: User) -> AsyncIterator[httpx.AsyncClient]:
+async def rest(live: None, alice: User, request: pytest.FixtureRequest) -> AsyncIterator[httpx.AsyncClient]:
     """A REST client without credentials: alice in local mode, nobody in accounts mode."""
+    if request.config.getoption("--two-servers"):
+        server: Server = request.getfixturevalue("server")  # no other test with this client needs one
+        await asyncio.to_thread(server.start, constants=TYPES_AT_ONCE, CONVSERVER_AGENT="demo")
+        network = httpx.AsyncHTTPTransport()
+        async with httpx.AsyncClient(transport=network, base_url=server.url, timeout=WAIT_S) as client:
+            yield client
+        return
     transport = httpx.ASGITransport(app=application)  # type: ignore[arg-type]
     async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
         yield client
@@ -349,9 +376,9 @@ async def visitor(live: None, alice: User) -> AsyncIterator[Browser]:
 
 
 @pytest.fixture
-def server(database: None, tmp_path: Any) -> Iterator[Server]:
+def server(database: None, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Server]:
     """A server in a process of its own, on this test's database; not started yet."""
-    process = Server(tmp_path)
+    process = TwoServers(tmp_path) if request.config.getoption("--two-servers") else Server(tmp_path)
     yield process
     process.kill()
 

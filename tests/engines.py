@@ -47,6 +47,36 @@ SHOWN_FILES = 20
 """So many files are shown at the end, those that take the longest."""
 SKIPPED = "Skipped tests, and why"
 
+ON_TWO_SERVERS = (
+    "--two-servers",
+    "tests/doors/v1/test_v1_sdk_traffic.py",
+    *(
+        f"tests/processes/test_v0_clients.py::{name}"
+        for name in (
+            "test_a_client_that_leaves_resumes_where_it_was",
+            "test_a_client_that_drops_comes_back_by_itself_and_misses_nothing",
+            "test_four_clients_that_join_a_busy_conversation_miss_nothing_and_get_nothing_twice",
+        )
+    ),
+    *(
+        f"tests/browser/test_streaming.py::{name}"
+        for name in (
+            "test_an_answer_grows_and_then_stands_where_it_grew",
+            "test_a_page_reloaded_in_mid_answer_shows_all_of_it",
+            "test_a_page_opened_in_mid_answer_says_that_the_agent_works",
+        )
+    ),
+    *(
+        f"tests/browser/test_approval.py::{name}"
+        for name in (
+            "test_an_approval_outlives_a_reload_and_is_asked_for_once",
+            "test_the_agent_is_paused_and_let_go_on_by_one_key",
+            "test_the_agent_is_stopped_by_one_key",
+        )
+    ),
+)
+"""What a whole run tries on a cluster as well: recorded and scripted clients of both wires, and the page."""
+
 NODE_CLIENT = Path(__file__).parent / "socket_io_client"
 NODE_OLDEST = 18
 
@@ -61,7 +91,9 @@ class Part:
     number: int
     """Its place among all parts, from 0; the output of the first is shown as it comes."""
     queue: FileQueue | None
-    """Where it takes its files from, beside other runs; None if its arguments name them."""
+    """Where it takes its files from, beside other runs; None if arguments name them."""
+    arguments: Sequence[str] = ()
+    """Its own, before those of the command."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -170,6 +202,9 @@ def _parts(all_engines: Sequence[str], queues: Path | None) -> list[Part]:
         for number in range(1, count + 1):
             name = engines if count == 1 else f"{engines}, part {number} of {count}"
             parts.append(Part(engines=engines, name=name, number=len(parts), queue=queue))
+    if queues and SERVERS in all_engines:
+        name = f"{SERVERS}, two servers"
+        parts.append(Part(engines=name, name=name, number=len(parts), queue=None, arguments=ON_TWO_SERVERS))
     return parts
 
 
@@ -186,7 +221,7 @@ def _started(part: Part, arguments: Sequence[str]) -> Iterator[SuiteRun]:
             variables |= {"DATABASE_URL": f"sqlite:///{directory}/convserver.sqlite3"}
         else:
             variables |= {"DATABASE_URL": DATABASE_URL, "REDIS_URL": REDIS_URL}
-        options = ["-o", f"cache_dir=.pytest_cache/{part.number}"]
+        options = ["-o", f"cache_dir=.pytest_cache/{part.number}", *part.arguments]
         if part.queue is not None:
             options += part.queue.arguments
             variables |= part.queue.variables
@@ -195,7 +230,7 @@ def _started(part: Part, arguments: Sequence[str]) -> Iterator[SuiteRun]:
                 yield run
         finally:
             # A run that was stopped leaves its database behind, and the copy of it.
-            if part.engines == SERVERS:
+            if part.engines != SQLITE:
                 own = f"test_convserver_{name}"
                 for each in (own, migrated.kept(own)):
                     _drop_database(each)

@@ -1,4 +1,7 @@
-"""Serve with other values of constants: `python -m tests.serve_with sessions_app.live.hub.POLL_S=3600 …`."""
+"""Serve with other values of constants: `python -m tests.serve_with sessions_app.live.hub.POLL_S=3600 …`.
+
+What follows `--` is the command of convserver, `serve` if there is none.
+"""
 
 from __future__ import annotations
 
@@ -39,5 +42,7 @@ if __name__ == "__main__":
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "convserver.settings")
     gc.disable()  # until the server listens, as in `serve`
     django.setup()
-    change(sys.argv[1:])
-    sys.exit(main(["serve"]))
+    given = sys.argv[1:]
+    end = given.index("--") if "--" in given else len(given)
+    change(given[:end])
+    sys.exit(main(given[end + 1 :] or ["serve"]))

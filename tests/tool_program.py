@@ -22,7 +22,7 @@ ADDENDS = {
     "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}},
     "required": ["a", "b"],
 }
-DESTRUCTIVE = {"destructiveHint": True}
+HINTS = {"delete": {"destructiveHint": True}, "repeat": {"readOnlyHint": True}}
 
 
 def library(file: Path) -> None:
@@ -71,7 +71,7 @@ def _answer(file: Path, asked: Mapping[str, Any]) -> object:
         case "initialize":
             return ABOUT
         case "tools/list":
-            return {"tools": [_described(name) for name in TOOLS]}
+            return {"tools": [_described(name) for name in (*TOOLS, *COUNTED)]}
         case "tools/call":
             return _called(file, asked["params"])
         case _:
@@ -80,11 +80,13 @@ def _answer(file: Path, asked: Mapping[str, Any]) -> object:
 
 def _described(name: str) -> dict[str, Any]:
     tool: dict[str, Any] = {"name": name, "inputSchema": ADDENDS if name == "add" else {"type": "object"}}
-    return {**tool, "annotations": DESTRUCTIVE} if name == "delete" else tool
+    return {**tool, "annotations": HINTS[name]} if name in HINTS else tool
 
 
 def _called(file: Path, params: Mapping[str, Any]) -> object:
     name, given = params["name"], params["arguments"]
+    if name in COUNTED:
+        return _counted(file, params)
     shown = " ".join(str(given[key]) for key in ("a", "b", "times") if key in given)
     note(file, f"{name} {given['path'] if name == 'delete' else shown}".strip())
     text = TOOLS[name](given)
@@ -93,6 +95,22 @@ def _called(file: Path, params: Mapping[str, Any]) -> object:
     return {"content": [{"type": "text", "text": text}], "isError": name == "fail"}
 
 
+def _counted(file: Path, params: Mapping[str, Any]) -> object:
+    """Leave the key of the call; the first time, wait for the server's end if a file is named for that."""
+    given, key = params["arguments"], params["_meta"]["convserver/idempotency-key"]
+    note(file, f"{params['name']} {key}")
+    held = Path(given["held"]) if given.get("held") else None
+    if held is not None and not held.exists():
+        server = os.getppid()
+        held.touch()
+        while os.getppid() == server:
+            time.sleep(0.02)
+        sys.exit()
+    return {"content": [{"type": "text", "text": f"counted {given['number']}"}]}
+
+
+COUNTED = ("count", "count_again")
+"""Tools that the mapping below does not have: they are told the key of the call."""
 TOOLS: Mapping[str, Callable[[Mapping[str, Any]], str | None]] = {
     "add": lambda given: str(given["a"] + given["b"]),
     "repeat": lambda given: given["text"] * given["times"],

@@ -36,8 +36,10 @@ def _address(route: str, path: str, *, stranger: int = 302) -> Page:
 
 SETTINGS = (
     "model",
+    "limits",
     "tools",
     "tools-remove",
+    "approval",
     "secrets",
     "secrets-change",
     "tokens",
@@ -53,6 +55,10 @@ PAGES = [
     Page(route="conversation-events", path="/c/talk/events", stranger=404),
     Page(route="conversation-answer", path="/c/talk/answer", owner=204, stranger=404),
     Page(route="conversation-usage", path="/c/talk/usage", stranger=404),
+    Page(route="conversation-agent", path="/c/talk/agent", stranger=404),
+    Page(route="conversation-agent", method="POST", path="/c/talk/agent", owner=302, stranger=404),
+    Page(route="conversation-limits", path="/c/talk/limits", stranger=404),
+    Page(route="conversation-limits", method="POST", path="/c/talk/limits", owner=302, stranger=404),
     Page(route="event-output", path="/c/talk/events/0/output", stranger=404),
     *(Page(route="export", path=f"/c/talk/export.{name}", stranger=404) for name in ("jsonl", "md", "html")),
     Page(
@@ -83,6 +89,14 @@ PAGES = [
         )
         for action in ("rename", "pin", "archive", "delete", "restore")
     ),
+    Page(
+        route="conversation-while-working",
+        method="POST",
+        path="/c/talk/while-working",
+        form={"while_working": "steer"},
+        owner=302,
+        stranger=404,
+    ),
     Page(route="rows", path="/rows"),
     Page(route="search", path="/search?q=hello"),
     Page(route="deleted", path="/deleted"),
@@ -91,6 +105,7 @@ PAGES = [
     _form("settings-model", "/settings/model", model="openai/gpt-5"),
     _form("settings-tools", "/settings/tools", status=400),
     _form("settings-tools-remove", "/settings/tools/remove"),
+    _form("settings-approval", "/settings/approval"),
     _form("settings-secrets", "/settings/secrets", status=400),
     _form("settings-secrets-change", "/settings/secrets/change"),
     _form("settings-tokens", "/settings/tokens", status=400),

@@ -15,6 +15,7 @@ from tests.browser.site import Site
 from tests.browser.talk import Talk
 from tests.browser.watch import Watch
 from tests.clients import WAIT_S
+from tests.two_servers import TwoServers
 
 HERE = Path(__file__).parent
 CALM: dict[str, Any] = {"reduced_motion": "reduce"}
@@ -39,9 +40,12 @@ def browser_type_launch_args() -> dict[str, Any]:
 
 
 @pytest.fixture(scope="session")
-def process(django_db_setup: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+def process(
+    django_db_setup: None, tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config
+) -> Iterator[Site]:
     """The server of all these tests: no test empties the database, each begins with an empty list."""
-    site = Site(tmp_path_factory.mktemp("site"))
+    place = tmp_path_factory.mktemp("site")
+    site = TwoServers(place) if pytestconfig.getoption("--two-servers") else Site(place)
     yield site
     site.kill()
 

@@ -19,6 +19,8 @@ from playwright.sync_api import BrowserContext, Page, WebSocketRoute, expect, sy
 from tests import chromium
 from tests.browser.site import Site, message
 from tests.browser.talk import Talk
+from tests.clients import HTTP
+from tests.model_server import Answer, Asked, calling, completion, model_server
 
 ROOT = Path(__file__).parents[2]
 PICTURES = ROOT / "docs" / "pictures"
@@ -62,6 +64,8 @@ SCENES: dict[str, Scene] = {}
 
 It also shows what was made and deleted for other pictures.
 """
+MODEL: dict[str, Scene] = {}
+"""What is shown where a model answers, which may call tools if the user approves."""
 BEFORE: dict[str, Scene] = {}
 """What is shown before anything was said."""
 LOGGED_OUT: dict[str, Scene] = {}
@@ -231,7 +235,7 @@ def _queued(page: Page, studio: Studio) -> None:
     _say(talk, "Good morning")
     expect(talk.delivery("Good morning")).to_contain_text("Answered")
     _say(talk, SLOW)
-    page.get_by_role("button", name="Pause").click()
+    page.get_by_role("button", name="Pause", exact=True).click()
     expect(page.locator("#agent-state")).to_have_text("Paused", timeout=30_000)
     _say(talk, "And then write the release notes.")
     expect(talk.delivery("release notes")).to_contain_text("Queued")
@@ -242,7 +246,7 @@ def _stopped(page: Page, studio: Studio) -> None:
     talk = Talk(page, studio, studio.create(title="What is in this repository?")).open()
     _say(talk, SLOW)
     expect(talk.streaming).to_contain_text(SLOW_WORDS)
-    page.get_by_role("button", name="Stop").click()
+    page.get_by_role("button", name="Stop", exact=True).click()
     expect(talk.delivery(SLOW)).to_contain_text("Unfinished")
     expect(talk.streaming).to_have_count(0)
 
@@ -263,6 +267,71 @@ def _error(page: Page, studio: Studio) -> None:
     _say(talk, "/fail")
     expect(page.locator("#agent-state")).to_have_text("Failed")
     expect(page.locator("#events article.error")).to_be_visible()
+
+
+@_scene("plan")
+def _plan(page: Page, studio: Studio) -> None:
+    talk = Talk(page, studio, studio.create(title="Round prices once")).open()
+    studio.record(talk.id, [message("Prices are rounded twice. Please mend that, with tests.")], key="asked")
+    for done in range(3):
+        studio.record(talk.id, [_planned(done)], key=f"plan {done}")
+        expect(page.locator("article.plan:visible .now > summary")).to_have_text(f"{done} of 4 tasks done")
+    page.locator("article.plan:visible .earlier > summary").click()
+
+
+def _planned(done: int) -> dict[str, Any]:
+    titles = ("Find where prices are rounded", "Round in `total()` alone", "Test it", "Note the change")
+    states = ["done"] * done + ["in_progress"] + ["todo"] * len(titles)
+    tasks = [{"title": each, "status": state} for each, state in zip(titles, states, strict=False)]
+    return {"action": "task_tracking", "source": "agent", "args": {"command": "plan", "task_list": tasks}}
+
+
+@_scene("model-answer", MODEL)
+def _model_answer(page: Page, studio: Studio) -> None:
+    talk = Talk(page, studio, studio.create(title="Review the billing module")).open()
+    _say(talk, "Please review the billing module.")
+    talk.answered("ignores the discount")
+    page.locator("#events .reasoning > summary").click()
+
+
+@_scene("model-approval", MODEL)
+def _model_approval(page: Page, studio: Studio) -> None:
+    talk = Talk(page, studio, studio.create(title="Clean up the build")).open()
+    _say(talk, "Please delete the old build.")
+    talk.asked(is_read=False)
+
+
+@_scene("model-tool", MODEL)
+def _model_tool(page: Page, studio: Studio) -> None:
+    _model_approval(page, studio)
+    page.get_by_role("button", name="Approve").click()
+    expect(page.locator("#events article.message.agent").last).to_contain_text("is gone")
+
+
+@_scene("model-failed", MODEL)
+def _model_failed(page: Page, studio: Studio) -> None:
+    talk = Talk(page, studio, studio.create(title="Good morning")).open()
+    _say(talk, "This one is rejected.")
+    expect(page.locator("#events article.error")).to_contain_text("Open Settings")
+    expect(page.locator("#next").get_by_role("button", name="Retry")).to_be_visible()
+
+
+def _answers(asked: Asked) -> Answer:
+    """Answer as a model that reviews, deletes when told to, and may be asked with a wrong key."""
+    told = json.dumps(asked.body["messages"])
+    if "rejected" in told:
+        return Answer(401, {"error": {"message": "Incorrect API key provided."}})
+    if "old build" not in told:
+        return completion([REVIEW], reasoning=["The user wants a review. ", "I look at the sums first."])
+    if asked.body["messages"][-1]["role"] == "tool":
+        return completion(["The old build is gone."])
+    return calling(("delete", {"path": "build/2024"}), text="I'll delete it.")
+
+
+REVIEW = (
+    "The **billing** module has two problems:\n\n1. Prices are rounded twice.\n"
+    "2. `total()` ignores the discount of a basket.\n\nShall I mend them?"
+)
 
 
 @_scene("offline")
@@ -375,6 +444,12 @@ def main(names: Sequence[str]) -> int:
             _fill(studio)
             studio.made = []  # that stays
             _take(studio, SCENES, names)
+        with (
+            model_server(_answers) as (base_url, _),
+            _serving(Path(directory, "model"), CONVSERVER_AGENT="auto") as studio,
+        ):
+            _enter_model(studio, base_url)
+            _take(studio, MODEL, names)
         accounts = {
             "CONVSERVER_AUTH": "accounts",
             "CONVSERVER_ALLOWED_HOSTS": "127.0.0.1",
@@ -385,6 +460,24 @@ def main(names: Sequence[str]) -> int:
         with _serving(Path(directory, "key"), SESSION_API_KEY="open-sesame") as studio:
             _take(studio, KEYED, names)
     return 0
+
+
+def _enter_model(studio: Studio, base_url: str) -> None:
+    """Store a model, a tool server, and that its calls wait for approval."""
+    program = {
+        "name": "files",
+        "command": sys.executable,
+        "args": ["-m", "tests.tool_program", "counting", str(studio.log.parent / "calls")],
+        "env": {"PYTHONPATH": str(ROOT)},
+    }
+    settings = {
+        "llm_model": "openai/gpt-x",
+        "llm_base_url": base_url,
+        "llm_api_key": "sk-123456",
+        "confirmation_mode": True,
+        "mcp_config": {"sse_servers": [], "shttp_servers": [], "stdio_servers": [program]},
+    }
+    HTTP.post(f"{studio.url}/api/settings", json=settings).raise_for_status()
 
 
 @contextmanager

@@ -119,7 +119,7 @@ def test_each_state_of_the_agent_has_words_and_a_next_step(page: Page, site: Sit
     line = Line(page)
     talk = Talk(page, site, site.create(title="All states")).open()
     line.keeps = lambda frame: (
-        frame["type"] in ("conversation", "delta", "answer")
+        frame["type"] in ("conversation", "delta", "answer", "receipt")
         or (frame["type"] == "event" and frame["source"] != "user")
     )
     talk.say("Hello")
@@ -148,9 +148,9 @@ def test_an_agent_that_was_idle_when_the_server_restarted_was_not_interrupted(pa
 def test_an_answer_that_was_paused_and_then_stopped_says_that_it_was_interrupted(talk: Talk) -> None:
     talk.say(" ".join(f"word{number}" for number in range(2_000)))  # the demo agent heeds a pause
     expect(talk.streaming).to_contain_text("word2")
-    talk.page.get_by_role("button", name="Pause").click()
+    talk.page.get_by_role("button", name="Pause", exact=True).click()
     expect(talk.page.locator("#agent-state")).to_have_text("Paused")
-    talk.page.get_by_role("button", name="Stop").click()
+    talk.page.get_by_role("button", name="Stop", exact=True).click()
     answer = talk.messages("agent")
     expect(answer).to_contain_text("This answer was interrupted before it was complete.")
     talk.page.reload()
@@ -161,10 +161,10 @@ def test_a_pause_is_shown_at_once_and_can_be_made_a_stop(page: Page, site: Site)
     line = Line(page, loses=lambda frame: frame["type"] == "pause")
     talk = Talk(page, site, site.create()).open()
     talk.say(SLOWLY)
-    page.get_by_role("button", name="Pause").click()
+    page.get_by_role("button", name="Pause", exact=True).click()
     expect(page.locator("#agent-state")).to_contain_text("Pausing…")
     expect(_next(page)).to_have_text("The agent pauses after this step.")
-    expect(page.get_by_role("button", name="Pause")).to_be_disabled()
+    expect(page.get_by_role("button", name="Pause", exact=True)).to_be_disabled()
     page.get_by_role("button", name="Stop now").click()
     expect(page.locator("#agent-state")).to_have_text("Stopped")
     assert line.kept == []
@@ -181,9 +181,9 @@ def test_a_stop_that_takes_its_time_is_shown_at_once_and_asked_for_once(page: Pa
     line = Line(page, loses=is_a_stop)
     talk = Talk(page, site, site.create()).open()
     talk.say(SLOWLY)
-    page.get_by_role("button", name="Stop").click()
+    page.get_by_role("button", name="Stop", exact=True).click()
     expect(page.locator("#agent-state")).to_contain_text("Stopping…")
-    expect(page.get_by_role("button", name="Stop")).to_be_disabled()
+    expect(page.get_by_role("button", name="Stop", exact=True)).to_be_disabled()
     page.keyboard.press("Escape")
     page.keyboard.press("s")
     line.say({"type": "ack", "id": stops[0]["id"]})
@@ -211,7 +211,7 @@ def test_a_message_to_a_paused_agent_that_is_stopped_is_not_answered_and_can_be_
     _pause(talk)
     talk.say("Are you there?")
     expect(talk.delivery("Are you there?")).to_contain_text("Queued")
-    talk.page.get_by_role("button", name="Stop").click()
+    talk.page.get_by_role("button", name="Stop", exact=True).click()
     expect(talk.delivery("Are you there?")).to_contain_text("Not answered: the agent was stopped")
     talk.page.get_by_role("button", name="Retry").click()
     talk.answered("You said: Are you there?")
@@ -225,7 +225,7 @@ def test_what_was_not_answered_is_marked_after_a_reload_and_in_another_tab(
     _pause(talk)
     talk.say("Are you there?")
     expect(other.delivery("Are you there?")).to_have_text("Queued until the agent resumes")
-    talk.page.get_by_role("button", name="Stop").click()
+    talk.page.get_by_role("button", name="Stop", exact=True).click()
     expect(other.delivery("Are you there?")).to_contain_text("Not answered: the agent was stopped")
     talk.page.reload()
     talk.is_connected()
@@ -286,14 +286,14 @@ def test_the_last_message_is_said_again_by_retry_after_a_reload_too(
     talk = Talk(page, site, site.create(version=version)).open()
     talk.say(SLOWLY)
     expect(talk.streaming).to_contain_text("word2")
-    page.get_by_role("button", name="Stop").click()
+    page.get_by_role("button", name="Stop", exact=True).click()
     expect(page.locator("#next").get_by_role("button", name="Retry")).to_be_visible()
     page.reload()
     talk.is_connected()
     page.locator("#next").get_by_role("button", name="Retry").click()
     expect(talk.messages("user")).to_have_count(2)
     assert site.said(talk.id) == [SLOWLY] * 2
-    page.get_by_role("button", name="Stop").click()
+    page.get_by_role("button", name="Stop", exact=True).click()
 
 
 def test_a_tab_whose_conversation_was_deleted_elsewhere_can_bring_it_back(talk: Talk) -> None:
@@ -374,7 +374,7 @@ def test_the_time_of_a_turn_is_right_whatever_the_clock_of_the_device_says(
     expect(elapsed).to_have_attribute("aria-hidden", "true")
     page.reload()
     expect(elapsed).to_have_text(re.compile(r"^[1-9]\d? s$"))
-    page.get_by_role("button", name="Stop").click()
+    page.get_by_role("button", name="Stop", exact=True).click()
     expect(elapsed).to_have_text("")
 
 
@@ -408,7 +408,7 @@ def test_a_toast_covers_nothing_that_is_written_or_decided(site: Site, browse: B
 def _pause(talk: Talk) -> None:
     talk.say("slow: " + " ".join(f"word{number}" for number in range(20)))
     expect(talk.streaming).to_contain_text("word2")
-    talk.page.get_by_role("button", name="Pause").click()
+    talk.page.get_by_role("button", name="Pause", exact=True).click()
     expect(talk.page.locator("#agent-state")).to_have_text("Paused")
 
 

@@ -230,7 +230,7 @@ def test_an_approval_outlives_a_server_that_is_killed(talk: Talk, still_open: bo
 def test_the_agent_is_paused_and_let_go_on_by_one_key(talk: Talk) -> None:
     talk.say("slow: " + " ".join(f"word{number}" for number in range(40)))
     expect(talk.streaming).to_contain_text("word2")
-    expect(talk.page.get_by_role("button", name="Pause")).to_be_visible()
+    expect(talk.page.get_by_role("button", name="Pause", exact=True)).to_be_visible()
     talk.page.keyboard.press("Escape")
     talk.page.keyboard.press("p")
     state = talk.page.locator("#agent-state")
@@ -243,7 +243,7 @@ def test_the_agent_is_paused_and_let_go_on_by_one_key(talk: Talk) -> None:
 def test_the_agent_is_stopped_by_one_key(talk: Talk) -> None:
     talk.say(SLOWLY)
     expect(talk.streaming).to_contain_text("word2")
-    stop = talk.page.get_by_role("button", name="Stop")
+    stop = talk.page.get_by_role("button", name="Stop", exact=True)
     expect(stop).to_be_visible()
     talk.page.keyboard.press("Escape")
     talk.page.keyboard.press("s")
@@ -255,7 +255,7 @@ def test_the_agent_is_stopped_by_one_key(talk: Talk) -> None:
 def test_a_call_that_is_stopped_while_it_waits_stays_one_card(talk: Talk) -> None:
     talk.say("/approve")
     expect(talk.waiting).to_have_count(1)
-    talk.page.get_by_role("button", name="Stop").click()
+    talk.page.get_by_role("button", name="Stop", exact=True).click()
     expect(talk.page.locator("#events article.tool_call .results")).to_contain_text("Stopped")
     expect(talk.waiting).to_have_count(0)
     expect(talk.page.locator("#events").get_by_text("Result of")).to_have_count(0)

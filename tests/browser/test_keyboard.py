@@ -30,7 +30,7 @@ def test_a_conversation_is_begun_steered_and_left_by_keys(page: Page) -> None:
     keys.insert_text(" ".join(f"word{number}" for number in range(200)))  # as held keys would, at once
     keys.press("Enter")
     expect(page.locator("#answers article")).to_contain_text("word2")
-    expect(page.get_by_role("button", name="Stop")).to_be_visible()
+    expect(page.get_by_role("button", name="Stop", exact=True)).to_be_visible()
     keys.press("Escape")
     keys.press("s")
     expect(page.locator("#agent-state")).to_contain_text("Stopped")

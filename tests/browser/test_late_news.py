@@ -26,7 +26,7 @@ def test_a_pause_that_is_acknowledged_when_it_is_over_is_over(page: Page, site: 
     talk = Talk(page, site, site.create()).open()
     state = talk.page.locator("#agent-state")
     talk.say(SLOWLY)
-    expect(talk.page.get_by_role("button", name="Pause")).to_be_visible()
+    expect(talk.page.get_by_role("button", name="Pause", exact=True)).to_be_visible()
     talk.page.keyboard.press("Escape")
     talk.page.keyboard.press("p")
     expect(state).to_have_text("Paused")
@@ -81,13 +81,13 @@ def test_a_message_is_answered_by_the_turn_that_has_read_it_alone(page: Page, si
     line = Line(page)
     talk = Talk(page, site, site.create()).open()
     line.keeps = lambda frame: (
-        frame["type"] in ("delta", "answer")
+        frame["type"] in ("delta", "answer", "receipt")
         or frame.get("source") == "agent"
         or frame.get("kind") == "turn"
         or (frame["type"] == "conversation" and any(map(_tells_of_an_end, [*line.kept, frame])))
     )
     talk.say(SLOWLY)
-    expect(talk.page.get_by_role("button", name="Pause")).to_be_visible()
+    expect(talk.page.get_by_role("button", name="Pause", exact=True)).to_be_visible()
     talk.say("and this")
     expect(talk.delivery("and this")).to_have_text("Queued until this turn ends")
     turn = line.until(lambda frame: frame.get("kind") == "turn")
@@ -182,7 +182,7 @@ def test_what_was_asked_of_an_agent_on_a_line_that_breaks_is_not_taken_for_done(
     line = Line(page, loses=lambda frame: frame["type"] == "pause")
     talk = Talk(page, site, site.create()).open()
     talk.say(MORE_SLOWLY)
-    page.get_by_role("button", name="Pause").click()
+    page.get_by_role("button", name="Pause", exact=True).click()
     line.end(1012)
     expect(page.locator("#toasts")).to_contain_text("Check whether your last action took effect")
 

@@ -16,7 +16,7 @@ from tests.conftest import once
 
 pytestmark = once
 
-STORED = re.compile(r"Sent|Queued until .+|Delivered|Answered.*")
+STORED = re.compile(r"Sent|Queued until .+|Seen by the agent|Answered.*")
 SLOW = "slow: " + " ".join(f"word{number}" for number in range(60))
 
 

@@ -33,7 +33,7 @@ def test_the_buttons_that_steer_an_agent_say_what_they_do(phone: Page, site: Sit
         assert box is not None
         assert box["width"] > LEGIBLE_PX
         assert 0 < box["x"] < 390 - box["width"]
-    phone.get_by_role("button", name="Stop").tap()
+    phone.get_by_role("button", name="Stop", exact=True).tap()
     expect(phone.locator("#agent-state")).to_have_text("Stopped")
 
 

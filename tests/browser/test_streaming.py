@@ -73,7 +73,9 @@ def test_parts_of_an_answer_that_are_finished_stay_as_they_are(talk: Talk) -> No
 
 def test_an_answer_that_is_longer_than_the_window_is_followed(talk: Talk) -> None:
     talk.say("slow: " + "\n".join(f"line {number}" for number in range(25)))
-    expect(talk.streaming).to_contain_text("line 20")
+    # On a busy machine the page may see no more pieces of the answer before the whole.
+    answer = talk.page.locator("#answers article, #events article.message.agent").last
+    expect(answer).to_contain_text("line 20")
     distance = "log.scrollHeight - log.scrollTop - log.clientHeight"
     assert (
         talk.page.evaluate(f"() => {{ const log = document.querySelector('#log'); return {distance} }}") < 5
@@ -95,7 +97,7 @@ def test_a_page_reloaded_in_mid_answer_shows_all_of_it(talk: Talk) -> None:
 def test_a_message_says_how_far_it_has_come(talk: Talk) -> None:
     talk.site.record(talk.id, [_greeting()])
     talk.say(SLOWLY)
-    expect(talk.delivery("one two")).to_have_text("Delivered")
+    expect(talk.delivery("one two")).to_have_text("Seen by the agent")
     talk.say("and another")
     expect(talk.delivery("and another")).to_have_text("Queued until this turn ends")
     expect(talk.delivery("one two")).to_have_text(ANSWERED)

@@ -45,7 +45,7 @@ def test_a_phone_shows_a_long_title_and_the_controls_side_by_side(talk: Talk, br
     phone = Talk(browse(viewport={"width": 390, "height": 844}).new_page(), talk.site, talk.id).open()
     talk.say("slow: " + " ".join(f"word{number}" for number in range(40)))
     for name in ("Pause", "Stop"):
-        expect(phone.page.get_by_role("button", name=name)).to_be_in_viewport(ratio=1)
+        expect(phone.page.get_by_role("button", name=name, exact=True)).to_be_in_viewport(ratio=1)
     expect(phone.page.get_by_label("More about this conversation")).to_be_in_viewport(ratio=1)
     assert phone.page.evaluate("document.documentElement.scrollWidth") <= 390
 

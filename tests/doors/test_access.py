@@ -106,6 +106,7 @@ ROWS = [
     Row(route="logout", method="POST", path="/ui/logout", owner=403, stranger=403, nobody=403),
     Row(route="admin", path="/admin/", owner=302, stranger=302, nobody=302),
     Row(route="admin", path="/admin/auth/user/", owner=302, stranger=302, nobody=302),
+    Row(route="admin", path="/admin/sessions_app/remoteprogram/", owner=302, stranger=302, nobody=302),
     *(
         Row(route="admin", path=f"{ADMIN}{page}", owner=302, stranger=302, nobody=302)
         for page in ("", "1/change/", "1/events/", "1/events/0/", "1/events/0/payload/", "1/export/", "1/do/")
@@ -312,6 +313,17 @@ ROWS = [
     Row(route="native-events", method="POST", path=NATIVE + "/{id}/events", body=MESSAGE, **OWNERS),
     Row(route="native-conversation-draft", path=NATIVE + "/{id}/draft", **OWNERS),
     Row(route="native-conversation-draft", method="PUT", path=NATIVE + "/{id}/draft", body=DRAFT, **OWNERS),
+    Row(route="native-conversation-pending-calls", path=NATIVE + "/{id}/pending-calls", **OWNERS),
+    Row(route="native-conversation-options", path=NATIVE + "/{id}/options", **OWNERS),
+    Row(
+        route="native-conversation-options",
+        method="PATCH",
+        path=NATIVE + "/{id}/options",
+        body={"max_tokens": 1000},
+        **OWNERS,
+    ),
+    Row(route="native-agents", path="/api/native/agents", **THEIR_OWN),
+    Row(route="native-conversation-receipts", path=NATIVE + "/{id}/receipts", **OWNERS),
     Row(route="native-draft", path="/api/native/draft", **THEIR_OWN),
     Row(route="native-draft", method="PUT", path="/api/native/draft", body=DRAFT, **THEIR_OWN),
     Row(route="native-search", path="/api/native/search?q=hello", **THEIR_OWN),

@@ -60,9 +60,12 @@ class Door:
     """Whether it takes the keys of conversations."""
     is_of_all: bool = False
     """Whether it is about all of a user's conversations: a stranger finds their own."""
+    runs: bool = False
+    """Whether to read is not enough."""
 
 
 V1_ROUTE = r"^(?:agent/)?sockets/{}/(?P<conversation_id>[^/]+)$"
+AGENT_ROUTE = "^ws/agents/(?P<name>[^/]+)$"
 TOKEN, KEY = {"token": "token"}, {"key": "session_api_key"}
 V1: dict[str, Any] = {"by_address": True, "by_frame": KEY, "knows_keys": True}
 DOORS = {
@@ -71,6 +74,10 @@ DOORS = {
         route="^ws/conversations/(?P<conversation_id>[^/]+)$",
         path=f"/ws/conversations/{HEX}",
         by_frame=TOKEN,
+    ),
+    "agent": Door(route=AGENT_ROUTE, path="/ws/agents/helper", by_frame=TOKEN, is_of_all=True, runs=True),
+    "agent of one": Door(
+        route=AGENT_ROUTE, path=f"/ws/agents/helper?conversation={HEX}", by_frame=TOKEN, runs=True
     ),
     "events": Door(route=V1_ROUTE.format("events"), path=events_path(), **V1),
     "session": Door(route=V1_ROUTE.format("session"), path=session_path(), **V1),
@@ -113,7 +120,8 @@ OF_ALL = EXPECTED | {
 
 def expected(door: Door) -> dict[str, str]:
     """Return what each is told at this door."""
-    return OF_ALL if door.is_of_all else WITH_KEYS if door.knows_keys else EXPECTED
+    answers = OF_ALL if door.is_of_all else WITH_KEYS if door.knows_keys else EXPECTED
+    return answers | {"a token that only reads": SMALL} if door.runs else answers
 
 
 @pytest.fixture
@@ -236,7 +244,7 @@ def knock(dial: Dial, connect: Connect, rest: httpx.AsyncClient) -> Knock:
 def test_every_socket_has_a_door_here() -> None:
     routes: list[Any] = routing.router.routes
     assert [str(route.pattern) for route in routes] == [
-        *dict.fromkeys(DOORS[name].route for name in ("v0", "list", "native", "events", "session")),
+        *dict.fromkeys(DOORS[name].route for name in ("v0", "list", "native", "agent", "events", "session")),
         NOWHERE,
     ]
     assert {door.route for door in DOORS.values()} == {str(route.pattern) for route in routes} - {NOWHERE}

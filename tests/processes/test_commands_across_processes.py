@@ -24,8 +24,9 @@ from conversations.events import Kind
 from conversations.log import writes
 from conversations.models import ConversationRef, Event, Version
 from conversations.store import creation
-from sessions_app.models import AgentLoop
+from sessions_app.models import AgentLoop, WhileWorking
 from sessions_app.openhands_v1 import sandboxes
+from sessions_app.settings import run_options
 from tests.app_face import child_of, said
 from tests.clients import HTTP, Server
 from tests.conftest import on_postgresql
@@ -296,6 +297,18 @@ def test_a_message_reaches_the_loop_in_the_other_process(servers: Servers, talk:
 
 
 # Room
+
+
+@pytest.mark.parametrize("asked", ["deaf", pytest.param("asked", marks=on_postgresql)])
+def test_a_message_interrupts_the_turn_in_the_other_process_also_without_a_hint(
+    servers: Servers, talk: ConversationRef, asked: str
+) -> None:
+    run_options.change(talk, {"while_working": WhileWorking.INTERRUPT})
+    hang(servers.holder, talk)
+    say(getattr(servers, asked), talk, "hello")
+    wait_until(lambda: "You said: hello" in texts(talk, Kind.MESSAGE))
+    until_status(talk, "finished")
+    assert loop_of(talk).epoch == 1
 
 
 def test_a_new_loop_closes_the_one_of_the_other_process_that_is_wanted_least(

@@ -17,11 +17,12 @@ import redis
 from django.conf import settings
 from django.contrib.auth.models import User
 
-from conversations import hints, redis_hints
+from conversations import hints
+from conversations.hint_channels import over_redis
+from conversations.hint_channels.over_redis import RedisHints
 from conversations.live import appended, conversation_group, user_group
 from conversations.log import reads, writes
 from conversations.models import ConversationRef
-from conversations.redis_hints import RedisHints
 from conversations.store import creation
 from sessions_app.identity.authentication import local_user
 from tests.clients import HTTP, WAIT_S, Server
@@ -54,7 +55,7 @@ GOOD = [
     {"kind": "appended", "last_seq": 7, "events": []},
     {"kind": "changed"},
     {"kind": "run"},
-    {"kind": "answer"},
+    {"kind": "answer", "answer": "a", "through": 3},
     {"kind": "delta", "turn": "t", "answer": "a", "index": 0, "text": "Hel", "reasoning": ""},
     {"kind": "listed", "conversation": 1},
     {"kind": "draft", "conversation": None, "version": 1},
@@ -89,6 +90,7 @@ BAD: list[Any] = [
     {"kind": "appended", "last_seq": 0, "events": [{**ENVELOPE, "seq": "0"}]},
     {"kind": "appended", "last_seq": 1, "events": [ENVELOPE, ENVELOPE]},
     {"kind": "delta"},
+    {"kind": "answer"},
     {"kind": "delta", "turn": "t", "answer": "a", "index": "0", "text": "Hel", "reasoning": ""},
     {"kind": "delta", "turn": "t", "answer": "a", "index": 0, "text": "Hel", "reasoning": 1},
     {"kind": "delta", "turn": "t", "answer": [], "index": 0, "text": "Hel", "reasoning": ""},
@@ -267,7 +269,7 @@ async def test_hints_that_cannot_be_read_are_told_once_in_the_log(
 async def test_an_event_loop_that_was_busy_gets_every_hint_that_came_meanwhile(
     layer: RedisHints, own_redis: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(redis_hints, "SILENT_S", 1.0)
+    monkeypatch.setattr(over_redis, "SILENT_S", 1.0)
     channel = await layer.new_channel()
     await layer.group_add("talk", channel)
     await until_here(lambda: own_redis.publish("talk", {"n": 0}) > 0)

@@ -87,8 +87,14 @@ def test_quick_leaves_out_the_floods_unless_they_are_chosen() -> None:
 
 def test_a_chosen_row_costs_no_more_than_what_it_compares() -> None:
     (chosen,) = rows.chosen(["append, 1 socket"])
-    wanted = measurements.wanted(chosen.keys)
+    wanted = measurements.wanted(chosen.keys, "SQLite")
     assert [key for each in wanted for key in each.keys] == ["limit/1", "append/1"]
+
+
+def test_what_only_one_engine_can_do_is_not_measured_on_the_other() -> None:
+    keys = [key for row in rows.chosen(["in a cluster"]) for key in row.keys]
+    assert measurements.wanted(keys, "PostgreSQL") != []
+    assert measurements.wanted(keys, "SQLite") == []
 
 
 @pytest.mark.parametrize(("flooded_ms", "is_met"), [(69.0, True), (71.0, False)])

@@ -26,6 +26,7 @@ from convserver.configuration import (
     LogLevel,
 )
 from convserver.passwords.login_throttle import GUESSES_MAX
+from convserver.quotas import RunLimits
 from tests import forks
 from tests.clients import WAIT_S, Server
 from tests.hashers import QUICK_PASSWORDS
@@ -106,6 +107,7 @@ def test_an_empty_variable_is_one_that_is_not_set(data_dir: Path) -> None:
         ("DATABASE_URL", "sqlite:///data.sqlite3", "database_url", "sqlite:///data.sqlite3"),
         ("DATABASE_STATEMENT_TIMEOUT_S", "5", "statement_timeout_s", 5),
         ("DATABASE_LOCK_TIMEOUT_S", "3", "lock_timeout_s", 3),
+        ("CONVSERVER_REMOTE_GRACE_S", "0", "remote_grace_s", 0),
         ("CONVSERVER_SECRETS_MAX", "9", "secrets_max", 9),
         ("CONVSERVER_SECRETS_MAX_KB", "9", "secrets_max_kb", 9),
         ("DATABASE_IDLE_IN_TRANSACTION_TIMEOUT_S", "0", "idle_in_transaction_timeout_s", 0),
@@ -131,6 +133,8 @@ def test_an_empty_variable_is_one_that_is_not_set(data_dir: Path) -> None:
         ("CONVSERVER_LOG_LEVEL", "warning", "log_level", LogLevel.WARNING),
         ("CONVSERVER_AGENT", "demo", "agent", "sessions_app.agents.demo.DemoAgent"),
         ("CONVSERVER_AGENT", "llm", "agent", "sessions_app.agents.llm.agent.LlmAgent"),
+        ("CONVSERVER_AGENTS", "demo, llm,demo", "agents", ("demo", "llm")),
+        ("CONVSERVER_REPEATABLE_TOOLS", "read_file, search", "repeatable_tools", ("read_file", "search")),
         ("LLM_MODEL", " openai/gpt-5 ", "llm_model", "openai/gpt-5"),
         ("LLM_API_KEY", "sk-1", "llm_api_key", "sk-1"),
         ("LLM_BASE_URL", "http://ollama:11434/v1/", "llm_base_url", "http://ollama:11434/v1"),
@@ -168,6 +172,8 @@ def test_an_empty_variable_is_one_that_is_not_set(data_dir: Path) -> None:
             ("10.0.0.2", "2001:db8::/64"),
         ),
         ("CONVSERVER_MAX_CONCURRENT", "1", "max_concurrent", 1),
+        ("CONVSERVER_LIMIT_TURN_TOKENS", "9", "run_limits", RunLimits(turn_tokens=9)),
+        ("CONVSERVER_LIMIT_COST", "2.50", "run_limits", RunLimits(cost=2.5)),
         ("CONVSERVER_MAX_AGE_DAYS", "10", "max_age_days", 10),
         ("CONVSERVER_MAX_AGE_DAYS", "0", "max_age_days", None),
         ("CONVSERVER_CONVERSATION_KEY_DAYS", "7", "conversation_key_days", 7),
@@ -223,6 +229,7 @@ WRONG = [
     ("CONVSERVER_AGENT", "nobody"),
     ("CONVSERVER_AGENT", "no.such.module.Agent"),
     ("CONVSERVER_AGENT", "..Agent"),
+    ("CONVSERVER_AGENTS", "demo, wizard"),
     ("LLM_API_KEY", "schlüssel"),
     ("LLM_BASE_URL", "ollama:11434"),
     ("LLM_BASE_URL", "https://me:secret@example.org/v1"),
@@ -245,7 +252,12 @@ WRONG = [
     ("CONVSERVER_MAX_CONNECTIONS_PER_ADDRESS", "-1"),
     ("CONVSERVER_MAX_CONCURRENT", "0"),
     ("CONVSERVER_MAX_CONCURRENT", "many"),
+    ("CONVSERVER_LIMIT_TOKENS", "1.5"),
+    ("CONVSERVER_LIMIT_TURN_COST", "-1"),
+    ("CONVSERVER_LIMIT_COST", "1e3"),
     ("CONVSERVER_MAX_AGE_DAYS", "-1"),
+    ("CONVSERVER_REMOTE_GRACE_S", "-1"),
+    ("CONVSERVER_REMOTE_GRACE_S", "3601"),
     ("CONVSERVER_CONVERSATION_KEY_DAYS", "-1"),
     ("CONVSERVER_MAX_AGE_DAYS", "ten"),
     ("ALLOW_SET_CONVERSATION_ID", "yes"),
@@ -382,7 +394,7 @@ def test_installations_that_share_a_redis_do_not_share_their_hints(data_dir: Pat
 @pytest.mark.parametrize(
     ("url", "are_encrypted"),
     [
-        (None, False),
+        (None, True),  # PostgreSQL, where every role may listen
         ("redis://127.0.0.1:6379/0", False),
         ("redis://localhost", False),
         ("redis://[::1]:6379", False),
@@ -455,12 +467,41 @@ def test_a_kept_key_that_cannot_be_read_is_named(data_dir: Path) -> None:
         read(data_dir)
 
 
+def test_a_cluster_needs_postgresql(tmp_path: Path) -> None:
+    clustered = {"CONVSERVER_DATA_DIR": str(tmp_path), "CONVSERVER_MANAGER": "clustered"}
+    with pytest.raises(ConfigurationError, match="'clustered', which needs PostgreSQL: set DATABASE_URL="):
+        configuration.read(clustered)
+    found = configuration.read({**clustered, "DATABASE_URL": "postgresql://127.0.0.1/convserver"})
+    assert found.is_clustered
+
+
+def test_a_worker_needs_a_cluster() -> None:
+    with pytest.raises(ConfigurationError, match="A worker needs CONVSERVER_MANAGER=clustered"):
+        cli.work_for_cluster(1, None)
+
+
+@pytest.mark.parametrize(
+    ("option", "told"),
+    [
+        ("--concurrency=0", "'0' is not a whole number from 1 to 10000"),
+        ("--probe-port=99999", "'99999' is not a whole number from 1 to 65535"),
+        ("--nonsense", "unrecognized arguments: --nonsense"),
+    ],
+)
+def test_a_wrong_option_of_a_worker_is_refused_in_words(
+    option: str, told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        cli.main(["worker", option])
+    assert told in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("variable", "allowed"),
     [
         ("CONVSERVER_STORE", "standalone or the dotted path of a store class"),
         ("CONVSERVER_VALIDATOR", "standalone or the dotted path of a validator class"),
-        ("CONVSERVER_MANAGER", "standalone or the dotted path of a manager class"),
+        ("CONVSERVER_MANAGER", "standalone, clustered or the dotted path of a manager class"),
         ("ALLOW_SET_CONVERSATION_ID", "0 or 1"),
     ],
 )

@@ -205,9 +205,9 @@ def test_a_turn_sees_its_inputs_last_and_no_later_ones() -> None:
         event(3, user("third")),
         event(4, agent("begun"), turn="t2"),
     ]
-    found = ordered(log, turn_id="t2", inputs=[1])
+    found = ordered(log, turn_id="t2", inputs=[1], seen={})
     assert [each["seq"] for each in found] == [0, 2, 1, 4]
-    found = ordered(log, turn_id="t3", inputs=[3])
+    found = ordered(log, turn_id="t3", inputs=[3], seen={})
     assert [each["seq"] for each in found] == [0, 1, 2, 4, 3]
 
 

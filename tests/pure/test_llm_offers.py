@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from sessions_app.agents.llm.tools import limits, offers, servers
-from sessions_app.agents.llm.tools.limits import Limits, Steps
+from sessions_app.agents.llm.tools import offers, repetition, servers
 from sessions_app.agents.llm.tools.offers import Listed, offered
+from sessions_app.agents.llm.tools.repetition import Repetition
 from sessions_app.agents.llm.tools.servers import Way
 
 
@@ -72,13 +72,18 @@ def test_what_is_shown_of_a_server_holds_no_key() -> None:
     assert "sk-" not in repr(server)
 
 
+def test_calls_that_take_turns_are_noticed_too() -> None:
+    calls = Repetition(now=lambda: 0.0)
+    names = ("look", "wait") * repetition.REPEATED_MAX
+    assert [calls.is_endless(name, {}, "nothing") for name in names] == [*[False] * 6, True, True]
+
+
 def test_the_same_call_with_the_same_result_is_noticed_unless_it_waits_between() -> None:
     now = [0.0]
-    steps = Steps(Limits(), [], now=lambda: now[0])
-    quick = [steps.repeats("look", {"at": 1}, "nothing") for _ in range(limits.REPEATED_MAX)]
+    calls = Repetition(now=lambda: now[0])
+    quick = [calls.is_endless("look", {"at": 1}, "nothing") for _ in range(repetition.REPEATED_MAX)]
     assert quick == [False, False, False, True]
-    steps = Steps(Limits(), [], now=lambda: now[0])
+    calls = Repetition(now=lambda: now[0])
     for _ in range(10):
-        now[0] += limits.POLLED_S
-        assert not steps.repeats("look", {"at": 1}, "nothing")
-    assert not Steps(Limits(detects_repetition=False), []).repeats("look", {}, "")
+        now[0] += repetition.POLLED_S
+        assert not calls.is_endless("look", {"at": 1}, "nothing")

@@ -1,38 +1,48 @@
-"""Two servers on one SQLite file: the second says so."""
+"""Of several servers on one SQLite file, one has the right to run the agents."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
 
-from convserver.serving.neighbours import announced
-
-ANOTHER = "Another server is running on"
+from convserver.serving.neighbours import FirstPlace
 
 
-def test_a_server_says_that_another_one_works_on_the_same_file(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+@pytest.fixture
+def places(tmp_path: Path) -> Iterator[tuple[FirstPlace, FirstPlace]]:
+    """Two servers of one file."""
+    with ExitStack() as stack:
+        first, second = (
+            stack.enter_context(closing(FirstPlace(tmp_path / "convserver.sqlite3"))) for _ in range(2)
+        )
+        yield first, second
+
+
+def test_one_server_has_the_right_and_keeps_it(places: tuple[FirstPlace, FirstPlace]) -> None:
+    first, second = places
+    assert (first.take(), second.take(), first.take(), second.take()) == (True, False, True, False)
+
+
+def test_another_file_in_the_same_directory_has_a_right_of_its_own(
+    tmp_path: Path, places: tuple[FirstPlace, FirstPlace]
 ) -> None:
-    database = tmp_path / "convserver.sqlite3"
-    with announced(database):
-        assert ANOTHER not in caplog.text
-        with announced(database):
-            assert f"{ANOTHER} {database}" in caplog.text
-        caplog.clear()
-        with announced(database):  # as long as one of them is left
-            assert ANOTHER in caplog.text
+    first, second = places
+    assert first.take()
+    (tmp_path / "linked").symlink_to(tmp_path / "convserver.sqlite3")
+    with closing(FirstPlace(tmp_path / "linked")) as linked, closing(FirstPlace(tmp_path / "other")) as other:
+        assert (linked.take(), other.take(), second.take()) == (False, True, False)
 
 
-def test_a_server_that_has_ended_is_not_mentioned(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    database = tmp_path / "convserver.sqlite3"
+def test_the_next_one_gets_it_when_the_first_has_ended(places: tuple[FirstPlace, FirstPlace]) -> None:
+    first, second = places
+    assert (first.take(), second.take()) == (True, False)
+    first.close()
+    assert second.take()
+
+
+def test_where_no_lock_can_be_had_each_server_runs_agents(tmp_path: Path) -> None:
     for _ in range(2):
-        with announced(database):
-            assert ANOTHER not in caplog.text
-
-
-def test_where_no_lock_can_be_had_the_server_starts_all_the_same(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    with announced(tmp_path / "missing" / "convserver.sqlite3"):
-        assert not caplog.text
+        assert FirstPlace(tmp_path / "missing" / "convserver.sqlite3").take()

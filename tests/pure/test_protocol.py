@@ -21,21 +21,27 @@ from conversations.store import changes, creation
 from convserver import pagination
 from convserver.api.errors import NATIVE_STATUS
 from sessions_app import astore
+from sessions_app.agents.remote import programs, remote_turn, turn_frames
 from sessions_app.capacity import append_queue
 from sessions_app.identity import principals
 from sessions_app.live import drafts, hub
 from sessions_app.live.drafts import Edit
 from sessions_app.loops import command_channel, leases, played_turn
+from sessions_app.loops.inputs.while_working import AgentWorking
 from sessions_app.loops.leases import LoopHeld
 from sessions_app.processes import this_process
+from sessions_app.settings import run_options
 from sessions_app.sockets import handshake, socket
+from sessions_app.sockets.native import agent as native_agent
 from sessions_app.sockets.native import conversation as native_socket
 from sessions_app.sockets.native import frames as native
 from sessions_app.sockets.native import list as native_list
+from tests.clients import Client
 from tests.conftest import Dial, Join
 from tests.dictation import Dictate, dictate, end_answer
 from tests.doors.test_access import routes
 from tests.events import event
+from tests.remote_agents import Helper, attach
 
 pytestmark = pytest.mark.one_engine
 
@@ -44,7 +50,7 @@ __all__ = ["dictate"]
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "protocol.md").read_text()
 
-OPAQUE = {"event", "changes"}
+OPAQUE = {"event", "changes", "arguments"}
 """Members whose keys are not the protocol's."""
 
 LIMITS = {
@@ -64,6 +70,13 @@ LIMITS = {
         append_queue.USER_MAX_BYTES
     ),
     "characters of a first `auth` frame": handshake.AUTH_FRAME_MAX_CHARACTERS,
+    "characters of an agent's frame": native_agent.FRAME_MAX_CHARACTERS,
+    "characters of the pieces of one answer of an agent, `think` included": remote_turn.ANSWER_MAX_CHARACTERS,
+    "steps of one turn that wait to be carried out; then no more frames of its program are read": (
+        programs.WAITING_MAX
+    ),
+    "frames a second of an agent, over a longer time; more wait": native_agent.FRAMES_PER_S,
+    "characters of the `text` of `inputs`, and of `done`, in a `turn`": turn_frames.SHOWN_MAX_CHARACTERS,
     "seconds between heartbeats": native_socket.HEARTBEAT_S,
     "seconds that a socket waits for `auth`": handshake.AUTH_WAIT_S,
     "seconds until a revoked credential closes an open socket": principals.RECHECK_S,
@@ -73,7 +86,7 @@ LIMITS = {
     "seconds that the server waits for a `stop`, `pause` or `run`": command_channel.WAIT_S,
 }
 
-RUN_IN_ORDER = [201, *(200 for _ in range(10)), 409, 204, 200, 200, 200, 201, 204, 200]
+RUN_IN_ORDER = [201, *(200 for _ in range(10)), 409, 204, *(200 for _ in range(7)), 201, 204, 200]
 """What the page's commands are answered with; nothing waits for approval just then."""
 
 
@@ -113,6 +126,21 @@ def shapes(frames: list[dict[str, Any]]) -> dict[str, set[Any]]:
     for frame in frames:
         found.setdefault(frame["type"], set()).add(shape(frame))
     return found
+
+
+def members_of(frames: list[dict[str, Any]]) -> set[Any]:
+    """Return which members frames of each type have, whatever these hold."""
+    return {(frame["type"], *sorted(frame)) for frame in frames}
+
+
+def objects_in(frames: list[dict[str, Any]]) -> set[Any]:
+    """Return the shapes of what the members of frames of each type hold."""
+    return {
+        (frame["type"], name, shape(value))
+        for frame in frames
+        for name, value in frame.items()
+        if isinstance(value, dict)
+    }
 
 
 def documented(title: str) -> dict[str, set[Any]]:
@@ -176,7 +204,70 @@ async def test_every_frame_that_the_lists_socket_sends_stands_here_with_its_keys
     assert shapes(client.frames) == documented("### The list, from the server")
 
 
-@pytest.mark.parametrize("title", ["### From the server", "### The list, from the server"])
+async def test_every_frame_that_an_agents_socket_sends_stands_here_with_its_keys(
+    conversation: ConversationRef, join: Join, dial: Dial, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(native_agent, "HEARTBEAT_S", 0.05)
+    await astore.call(run_options.change, conversation, {"agent": "remote:helper"})
+    reader, helper = await join(conversation), await attach(dial)
+    await helper.client.until("heartbeat")
+    await reader.send({"type": "message", "text": "Good morning"})
+    steps = _steps()
+    await helper.take()
+    for step in (steps["delta"], steps["delta"], {**steps["say"], "text": "Good"}, steps["say"]):
+        await _step(helper, step)
+    for kind in ("call", "call", "start", "result", "call", "look"):
+        await _step(helper, steps[kind])
+    await _step(helper, {**steps["say"], "id": "late", "turn": "over"})
+    await _step(helper, {**steps["delta"], "answer": "more"})
+    await reader.send({"type": "pause", "id": 1})
+    await helper.client.until("pause")
+    await helper.send("call", id="sure", name="run", ask=True)
+    await helper.client.until("suspend")
+    await reader.send({"type": "run", "id": 2})
+    await helper.take()
+    await helper.send("call", id="sure", name="run", ask=True)
+    await helper.client.until("suspend")
+    await _decide(reader)
+    await helper.take()
+    await helper.step("call", "sure", name="run", ask=True)
+    await _step(helper, {**steps["delta"], "answer": "third"})
+    again = await attach(dial)
+    await helper.client.until("fenced")
+    await again.take()
+    await _step(again, steps["done"])
+    await reader.send({"type": "message", "text": "And now?"})
+    await again.take()
+    await reader.send({"type": "stop", "id": 3})
+    await again.client.until("stop")
+    sent = [*helper.client.frames, *again.client.frames]
+    described = [frame for frames in examples("### The agent, from the server").values() for frame in frames]
+    assert members_of(sent) == members_of(described)
+    assert objects_in(sent) == objects_in(described)
+
+
+def _steps() -> dict[str, dict[str, Any]]:
+    """Return what an agent's program may send, by type."""
+    return {name: frames[0] for name, frames in examples("### The agent, from the client").items()}
+
+
+async def _step(helper: Helper, step: dict[str, Any]) -> None:
+    members = {name: value for name, value in step.items() if name not in ("type", "id", "turn", "epoch")}
+    turn = {"turn": step["turn"]} if step["turn"] == "over" else {}
+    await helper.step(step["type"], step["id"], **members, **turn)
+
+
+async def _decide(reader: Client) -> None:
+    while (await reader.until("conversation"))["changes"].get("loop", {}).get("execution_status") != (
+        "waiting_for_confirmation"
+    ):
+        pass
+    await reader.send({"type": "confirm", "id": "yes", "accept": True})
+
+
+@pytest.mark.parametrize(
+    "title", ["### From the server", "### The list, from the server", "### The agent, from the server"]
+)
 def test_each_example_stands_under_its_own_name(title: str) -> None:
     wrong = [frame for name, frames in examples(title).items() for frame in frames if frame["type"] != name]
     assert wrong == []
@@ -238,6 +329,36 @@ async def test_the_example_of_a_message_is_stored_once_however_often_it_is_resen
     assert seqs == [0, 0]
 
 
+async def test_every_frame_that_an_agents_program_may_send_stands_here(dial: Dial) -> None:
+    helper = await attach(dial)
+    await helper.client.send({"type": "no such frame"})
+    detail: str = (await helper.client.until("error"))["detail"]
+    assert set(detail.partition("there are ")[2].rstrip(".").split(", ")) == set(
+        examples("### The agent, from the client")
+    )
+
+
+@pytest.mark.parametrize("name", examples("### The agent, from the client"))
+async def test_the_example_of_a_step_is_accepted(
+    conversation: ConversationRef, join: Join, dial: Dial, name: str
+) -> None:
+    await astore.call(run_options.change, conversation, {"agent": "remote:helper"})
+    reader, helper = await join(conversation), await attach(dial)
+    await reader.send({"type": "message", "text": "Good morning"})
+    await helper.take()
+    before = {"think": "delta", "start": "call", "result": "call"}.get(name)
+    if name == "auth":
+        await helper.client.send(_steps()[name])
+        assert (await helper.answer("auth-1"))["type"] == "ack"
+        return
+    for kind in filter(None, (before, name)):
+        step = {**_steps()[kind], "turn": helper.turn["turn"], "epoch": helper.turn["epoch"]}
+        await helper.client.send(step)
+    while (answer := await helper.client.receive()).get("id") != _steps()[name]["id"]:
+        pass
+    assert answer["type"] == ("suspend" if name == "pause" else "ack")
+
+
 # REST
 
 
@@ -247,7 +368,9 @@ def native_routes() -> Iterator[str]:
         "native-conversation-list": "/conversations",
         "native-conversation-detail": "/conversations/{id}",
         "native-events": "/conversations/{id}/events",
+        "native-conversation-pending-calls": "/conversations/{id}/pending-calls",
         "native-conversation-rotate-key": "/conversations/{id}/rotate-key",
+        "native-agents": "/agents",
         "native-draft": "/draft",
         "native-search": "/search",
         "native-token-list": "/tokens",
@@ -279,7 +402,7 @@ async def test_every_command_here_can_be_run(alice: User, rest: httpx.AsyncClien
             headers={name: value, "host": "localhost:8000"},
         )
         statuses.append(answer.status_code)
-        if "token" in answer.text:
+        if url.endswith("/tokens"):
             token = answer.json()["id"]
     assert statuses == RUN_IN_ORDER
 
@@ -291,11 +414,12 @@ def test_every_error_code_stands_here_with_its_status() -> None:
     rows = dict(re.findall(r"^\| `(\w+)` \| (\d+) \|", part("## Errors"), re.MULTILINE))
     table = {error.code: str(status) for error, status in NATIVE_STATUS.items()}
     assert table.items() <= rows.items()
-    assert LoopHeld.code in rows
+    assert {LoopHeld.code: "409", AgentWorking.code: "409"}.items() <= rows.items()
 
 
 def test_every_close_code_stands_here() -> None:
     codes = {principals.BAD_REQUEST, principals.NOT_AUTHENTICATED, principals.NOT_FOUND, principals.TOO_SLOW}
+    codes |= {principals.NOT_ALLOWED, principals.SUPERSEDED}
     assert set(first_column("## Close codes")) >= set(map(str, codes))
 
 

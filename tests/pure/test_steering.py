@@ -35,6 +35,7 @@ CHANGES: list[Change] = [
     Steering.restore_pause,
     Steering.resume,
     lambda steering: steering.interrupt(through=THROUGH),
+    lambda steering: steering.supersede(through=THROUGH),
     Steering.forget_runs,
     Steering.leave,
     Steering.end,
@@ -112,8 +113,9 @@ def test_the_table_allows_what_steps_and_requests_do_and_nothing_more() -> None:
         (Steering.end_play, [PLAYING]),
         (Steering.end_turn, [PREPARING, ENDING]),
         (lambda steering: steering.interrupt(through=THROUGH), INTERRUPTIBLE),
+        (lambda steering: steering.supersede(through=THROUGH), [PLAYING]),
     ],
-    ids=["begin_turn", "begin_play", "end_play", "end_turn", "interrupt"],
+    ids=["begin_turn", "begin_play", "end_play", "end_turn", "interrupt", "supersede"],
 )
 @pytest.mark.parametrize("steering", [WAITING, *TURN], ids=lambda steering: steering.stage.name)
 def test_a_step_that_is_not_next_raises(step: Change, begins_at: list[Steering], steering: Steering) -> None:

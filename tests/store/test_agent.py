@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
 from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
@@ -402,13 +403,15 @@ async def test_each_event_of_the_v1_wire_bears_a_later_time_than_the_one_before(
 @pytest.fixture
 def documented_agent(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, configured: Callable[..., None]
-) -> None:
+) -> Iterator[None]:
     """Let the agent of docs/agents.md answer."""
     found = re.search(r"```python\n(.*?)```", AGENTS_PAGE.read_text(), re.DOTALL)
     assert found is not None
     (tmp_path / "dice_agent.py").write_text(found[1])
     monkeypatch.syspath_prepend(str(tmp_path))
     configured(agent="dice_agent.DiceAgent")
+    yield
+    sys.modules.pop("dice_agent", None)
 
 
 @pytest.mark.usefixtures("documented_agent")

@@ -6,9 +6,12 @@ import asyncio
 from typing import Any
 
 import pytest
+from django.test import override_settings
 
 from conversations.models import ConversationRef
 from convserver.asgi import lifespan
+from convserver.cli import WORKER_MANAGER
+from convserver.configuration import BUILT_IN_MANAGERS, CLUSTERED
 from sessions_app import background
 from sessions_app.search_indexer import Indexer
 from sessions_app.webhooks.dispatcher import Dispatcher
@@ -59,6 +62,16 @@ async def test_without_a_lifespan_the_first_socket_starts_the_background_once(
     for _ in range(2):
         await join(conversation)
     assert sorted(works.running) == ["search", "webhooks"]
+
+
+async def test_a_server_of_a_cluster_leaves_both_to_workers(live: None, works: Works) -> None:
+    servers, workers = BUILT_IN_MANAGERS[CLUSTERED], WORKER_MANAGER
+    for manager, expected in ((servers, []), (workers, ["search", "webhooks"])):
+        with override_settings(CONVERSATION_MANAGER=manager):
+            background.start()
+            await asyncio.sleep(0.01)
+            assert sorted(works.running) == expected
+            await background.close()
 
 
 async def test_a_task_that_fails_is_logged_and_the_others_go_on(

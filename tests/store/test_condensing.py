@@ -14,10 +14,10 @@ from django.contrib.auth.models import User
 from conversations.log import reads, writes
 from conversations.models import ConversationRef, Version
 from conversations.store import creation
-from convserver.configuration import BUILT_IN_AGENTS
 from sessions_app import astore
 from sessions_app.agents.llm import agent as llm_agent
 from sessions_app.agents.llm import condensing, prompts, record
+from sessions_app.agents.sources import BUILT_IN_AGENTS
 from sessions_app.models import ModelUse
 from tests.conftest import Join
 from tests.events import event

@@ -22,6 +22,9 @@ def test_a_weaker_setting_is_warned_about(database: None) -> None:
         weak = "PRAGMA synchronous=OFF" if connection.vendor == "sqlite" else "SET synchronous_commit=off"
         cursor.execute(weak)
     (warning,) = check_durability(databases=["default"])
+    if connection.vendor == "postgresql":
+        with connection.cursor() as cursor:
+            cursor.execute("RESET synchronous_commit")  # the pool gives the session to whoever asks next
     connection.close()
     assert warning.id == "conversations.W001"
 

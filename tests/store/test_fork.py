@@ -14,7 +14,7 @@ from conversations.log.append import chain
 from conversations.models import Conversation, ConversationRef, Event, Version
 from conversations.store import ConversationExists, ConversationStore, creation, forks
 from sessions_app import astore
-from sessions_app.loops import runs
+from sessions_app.loops import runs, turn_events
 from sessions_app.loops.manager import ConversationManager
 from sessions_app.openhands_v1 import input as v1_input
 from sessions_app.settings import agent_setups
@@ -146,7 +146,7 @@ async def test_a_run_of_a_fork_in_which_all_was_answered_asks_the_agent_for_a_st
 
 
 def test_an_event_of_the_log_can_be_navigated_to_and_no_other(alice: User) -> None:
-    first = v1_input.system_prompt_event()
+    first = turn_events.system_prompt()
     talk = agent_setups.create(alice, NewSetup(), events=[first])
     v1_input.navigate(talk, first.event_id)
     assert agent_setups.row_of(talk).leaf_event_id == first.event_id

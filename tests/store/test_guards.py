@@ -357,7 +357,8 @@ def test_while_a_guard_is_put_back_nobody_writes(guards_put_back: None) -> None:
             cursor.execute("SET lock_timeout = '50ms'")
         with pytest.raises(DatabaseError, match="lock timeout"):
             guards.install(connection)
-    connection.close()
+        with connection.cursor() as cursor:
+            cursor.execute("RESET lock_timeout")  # the pool gives the session to whoever asks next
     assert guards.missing(connection) == {"event_refuse_delete"}
 
 

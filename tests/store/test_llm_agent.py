@@ -15,11 +15,12 @@ from django.contrib.auth.models import User
 
 from conversations.models import Conversation, ConversationRef, Version
 from conversations.store import creation
-from convserver.configuration import BUILT_IN_AGENTS
 from sessions_app import astore
 from sessions_app.agents.base import AgentFailure
+from sessions_app.agents.chosen import path_of
 from sessions_app.agents.llm import agent as llm_agent
 from sessions_app.agents.llm import prompts
+from sessions_app.agents.sources import BUILT_IN_AGENTS
 from sessions_app.loops import titles
 from sessions_app.loops.manager import get_manager
 from sessions_app.settings import agent_setups, user_settings
@@ -143,8 +144,31 @@ async def test_a_failure_is_told_in_words_without_the_key(
     assert "Traceback" not in json.dumps(frames)
 
 
+async def test_a_message_that_is_sent_again_after_a_failure_is_told_to_the_model_once(
+    talk: ConversationRef, alice: User, join: Join
+) -> None:
+    async with model(alice, Answer(401, {}), completion(["Hello!"])) as asked:
+        client = await join(talk)
+        await said(client, "Good morning")
+        frames = await said(client, "Good morning")
+    assert answers_of(frames) == ["Hello!"]
+    assert told(asked[1]) == [("user", "Good morning")]
+
+
+async def test_a_failure_has_the_code_that_clients_of_the_wire_have_words_for(
+    talk: ConversationRef, alice: User, join: Join
+) -> None:
+    async with model(alice, Answer(401, {})):
+        client = await join(talk)
+        await said(client, "hello")
+        await error_of(client)
+    [told] = events(client.frames, "error")
+    code = told["event"].get("code") or told["event"]["extras"]["error_id"]
+    assert code in ("LLMAuthenticationError", "STATUS$ERROR_LLM_AUTHENTICATION")
+
+
 @pytest.mark.parametrize(
-    "failure", [Answer(429, {}), Answer(500, {}), Answer(503, {}), cut_completion([])], ids=str
+    "failure", [Answer(408, {}), Answer(500, {}), Answer(503, {}), cut_completion([])], ids=str
 )
 async def test_a_passing_failure_is_not_seen(
     talk: ConversationRef, alice: User, join: Join, failure: Answer
@@ -177,6 +201,21 @@ async def half_answered(
         await client.send({"type": "message", "text": "Tell me a story."})
         await until_shown(client, "upon ")
         yield client, asked
+
+
+async def test_a_reader_who_comes_while_the_model_is_silent_is_shown_all_that_it_has_said(
+    talk: ConversationRef, alice: User, join: Join
+) -> None:
+    pieces = [f"word{number} " for number in range(20)]
+    async with model(alice, completion([*pieces, threading.Event()])):
+        client = await join(talk)
+        await client.send({"type": "message", "text": "Count."})
+        await until_shown(client, pieces[-1])
+        late = await join(talk)
+        while (await late.until("answer"))["text"] != "".join(pieces):
+            pass
+        await client.send({"type": "stop"})
+        await client.until("event", kind="turn")
 
 
 async def test_a_stop_ends_a_request_and_keeps_what_was_shown(
@@ -393,12 +432,18 @@ async def test_a_model_that_a_v1_start_brings_answers_its_conversation(
     configured(agent=BUILT_IN_AGENTS["auto"])
     with model_server(lambda asked: completion(["Hi."])) as (base_url, asked):
         llm = {"model": "openai/gpt-x", "base_url": base_url, "api_key": KEY}
-        context = {"system_message_suffix": "Be brief."}
+        skill = {"name": "greet", "content": "Say hi.", "trigger": {"type": "keyword", "keywords": ["hello"]}}
+        context = {
+            "system_message_suffix": "Be brief.",
+            "user_message_suffix": "No emojis.",
+            "skills": [skill, {"name": "rules", "content": "Be kind.", "trigger": None}],
+        }
         setup = NewSetup(agent={"kind": "Agent", "llm": llm, "agent_context": context})
         talk = await astore.call(agent_setups.create, alice, setup, conversation_id="talk", title="A talk")
         assert answers_of(await said(await join(talk), "hello")) == ["Hi."]
     assert asked[0].key == f"Bearer {KEY}"
-    assert "Be brief." in asked[0].body["messages"][0]["content"]
+    prompt = asked[0].body["messages"][0]["content"]
+    assert all(told in prompt for told in ("Be brief.", "No emojis.", "Say hi.", "Be kind."))
 
 
 async def test_the_demo_agents_messages_are_offered_until_there_is_a_model(
@@ -414,4 +459,4 @@ async def test_the_loops_agent_is_the_one_that_answers_by_itself(talk: Conversat
     await said(await join(talk), "hello")
     loop = get_manager().get_agent_session(talk.public_id)
     assert loop is not None
-    assert type(loop.agent).__name__ == "AutoAgent"
+    assert path_of(loop.agent) == BUILT_IN_AGENTS["auto"]

@@ -16,7 +16,7 @@ from sessions_app.agents.demo import CUES
 from sessions_app.agents.llm.choice import ModelChoice, model_of
 from sessions_app.encryption import Sealed
 from sessions_app.models import Secret
-from sessions_app.settings import agent_setups, user_settings
+from sessions_app.settings import agent_setups, run_options, user_settings
 from sessions_app.settings.agent_setups import NewSetup
 from sessions_app.settings.user_settings import SettingSecret
 
@@ -121,3 +121,51 @@ def test_a_key_that_cannot_be_read_is_told(alice: User, owners: None) -> None:
 def test_the_demo_agents_messages_are_offered_where_it_answers(alice: User, bob: User, owners: None) -> None:
     assert AutoAgent.cues_of(alice.pk) == {}
     assert AutoAgent.cues_of(bob.pk) == CUES
+
+
+# A model that was chosen for the conversation
+
+
+def chosen(conversation: ConversationRef, model: str) -> ModelChoice | None:
+    """Choose a model for a conversation, and return what is asked."""
+    run_options.change(conversation, {"model": model})
+    return model_of(conversation)
+
+
+def test_a_chosen_model_is_asked_with_the_owners_key(alice: User, owners: None) -> None:
+    talk = started(alice, llm_model="openai/gpt-5-mini")
+    assert chosen(talk, "openai/gpt-5-nano") == ModelChoice(model="openai/gpt-5-nano", key=OWNERS.key)
+    assert chosen(talk, "") == ModelChoice(model="openai/gpt-5-mini", key=OWNERS.key)
+
+
+def test_a_chosen_model_is_asked_at_the_starts_server_first(alice: User, owners: None) -> None:
+    llm = {"model": "mistral/large", "api_key": "its key"}
+    talk = started(alice, llm)
+    assert chosen(talk, "mistral/small") == ModelChoice(model="mistral/small", key="its key")
+    assert chosen(talk, "openai/gpt-5-nano") == ModelChoice(model="openai/gpt-5-nano", key=OWNERS.key)
+
+
+def test_a_base_url_serves_every_model_that_is_chosen(alice: User) -> None:
+    values = {"llm_model": "openai/gpt-5", "llm_base_url": "https://models.example.org/v1"}
+    user_settings.change_settings(alice.pk, values, secrets={})
+    found = chosen(started(alice), "anthropic/claude-x")
+    assert found is not None
+    assert (found.model, found.base_url) == ("anthropic/claude-x", "https://models.example.org/v1")
+
+
+def test_a_chosen_model_without_a_key_is_not_replaced_by_another(
+    alice: User, owners: None, servers: None
+) -> None:
+    told = "There is no key for the model `anthropic/claude-large`, which was chosen for this conversation"
+    with pytest.raises(AgentFailure, match=told):
+        chosen(started(alice), "anthropic/claude-large")
+
+
+def test_the_servers_key_is_used_with_no_model_that_was_chosen(alice: User, servers: None) -> None:
+    with pytest.raises(AgentFailure, match="There is no key for the model"):
+        chosen(started(alice), "anthropic/claude-large")
+    assert chosen(started(alice), str(SERVERS.model)) == SERVERS
+
+
+def test_a_chosen_model_of_this_machine_needs_no_key(alice: User) -> None:
+    assert chosen(started(alice), "ollama/llama3") == ModelChoice(model="ollama/llama3")

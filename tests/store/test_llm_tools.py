@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import sys
+import uuid
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -18,10 +19,10 @@ from django.contrib.auth.models import Permission, User
 from conversations import dialects
 from conversations.models import ConversationRef, Version
 from conversations.store import creation
-from convserver.configuration import BUILT_IN_AGENTS
 from sessions_app import astore
-from sessions_app.agents.llm.tools import calls, connections, limits, results, servers
+from sessions_app.agents.llm.tools import calls, connections, repetition, results, servers
 from sessions_app.agents.llm.tools.opening import opened
+from sessions_app.agents.sources import BUILT_IN_AGENTS
 from sessions_app.loops.manager import get_manager
 from sessions_app.settings import agent_setups, user_settings
 from sessions_app.settings.agent_setups import NewSetup
@@ -302,7 +303,7 @@ async def test_the_same_call_with_the_same_result_ends_a_turn_or_pauses_it(
             assert end["text"].startswith("stuck")
         else:
             await until_paused(client)
-    assert len(ran(runs)) == limits.REPEATED_MAX
+    assert len(ran(runs)) == repetition.REPEATED_MAX
     assert "it has called `add` 4 times with the same result" in answers_of(client.frames)[-1]
 
 
@@ -503,3 +504,31 @@ async def test_only_risky_calls_wait_where_the_policy_says_so(
         await client.send({"type": "confirm", "accept": True})
         await client.until("event", kind="turn")
     assert ran(runs) == ["add 1 2", "delete x"]
+
+
+@both
+async def test_calls_that_need_approval_together_wait_for_one_and_run_by_one(
+    careful: ConversationRef, alice: User, join: Join, runs: Path
+) -> None:
+    await give(alice, program("counting", runs))
+    wanted = calling(("add", {"a": 1, "b": 2}), ("sing", {}), ("add", {"a": 3, "b": 4}))
+    async with model(alice, wanted, completion(["3 and 7."])) as asked:
+        client = await join(careful)
+        await until_asked(client)
+        assert ran(runs) == []
+        await client.send({"type": "confirm", "accept": True})
+        await client.until("event", kind="turn")
+    assert ran(runs) == ["add 1 2", "add 3 4"]
+    assert [text for role, text in told(asked[1]) if role == "tool"][-2:] == ["3", "7"]
+    assert answers_of(client.frames) == ["3 and 7."]
+
+
+async def test_a_tool_server_gets_the_key_of_each_call(
+    v0_talk: ConversationRef, alice: User, join: Join, runs: Path
+) -> None:
+    await give(alice, program("counting", runs))
+    twice = calling(("count", {"number": 0}), ("count", {"number": 1}))
+    async with model(alice, twice, completion(["Counted."])):
+        await said(await join(v0_talk), "Count.")
+    first, second = [uuid.UUID(line.split()[1]) for line in ran(runs)]
+    assert first != second

@@ -164,10 +164,10 @@ async def test_a_paused_turn_goes_on_under_the_same_id_and_ends_once(
     assert len(await ends(conversation)) == 1
 
 
-async def test_a_turn_that_goes_on_is_given_the_newest_of_what_it_has_done(
+async def test_a_turn_that_goes_on_is_given_all_that_it_has_done(
     conversation: ConversationRef, live: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(played_turn, "DONE_MAX_EVENTS", 2)
+    monkeypatch.setattr(played_turn, "DONE_PAGE_EVENTS", 2)
     epoch = await astore.call(leases.claim, conversation, this_process(), agent="")
     await astore.append(conversation, [asking("hello")])
     start = await astore.call(loop_turns.begin_turn, conversation, epoch)
@@ -176,7 +176,7 @@ async def test_a_turn_that_goes_on_is_given_the_newest_of_what_it_has_done(
     await astore.append(conversation, said, epoch=epoch)
     turn = PlayedTurn(conversation, epoch, start)
     await turn.prepare()
-    assert [each["text"] for each in turn.done] == ["b", "c"]
+    assert [each["text"] for each in turn.done] == ["a", "b", "c"]
 
 
 async def test_what_arrives_during_a_pause_is_kept_and_answered_when_it_is_over(
@@ -497,6 +497,7 @@ async def test_a_loop_that_lost_its_lease_is_cancelled_and_writes_nothing(
     await astore.call(take_over, conversation)
     await until_no_loop(conversation)
     assert [event["kind"] for event in await log(conversation)] == ["message", "state"]
+    assert (await loop_of(conversation)).refused_writes == 1  # that its turn was stopped
 
 
 async def test_what_a_loop_writes_without_its_lease_is_refused_and_counted(

@@ -17,11 +17,11 @@ from conversations.events import Dialect
 from conversations.log import reads
 from conversations.models import Conversation, ConversationRef, Version
 from conversations.store import creation
-from convserver.configuration import BUILT_IN_AGENTS
 from sessions_app import astore
 from sessions_app.agents import model_use
 from sessions_app.agents.base import Usage
 from sessions_app.agents.llm import agent as llm_agent
+from sessions_app.agents.sources import BUILT_IN_AGENTS
 from sessions_app.loops import titles
 from sessions_app.models import ModelUse, Used
 from tests.conftest import Join

@@ -13,7 +13,8 @@ from conversations.exceptions import LoopUnavailable
 from conversations.models import ConversationRef
 from conversations.store import creation
 from sessions_app import astore
-from sessions_app.agents.chosen import chosen_agent
+from sessions_app.agents import chosen
+from sessions_app.agents.base import Agent
 from sessions_app.loops import manager as manager_module
 from sessions_app.loops.manager import ConversationManager
 from sessions_app.models import AgentLoop
@@ -150,13 +151,13 @@ async def test_one_conversation_without_an_agent_keeps_the_sweep_from_no_other(
     monkeypatch.setattr(manager_module, "SWEEP_S", 0.02)
     made = []
 
-    def first_none_then_staged() -> object:
+    def first_none_then_staged(agent_class: type[Agent], conversation: ConversationRef) -> Agent:
         made.append(1)
         if len(made) == 1:
             raise RuntimeError("not yet")
-        return chosen_agent()()
+        return agent_class()
 
-    monkeypatch.setattr(manager_module, "chosen_agent", lambda: first_none_then_staged)
+    monkeypatch.setattr(chosen, "made_for", first_none_then_staged)
     for each in (conversation, other):
         await astore.append(each, [asking("hello")])
     await manager.ensure_started()

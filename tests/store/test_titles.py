@@ -81,6 +81,18 @@ async def test_the_agents_answer_is_the_title_cut_where_it_is_long(
     assert await title(conversation) == shown
 
 
+@pytest.mark.parametrize(
+    "answer",
+    ["**Weather in Vienna**", '"Weather in Vienna"', "# Weather in\nVienna", "“`Weather` in Vienna”"],
+)
+async def test_the_marks_around_an_answer_are_no_part_of_the_title(
+    conversation: ConversationRef, answer: str
+) -> None:
+    await say(conversation, "What is the weather in Vienna?")
+    await set_generated_title(conversation, AnsweringAgent(answer))
+    assert await title(conversation) == "Weather in Vienna"
+
+
 @pytest.mark.parametrize(("message", "shown"), [("hello\nworld", "hello world"), (LONG, LONG[:30] + "...")])
 async def test_where_the_agent_fails_the_beginning_of_the_message_serves(
     conversation: ConversationRef, message: str, shown: str

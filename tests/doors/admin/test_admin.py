@@ -40,6 +40,7 @@ from sessions_app.models import (
     ExecutionStatus,
     Grant,
     LoopStatus,
+    RemoteProgram,
     Repair,
     Scope,
     Secret,
@@ -57,6 +58,7 @@ pytestmark = pytest.mark.one_engine
 LIST = "/admin/conversations/conversation/"
 LOOPS = "/admin/sessions_app/agentloop/"
 CONNECTIONS = "/admin/sessions_app/connection/"
+REMOTE_AGENTS = "/admin/sessions_app/remoteprogram/"
 REPAIRS = "/admin/sessions_app/repair/"
 TOKENS = "/admin/sessions_app/apitoken/"
 SECRETS = "/admin/sessions_app/secret/"
@@ -170,6 +172,16 @@ def make_connections(count: int, owner: User) -> None:
     Connection.objects.bulk_create(Connection(conversation=row, user=owner, door="native") for row in rows)
 
 
+def make_remote_agents(count: int, owner: User) -> None:
+    have = RemoteProgram.objects.count()
+    here = this_process()
+    process = {"host": here.host, "pid": here.pid, "process_started": here.started}
+    RemoteProgram.objects.bulk_create(
+        RemoteProgram(user=owner, name=f"helper-{have + number}", conversation=row, **process)
+        for number, row in enumerate(make_conversations(count, owner))
+    )
+
+
 def make_repairs(count: int, owner: User) -> None:
     rows = make_conversations(count, owner)
     Repair.objects.bulk_create(Repair(conversation=row, turn_id="t", host="h", pid=1) for row in rows)
@@ -209,6 +221,7 @@ MAKERS: dict[str, Callable[[int, User], Any]] = {
     LIST: make_conversations,
     LOOPS: make_loops,
     CONNECTIONS: make_connections,
+    REMOTE_AGENTS: make_remote_agents,
     REPAIRS: make_repairs,
     TOKENS: make_tokens,
     SECRETS: make_secrets,
@@ -596,7 +609,7 @@ def test_a_history_says_how_many_entries_it_shows_and_when_they_were_made(
     assert f"{entry.action_time:%Y-%m-%d %H:%M:%S} boss Read event 1 1 shown" in words
 
 
-@pytest.mark.parametrize("path", [LOOPS, CONNECTIONS, REPAIRS, LOG])
+@pytest.mark.parametrize("path", [LOOPS, CONNECTIONS, REMOTE_AGENTS, REPAIRS, LOG])
 def test_an_empty_list_offers_to_add_nothing_where_nothing_can_be_added(boss: Browser, path: str) -> None:
     answer = boss.get(path)
     words = text_of(answer)
@@ -700,6 +713,21 @@ def test_labels_of_conversations_loops_and_connections_are_no_names_of_columns(
         page = boss.get(path).content.decode()
         labels = [each.strip() for each in re.findall(r">([^<>]+)<", page)]
         assert [each for each in labels if JARGON.search(each)] == []
+
+
+def test_remote_agents_are_shown_with_their_user_and_process_and_whether_they_are_connected(
+    boss: Browser, alice: User
+) -> None:
+    make_remote_agents(1, alice)
+    RemoteProgram.objects.create(user=alice, name="gone", gone_at=timezone.now())
+    row = RemoteProgram.objects.get(name="helper-0")
+    shown = text_of(boss.get(REMOTE_AGENTS))
+    for each in ("helper-0", alice.username, "Connected", f"{row.pid} on", "gone", "All", "Not connected"):
+        assert each in shown
+    page = f"{REMOTE_AGENTS}{row.pk}/change/"
+    assert "helper-0" in text_of(boss.get(page))
+    assert boss.post(page, {"name": "mine"}).status_code == 403
+    assert f'href="{REMOTE_AGENTS}"' in boss.get("/admin/").content.decode()
 
 
 @pytest.mark.parametrize(("status", "shown"), [("stopped", "-"), ("running", "No")])

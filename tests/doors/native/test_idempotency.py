@@ -213,7 +213,7 @@ async def test_a_refusal_is_not_recorded(
 async def test_a_start_that_was_refused_may_be_repeated_under_its_key(
     rest: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch, address: str
 ) -> None:
-    monkeypatch.setattr(start_tasks, "needs_model", lambda: True)
+    monkeypatch.setattr(start_tasks, "needs_model", lambda agent: True)
     refused = await rest.post(address, json={}, headers=KEY)
     monkeypatch.undo()
     again = await rest.post(address, json={}, headers=KEY)

@@ -739,6 +739,8 @@ NONSENSE: list[tuple[str, str, Any, int, str]] = [
     ("POST", f"{TALK}/confirm", {"accept": None}, 400, "invalid"),
     ("POST", f"{TALK}/confirm", {"accept": True, "reason": "a\0b"}, 400, "invalid"),
     ("POST", f"{TALK}/confirm", {"accept": True}, 409, "loop_unavailable"),
+    ("POST", f"{TALK}/confirm", {"outcome": "perhaps"}, 400, "invalid"),
+    ("POST", f"{TALK}/confirm", {"outcome": "done"}, 409, "loop_unavailable"),
     ("GET", f"{EVENTS}?after=-2", None, 400, "invalid"),
     ("GET", f"{EVENTS}?after=1.5", None, 400, "invalid"),
     ("GET", f"{EVENTS}?after={2**63}", None, 400, "invalid"),

@@ -479,6 +479,7 @@ WRONG = {
     "confirm without a decision": ({"type": "confirm", "id": 1}, "bad_frame", 1),
     "confirm with a number": ({"type": "confirm", "id": 1, "accept": 1}, "bad_frame", 1),
     "confirm of no number": ({"type": "confirm", "id": 1, "accept": True, "seq": "1"}, "bad_frame", 1),
+    "confirm of no outcome": ({"type": "confirm", "id": 1, "outcome": "perhaps"}, "bad_frame", 1),
     "confirm of nothing": ({"type": "confirm", "id": 1, "accept": True}, "loop_unavailable", 1),
     "seen nothing": ({"type": "seen", "id": 1}, "bad_frame", 1),
     "seen too little": ({"type": "seen", "id": 1, "through": -2}, "bad_frame", 1),

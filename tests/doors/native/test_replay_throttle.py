@@ -51,10 +51,13 @@ class HeldAnswers:
 def held(monkeypatch: pytest.MonkeyPatch) -> HeldAnswers:
     answers = HeldAnswers()
     monkeypatch.setattr(asgi, "http", answers)
+    monkeypatch.setattr(asgi, "probes", answers)
     return answers
 
 
+@pytest.mark.parametrize("path", ["/api/conversations", "/alive"])
 async def test_a_history_waits_for_a_call_until_its_answer_begins(
+    path: str,
     conversation: ConversationRef,
     history: list[int],
     held: HeldAnswers,
@@ -65,7 +68,7 @@ async def test_a_history_waits_for_a_call_until_its_answer_begins(
     monkeypatch.setattr(replay_throttle, "YIELD_MAX_S", FOR_EVER_S)
     monkeypatch.setattr(replay_throttle, "QUEUE_S", FOR_EVER_S)
     monkeypatch.setattr(replay_throttle, "CALL_S", FOR_EVER_S)
-    calling = asyncio.create_task(rest.get("/api/conversations"))
+    calling = asyncio.create_task(rest.get(path))
     await held.asked.wait()
     reader = await join(conversation)
     first_step = [frame["seq"] for frame in await reader.events(feed.STEP_EVENTS)]

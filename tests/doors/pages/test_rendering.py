@@ -393,6 +393,64 @@ def test_a_plan_whose_call_is_elsewhere_is_shown_by_its_result(wire: str) -> Non
     assert "raw" not in parts.text
 
 
+def planned(*ways: str, seq: int, **beside: Any) -> EventEnvelope:
+    """Return a call that writes a plan with tasks in these states."""
+    tasks = [{"title": f"Task {number}", "status": way} for number, way in enumerate(ways)]
+    args = {"command": "plan", "task_list": tasks, **beside}
+    return event({"action": "task_tracking", "source": "agent", "args": args}, seq=seq)
+
+
+def test_changes_of_a_plan_are_one_card_where_it_was_made_with_the_newest_state_first() -> None:
+    parts = page(planned("todo", "todo", seq=1), planned("done", "todo", seq=3), said("Done."))
+    [plan] = parts.of_class("plan")
+    assert (plan.attributes["data-seq"], len(parts.named("article"))) == ("1", 2)
+    assert parts.text.index("1 of 2 tasks done") < parts.text.index("1 earlier state")
+    assert parts.text.index("1 earlier state") < parts.text.index("0 of 2 tasks done")
+    assert [each.attributes.get("id") for each in parts.of_class("plan-state")] == ["e3", None]
+
+
+def test_a_message_of_the_user_begins_another_plan_and_only_the_newest_is_open() -> None:
+    parts = page(planned("done", seq=1), said("More.", source="user"), planned("todo", seq=3), said("."))
+    assert ["open" in each.attributes for each in parts.of_class("now")] == [False, True]
+
+
+def test_what_was_thought_of_a_plan_stands_in_its_state() -> None:
+    parts = page(planned("todo", seq=1, thought="First things first."), said("Done."))
+    assert len(parts.of_class("plan")) == len(parts.of_class("thought")) == 1
+    assert "First things first." in parts.text
+
+
+def test_a_plan_that_was_emptied_says_so() -> None:
+    assert "The plan is empty." in page(planned("todo", seq=1), planned(seq=2), said("Done.")).text
+
+
+def test_a_plan_that_needs_an_approval_or_was_rejected_is_a_call_like_any_other() -> None:
+    call = planned("todo", seq=1)
+    rejected = event({"observation": "user_rejected", "content": "No.", "extras": {}}, seq=2, cause=1)
+    assert page(call, event(WAITING, seq=2)).of_class("waiting")
+    for log in ([call, event(WAITING, seq=2)], [call, rejected]):
+        assert not page(*log).of_class("plan")
+
+
+TODOS = [{"content": "Read it", "status": "completed"}, {"step": "Write it", "status": "pending"}]
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("todo_write", {"todos": TODOS}),
+        ("update_plan", {"plan": TODOS}),
+        ("task_tracker", {"task_list": TODOS}),
+    ],
+)
+def test_plans_of_mcp_tools_are_shown_as_plans(name: str, arguments: dict[str, Any]) -> None:
+    call = event({"action": "call_tool_mcp", "args": {"name": name, "arguments": arguments}}, seq=1)
+    result = event({"observation": "mcp", "content": "Updated.", "extras": {"name": name}}, seq=2, cause=1)
+    parts = page(call, result)
+    assert "1 of 2 tasks done" in parts.text
+    assert [each.attributes["class"] for each in parts.named("li")] == ["done", "todo"]
+
+
 def test_many_long_messages_share_what_one_page_may_cost() -> None:
     parts = page(*[said("Some words here.  " * 1_500)] * 10)
     assert 0 < len(parts.of_class("body")) < 10
@@ -482,6 +540,42 @@ def test_an_error_whose_words_do_not_say_why_shows_the_reason_on_one_line(code: 
         assert not page(
             event({**failed, "code": "LLMTimeoutError", "extras": {"error_id": "Timeout"}})
         ).of_class("cause")
+
+
+@pytest.mark.parametrize(
+    ("wire_codes", "sentence", "next_step", "is_models"),
+    [
+        (
+            ("LLMAuthenticationError", "STATUS$ERROR_LLM_AUTHENTICATION"),
+            "The model's server rejected the key (401). It is wrong, expired or missing.",
+            "Check the API key in Settings, then retry.",
+            True,
+        ),
+        (
+            ("LLMBadRequestError", "LLMBadRequestError"),
+            "The server has no model `gpt-x` (404), or the base URL is wrong. Check both.",
+            "Check the model's name and address in Settings.",
+            True,
+        ),
+        (
+            ("MaxIterationsReached", "MaxIterationsReached"),
+            "The agent has taken 500 steps for this message, which is the limit.",
+            "Send “continue” to let it carry on.",
+            False,
+        ),
+    ],
+)
+def test_an_error_says_in_its_own_sentence_what_was_wrong_and_leads_to_where_it_is_mended(
+    wire_codes: tuple[str, str], sentence: str, next_step: str, is_models: bool
+) -> None:
+    v1, v0 = wire_codes
+    for failed in (
+        {"kind": "ConversationErrorEvent", "source": "environment", "code": v1, "detail": sentence},
+        {"observation": "error", "content": sentence, "extras": {"error_id": v0}},
+    ):
+        parts = page(event(failed))
+        assert parts.text.index(sentence) < parts.text.index(next_step)
+        assert ("/settings#model" in [each.attributes["href"] for each in parts.named("a")]) == is_models
 
 
 PAUSED_V0 = {"observation": "agent_state_changed", "extras": {"agent_state": "paused", "reason": ""}}

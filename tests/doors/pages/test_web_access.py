@@ -185,6 +185,7 @@ async def test_no_form_is_taken_without_its_token(
     [
         ("/settings/model", "/settings#model"),
         ("/settings/tools/remove", "/settings#tools"),
+        ("/settings/approval", "/settings#tools"),
         ("/settings/secrets", "/settings#secrets"),
         ("/settings/tokens", "/settings#tokens"),
         ("/settings/theme", "/settings#look"),

@@ -167,3 +167,27 @@ def test_the_menu_says_that_nothing_was_used(conversation: ConversationRef) -> N
         b"No tokens used yet",
         "text/plain; charset=utf-8",
     )
+
+
+async def test_what_messages_do_while_the_agent_works_is_chosen_in_the_menu(
+    conversation: ConversationRef, visitor: Browser
+) -> None:
+    first = await visitor.http.get("/c/talk")
+    assert '<option value="queue" selected>' in first.text
+    answer = await visitor.send("/c/talk/while-working", {"while_working": "reject"}, page="/c/talk")
+    assert (answer.status_code, answer.headers["location"]) == (302, "/c/talk")
+    assert '<option value="reject" selected>' in (await visitor.http.get("/c/talk")).text
+    wrong = await visitor.send("/c/talk/while-working", {"while_working": "listen"}, page="/c/talk")
+    assert wrong.status_code == 400
+
+
+async def test_a_script_that_chooses_what_messages_do_gets_no_page(
+    conversation: ConversationRef, visitor: Browser
+) -> None:
+    answer = await visitor.send(
+        "/c/talk/while-working",
+        {"while_working": "steer"},
+        page="/c/talk",
+        headers={"HX-Request": "true"},
+    )
+    assert (answer.status_code, answer.content) == (204, b"")

@@ -95,7 +95,7 @@ async def test_a_model_is_stored_and_said_once(visitor: Browser, alice: User) ->
 async def test_where_no_agent_asks_a_model_the_page_says_so(
     configured: Callable[..., None], visitor: Browser, agent: str, asks: bool
 ) -> None:
-    configured(agent=f"tests.{agent}")
+    configured(agent=f"tests.{agent}", agents=("demo",))
     assert ("The agent on this server needs no model" in words(await visitor.get(PAGE))) != asks
 
 
@@ -285,6 +285,14 @@ async def test_what_came_of_a_trial_is_said_after_saving(visitor: Browser, alice
 
 
 # Tool servers
+
+
+async def test_approval_is_asked_for_where_that_is_chosen(visitor: Browser, alice: User) -> None:
+    assert "Tool calls wait" in await said(visitor, "approval", asks="on")
+    assert (await settings_of(alice)).confirmation_mode is True
+    assert re.search(r'name="asks"[^>]* checked', (await visitor.get("/settings")).text)
+    assert "run without approval" in await said(visitor, "approval")
+    assert (await settings_of(alice)).confirmation_mode is False
 
 
 async def test_a_tool_server_is_added_by_its_address(visitor: Browser, alice: User) -> None:

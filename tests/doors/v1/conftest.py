@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from django.conf import settings
 
-from convserver.configuration import BUILT_IN_AGENTS
+from sessions_app.agents.sources import BUILT_IN_AGENTS
 
 
 @pytest.fixture(autouse=True)

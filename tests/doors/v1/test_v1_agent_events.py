@@ -398,7 +398,8 @@ async def test_what_is_said_is_stored_and_waits_for_a_run(
     stage: Stage, manager: object, talk: ConversationRef, rest: httpx.AsyncClient
 ) -> None:
     assert known(await rest.post(EVENTS, json={**said("hello"), "sender": "me", "x": 1})) == {"success": True}
-    (event,) = known(await rest.get(f"{EVENTS}/search"))["items"]
+    prompt, event = known(await rest.get(f"{EVENTS}/search"))["items"]
+    assert prompt["kind"] == "SystemPromptEvent"
     assert (event["kind"], event["source"], event["sender"]) == ("MessageEvent", "user", "me")
     assert event["llm_message"] == {"role": "user", "content": [{"type": "text", "text": "hello"}]}
     known(await rest.post(f"{AGENT}/{ID}/run"))
@@ -414,7 +415,7 @@ async def test_what_is_said_to_run_is_answered(
 
 async def test_what_is_said_may_be_one_text(talk: ConversationRef, rest: httpx.AsyncClient) -> None:
     known(await rest.post(EVENTS, json={"content": "hello"}))
-    (event,) = known(await rest.get(f"{EVENTS}/search"))["items"]
+    _, event = known(await rest.get(f"{EVENTS}/search"))["items"]
     assert event["llm_message"]["content"] == [{"type": "text", "text": "hello"}]
 
 

@@ -21,6 +21,7 @@ from conversations.log import reads
 from conversations.models import Conversation, ConversationRef
 from conversations.store import creation
 from sessions_app import astore
+from sessions_app.loops import turn_events
 from sessions_app.models import AgentLoop, AgentSetup, ApiToken
 from sessions_app.settings import agent_setups
 from tests.doors.test_access import bearer
@@ -492,7 +493,8 @@ async def test_a_deleted_conversation_is_hidden_and_every_event_stays(
     known(await rest.post(f"{AGENT}/{ID}/events", json=said("hello")))
     assert known(await rest.delete(f"{AGENT}/{ID}")) == {"success": True}
     known(await rest.get(f"{AGENT}/{ID}"), 404)
-    assert [event["text"] for event in await astore.call(reads.read_after, talk, -1)] == ["hello"]
+    stored = await astore.call(reads.read_after, talk, -1)
+    assert [event["text"] for event in stored] == [turn_events.SYSTEM_PROMPT, "hello"]
 
 
 async def test_secrets_are_added_and_take_the_place_of_those_of_their_name(

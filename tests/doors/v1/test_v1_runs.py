@@ -32,7 +32,6 @@ from sessions_app.loops import (
     runs,
     turn_events,
 )
-from sessions_app.loops import manager as manager_module
 from sessions_app.loops import (
     turns as loop_turns,
 )
@@ -49,7 +48,6 @@ from tests.scripted_agent import (
     Held,
     Hook,
     Hooked,
-    ScriptedAgent,
     Stage,
     hooked,
     log,
@@ -80,7 +78,7 @@ def talk(alice: User) -> ConversationRef:
 
 
 def made(user: User, **setup: Any) -> ConversationRef:
-    first = [v1_input.system_prompt_event()]
+    first = [turn_events.system_prompt()]
     return agent_setups.create(user, NewSetup(**setup), conversation_id="talk", events=first)
 
 
@@ -1117,7 +1115,7 @@ async def test_a_run_that_no_loop_can_play_ends_in_error_each_time(
     talk: ConversationRef,
     stage: Stage,
     manager: ConversationManager,
-    monkeypatch: pytest.MonkeyPatch,
+    configured: Callable[..., None],
     was_paused: bool,
 ) -> None:
     if was_paused:
@@ -1125,12 +1123,12 @@ async def test_a_run_that_no_loop_can_play_ends_in_error_each_time(
         await close_manager()
     else:
         await say(talk, "hello")
-    monkeypatch.setattr(manager_module, "chosen_agent", lambda: Unmakeable)
+    configured(agent=f"{__name__}.Unmakeable")
     for _ in range(2):
         assert await run(talk) is True
         await until_status(talk, "error")
     assert (await wire(talk))[-2:] == ["error", "ConversationErrorEvent"]
-    monkeypatch.setattr(manager_module, "chosen_agent", lambda: ScriptedAgent)
+    configured(agent="tests.scripted_agent.ScriptedAgent")
     await run(talk)
     await until_status(talk, "finished")
 
@@ -1208,9 +1206,9 @@ async def test_a_condensation_forgets_only_what_the_one_before_has_left(
 
 
 async def test_a_condensation_needs_no_agent_that_answers(
-    talk: ConversationRef, manager: ConversationManager, monkeypatch: pytest.MonkeyPatch
+    talk: ConversationRef, manager: ConversationManager, configured: Callable[..., None]
 ) -> None:
     await say(talk, "hello")
-    monkeypatch.setattr("sessions_app.openhands_v1.condensation.chosen_agent", lambda: Unmakeable)
+    configured(agent=f"{__name__}.Unmakeable")
     await v1_input.condense(talk)
     assert (await payloads(talk))[-1]["summary"] == "1 earlier events were left out here."

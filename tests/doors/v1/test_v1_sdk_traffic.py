@@ -142,6 +142,36 @@ async def test_a_script_with_the_newest_release_lives_through_a_conversation(
     known(await rest.get(f"{AGENT}/{ID}", params={"include_skills": "false"}))
 
 
+async def test_the_system_prompt_is_there_at_the_start_for_the_first_release_alone(
+    rest: httpx.AsyncClient,
+) -> None:
+    starts = (START, {**START, "plugins": None}, NEWEST_START)
+    scripts = [Script(rest, known(await rest.post(AGENT, json=start), 201)["id"]) for start in starts]
+    for script in scripts:
+        await script.read_history()
+    assert [script.kinds() for script in scripts] == [["SystemPromptEvent"], [], []]
+
+
+@pytest.mark.parametrize("first", ["events", "run"])
+async def test_the_system_prompt_comes_once_before_what_a_newer_script_begins_with(
+    rest: httpx.AsyncClient, first: str
+) -> None:
+    script = Script(rest, known(await rest.post(AGENT, json=NEWEST_START), 201)["id"])
+    await script.post("confirmation_policy", {"policy": {"kind": "NeverConfirm"}})
+    await script.post(first, said("hello"))
+    await script.post("events", said("and again"))
+    await script.read_history()
+    assert script.kinds()[:2] == ["ConversationStateUpdateEvent", "SystemPromptEvent"]
+    assert script.kinds().count("SystemPromptEvent") == 1
+
+
+async def test_a_first_message_of_a_start_comes_after_the_system_prompt(rest: httpx.AsyncClient) -> None:
+    body = {**NEWEST_START, "initial_message": said("hello")}
+    script = Script(rest, known(await rest.post(AGENT, json=body), 201)["id"])
+    await script.read_history()
+    assert script.kinds()[:2] == ["SystemPromptEvent", "MessageEvent"]
+
+
 async def test_a_script_that_deletes_at_its_end_finds_its_history_when_it_starts_again(
     rest: httpx.AsyncClient,
 ) -> None:

@@ -30,6 +30,8 @@ from sessions_app.loops import played_turn
 from sessions_app.loops.manager import get_manager
 from sessions_app.models import ApiToken, Connection
 from sessions_app.openhands_v1 import states
+from sessions_app.settings import agent_setups
+from sessions_app.settings.agent_setups import NewSetup
 from sessions_app.sockets import handshake
 from sessions_app.sockets.socket import SLOW_READER_S
 from sessions_app.sockets.v1 import events, socket
@@ -731,6 +733,33 @@ async def test_pieces_of_an_answer_are_sent_to_clients_that_know_them(
     assert texts([stored]) == ["Hello"]
     assert "".join(piece["content"] for piece in pieces) in (("Hel", "Hello") if options else ("",))
     assert all(set(piece) == {"kind", "id", "timestamp", "source", "content"} for piece in pieces)
+
+
+@pytest.mark.parametrize(
+    ("facts", "options", "knows_pieces"),
+    [
+        ({"client_tools": []}, {}, True),
+        ({"client_tools": []}, {"resend_all": "true"}, False),
+        ({"tool_module_qualnames": {"terminal": "tools.terminal"}}, {}, False),
+    ],
+)
+async def test_a_script_without_a_key_gets_pieces_in_a_conversation_of_a_release_that_knows_them(
+    alice: User,
+    dial: Dial,
+    dictate: Dictate,
+    facts: dict[str, Any],
+    options: dict[str, str],
+    knows_pieces: bool,
+) -> None:
+    await astore.call(agent_setups.create, alice, NewSetup(facts=facts), conversation_id=ID)
+    client = await dial(events_path(), query=options)
+    await greeted(client)
+    await client.send(message())
+    await dictate("Hel", "lo")
+    end_answer()
+    await until_kind(client, "MessageEvent", source="agent")
+    pieces = [frame["content"] for frame in client.frames if frame["kind"] == "StreamingDeltaEvent"]
+    assert "".join(pieces) in (("Hel", "Hello") if knows_pieces else ("",))
 
 
 async def test_reasoning_is_sent_in_pieces_to_clients_that_know_them(

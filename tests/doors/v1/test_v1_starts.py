@@ -285,7 +285,7 @@ async def test_a_parent_that_is_not_there_is_not_found_and_nothing_is_stored(
 async def test_an_agent_that_lacks_a_model_is_an_error_in_words(
     rest: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(start_tasks, "needs_model", lambda: True)
+    monkeypatch.setattr(start_tasks, "needs_model", lambda agent: True)
     found = await started(rest, conversation_id=ID)
     assert found == task(
         status="ERROR",

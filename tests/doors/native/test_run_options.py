@@ -1,0 +1,76 @@
+"""The options of one conversation's agent, at the native door."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx
+import pytest
+
+from conversations.models import ConversationRef
+from sessions_app import astore
+from sessions_app.settings import agent_setups, run_options
+from tests.conftest import once
+
+OPTIONS = "/api/native/conversations/talk/options"
+DEFAULTS = {
+    name: "" if name in ("agent", "model", "while_working", "unknown_outcome") else None
+    for name in run_options.NAMES
+}
+
+
+@once
+async def test_a_conversation_begins_with_the_defaults(
+    conversation: ConversationRef, rest: httpx.AsyncClient
+) -> None:
+    answer = await rest.get(OPTIONS)
+    assert (answer.status_code, answer.json()) == (200, DEFAULTS)
+
+
+@once
+async def test_a_change_names_what_it_changes_and_leaves_the_rest(
+    conversation: ConversationRef, rest: httpx.AsyncClient
+) -> None:
+    changed = {"while_working": "reject", "max_cost": 2.5, "max_turn_tokens": 1000}
+    assert (await rest.patch(OPTIONS, json=changed)).json() == DEFAULTS | changed
+    assert (await rest.patch(OPTIONS, json={"max_cost": None})).json() == DEFAULTS | changed | {
+        "max_cost": None
+    }
+    assert (await rest.get(OPTIONS)).json() == DEFAULTS | changed | {"max_cost": None}
+
+
+@once
+@pytest.mark.parametrize(
+    "body",
+    [
+        {},
+        [],
+        {"unknown": 1},
+        {"max_tokens": 0},
+        {"max_tokens": -1},
+        {"max_tokens": 2**70},
+        {"max_cost": -0.1},
+        {"max_cost": "NaN"},
+        {"max_cost": 1e400},
+        {"while_working": "listen"},
+        {"unknown_outcome": 3},
+        {"agent": 5},
+        {"agent": "a" * 201},
+    ],
+)
+async def test_what_is_no_option_changes_nothing(
+    conversation: ConversationRef, rest: httpx.AsyncClient, body: Any
+) -> None:
+    text = httpx.Response(200, json=body).content if body != {"max_cost": 1e400} else b'{"max_cost": 1e400}'
+    answer = await rest.patch(OPTIONS, content=text, headers={"Content-Type": "application/json"})
+    assert (answer.status_code, answer.json()["code"]) == (400, "invalid")
+    assert (await rest.get(OPTIONS)).json() == DEFAULTS
+
+
+@once
+async def test_a_fork_runs_as_its_origin(
+    conversation: ConversationRef, alice: Any, rest: httpx.AsyncClient
+) -> None:
+    await rest.patch(OPTIONS, json={"model": "openai/gpt-5"})
+    copy = await astore.call(lambda: agent_setups.fork(alice, conversation))
+    assert await astore.call(lambda: run_options.options_of(copy).model) == "openai/gpt-5"

@@ -1,0 +1,225 @@
+"""Processes that serve and workers on one PostgreSQL: what is asked of the ones is done by the others."""
+
+from __future__ import annotations
+
+import secrets
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit, urlunsplit
+from uuid import uuid4
+
+import psycopg
+import pytest
+from django.db import connection
+
+from tests import migrated
+from tests.clients import HTTP, Server, Worker, database_url, program_environment
+from tests.network import NetworkClient, wait_until
+
+pytestmark = pytest.mark.skipif(connection.vendor != "postgresql", reason="a cluster needs PostgreSQL")
+
+NATIVE = "/api/native/conversations"
+AGENT = "tests.agents.DirectedAgent"
+GOING_ON = "tests.agents.CutOffAgent"
+CUT_OFF = "cut off"
+
+
+class Cluster(NamedTuple):
+    """One process that serves, and its database."""
+
+    web: Server
+    variables: dict[str, str]
+    start_worker: Callable[..., Worker]
+    """Starts one, which is killed at the end of the test."""
+
+    def ask(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
+        """Return what the database answers."""
+        with psycopg.connect(self.variables["DATABASE_URL"], autocommit=True) as session:
+            cursor = session.execute(statement, values)
+            return cursor.fetchall() if cursor.description else []
+
+    def say(self, talk: str, text: str) -> None:
+        """Send a message by REST."""
+        body = {"type": "message", "text": text}
+        answer = HTTP.post(f"{self.web.url}{NATIVE}/{talk}/events", json=body)
+        assert answer.status_code == 200, answer.text
+
+    def texts(self, talk: str, kind: str) -> list[str]:
+        """Return the texts of the events of this kind."""
+        events = HTTP.get(f"{self.web.url}{NATIVE}/{talk}/events").json()["events"]
+        return [each["text"] for each in events if each["kind"] == kind]
+
+    def holder(self, talk: str) -> int:
+        """Return the process that holds, or last held, the conversation's loop."""
+        statement = (
+            "SELECT owner_pid FROM sessions_app_agentloop AS loop "
+            "JOIN conversations_conversation AS c ON c.id = conversation_id WHERE public_id = %s"
+        )
+        return int(self.ask(statement, talk)[0][0])
+
+    def jobs(self) -> int:
+        """Return how many jobs there are."""
+        return int(self.ask("SELECT count(*) FROM procrastinate_jobs")[0][0])
+
+
+@pytest.fixture(scope="module")
+def serving(
+    django_db_setup: None, django_db_blocker: Any, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[Server, dict[str, str]]]:
+    """A process that serves for the whole file: conversations have ids of their own."""
+    with django_db_blocker.unblock():
+        name = f"cluster_{secrets.token_hex(6)}"
+        migrated.make(name)
+        url = urlunsplit(urlsplit(database_url())._replace(path=f"/{name}"))
+        variables = {"DATABASE_URL": url, "CONVSERVER_MANAGER": "clustered", "CONVSERVER_TEST_RUN": name}
+        web = Server(tmp_path_factory.mktemp("web"))
+        try:
+            web.start(constants=None, **variables)
+            yield web, variables
+        finally:
+            web.kill()
+            with psycopg.connect(database_url(), autocommit=True) as outside:
+                outside.execute(f"DROP DATABASE {name} WITH (FORCE)".encode())
+
+
+@pytest.fixture
+def cluster(serving: tuple[Server, dict[str, str]], tmp_path: Path) -> Iterator[Cluster]:
+    """The process that serves, and what starts workers for one test."""
+    web, variables = serving
+    with ExitStack() as running:
+
+        def start_worker(agent: str = AGENT, **constants: float) -> Worker:
+            directory = tmp_path / uuid4().hex
+            directory.mkdir()
+            worker = Worker(directory)
+            running.callback(worker.kill)
+            worker.start(constants=constants, **variables, CONVSERVER_AGENT=agent)
+            return worker
+
+        yield Cluster(web, variables, start_worker)
+
+
+@pytest.fixture
+def talk(serving: tuple[Server, dict[str, str]]) -> str:
+    """The id of a new conversation."""
+    answer = HTTP.post(f"{serving[0].url}{NATIVE}", json={"id": uuid4().hex})
+    return str(answer.json()["id"])
+
+
+def test_each_message_is_a_job_and_what_agents_say_is_none(cluster: Cluster, talk: str) -> None:
+    for text in ("one", "two", "three"):
+        cluster.say(talk, text)
+    assert cluster.jobs() == 3
+    worker = cluster.start_worker()
+    wait_until(lambda: bool(cluster.texts(talk, "turn")))
+    wait_until(lambda: cluster.jobs() == 0)
+    assert cluster.texts(talk, "message")[-1].endswith("three")
+    assert cluster.holder(talk) == worker.pid
+    [(last,)] = cluster.ask("SELECT last_value FROM procrastinate_jobs_id_seq")
+    cluster.say(talk, "four")
+    wait_until(lambda: len(cluster.texts(talk, "turn")) == 2)
+    assert cluster.ask("SELECT last_value FROM procrastinate_jobs_id_seq") == [(last + 1,)]
+
+
+def test_a_message_whose_job_was_deleted_is_answered(cluster: Cluster, talk: str) -> None:
+    cluster.say(talk, "hello")
+    cluster.ask("DELETE FROM procrastinate_jobs")
+    cluster.start_worker()
+    wait_until(lambda: cluster.texts(talk, "message") == ["hello", "You said: hello"])
+
+
+def test_what_a_server_stores_is_indexed_by_a_worker_that_is_told(cluster: Cluster, talk: str) -> None:
+    cluster.start_worker(
+        **{"sessions_app.search_indexer.POLL_S": 3600.0, "sessions_app.live.hub.POLL_S": 3600.0}
+    )
+    frame = {"type": "event", "id": uuid4().hex, "event": {"action": "message", "args": {"content": "hello"}}}
+    assert HTTP.post(f"{cluster.web.url}{NATIVE}/{talk}/events", json=frame).status_code == 200
+    [(newest,)] = cluster.ask("SELECT max(id) FROM conversations_event")
+    wait_until(
+        lambda: cluster.ask("SELECT through >= %s FROM conversations_searchprogress", newest) == [(True,)]
+    )
+
+
+def test_readers_elsewhere_see_an_answer_while_it_is_written_and_stop_it(cluster: Cluster, talk: str) -> None:
+    cluster.start_worker(GOING_ON)
+    with NetworkClient(cluster.web, talk) as reader:
+        reader.send({"type": "message", "text": "/slow"})
+        reader.until("delta")
+        reader.send({"type": "stop", "id": "s"})
+        assert reader.until("event", kind="turn")["text"].startswith("stopped")
+
+
+def test_a_worker_that_is_killed_is_replaced_and_its_turn_marked_once(cluster: Cluster, talk: str) -> None:
+    dead = cluster.start_worker()
+    cluster.say(talk, "hang")
+    wait_until(lambda: bool(cluster.texts(talk, "tool_call")))
+    other = cluster.start_worker()
+    dead.kill()
+    wait_until(lambda: bool(cluster.texts(talk, "turn")))
+    cluster.say(talk, "hello")
+    wait_until(lambda: len(cluster.texts(talk, "turn")) == 2)
+    assert "interrupted" in cluster.texts(talk, "turn")[0]
+    assert cluster.texts(talk, "message")[-1] == "You said: hello"
+    assert cluster.holder(talk) == other.pid
+
+
+def test_a_worker_that_is_stopped_hands_its_turn_over_at_once(cluster: Cluster, talk: str) -> None:
+    leaving = cluster.start_worker(GOING_ON)
+    cluster.say(talk, CUT_OFF)
+    wait_until(lambda: bool(cluster.texts(talk, "tool_call")))
+    other = cluster.start_worker(GOING_ON)
+    leaving.stop()
+    wait_until(lambda: cluster.holder(talk) == other.pid or bool(cluster.ask(_UNKNOWN, talk)))
+    assert cluster.texts(talk, "turn") == []
+    assert "A turn is handed over" in leaving.log.read_text()
+
+
+_UNKNOWN = (
+    "SELECT 1 FROM sessions_app_agentloop AS loop JOIN conversations_conversation AS c "
+    "ON c.id = conversation_id WHERE public_id = %s AND execution_status = 'waiting_for_confirmation'"
+)
+
+
+def test_a_turn_that_waits_for_approval_is_stopped_while_there_is_no_worker(
+    cluster: Cluster, talk: str
+) -> None:
+    worker = cluster.start_worker()
+    cluster.say(talk, "approve")
+    wait_until(lambda: bool(cluster.texts(talk, "state")) and bool(cluster.ask(_UNKNOWN, talk)))
+    worker.stop()
+    with NetworkClient(cluster.web, talk) as reader:
+        reader.until("replay_complete")
+        reader.send({"type": "stop", "id": "s"})
+        assert reader.until("event", kind="turn")["text"].startswith("stopped")
+
+
+def test_a_process_that_serves_imports_no_library_of_models(cluster: Cluster, tmp_path: Path) -> None:
+    variables = {**program_environment(tmp_path), **cluster.variables, "LLM_MODEL": "openai/none"}
+    run = subprocess.run(
+        [sys.executable, "-c", _SERVED],
+        env={**variables, "LLM_API_KEY": "none", "DJANGO_SETTINGS_MODULE": "convserver.settings"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert run.stdout.splitlines()[-1] == "[]"
+
+
+_SERVED = """
+import asyncio, sys, httpx, convserver.asgi
+async def served():
+    transport = httpx.ASGITransport(convserver.asgi.application)
+    async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+        made = await client.post("/api/native/conversations", json={})
+        path = "/api/native/conversations/" + made.json()["id"]
+        said = await client.post(path + "/events", json={"type": "message", "text": "Hello"})
+        assert said.status_code == 200, said.text
+        assert (await client.get(path)).status_code == 200
+        assert (await client.get("/c/" + made.json()["id"])).status_code == 200
+asyncio.run(served())
+print([name for name in ("pydantic_ai", "openai", "anthropic", "mcp") if name in sys.modules])
+"""
