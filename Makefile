@@ -15,13 +15,15 @@ DEV := $(VENV)/.dev-installed
 NODE_CLIENT := tests/socket_io_client
 NODE := $(NODE_CLIENT)/node_modules/.installed
 
-.PHONY: help run test check bench pictures requirements clean
+.PHONY: help run test check bench cluster standby pictures requirements clean
 
 help:
 	@echo "make run           set up if needed, migrate and serve"
 	@echo "make test          the whole suite, on every database that can be reached (ARGS=... for pytest)"
 	@echo "make check         lint, format, types, layers, migrations, API document, deployment"
 	@echo "make bench         measure against the limits of this machine"
+	@echo "make cluster       kill parts of a running cluster, and check that nothing is lost"
+	@echo "make standby       kill a PostgreSQL primary under load, and promote its synchronous standby"
 	@echo "make pictures      take docs/pictures/ anew: every page, light and dark, narrow and wide"
 	@echo "make requirements  pin requirements/*.in again (UPGRADE=--upgrade for the newest of everything)"
 	@echo "make clean         remove what can be made again; data in var/ stays"
@@ -35,6 +37,12 @@ test: $(DEV) $(if $(shell command -v npm 2>/dev/null),$(NODE))
 
 bench: $(DEV)
 	@$(BIN)/python -m benchmarks $(ARGS)
+
+cluster: $(DEV)
+	@$(BIN)/python -m faults.cluster $(ARGS)
+
+standby: $(DEV)
+	@$(BIN)/python -m faults.standby $(ARGS)
 
 pictures: $(DEV)
 	@$(BIN)/python -m tests.browser.pictures
@@ -63,7 +71,7 @@ check: $(DEV)
 
 # One file of pins for every platform and Python, with hashes and without the place they came from.
 COMPILE := UV_CUSTOM_COMPILE_COMMAND="make requirements" $(BIN)/uv pip compile --quiet --no-config \
-	--universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links $(UPGRADE)
+	--universal --python-version 3.11 --generate-hashes --no-strip-extras --no-emit-index-url --no-emit-find-links $(UPGRADE)
 
 requirements: $(CREATED)
 	$(PIP) install --quiet uv
