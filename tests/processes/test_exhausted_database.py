@@ -139,6 +139,8 @@ def ask_all(server: Server) -> list[httpx.Response]:
 
 def is_served(server: Server) -> bool:
     answers = [*ask_all(server), HTTP.get(f"{server.url}/health")]
+    for answer in answers:
+        print(answer.request.url.path, answer.status_code, answer.text[:200])
     return {answer.status_code for answer in answers} == {200}
 
 
