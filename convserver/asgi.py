@@ -30,9 +30,11 @@ from sessions_app.routing import router
 from sessions_app.sockets.v0 import server
 
 http = LateApplication("convserver.serving.doors.application")
+mcp = LateApplication("convserver.mcp.door.application")
 probes = OneThreadHandler("probes", are_shared=False, urlconf="convserver.web.probe_urls")
 """Probes are answered even while every thread for requests is busy, and import no other page."""
 PROBES = {"/alive", "/health", "/ready"}
+MCP = "/mcp"
 
 
 async def by_protocol(scope: Any, receive: Any, send: Any) -> None:
@@ -42,6 +44,8 @@ async def by_protocol(scope: Any, receive: Any, send: Any) -> None:
             await server.socketio_v0(scope, receive, send)
         case "http" if scope["path"] in PROBES:
             await replay_throttle.counted(probes, scope, receive, send)
+        case "http" if scope["path"] == MCP:
+            await replay_throttle.counted(mcp, scope, receive, send)
         case "http":
             await replay_throttle.counted(http, scope, receive, send)
         case "websocket":

@@ -77,6 +77,8 @@ PONG_WAIT_S = 60.0
 WORKER = "convserver.asgi:worker"
 WORKER_MANAGER = "sessions_app.loops.cluster.managers.WorkerConversationManager"
 SECOND_MANAGER = "sessions_app.loops.cluster.second.SecondConversationManager"
+TOKEN = "CONVSERVER_TOKEN"  # noqa: S105 - a name
+"""The variable with the token of whoever asks over stdio: arguments can be seen by other users."""
 CONCURRENCY = 50
 """A worker plays at most this many turns at a time, unless its command line says otherwise."""
 CONCURRENCY_MAX = 10_000
@@ -127,8 +129,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     formats = bring.add_subparsers(dest="format", required=True)
     for name in IMPORTS:
         formats.add_parser(name, add_help=False, help=IMPORTS_HELP[name])
+    commands.add_parser(
+        "mcp",
+        help="answer a program that has started this and speaks the Model Context Protocol over stdio",
+        description="Let a program search and read conversations: it starts this command, and speaks the "
+        f"Model Context Protocol over stdin and stdout. With accounts, {TOKEN} is a token with the scope "
+        "`read`.",
+    )
     chosen, others = parser.parse_known_args(arguments)
-    if others and chosen.command in ("serve", "worker"):
+    if others and chosen.command in ("serve", "worker", "mcp"):
         parser.error(f"unrecognized arguments: {' '.join(others)}")
     private_files.create_privately()
     try:
@@ -139,6 +148,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 return work_for_cluster(chosen.concurrency, chosen.probe_port)
             case "import":
                 return import_conversations(chosen.format, others)
+            case "mcp":
+                return serve_mcp(os.environ.get(TOKEN, ""))
             case _:
                 return manage_django([*others, *chosen.rest])
     except ConfigurationError as error:
@@ -239,6 +250,22 @@ def import_conversations(format: str, arguments: Sequence[str]) -> int:
     _protect_files()
     command = load_command_class("sessions_app", IMPORTS[format])
     command.run_from_argv(["convserver import", format, *arguments])
+    return 0
+
+
+def serve_mcp(token: str) -> int:
+    """Answer a program over stdin and stdout until the input ends. Raise ConfigurationError."""
+    configuration: Configuration = settings.CONFIGURATION
+    if not token and (configuration.auth is not AuthMode.LOCAL or configuration.session_api_key is not None):
+        raise ConfigurationError(f"{TOKEN} is missing: set it to a token with the scope `read`.")
+    django.setup()
+    with _naming_the_database():
+        if _lacks_tables():
+            return _say_to_migrate()
+    _protect_files()
+    # Its library takes a second to import, which no other command has use for.
+    answer: Callable[[str], None] = import_string("convserver.mcp.stdio.serve")
+    answer(token)
     return 0
 
 

@@ -1290,6 +1290,15 @@ def test_create_token_prints_a_token_of_the_user(bob: User) -> None:
     assert (token.user_id, token.name) == (bob.pk, "laptop")
 
 
+def test_create_token_limits_a_token_to_the_scopes_that_are_named(bob: User) -> None:
+    call_command("create_token", "bob", "--name", "memory", "--scope", "read", stdout=StringIO())
+    call_command("create_token", "bob", "--name", "all", stdout=StringIO())
+    issued = {token.name: token.scope_set for token in ApiToken.objects.all()}
+    assert issued == {"memory": {Scope.READ}, "all": set(Scope)}
+    with pytest.raises(CommandError, match="invalid choice"):
+        call_command("create_token", "bob", "--name", "other", "--scope", "everything")
+
+
 def test_create_token_gives_a_name_once_while_its_token_is_valid(bob: User) -> None:
     call_command("create_token", "bob", name="laptop", stdout=StringIO())
     with pytest.raises(CommandError, match="There is a token named “laptop” already"):

@@ -9,7 +9,7 @@ from django.contrib.auth.models import User
 from django.core.management.base import BaseCommand, CommandError
 from django.db import transaction
 
-from sessions_app.models import TOKEN_NAME_MAX_LENGTH, ApiToken
+from sessions_app.models import TOKEN_NAME_MAX_LENGTH, ApiToken, Grant, Scope
 from sessions_app.storage import usage
 
 
@@ -22,8 +22,17 @@ class Command(BaseCommand):
         """Add the user and the name of the token."""
         parser.add_argument("username", help="the user that the token belongs to")
         parser.add_argument("--name", required=True, help="a name by which to recognise the token later")
+        parser.add_argument(
+            "--scope",
+            action="append",
+            choices=[scope.value for scope in Scope],
+            dest="scopes",
+            help="what the token may do; give it several times for several scopes (default: all)",
+        )
 
-    def handle(self, *args: Any, username: str, name: str, **options: Any) -> None:
+    def handle(
+        self, *args: Any, username: str, name: str, scopes: list[str] | None = None, **options: Any
+    ) -> None:
         """Print only the token, so that a script can read it."""
         user = User.objects.filter(username=username, is_active=True).first()
         if user is None:
@@ -33,7 +42,7 @@ class Command(BaseCommand):
         try:
             with transaction.atomic():
                 usage.require_free_name(user.pk, name)
-                _, text = ApiToken.issue(user.pk, name)
+                _, text = ApiToken.issue(user.pk, name, Grant(scopes=list(map(Scope, scopes or Scope))))
         except usage.TokenNameTaken as error:
             raise CommandError(str(error)) from error
         self.stdout.write(text)

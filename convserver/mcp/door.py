@@ -1,0 +1,87 @@
+"""The MCP door over HTTP, `POST /mcp`: every request stands for itself, so any process may answer it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import replace
+from http import HTTPStatus
+from typing import Any
+
+from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+
+from convserver.api.direct.callers import Asked, get_callers
+from convserver.api.errors import LOG_IN, RETRY_AFTER_S, UNAVAILABLE
+from convserver.mcp.native import NativeDoor
+from convserver.mcp.server import server
+from convserver.serving.clients import holder_of_share
+from convserver.serving.doors import application as http
+from sessions_app.event_loops import PerEventLoop
+from sessions_app.identity.authentication import credentials_of, headers_of
+from sessions_app.identity.key_throttle import address_of
+from sessions_app.models import Scope
+
+BODY_MAX_BYTES = 256 * 1024
+NO_STREAM = "This door sends nothing by itself: POST each message."
+NO_DATABASE = "The server could not reach its database. Try again."
+
+
+async def application(scope: Any, receive: Any, send: Any) -> None:
+    """Answer a request of somebody who may read."""
+    if scope["method"] != "POST":
+        await _refuse(send, HTTPStatus.METHOD_NOT_ALLOWED, NO_STREAM, ("allow", "POST"))
+        return
+    try:
+        is_known = await _may_read(scope)
+    except UNAVAILABLE:
+        await _refuse(send, HTTPStatus.SERVICE_UNAVAILABLE, NO_DATABASE, ("retry-after", str(RETRY_AFTER_S)))
+        return
+    if not is_known:
+        await _refuse(send, HTTPStatus.UNAUTHORIZED, LOG_IN, ("www-authenticate", "Bearer"))
+        return
+    manager = await _running.get().manager()
+    await manager.handle_request(scope, receive, send)
+
+
+async def _may_read(scope: Any) -> bool:
+    credentials = replace(credentials_of(headers_of(scope)), session_key=None)  # a page has no business here
+    share = await holder_of_share(credentials, address_of(scope))
+    if not isinstance(share, int):
+        return False
+    asked = Asked(credentials, None, Scope.READ, takes_conversation_keys=False)
+    return await get_callers().find(asked, share) is not None
+
+
+class _Running:
+    """The library's manager, which runs as a task of its event loop from the first request on."""
+
+    def __init__(self) -> None:
+        self._manager = StreamableHTTPSessionManager(
+            server(lambda request: NativeDoor(http, request.scope)),
+            json_response=True,
+            stateless=True,
+            max_request_body_size=BODY_MAX_BYTES,
+        )
+        self._is_ready = asyncio.Event()
+        self._task = asyncio.get_running_loop().create_task(self._run())
+
+    async def manager(self) -> StreamableHTTPSessionManager:
+        """Return the manager once it runs."""
+        await self._is_ready.wait()
+        return self._manager
+
+    async def _run(self) -> None:
+        async with self._manager.run():
+            self._is_ready.set()
+            await asyncio.get_running_loop().create_future()  # until the event loop ends
+
+
+_running = PerEventLoop(_Running)
+
+
+async def _refuse(send: Any, status: HTTPStatus, detail: str, header: tuple[str, str]) -> None:
+    body = json.dumps({"detail": detail}).encode()
+    headers = [("content-type", "application/json"), ("content-length", str(len(body))), header]
+    encoded = [(name.encode(), value.encode()) for name, value in headers]
+    await send({"type": "http.response.start", "status": status, "headers": encoded})
+    await send({"type": "http.response.body", "body": body})

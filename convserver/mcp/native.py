@@ -1,0 +1,74 @@
+"""The native REST door, asked inside this process with the keys of whoever asks over MCP.
+
+So its checks of keys, scopes, shares and limits, and its sentences, hold for MCP as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any, Self
+from urllib.parse import quote
+
+import httpx
+
+from convserver.api.direct.requests import is_secure
+from sessions_app.identity.authentication import headers_of
+from sessions_app.identity.key_throttle import address_of
+
+WAIT_S = 60.0
+_KEYS = ("authorization", "x-session-api-key")
+_PROXY = ("x-forwarded-for", "x-forwarded-host", "x-forwarded-proto")
+
+
+class Refused(Exception):
+    """The native door has refused; the text says why, and what to do."""
+
+
+class NativeDoor:
+    """Reads at the native door until it is left."""
+
+    def __init__(self, application: Any, scope: Mapping[str, Any] | None = None, *, token: str = "") -> None:
+        """`scope` is that of the request over HTTP whose keys count; without one `token` counts, if any."""
+        headers = {"authorization": f"Bearer {token}"} if token else {}
+        address, host, scheme = "127.0.0.1", "localhost", "http"
+        if scope is not None:
+            sent = headers_of(scope)  # type: ignore[arg-type]
+            headers = {name: sent[name] for name in (*_KEYS, *_PROXY) if name in sent}
+            address, host = address_of(scope), sent.get("host", host)
+            scheme = "https" if is_secure(scope, sent) else "http"
+        self._client = httpx.AsyncClient(
+            transport=httpx.ASGITransport(application, raise_app_exceptions=False, client=(address, 0)),
+            base_url=f"{scheme}://localhost",
+            headers={**headers, "host": host, "accept": "application/json"},
+            timeout=WAIT_S,
+        )
+
+    async def __aenter__(self) -> Self:
+        """Begin."""
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc_value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Leave."""
+        await self._client.aclose()
+
+    async def get(self, *path: str, **query: Any) -> Any:
+        """Return the JSON at this path below `/api/native`; None in the query is left out. Raise Refused."""
+        address = "/".join(["/api/native", *(quote(part, safe="") for part in path)])
+        asked = {name: value for name, value in query.items() if value is not None}
+        answer = await self._client.get(address, params=asked)
+        if answer.is_success:
+            return answer.json()
+        raise Refused(_sentence(answer))
+
+
+def _sentence(answer: httpx.Response) -> str:
+    try:
+        return str(answer.json()["detail"])
+    except (ValueError, LookupError, TypeError):
+        return f"The server has answered {answer.status_code}. Try again later."

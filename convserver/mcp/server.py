@@ -1,0 +1,105 @@
+"""What the MCP door answers, over HTTP and over stdio alike."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, TypeVar
+
+from jsonschema import Draft202012Validator
+from mcp import types
+from mcp.server.lowlevel import Server
+from mcp.shared.exceptions import MCPError
+
+from convserver import __version__
+from convserver.mcp import resources
+from convserver.mcp.native import NativeDoor, Refused
+from convserver.mcp.tools import BY_NAME, TOOLS, Tool, as_text
+
+T = TypeVar("T")
+Door = Callable[[Any], NativeDoor]
+"""Opens the native door for a request: over HTTP with its keys; None for one over stdio."""
+
+INSTRUCTIONS = (
+    "All conversations that this user has had with agents on this server. Use `search` to find what was "
+    "said, done or decided earlier, and `read_conversation` to read around what was found. Nothing can be "
+    "changed here."
+)
+_READS = types.ToolAnnotations(read_only_hint=True, destructive_hint=False, open_world_hint=False)
+
+
+def server(door: Door) -> Server[Any]:
+    """Return the server, whose tools ask the native door that `door` opens."""
+
+    async def list_tools(context: Any, params: types.PaginatedRequestParams | None) -> types.ListToolsResult:
+        return types.ListToolsResult(tools=[_described(tool) for tool in TOOLS])
+
+    async def call_tool(context: Any, params: types.CallToolRequestParams) -> types.CallToolResult:
+        tool = BY_NAME.get(params.name)
+        if tool is None:
+            raise MCPError(types.INVALID_PARAMS, f"There is no tool {params.name!r}.")
+        given = params.arguments or {}
+        try:
+            _require_valid(tool, given)
+            async with door(context.request) as native:
+                return _result(as_text(await tool.run(native, given)))
+        except Refused as error:
+            return _result(str(error), is_error=True)
+
+    async def list_resources(
+        context: Any, params: types.PaginatedRequestParams | None
+    ) -> types.ListResourcesResult:
+        async with door(context.request) as native:
+            return await _told(resources.listed(native, params.cursor if params else None))
+
+    async def list_templates(
+        context: Any, params: types.PaginatedRequestParams | None
+    ) -> types.ListResourceTemplatesResult:
+        return types.ListResourceTemplatesResult(resource_templates=resources.TEMPLATES)
+
+    async def read_resource(
+        context: Any, params: types.ReadResourceRequestParams
+    ) -> types.ReadResourceResult:
+        async with door(context.request) as native:
+            return await _told(resources.read(native, params.uri))
+
+    return Server(
+        "convserver",
+        version=__version__,
+        title="convserver",
+        instructions=INSTRUCTIONS,
+        on_list_tools=list_tools,
+        on_call_tool=call_tool,
+        on_list_resources=list_resources,
+        on_list_resource_templates=list_templates,
+        on_read_resource=read_resource,
+    )
+
+
+async def _told(work: Awaitable[T]) -> T:
+    """Await what has no place for a sentence in its result. Raise MCPError with it."""
+    try:
+        return await work
+    except Refused as error:
+        raise MCPError(types.INVALID_PARAMS, str(error)) from error
+
+
+def _described(tool: Tool) -> types.Tool:
+    return types.Tool(
+        name=tool.name,
+        title=tool.title,
+        description=tool.description,
+        input_schema=tool.input_schema,
+        annotations=_READS,
+    )
+
+
+def _require_valid(tool: Tool, given: Mapping[str, Any]) -> None:
+    """Raise Refused if the arguments are not what the tool takes."""
+    errors = list(Draft202012Validator(tool.input_schema).iter_errors(given))
+    if errors:
+        said = "; ".join(f"{each.json_path.removeprefix('$.')}: {each.message}" for each in errors[:3])
+        raise Refused(f"The arguments of `{tool.name}` are wrong: {said[:500]}.")
+
+
+def _result(text: str, *, is_error: bool = False) -> types.CallToolResult:
+    return types.CallToolResult(content=[types.TextContent(text=text)], is_error=is_error)
