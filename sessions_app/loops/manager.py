@@ -593,7 +593,7 @@ class StandaloneConversationManager(ConversationManager):
                 await self._require_ready()
                 here = list(self._loops)
                 abandoned = await astore.call(pending_work.abandoned, SWEEP_LIMIT, besides=here)
-                await _for_each(abandoned, self._recover)
+                await _for_each(self._in_order(abandoned), self._recover)
                 here = list(self._loops)
                 for pk in await astore.call(pending_work.asked_among, here):
                     if pk in self._loops:
@@ -602,8 +602,12 @@ class StandaloneConversationManager(ConversationManager):
                 found = await astore.call(pending_work.needing_a_loop, SWEEP_LIMIT, besides=here, after=after)
                 # The next round goes on behind these: none that cannot be started hides the others.
                 self._swept_through = max(each.pk for each in found) if len(found) == SWEEP_LIMIT else 0
-                await _for_each(found, self._take_over)
+                await _for_each(self._in_order(found), self._take_over)
             await asyncio.sleep(self._between_sweeps_s)
+
+    def _in_order(self, found: Sequence[ConversationRef]) -> Sequence[ConversationRef]:
+        """Return the order in which a sweep deals with what it has found."""
+        return found
 
     async def _recover(self, conversation: ConversationRef) -> None:
         if conversation.pk not in self._loops:

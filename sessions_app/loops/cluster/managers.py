@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Callable, Coroutine, Sequence
 from types import TracebackType
 from typing import Any
@@ -89,6 +90,10 @@ class WorkerConversationManager(StandaloneConversationManager):
     @property
     def _between_sweeps_s(self) -> float:
         return WORKER_SWEEP_S
+
+    def _in_order(self, found: Sequence[ConversationRef]) -> Sequence[ConversationRef]:
+        """Return an order of this worker's own: others that found the same begin with other ones."""
+        return random.sample(found, len(found))
 
     async def _for_room(self) -> None:
         # Loops tell nobody of each turn that ends.
