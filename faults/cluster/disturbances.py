@@ -25,6 +25,8 @@ LOOK_S = 0.05
 TAKEOVER_WAIT_S = 40.0
 
 KILLED, FROZEN = "a worker was killed", "a worker was stopped past its lease, and continued"
+PROMISED_S = {KILLED: 5.0, FROZEN: LEASE_S + 5.0}
+"""Within this time others take over, on a machine that is not overloaded."""
 WEB, JOBS = "a server was killed", "the jobs were deleted"
 RESTARTED, FLUSHED = "Redis was restarted", "Redis was flushed"
 TERMINATED = "all connections to PostgreSQL were terminated"
@@ -49,6 +51,8 @@ class Record:
     """Seconds for each turn that was under way, by what had become of its worker."""
     never: int = 0
     """Turns that nobody took over within TAKEOVER_WAIT_S."""
+    busy: float = 0.0
+    """The part of the machine's time that was in use."""
 
 
 class Disturbances:
