@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import gc
 import os
 import random
@@ -352,14 +351,22 @@ async def connect(live: None, alice: User) -> AsyncIterator[Connect]:
         await client.leave()
 
 
+@pytest.fixture(scope="module")
+def two_servers(django_db_setup: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[TwoServers]:
+    """Two servers and a worker for a whole file, with the demo agent: each test has an empty database."""
+    servers = TwoServers(tmp_path_factory.mktemp("servers"))
+    servers.start(constants=TYPES_AT_ONCE, CONVSERVER_AGENT="demo")
+    yield servers
+    servers.kill()
+
+
 @pytest.fixture
 async def rest(live: None, alice: User, request: pytest.FixtureRequest) -> AsyncIterator[httpx.AsyncClient]:
     """A REST client without credentials: alice in local mode, nobody in accounts mode."""
     if request.config.getoption("--two-servers"):
-        server: Server = request.getfixturevalue("server")  # no other test with this client needs one
-        await asyncio.to_thread(server.start, constants=TYPES_AT_ONCE, CONVSERVER_AGENT="demo")
+        servers = request.getfixturevalue("two_servers")
         network = httpx.AsyncHTTPTransport()
-        async with httpx.AsyncClient(transport=network, base_url=server.url, timeout=WAIT_S) as client:
+        async with httpx.AsyncClient(transport=network, base_url=servers.url, timeout=WAIT_S) as client:
             yield client
         return
     transport = httpx.ASGITransport(app=application)  # type: ignore[arg-type]

@@ -16,7 +16,8 @@ import psycopg
 import pytest
 from django.db import connection
 
-from tests import migrated
+from sessions_app.loops.cluster import wakeups
+from tests import forks, migrated
 from tests.clients import HTTP, Server, Worker, database_url, program_environment
 from tests.network import NetworkClient, wait_until
 
@@ -123,6 +124,34 @@ def test_each_message_is_a_job_and_what_agents_say_is_none(cluster: Cluster, tal
     cluster.say(talk, "four")
     wait_until(lambda: len(cluster.texts(talk, "turn")) == 2)
     assert cluster.ask("SELECT last_value FROM procrastinate_jobs_id_seq") == [(last + 1,)]
+
+
+MANY_JOBS = """
+from sessions_app.loops.cluster import wakeups
+from django.db import connection
+wakeups.TRIM_S = 0.0
+most = 0
+for _ in range({messages} // 400):
+    for _ in range(40):
+        wakeups._defer([1] * 10)
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT count(*) FROM procrastinate_jobs")
+        most = max(most, *cursor.fetchone())
+    wakeups.trim()
+assert 0 < most < 1000, most
+"""
+"""400 are more than are asked in the 4 s between two looks on a machine with two cores."""
+
+
+def test_jobs_stay_few_after_a_hundred_thousand_messages_that_no_worker_took(
+    cluster: Cluster, is_full: bool, tmp_path: Path
+) -> None:
+    code = MANY_JOBS.format(messages=100_000 if is_full else 2_000)
+    environment = {**program_environment(tmp_path), **cluster.variables}
+    ended = forks.run(["convserver", "manage", "shell", "-v0", "-c", code], environment)
+    assert ended.returncode == 0, ended.stderr
+    assert cluster.jobs() == wakeups.KEPT_MAX
+    cluster.ask("DELETE FROM procrastinate_jobs")
 
 
 def test_a_message_whose_job_was_deleted_is_answered(cluster: Cluster, talk: str) -> None:

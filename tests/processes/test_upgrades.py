@@ -25,7 +25,7 @@ from psycopg import sql
 from conversations.engines import upgrades
 from tests import forks, migrated
 from tests.clients import WAIT_S, Server, database_url, program_environment
-from tests.conftest import on_postgresql
+from tests.conftest import on_postgresql, once
 from tests.network import wait_until
 
 pytestmark = pytest.mark.needs_engine
@@ -156,6 +156,7 @@ def test_kills_at_any_moment_harm_no_later_start(fresh: Own, chance: random.Rand
     assert fresh.is_complete
 
 
+@once
 def test_what_an_earlier_release_applied_without_a_record_is_recorded(fresh: Own) -> None:
     fresh.migrate("auth", "0001")
     fresh.ask("DELETE FROM django_migrations WHERE app = 'auth' RETURNING id")
@@ -165,6 +166,7 @@ def test_what_an_earlier_release_applied_without_a_record_is_recorded(fresh: Own
     assert fresh.is_complete
 
 
+@once
 def test_tables_of_another_program_are_told_apart_from_what_cannot_be_used(fresh: Own) -> None:
     with closing(fresh.connect()) as outside:
         outside.execute("CREATE TABLE auth_group (id bigint PRIMARY KEY, name text)")
@@ -209,6 +211,7 @@ assert User.objects.get().get_all_permissions() == {"sessions_app.view_receiver"
 SHOWN = "SELECT name FROM auth_permission WHERE codename LIKE '%_receiver' ORDER BY codename"
 
 
+@once
 def test_permissions_for_endpoints_are_shown_with_that_word_and_stay_granted(complete: Own) -> None:
     complete.run(STAFF)
     for arguments, noun in ((("sessions_app", "0018"), "receiver"), ((), "endpoint")):

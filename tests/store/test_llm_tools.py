@@ -39,6 +39,7 @@ pytestmark = pytest.mark.one_engine
 __all__ = ["manager"]
 
 ROOT = Path(__file__).parents[2]
+GONE_WITHIN_S = 5.0
 Program = dict[str, Any]
 
 
@@ -235,6 +236,35 @@ async def test_a_program_that_misbehaves_gets_a_sentence_and_the_turn_goes_on(
     assert "tools" not in asked[0].body
 
 
+@pytest.mark.parametrize("kind", ["garbage", "flood", "long", "silent"])
+async def test_another_conversation_is_answered_as_before_beside_a_program_that_misbehaves(
+    v0_talk: ConversationRef, alice: User, join: Join, kind: str
+) -> None:
+    config = {"mcpServers": {"bad": {**program(kind), "name": None}}}
+    setup = NewSetup(agent={"kind": "Agent", "mcp_config": config})
+    bad = await astore.call(agent_setups.create, alice, setup, conversation_id="bad", title="A talk")
+    async with model(alice, completion(["Hello."])):
+        client = await join(v0_talk)
+        alone = await said(client, "hello")
+        disturbing = await join(bad)
+        await disturbing.send({"type": "message", "text": "hello"})
+        await disturbing.until("event", kind="message")
+        beside = [await said(client, "hello") for _ in range(3)]
+        if kind == "silent":  # it is waited for all the while
+            assert not events(disturbing.frames, "turn")
+        else:
+            await disturbing.until("event", kind="turn")
+    for frames in beside:
+        assert [shape(each) for each in frames if each["type"] == "event"] == [
+            shape(each) for each in alone if each["type"] == "event"
+        ]
+
+
+def shape(event: Frame) -> tuple[str, str, str]:
+    """Return what is the same in two turns about the same."""
+    return event["kind"], event["source"], event["text"]
+
+
 async def test_a_call_that_is_never_answered_ends_in_time_and_the_next_one_works(
     v0_talk: ConversationRef, alice: User, join: Join, runs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -418,7 +448,8 @@ async def test_no_program_and_no_child_of_one_is_left_after_many_interruptions(
             assert loop is not None
             await loop.interrupt()
             await client.until("event", kind="turn")
-    await until_here(lambda: not left(runs))
+    async with asyncio.timeout(GONE_WITHIN_S):
+        await until_here(lambda: not left(runs))
 
 
 @pytest.fixture

@@ -49,7 +49,7 @@ from conversations.store import creation, deletion, forks, importing
 from sessions_app import astore, background, search_indexer
 from sessions_app.models import AgentLoop, ExecutionStatus
 from tests.clients import WAIT_S, database_url
-from tests.conftest import on_postgresql, on_sqlite
+from tests.conftest import on_postgresql, on_sqlite, once
 from tests.events import event
 from tests.scripted_agent import until
 from tests.threads import in_threads, is_somebody_waiting
@@ -648,6 +648,7 @@ def test_a_hit_says_what_it_is(conversation: ConversationRef) -> None:
 # Wrong input
 
 
+@once
 @pytest.mark.parametrize(
     "question",
     [
@@ -673,6 +674,7 @@ def test_a_question_that_cannot_be_answered_is_refused_with_a_sentence(alice: Us
     assert refusal(question).endswith(".")
 
 
+@once
 @pytest.mark.parametrize(
     "query",
     [
