@@ -163,8 +163,10 @@ def next_step(held: Claim) -> Step | None:
     if row.owes_status:
         return Step(_informing(row, NotificationKind.STATUS), {"owes_status": False})
     # Events first: a fact that was noted before one of these is there by now, so none is passed over.
-    events = reads.read_after(row.conversation.ref, row.through, limit=row.receiver.event_buffer_size)
+    events = _events_after(row)
     fact = NotedFact.objects.after(row.told).of(row.conversation, row.receiver).first()
+    if not events and fact is not None and fact.seq > row.through + 1:
+        events = _events_after(row)  # they came between the two reads, or were purged
     events = _batch(events, fact)
     if fact is not None and (fact.seq <= row.through + 1 or not events):
         return _step_of_fact(row, fact)
@@ -177,6 +179,10 @@ def next_step(held: Claim) -> Step | None:
         _rest(row, due_at=flush_at, known=max(row.known, events[-1]["seq"]))
         return None
     return _step_of_events(row, events)
+
+
+def _events_after(row: Delivery) -> list[EventEnvelope]:
+    return reads.read_after(row.conversation.ref, row.through, limit=row.receiver.event_buffer_size)
 
 
 def delivered(held: Claim, step: Step) -> bool:

@@ -30,6 +30,7 @@ from sessions_app.processes import this_process
 from sessions_app.webhooks import deliveries, dispatcher
 from sessions_app.webhooks import transport as webhooks
 from sessions_app.webhooks.dispatcher import Dispatcher
+from sessions_app.webhooks.gathering import Watermark, gather
 from sessions_app.webhooks.transport import Credentials
 from tests.clients import WAIT_S, Server
 from tests.events import event
@@ -156,6 +157,31 @@ async def test_the_conversation_is_posted_when_it_is_made_retitled_and_before_it
         "conversations",
     ]
     assert endpoint.infos[-1] == (await astore.call(information_of, [talk.pk], deleted=True))[talk.pk]
+
+
+def test_events_that_came_while_a_deletion_was_looked_for_are_told_before_it(
+    database: None, endpoint: WebhookServer, alice: User, hooked: Hooked
+) -> None:
+    receiver = webhook(endpoint)
+    talk = creation.create(alice)
+    watermark = Watermark()
+    watermark.look()
+    gather(receiver, watermark)
+    [claim] = deliveries.claim(receiver.pk, this_process(), limit=1)
+    created = deliveries.next_step(claim)
+    assert created is not None
+    assert deliveries.delivered(claim, created)
+
+    def append_and_delete() -> None:
+        writes.append(talk, [event("last")])
+        deletion.soft_delete(talk)
+
+    hooked(deliveries.reads, "read_after").after(append_and_delete)
+    told = []
+    while (step := deliveries.next_step(claim)) is not None:
+        told.append(step.notification.kind)
+        assert deliveries.delivered(claim, step)
+    assert told == ["appended", "deleted"]
 
 
 async def test_the_conversation_is_posted_when_a_run_ends_after_the_events_of_the_run(
