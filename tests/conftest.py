@@ -66,6 +66,8 @@ on_sqlite = pytest.mark.skipif(connection.vendor != "sqlite", reason="is about S
 DATABASES = {"django_db_setup", "server", "site"}
 """Fixtures of which a test that can tell one engine from another has at least one."""
 
+KEPT_IDLE_S = 1.0
+"""What a test with many threads needed is given back, one connection each time: all runs share PostgreSQL's."""
 LEFT = pytest.StashKey[list[pytest.Item]]()
 """Tests that were chosen and are left to the run on SQLite."""
 
@@ -96,6 +98,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Choose how many examples properties are tried on, before any module is read that says more of it."""
     hypothesis.settings.load_profile(FULL if config.getoption("--full") else QUICK)
+    if connection.vendor == "postgresql":
+        connection.settings_dict["OPTIONS"]["pool"]["max_idle"] = KEPT_IDLE_S
 
 
 @pytest.hookimpl(trylast=True)

@@ -229,7 +229,7 @@ async def test_an_unknown_address_of_the_api_is_a_404_in_json(
         "/ws/nothing",
         "/socket.io",
         "/security/x",
-        "/mcp",
+        "/mcp/nothing",
     ],
 )
 async def test_an_unknown_address_of_ours_is_no_page_of_the_frontend(
