@@ -67,7 +67,7 @@ DATABASES = {"django_db_setup", "server", "site"}
 """Fixtures of which a test that can tell one engine from another has at least one."""
 
 KEPT_IDLE_S = 1.0
-"""What a test with many threads needed is given back, one connection each time: all runs share PostgreSQL's."""
+"""A connection that no test needs for so long is closed: all runs share those that PostgreSQL has."""
 LEFT = pytest.StashKey[list[pytest.Item]]()
 """Tests that were chosen and are left to the run on SQLite."""
 

@@ -176,7 +176,7 @@ def test_events_that_came_while_a_deletion_was_looked_for_are_told_before_it(
         writes.append(talk, [event("last")])
         deletion.soft_delete(talk)
 
-    hooked(deliveries.reads, "read_after").after(append_and_delete)
+    hooked(reads, "read_after").after(append_and_delete)
     told = []
     while (step := deliveries.next_step(claim)) is not None:
         told.append(step.notification.kind)
