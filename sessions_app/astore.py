@@ -471,6 +471,7 @@ def _connected(function: Callable[[], T]) -> T:
         if not isinstance(error.__cause__, FeatureNotSupported):
             raise
         _close_refusing_connections()
+        _replace_pooled_connections()
         raise OperationalError("The tables have changed.") from error.__cause__
 
 
@@ -489,6 +490,13 @@ def _close_refusing_connections() -> None:
         if each.connection is not None:
             each.connection.close()
             each.close()
+
+
+def _replace_pooled_connections() -> None:
+    """Close what the pool has: a try more would only be given another session with such statements."""
+    for each in connections.all(initialized_only=True):
+        if each.vendor == "postgresql" and (pool := each.pool) is not None:  # type: ignore[attr-defined]
+            pool.drain()
 
 
 def _opened() -> Database:
