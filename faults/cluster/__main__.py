@@ -48,7 +48,7 @@ class Size:
     """For so long things break; messages are spread over it."""
 
 
-FULL = Size(conversations=200, messages=20, seconds=600.0)
+FULL = Size(conversations=200, messages=20, seconds=480.0)
 """At this pace two cores also carry the starts of what was killed: a takeover that waits for a machine that
 is too slow says nothing about the cluster."""
 QUICK = Size(conversations=30, messages=8, seconds=50.0)

@@ -14,8 +14,10 @@ import psycopg
 from faults.instances import OWN_NAME, PostgreSQL, Redis
 from faults.programs import Program
 
-KILL_EVERY_S = 4.0
+KILL_EVERY_S = 6.0
 """A worker is killed about this often."""
+BETWEEN_FREEZES_S = 30.0
+"""So long after one worker was stopped past its lease another one is: a cluster needs time to recover."""
 AWAY_S = 1.0
 """A process that was killed is started again about this much later."""
 JOBS_EVERY_S = 5.0
@@ -141,7 +143,7 @@ class Disturbances:
             if worker is not None:
                 await asyncio.sleep(FROZEN_S)
                 worker.thaw()
-            await asyncio.sleep(KILL_EVERY_S)
+            await asyncio.sleep(BETWEEN_FREEZES_S)
 
     async def _busiest(self) -> Program | None:
         """Return the worker that plays the most turns."""
