@@ -12,7 +12,7 @@ from convserver.mcp import tools
 from convserver.mcp.native import NativeDoor, Refused
 
 SCHEME = "convserver"
-PAGE = 50
+PAGE = 20
 MIME_TYPE = "application/json"
 _URI = re.compile(rf"{SCHEME}://conversations/([^/?#]+)(?:/events/([0-9]{{1,18}}))?")
 

@@ -97,7 +97,7 @@ def _require_valid(tool: Tool, given: Mapping[str, Any]) -> None:
     """Raise Refused if the arguments are not what the tool takes."""
     errors = list(Draft202012Validator(tool.input_schema).iter_errors(given))
     if errors:
-        said = "; ".join(f"{each.json_path.removeprefix('$.')}: {each.message}" for each in errors[:3])
+        said = "; ".join(f"{each.json_path[2:]}: {each.message}".removeprefix(": ") for each in errors[:3])
         raise Refused(f"The arguments of `{tool.name}` are wrong: {said[:500]}.")
 
 

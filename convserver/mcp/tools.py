@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,8 +14,10 @@ RESULT_MAX_BYTES = 25_000
 """A result that is longer is cut short, and says where to go on."""
 TEXT_MAX_CHARS = 2_000
 """In a page of events a longer text is cut, and `read_event` returns the rest."""
-PIECE_CHARS = 5_000
-"""`read_event` returns at most this much of a text at a time: a character may take four bytes."""
+PIECE_CHARS = 4_000
+"""`read_event` returns at most this much of a text at a time: a character may take six bytes, escaped."""
+TITLES_MAX_BYTES = RESULT_MAX_BYTES // 2
+"""Conversations that are found by their titles leave as much to events."""
 SEARCH_MAX, LIST_MAX, EVENTS_MAX = 20, 50, 50
 _KINDS = ", ".join(f"`{kind}`" for kind in Kind)
 
@@ -59,7 +61,7 @@ async def search(door: NativeDoor, given: Mapping[str, Any]) -> Any:
             limit=limit,
         )
         result = {
-            "conversations": [_conversation(each) for each in found["conversations"]],
+            "conversations": _fitting(map(_conversation, found["conversations"]), TITLES_MAX_BYTES),
             "events": [_hit(each) for each in found["hits"]],
             "next_cursor": found["next_page_id"],
         }
@@ -70,15 +72,20 @@ async def search(door: NativeDoor, given: Mapping[str, Any]) -> Any:
 
 async def list_conversations(door: NativeDoor, given: Mapping[str, Any]) -> Any:
     """Return conversations, those with the newest events first."""
-    found = await door.get(
-        "conversations",
-        title=given.get("title"),
-        repository=given.get("repository"),
-        page_id=given.get("cursor"),
-        limit=given.get("limit", 20),
-    )
-    shown = [_conversation(each) for each in found["conversations"]]
-    return {"conversations": shown, "next_cursor": found["next_page_id"]}
+    limit = int(given.get("limit", 20))
+    while True:
+        found = await door.get(
+            "conversations",
+            title=given.get("title"),
+            repository=given.get("repository"),
+            page_id=given.get("cursor"),
+            limit=limit,
+        )
+        shown = [_conversation(each) for each in found["conversations"]]
+        result = {"conversations": shown, "next_cursor": found["next_page_id"]}
+        if limit == 1 or size(result) <= RESULT_MAX_BYTES:
+            return result
+        limit = max(1, limit // 2)
 
 
 async def read_conversation(door: NativeDoor, given: Mapping[str, Any]) -> Any:
@@ -121,6 +128,16 @@ async def read_event(door: NativeDoor, given: Mapping[str, Any]) -> Any:
         "text": text[offset:end],
         "next_offset": end if end < len(text) else None,
     }
+
+
+def _fitting(values: Iterable[Any], max_bytes: int) -> list[Any]:
+    """Return the first of these that fit into so many bytes."""
+    kept: list[Any] = []
+    for each in values:
+        if size([*kept, each]) > max_bytes:
+            break
+        kept.append(each)
+    return kept
 
 
 def size(result: Any) -> int:
