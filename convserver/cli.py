@@ -96,9 +96,10 @@ MANAGEMENT = {
 """The management commands that operators need, by what they do."""
 NEED_TABLES = MANAGEMENT.keys() - {"migrate", "check"}
 """Those of them that can do nothing, and may ask for much, before `migrate`."""
-IMPORTS = {"openhands-v1": "import_openhands_v1"}
-"""The management command of each format."""
-IMPORTS_HELP = {"openhands-v1": "the directories of OpenHands V1 agent servers and their SDK"}
+OWN_IMPORTS = {"openhands-v1": "import_openhands_v1"}
+"""The management commands of formats with one of their own."""
+IMPORTS = "import_transcripts"
+"""The management command of all others."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -125,10 +126,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "manage", help="run a management command: migrate, createsuperuser, create_token, …", add_help=False
     )
     manage.add_argument("rest", nargs=argparse.REMAINDER)
-    bring = commands.add_parser("import", help="import conversations from another program's files")
-    formats = bring.add_subparsers(dest="format", required=True)
-    for name in IMPORTS:
-        formats.add_parser(name, add_help=False, help=IMPORTS_HELP[name])
+    bring = commands.add_parser(
+        "import",
+        help="import conversations from another program's files",
+        add_help=False,
+    )
+    bring.add_argument("rest", nargs=argparse.REMAINDER)
     commands.add_parser(
         "mcp",
         help="answer a program that has started this and speaks the Model Context Protocol over stdio",
@@ -147,7 +150,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             case "worker":
                 return work_for_cluster(chosen.concurrency, chosen.probe_port)
             case "import":
-                return import_conversations(chosen.format, others)
+                return import_conversations([*others, *chosen.rest])
             case "mcp":
                 return serve_mcp(os.environ.get(TOKEN, ""))
             case _:
@@ -241,15 +244,17 @@ def _let_statements_take_their_time() -> None:
         options["options"] += " -c statement_timeout=0 -c lock_timeout=0"
 
 
-def import_conversations(format: str, arguments: Sequence[str]) -> int:
+def import_conversations(arguments: Sequence[str]) -> int:
     """Run the command that imports a format; if it fails, it ends the process itself."""
     _let_statements_take_their_time()
     django.setup()
     with _naming_the_database():
         _reach_database()
     _protect_files()
-    command = load_command_class("sessions_app", IMPORTS[format])
-    command.run_from_argv(["convserver import", format, *arguments])
+    shown = "convserver import"
+    own = OWN_IMPORTS.get(arguments[0]) if arguments else None
+    chosen = arguments if own else ["", *arguments]
+    load_command_class("sessions_app", own or IMPORTS).run_from_argv([shown, *chosen])
     return 0
 
 

@@ -16,6 +16,7 @@ from conversations.events import Kind, NewEvent
 from conversations.exceptions import ConversationError, EventConflict, InvalidEvent
 from conversations.log import writes
 from conversations.models import Conversation, ConversationRef, Event, Version, normal_id
+from conversations.redaction import secrets
 from conversations.store import creation
 from conversations.store.creation import ConversationExists
 
@@ -134,7 +135,8 @@ def _created(
         with transaction.atomic():
             # Quotas are not asked: an operator imports, by a command.
             public_id, owner_id = normal_id(conversation_id), access.pk_of(user)
-            made = creation.insert(public_id=public_id, owner_id=owner_id, version=version, **facts).ref
+            shown = secrets.masked_columns(owner_id, None, dict(facts))
+            made = creation.insert(public_id=public_id, owner_id=owner_id, version=version, **shown).ref
             if begin is not None:
                 begin(made)
     except ConversationExists:  # created by another transaction just now

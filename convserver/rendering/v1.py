@@ -8,6 +8,8 @@ from conversations.dialects import columns
 from conversations.dialects.v1 import reading
 from conversations.dialects.v1.kinds import kind_of
 from conversations.events import EventEnvelope, Kind
+from conversations.transcripts.sources.as_v1 import RECORD_KEY
+from conversations.transcripts.sources.nodes import Kept
 from convserver.rendering import diffs, words
 from convserver.rendering.arguments import code_of, is_edit, plan, tasks_of, written
 from convserver.rendering.cards import (
@@ -226,6 +228,8 @@ def _state(event: EventEnvelope, payload: Payload) -> Card | None:
     key, value = columns.first_text(payload.get("key")), payload.get("value")
     if key in _BOOKKEEPING_STATES:
         return None
+    if key == RECORD_KEY:
+        return _record(columns.fields(value))
     if key == "execution_status" and isinstance(value, str):
         return None if value in words.ROUTINE_STATES else QuietLine(words=words.state(value))
     if key == "confirmation_policy" and (said := _POLICIES.get(kind_of(value))):
@@ -234,6 +238,16 @@ def _state(event: EventEnvelope, payload: Payload) -> Card | None:
     if key in ("agent", "llm") and (model := columns.first_text(named.get("model"))):
         return QuietLine(words=f"Model set to {model}")
     return _noted(key, value)
+
+
+def _record(kept: Payload) -> QuietLine | None:
+    """Show a record that an import could not read; None for another program's bookkeeping."""
+    if kept.get("why") == Kept.BOOKKEEPING:
+        return None
+    name, record = columns.first_text(kept.get("name")), kept.get("record")
+    words = "A damaged record" if kept.get("why") == Kept.DAMAGED else f"A record of an unknown kind, {name}"
+    text = record if isinstance(record, str) else columns.as_json(record)
+    return QuietLine(words=f"{words}, kept as it was", folded=(Folded(label="Show", text=text),))
 
 
 def _noted(key: str, value: object) -> QuietLine:

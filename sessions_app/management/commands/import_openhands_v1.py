@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentParser, ArgumentTypeError
+from argparse import ArgumentParser
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from django.conf import settings
 from django.contrib.auth.models import User
-from django.core.management import call_command
 from django.core.management.base import BaseCommand, CommandError
-from django.db import connection
-from django.db.migrations.executor import MigrationExecutor
 from django.utils import timezone
 
 from conversations.exceptions import ConversationError
 from conversations.store.importing import Imported, ImportRefused
 from conversations.transcripts import openhands_v1
 from conversations.transcripts.openhands_v1 import Persisted, Unreadable
-from sessions_app.identity.authentication import LOCAL_USERNAME, local_user
+from sessions_app.imports import options
 from sessions_app.openhands_v1 import imports
 
 
@@ -37,18 +33,13 @@ class Command(BaseCommand):
         parser.add_argument(
             "path", type=Path, help="the directory of one conversation, or a directory of many"
         )
-        parser.add_argument(
-            "--owner", metavar="USERNAME", help="the owner of the conversations; required in accounts mode"
-        )
+        options.add_owner(parser)
         parser.add_argument(
             "--timezone",
-            type=_zone,
+            type=options.zone,
             default=ZoneInfo("UTC"),
             dest="zone",
             help="the time zone of times without one, such as Europe/Berlin (default: UTC)",
-        )
-        parser.add_argument(
-            "--dry-run", action="store_true", help="show what would be imported, without importing it"
         )
         parser.add_argument(
             "--force", action="store_true", help="import even conversations that another server still holds"
@@ -66,11 +57,11 @@ class Command(BaseCommand):
         dry_run: bool,
         force: bool,
         skip_empty: bool,
-        **options: Any,
+        **others: Any,
     ) -> None:
         """Print the outcome of each conversation and skipped file; fail if a conversation was refused."""
-        _prepare_database(dry_run=dry_run)
-        user = _owner(owner, dry_run=dry_run)
+        options.prepare_database(dry_run=dry_run)
+        user = options.owner(owner, dry_run=dry_run)
         directories = _directories(path)
         wanted = Wanted(user=user, zone=zone, dry_run=dry_run, force=force, skip_empty=skip_empty)
         totals = Totals()
@@ -142,37 +133,6 @@ def _imported(directory: Path, wanted: Wanted, problems: list[str]) -> Imported 
 def _counts(added: int, repeated: int, skipped: int, *, dry_run: bool) -> str:
     verb = "would import" if dry_run else "imported"
     return f"{verb} {added} events, {repeated} already there, {skipped} skipped."
-
-
-def _zone(name: str) -> ZoneInfo:
-    try:
-        return ZoneInfo(name)
-    except (ValueError, OSError, LookupError) as error:
-        raise ArgumentTypeError(f"{name!r} is not a time zone; write it like Europe/Berlin") from error
-
-
-def _prepare_database(*, dry_run: bool) -> None:
-    """Upgrade the database. Raise CommandError if an upgrade is needed in a dry run."""
-    executor = MigrationExecutor(connection)
-    if not executor.migration_plan(executor.loader.graph.leaf_nodes()):
-        return
-    if dry_run:
-        raise CommandError("The database is not up to date. Run `convserver manage migrate` first.")
-    call_command("migrate", verbosity=0, interactive=False)
-
-
-def _owner(name: str | None, *, dry_run: bool) -> User:
-    """Return the owner of the conversations. Raise CommandError."""
-    if name is None and settings.CONFIGURATION.auth != "local":
-        raise CommandError("Accounts mode needs the owner of the conversations: --owner USERNAME.")
-    if name is None:
-        if not dry_run:
-            return local_user()
-        return User.objects.filter(username=LOCAL_USERNAME).first() or User(username=LOCAL_USERNAME)
-    user = User.objects.filter(username=name, is_active=True).first()
-    if user is None:
-        raise CommandError(f"There is no active user {name!r}. Create one with createsuperuser.")
-    return user
 
 
 def _directories(path: Path) -> list[Path]:

@@ -1,0 +1,1 @@
+"""Other programs' conversations: a reader for each format, all of which yield the same shapes."""

@@ -1,0 +1,291 @@
+"""The files of sessions: found, divided into conversations, and read a line at a time."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+from conversations.dialects import columns
+from conversations.events import Metrics
+from conversations.transcripts.sources import lines
+from conversations.transcripts.sources.claude_code import records
+from conversations.transcripts.sources.claude_code.tree import TRUNK, Branch, Place, Tree
+from conversations.transcripts.sources.lines import Damaged, Line
+from conversations.transcripts.sources.nodes import (
+    Kept,
+    Leaving,
+    Node,
+    Record,
+    Transcript,
+    Unreadable,
+)
+
+NAME = "claude-code"
+SUBAGENTS = "subagents"
+NO_SESSIONS = frozenset({"history.jsonl", "journal.jsonl"})
+"""Files of JSON lines beside the sessions that hold none."""
+HALF = "its end is still missing"
+REPEATED = "an earlier line has the same uuid"
+RELINKED = "the line before it is missing, so it follows the one above it"
+TITLES = {"custom-title": "customTitle", "ai-title": "aiTitle", "summary": "summary"}
+"""The lines with a title, the best first, and the member that holds it."""
+TITLE_MAX_CHARS = 200
+PROBED_LINES = 20
+TYPES = frozenset({"user", "assistant", "summary", "system", "file-history-snapshot"})
+
+
+@dataclass(slots=True)
+class _Facts:
+    """What the lines of one branch say about the whole."""
+
+    model: str | None = None
+    directory: str | None = None
+    branch: str | None = None
+    created_at: str = ""
+    calls: dict[str, Metrics] = field(default_factory=dict)
+    """By what the lines of one answer share: each of them repeats the usage of all."""
+    is_said: bool = False
+
+    @property
+    def metrics(self) -> Metrics:
+        """Return the totals of all model calls."""
+        each = self.calls.values()
+        return Metrics(
+            accumulated_cost=sum(call.accumulated_cost for call in each),
+            prompt_tokens=sum(call.prompt_tokens for call in each),
+            completion_tokens=sum(call.completion_tokens for call in each),
+        )
+
+
+def is_source(path: Path) -> bool:
+    """Say whether this is a session, or a directory with sessions."""
+    return any(_is_session(file) for file in _files(path))
+
+
+def transcripts(path: Path, *, is_growing: bool = False) -> Iterator[Transcript]:
+    """Yield the conversations of a session's file, or of all files below a directory. Raise Unreadable.
+
+    Each session comes before its branches and sub-agents. With `is_growing` half a line at the end of a
+    file is left for later, as the program still writes it.
+    """
+    for file in _files(path):
+        if path == file or _is_session(file):
+            yield from _of_file(file, is_growing=is_growing)
+
+
+def _files(path: Path) -> Iterator[Path]:
+    """Yield a file, or those below a directory, sessions before their sub-agents. Raise Unreadable."""
+    try:
+        if path.is_file():
+            yield path
+            return
+        if not path.is_dir():
+            raise Unreadable(f"{path} does not exist")
+        found = [file for file in path.rglob("*.jsonl") if file.name not in NO_SESSIONS and file.is_file()]
+    except OSError as error:
+        raise Unreadable(f"{path} cannot be read: {error.strerror}") from error
+    yield from sorted(found, key=lambda file: (_is_sub_agents(file), file))
+
+
+def _is_sub_agents(file: Path) -> bool:
+    return SUBAGENTS in file.parts or file.name.startswith("agent-")
+
+
+def _is_session(file: Path) -> bool:
+    try:
+        for at, line in enumerate(lines.lines(file)):
+            if at == PROBED_LINES:
+                break
+            try:
+                record = lines.record(line.text)
+            except Damaged:
+                continue
+            if record.get("type") in TYPES and {"sessionId", "leafUuid", "messageId"} & record.keys():
+                return True
+    except Unreadable:
+        pass
+    return False
+
+
+def _of_file(file: Path, *, is_growing: bool) -> Iterator[Transcript]:
+    index = _Index(file, is_growing=is_growing)
+    tree = Tree(index.places)
+    title = _agents_title(file) or index.title
+    session = index.parent_session if _is_sub_agents(file) else file.stem
+    for name, branch in tree.branches.items():
+        shared = tree.shared(name)
+        facts = index.facts([*shared, *branch.places])
+        source_id = _source_id(file, session, name)
+        is_agents = branch.is_agent or (name == TRUNK and _is_sub_agents(file))
+        yield Transcript(
+            source_id=source_id,
+            nodes=partial(_nodes, file, [*shared, *branch.places]),
+            node_count=len(shared) + len(branch.places),
+            shared_count=len(shared),
+            title=None if branch.is_agent else title,
+            created_at=columns.instant(facts.created_at),
+            model=facts.model,
+            directory=facts.directory,
+            branch=facts.branch,
+            metrics=index.facts(branch.places).metrics,
+            leaves=_leaving(file, session, branch) if name != TRUNK and not branch.is_agent else None,
+            parent_id=session if is_agents and session != source_id else None,
+            is_active=name == tree.active,
+            is_empty=not facts.is_said,
+        )
+
+
+def _source_id(file: Path, session: str, branch: str) -> str:
+    whole = f"{session}/{file.stem}" if _is_sub_agents(file) else session
+    return f"{whole}/{branch}" if branch else whole
+
+
+def _leaving(file: Path, session: str, branch: Branch) -> Leaving:
+    return Leaving(source_id=_source_id(file, session, branch.leaves), after=branch.after)
+
+
+def _agents_title(file: Path) -> str | None:
+    """Return what a sub-agent was started for, from the file beside its own."""
+    if not _is_sub_agents(file):
+        return None
+    try:
+        told = lines.record(file.with_suffix(".meta.json").read_bytes())
+    except (OSError, Damaged):
+        return None
+    return columns.first_text(told.get("description"))[:TITLE_MAX_CHARS] or None
+
+
+class _Index:
+    """Where the lines of a file are, and what must be known of all of them before the first is read."""
+
+    def __init__(self, file: Path, *, is_growing: bool) -> None:
+        self.places: list[Place] = []
+        self.parent_session = _session_above(file) or file.stem
+        self._titles: dict[str, str] = {}
+        self._told: dict[int, Mapping[str, object]] = {}
+        self._is_agents_own = _is_sub_agents(file)
+        self._digests: Counter[str] = Counter()
+        self._ids: set[str] = set()
+        for line in lines.lines(file):
+            self._add(line, is_growing=is_growing)
+        self._relink()
+
+    @property
+    def title(self) -> str | None:
+        """Return the title that the user gave the session, or else the program."""
+        return columns.first_text(*map(self._titles.get, TITLES))[:TITLE_MAX_CHARS] or None
+
+    def facts(self, places: list[Place]) -> _Facts:
+        """Return what these lines say about the conversation that they are."""
+        facts = _Facts()
+        for place in places:
+            told = self._told.get(place.number, {})
+            facts.model = columns.first_text(told.get("model")) or facts.model
+            facts.directory = facts.directory or columns.first_text(told.get("directory")) or None
+            facts.branch = columns.first_text(told.get("branch")) or facts.branch
+            facts.created_at = facts.created_at or place.at
+            if isinstance(usage := told.get("usage"), Metrics):
+                facts.calls[place.message_id or place.node_id] = usage
+            facts.is_said = facts.is_said or place.is_prompt or bool(place.message_id)
+        return facts
+
+    def _add(self, line: Line, *, is_growing: bool) -> None:
+        try:
+            record = lines.record(line.text)
+        except Damaged:
+            self._add_damaged(line, is_growing=is_growing)
+            return
+        self._told[line.number] = _told(record)
+        kind = columns.first_text(record.get("type"))
+        if kind in TITLES and (title := columns.first_text(record.get(TITLES[kind]))):
+            self._titles[kind] = title
+        node_id = columns.event_id(record.get("uuid"))
+        is_agents = record.get("isSidechain") is True and not self._is_agents_own
+        if self._is_agents_own and self.parent_session.startswith("agent-"):
+            self.parent_session = columns.first_text(record.get("sessionId")) or self.parent_session
+        place = Place(
+            number=line.number,
+            offset=line.offset,
+            node_id=node_id or self._digest(line),
+            is_in_tree=node_id is not None,
+            is_prompt=records.is_prompt(record),
+            message_id=records.message_id(record),
+            agent=columns.first_text(record.get("agentId")) if is_agents else None,
+            at=columns.first_text(record.get("timestamp")),
+        )
+        if node_id in self._ids:
+            place.node_id, place.is_in_tree = self._digest(line), False
+            place.skipped, place.is_prompt, place.message_id = REPEATED, False, ""
+        elif node_id is not None:
+            self._ids.add(node_id)
+            above = (columns.event_id(record.get(name)) for name in ("parentUuid", "logicalParentUuid"))
+            place.parent = next(filter(None, above), None)
+        self.places.append(place)
+
+    def _relink(self) -> None:
+        """Give each line whose parent is missing the one above it; a prompt may begin anew."""
+        last: str | None = None
+        for place in self.places:
+            if not place.is_in_tree or place.agent is not None:
+                continue
+            is_lost = place.parent is not None and place.parent not in self._ids
+            if last is not None and (is_lost or (place.parent is None and not place.is_prompt)):
+                place.parent = last
+                place.noted = (RELINKED,) if is_lost else ()
+            last = place.node_id
+
+    def _add_damaged(self, line: Line, *, is_growing: bool) -> None:
+        place = Place(number=line.number, offset=line.offset, node_id=self._digest(line))
+        if is_growing and not line.is_whole:
+            place.skipped = HALF
+        self.places.append(place)
+
+    def _digest(self, line: Line) -> str:
+        """Return an id for a line that has none: its digest, and how many such lines came before."""
+        digest = hashlib.sha256(line.text).hexdigest()[:32]
+        self._digests[digest] += 1
+        return f"{digest}-{self._digests[digest]}"
+
+
+def _session_above(file: Path) -> str | None:
+    """Return the session in whose directory a sub-agent's file is."""
+    parts = file.parts
+    return parts[parts.index(SUBAGENTS) - 1] if SUBAGENTS in parts[1:] else None
+
+
+def _told(record: Mapping[str, object]) -> Mapping[str, object]:
+    """Return the few facts of a line that are kept for all lines."""
+    told: dict[str, object] = {
+        "model": records.model(record),
+        "directory": record.get("cwd"),
+        "branch": record.get("gitBranch"),
+        "usage": records.usage(record) if record.get("type") == "assistant" else None,
+    }
+    return {name: value for name, value in told.items() if value}
+
+
+def _nodes(file: Path, places: list[Place]) -> Iterator[Node]:
+    for place in places:
+        yield _node(file, place)
+
+
+def _node(file: Path, place: Place) -> Node:
+    name = f"line {place.number}"
+    at = columns.instant(place.at)
+    if place.skipped:
+        return Node(node_id=place.node_id, place=name, at=at, skipped=place.skipped)
+    text = lines.line_at(file, place.offset)
+    noted = place.noted
+    try:
+        record = lines.record(text)
+    except Damaged as error:
+        damaged = Record(name="line", value=lines.kept(text), why=Kept.DAMAGED)
+        return Node(node_id=place.node_id, place=name, at=at, parts=(damaged,), noted=(str(error),))
+    if records.LEFT_OUT in record:
+        noted = (*noted, f"{records.LEFT_OUT} left out")
+        record = {key: value for key, value in record.items() if key != records.LEFT_OUT}
+    return Node(node_id=place.node_id, place=name, at=at, parts=records.parts(record), noted=noted)

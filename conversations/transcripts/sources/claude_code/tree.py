@@ -1,0 +1,159 @@
+"""The tree that the lines of a session form: its trunk, its branches, and the sub-agents beside it.
+
+Each line names the one before it. Where two lines after the same one both lead to further words, the user
+went back and went on differently: the first in the file continues, each other one begins a branch. So what
+belongs to which branch never changes as the file grows.
+
+Not every line with siblings begins a branch: the results of calls that were made at once, and the program's
+own lines, stay where they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+TRUNK = ""
+
+
+@dataclass(kw_only=True, slots=True)
+class Place:
+    """One line, as far as the tree is concerned."""
+
+    number: int
+    offset: int
+    node_id: str
+    """Its `uuid`, or else a digest of the line."""
+    is_in_tree: bool = False
+    """Whether it has a `uuid`."""
+    parent: str | None = None
+    is_prompt: bool = False
+    message_id: str = ""
+    """Not empty for a part of an answer."""
+    agent: str | None = None
+    """Not None for the line of a sub-agent: its id, empty if the line does not say."""
+    skipped: str = ""
+    noted: tuple[str, ...] = ()
+    at: str = ""
+
+
+@dataclass(slots=True)
+class Branch:
+    """Lines in the order of the file."""
+
+    places: list[Place] = field(default_factory=list)
+    leaves: str = TRUNK
+    """The branch that it leaves."""
+    after: str | None = None
+    """The line after which it leaves; None if it begins anew."""
+    is_agent: bool = False
+
+
+class Tree:
+    """The branches of a file, by the id of their first line; that of the trunk is empty."""
+
+    def __init__(self, places: Sequence[Place]) -> None:
+        self.branches: dict[str, Branch] = {TRUNK: Branch()}
+        self.active = TRUNK
+        """The branch of the last line in which somebody says something."""
+        self._of: dict[str, str] = {}
+        self._by_id = {place.node_id: place for place in reversed(places) if place.is_in_tree}
+        self._starts = _starts([place for place in places if place.agent is None], self._by_id)
+        self._put_all(places)
+
+    def shared(self, name: str) -> list[Place]:
+        """Return the lines that a branch shares with those that it leaves, from the first one."""
+        way: list[Branch] = []
+        while name != TRUNK and not self.branches[name].is_agent:
+            way.append(self.branches[name])
+            name = way[-1].leaves
+        shared: list[Place] = []
+        for branch in reversed(way):
+            above = [*shared, *self.branches[branch.leaves].places]
+            ends = next((at for at, place in enumerate(above) if place.node_id == branch.after), -1)
+            shared = above[: ends + 1]
+        return shared
+
+    def _put_all(self, places: Sequence[Place]) -> None:
+        current = TRUNK
+        late: list[Place] = []
+        for place in places:
+            if place.agent is not None:
+                self._put(place, self._agents(place))
+            elif not place.is_in_tree:
+                self._put(place, current)
+            elif (name := self._branch_of(place)) is None:
+                late.append(place)  # its parent comes after it
+            else:
+                self._put(place, name)
+                if place.is_prompt or place.message_id:
+                    current = self.active = name
+        for place in late:
+            self._put(place, self._branch_of(place) or TRUNK)
+        for branch in self.branches.values():
+            branch.places.sort(key=lambda place: place.number)
+
+    def _put(self, place: Place, name: str) -> None:
+        self.branches[name].places.append(place)
+        if place.is_in_tree:
+            self._of.setdefault(place.node_id, name)
+
+    def _branch_of(self, place: Place) -> str | None:
+        """Return the branch of a line, begun now if it is the first; None if its parent has none yet."""
+        above = place.parent if place.parent in self._by_id else None
+        if above is not None and above not in self._of:
+            return None
+        leaves = self._of[above] if above is not None else TRUNK
+        if place.node_id not in self._starts:
+            return leaves
+        self.branches.setdefault(place.node_id, Branch(leaves=leaves, after=above))
+        return place.node_id
+
+    def _agents(self, place: Place) -> str:
+        """Return the branch of a sub-agent's line: by its id, or else that of the line before it."""
+        above = self._of.get(place.parent or "")
+        name = f"agent {place.agent}" if place.agent else above or f"agent {place.node_id}"
+        self.branches.setdefault(name, Branch(is_agent=True))
+        return name
+
+
+def _starts(places: Sequence[Place], by_id: dict[str, Place]) -> set[str]:
+    """Return the lines that begin a branch."""
+    children: dict[str | None, list[Place]] = {}
+    for place in places:
+        if place.is_in_tree and by_id[place.node_id] is place:
+            above = place.parent if place.parent in by_id else None
+            children.setdefault(above, []).append(place)
+    leading = _leading(children, by_id)
+    starts: set[str] = set()
+    for siblings in children.values():
+        leads = [place.node_id for place in siblings if place.node_id in leading]
+        starts.update(leads[1:])
+    return starts
+
+
+def _leading(children: dict[str | None, list[Place]], by_id: dict[str, Place]) -> set[str]:
+    """Return the lines that lead to further words: they say something new, or a line below them does."""
+    leading: set[str] = set()
+    for siblings in children.values():
+        for place in siblings:
+            if _says_something_new(place, by_id):
+                leading.update(_up(place, by_id, leading))
+    return leading
+
+
+def _up(place: Place, by_id: dict[str, Place], known: set[str]) -> Iterator[str]:
+    """Yield a line and those above it, up to one that is known."""
+    above: Place | None = place
+    seen: set[str] = set()
+    while above is not None and above.node_id not in known and above.node_id not in seen:
+        seen.add(above.node_id)
+        yield above.node_id
+        above = by_id.get(above.parent) if above.parent is not None else None
+
+
+def _says_something_new(place: Place, by_id: dict[str, Place]) -> bool:
+    if place.is_prompt:
+        return True
+    above = by_id.get(place.parent) if place.parent is not None else None
+    return bool(place.message_id) and (above is None or above.message_id != place.message_id)

@@ -1,0 +1,58 @@
+"""The formats that can be imported, and which of them a path holds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from conversations.transcripts.sources import claude_code
+from conversations.transcripts.sources.nodes import Transcript, Unreadable
+
+
+class Transcripts(Protocol):
+    """Reads the conversations of a path."""
+
+    def __call__(self, path: Path, *, is_growing: bool = False) -> Iterator[Transcript]:
+        """Yield them, each before those that refer to it. Raise Unreadable."""
+
+
+class IsSource(Protocol):
+    """Recognises a format."""
+
+    def __call__(self, path: Path, /) -> bool:
+        """Say whether the path holds conversations in this format. Raise Unreadable."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Format:
+    """One format."""
+
+    name: str
+    described: str
+    """For the help: what the path is."""
+    default_path: str | None
+    """Where the program keeps its conversations; None if it exports them wherever its user says."""
+    is_source: IsSource
+    transcripts: Transcripts
+
+
+_ALL = (
+    Format(
+        name=claude_code.NAME,
+        described="the sessions of Claude Code",
+        default_path="~/.claude/projects",
+        is_source=claude_code.is_source,
+        transcripts=claude_code.transcripts,
+    ),
+)
+FORMATS: Mapping[str, Format] = {format.name: format for format in _ALL}
+
+
+def guessed(path: Path) -> Format:
+    """Return the format of what is at the path. Raise Unreadable if it is none of ours."""
+    for format in _ALL:
+        if format.is_source(path):
+            return format
+    raise Unreadable(f"{path} is in no format that is known: name one, such as {_ALL[0].name}")

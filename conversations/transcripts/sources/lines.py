@@ -1,0 +1,99 @@
+"""Files of one JSON object a line, read without holding more than a line at a time."""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from conversations.dialects import columns
+from conversations.transcripts.sources.nodes import Unreadable
+
+LINE_MAX_BYTES = 64 * 1024 * 1024
+"""A longer line is damaged: it is kept up to here."""
+DEPTH_MAX = 100
+
+
+class Line(NamedTuple):
+    """A line of a file that is not blank."""
+
+    number: int
+    """From 1."""
+    offset: int
+    """In bytes."""
+    text: bytes
+    """Without the line feed."""
+    is_whole: bool
+    """Whether a line feed ends it: the last line may still be written."""
+
+
+class Damaged(ValueError):
+    """A line is no JSON object; the message says why."""
+
+
+def lines(path: Path) -> Iterator[Line]:
+    """Yield the lines that are not blank. Raise Unreadable."""
+    try:
+        if path.is_symlink() or not path.is_file():
+            raise Unreadable(f"{path.name} is not a regular file")
+        with path.open("rb") as file:
+            offset, number = 0, 0
+            while text := file.readline(LINE_MAX_BYTES):
+                number += 1
+                if text.strip():
+                    yield Line(number, offset, text.rstrip(b"\r\n"), text.endswith(b"\n"))
+                offset += len(text)
+    except OSError as error:
+        raise Unreadable(f"{path.name} cannot be read: {error.strerror}") from error
+
+
+def line_at(path: Path, offset: int) -> bytes:
+    """Return the line that begins at this byte, without the line feed. Raise Unreadable."""
+    try:
+        with path.open("rb") as file:
+            file.seek(offset)
+            return file.readline(LINE_MAX_BYTES).rstrip(b"\r\n")
+    except OSError as error:
+        raise Unreadable(f"{path.name} cannot be read: {error.strerror}") from error
+
+
+def record(text: bytes) -> dict[str, object]:
+    """Return the object of a line, as any database can store it. Raise Damaged."""
+    try:
+        value = json.loads(text.decode())
+    except UnicodeDecodeError as error:
+        raise Damaged("it is not UTF-8") from error
+    except (ValueError, RecursionError) as error:
+        raise Damaged("it is not valid JSON") from error
+    if not isinstance(value, dict):
+        raise Damaged("it is not a JSON object")
+    return {columns.clean(name): storable(item, 1) for name, item in value.items()}
+
+
+def storable(value: object, depth: int = 0) -> object:
+    """Return a value without what no database stores. Raise Damaged if it is nested too deeply."""
+    if depth > DEPTH_MAX:
+        raise Damaged("it is nested too deeply")
+    match value:
+        case str():
+            return columns.clean(value)
+        case float() if not math.isfinite(value):
+            return None
+        case list():
+            return [storable(item, depth + 1) for item in value]
+        case dict():
+            return {columns.clean(name): storable(item, depth + 1) for name, item in value.items()}
+    return value
+
+
+def kept(text: bytes) -> str | dict[str, str]:
+    """Return the bytes of a damaged line as JSON can hold them: as text, or in base64 if they are none."""
+    if b"\0" not in text:
+        try:
+            return text.decode()
+        except UnicodeDecodeError:
+            pass
+    return {"base64": base64.b64encode(text).decode()}

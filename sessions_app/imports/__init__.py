@@ -1,0 +1,1 @@
+"""Importing other programs' conversations, and a report that accounts for every record of them."""

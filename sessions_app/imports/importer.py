@@ -1,0 +1,172 @@
+"""Storing other programs' conversations as V1 conversations: repeatable, every record accounted for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+from uuid import UUID, uuid5
+
+from conversations import access
+from conversations.access import Visitor
+from conversations.events import NewEvent
+from conversations.models import Conversation, Event, Version
+from conversations.store import importing
+from conversations.store.importing import Imported
+from conversations.transcripts.sources import as_v1
+from conversations.transcripts.sources.as_v1 import V1Writer
+from conversations.transcripts.sources.nodes import Author, Message, Node, Transcript
+from sessions_app.imports.report import ConversationReport
+from sessions_app.models.v1 import default_workspace
+from sessions_app.settings import agent_setups
+from sessions_app.settings.agent_setups import NewSetup
+
+NOBODY = "nobody says anything in it"
+TITLE_MAX_CHARS = 80
+TAG_MAX_CHARS = 500
+SOURCE, SOURCE_ID, DIRECTORY, SHOWN = "source", "source_id", "directory", "shown_branch"
+"""The tags of an imported conversation: its format, its id there, where the agent worked, and `yes` for a
+branch that the program showed when it was imported first."""
+_IDS = UUID("0f5c5a0e-7f0a-5c5e-8f38-8f0d3b3f3c11")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Importer:
+    """Imports the conversations of one format for one user."""
+
+    user: Visitor
+    format: str
+    labels: tuple[str, ...] = ()
+    is_dry: bool = False
+
+    def id_of(self, source_id: str) -> str:
+        """Return the id that a conversation has here: the same at every import, another for each user."""
+        return uuid5(_IDS, f"{access.pk_of(self.user)}/{self.format}/{source_id}").hex
+
+    def take(self, transcript: Transcript) -> ConversationReport:
+        """Import a conversation, or what is missing of it; return what was done with each of its records.
+
+        Raise ImportRefused, Unreadable, and DoesNotAddUp.
+        """
+        report = ConversationReport(
+            source_id=transcript.source_id,
+            title=transcript.title or _said_first(transcript),
+            found=transcript.node_count - transcript.shared_count,
+            shared=transcript.shared_count,
+        )
+        if transcript.is_empty:
+            report.skipped[NOBODY] = report.found
+            return report
+        taking = _Taking(transcript, report, self.format)
+        imported = self._stored(transcript, taking.events(), report.title)
+        if imported.refused:
+            taking.refuse({event.event_id: reason for event, reason in imported.refused})
+        report.events_added, report.events_already_here = imported.added, imported.repeated
+        if imported.conversation is not None:
+            report.conversation_id = imported.conversation.public_id
+        report.check()
+        return report
+
+    def _stored(self, transcript: Transcript, events: Iterator[NewEvent], title: str | None) -> Imported:
+        conversation_id = self.id_of(transcript.source_id)
+        if self.is_dry:
+            return importing.preview(self.user, events, conversation_id=conversation_id, version=Version.V1)
+        metrics = transcript.metrics
+        return importing.import_conversation(
+            self.user,
+            events,
+            conversation_id=conversation_id,
+            version=Version.V1,
+            begin=lambda made: agent_setups.add(made, _setup(transcript)),
+            title=title,
+            tags=self._tags(transcript),
+            repository=transcript.repository,
+            branch=transcript.branch,
+            llm_model=transcript.model,
+            accumulated_cost=metrics.accumulated_cost,
+            prompt_tokens=metrics.prompt_tokens,
+            completion_tokens=metrics.completion_tokens,
+            total_tokens=metrics.prompt_tokens + metrics.completion_tokens,
+            **({"created_at": transcript.created_at} if transcript.created_at else {}),
+            **self._links(transcript),
+        )
+
+    def _tags(self, transcript: Transcript) -> dict[str, str]:
+        told = {
+            SOURCE: self.format,
+            SOURCE_ID: transcript.source_id,
+            DIRECTORY: transcript.directory or "",
+            SHOWN: "yes" if transcript.leaves is not None and transcript.is_active else "",
+        }
+        tags = {name: value[:TAG_MAX_CHARS] for name, value in told.items() if value}
+        return tags | dict.fromkeys(self.labels, "")
+
+    def _links(self, transcript: Transcript) -> dict[str, Any]:
+        """Return the columns that link a branch, or the work of a sub-agent, to where it began."""
+        links: dict[str, Any] = {}
+        if transcript.parent_id is not None:
+            links["parent_id"] = self._pk_of(transcript.parent_id)
+        if transcript.leaves is not None and (trunk := self._pk_of(transcript.leaves.source_id)) is not None:
+            links |= {"forked_from_id": trunk, "forked_at": self._left_at(trunk, transcript)}
+        return links
+
+    def _pk_of(self, source_id: str) -> int | None:
+        rows = Conversation.objects.with_public_ids([self.id_of(source_id)])
+        return rows.filter(owner_id=access.pk_of(self.user)).values_list("pk", flat=True).first()
+
+    def _left_at(self, trunk: int, transcript: Transcript) -> int:
+        """Return the place in the trunk's log after which the branch leaves; -1 if it begins anew."""
+        last = None
+        for node in islice(transcript.nodes(), transcript.shared_count):
+            last = node if node.parts else last
+        if last is None:
+            return -1
+        event_id = as_v1.event_id_of(self.format, last.node_id, len(last.parts) - 1)
+        found = Event.objects.filter(conversation_id=trunk, event_id=event_id)
+        seq = found.values_list("seq", flat=True).first()
+        return -1 if seq is None else seq
+
+
+class _Taking:
+    """The events of a conversation on their way, each record counted as it passes."""
+
+    def __init__(self, transcript: Transcript, report: ConversationReport, format: str) -> None:
+        self._transcript = transcript
+        self._report = report
+        self._format = format
+
+    def events(self) -> Iterator[NewEvent]:
+        """Yield the events. Raise Unreadable."""
+        writer = V1Writer(self._format, self._transcript.created_at)
+        for place, (node, events) in enumerate(writer.written(self._transcript.nodes())):
+            if place >= self._transcript.shared_count:
+                self._report.take(node)
+            yield from events
+
+    def refuse(self, reasons: Mapping[str, str]) -> None:
+        """Count the records whose events, by their ids, could not be stored. Raise Unreadable."""
+        for node in islice(self._transcript.nodes(), self._transcript.shared_count, None):
+            ids = (as_v1.event_id_of(self._format, node.node_id, place) for place in range(len(node.parts)))
+            if found := next((reasons[event_id] for event_id in ids if event_id in reasons), None):
+                self._report.refuse(found)
+
+
+def _setup(transcript: Transcript) -> NewSetup:
+    workspace = default_workspace()
+    if transcript.directory:
+        workspace["working_dir"] = transcript.directory
+    return NewSetup(workspace=workspace)
+
+
+def _said_first(transcript: Transcript) -> str | None:
+    """Return the first line that the user wrote, as a title."""
+    for node in _own(transcript):
+        for part in node.parts:
+            if isinstance(part, Message) and part.author is Author.USER and part.text.strip():
+                return part.text.strip().splitlines()[0][:TITLE_MAX_CHARS]
+    return None
+
+
+def _own(transcript: Transcript) -> Iterable[Node]:
+    return () if transcript.is_empty else transcript.nodes()

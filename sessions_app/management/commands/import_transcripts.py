@@ -1,0 +1,136 @@
+"""`import_transcripts`: import other programs' conversations from their files; may be repeated."""
+
+from __future__ import annotations
+
+import json
+from argparse import ArgumentParser, RawDescriptionHelpFormatter
+from pathlib import Path
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+
+from conversations.exceptions import ConversationError
+from conversations.transcripts.sources.formats import FORMATS, Format, guessed
+from conversations.transcripts.sources.nodes import Transcript, Unreadable
+from sessions_app.imports import options
+from sessions_app.imports.importer import Importer
+from sessions_app.imports.report import ConversationReport, Report
+
+ELSEWHERE = {"openhands-v1": "the directories of OpenHands V1 agent servers and their SDK"}
+"""Formats with a command of their own."""
+WHAT = "the format, guessed if left out, and a file or directory, by default the one that the program uses"
+
+
+class Command(BaseCommand):
+    """Import conversations."""
+
+    help = (
+        "Import other programs' conversations. What was imported before is skipped, so an import can be "
+        "repeated after the source has grown. The source is never changed."
+    )
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        """Add the format, the path, the owner and the options."""
+        parser.formatter_class = RawDescriptionHelpFormatter
+        described = {format.name: format.described for format in FORMATS.values()} | ELSEWHERE
+        width = max(map(len, described))
+        parser.epilog = "Formats:\n" + "\n".join(
+            f"  {name:{width}}  {what}" for name, what in described.items()
+        )
+        parser.add_argument("what", nargs="*", metavar="[FORMAT] [PATH]", help=WHAT)
+        options.add_owner(parser)
+        parser.add_argument(
+            "--label", action="append", default=[], help="a label for each conversation; may be repeated"
+        )
+        parser.add_argument(
+            "--report", type=Path, metavar="FILE", help="write a report on every record, as JSON"
+        )
+
+    def handle(
+        self,
+        *args: Any,
+        what: list[str],
+        owner: str | None,
+        dry_run: bool,
+        label: list[str],
+        report: Path | None,
+        **others: Any,
+    ) -> None:
+        """Print the outcome of each conversation; fail if one failed, or if there was none."""
+        try:
+            found, path = _source(what)
+        except Unreadable as error:
+            raise CommandError(f"{error}.") from error
+        options.prepare_database(dry_run=dry_run)
+        importer = Importer(
+            user=options.owner(owner, dry_run=dry_run), format=found.name, labels=tuple(label), is_dry=dry_run
+        )
+        told = self._import(found, path, importer)
+        if report is not None:
+            report.write_text(json.dumps(told.as_json(), indent=2) + "\n")
+        self._sum_up(told, is_dry=dry_run)
+
+    def _import(self, format: Format, path: Path, importer: Importer) -> Report:
+        told = Report(format=format.name, path=str(path))
+        try:
+            for transcript in format.transcripts(path):
+                self._take(transcript, importer, told)
+        except Unreadable as error:
+            told.failed[str(path)] = str(error)
+        return told
+
+    def _take(self, transcript: Transcript, importer: Importer, told: Report) -> None:
+        try:
+            done = importer.take(transcript)
+        except (ConversationError, Unreadable) as error:
+            told.failed[transcript.source_id] = str(error)
+            self.stdout.write(f"{transcript.source_id}: failed. {error}")
+            return
+        told.conversations.append(done)
+        self.stdout.write(f"{transcript.source_id}: {_outcome(done, is_dry=importer.is_dry)}")
+        for what, counted in (("skipped", done.skipped), ("refused", done.refused), ("noted", done.noted)):
+            for reason, count in counted.items():
+                self.stdout.write(f"  {what}: {reason}: {count}")
+
+    def _sum_up(self, told: Report, *, is_dry: bool) -> None:
+        found = len(told.conversations) + len(told.failed)
+        added = sum(each.events_added for each in told.conversations)
+        here = sum(each.events_already_here for each in told.conversations)
+        verb = "would import" if is_dry else "imported"
+        self.stdout.write(
+            f"Conversations: {found}, failed: {len(told.failed)}; "
+            f"{verb} {added} events, {here} already there."
+        )
+        if not found:
+            raise CommandError(f"There is no conversation in {told.path}.")
+        if told.failed:
+            raise CommandError(f"Failed: {len(told.failed)} of {found} conversations.")
+
+
+def _source(what: list[str]) -> tuple[Format, Path]:
+    """Return the format and the path that somebody has named. Raise Unreadable, and CommandError."""
+    name = what[0] if what and what[0] in FORMATS else None
+    paths = what if name is None else what[1:]
+    if len(paths) > 1 or not what:
+        raise CommandError("Name a format, a path, or both: convserver import [FORMAT] [PATH].")
+    if name is None:
+        path = Path(paths[0]).expanduser()
+        return guessed(path), path
+    format = FORMATS[name]
+    usual = paths[0] if paths else format.default_path
+    if usual is None:
+        raise CommandError(f"Name the path as well: {format.described}.")
+    path = Path(usual).expanduser()
+    if not format.is_source(path):
+        raise CommandError(f"There is no conversation of this format in {path}.")
+    return format, path
+
+
+def _outcome(done: ConversationReport, *, is_dry: bool) -> str:
+    if done.conversation_id is None and not is_dry:
+        return f"skipped. {', '.join(done.skipped)}."
+    verb = "would import" if is_dry else "imported"
+    return (
+        f"{verb} {done.events_added} events, {done.events_already_here} already there, "
+        f"of {done.found} records; {done.skipped.total() + done.refused.total()} skipped."
+    )
