@@ -40,14 +40,20 @@ class Importer:
     labels: tuple[str, ...] = ()
     is_dry: bool = False
 
+    @property
+    def owner_id(self) -> int:
+        """The user."""
+        return access.pk_of(self.user)
+
     def id_of(self, source_id: str) -> str:
         """Return the id that a conversation has here: the same at every import, another for each user."""
-        return uuid5(_IDS, f"{access.pk_of(self.user)}/{self.format}/{source_id}").hex
+        return uuid5(_IDS, f"{self.owner_id}/{self.format}/{source_id}").hex
 
-    def take(self, transcript: Transcript) -> ConversationReport:
+    def take(self, transcript: Transcript, stored: set[str] | None = None) -> ConversationReport:
         """Import a conversation, or what is missing of it; return what was done with each of its records.
 
-        Raise ImportRefused, Unreadable, and DoesNotAddUp.
+        `stored` are the ids of nodes that are known to be stored, which are not looked up again; those that
+        are stored now are added. Raise ImportRefused, Unreadable, and DoesNotAddUp.
         """
         report = ConversationReport(
             source_id=transcript.source_id,
@@ -58,7 +64,7 @@ class Importer:
         if transcript.is_empty:
             report.skipped[NOBODY] = report.found
             return report
-        taking = _Taking(transcript, report, self.format)
+        taking = _Taking(transcript, report, self.format, stored)
         imported = self._stored(transcript, taking.events(), report.title)
         if imported.refused:
             taking.refuse({event.event_id: reason for event, reason in imported.refused})
@@ -66,6 +72,8 @@ class Importer:
         if imported.conversation is not None:
             report.conversation_id = imported.conversation.public_id
         report.check()
+        if not imported.refused:
+            taking.remember()
         return report
 
     def _stored(self, transcript: Transcript, events: Iterator[NewEvent], title: str | None) -> Imported:
@@ -113,7 +121,7 @@ class Importer:
 
     def _pk_of(self, source_id: str) -> int | None:
         rows = Conversation.objects.with_public_ids([self.id_of(source_id)])
-        return rows.filter(owner_id=access.pk_of(self.user)).values_list("pk", flat=True).first()
+        return rows.filter(owner_id=self.owner_id).values_list("pk", flat=True).first()
 
     def _left_at(self, trunk: int, transcript: Transcript) -> int:
         """Return the place in the trunk's log after which the branch leaves; -1 if it begins anew."""
@@ -131,18 +139,32 @@ class Importer:
 class _Taking:
     """The events of a conversation on their way, each record counted as it passes."""
 
-    def __init__(self, transcript: Transcript, report: ConversationReport, format: str) -> None:
+    def __init__(
+        self, transcript: Transcript, report: ConversationReport, format: str, stored: set[str] | None
+    ) -> None:
         self._transcript = transcript
         self._report = report
         self._format = format
+        self._stored = stored
+        self._new: list[str] = []
 
     def events(self) -> Iterator[NewEvent]:
         """Yield the events. Raise Unreadable."""
         writer = V1Writer(self._format, self._transcript.created_at)
-        for place, (node, events) in enumerate(writer.written(self._transcript.nodes())):
+        for place, node in enumerate(self._transcript.nodes()):
             if place >= self._transcript.shared_count:
                 self._report.take(node)
-            yield from events
+            events = writer.events_of(node)
+            if self._stored is None:
+                yield from events
+            elif node.node_id not in self._stored:
+                self._new.append(node.node_id)
+                yield from events
+
+    def remember(self) -> None:
+        """Note that all nodes are stored."""
+        if self._stored is not None:
+            self._stored.update(self._new)
 
     def refuse(self, reasons: Mapping[str, str]) -> None:
         """Count the records whose events, by their ids, could not be stored. Raise Unreadable."""

@@ -12,7 +12,10 @@ from conversations.transcripts.sources.nodes import Unreadable
 from tests.mutations import mutated
 
 DATA = Path(__file__).parents[1] / "data"
-SAMPLES = {"claude-code": DATA / "claude-code/projects/-home-ana-shop"}
+SAMPLES = {
+    "claude-code": DATA / "claude-code/projects/-home-ana-shop",
+    "codex": DATA / "codex/sessions",
+}
 MUTATED = 1000
 
 

@@ -170,7 +170,11 @@ def test_an_import_that_is_repeated_adds_nothing(alice: User, tmp_path: Path) ->
 
 def test_two_imports_at_once_store_the_same_as_one(alice: User, bob: User) -> None:
     imported("claude-code", str(CLAUDE_CODE), owner=bob.username)
-    in_threads(2, lambda _: imported("claude-code", str(CLAUDE_CODE)))
+
+    def take(_: int) -> None:
+        imported("claude-code", str(CLAUDE_CODE))
+
+    in_threads(2, take)
     stored: dict[int, dict[str, list[str]]] = {alice.pk: {}, bob.pk: {}}
     for row in Conversation.objects.all():
         stored[row.owner_id][row.tags["source_id"]] = shown(row)

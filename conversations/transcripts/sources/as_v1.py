@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from typing import NamedTuple
 from uuid import UUID, uuid5
@@ -29,13 +28,6 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _IDS = UUID("6f0b6c66-5a0b-5d43-9a51-0a3a2f5a1f0e")
 
 
-class Written(NamedTuple):
-    """A node, and its events."""
-
-    node: Node
-    events: list[NewEvent]
-
-
 class _Called(NamedTuple):
     tool: str
     event_id: str
@@ -50,11 +42,10 @@ class V1Writer:
         self._calls: dict[str, _Called] = {}
         self._forgettable: list[str] = []
 
-    def written(self, nodes: Iterable[Node]) -> Iterator[Written]:
-        """Yield each node with its events; one without a time gets that of the node before it."""
-        for node in nodes:
-            self._at = node.at or self._at
-            yield Written(node, [self._event(node, place) for place in range(len(node.parts))])
+    def events_of(self, node: Node) -> list[NewEvent]:
+        """Return the events of the next node; one without a time gets that of the node before it."""
+        self._at = node.at or self._at
+        return [self._event(node, place) for place in range(len(node.parts))]
 
     def _event(self, node: Node, place: int) -> NewEvent:
         event_id = event_id_of(self._format, node.node_id, place)

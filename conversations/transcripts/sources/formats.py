@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from conversations.transcripts.sources import claude_code
+from conversations.transcripts.sources import claude_code, codex
 from conversations.transcripts.sources.nodes import Transcript, Unreadable
 
 
@@ -36,6 +36,8 @@ class Format:
     """Where the program keeps its conversations; None if it exports them wherever its user says."""
     is_source: IsSource
     transcripts: Transcripts
+    files: Callable[[Path], Iterator[Path]] | None = None
+    """Yields the files of a path that may hold conversations; None for what cannot be followed."""
 
 
 _ALL = (
@@ -45,6 +47,15 @@ _ALL = (
         default_path="~/.claude/projects",
         is_source=claude_code.is_source,
         transcripts=claude_code.transcripts,
+        files=claude_code.files,
+    ),
+    Format(
+        name=codex.NAME,
+        described="the sessions of OpenAI Codex",
+        default_path="~/.codex/sessions",
+        is_source=codex.is_source,
+        transcripts=codex.transcripts,
+        files=codex.files,
     ),
 )
 FORMATS: Mapping[str, Format] = {format.name: format for format in _ALL}

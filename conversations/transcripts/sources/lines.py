@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
 import math
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -32,6 +34,19 @@ class Line(NamedTuple):
 
 class Damaged(ValueError):
     """A line is no JSON object; the message says why."""
+
+
+class Digests:
+    """Ids for the lines of a file that have none of their own; they stay when the file grows."""
+
+    def __init__(self) -> None:
+        self._found: Counter[str] = Counter()
+
+    def id_of(self, line: Line) -> str:
+        """Return the digest of the next line, and how many such lines there were with it."""
+        digest = hashlib.sha256(line.text).hexdigest()[:32]
+        self._found[digest] += 1
+        return f"{digest}-{self._found[digest]}"
 
 
 def lines(path: Path) -> Iterator[Line]:

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
+import signal
+import threading
 from argparse import ArgumentParser, RawDescriptionHelpFormatter
 from pathlib import Path
 from typing import Any
 
+from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
 from conversations.exceptions import ConversationError
 from conversations.transcripts.sources.formats import FORMATS, Format, guessed
 from conversations.transcripts.sources.nodes import Transcript, Unreadable
 from sessions_app.imports import options
+from sessions_app.imports.follow import FollowedAlready, Follower, only_one
 from sessions_app.imports.importer import Importer
 from sessions_app.imports.report import ConversationReport, Report
 
@@ -43,6 +47,9 @@ class Command(BaseCommand):
             "--label", action="append", default=[], help="a label for each conversation; may be repeated"
         )
         parser.add_argument(
+            "--follow", action="store_true", help="go on importing what the program writes, until Ctrl-C"
+        )
+        parser.add_argument(
             "--report", type=Path, metavar="FILE", help="write a report on every record, as JSON"
         )
 
@@ -54,21 +61,48 @@ class Command(BaseCommand):
         dry_run: bool,
         label: list[str],
         report: Path | None,
+        follow: bool,
         **others: Any,
     ) -> None:
         """Print the outcome of each conversation; fail if one failed, or if there was none."""
         try:
-            found, path = _source(what)
+            found, path = _source(what, may_be_empty=follow)
         except Unreadable as error:
             raise CommandError(f"{error}.") from error
         options.prepare_database(dry_run=dry_run)
         importer = Importer(
             user=options.owner(owner, dry_run=dry_run), format=found.name, labels=tuple(label), is_dry=dry_run
         )
+        if follow:
+            self._follow(found, path, importer)
+            return
         told = self._import(found, path, importer)
         if report is not None:
             report.write_text(json.dumps(told.as_json(), indent=2) + "\n")
         self._sum_up(told, is_dry=dry_run)
+
+    def _follow(self, format: Format, path: Path, importer: Importer) -> None:
+        """Import what is there and whatever is written from now on, until the process is told to end."""
+        if importer.is_dry:
+            raise CommandError("What is followed is stored: leave out --dry-run or --follow.")
+        if format.files is None:
+            raise CommandError(
+                f"{format.name} is an export, which nobody writes to: import it without --follow."
+            )
+        stop = threading.Event()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda *_: stop.set())
+        what = f"{importer.format} {importer.owner_id} {path.resolve()}"
+        try:
+            with only_one(settings.CONFIGURATION.data_dir, what):
+                self._say(f"Following {path}. Ctrl-C ends it.")
+                Follower(importer=importer, format=format, path=path, said=self._say).run(stop)
+        except FollowedAlready as error:
+            raise CommandError(str(error)) from error
+
+    def _say(self, sentence: str) -> None:
+        self.stdout.write(sentence)
+        self.stdout.flush()
 
     def _import(self, format: Format, path: Path, importer: Importer) -> Report:
         told = Report(format=format.name, path=str(path))
@@ -107,7 +141,7 @@ class Command(BaseCommand):
             raise CommandError(f"Failed: {len(told.failed)} of {found} conversations.")
 
 
-def _source(what: list[str]) -> tuple[Format, Path]:
+def _source(what: list[str], *, may_be_empty: bool) -> tuple[Format, Path]:
     """Return the format and the path that somebody has named. Raise Unreadable, and CommandError."""
     name = what[0] if what and what[0] in FORMATS else None
     paths = what if name is None else what[1:]
@@ -121,7 +155,7 @@ def _source(what: list[str]) -> tuple[Format, Path]:
     if usual is None:
         raise CommandError(f"Name the path as well: {format.described}.")
     path = Path(usual).expanduser()
-    if not format.is_source(path):
+    if not may_be_empty and not format.is_source(path):
         raise CommandError(f"There is no conversation of this format in {path}.")
     return format, path
 

@@ -1,5 +1,5 @@
 """The sessions of Claude Code: a file of JSON lines each, whose lines form a tree (docs/formats.md)."""
 
-from conversations.transcripts.sources.claude_code.files import NAME, is_source, transcripts
+from conversations.transcripts.sources.claude_code.files import NAME, files, is_source, transcripts
 
-__all__ = ["NAME", "is_source", "transcripts"]
+__all__ = ["NAME", "files", "is_source", "transcripts"]

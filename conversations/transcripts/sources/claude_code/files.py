@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -14,7 +12,7 @@ from conversations.events import Metrics
 from conversations.transcripts.sources import lines
 from conversations.transcripts.sources.claude_code import records
 from conversations.transcripts.sources.claude_code.tree import TRUNK, Branch, Place, Tree
-from conversations.transcripts.sources.lines import Damaged, Line
+from conversations.transcripts.sources.lines import Damaged, Digests, Line
 from conversations.transcripts.sources.nodes import (
     Kept,
     Leaving,
@@ -63,7 +61,7 @@ class _Facts:
 
 def is_source(path: Path) -> bool:
     """Say whether this is a session, or a directory with sessions."""
-    return any(_is_session(file) for file in _files(path))
+    return any(_is_session(file) for file in files(path))
 
 
 def transcripts(path: Path, *, is_growing: bool = False) -> Iterator[Transcript]:
@@ -72,12 +70,12 @@ def transcripts(path: Path, *, is_growing: bool = False) -> Iterator[Transcript]
     Each session comes before its branches and sub-agents. With `is_growing` half a line at the end of a
     file is left for later, as the program still writes it.
     """
-    for file in _files(path):
+    for file in files(path):
         if path == file or _is_session(file):
             yield from _of_file(file, is_growing=is_growing)
 
 
-def _files(path: Path) -> Iterator[Path]:
+def files(path: Path) -> Iterator[Path]:
     """Yield a file, or those below a directory, sessions before their sub-agents. Raise Unreadable."""
     try:
         if path.is_file():
@@ -168,7 +166,7 @@ class _Index:
         self._titles: dict[str, str] = {}
         self._told: dict[int, Mapping[str, object]] = {}
         self._is_agents_own = _is_sub_agents(file)
-        self._digests: Counter[str] = Counter()
+        self._digests = Digests()
         self._ids: set[str] = set()
         for line in lines.lines(file):
             self._add(line, is_growing=is_growing)
@@ -210,7 +208,7 @@ class _Index:
         place = Place(
             number=line.number,
             offset=line.offset,
-            node_id=node_id or self._digest(line),
+            node_id=node_id or self._digests.id_of(line),
             is_in_tree=node_id is not None,
             is_prompt=records.is_prompt(record),
             message_id=records.message_id(record),
@@ -218,7 +216,7 @@ class _Index:
             at=columns.first_text(record.get("timestamp")),
         )
         if node_id in self._ids:
-            place.node_id, place.is_in_tree = self._digest(line), False
+            place.node_id, place.is_in_tree = self._digests.id_of(line), False
             place.skipped, place.is_prompt, place.message_id = REPEATED, False, ""
         elif node_id is not None:
             self._ids.add(node_id)
@@ -239,16 +237,10 @@ class _Index:
             last = place.node_id
 
     def _add_damaged(self, line: Line, *, is_growing: bool) -> None:
-        place = Place(number=line.number, offset=line.offset, node_id=self._digest(line))
+        place = Place(number=line.number, offset=line.offset, node_id=self._digests.id_of(line))
         if is_growing and not line.is_whole:
             place.skipped = HALF
         self.places.append(place)
-
-    def _digest(self, line: Line) -> str:
-        """Return an id for a line that has none: its digest, and how many such lines came before."""
-        digest = hashlib.sha256(line.text).hexdigest()[:32]
-        self._digests[digest] += 1
-        return f"{digest}-{self._digests[digest]}"
 
 
 def _session_above(file: Path) -> str | None:

@@ -1,0 +1,122 @@
+"""Content as OpenAI's Responses API holds it: a text, or a list of blocks with a `type`."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from conversations.dialects import columns
+
+Fields = Mapping[str, object]
+
+TEXTS = {"input_text": "text", "output_text": "text", "text": "text", "refusal": "refusal"}
+"""The blocks with a text, and the member that holds it."""
+INJECTED = (
+    "# AGENTS.md instructions",
+    "<INSTRUCTIONS>",
+    "<app-context>",
+    "<codex_internal_context",
+    "<collaboration_mode>",
+    "<environment_context>",
+    "<hook_prompt",
+    "<model_switch>",
+    "<permissions instructions>",
+    "<personality_spec>",
+    "<plugins_instructions>",
+    "<realtime_conversation>",
+    "<recommended_plugins>",
+    "<skill>",
+    "<skills_instructions>",
+    "<subagent_notification>",
+    "<turn_aborted>",
+    "<user_action>",
+    "<user_instructions>",
+    "<user_shell_command>",
+    "Another language model started to solve this problem",
+    "Warning: The maximum number of unified exec processes",
+    "Warning: apply_patch was requested via",
+)
+"""How a text begins that the program says in the user's name."""
+USERS = "user."
+"""How the kind of a block begins that is the user's own, where the program tells kinds."""
+_IMAGE_MARK = re.compile(r"\s*(<image[^<>]*>|</image>)\s*")
+
+
+class Content(NamedTuple):
+    """What the blocks of a message hold."""
+
+    texts: list[str]
+    images: list[str]
+    injected: list[object]
+    """Blocks that the program added to what the user said."""
+    others: list[object]
+    """Blocks of another kind."""
+
+    @property
+    def text(self) -> str:
+        """Return the texts, without the marks around images if there are images."""
+        said = [text for text in self.texts if not (self.images and _IMAGE_MARK.fullmatch(text))]
+        return "\n\n".join(filter(None, said))
+
+
+def read(item: Fields, *, is_users: bool) -> Content:
+    """Divide the content of a message; only that of the user has injected blocks."""
+    found = Content([], [], [], [])
+    blocks = blocks_of(item.get("content"))
+    for block, kind in zip(blocks, _kinds(item, len(blocks)), strict=True):
+        if (text := text_of(block)) is not None:
+            if is_users and _is_injected(text, kind):
+                found.injected.append(block)
+            else:
+                found.texts.append(text)
+        elif url := image_url(columns.fields(block)):
+            found.images.append(url)
+        else:
+            found.others.append(block)
+    return found
+
+
+def blocks_of(content: object) -> Sequence[object]:
+    """Return the blocks of a content; a content that is no list is one block."""
+    if isinstance(content, list):
+        return content
+    return [] if content is None else [content]
+
+
+def text_of(block: object) -> str | None:
+    """Return the text of a block; None if it is not one of text."""
+    if isinstance(block, str):
+        return block
+    fields = columns.fields(block)
+    member = TEXTS.get(columns.first_text(fields.get("type")))
+    text = fields.get(member) if member else None
+    return text if isinstance(text, str) else None
+
+
+def image_url(block: Fields) -> str:
+    """Return the address of an image block, or its data as one; empty if it is none."""
+    url = block.get("image_url")
+    return columns.first_text(url, columns.fields(url).get("url"))
+
+
+def object_in(text: str) -> Mapping[str, object] | None:
+    """Return the JSON object that a text is; None if it is none."""
+    try:
+        value = json.loads(text) if text.lstrip().startswith("{") else None
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def _kinds(item: Fields, count: int) -> list[str]:
+    """Return what the program says that each block is; empty texts if it does not say."""
+    told = columns.fields(item.get("internal_chat_message_metadata_passthrough")).get("content_item_kinds")
+    if isinstance(told, list) and len(told) == count:
+        return [columns.first_text(kind) for kind in told]
+    return [""] * count
+
+
+def _is_injected(text: str, kind: str) -> bool:
+    return not kind.startswith(USERS) if kind else text.lstrip().startswith(INJECTED)

@@ -1,0 +1,275 @@
+"""The files of sessions: found, and read a line at a time."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import NamedTuple
+
+from conversations.dialects import columns
+from conversations.events import Metrics
+from conversations.transcripts.sources import lines
+from conversations.transcripts.sources.codex import records
+from conversations.transcripts.sources.lines import Damaged, Digests, Line
+from conversations.transcripts.sources.nodes import (
+    Author,
+    Kept,
+    Leaving,
+    Message,
+    Node,
+    Record,
+    ToolCall,
+    Transcript,
+    Unreadable,
+)
+
+NAME = "codex"
+HALF = "its end is still missing"
+COMPRESSED = "is compressed: unpack it with `zstd -d` first"
+PROBED_LINES = 20
+_HEAD = (
+    "timestamp",
+    "cwd",
+    "git",
+    "source",
+    "parent_thread_id",
+    "forked_from_id",
+    "history_base",
+    "subagent_history_start_ordinal",
+)
+"""The members of a `session_meta` that are kept for the whole reading."""
+_NAMED = re.compile(r"rollout-\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d-(.+)\.jsonl(\.zst)?")
+"""The name of a session's file, and the id in it: that of the session, or two where it was taken back."""
+
+
+class _Place(NamedTuple):
+    """Where a line is."""
+
+    number: int
+    offset: int
+    node_id: str
+    skipped: str = ""
+
+
+@dataclass(slots=True)
+class _Facts:
+    """What the lines of a file say about the session."""
+
+    meta: Mapping[str, object] = field(default_factory=dict)
+    """The first `session_meta`, without its long members: later ones are of sessions that this one copied."""
+    head: int = 0
+    """The number of its line."""
+    name: str = ""
+    request: str = ""
+    """What the user asked first, where an editor put its context before that."""
+    model: str = ""
+    directory: str = ""
+    began_at: str = ""
+    used: Metrics = field(default_factory=Metrics)
+    copied: Metrics = field(default_factory=Metrics)
+    """What was used in the session that this one copied."""
+    is_said: bool = False
+    is_asked: bool = False
+
+    @property
+    def origin(self) -> records.Origin:
+        """Return the sessions that it comes from."""
+        return records.origin(self.meta)
+
+    @property
+    def created_at(self) -> datetime | None:
+        """Return when it began."""
+        return columns.instant(self.meta.get("timestamp")) or columns.instant(self.began_at)
+
+    @property
+    def metrics(self) -> Metrics:
+        """Return what was used in it; the counts of a copy go on from those of the original."""
+        used, copied = self.used, self.copied
+        if used.prompt_tokens < copied.prompt_tokens or used.completion_tokens < copied.completion_tokens:
+            return used
+        return Metrics(
+            accumulated_cost=0.0,
+            prompt_tokens=used.prompt_tokens - copied.prompt_tokens,
+            completion_tokens=used.completion_tokens - copied.completion_tokens,
+        )
+
+
+def is_source(path: Path) -> bool:
+    """Say whether this is a session, or a directory with sessions. Raise Unreadable."""
+    return any(_is_compressed(file) or _is_session(file) for file in files(path))
+
+
+def transcripts(path: Path, *, is_growing: bool = False) -> Iterator[Transcript]:
+    """Yield the conversations of a session's file, or of all files below a directory. Raise Unreadable.
+
+    They come in the order in which they began, so each before its forks and sub-agents. One that cannot be
+    read raises Unreadable when its nodes are asked for. With `is_growing` half a line at the end of a file
+    is left for later, as the program still writes it.
+    """
+    for file in files(path):
+        if _is_compressed(file):
+            yield _unreadable(file, f"{file.name} {COMPRESSED}")
+        elif path == file or _NAMED.fullmatch(file.name) or _is_session(file):
+            yield _transcript(file, is_growing=is_growing)
+
+
+def files(path: Path) -> Iterator[Path]:
+    """Yield a file, or those below a directory in the order of their names. Raise Unreadable."""
+    try:
+        if path.is_file():
+            yield path
+            return
+        if not path.is_dir():
+            raise Unreadable(f"{path} does not exist")
+        found = [file for file in path.rglob("*.jsonl*") if file.is_file() and not file.is_symlink()]
+    except OSError as error:
+        raise Unreadable(f"{path} cannot be read: {error.strerror}") from error
+    plain = [file for file in found if file.suffix == ".jsonl"]
+    unpacked = set(plain)
+    packed = [file for file in found if _is_compressed(file) and file.with_suffix("") not in unpacked]
+    yield from sorted([*plain, *packed], key=lambda file: (file.name, file))
+
+
+def _is_compressed(file: Path) -> bool:
+    return file.suffix == ".zst" and _NAMED.fullmatch(file.name) is not None
+
+
+def _is_session(file: Path) -> bool:
+    try:
+        return any(map(_is_of_session, islice(lines.lines(file), PROBED_LINES)))
+    except Unreadable:
+        return False
+
+
+def _is_of_session(line: Line) -> bool:
+    try:
+        record = lines.record(line.text)
+    except Damaged:
+        return False
+    if isinstance(record.get("payload"), Mapping):
+        return record.get("type") in (records.META, records.ITEM, records.EVENT, records.TURN)
+    return record.get("record_type") == records.STATE or {"id", "timestamp", "instructions"} <= record.keys()
+
+
+def _source_id(file: Path) -> str:
+    named = _NAMED.fullmatch(file.name)
+    return columns.clean(named[1] if named else file.stem)
+
+
+def _unreadable(file: Path, why: str) -> Transcript:
+    return Transcript(source_id=_source_id(file), nodes=partial(_refuse, why), node_count=0)
+
+
+def _refuse(why: str) -> Iterator[Node]:
+    raise Unreadable(why)
+
+
+def _transcript(file: Path, *, is_growing: bool) -> Transcript:
+    try:
+        index = _Index(file, is_growing=is_growing)
+    except Unreadable as error:
+        return _unreadable(file, str(error))
+    facts, source_id = index.facts, _source_id(file)
+    parent, left = facts.origin
+    return Transcript(
+        source_id=source_id,
+        nodes=partial(_nodes, file, index.places, facts),
+        node_count=len(index.places),
+        title=facts.name or facts.request or None,
+        created_at=facts.created_at,
+        model=facts.model or None,
+        directory=facts.directory or None,
+        repository=records.repository(facts.meta),
+        branch=columns.first_text(columns.fields(facts.meta.get("git")).get("branch")) or None,
+        metrics=facts.metrics,
+        leaves=Leaving(source_id=left, after=None) if left and left != source_id else None,
+        parent_id=parent if parent and parent != source_id else None,
+        is_active=not left,  # the program lists both, so neither is the one that it shows
+        is_empty=not facts.is_said,
+    )
+
+
+class _Index:
+    """Where the lines of a file are, and what must be known of all of them before the first is read."""
+
+    def __init__(self, file: Path, *, is_growing: bool) -> None:
+        self.places: list[_Place] = []
+        self.facts = _Facts()
+        self._digests = Digests()
+        for line in lines.lines(file):
+            self._add(line, is_growing=is_growing)
+
+    def _add(self, line: Line, *, is_growing: bool) -> None:
+        node_id = self._digests.id_of(line)
+        try:
+            record = lines.record(line.text)
+        except Damaged:
+            skipped = HALF if is_growing and not line.is_whole else ""
+            self.places.append(_Place(line.number, line.offset, node_id, skipped))
+            return
+        self.places.append(_Place(line.number, line.offset, node_id))
+        self._learn(line.number, record)
+
+    def _learn(self, number: int, record: Mapping[str, object]) -> None:
+        facts = self.facts
+        kind, payload = records.opened(record)
+        if kind == records.META and not facts.head:
+            facts.head = number
+            facts.meta = {name: payload.get(name) for name in _HEAD if name in payload}
+        facts.began_at = facts.began_at or columns.first_text(record.get("timestamp"))
+        facts.name = records.name_given(kind, payload) or facts.name
+        facts.model = records.model(kind, payload) or facts.model
+        facts.directory = facts.directory or records.directory(kind, payload)
+        if (used := records.usage(kind, payload)) is not None:
+            facts.used = used
+            facts.copied = used if self._is_copied(record) else facts.copied
+        if kind == records.ITEM and not (facts.is_said and facts.is_asked):
+            self._listen(record)
+
+    def _listen(self, record: Mapping[str, object]) -> None:
+        """Learn whether somebody says something, and what the user asks first."""
+        facts = self.facts
+        for part in records.read(record, node_id="", is_head=False, is_sub_agents=False).parts:
+            facts.is_said = facts.is_said or isinstance(part, Message | ToolCall)
+            if isinstance(part, Message) and part.author is Author.USER and not facts.is_asked:
+                facts.is_asked, facts.request = True, records.request(part.text)
+
+    def _is_copied(self, record: Mapping[str, object]) -> bool:
+        """Say whether a line was written in the session that this one copied, as far as that shows."""
+        meta = self.facts.meta
+        number = columns.wire_id(record.get("ordinal"))
+        first = columns.wire_id(meta.get("subagent_history_start_ordinal"))
+        if number is not None and first is not None:
+            return number < first
+        at, began = columns.instant(record.get("timestamp")), columns.instant(meta.get("timestamp"))
+        return any(self.facts.origin) and at is not None and began is not None and at < began
+
+
+def _nodes(file: Path, places: list[_Place], facts: _Facts) -> Iterator[Node]:
+    for place in places:
+        yield _node(file, place, facts)
+
+
+def _node(file: Path, place: _Place, facts: _Facts) -> Node:
+    name = f"line {place.number}"
+    if place.skipped:
+        return Node(node_id=place.node_id, place=name, skipped=place.skipped)
+    text = lines.line_at(file, place.offset)
+    try:
+        record = lines.record(text)
+    except Damaged as error:
+        damaged = Record(name="line", value=lines.kept(text), why=Kept.DAMAGED)
+        return Node(node_id=place.node_id, place=name, parts=(damaged,), noted=(str(error),))
+    told = records.read(
+        record,
+        node_id=place.node_id,
+        is_head=place.number == facts.head,
+        is_sub_agents=bool(facts.origin.parent),
+    )
+    at = columns.instant(record.get("timestamp"))
+    return Node(node_id=place.node_id, place=name, at=at, parts=told.parts, noted=told.noted)
