@@ -21,7 +21,7 @@ from conversations.log import writes
 from conversations.models import ConversationRef, Event, Version
 from conversations.store import creation
 from sessions_app.loops import decisions, runs, turn_events
-from sessions_app.models import AgentLoop, AgentLoopQuerySet, ExecutionStatus, UnknownAnswer
+from sessions_app.models import AgentLoop, AgentLoopQuerySet, ExecutionStatus, UnfinishedAnswer, UnknownAnswer
 from sessions_app.settings import user_settings
 from sessions_app.settings.user_settings import SettingSecret
 from tests.clients import Server
@@ -92,8 +92,11 @@ class Talks:
 
     @property
     def are_held(self) -> bool:
-        """Whether all have come to their points."""
-        return all(held_file(self.directory, name).exists() for name in self.all)
+        """Whether all have come to their points, and readers have seen what the models began to say."""
+        in_model = [talk.ref.pk for talk in self.all.values() if talk.hold.point == IN_MODEL]
+        shown = UnfinishedAnswer.objects.filter(conversation__in=in_model)
+        are_there = all(held_file(self.directory, name).exists() for name in self.all)
+        return are_there and shown.count() == len(in_model)
 
     @property
     def are_settled(self) -> bool:
