@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -30,6 +31,14 @@ def mutated(content: bytes, seed: int) -> bytes:
     chance = random.Random(seed)
     for _ in range(chance.randint(1, 4)):
         content = chance.choice(FAULTS)(content, chance)
+    return content
+
+
+def mutated_json(content: bytes, seed: int) -> bytes:
+    """Return a file of one JSON value with one to four faults; the same for the same seed."""
+    chance = random.Random(seed)
+    for _ in range(chance.randint(1, 4)):
+        content = chance.choice(JSON_FAULTS)(content, chance)
     return content
 
 
@@ -119,4 +128,34 @@ FAULTS: list[Callable[[bytes, random.Random], bytes]] = [
     _changed_value,
     _changed_value,
     _relinked,
+]
+
+
+def _changed_inside(content: bytes, chance: random.Random) -> bytes:
+    """Give one member, somewhere inside the value, one that nobody expects."""
+    try:
+        value = json.loads(content)
+    except ValueError:
+        return content
+    if isinstance(value, dict | list):
+        _change(value, chance)
+    return json.dumps(value).encode()
+
+
+def _exchanged(content: bytes, chance: random.Random) -> bytes:
+    """Let one text stand where another was, so that links break, meet or go round, and members double."""
+    texts = [found.span() for found in re.finditer(rb'"[^"\\\n]{1,60}"', content)]
+    if not texts:
+        return content
+    (start, end), (other, ends) = chance.choices(texts, k=2)
+    return content[:start] + content[other:ends] + content[end:]
+
+
+JSON_FAULTS: list[Callable[[bytes, random.Random], bytes]] = [
+    _truncated,
+    _overwritten,
+    _zeroed,
+    _left_out,
+    *[_changed_inside] * 4,
+    *[_exchanged] * 4,
 ]

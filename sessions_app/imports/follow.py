@@ -54,6 +54,7 @@ class Follower:
 
     importer: Importer
     format: Format
+    files: Callable[[Path], Iterator[Path]]
     path: Path
     said: Callable[[str], None]
     """Called with each sentence that somebody may want to read."""
@@ -87,7 +88,7 @@ class Follower:
     def _changed(self) -> Iterator[tuple[Path, Stamp]]:
         """Yield the files that have changed, with what they looked like before they are read."""
         try:
-            files = list(self.format.files(self.path))
+            files = list(self.files(self.path))
         except Unreadable:  # there may be one later
             return
         for file in files:

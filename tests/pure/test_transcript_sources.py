@@ -15,7 +15,10 @@ DATA = Path(__file__).parents[1] / "data"
 SAMPLES = {
     "claude-code": DATA / "claude-code/projects/-home-ana-shop",
     "codex": DATA / "codex/sessions",
+    "chatgpt": DATA / "chatgpt",
+    "claude-ai": DATA / "claude-ai",
 }
+OF_LINES = ("claude-code", "codex")
 MUTATED = 1000
 
 
@@ -43,7 +46,7 @@ def test_ids_stay_when_a_source_is_read_again(format: str) -> None:
     assert all(len(set(nodes)) == len(nodes) for _, nodes in ids())
 
 
-@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("format", OF_LINES)
 def test_mutated_files_are_read_to_their_last_record(format: str, tmp_path: Path) -> None:
     files = sorted(file for file in SAMPLES[format].rglob("*.jsonl"))
     for seed in range(MUTATED):

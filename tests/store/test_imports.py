@@ -25,6 +25,12 @@ from tests.threads import in_threads
 
 SAMPLES = Path(__file__).parents[1] / "data"
 CLAUDE_CODE = SAMPLES / "claude-code" / "projects"
+SOURCES = {
+    "claude-code": CLAUDE_CODE,
+    "codex": SAMPLES / "codex" / "sessions",
+    "chatgpt": SAMPLES / "chatgpt",
+    "claude-ai": SAMPLES / "claude-ai",
+}
 OLD = "0a4d7c1e-1111-4222-8333-944455556666"
 EMPTY = "9b9b9b9b-2222-4333-8444-a55566667777"
 SHOP = "3f1c9a52-0b7e-4d1a-9a43-5a7d1e0c2b11"
@@ -161,10 +167,12 @@ def test_a_damaged_line_is_kept_byte_for_byte(alice: User) -> None:
     )
 
 
-def test_an_import_that_is_repeated_adds_nothing(alice: User, tmp_path: Path) -> None:
-    imported("claude-code", str(CLAUDE_CODE))
+@pytest.mark.parametrize("format", SOURCES)
+def test_an_import_that_is_repeated_adds_nothing(format: str, alice: User, tmp_path: Path) -> None:
+    first = told(tmp_path, format, str(SOURCES[format]))
+    assert sum(each["events"]["added"] for each in first.values()) > 0
     before = list(Event.objects.values_list("conversation", "seq", "event_id", "payload"))
-    assert all(each["events"]["added"] == 0 for each in told(tmp_path, str(CLAUDE_CODE)).values())
+    assert all(each["events"]["added"] == 0 for each in told(tmp_path, str(SOURCES[format])).values())
     assert list(Event.objects.values_list("conversation", "seq", "event_id", "payload")) == before
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Protocol
 
 from conversations.transcripts.sources import claude_code, codex
+from conversations.transcripts.sources.chats import chatgpt, claude_ai
 from conversations.transcripts.sources.nodes import Transcript, Unreadable
 
 
@@ -56,6 +57,20 @@ _ALL = (
         is_source=codex.is_source,
         transcripts=codex.transcripts,
         files=codex.files,
+    ),
+    Format(
+        name=chatgpt.NAME,
+        described="ChatGPT's data export: its zip file, or what was in it",
+        default_path=None,
+        is_source=chatgpt.is_source,
+        transcripts=chatgpt.transcripts,
+    ),
+    Format(
+        name=claude_ai.NAME,
+        described="Claude.ai's data export: its zip file, or what was in it",
+        default_path=None,
+        is_source=claude_ai.is_source,
+        transcripts=claude_ai.transcripts,
     ),
 )
 FORMATS: Mapping[str, Format] = {format.name: format for format in _ALL}

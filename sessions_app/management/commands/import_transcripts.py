@@ -96,7 +96,9 @@ class Command(BaseCommand):
         try:
             with only_one(settings.CONFIGURATION.data_dir, what):
                 self._say(f"Following {path}. Ctrl-C ends it.")
-                Follower(importer=importer, format=format, path=path, said=self._say).run(stop)
+                Follower(importer=importer, format=format, files=format.files, path=path, said=self._say).run(
+                    stop
+                )
         except FollowedAlready as error:
             raise CommandError(str(error)) from error
 

@@ -1,0 +1,187 @@
+"""Claude.ai's data export: conversations whose messages are a list, `chat_messages` (docs/formats.md)."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from conversations.dialects import columns
+from conversations.transcripts.sources import archives, blocks
+from conversations.transcripts.sources.chats import exports
+from conversations.transcripts.sources.chats.exports import Chat, Kind, Reading
+from conversations.transcripts.sources.chats.tree import Place
+from conversations.transcripts.sources.nodes import Author, Kept, Part, Record, Transcript
+
+NAME = "claude-ai"
+ROOTS = frozenset({"00000000-0000-4000-8000-000000000000", "00000000-0000-0000-0000-000000000000"})
+"""What is said to be before the first message."""
+REPEATED = "an earlier message has the same uuid"
+LEFT_OUT = "a file is named only"
+AUTHORS = {"human": Author.USER, "assistant": Author.AGENT}
+BOOKKEEPING = frozenset({"token_budget", "flag"})
+"""Types of blocks that say nothing to people; they are kept all the same."""
+
+Fields = Mapping[str, object]
+
+
+def is_source(path: Path) -> bool:
+    """Say whether this is an export, or one of its files with conversations. Raise Unreadable."""
+    return exports.is_source(path, _is_chat)
+
+
+def transcripts(path: Path, *, is_growing: bool = False) -> Iterator[Transcript]:
+    """Yield the conversations of a zip file, a directory, or a file, each before its branches.
+
+    Raise Unreadable. An export does not grow: `is_growing` changes nothing.
+    """
+    kind = Kind(is_chat=_is_chat, chat=_chat, reader=_Reader, glancing=_Reader)
+    yield from exports.transcripts(archives.opened(path), kind)
+
+
+def _is_chat(value: Fields) -> bool:
+    return isinstance(value.get("chat_messages"), list)
+
+
+def _chat(value: Fields) -> Chat | None:
+    messages = value.get("chat_messages")
+    if not isinstance(messages, list):
+        return None
+    places = _places(messages)
+    in_tree = [place.node_id for place in places if not place.is_aside]
+    shown = columns.first_text(value.get("current_leaf_message_uuid"), *in_tree[-1:])
+    return Chat(
+        chat_id=columns.event_id(value.get("uuid")),
+        title=columns.first_text(value.get("name")),
+        created_at=columns.instant(value.get("created_at")),
+        places=places,
+        shown=shown or None,
+        model=columns.first_text(value.get("model")),
+    )
+
+
+def _places(messages: list[object]) -> list[Place]:
+    places: list[Place] = []
+    ids: set[str] = set()
+    last: str | None = None
+    for number, value in enumerate(messages, 1):
+        message = columns.fields(value)
+        uuid = columns.event_id(message.get("uuid"))
+        place = Place(node_id=uuid or _digest(value), number=number, value=value, is_aside=uuid is None)
+        if uuid in ids:
+            place.is_aside, place.skipped = True, REPEATED
+        place.node_id = _unique(place.node_id, ids)
+        if not place.is_aside:
+            place.parent, last = _parent(message, last), place.node_id
+        places.append(place)
+    return places
+
+
+def _parent(message: Fields, last: str | None) -> str | None:
+    """Return what is before a message: the one above it, if the source does not say."""
+    said = columns.first_text(message.get("parent_message_uuid"))
+    return None if said in ROOTS else said or last
+
+
+def _digest(value: object) -> str:
+    """Return an id for a message that has none."""
+    return hashlib.sha256(columns.as_json(value).encode()).hexdigest()[:32]
+
+
+def _unique(node_id: str, ids: set[str]) -> str:
+    found, number = node_id, 1
+    while found in ids:
+        number += 1
+        found = f"{node_id}#{number}"
+    ids.add(found)
+    return found
+
+
+class _Reader:
+    """Reads the messages of one chain: a result without an id belongs to the last call that had none."""
+
+    def __init__(self) -> None:
+        self._unnamed = ""
+
+    def read(self, place: Place) -> Reading:
+        """Return what the next message says."""
+        if not isinstance(place.value, Mapping):
+            return Reading(parts=(Record(name="message", value=place.value, why=Kept.DAMAGED),))
+        message: Fields = place.value
+        at = columns.instant(message.get("created_at"))
+        sender = columns.first_text(message.get("sender"))
+        author = AUTHORS.get(sender)
+        if author is None:
+            name = f"message of {sender}" if sender else "message"
+            return Reading(parts=(Record(name=name, value=message, why=Kept.UNKNOWN),), at=at)
+        content, kept = self._content(message, place.node_id)
+        files = list(_files(message))
+        said = list(blocks.parts([*content, *_texts(message), *files], author))
+        return Reading(
+            parts=(*said, *kept) or (Record(name=sender, value=message, why=Kept.BOOKKEEPING),),
+            at=at,
+            noted=(LEFT_OUT,) * len(files),
+            model=columns.first_text(message.get("model")),
+        )
+
+    def _content(self, message: Fields, node_id: str) -> tuple[list[object], list[Part]]:
+        """Return the blocks that say something, and the others as they are."""
+        said: list[object] = []
+        kept: list[Part] = []
+        for number, block in enumerate(_blocks(message)):
+            told = columns.fields(block)
+            kind = columns.first_text(told.get("type"))
+            if kind in BOOKKEEPING:
+                kept.append(Record(name=f"block {kind}", value=block, why=Kept.BOOKKEEPING))
+                continue
+            if told.get("citations"):
+                kept.append(Record(name="citations", value=told["citations"], why=Kept.BOOKKEEPING))
+            said.append(self._block(told, kind, f"{node_id}/{number}") if told else block)
+        return said, kept
+
+    def _block(self, block: Fields, kind: str, call_id: str) -> Fields:
+        """Return a block as Anthropic's messages have it: a call and its result share an id."""
+        if kind == "tool_use" and not columns.first_text(block.get("id")):
+            self._unnamed = call_id
+            return {**block, "id": call_id}
+        if kind == "tool_result" and not columns.first_text(block.get("tool_use_id")):
+            return {**block, "tool_use_id": self._unnamed or call_id}
+        if kind == "voice_note" and isinstance(block.get("text"), str):
+            return {"type": "text", "text": block["text"]}
+        return block
+
+
+def _blocks(message: Fields) -> list[object]:
+    """Return the content; the text if there is none, as in old exports."""
+    content = message.get("content")
+    if isinstance(content, list) and content:
+        return list(content)
+    return [{"type": "text", "text": message.get("text") or ""}] if content in (None, []) else [content]
+
+
+def _texts(message: Fields) -> Iterator[Fields]:
+    """Yield the texts that were sent along: what was pasted, and what was read out of files."""
+    for attached in _listed(message, "attachments"):
+        text, name = (columns.first_text(attached.get(each)) for each in ("extracted_content", "file_name"))
+        if text:
+            yield _text(f"[Attachment: {name}]\n{text}" if name else text)
+
+
+def _files(message: Fields) -> Iterator[Fields]:
+    """Yield the names of the files that were sent along; the export does not hold them."""
+    for attached in _listed(message, "attachments"):
+        if not columns.first_text(attached.get("extracted_content")):
+            yield _text(f"[File: {columns.first_text(attached.get('file_name')) or 'without a name'}]")
+    for file in _listed(message, "files"):
+        yield _text(f"[File: {columns.first_text(file.get('file_name')) or 'without a name'}]")
+
+
+def _listed(message: Fields, name: str) -> list[Fields]:
+    listed = message.get(name)
+    return (
+        [columns.fields(each) for each in listed if columns.fields(each)] if isinstance(listed, list) else []
+    )
+
+
+def _text(text: str) -> Fields:
+    return {"type": "text", "text": text}

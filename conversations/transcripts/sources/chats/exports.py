@@ -1,0 +1,251 @@
+"""An export of chats: its files, its conversations, and the branches of each."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+from itertools import islice
+from pathlib import Path, PurePosixPath
+from typing import NamedTuple, Protocol
+
+from conversations.dialects import columns
+from conversations.transcripts.sources import archives, lines
+from conversations.transcripts.sources.archives import Archive
+from conversations.transcripts.sources.chats import json_arrays, tree
+from conversations.transcripts.sources.chats.tree import Branch, Place
+from conversations.transcripts.sources.lines import Damaged
+from conversations.transcripts.sources.nodes import (
+    Kept,
+    Leaving,
+    Node,
+    Part,
+    Record,
+    Transcript,
+    Unreadable,
+)
+
+CONVERSATIONS = re.compile(r"conversations(?:[-_]\d+)?\.json", re.IGNORECASE)
+"""The files with conversations; newer exports divide them into numbered ones."""
+SAME_ID = "another conversation before this one has the same id"
+NO_FILE = "there is no conversations.json in it"
+PROBED_ITEMS = 20
+TITLE_MAX_CHARS = 200
+KEPT_MAX_BYTES = 1024 * 1024
+"""A conversation that is damaged is kept up to here."""
+
+Fields = Mapping[str, object]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Chat:
+    """A conversation as its format tells it."""
+
+    chat_id: str | None
+    title: str
+    created_at: datetime | None
+    places: Sequence[Place]
+    shown: str | None
+    """The last message that the program showed; None if the source does not say."""
+    model: str = ""
+    """The one that is named for the whole; messages may name others."""
+
+
+class Reading(NamedTuple):
+    """What one message says."""
+
+    parts: tuple[Part, ...] = ()
+    at: datetime | None = None
+    noted: tuple[str, ...] = ()
+    skipped: str = ""
+    """Why it has no parts, if it has none."""
+    model: str = ""
+    """The one that wrote it."""
+
+
+class Reader(Protocol):
+    """Reads the messages of a chain, in order: a result belongs to a call before it."""
+
+    def read(self, place: Place) -> Reading:
+        """Return what the next message says."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Kind:
+    """One format of exports."""
+
+    is_chat: Callable[[Fields], bool]
+    """Whether an object is a conversation in this format."""
+    chat: Callable[[Fields], Chat | None]
+    """A conversation; None if it has no list of messages."""
+    reader: Callable[[], Reader]
+    glancing: Callable[[], Reader]
+    """A reader that leaves out images, for when only the kinds of the parts matter."""
+
+
+class _Fact(NamedTuple):
+    is_said: bool
+    model: str
+
+
+def is_source(path: Path, is_chat: Callable[[Fields], bool]) -> bool:
+    """Say whether a path holds conversations of a kind. Raise Unreadable."""
+    archive = archives.opened(path)
+    return any(_has_chats(archive, name, is_chat) for name in _candidates(archive))
+
+
+def transcripts(archive: Archive, kind: Kind) -> Iterator[Transcript]:
+    """Yield the conversations of all files, each before its branches.
+
+    Raise Unreadable at the end if a file breaks off, and if there is none.
+    """
+    ids = _SourceIds()
+    broken: list[str] = []
+    for name in _files(archive, kind):
+        texts = json_arrays.items(archive.chunks(name), name)
+        try:
+            for number, text in enumerate(texts, 1):
+                yield from _of_text(text, f"{name}, conversation {number}", kind, ids)
+        except Unreadable as error:
+            broken.append(str(error))
+    if broken:
+        raise Unreadable("; ".join(broken))
+
+
+def _candidates(archive: Archive) -> list[str]:
+    """Return the files that may have conversations: a single file may have any name."""
+    names = list(archive.names())
+    named = [name for name in names if CONVERSATIONS.fullmatch(PurePosixPath(name).name)]
+    return named or (names if len(names) == 1 else [])
+
+
+def _files(archive: Archive, kind: Kind) -> list[str]:
+    """Return the files beside which one at least has conversations of this kind. Raise Unreadable."""
+    found = _candidates(archive)
+    if not found:
+        raise Unreadable(NO_FILE)
+    folders = {_folder(name) for name in found if _has_chats(archive, name, kind.is_chat)}
+    return [name for name in found if not folders or _folder(name) in folders]
+
+
+def _folder(name: str) -> PurePosixPath:
+    return PurePosixPath(name).parent
+
+
+def _has_chats(archive: Archive, name: str, is_chat: Callable[[Fields], bool]) -> bool:
+    with suppress(Unreadable):
+        for text in islice(json_arrays.items(archive.chunks(name), name), PROBED_ITEMS):
+            with suppress(Damaged):
+                if is_chat(lines.record(text)):
+                    return True
+    return False
+
+
+class _SourceIds:
+    """Makes the ids of conversations unique."""
+
+    def __init__(self) -> None:
+        self._taken: set[str] = set()
+
+    def take(self, wanted: str) -> str:
+        """Return the id, with a number behind it if it was taken before."""
+        found, number = wanted, 1
+        while found in self._taken:
+            number += 1
+            found = f"{wanted}#{number}"
+        self._taken.add(found)
+        return found
+
+
+def _of_text(text: bytes, where: str, kind: Kind, ids: _SourceIds) -> Iterator[Transcript]:
+    try:
+        value = lines.record(text)
+    except Damaged as error:
+        source_id = ids.take(f"damaged-{_digest(text)}")
+        yield _damaged(source_id, where, lines.kept(text[:KEPT_MAX_BYTES]), str(error))
+        return
+    digest = _digest(columns.as_json(value).encode())
+    chat = kind.chat(value)
+    if chat is None:
+        yield _damaged(ids.take(f"damaged-{digest}"), where, value, "it has no list of messages")
+    else:
+        yield from _of_chat(chat, chat.chat_id or digest, where, kind, ids)
+
+
+def _digest(text: bytes) -> str:
+    return hashlib.sha256(text).hexdigest()[:32]
+
+
+def _damaged(source_id: str, where: str, value: object, why: str) -> Transcript:
+    record = Record(name="conversation", value=value, why=Kept.DAMAGED)
+    node = Node(node_id=source_id, place=where, parts=(record,), noted=(why,))
+    return Transcript(source_id=source_id, nodes=lambda: iter([node]), node_count=1)
+
+
+def _of_chat(chat: Chat, wanted: str, where: str, kind: Kind, ids: _SourceIds) -> Iterator[Transcript]:
+    chat_id = ids.take(wanted)
+    if chat_id != wanted and chat.places:
+        chat.places[0].noted = (*chat.places[0].noted, SAME_ID)
+    branches = tree.branches(chat.places)
+    facts = _facts(chat, kind)
+    active = next((each for each in branches if _shows(each, chat.shown)), branches[0])
+    source_ids: dict[Branch, str] = {}
+    for branch in branches:
+        begins = branch.places[0].node_id if branch.leaves is not None else ""
+        source_ids[branch] = ids.take(f"{chat_id}/{begins}") if begins else chat_id
+        shared = branch.shared
+        models = [facts[place.node_id].model for place in (*shared, *branch.places)]
+        yield Transcript(
+            source_id=source_ids[branch],
+            nodes=partial(_nodes, [*shared, *branch.places], where, kind),
+            node_count=len(shared) + len(branch.places),
+            shared_count=len(shared),
+            title=chat.title[:TITLE_MAX_CHARS] or None,
+            created_at=chat.created_at,
+            model=next(filter(None, reversed(models)), chat.model) or None,
+            leaves=_leaving(branch, source_ids),
+            is_active=branch is active,
+            is_empty=not any(facts[place.node_id].is_said for place in branch.places),
+        )
+
+
+def _leaving(branch: Branch, source_ids: Mapping[Branch, str]) -> Leaving | None:
+    if branch.leaves is None:
+        return None
+    return Leaving(source_id=source_ids[branch.leaves], after=branch.after)
+
+
+def _shows(branch: Branch, shown: str | None) -> bool:
+    return any(place.node_id == shown for place in branch.places)
+
+
+def _facts(chat: Chat, kind: Kind) -> dict[str, _Fact]:
+    reader = kind.glancing()
+    facts: dict[str, _Fact] = {}
+    for place in chat.places:
+        reading = reader.read(place)
+        is_said = not place.skipped and any(not isinstance(part, Record) for part in reading.parts)
+        facts[place.node_id] = _Fact(is_said, reading.model)
+    return facts
+
+
+def _nodes(places: Sequence[Place], where: str, kind: Kind) -> Iterator[Node]:
+    reader = kind.reader()
+    for place in places:
+        name = f"{where}, message {place.number}"
+        if place.skipped:
+            yield Node(node_id=place.node_id, place=name, skipped=place.skipped, noted=place.noted)
+            continue
+        reading = reader.read(place)
+        yield Node(
+            node_id=place.node_id,
+            place=name,
+            at=reading.at,
+            parts=reading.parts,
+            skipped=reading.skipped,
+            noted=(*place.noted, *reading.noted),
+        )

@@ -1,0 +1,167 @@
+"""The tree that the messages of a chat form: its trunk, and the branches that leave it.
+
+Each message names the one before it. The first that follows a message continues the conversation; each other
+one begins a branch, for the user edited a question, or had an answer made again. So a branch is a chain, and
+what belongs to which does not change as the chat grows.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+LOST = "the message before it is missing"
+ROUND = "the messages before it go round in a circle"
+
+
+@dataclass(kw_only=True, slots=True)
+class Place:
+    """One message, as far as the tree is concerned."""
+
+    node_id: str
+    number: int
+    """From 1, in the order of the source."""
+    value: object
+    """The message as the source has it."""
+    parent: str | None = None
+    """The one that it says is before it; None if it begins the conversation."""
+    children: Sequence[str] = ()
+    """Those that it says are after it; others may be as well, and come behind them."""
+    is_aside: bool = False
+    """Whether it has no place of its own: unless others refer to it, it stands with the one above it."""
+    skipped: str = ""
+    noted: tuple[str, ...] = ()
+
+
+@dataclass(eq=False, slots=True)
+class Branch:
+    """A chain of messages."""
+
+    leaves: Branch | None = None
+    """The branch that it leaves; None for the trunk."""
+    after: str | None = None
+    """The message after which it leaves; None if it begins anew."""
+    places: list[Place] = field(default_factory=list)
+
+    @property
+    def shared(self) -> list[Place]:
+        """Return the messages that come before its own, from the first one."""
+        chains: list[list[Place]] = []
+        branch = self
+        while branch.leaves is not None and branch.after is not None:
+            chains.append(_through(branch.leaves.places, branch.after))
+            branch = branch.leaves
+        return [place for chain in reversed(chains) for place in chain]
+
+
+def _through(places: list[Place], node_id: str) -> list[Place]:
+    """Return the places up to this one; those that stand with it come behind, and are left out."""
+    ends = next(at for at, place in enumerate(places, 1) if place.node_id == node_id)
+    return places[:ends]
+
+
+def branches(places: Sequence[Place]) -> list[Branch]:
+    """Return the branches of a chat, the trunk first, each after the one that it leaves.
+
+    Every place is in one branch, whatever the links between them are. No two have the same `node_id`.
+    """
+    links = _Links(places)
+    trunk = Branch(places=links.beside[None])
+    found = [trunk]
+    waiting = deque((Branch(leaves=trunk), root) for root in links.roots[1:])
+    if links.roots:
+        waiting.extendleft(reversed(_fill(trunk, links.roots[0], links)))
+    while waiting:
+        branch, first = waiting.popleft()
+        found.append(branch)
+        waiting.extend(_fill(branch, first, links))
+    return found
+
+
+def _fill(branch: Branch, first: str, links: _Links) -> list[tuple[Branch, str]]:
+    """Give a branch its messages; return the branches that leave it, each with its first message."""
+    leaving: list[tuple[Branch, str]] = []
+    current: str | None = first
+    while current is not None:
+        branch.places += [links.by_id[current], *links.beside[current]]
+        after = links.after[current]
+        leaving += [(Branch(leaves=branch, after=current), other) for other in after[1:]]
+        current = after[0] if after else None
+    return leaving
+
+
+class _Links:
+    """Which message follows which: every one that is not beside another follows one, or is a root."""
+
+    def __init__(self, places: Sequence[Place]) -> None:
+        self.by_id: Mapping[str, Place] = {place.node_id: place for place in places}
+        self.after: dict[str, list[str]] = {place.node_id: [] for place in places}
+        self.beside: dict[str | None, list[Place]] = {None: [], **{place.node_id: [] for place in places}}
+        """Those without a place of their own, by the one with which they stand."""
+        self.roots: list[str] = []
+        self._reached: set[str] = set()
+        linked = self._link(places)
+        self._go_down(self.roots)
+        followed = {each for after in self.after.values() for each in after}
+        self._place_lost(linked, [place for place in linked if place.node_id not in followed], LOST)
+        self._place_lost(linked, linked, ROUND)
+
+    def _link(self, places: Sequence[Place]) -> list[Place]:
+        """Link those that name each other; return all that have a place of their own."""
+        above = self._above(places)
+        named = {parent for parent in above.values() if parent is not None}
+        linked: list[Place] = []
+        for place in places:
+            parent = above[place.node_id]
+            if place.is_aside and parent is None and place.node_id not in named:
+                self.beside[linked[-1].node_id if linked else None].append(place)
+                continue
+            linked.append(place)
+            if parent is not None:
+                self.after[parent].append(place.node_id)
+            elif place.parent is None:
+                self.roots.append(place.node_id)
+        for place in linked:
+            self._sort(place)
+        return linked
+
+    def _above(self, places: Sequence[Place]) -> dict[str, str | None]:
+        """Return what is before each message: as it says itself, or else as the other one says."""
+        listed: dict[str, str] = {}
+        for place in places:
+            for child in place.children:
+                listed.setdefault(child, place.node_id)
+        return {
+            place.node_id: place.parent if place.parent in self.by_id else listed.get(place.node_id)
+            for place in places
+        }
+
+    def _sort(self, place: Place) -> None:
+        """Sort what follows a message as the message says."""
+        order: dict[str, int] = {}
+        for child in place.children:
+            order.setdefault(child, len(order))
+        self.after[place.node_id].sort(key=lambda child: order.get(child, len(order)))
+
+    def _go_down(self, firsts: Sequence[str]) -> None:
+        """Count these, and all that follow them, as reached; break the circles that come back."""
+        waiting = list(firsts)
+        self._reached.update(firsts)
+        while waiting:
+            node_id = waiting.pop()
+            self.after[node_id] = [each for each in self.after[node_id] if each not in self._reached]
+            self._reached.update(self.after[node_id])
+            waiting += self.after[node_id]
+
+    def _place_lost(self, linked: Sequence[Place], lost: Sequence[Place], why: str) -> None:
+        """Let each of those that are lost, unless it is reached, follow what is above it in the source."""
+        ids = {place.node_id for place in lost}
+        last: str | None = None
+        for place in linked:
+            if place.node_id in ids and place.node_id not in self._reached:
+                place.noted = (*place.noted, why)
+                (self.roots if last is None else self.after[last]).append(place.node_id)
+                self._go_down([place.node_id])
+            if place.node_id in self._reached:
+                last = place.node_id
