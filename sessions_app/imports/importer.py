@@ -18,10 +18,14 @@ from conversations.transcripts.sources import as_v1
 from conversations.transcripts.sources.as_v1 import V1Writer
 from conversations.transcripts.sources.nodes import Author, Message, Node, Transcript
 from sessions_app.imports.report import ConversationReport
+from sessions_app.live import marks
+from sessions_app.models import AgentLoop, ExecutionStatus
 from sessions_app.models.v1 import default_workspace
 from sessions_app.settings import agent_setups
 from sessions_app.settings.agent_setups import NewSetup
 
+END = 2**62
+"""Beyond the end of every log."""
 NOBODY = "nobody says anything in it"
 TITLE_MAX_CHARS = 80
 TAG_MAX_CHARS = 500
@@ -71,6 +75,7 @@ class Importer:
         report.events_added, report.events_already_here = imported.added, imported.repeated
         if imported.conversation is not None:
             report.conversation_id = imported.conversation.public_id
+            self._settle(imported, is_followed=stored is not None)
         report.check()
         if not imported.refused:
             taking.remember()
@@ -99,6 +104,15 @@ class Importer:
             **({"created_at": transcript.created_at} if transcript.created_at else {}),
             **self._links(transcript),
         )
+
+    def _settle(self, imported: Imported, *, is_followed: bool) -> None:
+        """Let the agent be idle, and what was imported at once be seen; what is followed is news."""
+        if imported.conversation is None or not imported.added or self.is_dry:
+            return
+        told = {"execution_status": ExecutionStatus.IDLE}
+        AgentLoop.objects.get_or_create(conversation_id=imported.conversation.pk, defaults=told)
+        if not is_followed:
+            marks.mark_seen(self.owner_id, imported.conversation, END)
 
     def _tags(self, transcript: Transcript) -> dict[str, str]:
         told = {

@@ -18,7 +18,8 @@ from django.core.management import CommandError, call_command
 from conversations.models import Conversation, Event
 from conversations.transcripts.sources.formats import FORMATS
 from sessions_app.imports.importer import Importer
-from sessions_app.models import AgentSetup
+from sessions_app.live import marks
+from sessions_app.models import AgentLoop, AgentSetup, ExecutionStatus
 from sessions_app.settings.user_settings import create_custom_secret
 from tests.mutations import mutated
 from tests.threads import in_threads
@@ -95,6 +96,13 @@ def test_a_session_is_stored_as_people_read_it(alice: User) -> None:
         "MessageEvent: And add a test.",
         "MessageEvent: Added a test as well.",
     ]
+
+
+def test_what_is_imported_is_not_news_and_its_agent_is_idle(alice: User) -> None:
+    imported("claude-code", str(CLAUDE_CODE))
+    talk = by_source(alice, "claude-code", SHOP)
+    assert marks.seen_through(alice.pk, talk.ref) == talk.next_seq - 1
+    assert AgentLoop.objects.get(conversation=talk).execution_status == ExecutionStatus.IDLE
 
 
 def test_times_reasoning_images_and_errors_are_kept(alice: User) -> None:
