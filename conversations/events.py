@@ -73,6 +73,15 @@ class Reading:
     """V0: the payload has its own `id`, `timestamp` or `cause`, so a reader's copy cannot be spliced."""
 
 
+class Arrival(NamedTuple):
+    """What a store notes when an event arrives, beside what is read off its payload."""
+
+    received_at: datetime
+    """Aware."""
+    epoch: int | None
+    """Of the loop that wrote it; None for all other writers."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NewEvent:
     """One event on its way into the log."""
@@ -96,6 +105,8 @@ class NewEvent:
     metrics: Metrics | None = None
     stamp_offset: int | None = None
     """The place of a 26-character naive timestamp in the payload, which append sets to the server's clock."""
+    arrival: Arrival | None = None
+    """For an event that was stored before, elsewhere: what that store says of its arrival."""
 
     def __post_init__(self) -> None:
         """Refuse events that no database could store. Raise InvalidEvent."""

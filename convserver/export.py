@@ -13,7 +13,7 @@ from django.http import StreamingHttpResponse
 from django.utils.http import content_disposition_header
 
 from conversations.events import EventEnvelope
-from conversations.models import Conversation, ConversationRef
+from conversations.models import Conversation, ConversationRef, Event
 from conversations.transcripts import jsonl, markdown
 from convserver.rendering import document
 from sessions_app import astore
@@ -49,6 +49,9 @@ class Source:
     conversation: ConversationRef
     title: str
     facts: dict[str, object]
+    """For people, too."""
+    carried: dict[str, object]
+    """What another server needs to store it as it was."""
     through: int
     """The last seq."""
     head_digest: str
@@ -66,10 +69,21 @@ def source(row: Conversation) -> Source:
         "created_at": iso(row.created_at),
         "updated_at": iso(row.updated_at),
     }
+    carried: dict[str, object] = {
+        "tags": row.tags,
+        "accumulated_cost": row.accumulated_cost,
+        "prompt_tokens": row.prompt_tokens,
+        "completion_tokens": row.completion_tokens,
+        "last_message_at": iso(row.last_message_at) if row.last_message_at else None,
+        "parent": row.parent.public_id if row.parent else None,
+        "forked_from": row.forked_from.public_id if row.forked_from else None,
+        "forked_at": row.forked_at,
+    }
     return Source(
         conversation=row.ref,
         title=title,
         facts=facts,
+        carried=carried,
         through=row.next_seq - 1,
         head_digest=row.head_digest,
     )
@@ -121,16 +135,31 @@ async def _encoded(texts: AsyncIterator[str]) -> AsyncIterator[bytes]:
 async def _jsonl(found: Source) -> AsyncIterator[str]:
     """Read the log twice: the first line describes the others."""
     manifest = jsonl.Manifest()
-    async for page in pages(found.conversation, through=found.through):
-        await asyncio.to_thread(_count, manifest, page)
-    yield manifest.line(conversation={"title": found.title, **found.facts}, head_digest=found.head_digest)
-    async for page in pages(found.conversation, through=found.through):
-        yield "".join(map(jsonl.line, page))
+    async for page, beside in _pages_with_all(found):
+        await asyncio.to_thread(_count, manifest, page, beside)
+    about = {"title": found.title, **found.facts, **found.carried}
+    yield manifest.line(conversation=about, head_digest=found.head_digest)
+    async for page, beside in _pages_with_all(found):
+        yield "".join(map(jsonl.line, page, beside))
 
 
-def _count(manifest: jsonl.Manifest, page: list[EventEnvelope]) -> None:
-    for event in page:
-        manifest.add(event)
+async def _pages_with_all(
+    found: Source,
+) -> AsyncIterator[tuple[list[EventEnvelope], list[jsonl.Beside]]]:
+    async for page in pages(found.conversation, through=found.through):
+        beside = await astore.call(_beside, found.conversation, [event["seq"] for event in page])
+        yield page, [beside[event["seq"]] for event in page]
+
+
+def _beside(conversation: ConversationRef, seqs: list[int]) -> dict[int, jsonl.Beside]:
+    rows = Event.objects.of(conversation).with_seqs(seqs)
+    columns = rows.values_list("seq", "received_at", "epoch", "is_input", "wire_id")
+    return {seq: jsonl.Beside(*others) for seq, *others in columns}
+
+
+def _count(manifest: jsonl.Manifest, page: list[EventEnvelope], beside: list[jsonl.Beside]) -> None:
+    for event, others in zip(page, beside, strict=True):
+        manifest.add(event, others)
 
 
 async def _markdown(found: Source) -> AsyncIterator[str]:

@@ -358,7 +358,7 @@ def _row(
         timestamp=now if event.stamp_offset is not None else reading.timestamp or now,
         cause_seq=_cause(head, event, seq),
         turn_id=event.turn_id,
-        epoch=epoch,
+        epoch=epoch if event.arrival is None else event.arrival.epoch,
         tool_call_id=reading.tool_call_id,
         parent_event_id=reading.parent_event_id,
         sender_id=event.sender_id,
@@ -370,7 +370,7 @@ def _row(
         payload=payload,
         size=len(payload.encode()),
         digest=chain(head.head_digest, seq=seq, event_id=event.event_id, payload=payload),
-        received_at=now,
+        received_at=now if event.arrival is None else event.arrival.received_at,
     )
 
 

@@ -9,8 +9,10 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from hashlib import sha256
 from json.encoder import encode_basestring
+from typing import NamedTuple
 
 from conversations.events import EventEnvelope
 
@@ -18,7 +20,17 @@ FORMAT = "convserver.transcript"
 VERSION = 1
 
 
-def line(event: EventEnvelope) -> str:
+class Beside(NamedTuple):
+    """What a line holds of an event beside its envelope, so that an import can store it as it was."""
+
+    received_at: datetime
+    """Aware."""
+    epoch: int | None
+    is_input: bool
+    wire_id: int | None
+
+
+def line(event: EventEnvelope, beside: Beside) -> str:
     """Return one event as a line: its columns and its payload."""
     envelope = {
         "type": "event",
@@ -33,9 +45,18 @@ def line(event: EventEnvelope) -> str:
         "turn": event["turn"],
         "tool_call_id": event["tool_call_id"],
         "hidden": event["hidden"],
+        "received_at": written(beside.received_at),
+        "epoch": beside.epoch,
+        "input": beside.is_input,
+        "wire_id": beside.wire_id,
     }
     head = json.dumps(envelope, ensure_ascii=False, separators=(",", ":"))
     return f"{head[:-1]},{_payload(event['payload'])}}}\n"
+
+
+def written(moment: datetime) -> str:
+    """Return an aware time as lines have it: UTC, six fraction digits, `Z`."""
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 def _payload(payload: str) -> str:
@@ -52,11 +73,11 @@ class Manifest:
         self._seqs: list[int] = []
         self._digest = sha256()
 
-    def add(self, event: EventEnvelope) -> None:
+    def add(self, event: EventEnvelope, beside: Beside) -> None:
         """Count one event's line."""
         self._kinds[event["kind"]] += 1
         self._seqs = [*self._seqs[:1], event["seq"]]
-        self._digest.update(line(event).encode())
+        self._digest.update(line(event, beside).encode())
 
     def line(self, *, conversation: Mapping[str, object], head_digest: str) -> str:
         """Return the first line. `sha256` is the hash of all bytes after it; `head_digest` is the log's."""

@@ -66,7 +66,9 @@ class Importer:
             shared=transcript.shared_count,
         )
         if transcript.is_empty:
-            report.skipped[NOBODY] = report.found
+            own = islice(transcript.nodes(), transcript.shared_count, None)
+            report.skipped.update(node.skipped or NOBODY for node in own)
+            report.check()
             return report
         taking = _Taking(transcript, report, self.format, stored)
         imported = self._stored(transcript, taking.events(), report.title)

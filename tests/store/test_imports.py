@@ -31,6 +31,7 @@ SOURCES = {
     "codex": SAMPLES / "codex" / "sessions",
     "chatgpt": SAMPLES / "chatgpt",
     "claude-ai": SAMPLES / "claude-ai",
+    "hermes-webui": SAMPLES / "hermes-webui" / "webui",
 }
 OLD = "0a4d7c1e-1111-4222-8333-944455556666"
 EMPTY = "9b9b9b9b-2222-4333-8444-a55566667777"

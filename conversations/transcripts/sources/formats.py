@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from conversations.transcripts.sources import claude_code, codex
+from conversations.transcripts.sources import claude_code, codex, hermes
 from conversations.transcripts.sources.chats import chatgpt, claude_ai
 from conversations.transcripts.sources.nodes import Transcript, Unreadable
 
@@ -71,6 +71,14 @@ _ALL = (
         default_path=None,
         is_source=claude_ai.is_source,
         transcripts=claude_ai.transcripts,
+    ),
+    Format(
+        name=hermes.NAME,
+        described="the sessions of hermes-webui, with their backups and journals",
+        default_path="~/.hermes/webui",
+        is_source=hermes.is_source,
+        transcripts=hermes.transcripts,
+        files=hermes.files,
     ),
 )
 FORMATS: Mapping[str, Format] = {format.name: format for format in _ALL}

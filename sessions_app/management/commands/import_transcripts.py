@@ -13,12 +13,12 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
 from conversations.exceptions import ConversationError
-from conversations.transcripts.sources.formats import FORMATS, Format, guessed
-from conversations.transcripts.sources.nodes import Transcript, Unreadable
+from conversations.transcripts.sources.nodes import Unreadable
 from sessions_app.imports import options
 from sessions_app.imports.follow import FollowedAlready, Follower, only_one
 from sessions_app.imports.importer import Importer
 from sessions_app.imports.report import ConversationReport, Report
+from sessions_app.imports.ways import WAYS, Found, Wanted, Way, guessed
 
 ELSEWHERE = {"openhands-v1": "the directories of OpenHands V1 agent servers and their SDK"}
 """Formats with a command of their own."""
@@ -36,7 +36,7 @@ class Command(BaseCommand):
     def add_arguments(self, parser: ArgumentParser) -> None:
         """Add the format, the path, the owner and the options."""
         parser.formatter_class = RawDescriptionHelpFormatter
-        described = {format.name: format.described for format in FORMATS.values()} | ELSEWHERE
+        described = {format.name: format.described for format in WAYS.values()} | ELSEWHERE
         width = max(map(len, described))
         parser.epilog = "Formats:\n" + "\n".join(
             f"  {name:{width}}  {what}" for name, what in described.items()
@@ -70,25 +70,23 @@ class Command(BaseCommand):
         except Unreadable as error:
             raise CommandError(f"{error}.") from error
         options.prepare_database(dry_run=dry_run)
-        importer = Importer(
-            user=options.owner(owner, dry_run=dry_run), format=found.name, labels=tuple(label), is_dry=dry_run
-        )
+        wanted = Wanted(user=options.owner(owner, dry_run=dry_run), labels=tuple(label), is_dry=dry_run)
         if follow:
-            self._follow(found, path, importer)
+            self._follow(found, path, wanted)
             return
-        told = self._import(found, path, importer)
+        told = self._import(found, path, wanted)
         if report is not None:
             report.write_text(json.dumps(told.as_json(), indent=2) + "\n")
         self._sum_up(told, is_dry=dry_run)
 
-    def _follow(self, format: Format, path: Path, importer: Importer) -> None:
+    def _follow(self, way: Way, path: Path, wanted: Wanted) -> None:
         """Import what is there and whatever is written from now on, until the process is told to end."""
-        if importer.is_dry:
+        if wanted.is_dry:
             raise CommandError("What is followed is stored: leave out --dry-run or --follow.")
-        if format.files is None:
-            raise CommandError(
-                f"{format.name} is an export, which nobody writes to: import it without --follow."
-            )
+        format = way.format
+        if format is None or format.files is None:
+            raise CommandError(f"{way.name} is an export, to which nothing is added: leave out --follow.")
+        importer = Importer(user=wanted.user, format=format.name, labels=wanted.labels)
         stop = threading.Event()
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: stop.set())
@@ -106,24 +104,25 @@ class Command(BaseCommand):
         self.stdout.write(sentence)
         self.stdout.flush()
 
-    def _import(self, format: Format, path: Path, importer: Importer) -> Report:
-        told = Report(format=format.name, path=str(path))
+    def _import(self, way: Way, path: Path, wanted: Wanted) -> Report:
+        told = Report(format=way.name, path=str(path))
         try:
-            for transcript in format.transcripts(path):
-                self._take(transcript, importer, told)
+            for found in way.found(path, wanted):
+                self._take(found, told, is_dry=wanted.is_dry)
         except Unreadable as error:
             told.failed[str(path)] = str(error)
+            self.stdout.write(f"{path}: failed. {error}")
         return told
 
-    def _take(self, transcript: Transcript, importer: Importer, told: Report) -> None:
+    def _take(self, found: Found, told: Report, *, is_dry: bool) -> None:
         try:
-            done = importer.take(transcript)
+            done = found.take()
         except (ConversationError, Unreadable) as error:
-            told.failed[transcript.source_id] = str(error)
-            self.stdout.write(f"{transcript.source_id}: failed. {error}")
+            told.failed[found.source_id] = str(error)
+            self.stdout.write(f"{found.source_id}: failed. {error}")
             return
         told.conversations.append(done)
-        self.stdout.write(f"{transcript.source_id}: {_outcome(done, is_dry=importer.is_dry)}")
+        self.stdout.write(f"{found.source_id}: {_outcome(done, is_dry=is_dry)}")
         for what, counted in (("skipped", done.skipped), ("refused", done.refused), ("noted", done.noted)):
             for reason, count in counted.items():
                 self.stdout.write(f"  {what}: {reason}: {count}")
@@ -143,16 +142,16 @@ class Command(BaseCommand):
             raise CommandError(f"Failed: {len(told.failed)} of {found} conversations.")
 
 
-def _source(what: list[str], *, may_be_empty: bool) -> tuple[Format, Path]:
+def _source(what: list[str], *, may_be_empty: bool) -> tuple[Way, Path]:
     """Return the format and the path that somebody has named. Raise Unreadable, and CommandError."""
-    name = what[0] if what and what[0] in FORMATS else None
+    name = what[0] if what and what[0] in WAYS else None
     paths = what if name is None else what[1:]
     if len(paths) > 1 or not what:
         raise CommandError("Name a format, a path, or both: convserver import [FORMAT] [PATH].")
     if name is None:
         path = Path(paths[0]).expanduser()
         return guessed(path), path
-    format = FORMATS[name]
+    format = WAYS[name]
     usual = paths[0] if paths else format.default_path
     if usual is None:
         raise CommandError(f"Name the path as well: {format.described}.")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from datetime import UTC, datetime
 from hashlib import sha256
 from typing import Any
 
@@ -293,6 +294,9 @@ async def test_what_is_hidden_or_not_there_has_no_file(
 
 def test_a_line_holds_the_columns_of_an_event() -> None:
     reading = dialects.read({"action": "message", "args": {"content": "x"}})
-    line = json.loads(jsonl.line(stored('{"a":1}', reading=reading, turn="t", tool_call_id="c")))
+    beside = jsonl.Beside(datetime(2026, 2, 3, tzinfo=UTC), 7, is_input=True, wire_id=None)
+    line = json.loads(jsonl.line(stored('{"a":1}', reading=reading, turn="t", tool_call_id="c"), beside))
     assert line["event"] == {"a": 1}
     assert (line["turn"], line["tool_call_id"], line["hidden"]) == ("t", "c", False)
+    assert line["received_at"] == "2026-02-03T00:00:00.000000Z"
+    assert (line["epoch"], line["input"], line["wire_id"]) == (7, True, None)

@@ -1,0 +1,161 @@
+"""The journals beside the sessions: what runs sent to the browser, and which prompts were accepted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from conversations.dialects import columns
+from conversations.transcripts.sources import lines
+from conversations.transcripts.sources.hermes.copies import session_id as safe_name
+from conversations.transcripts.sources.lines import Damaged
+
+RUNS, TURNS = "_run_journal", "_turn_journal"
+FINAL = frozenset({"completed", "interrupted"})
+ENDS = frozenset({"done", "cancel", "apperror", "error"})
+
+Fields = Mapping[str, object]
+
+
+@dataclass(kw_only=True, slots=True)
+class Run:
+    """What one run said, as rows like those of a session."""
+
+    rows: list[dict[str, object]] = field(default_factory=list)
+    ended: str = ""
+    """The event that ended it; empty if the program did not get that far."""
+    damaged: int = 0
+    """Lines that could not be read."""
+    transcript: list[object] | None = None
+    """The whole conversation, as it was when the run was done."""
+
+
+def run(sessions: Path, session_id: str, stream_id: object) -> Run | None:
+    """Return what the journal of a run holds; None if there is none. Raise Unreadable."""
+    name = safe_name(stream_id)
+    path = sessions / RUNS / session_id / f"{name}.jsonl"
+    return _read(path) if name and path.is_file() else None
+
+
+def last_transcript(sessions: Path, session_id: str) -> list[object] | None:
+    """Return the longest conversation that a run of it was done with. Raise Unreadable."""
+    longest: list[object] | None = None
+    for path in sorted((sessions / RUNS / session_id).glob("*.jsonl")):
+        for event in _events(path):
+            if (found := _transcript(event)) is not None and len(found) >= len(longest or []):
+                longest = found
+    return longest
+
+
+def unfinished_prompts(sessions: Path, session_id: str) -> Iterator[dict[str, object]]:
+    """Yield, as rows, the prompts whose turns have no end in any journal. Raise Unreadable."""
+    turns: dict[str, dict[str, object]] = {}
+    ended: set[str] = set()
+    folder = sessions / TURNS
+    for path in sorted([*folder.glob(f"{session_id}.jsonl"), *folder.glob(f"{session_id}~*.jsonl")]):
+        for event in _events(path):
+            turn_id = columns.first_text(event.get("turn_id"))
+            if event.get("event") in FINAL:
+                ended.add(turn_id)
+            elif event.get("event") == "submitted" and columns.first_text(event.get("content")):
+                turns[turn_id] = {
+                    "role": "user",
+                    "content": event["content"],
+                    "timestamp": event.get("created_at"),
+                }
+    yield from (prompt for turn_id, prompt in turns.items() if turn_id not in ended)
+
+
+def _events(path: Path) -> Iterator[Fields]:
+    """Yield the records that can be read; an empty one for each line that cannot. Raise Unreadable."""
+    if not path.is_file():
+        return
+    for line in lines.lines(path):
+        try:
+            yield lines.record(line.text)
+        except Damaged:
+            yield {}
+
+
+def _transcript(event: Fields) -> list[object] | None:
+    if event.get("event") != "done":
+        return None
+    session = columns.fields(columns.fields(event.get("payload")).get("session"))
+    messages = session.get("messages")
+    return messages if isinstance(messages, list) else None
+
+
+def _read(path: Path) -> Run:
+    reading = _Reading()
+    for event in _events(path):
+        reading.take(event)
+    return reading.finished()
+
+
+class _Reading:
+    """Joins the pieces of an answer, a row for each text with the call after it."""
+
+    def __init__(self) -> None:
+        self._run = Run()
+        self._texts: list[str] = []
+        self._thoughts: list[str] = []
+        self._at: object = None
+        self._open: list[tuple[str, str]] = []
+        """The calls without a result: their ids and names."""
+
+    def take(self, event: Fields) -> None:
+        """Take the next event."""
+        payload = columns.fields(event.get("payload"))
+        kind = columns.first_text(event.get("event"), event.get("type"))
+        text = columns.first_text(payload.get("text"))
+        self._at = event.get("created_at") or self._at
+        if not event:
+            self._run.damaged += 1
+        elif kind == "token" or (kind == "interim_assistant" and not payload.get("already_streamed")):
+            self._texts.append(text)
+        elif kind == "reasoning":
+            self._thoughts.append(text)
+        elif kind == "tool":
+            self._call(event, payload)
+        elif kind == "tool_complete":
+            self._result(payload)
+        elif kind in ENDS:
+            self._run.ended = kind
+            self._run.transcript = _transcript(event) or self._run.transcript
+
+    def finished(self) -> Run:
+        """Return what was read."""
+        if any(self._texts) or any(self._thoughts):
+            self._add(self._spoken())
+        return self._run
+
+    def _spoken(self) -> dict[str, object]:
+        row: dict[str, object] = {"role": "assistant", "content": "".join(self._texts)}
+        if thoughts := "".join(self._thoughts):
+            row["reasoning"] = thoughts
+        self._texts, self._thoughts = [], []
+        return row
+
+    def _call(self, event: Fields, payload: Fields) -> None:
+        name = columns.first_text(payload.get("name")) or "unknown"
+        call_id = columns.first_text(payload.get("tid"), event.get("event_id"), f"call {len(self._run.rows)}")
+        function = {"name": name, "arguments": payload.get("args") or {}}
+        self._add(self._spoken() | {"tool_calls": [{"id": call_id, "function": function}]})
+        self._open.append((call_id, name))
+
+    def _result(self, payload: Fields) -> None:
+        named = [
+            call
+            for call in self._open
+            if payload.get("tid") == call[0] or (not payload.get("tid") and payload.get("name") == call[1])
+        ]
+        if not named:
+            return
+        call_id, name = named[0]
+        self._open.remove(named[0])
+        row = {"role": "tool", "tool_call_id": call_id, "name": name, "content": payload.get("preview")}
+        self._add(row | {"is_error": payload.get("is_error") is True})
+
+    def _add(self, row: dict[str, object]) -> None:
+        self._run.rows.append(row | {"timestamp": self._at})

@@ -1,0 +1,156 @@
+"""Conversations that another server of this kind has exported as JSON lines (`transcripts/jsonl`)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from conversations import dialects
+from conversations.dialects import columns
+from conversations.events import Arrival, Dialect, Kind, NewEvent
+from conversations.exceptions import InvalidEvent
+from conversations.payloads import jsontext
+from conversations.payloads.jsontext import InvalidJson
+from conversations.transcripts import jsonl
+from conversations.transcripts.sources import archives
+from conversations.transcripts.sources.archives import Archive
+from conversations.transcripts.sources.nodes import Unreadable
+
+NAME = "convserver"
+ENDING = ".jsonl"
+LINE_MAX_BYTES = 256 * 1024 * 1024
+TRUNCATED = "it is truncated or was changed: its bytes are not those that the first line names"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Exported:
+    """One exported conversation, whose bytes are those that its manifest names."""
+
+    archive: Archive
+    name: str
+    """Of the file."""
+    manifest: Mapping[str, Any]
+
+    @property
+    def about(self) -> Mapping[str, Any]:
+        """The columns of the conversation."""
+        return columns.fields(self.manifest.get("conversation"))
+
+    @property
+    def source_id(self) -> str:
+        """The id that the conversation had."""
+        return columns.first_text(self.about.get("id")) or self.name
+
+    @property
+    def event_count(self) -> int:
+        """How many events there are."""
+        return columns.wire_id(self.manifest.get("events")) or 0
+
+    def check(self) -> None:
+        """Read the file to its end. Raise Unreadable unless it is whole, and can be stored as it was."""
+        digest, chunks = sha256(), self.archive.chunks(self.name)
+        is_head = True
+        for chunk in chunks:
+            if is_head:
+                _, line_feed, chunk = chunk.partition(b"\n")
+                is_head = not line_feed
+            digest.update(chunk)
+        if digest.hexdigest() != self.manifest.get("sha256"):
+            raise Unreadable(TRUNCATED)
+        if self.event_count and self.manifest.get("first_seq") != 0:
+            raise Unreadable("its log does not begin at the first event")
+
+    def events(self) -> Iterator[NewEvent]:
+        """Yield the events as they were stored. Raise Unreadable."""
+        for number, line in enumerate(_lines(self.archive, self.name)):
+            if number:
+                try:
+                    yield _event(line.decode())
+                except (ValueError, LookupError, TypeError, InvalidEvent) as error:
+                    raise Unreadable(f"line {number + 1} is not an event: {error}") from error
+
+
+def is_source(path: Path) -> bool:
+    """Say whether there is an exported conversation. Raise Unreadable."""
+    archive = archives.opened(path)
+    return any(_manifest(archive, name) is not None for name in _names(archive))
+
+
+def exports(path: Path) -> Iterator[Exported]:
+    """Yield the exported conversations of a file, a directory or a zip file. Raise Unreadable."""
+    archive = archives.opened(path)
+    for name in _names(archive):
+        if (manifest := _manifest(archive, name)) is not None:
+            yield Exported(archive=archive, name=name, manifest=manifest)
+
+
+def _names(archive: Archive) -> list[str]:
+    return [name for name in archive.names() if name.endswith(ENDING)]
+
+
+def _manifest(archive: Archive, name: str) -> Mapping[str, Any] | None:
+    first = next(_lines(archive, name), b"")
+    try:
+        found = columns.fields(json.loads(first))
+    except (ValueError, RecursionError):
+        return None
+    if found.get("format") != jsonl.FORMAT:
+        return None
+    if found.get("version") != jsonl.VERSION:
+        raise Unreadable(f"{name} was exported by a newer release: upgrade this server first")
+    return found
+
+
+def _lines(archive: Archive, name: str) -> Iterator[bytes]:
+    """Yield the lines without their line feeds. Raise Unreadable for one that fills the memory."""
+    parts: list[bytes] = []
+    size = 0
+    for chunk in archive.chunks(name):
+        *whole, rest = chunk.split(b"\n")
+        for line in whole:
+            yield b"".join([*parts, line])
+            parts, size = [], 0
+        if rest:
+            parts.append(rest)
+            size += len(rest)
+            if size > LINE_MAX_BYTES:
+                raise Unreadable(f"{name} has a line of more than {LINE_MAX_BYTES} bytes")
+    if parts:
+        yield b"".join(parts)
+
+
+def _event(line: str) -> NewEvent:
+    """Return the event of a line. Raise ValueError, LookupError, TypeError or InvalidEvent."""
+    members = jsontext.members(line)
+    told = {name: member.value for name, member in members.items()}
+    payload = told["payload"] if "payload" in told else members["event"].text
+    if not isinstance(payload, str):
+        raise InvalidJson("its payload is no text")
+    reading = dialects.read(json.loads(payload))
+    received_at = columns.instant(told["received_at"])
+    if received_at is None:
+        raise InvalidJson("it does not say when it was received")
+    return NewEvent(
+        event_id=told["id"],
+        payload=payload,
+        reading=replace(
+            reading,
+            dialect=Dialect(told["dialect"]),
+            type=told["event_type"],
+            source=told["source"],
+            timestamp=columns.instant(told["timestamp"]),
+            tool_call_id=told["tool_call_id"],
+            hidden=told["hidden"] is True,
+            wire_id=columns.wire_id(told["wire_id"]),
+        ),
+        kind=Kind(told["kind"]),
+        turn_id=told["turn"],
+        cause_seq=columns.wire_id(told["cause"]),
+        is_input=told["input"] is True,
+        asks=False,
+        arrival=Arrival(received_at, columns.wire_id(told["epoch"])),
+    )

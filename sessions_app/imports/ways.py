@@ -1,0 +1,85 @@
+"""The ways in, by the name of the format: those of other programs, and this server's own exports."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+from conversations.access import Visitor
+from conversations.transcripts.sources import formats, own
+from conversations.transcripts.sources.formats import FORMATS, Format
+from sessions_app.imports.importer import Importer
+from sessions_app.imports.own import OwnImporter
+from sessions_app.imports.report import ConversationReport
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Wanted:
+    """Who imports, and how."""
+
+    user: Visitor
+    labels: tuple[str, ...] = ()
+    is_dry: bool = False
+
+
+class Found(NamedTuple):
+    """A conversation of a source that can be imported."""
+
+    source_id: str
+    take: Callable[[], ConversationReport]
+    """Import it. Raise ConversationError or Unreadable."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Way:
+    """How conversations of one format are imported."""
+
+    name: str
+    described: str
+    default_path: str | None
+    is_source: Callable[[Path], bool]
+    """Raises Unreadable."""
+    found: Callable[[Path, Wanted], Iterator[Found]]
+    """Raises Unreadable."""
+    format: Format | None = None
+    """What can be followed; None for this server's own exports."""
+
+
+def guessed(path: Path) -> Way:
+    """Return the way in for what is at the path. Raise Unreadable if it is in no format that is known."""
+    return OWN if own.is_source(path) else WAYS[formats.guessed(path).name]
+
+
+def _of_format(format: Format) -> Way:
+    def found(path: Path, wanted: Wanted) -> Iterator[Found]:
+        importer = Importer(user=wanted.user, format=format.name, labels=wanted.labels, is_dry=wanted.is_dry)
+        for transcript in format.transcripts(path):
+            yield Found(transcript.source_id, partial(importer.take, transcript))
+
+    return Way(
+        name=format.name,
+        described=format.described,
+        default_path=format.default_path,
+        is_source=format.is_source,
+        found=found,
+        format=format,
+    )
+
+
+def _own(path: Path, wanted: Wanted) -> Iterator[Found]:
+    importer = OwnImporter(user=wanted.user, labels=wanted.labels, is_dry=wanted.is_dry)
+    for exported in own.exports(path):
+        yield Found(exported.source_id, partial(importer.take, exported))
+
+
+OWN = Way(
+    name=own.NAME,
+    described="this server's own exports as JSON lines: a file, a directory or a zip file",
+    default_path=None,
+    is_source=own.is_source,
+    found=_own,
+)
+WAYS: Mapping[str, Way] = {way.name: way for way in (OWN, *map(_of_format, FORMATS.values()))}

@@ -1,0 +1,164 @@
+"""Exports as JSON lines that another server imports: what it exports then has the same bytes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from uuid import uuid4
+from zipfile import ZipFile
+
+import pytest
+from asgiref.sync import async_to_sync
+from django.contrib.auth.models import User
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from conversations import dialects
+from conversations.dialects import v1
+from conversations.events import NewEvent
+from conversations.exceptions import ConversationError
+from conversations.log import writes
+from conversations.models import Conversation, ConversationRef, Event, Version
+from conversations.store import creation
+from conversations.transcripts.sources import own
+from conversations.transcripts.sources.nodes import Unreadable
+from convserver import export
+from sessions_app.imports.own import ANOTHER_DIGEST, OwnImporter
+from sessions_app.imports.report import ConversationReport
+from sessions_app.settings import agent_setups
+from sessions_app.settings.agent_setups import NewSetup
+from sessions_app.settings.user_settings import create_custom_secret
+from tests.events import event
+
+TEXTS = st.text(max_size=30)
+SPACES = st.sampled_from(["", " ", "\n", "\r\n", "\t"])
+
+
+def exported(conversation: ConversationRef) -> bytes:
+    """Return the conversation as JSON lines."""
+    row = Conversation.objects.get(pk=conversation.pk)
+    answer = export.download(row, export.Format.JSONL)
+
+    async def read() -> bytes:
+        return b"".join([part async for part in answer])
+
+    return async_to_sync(read)()
+
+
+def free(conversation: ConversationRef) -> None:
+    """Let another conversation have the id of this one, as on another server."""
+    Conversation.objects.filter(pk=conversation.pk).update(public_id=f"before-{uuid4()}")
+
+
+def imported(user: User, content: bytes) -> ConversationReport:
+    with TemporaryDirectory() as directory:
+        file = Path(directory) / "talk.jsonl"
+        file.write_bytes(content)
+        (found,) = own.exports(file)
+        return OwnImporter(user=user).take(found)
+
+
+def again(user: User, content: bytes) -> bytes:
+    """Return what is exported of a conversation that was imported."""
+    report = imported(user, content)
+    return exported(Conversation.objects.get(public_id=report.conversation_id).ref)
+
+
+@st.composite
+def events(draw: st.DrawFn) -> NewEvent:
+    """One event of either wire, with any text, white space and columns."""
+    text, space = draw(TEXTS), draw(SPACES)
+    if draw(st.booleans()):
+        payload = f'{{{space}"action":"message","args":{{"content":{json.dumps(text)}}}}}'
+    else:
+        written = v1.written(
+            v1.user_message([v1.text_part(text)]), event_id=str(uuid4()), timestamp="2026-01-01"
+        )
+        payload = f"{{{space}{written[1:]}"
+    return NewEvent(
+        event_id=str(uuid4()),
+        payload=payload,
+        reading=dialects.read(json.loads(payload)),
+        turn_id=draw(st.none() | st.just("turn")),
+        is_input=draw(st.booleans()),
+        asks=False,
+    )
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(log=st.lists(events(), max_size=8), version=st.sampled_from(Version), epoch=st.none() | st.just(0))
+def test_what_was_imported_is_exported_with_the_same_bytes(
+    alice: User, log: list[NewEvent], version: Version, epoch: int | None
+) -> None:
+    facts = {"title": "A talk", "tags": {"team": "red"}, "branch": "main", "prompt_tokens": 7}
+    talk = creation.create(alice, conversation_id=str(uuid4()), version=version, **facts)
+    if version == Version.V1:
+        agent_setups.add(talk, NewSetup())
+    if log:
+        writes.append(talk, log, epoch=epoch)
+    content = exported(talk)
+    free(talk)
+    assert again(alice, content) == content
+
+
+def test_an_import_that_is_repeated_adds_nothing(alice: User) -> None:
+    talk = creation.create(alice, conversation_id="talk")
+    writes.append(talk, [event("one"), event("two")])
+    report = imported(alice, exported(talk))
+    assert (report.events_added, report.events_already_here, report.noted) == (0, 2, {})
+
+
+def test_nothing_that_was_asked_elsewhere_is_asked_here(alice: User) -> None:
+    talk = creation.create(alice, conversation_id="talk")
+    writes.append(talk, [event("question", is_input=True)])
+    content = exported(talk)
+    free(talk)
+    imported(alice, content)
+    row = Conversation.objects.get(public_id="talk")
+    assert (row.asked_through, Event.objects.get(conversation=row).is_input) == (-1, True)
+
+
+@pytest.mark.parametrize("cut", [1, 40, 400])
+def test_a_truncated_file_is_refused_whole(alice: User, cut: int) -> None:
+    talk = creation.create(alice, conversation_id="talk")
+    writes.append(talk, [event("one"), event("two")])
+    content = exported(talk)
+    free(talk)
+    with pytest.raises(Unreadable):
+        imported(alice, content[:-cut])
+    assert not Conversation.objects.filter(public_id="talk").exists()
+
+
+def test_secrets_of_the_new_owner_are_masked_and_the_report_says_so(alice: User) -> None:
+    talk = creation.create(alice, conversation_id="talk")
+    writes.append(talk, [event("the word is hunter2-hunter2")])
+    content = exported(talk)
+    free(talk)
+    create_custom_secret(alice.pk, "TOKEN", "hunter2-hunter2", description="")
+    report = imported(alice, content)
+    assert report.noted == {ANOTHER_DIGEST: 1}
+    assert b"hunter2-hunter2" not in exported(Conversation.objects.get(public_id="talk").ref)
+
+
+def test_a_conversation_of_another_user_is_not_touched(alice: User, bob: User) -> None:
+    talk = creation.create(alice, conversation_id="talk")
+    writes.append(talk, [event("one")])
+    with pytest.raises(ConversationError):
+        imported(bob, exported(talk))
+
+
+def test_a_zip_file_of_exports_is_read_in_place(alice: User, tmp_path: Path) -> None:
+    content = []
+    for name in ("one", "two"):
+        talk = creation.create(alice, conversation_id=name)
+        writes.append(talk, [event(name)])
+        content.append(exported(talk))
+        free(talk)
+    with ZipFile(tmp_path / "all.zip", "w") as packed:
+        for number, each in enumerate(content):
+            packed.writestr(f"account/{number}.jsonl", each)
+    for found in own.exports(tmp_path / "all.zip"):
+        OwnImporter(user=alice).take(found)
+    refs = [Conversation.objects.get(public_id=name).ref for name in ("one", "two")]
+    assert [exported(ref) for ref in refs] == content
