@@ -126,6 +126,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "manage", help="run a management command: migrate, createsuperuser, create_token, …", add_help=False
     )
     manage.add_argument("rest", nargs=argparse.REMAINDER)
+    out = commands.add_parser(
+        "export", help="write all conversations of a user into a zip file", add_help=False
+    )
+    out.add_argument("rest", nargs=argparse.REMAINDER)
     bring = commands.add_parser(
         "import",
         help="import conversations from another program's files",
@@ -151,6 +155,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 return work_for_cluster(chosen.concurrency, chosen.probe_port)
             case "import":
                 return import_conversations([*others, *chosen.rest])
+            case "export":
+                return export_conversations([*others, *chosen.rest])
             case "mcp":
                 return serve_mcp(os.environ.get(TOKEN, ""))
             case _:
@@ -242,6 +248,17 @@ def _let_statements_take_their_time() -> None:
     options = settings.DATABASES["default"]["OPTIONS"]
     if "pool" in options:
         options["options"] += " -c statement_timeout=0 -c lock_timeout=0"
+
+
+def export_conversations(arguments: Sequence[str]) -> int:
+    """Run the command that exports; if it fails, it ends the process itself."""
+    _let_statements_take_their_time()
+    django.setup()
+    with _naming_the_database():
+        _reach_database()
+    command = load_command_class("convserver", "export_conversations")
+    command.run_from_argv(["convserver export", "", *arguments])
+    return 0
 
 
 def import_conversations(arguments: Sequence[str]) -> int:

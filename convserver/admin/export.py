@@ -13,7 +13,7 @@ from django.utils.http import content_disposition_header
 from conversations.models import Conversation, ConversationRef
 from convserver.admin.parameters import shown_parameters
 from convserver.admin.resources import audit
-from convserver.export import pages, safe_name
+from convserver.exports.conversation import pages, safe_name
 from sessions_app.live.status import iso
 from sessions_app.sockets.native import frames
 

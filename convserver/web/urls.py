@@ -41,6 +41,7 @@ urlpatterns = [
     path("search", search.search, name="search"),
     path("deleted", trash.trash, name="deleted"),
     path("settings", page.settings, name="settings"),
+    path("settings/export", export.export_all, name="settings-export"),
     path("settings/theme", theme.choose, name="theme"),
     path("settings/model", model.change, name="settings-model"),
     path("settings/limits", run_limits.change, name="settings-limits"),

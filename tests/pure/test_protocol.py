@@ -86,7 +86,7 @@ LIMITS = {
     "seconds that the server waits for a `stop`, `pause` or `run`": command_channel.WAIT_S,
 }
 
-RUN_IN_ORDER = [201, *(200 for _ in range(10)), 409, 204, *(200 for _ in range(7)), 201, 204, 200]
+RUN_IN_ORDER = [201, *(200 for _ in range(11)), 409, 204, *(200 for _ in range(7)), 201, 204, 200]
 """What the page's commands are answered with; nothing waits for approval just then."""
 
 
@@ -371,6 +371,7 @@ def native_routes() -> Iterator[str]:
         "native-conversation-pending-calls": "/conversations/{id}/pending-calls",
         "native-conversation-rotate-key": "/conversations/{id}/rotate-key",
         "native-agents": "/agents",
+        "native-account-export": "/export",
         "native-draft": "/draft",
         "native-search": "/search",
         "native-token-list": "/tokens",

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+from io import StringIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 from uuid import uuid4
 from zipfile import ZipFile
 
 import pytest
 from asgiref.sync import async_to_sync
 from django.contrib.auth.models import User
+from django.core.management import CommandError, call_command
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -23,12 +26,14 @@ from conversations.models import Conversation, ConversationRef, Event, Version
 from conversations.store import creation
 from conversations.transcripts.sources import own
 from conversations.transcripts.sources.nodes import Unreadable
-from convserver import export
+from convserver.exports import conversation as export
 from sessions_app.imports.own import ANOTHER_DIGEST, OwnImporter
 from sessions_app.imports.report import ConversationReport
 from sessions_app.settings import agent_setups
 from sessions_app.settings.agent_setups import NewSetup
 from sessions_app.settings.user_settings import create_custom_secret
+from sessions_app.storage import attachments
+from sessions_app.storage.attachments import NewFile
 from tests.events import event
 
 TEXTS = st.text(max_size=30)
@@ -91,7 +96,7 @@ def events(draw: st.DrawFn) -> NewEvent:
 def test_what_was_imported_is_exported_with_the_same_bytes(
     alice: User, log: list[NewEvent], version: Version, epoch: int | None
 ) -> None:
-    facts = {"title": "A talk", "tags": {"team": "red"}, "branch": "main", "prompt_tokens": 7}
+    facts: dict[str, Any] = {"title": "A talk", "tags": {"team": "red"}, "branch": "main", "prompt_tokens": 7}
     talk = creation.create(alice, conversation_id=str(uuid4()), version=version, **facts)
     if version == Version.V1:
         agent_setups.add(talk, NewSetup())
@@ -162,3 +167,34 @@ def test_a_zip_file_of_exports_is_read_in_place(alice: User, tmp_path: Path) -> 
         OwnImporter(user=alice).take(found)
     refs = [Conversation.objects.get(public_id=name).ref for name in ("one", "two")]
     assert [exported(ref) for ref in refs] == content
+
+
+def test_an_account_is_exported_as_a_whole_and_imported_elsewhere(
+    alice: User, bob: User, tmp_path: Path
+) -> None:
+    one = creation.create(alice, conversation_id="one", title="One")
+    other = creation.create(alice, conversation_id="two", title="Two")
+    for talk in (one, other):
+        writes.append(talk, [event("hello")])
+    attachments.attach(one, [NewFile(name="receipt.png", content=b"png")])
+    creation.create(bob, conversation_id="bobs")
+    content = [exported(one), exported(other)]
+    file = tmp_path / "all.zip"
+    call_command("export_conversations", str(file), owner=alice.username, stdout=StringIO())
+    with ZipFile(file) as packed:
+        names = packed.namelist()
+        assert [packed.read(name) for name in names if name.endswith(".jsonl")] == content
+        assert [packed.read(name) for name in names if name.startswith("attachments/")] == [b"png"]
+    for talk in (one, other):
+        free(talk)
+    call_command("import_transcripts", str(file), owner=bob.username, stdout=StringIO())
+    refs = [Conversation.objects.get(public_id=name).ref for name in ("one", "two")]
+    assert [exported(ref) for ref in refs] == content
+
+
+def test_an_export_that_exists_is_not_overwritten(alice: User, tmp_path: Path) -> None:
+    file = tmp_path / "all.zip"
+    file.write_bytes(b"precious")
+    with pytest.raises(CommandError):
+        call_command("export_conversations", str(file), owner=alice.username, stdout=StringIO())
+    assert file.read_bytes() == b"precious"

@@ -24,7 +24,7 @@ from convserver.admin import cells
 from convserver.admin.payload import READ_MAX_CHARACTERS, indented
 from convserver.admin.resources import audit
 from convserver.admin.widgets import TextInput
-from convserver.export import safe_name
+from convserver.exports.conversation import safe_name
 
 PAGE = 50
 SEQ_MAX = 2**63 - 1

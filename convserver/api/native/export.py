@@ -1,4 +1,4 @@
-"""A conversation as a file."""
+"""Conversations as files."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from conversations import access
 from convserver.api.native.fields import ChoiceField
 from convserver.api.native.shapes import NATIVE, refusals
 from convserver.api.negotiation import OneRenderer
-from convserver.export import CONTENT_TYPES, Format, download
+from convserver.exports import account
+from convserver.exports.conversation import CONTENT_TYPES, Format, download
 
 FILES = {(200, kind.partition(";")[0]): OpenApiTypes.BINARY for kind in CONTENT_TYPES.values()}
 
@@ -39,3 +40,15 @@ class ExportView(APIView):
         query = ExportSerializer(data=request.query_params)
         query.is_valid(raise_exception=True)
         return download(row, Format(query.validated_data["format"]))
+
+
+class AccountExportView(APIView):
+    """All conversations of the user as a download."""
+
+    door = NATIVE
+    content_negotiation_class = OneRenderer
+
+    @extend_schema(responses={(200, "application/zip"): OpenApiTypes.BINARY})
+    def get(self, request: Request) -> StreamingHttpResponse:
+        """Return a zip file: each conversation as JSON lines, and attachments beside."""
+        return account.download(request.user)

@@ -1,4 +1,4 @@
-"""A conversation as a file."""
+"""Conversations as files."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_safe
 
 from conversations import access
-from convserver.export import Format, download
+from convserver.exports import account
+from convserver.exports.conversation import Format, download
 from convserver.web.pages import person
 
 
@@ -18,3 +19,10 @@ def export(request: HttpRequest, conversation_id: str, format: str) -> HttpRespo
     """Return one conversation as a download."""
     row = access.readable_row(request.user, conversation_id)
     return cast(HttpResponse, download(row, Format(format)))
+
+
+@require_safe
+@person
+def export_all(request: HttpRequest) -> HttpResponse:
+    """Return all of the user's conversations as a download."""
+    return cast(HttpResponse, account.download(request.user))

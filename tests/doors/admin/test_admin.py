@@ -28,8 +28,8 @@ from conversations.events import Dialect, Kind
 from conversations.log import writes
 from conversations.models import Conversation, ConversationRef, Event, Version
 from conversations.store import changes, creation, deletion
-from convserver import export
 from convserver.admin import payload, repairs
+from convserver.exports import conversation as export
 from sessions_app import astore
 from sessions_app.identity import conversation_keys
 from sessions_app.models import (

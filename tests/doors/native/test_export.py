@@ -18,7 +18,7 @@ from conversations.log.append import chain
 from conversations.models import Conversation, ConversationRef
 from conversations.store import creation
 from conversations.transcripts import jsonl, markdown
-from convserver import export
+from convserver.exports import conversation as export
 from sessions_app import astore
 from tests import event_places
 from tests.doors.test_access import login_cookie

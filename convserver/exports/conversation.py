@@ -1,23 +1,27 @@
-"""Exports: conversations as files that are sent while they are read, with one page of a log in memory."""
+"""One conversation as a file that is sent while it is read, with one page of its log in memory."""
 
 from __future__ import annotations
 
 import asyncio
 import re
 import unicodedata
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import TypeVar
 
 from django.http import StreamingHttpResponse
 from django.utils.http import content_disposition_header
 
 from conversations.events import EventEnvelope
+from conversations.log import reads
 from conversations.models import Conversation, ConversationRef, Event
 from conversations.transcripts import jsonl, markdown
 from convserver.rendering import document
 from sessions_app import astore
 from sessions_app.live.status import iso, states_of
+
+T = TypeVar("T")
 
 NAME_MAX_LENGTH = 80
 EVENTS_AT_ONCE = 50
@@ -132,34 +136,49 @@ async def _encoded(texts: AsyncIterator[str]) -> AsyncIterator[bytes]:
         yield text.encode(errors="replace")
 
 
-async def _jsonl(found: Source) -> AsyncIterator[str]:
-    """Read the log twice: the first line describes the others."""
+def json_lines(found: Source) -> Iterator[str]:
+    """Yield the conversation as JSON lines: one text for each page of its log.
+
+    The first line describes the others, so the log is read twice; empty texts come until it is made.
+    """
     manifest = jsonl.Manifest()
-    async for page, beside in _pages_with_all(found):
-        await asyncio.to_thread(_count, manifest, page, beside)
+    for events in _pages_with_all(found):
+        for event, beside in events:
+            manifest.add(event, beside)
+        yield ""
     about = {"title": found.title, **found.facts, **found.carried}
     yield manifest.line(conversation=about, head_digest=found.head_digest)
-    async for page, beside in _pages_with_all(found):
-        yield "".join(map(jsonl.line, page, beside))
+    for events in _pages_with_all(found):
+        yield "".join(jsonl.line(event, beside) for event, beside in events)
 
 
-async def _pages_with_all(
-    found: Source,
-) -> AsyncIterator[tuple[list[EventEnvelope], list[jsonl.Beside]]]:
-    async for page in pages(found.conversation, through=found.through):
-        beside = await astore.call(_beside, found.conversation, [event["seq"] for event in page])
-        yield page, [beside[event["seq"]] for event in page]
+def _pages_with_all(found: Source) -> Iterator[list[tuple[EventEnvelope, jsonl.Beside]]]:
+    seq = -1
+    while seq < found.through:
+        page = [event for event in reads.read_after(found.conversation, seq) if event["seq"] <= found.through]
+        if not page:  # a purge has removed the others
+            break
+        beside = _beside(found.conversation, [event["seq"] for event in page])
+        yield [(event, beside[event["seq"]]) for event in page]
+        seq = page[-1]["seq"]
 
 
 def _beside(conversation: ConversationRef, seqs: list[int]) -> dict[int, jsonl.Beside]:
     rows = Event.objects.of(conversation).with_seqs(seqs)
     columns = rows.values_list("seq", "received_at", "epoch", "is_input", "wire_id")
-    return {seq: jsonl.Beside(*others) for seq, *others in columns}
+    return {row[0]: jsonl.Beside(*row[1:]) for row in columns}
 
 
-def _count(manifest: jsonl.Manifest, page: list[EventEnvelope], beside: list[jsonl.Beside]) -> None:
-    for event, others in zip(page, beside, strict=True):
-        manifest.add(event, others)
+async def in_threads(pieces: Iterator[T]) -> AsyncIterator[T]:
+    """Yield what an iterator yields that reads the database, each piece from a thread of the store."""
+    while (piece := await astore.call(next, pieces, None)) is not None:
+        yield piece
+
+
+async def _jsonl(found: Source) -> AsyncIterator[str]:
+    async for text in in_threads(json_lines(found)):
+        if text:
+            yield text
 
 
 async def _markdown(found: Source) -> AsyncIterator[str]:

@@ -1,0 +1,306 @@
+"""Answers as Open WebUI writes them down: Markdown with `<details>` blocks, or a list of output items.
+
+Both are read as blocks like those of Anthropic's messages, which `blocks` reads.
+"""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import NamedTuple
+
+from conversations.dialects import columns
+from conversations.transcripts.sources import blocks, lines
+from conversations.transcripts.sources.lines import Damaged
+from conversations.transcripts.sources.nodes import Author, Part, ToolCall
+
+CODE_TOOL = "code_interpreter"
+"""The tool that the program calls where the model writes code to be run."""
+KINDS = frozenset({"reasoning", "tool_calls", CODE_TOOL})
+"""Types of blocks that are the program's; any other one is the author's own."""
+CODE_ITEM = "open_webui:code_interpreter"
+ENCODED_MAX = 3
+"""Arguments are objects, or JSON texts of them, or JSON texts of such texts."""
+SHOWN = ("data:", "http://", "https://")
+"""How an address begins that an image can be seen at without the program."""
+
+_OPENING = re.compile(r'<details((?:\s+[A-Za-z_-]+="[^"]*")*)\s*>')
+_ATTRIBUTE = re.compile(r'([A-Za-z_-]+)="([^"]*)"')
+_CLOSING = "</details>"
+_SUMMARY = re.compile(r"\s*<summary>.*?</summary>", re.DOTALL)
+_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})(.*)")
+_CODE = re.compile(r"\s*(`{3,})([^\n`]*)\n(.*?)\n?\1\s*", re.DOTALL)
+_THINK = re.compile(r"\s*<(think|thinking)>(.*?)</\1>", re.DOTALL)
+
+Fields = Mapping[str, object]
+
+
+class _Details(NamedTuple):
+    """One of the program's blocks."""
+
+    kind: str
+    attributes: Mapping[str, str]
+    body: str
+    """Without the summary, which is for the screen."""
+    end: int
+    """The place behind it."""
+
+
+def parts(found: Sequence[object], author: Author) -> Iterator[Part]:
+    """Yield what blocks say; arguments that are no object stay the text that they are."""
+    called = [columns.fields(block) for block in found if columns.fields(block).get("type") == "tool_use"]
+    texts = {call["id"]: text for call in called if isinstance(text := call.get("input"), str)}
+    for part in blocks.parts(list(found), author):
+        if isinstance(part, ToolCall) and part.call_id in texts:
+            yield replace(part, arguments=texts[part.call_id])
+        else:
+            yield part
+
+
+def of_text(text: str, node_id: str) -> Iterator[Fields]:
+    """Yield the blocks of an answer in Markdown; calls without an id are numbered after `node_id`."""
+    if begins := _THINK.match(text):
+        yield _thinking(begins[2].strip())
+        text = text[begins.end() :]
+    for number, piece in enumerate(_pieces(text)):
+        if isinstance(piece, str):
+            if piece.strip():
+                yield _text(piece.strip("\n"))
+        elif piece.kind == "reasoning":
+            yield _thinking(_unquoted(piece.body))
+        else:
+            read = _tool_call if piece.kind == "tool_calls" else _code_run
+            yield from read(piece, piece.attributes.get("id") or f"{node_id}/{number}")
+
+
+def of_output(items: Sequence[object], node_id: str) -> Iterator[object]:
+    """Yield the blocks of an answer's output items; an item of an unknown type as it is."""
+    call_id = ""
+    for number, value in enumerate(items):
+        item = columns.fields(value)
+        kind = columns.first_text(item.get("type"))
+        named = columns.first_text(item.get("call_id"))
+        if kind in ("function_call", CODE_ITEM):
+            call_id = named or columns.first_text(item.get("id")) or f"{node_id}/{number}"
+            yield from _called(item, call_id) if kind == "function_call" else _ran(item, call_id)
+        elif kind == "function_call_output":
+            yield _result(named or call_id or f"{node_id}/{number}", *_returned(item))
+        elif kind == "message" and isinstance(content := item.get("content"), list):
+            yield from map(_content_part, content)
+        elif kind == "reasoning":
+            thought = _thought(item)
+            yield _thinking(thought) if thought else {**item, "type": "redacted_thinking"}
+        else:
+            yield value
+
+
+def shown_images(files: object) -> list[str]:
+    """Return the addresses of the images in a list of files that can be seen without the program."""
+    listed = files if isinstance(files, list) else []
+    found = [file if isinstance(file, str) else columns.fields(file).get("url") for file in listed]
+    return [url for url in found if isinstance(url, str) and url.startswith(SHOWN)]
+
+
+def said(found: Sequence[object]) -> str:
+    """Return the words of blocks without the space between them, for comparing."""
+    texts = [columns.fields(block) for block in found]
+    return "".join("".join(_words(block).split()) for block in texts if block.get("type") == "text")
+
+
+def image(url: str) -> Fields:
+    """Return the block of an image."""
+    return {"type": "image", "source": {"url": url}}
+
+
+def _words(block: Fields) -> str:
+    return columns.first_text(block.get("text"))
+
+
+def _text(text: str) -> Fields:
+    return {"type": "text", "text": text}
+
+
+def _thinking(text: str) -> Fields:
+    return {"type": "thinking", "thinking": text}
+
+
+def _result(call_id: str, text: str, images: Sequence[str] = ()) -> Fields:
+    content = [_text(text), *map(image, images)]
+    return {"type": "tool_result", "tool_use_id": call_id, "content": content}
+
+
+def _use(call_id: str, tool: str, given: object) -> Fields:
+    return {"type": "tool_use", "id": call_id, "name": tool, "input": given}
+
+
+def _pieces(text: str) -> Iterator[str | _Details]:
+    """Yield the program's blocks and what is between them; one that is quoted as code is text."""
+    at = start = 0
+    fence = ""
+    while at < len(text):
+        if not fence and (found := _details_at(text, at)) is not None:
+            yield text[start:at]
+            yield found
+            start = at = found.end
+            continue
+        end = text.find("\n", at) + 1 or len(text)
+        fence = _fence_after(text[at:end], fence)
+        at = end
+    yield text[start:]
+
+
+def _fence_after(line: str, fence: str) -> str:
+    """Return the fence of the code that the next line is in; an empty one if it is in none."""
+    found = _FENCE.match(line)
+    if found is None:
+        return fence
+    if not fence:
+        return found[1]
+    is_end = found[1].startswith(fence) and not found[2].strip()
+    return "" if is_end else fence
+
+
+def _details_at(text: str, at: int) -> _Details | None:
+    opening = _OPENING.match(text, at)
+    if opening is None:
+        return None
+    attributes = {name: html.unescape(value) for name, value in _ATTRIBUTE.findall(opening[1])}
+    kind = attributes.get("type", "")
+    closing = _closing(text, opening.end()) if kind in KINDS else -1
+    if closing < 0:
+        return None
+    body = _SUMMARY.sub("", text[opening.end() : closing], count=1).strip("\n")
+    return _Details(kind, attributes, body, closing + len(_CLOSING))
+
+
+def _closing(text: str, at: int) -> int:
+    """Return where a block ends, -1 if nowhere: what stands in a quoted line is a quotation."""
+    while (at := text.find(_CLOSING, at)) >= 0:
+        if not text.startswith((">", "&gt;"), text.rfind("\n", 0, at) + 1):
+            return at
+        at += 1
+    return -1
+
+
+def _unquoted(body: str) -> str:
+    """Return reasoning without the marks of quotation; newer releases escape it after they are set."""
+    if body.lstrip().startswith("&gt;"):
+        body = html.unescape(body)
+    return "\n".join(line.removeprefix(">").removeprefix(" ") for line in body.split("\n")).strip()
+
+
+def _tool_call(found: _Details, call_id: str) -> Iterator[Fields]:
+    attributes = found.attributes
+    yield _use(call_id, attributes.get("name", ""), _arguments(attributes.get("arguments", "")))
+    text = _decoded(attributes.get("result", "")) or html.unescape(found.body)
+    images = shown_images(_json(attributes.get("files", "")))
+    if text or images or attributes.get("done") == "true":
+        yield _result(call_id, columns.clean(text), images)
+
+
+def _code_run(found: _Details, call_id: str) -> Iterator[Fields]:
+    code = _CODE.fullmatch(found.body)
+    language, text = (code[2].strip(), code[3]) if code else ("", found.body)
+    yield _use(call_id, CODE_TOOL, {"language": language, "code": text})
+    output = found.attributes.get("output", "")
+    if output or found.attributes.get("done") == "true":
+        value = _json(output)
+        yield _result(call_id, _printed(output if value is None else value))
+
+
+def _called(item: Fields, call_id: str) -> Iterator[Fields]:
+    yield _use(call_id, columns.first_text(item.get("name")), _arguments(item.get("arguments")))
+
+
+def _ran(item: Fields, call_id: str) -> Iterator[Fields]:
+    given = {"language": columns.first_text(item.get("lang")), "code": columns.first_text(item.get("code"))}
+    yield _use(call_id, CODE_TOOL, given)
+    if (output := item.get("output")) is not None:
+        yield _result(call_id, _printed(output))
+
+
+def _returned(item: Fields) -> tuple[str, list[str]]:
+    """Return the text and the images of a result."""
+    output = item.get("output")
+    given = [columns.fields(part) for part in output] if isinstance(output, list) else []
+    images = [url for part in given if (url := _image_url(part))]
+    text = columns.content_text(output)
+    if not text and not images and output not in (None, "", []):
+        text = columns.as_json(output)
+    return text, [*images, *shown_images(item.get("files"))]
+
+
+def _content_part(value: object) -> object:
+    """Return a part of a message as a block."""
+    part = columns.fields(value)
+    if isinstance(text := part.get("text"), str):
+        return _text(text)
+    url = _image_url(part)
+    return image(url) if url else value
+
+
+def _image_url(part: Fields) -> str:
+    given = part.get("image_url")
+    return columns.first_text(given, columns.fields(given).get("url"))
+
+
+def content_blocks(content: object) -> list[object]:
+    """Return the blocks of a message's content: a text, or a list of parts as OpenAI's API has them."""
+    if isinstance(content, list):
+        return [_text(part) if isinstance(part, str) else _content_part(part) for part in content]
+    if isinstance(content, str):
+        return [_text(content)] if content.strip() else []
+    return [] if content is None else [content]
+
+
+def _thought(item: Fields) -> str:
+    for name in ("summary", "content"):
+        if text := columns.content_text(item.get(name)):
+            return text
+    return ""
+
+
+def _printed(output: object) -> str:
+    """Return what a program printed, and its result."""
+    if isinstance(output, Mapping):
+        told = [output.get(name) for name in ("stdout", "stderr", "result")]
+        texts = [_as_text(each) for each in told if each is not None]
+        return "\n".join(filter(None, texts)) if texts else columns.as_json(output)
+    return _as_text(output)
+
+
+def _as_text(value: object) -> str:
+    return columns.clean(value) if isinstance(value, str) else columns.as_json(value)
+
+
+def _arguments(given: object) -> Fields | str:
+    """Return the arguments of a call: an object if they are one, in whatever text."""
+    for _ in range(ENCODED_MAX):
+        if isinstance(given, Mapping):
+            return given
+        if not isinstance(given, str):
+            break
+        with suppress(Damaged, UnicodeEncodeError):
+            return lines.record(given.encode())
+        inner = _json(given)
+        if not isinstance(inner, str):
+            break
+        given = inner
+    return _as_text(given)
+
+
+def _decoded(text: str) -> str:
+    """Return a text that stands as JSON; one that does not as it is."""
+    value = _json(text)
+    return value if isinstance(value, str) else text
+
+
+def _json(text: str) -> object:
+    """Return the value of a JSON text, as any database can store it; None if it is none."""
+    with suppress(ValueError, RecursionError):  # Damaged is a ValueError
+        return lines.storable(json.loads(text))
+    return None

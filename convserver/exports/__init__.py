@@ -1,0 +1,1 @@
+"""Conversations as files, sent while they are read."""
