@@ -120,6 +120,8 @@ class Configuration:
     """A conversation's key expires this many days after its last use; None for never."""
     allow_set_conversation_id: bool
     """Whether the body that creates a V0 conversation may choose its id."""
+    mcp_notes: bool = False
+    """Whether clients of the MCP door may append notes to conversations."""
     frontend_dir: Path | None = None
     """The directory of a built single-page frontend, served at `/`; None for none."""
     log_format: LogFormat = LogFormat.TEXT
@@ -218,6 +220,7 @@ def read(environment: Mapping[str, str]) -> Configuration:
         )
         or None,
         allow_set_conversation_id=_integer(environment, "ALLOW_SET_CONVERSATION_ID", 0, least=0, most=1) == 1,
+        mcp_notes=_integer(environment, "CONVSERVER_MCP_NOTES", 0, least=0, most=1) == 1,
         frontend_dir=_frontend_dir(environment),
         log_format=_choice(environment, "CONVSERVER_LOG_FORMAT", LogFormat, LogFormat.TEXT),
         log_level=_choice(environment, "CONVSERVER_LOG_LEVEL", LogLevel, LogLevel.INFO),

@@ -5,7 +5,7 @@ So its checks of keys, scopes, shares and limits, and its sentences, hold for MC
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 from urllib.parse import quote
@@ -26,7 +26,7 @@ class Refused(Exception):
 
 
 class NativeDoor:
-    """Reads at the native door until it is left."""
+    """Reads and writes at the native door until it is left."""
 
     def __init__(self, application: Any, scope: Mapping[str, Any] | None = None, *, token: str = "") -> None:
         """`scope` is that of the request over HTTP whose keys count; without one `token` counts, if any."""
@@ -59,12 +59,22 @@ class NativeDoor:
 
     async def get(self, *path: str, **query: Any) -> Any:
         """Return the JSON at this path below `/api/native`; None in the query is left out. Raise Refused."""
-        address = "/".join(["/api/native", *(quote(part, safe="") for part in path)])
         asked = {name: value for name, value in query.items() if value is not None}
-        answer = await self._client.get(address, params=asked)
-        if answer.is_success:
-            return answer.json()
-        raise Refused(_sentence(answer))
+        return _body(await self._client.get(_address(path), params=asked))
+
+    async def post(self, *path: str, body: Any) -> Any:
+        """Send JSON to this path below `/api/native`, and return that of the answer. Raise Refused."""
+        return _body(await self._client.post(_address(path), json=body))
+
+
+def _address(path: Sequence[str]) -> str:
+    return "/".join(["/api/native", *(quote(part, safe="") for part in path)])
+
+
+def _body(answer: httpx.Response) -> Any:
+    if answer.is_success:
+        return answer.json()
+    raise Refused(_sentence(answer))
 
 
 def _sentence(answer: httpx.Response) -> str:

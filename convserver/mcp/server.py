@@ -13,7 +13,7 @@ from mcp.shared.exceptions import MCPError
 from convserver import __version__
 from convserver.mcp import resources
 from convserver.mcp.native import NativeDoor, Refused
-from convserver.mcp.tools import BY_NAME, TOOLS, Tool, as_text
+from convserver.mcp.tools import Tool, as_text, offered
 
 T = TypeVar("T")
 Door = Callable[[Any], NativeDoor]
@@ -21,9 +21,10 @@ Door = Callable[[Any], NativeDoor]
 
 INSTRUCTIONS = (
     "All conversations that this user has had with agents on this server. Use `search` to find what was "
-    "said, done or decided earlier, and `read_conversation` to read around what was found. Nothing can be "
-    "changed here."
+    "said, done or decided earlier, and `read_conversation` to read around what was found. Nothing that is "
+    "there can be changed."
 )
+_WRITES = types.ToolAnnotations(read_only_hint=False, destructive_hint=False, open_world_hint=False)
 _READS = types.ToolAnnotations(read_only_hint=True, destructive_hint=False, open_world_hint=False)
 
 
@@ -31,10 +32,10 @@ def server(door: Door) -> Server[Any]:
     """Return the server, whose tools ask the native door that `door` opens."""
 
     async def list_tools(context: Any, params: types.PaginatedRequestParams | None) -> types.ListToolsResult:
-        return types.ListToolsResult(tools=[_described(tool) for tool in TOOLS])
+        return types.ListToolsResult(tools=[_described(tool) for tool in offered()])
 
     async def call_tool(context: Any, params: types.CallToolRequestParams) -> types.CallToolResult:
-        tool = BY_NAME.get(params.name)
+        tool = next((each for each in offered() if each.name == params.name), None)
         if tool is None:
             raise MCPError(types.INVALID_PARAMS, f"There is no tool {params.name!r}.")
         given = params.arguments or {}
@@ -89,7 +90,7 @@ def _described(tool: Tool) -> types.Tool:
         title=tool.title,
         description=tool.description,
         input_schema=tool.input_schema,
-        annotations=_READS,
+        annotations=_WRITES if tool.writes else _READS,
     )
 
 

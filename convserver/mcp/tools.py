@@ -1,12 +1,17 @@
-"""The tools of the MCP door: all of them read, and none returns more than RESULT_MAX_BYTES."""
+"""The tools of the MCP door: all but `append_note` read, and none returns more than RESULT_MAX_BYTES."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
+from uuid import uuid4
 
+from django.conf import settings
+
+from conversations.dialects import v1
 from conversations.events import Kind
 from convserver.mcp.native import NativeDoor, Refused
 
@@ -18,6 +23,9 @@ PIECE_CHARS = 4_000
 """`read_event` returns at most this much of a text at a time: a character may take six bytes, escaped."""
 TITLES_MAX_BYTES = RESULT_MAX_BYTES // 2
 """Conversations that are found by their titles leave as much to events."""
+NOTE = "Note:"
+"""How the text of a note begins."""
+NOTE_MAX_CHARS = 20_000
 SEARCH_MAX, LIST_MAX, EVENTS_MAX = 20, 50, 50
 _KINDS = ", ".join(f"`{kind}`" for kind in Kind)
 
@@ -34,6 +42,7 @@ class Tool:
     members: Mapping[str, Schema]
     required: tuple[str, ...] = ()
     run: Callable[[NativeDoor, Mapping[str, Any]], Awaitable[Any]]
+    writes: bool = False
 
     @property
     def input_schema(self) -> dict[str, Any]:
@@ -179,6 +188,29 @@ def _place(each: Mapping[str, Any]) -> dict[str, Any]:
     return {name: each[name] for name in ("seq", "kind", "source", "timestamp")}
 
 
+async def append_note(door: NativeDoor, given: Mapping[str, Any]) -> Any:
+    """Append a note as words of the user that ask for no answer; return its place."""
+    name, note_id = given["conversation_id"], str(uuid4())
+    head = await door.get("conversations", name)
+    text = f"{NOTE} {given['text']}"
+    event = _NOTES[head["version"]](text, note_id)
+    frame = {"type": "event", "id": note_id, "event": event}
+    done = await door.post("conversations", name, "events", body=frame)
+    return {"conversation_id": name, "seq": done["seq"]}
+
+
+def _v0_note(text: str, event_id: str) -> Any:
+    return {"action": "message", "source": "user", "message": text, "args": {"content": text}}
+
+
+def _v1_note(text: str, event_id: str) -> Any:
+    said = v1.user_message([v1.text_part(text)])
+    return json.loads(v1.written(said, event_id=event_id, timestamp=v1.stamp(datetime.now(UTC))))
+
+
+_NOTES = {"V0": _v0_note, "V1": _v1_note}
+
+
 def _integer(description: str, *, least: int, most: int | None = None, default: int | None = None) -> Schema:
     bounds = {"minimum": least, "maximum": most, "default": default}
     known = {name: value for name, value in bounds.items() if value is not None}
@@ -261,4 +293,26 @@ TOOLS = (
         run=read_event,
     ),
 )
-BY_NAME = {tool.name: tool for tool in TOOLS}
+NOTES = (
+    Tool(
+        name="append_note",
+        title="Append a note",
+        description=(
+            "Append a note to a conversation, for whoever reads it later, people and agents. No agent "
+            "answers it, and it cannot be changed afterwards."
+        ),
+        members={
+            "conversation_id": _ID,
+            "text": {**_string("The note, as Markdown."), "minLength": 1, "maxLength": NOTE_MAX_CHARS},
+        },
+        required=("conversation_id", "text"),
+        run=append_note,
+        writes=True,
+    ),
+)
+"""Offered only where the operator wants it."""
+
+
+def offered() -> tuple[Tool, ...]:
+    """Return the tools that this server offers."""
+    return (*TOOLS, *NOTES) if settings.CONFIGURATION.mcp_notes else TOOLS

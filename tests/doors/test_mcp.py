@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -12,8 +13,9 @@ from django.contrib.auth.models import User
 from django.utils import timezone
 
 from conversations.log import writes
-from conversations.models import ConversationRef, Version
+from conversations.models import Conversation, ConversationRef, Version
 from conversations.store import creation, deletion
+from convserver.configuration import AuthMode
 from convserver.mcp import tools
 from convserver.mcp.tools import RESULT_MAX_BYTES, TOOLS
 from sessions_app import astore
@@ -277,3 +279,38 @@ async def test_every_version_of_a_conversation_is_read(rest: httpx.AsyncClient, 
         )
         page = await called(rest, "read_conversation", conversation_id=made.public_id)
         assert page["conversation"]["id"] == made.public_id
+
+
+@pytest.mark.parametrize("version", Version)
+async def test_a_note_is_appended_and_asks_nothing(
+    version: Version, rest: httpx.AsyncClient, alice: User, configured: Callable[..., None]
+) -> None:
+    configured(mcp_notes=True)
+    talk = await astore.call(creation.create, alice, conversation_id="noted", version=version)
+    assert await called(rest, "append_note", conversation_id="noted", text="Use Decimal.") == {
+        "conversation_id": "noted",
+        "seq": 0,
+    }
+    [read] = (await called(rest, "read_conversation", conversation_id="noted"))["events"]
+    assert (read["text"], read["source"]) == ("Note: Use Decimal.", "user")
+    row = await astore.call(Conversation.objects.get, pk=talk.pk)
+    assert row.asked_through == -1
+
+
+async def test_notes_are_off_unless_the_operator_wants_them(rest: httpx.AsyncClient, alice: User) -> None:
+    listed = (await post(rest, "tools/list")).json()["result"]["tools"]
+    assert "append_note" not in [tool["name"] for tool in listed]
+    answer = await post(rest, "tools/call", name="append_note", arguments={})
+    assert "error" in answer.json()
+
+
+async def test_a_token_that_only_reads_appends_no_note(
+    rest: httpx.AsyncClient,
+    tokens: dict[str, str],
+    conversation: ConversationRef,
+    configured: Callable[..., None],
+) -> None:
+    configured(auth=AuthMode.ACCOUNTS, mcp_notes=True)
+    talk = conversation.public_id
+    said = await refused(rest, "append_note", tokens["owner"], conversation_id=talk, text="x")
+    assert "`write`" in said

@@ -73,6 +73,7 @@ def read(data_dir: Path, variables: Mapping[str, str] | None = None) -> Configur
         ("max_concurrent", 3),
         ("max_age_days", None),
         ("allow_set_conversation_id", False),
+        ("mcp_notes", False),
         ("log_format", LogFormat.TEXT),
         ("log_level", LogLevel.INFO),
     ],
@@ -179,6 +180,7 @@ def test_an_empty_variable_is_one_that_is_not_set(data_dir: Path) -> None:
         ("CONVSERVER_CONVERSATION_KEY_DAYS", "7", "conversation_key_days", 7),
         ("CONVSERVER_CONVERSATION_KEY_DAYS", "0", "conversation_key_days", None),
         ("ALLOW_SET_CONVERSATION_ID", "1", "allow_set_conversation_id", True),
+        ("CONVSERVER_MCP_NOTES", "1", "mcp_notes", True),
         ("CONVSERVER_HOOKS", "tests.hooks.Deaf, tests.hooks.Deaf", "hooks", ("tests.hooks.Deaf",)),
     ],
 )
