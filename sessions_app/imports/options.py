@@ -25,6 +25,17 @@ def add_owner(parser: ArgumentParser) -> None:
     )
 
 
+def add_zone(parser: ArgumentParser) -> None:
+    """Add `--timezone`."""
+    parser.add_argument(
+        "--timezone",
+        type=zone,
+        default=ZoneInfo("UTC"),
+        dest="zone",
+        help="the time zone of times without one, such as Europe/Berlin (default: UTC)",
+    )
+
+
 def zone(name: str) -> ZoneInfo:
     """Return the time zone of this name. Raise ArgumentTypeError."""
     try:

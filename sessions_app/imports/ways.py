@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import UTC, tzinfo
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 from conversations.access import Visitor
-from conversations.transcripts.sources import formats, own
+from conversations.transcripts.sources import formats, openhands_v0, own
 from conversations.transcripts.sources.formats import FORMATS, Format
 from sessions_app.imports.importer import Importer
+from sessions_app.imports.openhands_v0 import OpenHandsV0Importer
 from sessions_app.imports.own import OwnImporter
 from sessions_app.imports.report import ConversationReport
 
@@ -23,6 +25,8 @@ class Wanted:
     user: Visitor
     labels: tuple[str, ...] = ()
     is_dry: bool = False
+    zone: tzinfo = UTC
+    """Of times that the source has without one."""
 
 
 class Found(NamedTuple):
@@ -50,7 +54,10 @@ class Way:
 
 def guessed(path: Path) -> Way:
     """Return the way in for what is at the path. Raise Unreadable if it is in no format that is known."""
-    return OWN if own.is_source(path) else WAYS[formats.guessed(path).name]
+    for way in (OWN, OPENHANDS_V0):
+        if way.is_source(path):
+            return way
+    return WAYS[formats.guessed(path).name]
 
 
 def _of_format(format: Format) -> Way:
@@ -75,6 +82,14 @@ def _own(path: Path, wanted: Wanted) -> Iterator[Found]:
         yield Found(exported.source_id, partial(importer.take, exported))
 
 
+def _openhands_v0(path: Path, wanted: Wanted) -> Iterator[Found]:
+    importer = OpenHandsV0Importer(
+        user=wanted.user, labels=wanted.labels, is_dry=wanted.is_dry, zone=wanted.zone
+    )
+    for stored in openhands_v0.found(path):
+        yield Found(stored.sid, partial(importer.take, stored))
+
+
 OWN = Way(
     name=own.NAME,
     described="this server's own exports as JSON lines: a file, a directory or a zip file",
@@ -82,4 +97,11 @@ OWN = Way(
     is_source=own.is_source,
     found=_own,
 )
-WAYS: Mapping[str, Way] = {way.name: way for way in (OWN, *map(_of_format, FORMATS.values()))}
+OPENHANDS_V0 = Way(
+    name=openhands_v0.NAME,
+    described="the file store of an OpenHands V0 server",
+    default_path="~/.openhands",
+    is_source=openhands_v0.is_source,
+    found=_openhands_v0,
+)
+WAYS: Mapping[str, Way] = {way.name: way for way in (OWN, OPENHANDS_V0, *map(_of_format, FORMATS.values()))}

@@ -17,6 +17,7 @@ SAMPLES = {
     "codex": DATA / "codex/sessions",
     "chatgpt": DATA / "chatgpt",
     "claude-ai": DATA / "claude-ai",
+    "open-webui": DATA / "open-webui",
     "hermes-webui": DATA / "hermes-webui/webui",
 }
 OF_LINES = ("claude-code", "codex")

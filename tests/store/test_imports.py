@@ -31,6 +31,7 @@ SOURCES = {
     "codex": SAMPLES / "codex" / "sessions",
     "chatgpt": SAMPLES / "chatgpt",
     "claude-ai": SAMPLES / "claude-ai",
+    "open-webui": SAMPLES / "open-webui",
     "hermes-webui": SAMPLES / "hermes-webui" / "webui",
 }
 OLD = "0a4d7c1e-1111-4222-8333-944455556666"

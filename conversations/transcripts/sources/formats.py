@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Protocol
 
 from conversations.transcripts.sources import claude_code, codex, hermes
-from conversations.transcripts.sources.chats import chatgpt, claude_ai
+from conversations.transcripts.sources.chats import chatgpt, claude_ai, open_webui
 from conversations.transcripts.sources.nodes import Transcript, Unreadable
 
 
@@ -71,6 +71,13 @@ _ALL = (
         default_path=None,
         is_source=claude_ai.is_source,
         transcripts=claude_ai.transcripts,
+    ),
+    Format(
+        name=open_webui.NAME,
+        described="the chats that Open WebUI exports as JSON: the file",
+        default_path=None,
+        is_source=open_webui.is_source,
+        transcripts=open_webui.transcripts,
     ),
     Format(
         name=hermes.NAME,

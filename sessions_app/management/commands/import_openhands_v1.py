@@ -34,13 +34,7 @@ class Command(BaseCommand):
             "path", type=Path, help="the directory of one conversation, or a directory of many"
         )
         options.add_owner(parser)
-        parser.add_argument(
-            "--timezone",
-            type=options.zone,
-            default=ZoneInfo("UTC"),
-            dest="zone",
-            help="the time zone of times without one, such as Europe/Berlin (default: UTC)",
-        )
+        options.add_zone(parser)
         parser.add_argument(
             "--force", action="store_true", help="import even conversations that another server still holds"
         )

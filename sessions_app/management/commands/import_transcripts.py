@@ -6,6 +6,7 @@ import json
 import signal
 import threading
 from argparse import ArgumentParser, RawDescriptionHelpFormatter
+from datetime import tzinfo
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,7 @@ class Command(BaseCommand):
         )
         parser.add_argument("what", nargs="*", metavar="[FORMAT] [PATH]", help=WHAT)
         options.add_owner(parser)
+        options.add_zone(parser)
         parser.add_argument(
             "--label", action="append", default=[], help="a label for each conversation; may be repeated"
         )
@@ -62,6 +64,7 @@ class Command(BaseCommand):
         label: list[str],
         report: Path | None,
         follow: bool,
+        zone: tzinfo,
         **others: Any,
     ) -> None:
         """Print the outcome of each conversation; fail if one failed, or if there was none."""
@@ -70,7 +73,9 @@ class Command(BaseCommand):
         except Unreadable as error:
             raise CommandError(f"{error}.") from error
         options.prepare_database(dry_run=dry_run)
-        wanted = Wanted(user=options.owner(owner, dry_run=dry_run), labels=tuple(label), is_dry=dry_run)
+        wanted = Wanted(
+            user=options.owner(owner, dry_run=dry_run), labels=tuple(label), is_dry=dry_run, zone=zone
+        )
         if follow:
             self._follow(found, path, wanted)
             return
@@ -163,7 +168,7 @@ def _source(what: list[str], *, may_be_empty: bool) -> tuple[Way, Path]:
 
 def _outcome(done: ConversationReport, *, is_dry: bool) -> str:
     if done.conversation_id is None and not is_dry:
-        return f"skipped. {', '.join(done.skipped)}."
+        return f"skipped. {', '.join(done.skipped or done.noted)}."
     verb = "would import" if is_dry else "imported"
     return (
         f"{verb} {done.events_added} events, {done.events_already_here} already there, "

@@ -31,6 +31,7 @@ SHOWN = ("data:", "http://", "https://")
 _OPENING = re.compile(r'<details((?:\s+[A-Za-z_-]+="[^"]*")*)\s*>')
 _ATTRIBUTE = re.compile(r'([A-Za-z_-]+)="([^"]*)"')
 _CLOSING = "</details>"
+_CLOSING_LINE = re.compile(r"^(?!>|&gt;)[^\n]*?" + _CLOSING, re.MULTILINE)
 _SUMMARY = re.compile(r"\s*<summary>.*?</summary>", re.DOTALL)
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})(.*)")
 _CODE = re.compile(r"\s*(`{3,})([^\n`]*)\n(.*?)\n?\1\s*", re.DOTALL)
@@ -46,19 +47,15 @@ class _Details(NamedTuple):
     attributes: Mapping[str, str]
     body: str
     """Without the summary, which is for the screen."""
-    end: int
-    """The place behind it."""
 
 
 def parts(found: Sequence[object], author: Author) -> Iterator[Part]:
     """Yield what blocks say; arguments that are no object stay the text that they are."""
-    called = [columns.fields(block) for block in found if columns.fields(block).get("type") == "tool_use"]
-    texts = {call["id"]: text for call in called if isinstance(text := call.get("input"), str)}
+    uses = [columns.fields(block) for block in found if columns.fields(block).get("type") == "tool_use"]
+    given = iter([use.get("input") for use in uses if isinstance(use.get("id"), str)])
     for part in blocks.parts(list(found), author):
-        if isinstance(part, ToolCall) and part.call_id in texts:
-            yield replace(part, arguments=texts[part.call_id])
-        else:
-            yield part
+        arguments = next(given, None) if isinstance(part, ToolCall) else None
+        yield replace(part, arguments=arguments) if isinstance(arguments, str) else part
 
 
 def of_text(text: str, node_id: str) -> Iterator[Fields]:
@@ -140,13 +137,16 @@ def _use(call_id: str, tool: str, given: object) -> Fields:
 def _pieces(text: str) -> Iterator[str | _Details]:
     """Yield the program's blocks and what is between them; one that is quoted as code is text."""
     at = start = 0
-    fence = ""
+    fence, has_more = "", True
     while at < len(text):
-        if not fence and (found := _details_at(text, at)) is not None:
-            yield text[start:at]
-            yield found
-            start = at = found.end
-            continue
+        if not fence and has_more and (opening := _opening_at(text, at)) is not None:
+            closing = _closing(text, opening.end())
+            has_more = closing >= 0  # where this one has no end, none after it has one
+            if has_more:
+                yield text[start:at]
+                yield _details(opening, text[opening.end() : closing])
+                start = at = closing + len(_CLOSING)
+                continue
         end = text.find("\n", at) + 1 or len(text)
         fence = _fence_after(text[at:end], fence)
         at = end
@@ -164,26 +164,29 @@ def _fence_after(line: str, fence: str) -> str:
     return "" if is_end else fence
 
 
-def _details_at(text: str, at: int) -> _Details | None:
+def _opening_at(text: str, at: int) -> re.Match[str] | None:
     opening = _OPENING.match(text, at)
-    if opening is None:
-        return None
-    attributes = {name: html.unescape(value) for name, value in _ATTRIBUTE.findall(opening[1])}
-    kind = attributes.get("type", "")
-    closing = _closing(text, opening.end()) if kind in KINDS else -1
-    if closing < 0:
-        return None
-    body = _SUMMARY.sub("", text[opening.end() : closing], count=1).strip("\n")
-    return _Details(kind, attributes, body, closing + len(_CLOSING))
+    return opening if opening is not None and _attributes(opening).get("type") in KINDS else None
+
+
+def _attributes(opening: re.Match[str]) -> dict[str, str]:
+    return {name: html.unescape(value) for name, value in _ATTRIBUTE.findall(opening[1])}
+
+
+def _details(opening: re.Match[str], body: str) -> _Details:
+    attributes = _attributes(opening)
+    summary = _SUMMARY.match(body)
+    return _Details(attributes["type"], attributes, body[summary.end() if summary else 0 :].strip("\n"))
 
 
 def _closing(text: str, at: int) -> int:
     """Return where a block ends, -1 if nowhere: what stands in a quoted line is a quotation."""
-    while (at := text.find(_CLOSING, at)) >= 0:
-        if not text.startswith((">", "&gt;"), text.rfind("\n", 0, at) + 1):
-            return at
-        at += 1
-    return -1
+    line_end = text.find("\n", at)
+    line_end = len(text) if line_end < 0 else line_end
+    if (found := text.find(_CLOSING, at, line_end)) >= 0:
+        return found
+    line = _CLOSING_LINE.search(text, line_end)
+    return line.end() - len(_CLOSING) if line else -1
 
 
 def _unquoted(body: str) -> str:

@@ -1,0 +1,295 @@
+"""Open WebUI's export of chats: messages by their ids, `history.messages` (docs/formats.md)."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import NamedTuple
+
+from conversations.dialects import columns
+from conversations.transcripts.sources import archives
+from conversations.transcripts.sources.chats import details, exports
+from conversations.transcripts.sources.chats.exports import Chat, Kind, Reading
+from conversations.transcripts.sources.chats.tree import Place
+from conversations.transcripts.sources.nodes import Author, Kept, Part, Record, Transcript
+
+NAME = "open-webui"
+AUTHORS = {"user": Author.USER, "assistant": Author.AGENT}
+NO_MESSAGE = "it has no message"
+REPEATED = "an earlier message has the same id"
+ONLY_LISTED = "only the list of the branch that was shown has it"
+MISSING = "an image is not in the export"
+LEFT_OUT = "a file is named only"
+CUT_OFF = "the answer was cut off"
+DIFFERS = "its content and its output say different things: the output is shown"
+READ = frozenset(
+    {
+        *("id", "parentId", "childrenIds", "role", "content", "timestamp", "model", "files", "output"),
+        *("merged", "done", "models", "modelName", "modelIdx", "lastSentence"),
+    }
+)
+"""Members of a message that are read, or that say again what others say."""
+LISTS = ("files", "output")
+"""Those of them that are read if they are lists."""
+DETAILS = frozenset(
+    {
+        *("annotation", "arena", "citations", "codeExecutions", "code_executions", "completedAt", "context"),
+        *("edited", "embeds", "error", "favorite", "feedbackId", "followUps", "info", "missingChecksums"),
+        *("originalContent", "rating", "selectedModelId", "sources", "status", "statusHistory", "tags"),
+        *("usage", "user", "userContext"),
+    }
+)
+"""Members that say nothing, or little, to people; they are kept all the same."""
+FILE_TYPES = frozenset({"", "doc", "file", "text"})
+SECONDS_MAX = 1e11
+MILLISECONDS_MAX = 1e14
+
+Fields = Mapping[str, object]
+
+
+def is_source(path: Path) -> bool:
+    """Say whether this is an export. Raise Unreadable."""
+    return exports.is_source(path, _is_chat)
+
+
+def transcripts(path: Path, *, is_growing: bool = False) -> Iterator[Transcript]:
+    """Yield the conversations of a file, each before its branches.
+
+    Raise Unreadable. An export does not grow: `is_growing` changes nothing.
+    """
+    kind = Kind(is_chat=_is_chat, chat=_chat, reader=_Reader, glancing=_Reader)
+    yield from exports.transcripts(archives.opened(path), kind)
+
+
+def _is_chat(value: Fields) -> bool:
+    return _told(value) is not None
+
+
+def _told(value: Fields) -> Fields | None:
+    """Return the chat itself, which old exports do not wrap; None if it is none."""
+    wrapped = value.get("chat")
+    if isinstance(wrapped, Mapping):
+        has_messages = _by_id(wrapped) is not None or isinstance(wrapped.get("messages"), list)
+        return wrapped if has_messages else None
+    if _by_id(value) is not None:
+        return value
+    is_old = isinstance(value.get("messages"), list) and isinstance(value.get("models"), list)
+    return value if is_old else None
+
+
+def _by_id(told: Fields) -> Fields | None:
+    messages = columns.fields(told.get("history")).get("messages")
+    return messages if isinstance(messages, Mapping) else None
+
+
+def _chat(value: Fields) -> Chat | None:
+    told = _told(value)
+    if told is None:
+        return None
+    places = _places(told)
+    in_tree = [place.node_id for place in places if not place.is_aside]
+    current = columns.fields(told.get("history")).get("currentId")
+    models = told.get("models")
+    return Chat(
+        chat_id=columns.event_id(columns.first_text(value.get("id"), told.get("id"))),
+        title=columns.first_text(value.get("title"), told.get("title")),
+        created_at=_instant(value.get("created_at")) or _instant(told.get("timestamp")),
+        places=places,
+        shown=columns.first_text(current, value.get("current_message_id"), *in_tree[-1:]) or None,
+        model=columns.first_text(*models) if isinstance(models, list) else "",
+    )
+
+
+def _places(told: Fields) -> list[Place]:
+    """Return the messages by their ids, and then those that only the list has."""
+    by_id = _by_id(told) or {}
+    listed = told.get("messages")
+    places = [_place(*entry, number) for number, entry in enumerate(by_id.items(), 1)]
+    return [*places, *_listed(listed if isinstance(listed, list) else [], by_id)]
+
+
+def _place(node_id: str, value: object, number: int) -> Place:
+    message = columns.fields(value)
+    children = message.get("childrenIds")
+    return Place(
+        node_id=node_id,
+        number=number,
+        value=value,
+        parent=columns.first_text(message.get("parentId")) or None,
+        children=[each for each in children if isinstance(each, str)] if isinstance(children, list) else (),
+        is_aside=not message,
+    )
+
+
+def _listed(messages: Iterable[object], by_id: Fields) -> Iterator[Place]:
+    """Yield the messages of the list that are not among those by id.
+
+    One without an id repeats one of those by id, if there are any.
+    """
+    ids = set(by_id)
+    last: str | None = None
+    for number, value in enumerate(messages, len(by_id) + 1):
+        message_id = columns.event_id(columns.fields(value).get("id"))
+        if by_id and (message_id is None or message_id in by_id):
+            last = message_id or last
+            continue
+        place = _place(_unique(message_id or _digest(value), ids), value, number)
+        place.noted = (ONLY_LISTED,) if by_id else ()
+        if message_id is not None and place.node_id != message_id:
+            place.is_aside, place.skipped = True, REPEATED
+        elif not place.is_aside:
+            if "parentId" not in columns.fields(value):
+                place.parent = last
+            last = place.node_id
+        yield place
+
+
+def _digest(value: object) -> str:
+    """Return an id for a message that has none."""
+    return hashlib.sha256(columns.as_json(value).encode()).hexdigest()[:32]
+
+
+def _unique(node_id: str, ids: set[str]) -> str:
+    found, number = node_id, 1
+    while found in ids:
+        number += 1
+        found = f"{node_id}#{number}"
+    ids.add(found)
+    return found
+
+
+def _instant(value: object) -> datetime | None:
+    """Read a time in seconds or milliseconds."""
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value < MILLISECONDS_MAX:
+        return None
+    return datetime.fromtimestamp(value if value < SECONDS_MAX else value / 1000, UTC)
+
+
+class _Reader:
+    """Reads the messages of a chain; none of them depends on another."""
+
+    def read(self, place: Place) -> Reading:
+        """Return what the next message says."""
+        if place.value is None:
+            return Reading(skipped=NO_MESSAGE)
+        if not isinstance(place.value, Mapping):
+            return Reading(parts=(Record(name="message", value=place.value, why=Kept.DAMAGED),))
+        message: Fields = place.value
+        role = columns.first_text(message.get("role"))
+        at = _instant(message.get("timestamp"))
+        author = AUTHORS.get(role)
+        if author is None or message.get("error") is True:  # then its content is what went wrong
+            why = Kept.BOOKKEEPING if author or role == "system" else Kept.UNKNOWN
+            name = f"message of {role}" if role else "message"
+            return Reading(parts=(Record(name=name, value=message, why=why),), at=at)
+        return _read(message, author, at, place.node_id)
+
+
+def _read(message: Fields, author: Author, at: datetime | None, node_id: str) -> Reading:
+    found, kept, noted = _said(message, author, node_id)
+    files = list(_files(message))
+    merged = columns.first_text(columns.fields(message.get("merged")).get("content"))
+    parts = (
+        *details.parts([*found, *(file.block for file in files)], author),
+        *details.parts(list(details.of_text(merged, f"{node_id}/merged")), author),
+        *kept,
+        *_members(message),
+    )
+    name = f"message of {columns.first_text(message.get('role'))}"
+    return Reading(
+        parts=parts or (Record(name=name, value=message, why=Kept.BOOKKEEPING),),
+        at=at,
+        noted=(*noted, *(file.noted for file in files if file.noted)),
+        model=columns.first_text(message.get("model")) if author is Author.AGENT else "",
+    )
+
+
+def _said(message: Fields, author: Author, node_id: str) -> tuple[list[object], list[Part], list[str]]:
+    """Return the blocks of a message, what is kept as it is, and what is noted."""
+    content = message.get("content")
+    if author is Author.USER:
+        return details.content_blocks(content), [], []
+    noted = [CUT_OFF] if message.get("done") is False else []
+    if isinstance(content, str):
+        written: list[object] = list(details.of_text(content, node_id))
+    else:
+        written = details.content_blocks(content)
+    output = message.get("output")
+    if not isinstance(output, list) or not output:
+        return written, [], noted
+    found = list(details.of_output(output, node_id))
+    if not written or details.said(written) == details.said(found):
+        return found, [], noted
+    record = Record(name="content", value=content, why=Kept.BOOKKEEPING)
+    return found, [record], [*noted, DIFFERS]
+
+
+class _File(NamedTuple):
+    """What becomes of a file that was sent along."""
+
+    block: Fields
+    noted: str = ""
+
+
+def _files(message: Fields) -> Iterator[_File]:
+    """Yield the texts and images that were sent along, and the names of what the export does not have."""
+    for file in _named(message):
+        kind, url = (columns.first_text(file.get(name)) for name in ("type", "url"))
+        if text := _content(file):
+            yield _File(_text(f"[Attachment: {_name(file)}]\n{text}"))
+        elif kind != "image" and not _media(file).startswith("image/"):
+            label = "File" if kind in FILE_TYPES else kind.replace("_", " ").capitalize()
+            yield _File(_text(f"[{label}: {_name(file)}]"), LEFT_OUT)
+        elif url.startswith(details.SHOWN):
+            yield _File(details.image(url))
+        else:
+            yield _File(_text(f"[Image: {_name(file)}]"), MISSING)
+
+
+def _text(text: str) -> Fields:
+    return {"type": "text", "text": text}
+
+
+def _named(message: Fields) -> list[Fields]:
+    """Return the files of a message; one that is an address only as the image that it is."""
+    files = message.get("files")
+    listed = files if isinstance(files, list) else []
+    found = [{"type": "image", "url": each} if isinstance(each, str) else each for each in listed]
+    return [columns.fields(each) for each in found if columns.fields(each)]
+
+
+def _content(file: Fields) -> str:
+    data = columns.fields(columns.fields(file.get("file")).get("data"))
+    return columns.first_text(data.get("content"), file.get("content"))
+
+
+def _name(file: Fields) -> str:
+    inner = columns.fields(file.get("file"))
+    names = (file.get("name"), inner.get("filename"), file.get("title"), file.get("url"), file.get("id"))
+    return columns.first_text(*names) or "without a name"
+
+
+def _media(file: Fields) -> str:
+    meta = columns.fields(columns.fields(file.get("file")).get("meta"))
+    return columns.first_text(file.get("content_type"), meta.get("content_type"))
+
+
+def _members(message: Fields) -> Iterator[Record]:
+    """Yield what else a message holds: what is known, and what is not."""
+    others = {name: value for name, value in message.items() if _says(value) and not _is_read(name, value)}
+    known = {name: value for name, value in others.items() if name in DETAILS}
+    unknown = {name: value for name, value in others.items() if name not in DETAILS}
+    if known:
+        yield Record(name="details", value=known, why=Kept.BOOKKEEPING)
+    if unknown:
+        yield Record(name="members", value=unknown, why=Kept.UNKNOWN)
+
+
+def _is_read(name: str, value: object) -> bool:
+    return name in READ and (name not in LISTS or isinstance(value, list))
+
+
+def _says(value: object) -> bool:
+    return value is not None and value is not False and value not in ("", [], {})

@@ -1,0 +1,77 @@
+"""The files of a store, read as far as they are whole; they are never written."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from conversations.payloads import jsontext
+from conversations.payloads.jsontext import InvalidJson
+from conversations.transcripts.sources.nodes import Unreadable
+
+FILE_MAX_BYTES = 64 * 1024 * 1024
+"""A longer file is not read."""
+MORE_TEXT = "more text follows after its end, and is left out"
+
+_SPACE = " \t\r\n"
+_decoder = json.JSONDecoder()
+
+Told = Callable[[str, str], None]
+"""Called with the name of a file, and what there is to say of it in a few words."""
+
+
+class JsonObject(NamedTuple):
+    """The object of a file, as the text that it is, without the space around it."""
+
+    text: str
+    is_all: bool
+    """Whether the file has nothing else."""
+
+
+def names(directory: Path) -> list[str]:
+    """Return the names in a directory, sorted; none if it is not there. Raise Unreadable."""
+    try:
+        return sorted(each.name for each in directory.iterdir()) if directory.exists() else []
+    except OSError as error:
+        raise Unreadable(f"{directory} cannot be read: {error.strerror}") from error
+
+
+def object_in(path: Path) -> JsonObject:
+    """Return the object of a file: two writers may have left the end of a longer one. Raise Unreadable."""
+    text = _text(path).strip(_SPACE)
+    try:
+        jsontext.members(text)
+    except InvalidJson:
+        return JsonObject(_first_object(text), is_all=False)
+    return JsonObject(text, is_all=True)
+
+
+def _first_object(text: str) -> str:
+    """Return the text of the object with which a text begins. Raise Unreadable."""
+    try:
+        _, end = _decoder.raw_decode(text)
+        jsontext.members(text[:end])
+    except (ValueError, RecursionError) as error:  # InvalidJson is a ValueError
+        raise Unreadable("it is not a JSON object, or only the beginning of one") from error
+    return text[:end]
+
+
+def _text(path: Path) -> str:
+    """Return the text of a regular file. Raise Unreadable."""
+    try:
+        if path.is_symlink() or not path.is_file():
+            raise Unreadable("it is not a regular file")
+        with path.open("rb") as file:
+            content = file.read(FILE_MAX_BYTES + 1)
+        text = content.decode()
+    except OSError as error:
+        raise Unreadable(f"it cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise Unreadable("it is not UTF-8") from error
+    if len(content) > FILE_MAX_BYTES:
+        raise Unreadable(f"it is longer than {FILE_MAX_BYTES} bytes")
+    if not text.strip():
+        raise Unreadable("it is empty")
+    return text

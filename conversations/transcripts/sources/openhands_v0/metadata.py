@@ -1,0 +1,134 @@
+"""What a store tells of a conversation beside its events, or what can be derived where it does not."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, tzinfo
+
+from conversations.dialects import columns
+from conversations.transcripts.sources import lines
+from conversations.transcripts.sources.lines import Damaged
+from conversations.transcripts.sources.nodes import Unreadable
+from conversations.transcripts.sources.openhands_v0.events import cost, events, tokens
+from conversations.transcripts.sources.openhands_v0.files import MORE_TEXT, Told, object_in
+from conversations.transcripts.sources.openhands_v0.stores import METADATA, EventFile, Stored, tell_of_others
+
+MISSING = "it is missing: what it tells is derived from the events"
+NOT_KEPT = "it has members that are not known, and left out"
+KNOWN = frozenset(
+    {
+        *("conversation_id", "conversation_version", "user_id", "github_user_id", "sandbox_id", "public"),
+        *("title", "created_at", "last_updated_at", "trigger", "pr_number", "llm_model", "git_provider"),
+        *("selected_repository", "selected_branch"),
+        *("accumulated_cost", "prompt_tokens", "completion_tokens", "total_tokens"),
+    }
+)
+DEFAULT_TITLE_ID_CHARS = 5
+"""So many characters of the id the title has until a conversation gets one."""
+
+Fields = Mapping[str, object]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Facts:
+    """The columns of a conversation."""
+
+    created_at: datetime
+    """Aware, UTC."""
+    title: str | None
+    """None for the default one."""
+    repository: str | None
+    branch: str | None
+    provider: str | None
+    """Of the repository, whatever name it has."""
+    trigger: str | None
+    pr_number: tuple[int, ...]
+    llm_model: str | None
+    user_id: str
+    """Whose it was; an empty text if nobody's."""
+    accumulated_cost: float
+    prompt_tokens: int
+    completion_tokens: int
+    total_tokens: int
+
+
+def read(stored: Stored, files: Sequence[EventFile], *, zone: tzinfo, note: Told) -> Facts:
+    """Return the facts, and say what is missing and what is left out. Raise Unreadable."""
+    told = _metadata(stored, note)
+    tell_of_others(stored, note)
+    title = _text(told, "title")
+    default = f"Conversation {stored.sid[:DEFAULT_TITLE_ID_CHARS]}"
+    prompt, completion = (tokens(told.get(f"{name}_tokens")) for name in ("prompt", "completion"))
+    return Facts(
+        created_at=columns.instant(told.get("created_at")) or _began(stored, files, zone),
+        title=None if title == default else title,
+        repository=_text(told, "selected_repository"),
+        branch=_text(told, "selected_branch"),
+        provider=_text(told, "git_provider"),
+        trigger=_text(told, "trigger"),
+        pr_number=_pr_number(told.get("pr_number")),
+        llm_model=_text(told, "llm_model"),
+        user_id=_user_id(told.get("user_id")) or stored.user_id,
+        accumulated_cost=cost(told.get("accumulated_cost")),
+        prompt_tokens=prompt,
+        completion_tokens=completion,
+        total_tokens=max(tokens(told.get("total_tokens")), prompt + completion),
+    )
+
+
+def _metadata(stored: Stored, note: Told) -> Fields:
+    """Return what the first file that can be read tells."""
+    problems: list[str] = []
+    for directory in stored.directories:
+        path = directory / METADATA
+        try:
+            if not path.exists():
+                continue
+            found = object_in(path)
+            told = columns.fields(lines.storable(json.loads(found.text, parse_constant=lambda _: None)))
+        except (OSError, ValueError, RecursionError) as error:  # Unreadable and Damaged are ValueErrors
+            problems.append(str(error) if isinstance(error, Unreadable | Damaged) else "it cannot be read")
+            continue
+        if not found.is_all:
+            problems.append(MORE_TEXT)
+        if told.keys() - KNOWN:
+            problems.append(NOT_KEPT)
+        break
+    else:
+        told = {}
+        problems = problems or [MISSING]
+    for problem in problems:
+        note(METADATA, problem)
+    return told
+
+
+def _began(stored: Stored, files: Sequence[EventFile], zone: tzinfo) -> datetime:
+    """Return the time of the first event that has one, or else of the directory. Raise Unreadable."""
+    for event in events(stored, files, zone=zone, skip=_ignore, note=_ignore):
+        if event.reading.timestamp is not None:
+            return event.reading.timestamp
+    try:
+        return datetime.fromtimestamp(stored.directories[0].stat().st_mtime, UTC)
+    except OSError as error:
+        raise Unreadable(f"{stored.sid} cannot be read: {error.strerror}") from error
+
+
+def _ignore(_name: str, _reason: str) -> None:
+    """Hear nothing: the events are read again."""
+
+
+def _text(told: Fields, name: str) -> str | None:
+    return columns.first_text(told.get(name)) or None
+
+
+def _pr_number(value: object) -> tuple[int, ...]:
+    listed = value if isinstance(value, list) else []
+    return tuple(number for each in listed if (number := columns.wire_id(each)) is not None)
+
+
+def _user_id(value: object) -> str:
+    """Return the user's id, which old releases wrote as a number."""
+    is_number = isinstance(value, int) and not isinstance(value, bool)
+    return str(value) if is_number else columns.first_text(value)
