@@ -11,7 +11,7 @@ from uuid import uuid4
 from benchmarks import server
 from benchmarks.flooding import floods
 from benchmarks.job import Job, Question, Result, carry_out
-from benchmarks.measured import appends, clusters, hanging, importing, lists, locked, pages, reads
+from benchmarks.measured import appends, clusters, hanging, importing, lists, locked, moving_in, pages, reads
 from benchmarks.workbench import LENGTH_CLIENTS, LONG, OPENED, REPLAYS, SHORT, Values, Workbench, percentile
 
 BATCH = 50
@@ -137,6 +137,13 @@ def _hanging(bench: Workbench) -> Values:
 def _importing(bench: Workbench) -> Values:
     for key, latencies_ms in importing.latencies_ms(bench.database, bench.directory).items():
         yield f"{key}, median ms", median(latencies_ms)
+
+
+def _moving_in(bench: Workbench) -> Values:
+    rate, limit, grown_mb = moving_in.measured(bench.database, bench.directory)
+    yield "moving in", rate
+    yield "bulk insert", limit
+    yield "moving in, MB", grown_mb
 
 
 def _locked(bench: Workbench) -> Values:
@@ -312,6 +319,7 @@ MEASUREMENTS: Sequence[Measurement] = [
         only_on="PostgreSQL",
         is_steady=True,
     ),
+    Measurement(keys=["moving in", "bulk insert", "moving in, MB"], measure=_moving_in),
     Measurement(keys=["shown page, ms", "shown costliest, ms"], measure=_pages, is_steady=True),
     Measurement(
         keys=[f"{name} at {count} ms" for name in lists.PAGES for count in (lists.FEW, lists.MANY)],

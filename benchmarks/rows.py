@@ -290,6 +290,30 @@ ROWS = [
         )
     ),
     Row(
+        title="import of JSON lines, a conversation of 20,000 events",
+        key="moving in",
+        limit="bulk insert",
+        limit_title="bare bulk insert",
+        ratio_at_least=0.35,
+        on_sqlite=True,
+        is_quick=False,
+    ),
+    Row(
+        title="import of JSON lines, its rate",
+        key="moving in",
+        at_least=8_000,
+        on_sqlite=True,
+        is_quick=False,
+    ),
+    Row(
+        title="the same, memory growth",
+        key="moving in, MB",
+        below=100,
+        unit=MB,
+        on_sqlite=True,
+        is_quick=False,
+    ),
+    Row(
         title="a writer's answer while it stays locked, longest",
         key=f"{locked.WAITS}, longest ms",
         below=locked.TOLD_WITHIN_MS,

@@ -138,7 +138,7 @@ def _running(
         process = subprocess.Popen(
             [sys.executable, "-m", *module],
             cwd=ROOT,
-            env=_environment() | own,
+            env=environment() | own,
             stdin=said,
             stdout=log,
             stderr=log,
@@ -157,7 +157,8 @@ def _running(
         _stop(process)
 
 
-def _environment() -> dict[str, str]:
+def environment() -> dict[str, str]:
+    """Return the variables of this process, without those that the server reads."""
     return {
         name: value
         for name, value in os.environ.items()
