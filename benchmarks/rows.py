@@ -306,7 +306,7 @@ ROWS = [
         is_quick=False,
     ),
     Row(
-        title="the same, memory growth",
+        title="import of JSON lines, memory growth",
         key="moving in, MB",
         below=100,
         unit=MB,
