@@ -24,6 +24,7 @@ from convserver.rendering import render_page
 from convserver.rendering.cards import Outcome
 from convserver.rendering.page import Asked
 from convserver.web.conversations.agent import words_of
+from convserver.web.conversations.branches import branches_of
 from convserver.web.conversations.messages import message_id, say, text_of, why_not_said
 from convserver.web.conversations.while_working import choices_of
 from convserver.web.listing import Row
@@ -74,7 +75,12 @@ class EventsShown:
 @require_safe
 @person
 def conversation(request: HttpRequest, conversation_id: str) -> HttpResponse:
-    """Show one conversation: its newest events, or those that the address asks for."""
+    """Show one conversation: its newest events, or those that the address asks for.
+
+    `branch` leads to the page that begins a branch there: an event's menu knows nothing but its place.
+    """
+    if (after := _seq(request.GET.get("branch"))) is not None:
+        return redirect(f"{reverse('conversation-branch', args=[conversation_id])}?after={after}")
     return _page(request, access.readable(request.user, conversation_id))
 
 
@@ -107,6 +113,7 @@ def _page(request: HttpRequest, found: ConversationRef, *, status: int = 200, **
         **_absence(found, options.agent, state),
         "row": Row(state=state, now=timezone.now()),
         "parent": _parent(request, state["parent"]),
+        "branches": branches_of(request, found),
         "shown": shown,
         "message_id": str(uuid4()),
         "while_working": choices_of(found),

@@ -1,0 +1,47 @@
+"""Beginning a branch: a conversation of its own that starts with a copy of another one's events."""
+
+from __future__ import annotations
+
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect
+from django.views.decorators.http import require_http_methods
+
+from conversations import access
+from conversations.exceptions import EventNotFound
+from conversations.log import reads
+from conversations.models import Conversation, ConversationRef
+from convserver.web.pages import page, person
+from sessions_app.settings import agent_setups
+
+EXCERPT_CHARS = 500
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@person
+def branch(request: HttpRequest, conversation_id: str) -> HttpResponse:
+    """Ask whether to begin a branch after the event that `after` names, or begin it and show it."""
+    source = access.readable(request.user, conversation_id)
+    after = request.POST.get("after") or request.GET.get("after", "")
+    if not (after.isascii() and after.isdigit() and len(after) < 19):
+        raise Http404
+    if request.method != "POST":
+        return _asked(request, source, int(after))
+    row = Conversation.objects.get(pk=source.pk)
+    try:
+        made = agent_setups.fork(request.user, source, through=int(after), title=row.title)
+    except EventNotFound as error:
+        raise Http404 from error
+    return redirect("conversation", made.public_id)
+
+
+def _asked(request: HttpRequest, source: ConversationRef, after: int) -> HttpResponse:
+    row = Conversation.objects.get(pk=source.pk)
+    last = reads.read_after(source, after - 1, limit=1)
+    if not last or last[0]["seq"] != after:
+        raise Http404
+    context = {
+        "conversation": {"id": row.public_id, "title": row.shown_title},
+        "after": after,
+        "excerpt": last[0]["text"][:EXCERPT_CHARS],
+    }
+    return page(request, "web/branch.html", context)
