@@ -43,7 +43,7 @@ _ATTRIBUTES = {
     "ol": {"start"},
 }
 _HREF = re.compile(
-    r"#e\d+|/(ui/)?settings#model|/(ui/)?c/[^/]+/events/\d+/output|/api/native/conversations/[^/]+/events\?after=-?\d+&limit=1"
+    r"#e\d+|/(ui/)?settings#model|/(ui/)?c/[^/]+/(events/\d+/output|branch\?after=\d+)|/api/native/conversations/[^/]+/events\?after=-?\d+&limit=1"
     r"|https?://.+|mailto:.+",
     re.IGNORECASE | re.DOTALL,
 )

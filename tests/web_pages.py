@@ -59,6 +59,16 @@ PAGES = [
     Page(route="conversation-agent", method="POST", path="/c/talk/agent", owner=302, stranger=404),
     Page(route="conversation-limits", path="/c/talk/limits", stranger=404),
     Page(route="conversation-limits", method="POST", path="/c/talk/limits", owner=302, stranger=404),
+    Page(route="conversation-branch", path="/c/talk/branch?after=0", stranger=404),
+    Page(
+        route="conversation-branch",
+        method="POST",
+        path="/c/talk/branch",
+        form={"after": "0"},
+        owner=302,
+        stranger=404,
+    ),
+    Page(route="settings-export", path="/settings/export"),
     Page(route="event-output", path="/c/talk/events/0/output", stranger=404),
     *(Page(route="export", path=f"/c/talk/export.{name}", stranger=404) for name in ("jsonl", "md", "html")),
     Page(

@@ -58,6 +58,10 @@ class Parts:
     def __init__(self, conversation_id: str, *, whole: bool = False) -> None:
         self.conversation_id = conversation_id
         self._whole = whole
+        self.branch_after = (
+            "" if whole else f"{reverse('conversation-branch', args=[conversation_id])}?after="
+        )
+        """The address at which a branch is begun, up to the seq of the last event that it shares."""
         self._markdown_left = MARKDOWN_MAX_CHARS
         self._long_texts = LongTexts()
 
@@ -108,6 +112,7 @@ class Parts:
         return {
             "event": first.event,
             "moment": first.moment,
+            "branch_after": self.branch_after,
             "icon": icon("tasks"),
             "now": now,
             "earlier": earlier,

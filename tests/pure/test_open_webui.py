@@ -380,8 +380,7 @@ def _only_listed(listed: Any, by_id: dict[str, Any]) -> Iterator[Any]:
     known = {name.replace("\0", "\ufffd").replace("\ud800", "\ufffd") for name in by_id}
     for message in listed if isinstance(listed, list) else []:
         message_id = message.get("id") if isinstance(message, dict) else None
-        is_id = isinstance(message_id, str) and 0 < len(message_id) <= 200
-        if not by_id or (
-            is_id and message_id.replace("\0", "\ufffd").replace("\ud800", "\ufffd") not in known
-        ):
+        named = message_id if isinstance(message_id, str) and 0 < len(message_id) <= 200 else ""
+        stored = named.replace("\0", "\ufffd").replace("\ud800", "\ufffd")
+        if not by_id or (stored and stored not in known):
             yield message

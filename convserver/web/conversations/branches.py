@@ -58,7 +58,7 @@ def branches_of(request: HttpRequest, conversation: ConversationRef) -> Branches
     row = Conversation.objects.only("forked_from_id", "forked_at").get(pk=conversation.pk)
     own = visible.filter(forked_from_id=conversation.pk).order_by("forked_at", "pk")[: SHOWN_MAX + 1]
     return Branches(
-        left=_left(request, row) if row.forked_from_id is not None else None,
+        left=_left(request, row, row.forked_from_id),
         own=[
             Branch(each.public_id, each.shown_title, each.last_message, _place(each.forked_at))
             for each in own
@@ -70,9 +70,11 @@ def _branch(row: Conversation) -> Branch:
     return Branch(row.public_id, row.shown_title, row.last_message, _place(row.forked_at))
 
 
-def _left(request: HttpRequest, row: Conversation) -> Left | None:
+def _left(request: HttpRequest, row: Conversation, source_pk: int | None) -> Left | None:
+    if source_pk is None:
+        return None
     visible = Conversation.objects.visible_to(request.user)
-    source = visible.filter(pk=row.forked_from_id).first()
+    source = visible.filter(pk=source_pk).first()
     if source is None:
         return None
     siblings = visible.filter(forked_from_id=source.pk, forked_at=row.forked_at).order_by("pk")

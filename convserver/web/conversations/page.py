@@ -75,12 +75,7 @@ class EventsShown:
 @require_safe
 @person
 def conversation(request: HttpRequest, conversation_id: str) -> HttpResponse:
-    """Show one conversation: its newest events, or those that the address asks for.
-
-    `branch` leads to the page that begins a branch there: an event's menu knows nothing but its place.
-    """
-    if (after := _seq(request.GET.get("branch"))) is not None:
-        return redirect(f"{reverse('conversation-branch', args=[conversation_id])}?after={after}")
+    """Show one conversation: its newest events, or those that the address asks for."""
     return _page(request, access.readable(request.user, conversation_id))
 
 

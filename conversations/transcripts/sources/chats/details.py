@@ -54,8 +54,10 @@ def parts(found: Sequence[object], author: Author) -> Iterator[Part]:
     uses = [columns.fields(block) for block in found if columns.fields(block).get("type") == "tool_use"]
     given = iter([use.get("input") for use in uses if isinstance(use.get("id"), str)])
     for part in blocks.parts(list(found), author):
-        arguments = next(given, None) if isinstance(part, ToolCall) else None
-        yield replace(part, arguments=arguments) if isinstance(arguments, str) else part
+        if isinstance(part, ToolCall) and isinstance(arguments := next(given, None), str):
+            yield replace(part, arguments=arguments)
+        else:
+            yield part
 
 
 def of_text(text: str, node_id: str) -> Iterator[Fields]:
