@@ -108,10 +108,10 @@ class Importer:
         )
 
     def _settle(self, imported: Imported, *, is_followed: bool) -> None:
-        """Let the agent be idle, and what was imported at once be seen; what is followed is news."""
+        """Let the agent have finished, and what was imported at once be seen; what is followed is news."""
         if imported.conversation is None or not imported.added or self.is_dry:
             return
-        told = {"execution_status": ExecutionStatus.IDLE}
+        told = {"execution_status": ExecutionStatus.FINISHED}
         AgentLoop.objects.get_or_create(conversation_id=imported.conversation.pk, defaults=told)
         if not is_followed:
             marks.mark_seen(self.owner_id, imported.conversation, END)

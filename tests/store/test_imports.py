@@ -100,11 +100,11 @@ def test_a_session_is_stored_as_people_read_it(alice: User) -> None:
     ]
 
 
-def test_what_is_imported_is_not_news_and_its_agent_is_idle(alice: User) -> None:
+def test_what_is_imported_is_not_news_and_its_agent_has_finished(alice: User) -> None:
     imported("claude-code", str(CLAUDE_CODE))
     talk = by_source(alice, "claude-code", SHOP)
     assert marks.seen_through(alice.pk, talk.ref) == talk.next_seq - 1
-    assert AgentLoop.objects.get(conversation=talk).execution_status == ExecutionStatus.IDLE
+    assert AgentLoop.objects.get(conversation=talk).execution_status == ExecutionStatus.FINISHED
 
 
 def test_times_reasoning_images_and_errors_are_kept(alice: User) -> None:

@@ -35,6 +35,8 @@ SAME_ID = "another conversation before this one has the same id"
 NO_FILE = "there is no conversations.json in it"
 PROBED_ITEMS = 20
 TITLE_MAX_CHARS = 200
+DAMAGED = "Damaged conversation"
+"""The title of what cannot be read as one."""
 KEPT_MAX_BYTES = 1024 * 1024
 """A conversation that is damaged is kept up to here."""
 
@@ -183,7 +185,7 @@ def _digest(text: bytes) -> str:
 def _damaged(source_id: str, where: str, value: object, why: str) -> Transcript:
     record = Record(name="conversation", value=value, why=Kept.DAMAGED)
     node = Node(node_id=source_id, place=where, parts=(record,), noted=(why,))
-    return Transcript(source_id=source_id, nodes=lambda: iter([node]), node_count=1)
+    return Transcript(source_id=source_id, title=DAMAGED, nodes=lambda: iter([node]), node_count=1)
 
 
 def _of_chat(chat: Chat, wanted: str, where: str, kind: Kind, ids: _SourceIds) -> Iterator[Transcript]:
