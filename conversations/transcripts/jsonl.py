@@ -17,7 +17,8 @@ from typing import NamedTuple
 from conversations.events import EventEnvelope
 
 FORMAT = "convserver.transcript"
-VERSION = 1
+VERSION = 2
+"""Since 2 a line says when its event had arrived; `sources.own` reads both."""
 
 
 class Beside(NamedTuple):

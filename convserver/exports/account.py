@@ -9,6 +9,7 @@ from django.utils import timezone
 from django.utils.http import content_disposition_header
 from zipstream import ZIP_DEFLATED, ZipStream
 
+from conversations import access
 from conversations.access import Visitor
 from conversations.models import Conversation
 from convserver.exports.conversation import in_threads, json_lines, safe_name, source
@@ -22,7 +23,7 @@ def download(user: Visitor) -> StreamingHttpResponse:
     """Return the conversations that the visitor may read, without deleted ones, as a zip file."""
     name = f"conversations-{timezone.now():%Y-%m-%d}.zip"
     return StreamingHttpResponse(
-        in_threads(pieces(user)),
+        in_threads(access.pk_of(user), pieces(user)),
         content_type="application/zip",
         headers={
             "Content-Disposition": content_disposition_header(True, name),
@@ -37,7 +38,10 @@ def pieces(user: Visitor) -> Iterator[bytes]:
     Some pieces are empty. A conversation that is deleted meanwhile is left out.
     """
     zipped = ZipStream(compress_type=ZIP_DEFLATED)
-    for row in _rows(user):
+    for pk in _pks(user):
+        row = Conversation.objects.visible_to(user).filter(pk=pk).first()
+        if row is None:  # deleted meanwhile
+            continue
         folder = f"{safe_name(row.public_id)}-{row.pk}"
         texts = json_lines(source(row))
         zipped.add((text.encode(errors="replace") for text in texts), f"conversations/{folder}.jsonl")
@@ -49,13 +53,13 @@ def pieces(user: Visitor) -> Iterator[bytes]:
     yield from zipped.finalize()
 
 
-def _rows(user: Visitor) -> Iterator[Conversation]:
-    """Yield the rows in the order of their keys, so that parents come before those they have started."""
+def _pks(user: Visitor) -> Iterator[int]:
+    """Yield the keys in order, so that parents come before those they have started."""
     last = 0
     while True:
         rows = Conversation.objects.visible_to(user).filter(pk__gt=last).order_by("pk")
-        page = list(rows.select_related("parent", "forked_from")[:PAGE])
+        page = list(rows.values_list("pk", flat=True)[:PAGE])
         if not page:
             return
         yield from page
-        last = page[-1].pk
+        last = page[-1]

@@ -169,14 +169,14 @@ def _beside(conversation: ConversationRef, seqs: list[int]) -> dict[int, jsonl.B
     return {row[0]: jsonl.Beside(*row[1:]) for row in columns}
 
 
-async def in_threads(pieces: Iterator[T]) -> AsyncIterator[T]:
-    """Yield what an iterator yields that reads the database, each piece from a thread of the store."""
-    while (piece := await astore.call(next, pieces, None)) is not None:
+async def in_threads(user_pk: int, pieces: Iterator[T]) -> AsyncIterator[T]:
+    """Yield what an iterator yields that reads the database, each piece from a thread of the user's share."""
+    while (piece := await astore.database().read(user_pk, lambda: next(pieces, None))) is not None:
         yield piece
 
 
 async def _jsonl(found: Source) -> AsyncIterator[str]:
-    async for text in in_threads(json_lines(found)):
+    async for text in in_threads(found.conversation.owner_id, json_lines(found)):
         if text:
             yield text
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -61,6 +62,10 @@ class Follower:
     _seen: dict[Path, Stamp] = field(default_factory=dict)
     _stored: dict[str, set[str]] = field(default_factory=dict)
     """By conversation: the nodes that are known to be stored."""
+    _failed: dict[Path, float] = field(default_factory=dict)
+    """By file whose import failed: when it is tried again, as `time.monotonic` counts."""
+    _told: set[str] = field(default_factory=set)
+    """Failures that were said; they are not said at every try."""
 
     def run(self, stop: threading.Event) -> None:
         """Look until `stop` is set. A failure of the database is reported, and the import tried again."""
@@ -68,28 +73,33 @@ class Follower:
         while not stop.wait(wait_s):
             wait_s = LOOK_S
             try:
-                self.look()
+                self.look(stop)
             except (DatabaseError, InterfaceError) as error:
                 self.said(f"The database failed, and is tried again: {str(error).strip()}")
                 close_old_connections()
                 wait_s = FAILED_S
 
-    def look(self) -> int:
-        """Import what is new; return how many events were added. Raise DatabaseError."""
-        added = 0
+    def look(self, stop: threading.Event) -> None:
+        """Import what is new, until `stop` is set. Raise DatabaseError."""
         for file, stamp in self._changed():
+            is_whole = True
             for done in self._import(file):
-                added += done.events_added
-                if done.events_added:
+                if stop.is_set():
+                    return
+                is_whole = is_whole and done is not None
+                if done is not None and done.events_added:
                     self.said(f"{done.source_id}: {done.events_added} new events")
-            self._seen[file] = stamp
-        return added
+            if is_whole:
+                self._seen[file] = stamp
+            else:
+                self._failed[file] = time.monotonic() + FAILED_S
 
     def _changed(self) -> Iterator[tuple[Path, Stamp]]:
         """Yield the files that have changed, with what they looked like before they are read."""
         try:
             files = list(self.files(self.path))
-        except Unreadable:  # there may be one later
+        except Unreadable as error:  # it may be there later
+            self._tell(str(error))
             return
         for file in files:
             try:
@@ -97,10 +107,11 @@ class Follower:
             except OSError:  # gone meanwhile
                 continue
             stamp = (told.st_ino, told.st_size, told.st_mtime_ns)
-            if self._seen.get(file) != stamp:
+            if self._seen.get(file) != stamp and self._failed.get(file, 0.0) <= time.monotonic():
                 yield file, stamp
 
-    def _import(self, file: Path) -> Iterator[ConversationReport]:
+    def _import(self, file: Path) -> Iterator[ConversationReport | None]:
+        """Yield what was done with each conversation of a file; None for one that failed."""
         try:
             if not self.format.is_source(file):
                 return
@@ -108,7 +119,14 @@ class Follower:
                 stored = self._stored.setdefault(transcript.source_id, set())
                 try:
                     yield self.importer.take(transcript, stored)
-                except ConversationError as error:
-                    self.said(f"{transcript.source_id}: failed. {error}")
+                except (ConversationError, Unreadable) as error:
+                    self._tell(f"{transcript.source_id}: failed. {error}")
+                    yield None
         except Unreadable as error:
-            self.said(f"{file}: {error}")
+            self._tell(f"{file}: {error}")
+            yield None
+
+    def _tell(self, sentence: str) -> None:
+        if sentence not in self._told:
+            self._told.add(sentence)
+            self.said(sentence)

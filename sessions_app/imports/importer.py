@@ -12,7 +12,7 @@ from conversations import access
 from conversations.access import Visitor
 from conversations.events import NewEvent
 from conversations.models import Conversation, Event, Version
-from conversations.store import importing
+from conversations.store import changes, importing
 from conversations.store.importing import Imported
 from conversations.transcripts.sources import as_v1
 from conversations.transcripts.sources.as_v1 import V1Writer
@@ -78,6 +78,7 @@ class Importer:
         if imported.conversation is not None:
             report.conversation_id = imported.conversation.public_id
             self._settle(imported, is_followed=stored is not None)
+            self._keep_up(imported, transcript)
         report.check()
         if not imported.refused:
             taking.remember()
@@ -115,6 +116,23 @@ class Importer:
         AgentLoop.objects.get_or_create(conversation_id=imported.conversation.pk, defaults=told)
         if not is_followed:
             marks.mark_seen(self.owner_id, imported.conversation, END)
+
+    def _keep_up(self, imported: Imported, transcript: Transcript) -> None:
+        """Give a conversation that has grown the model, the totals and the title that it has by now."""
+        if imported.conversation is None or not imported.added or self.is_dry:
+            return
+        used = transcript.metrics
+        tokens = used.prompt_tokens + used.completion_tokens
+        rows = Conversation.objects.with_pks([imported.conversation.pk])
+        rows.filter(total_tokens__lt=tokens).update(
+            prompt_tokens=used.prompt_tokens,
+            completion_tokens=used.completion_tokens,
+            total_tokens=tokens,
+        )
+        rows.filter(accumulated_cost__lt=used.accumulated_cost).update(accumulated_cost=used.accumulated_cost)
+        rows.filter(llm_model__isnull=True).update(llm_model=transcript.model)
+        if transcript.title and (first := _said_first(transcript)):
+            changes.retitle(imported.conversation, transcript.title, title_is=first)
 
     def _tags(self, transcript: Transcript) -> dict[str, str]:
         told = {
@@ -170,12 +188,12 @@ class _Taking:
         for place, node in enumerate(self._transcript.nodes()):
             if place >= self._transcript.shared_count:
                 self._report.take(node)
-            events = writer.events_of(node)
-            if self._stored is None:
-                yield from events
-            elif node.node_id not in self._stored:
+            if self._stored is not None and node.node_id in self._stored:
+                writer.pass_over(node)
+                continue
+            if self._stored is not None:
                 self._new.append(node.node_id)
-                yield from events
+            yield from writer.events_of(node)
 
     def remember(self) -> None:
         """Note that all nodes are stored."""

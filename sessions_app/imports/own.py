@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain, islice
 from typing import Any
 
 from conversations import access
 from conversations.access import Visitor
 from conversations.dialects import columns
+from conversations.events import NewEvent
 from conversations.models import Conversation, ConversationRef, Version
 from conversations.store import importing
 from conversations.store.importing import Imported, ImportRefused
@@ -19,7 +22,11 @@ from sessions_app.settings import agent_setups
 from sessions_app.settings.agent_setups import NewSetup
 
 ANOTHER_DIGEST = "its log has another digest than it had: secrets were masked, or it had other events here"
-SAME_NAMES = ("title", "repository", "branch", "accumulated_cost", "prompt_tokens", "completion_tokens")
+LINK_LOST = "what it is linked to is not here"
+TEXTS = {"title": "title", "repository": "repository", "branch": "branch", "model": "llm_model"}
+"""The members of a manifest that are texts, and their columns."""
+TOKENS = ("prompt_tokens", "completion_tokens")
+COST_LIMIT = 1e12
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -42,7 +49,8 @@ class OwnImporter:
             title=columns.first_text(exported.about.get("title")) or None,
             found=exported.event_count,
         )
-        imported = self._stored(exported, version)
+        facts = self._facts(exported, report)
+        imported = self._stored(exported, version, facts)
         report.stored = imported.added + imported.repeated
         for _, reason in imported.refused:
             report.refused[reason] += 1
@@ -53,8 +61,8 @@ class OwnImporter:
         report.check()
         return report
 
-    def _stored(self, exported: Exported, version: Version) -> Imported:
-        events = exported.events()
+    def _stored(self, exported: Exported, version: Version, facts: Mapping[str, Any]) -> Imported:
+        events = _checked(exported.events())
         if self.is_dry:
             return importing.preview(self.user, events, conversation_id=exported.source_id, version=version)
         return importing.import_conversation(
@@ -63,36 +71,46 @@ class OwnImporter:
             conversation_id=exported.source_id,
             version=version,
             begin=_with_setup if version == Version.V1 else None,
-            **self._facts(exported),
+            **facts,
         )
 
-    def _facts(self, exported: Exported) -> dict[str, Any]:
+    def _facts(self, exported: Exported, report: ConversationReport) -> dict[str, Any]:
         about = exported.about
-        facts: dict[str, Any] = {name: about[name] for name in SAME_NAMES if about.get(name) is not None}
+        facts: dict[str, Any] = {
+            column: columns.clean(text)
+            for name, column in TEXTS.items()
+            if isinstance(text := about.get(name), str)
+        }
         tags = {name: str(value) for name, value in columns.fields(about.get("tags")).items()}
-        tokens = sum(columns.wire_id(about.get(name)) or 0 for name in ("prompt_tokens", "completion_tokens"))
-        facts |= {
-            "llm_model": about.get("model"),
+        tokens = {name: columns.wire_id(about.get(name)) or 0 for name in TOKENS}
+        cost = about.get("accumulated_cost")
+        is_cost = isinstance(cost, int | float) and 0 <= cost < COST_LIMIT
+        facts |= tokens | {
+            "accumulated_cost": float(cost) if is_cost else 0.0,  # type: ignore[arg-type]
             "tags": tags | dict.fromkeys(self.labels, ""),
-            "total_tokens": tokens,
-            "parent_id": self._pk_of(about.get("parent")),
-            "forked_from_id": self._pk_of(about.get("forked_from")),
-            "forked_at": columns.wire_id(about.get("forked_at")),
+            "total_tokens": sum(tokens.values()),
+            "parent_id": self._pk_of(about.get("parent"), report),
+            "forked_from_id": self._pk_of(about.get("forked_from"), report),
+            "forked_at": _place(about.get("forked_at")),
         }
         if created_at := columns.instant(about.get("created_at")):
             facts["created_at"] = created_at
         return facts
 
-    def _pk_of(self, public_id: object) -> int | None:
-        """Return a conversation of the user's that is here already; None if there is none."""
+    def _pk_of(self, public_id: object, report: ConversationReport) -> int | None:
+        """Return a conversation of the user's that is here already; None if there is none, which is noted."""
         if not isinstance(public_id, str):
             return None
         rows = Conversation.objects.with_public_ids([public_id]).filter(owner_id=access.pk_of(self.user))
-        return rows.values_list("pk", flat=True).first()
+        found = rows.values_list("pk", flat=True).first()
+        if found is None and not self.is_dry:
+            report.noted[LINK_LOST] += 1
+        return found
 
     def _settle(self, exported: Exported, conversation: ConversationRef, report: ConversationReport) -> None:
         """Give the conversation its own times again, if its log is what it was."""
-        marks.mark_seen(access.pk_of(self.user), conversation, END)
+        if report.events_added:
+            marks.mark_seen(access.pk_of(self.user), conversation, END)
         names = ("updated_at", "last_message_at")
         times = {name: columns.instant(exported.about.get(name)) for name in names}
         whole = Conversation.objects.with_pks([conversation.pk]).filter(
@@ -100,6 +118,16 @@ class OwnImporter:
         )
         if not whole.update(**{name: moment for name, moment in times.items() if moment is not None}):
             report.noted[ANOTHER_DIGEST] += 1
+
+
+def _checked(events: Iterator[NewEvent]) -> Iterator[NewEvent]:
+    """Return the events once the first can be read: nothing is created for a file of something else."""
+    first = list(islice(events, 1))
+    return chain(first, events)
+
+
+def _place(value: object) -> int | None:
+    return -1 if value == -1 else columns.wire_id(value)
 
 
 def _with_setup(conversation: ConversationRef) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from conversations.events import Metrics
-from conversations.transcripts.sources import codex
+from conversations.transcripts.sources import codex, lines
 from conversations.transcripts.sources.codex import records
 from conversations.transcripts.sources.nodes import (
     Author,
@@ -34,6 +34,12 @@ SHOP, OLD, SUB_AGENT, FORK, EMPTY = (f"{BEGINNING}0{last}" for last in "abcfe")
 TAKEN_BACK = f"{FORK}_{BEGINNING}bb"
 PNG = "data:image/png;base64,iVBORw0KGgo="
 MUTATED = 1000
+
+
+@pytest.fixture(autouse=True)
+def settled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let no file count as one that is being written to, however new a checkout is."""
+    monkeypatch.setattr(lines, "FRESH_S", 0.0)
 
 
 def found(path: Path = SESSIONS) -> dict[str, Transcript]:

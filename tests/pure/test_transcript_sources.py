@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from conversations.transcripts.sources import lines
 from conversations.transcripts.sources.formats import FORMATS, guessed
 from conversations.transcripts.sources.nodes import Unreadable
 from tests.mutations import mutated
@@ -22,6 +25,12 @@ SAMPLES = {
 }
 OF_LINES = ("claude-code", "codex")
 MUTATED = 1000
+
+
+@pytest.fixture(autouse=True)
+def settled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let no file count as one that is being written to, however new a checkout is."""
+    monkeypatch.setattr(lines, "FRESH_S", 0.0)
 
 
 @pytest.mark.parametrize("format", SAMPLES)
@@ -67,3 +76,75 @@ def test_mutated_files_are_read_to_their_last_record(format: str, tmp_path: Path
             sources.append(each.source_id)
         assert len(set(sources)) == len(sources), seed
         assert own == sum(1 for line in content.split(b"\n") if line.strip()), seed
+
+
+def assigned(file: Path) -> dict[str, str]:
+    """Return the conversation to which each line of a Claude Code session belongs."""
+    return {
+        node.node_id: each.source_id
+        for each in FORMATS["claude-code"].transcripts(file)
+        for node in islice(each.nodes(), each.shared_count, None)
+    }
+
+
+def said(uuid: str, parent: str | None, **members: Any) -> dict[str, Any]:
+    return {"type": "user", "uuid": uuid, "parentUuid": parent, "sessionId": "s", **members}
+
+
+def answered(uuid: str, parent: str, message: str) -> dict[str, Any]:
+    content = [{"type": "text", "text": uuid}]
+    return {**said(uuid, parent, message={"id": message, "content": content}), "type": "assistant"}
+
+
+CALLS_AT_ONCE = [
+    said("p1", None, message={"content": "one"}),
+    answered("a1", "p1", "m1"),
+    answered("a2", "a1", "m1"),
+    said("r2", "a2", message={"content": [{"type": "tool_result", "tool_use_id": "2"}]}),
+    said("r1", "a1", message={"content": [{"type": "tool_result", "tool_use_id": "1"}]}),
+    answered("b1", "r1", "m2"),
+    said("p2", "r2", message={"content": "two"}),
+    answered("c1", "p2", "m3"),
+]
+
+
+def test_what_belongs_to_a_branch_does_not_change_as_a_session_grows(tmp_path: Path) -> None:
+    sample = next(SAMPLES["claude-code"].glob("3f1c9a52*.jsonl")).read_text().splitlines()[:-1]
+    for content in (sample, [json.dumps(line) for line in CALLS_AT_ONCE]):
+        file = tmp_path / "s.jsonl"
+        before: dict[str, str] = {}
+        for count in range(1, len(content) + 1):
+            file.write_text("\n".join(content[:count]) + "\n")
+            now = assigned(file)
+            assert before.items() <= now.items()
+            before = now
+    assert {before[each] for each in ("p1", "a1", "a2", "r2", "r1", "b1")} == {"s"}
+    assert before["p2"] == before["c1"] == "s/p2"
+
+
+@pytest.mark.parametrize("format", OF_LINES)
+def test_half_a_line_at_the_end_waits_while_its_file_is_written_to(
+    format: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = next(file for file in sorted(SAMPLES[format].rglob("*.jsonl")) if len(file.read_bytes()) > 2000)
+    file = tmp_path / source.name
+    file.write_bytes(source.read_bytes().rstrip(b"\n") + b'\n{"type":"user","ses')
+    monkeypatch.setattr(lines, "FRESH_S", 60.0)
+    (last,) = {
+        node.skipped
+        for each in FORMATS[format].transcripts(file)
+        for node in list(each.nodes())[-1:]
+        if node.skipped
+    }
+    assert "missing" in last
+
+
+@pytest.mark.parametrize("format", OF_LINES)
+def test_a_file_that_changes_while_it_is_read_is_said(format: str, tmp_path: Path) -> None:
+    source = max(SAMPLES[format].rglob("*.jsonl"), key=lambda file: file.stat().st_size)
+    file = tmp_path / source.name
+    file.write_bytes(source.read_bytes())
+    found = list(FORMATS[format].transcripts(file))
+    file.write_bytes(source.read_bytes().replace(b"a", b"b"))
+    with pytest.raises(Unreadable, match="changed while it was read"):
+        list(found[0].nodes())

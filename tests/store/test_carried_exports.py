@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from hashlib import sha256
 from io import StringIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -37,6 +38,8 @@ from sessions_app.storage.attachments import NewFile
 from tests.events import event
 
 TEXTS = st.text(max_size=30)
+NEW = ("received_at", "epoch", "input", "wire_id")
+"""The members of lines that the first version did not have."""
 SPACES = st.sampled_from(["", " ", "\n", "\r\n", "\t"])
 
 
@@ -198,3 +201,48 @@ def test_an_export_that_exists_is_not_overwritten(alice: User, tmp_path: Path) -
     with pytest.raises(CommandError):
         call_command("export_conversations", str(file), owner=alice.username, stdout=StringIO())
     assert file.read_bytes() == b"precious"
+
+
+def test_links_are_carried_whatever_the_order_of_the_files(alice: User, tmp_path: Path) -> None:
+    parent = creation.create(alice, conversation_id="zz-parent", title="Parent")
+    child = creation.create(alice, conversation_id="aa-child", title="Child", parent_id=parent.pk)
+    writes.append(parent, [event("one")])
+    branch = agent_setups.fork(alice, parent, conversation_id="bb-branch", through=0)
+    names = ("zz-parent", "aa-child", "bb-branch")
+    content = [exported(each) for each in (parent, child, branch)]
+    for number, each in enumerate(content):
+        (tmp_path / f"{9 - number}.jsonl").write_bytes(each)
+    for ref in (branch, child, parent):
+        free(ref)
+    for found in own.exports(tmp_path):
+        assert OwnImporter(user=alice).take(found).noted == {}
+    refs = [Conversation.objects.get(public_id=name).ref for name in names]
+    assert [exported(ref) for ref in refs] == content
+
+
+def test_an_export_of_an_earlier_release_is_imported(alice: User) -> None:
+    talk = creation.create(alice, conversation_id="talk", title="A talk")
+    writes.append(talk, [event("one"), event("two")])
+    _, *events = exported(talk).splitlines()
+    older = [
+        json.dumps({name: value for name, value in json.loads(line).items() if name not in NEW})
+        for line in events
+    ]
+    rest = "".join(f"{line}\n" for line in older).encode()
+    head = json.loads(exported(talk).splitlines()[0]) | {"version": 1, "sha256": sha256(rest).hexdigest()}
+    free(talk)
+    report = imported(alice, json.dumps(head).encode() + b"\n" + rest)
+    assert report.events_added == 2
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"title": 5}, {"accumulated_cost": "x"}, {"prompt_tokens": -1}, {"tags": 1}]
+)
+def test_a_manifest_with_wrong_members_is_no_traceback(alice: User, wrong: dict[str, object]) -> None:
+    talk = creation.create(alice, conversation_id="talk", title="A talk")
+    writes.append(talk, [event("one")])
+    head, rest = exported(talk).split(b"\n", 1)
+    manifest = json.loads(head)
+    manifest["conversation"] |= wrong
+    free(talk)
+    assert imported(alice, json.dumps(manifest).encode() + b"\n" + rest).events_added == 1

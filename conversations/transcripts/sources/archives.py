@@ -13,6 +13,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Protocol
 from zipfile import ZipFile, ZipInfo
 
+from conversations.transcripts.sources import lines
 from conversations.transcripts.sources.nodes import Unreadable
 
 CHUNK_BYTES = 1024 * 1024
@@ -55,7 +56,7 @@ def opened(path: Path) -> Archive:
     """Return the files of a zip file or of a directory, or a file by itself. Raise Unreadable."""
     try:
         if path.is_dir():
-            return _Files({_relative(file, path): file for file in path.rglob("*") if _is_file(file)})
+            return _Files({_relative(file, path): file for file in lines.below(path, "") if _is_file(file)})
         if not path.is_file():
             raise Unreadable(f"{path} does not exist")
         return _Zip(path) if _is_zip(path) else _Files({path.name: path})

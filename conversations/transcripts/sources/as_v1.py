@@ -47,6 +47,20 @@ class V1Writer:
         self._at = node.at or self._at
         return [self._event(node, place) for place in range(len(node.parts))]
 
+    def pass_over(self, node: Node) -> None:
+        """Note what later nodes need to know of one whose events are stored."""
+        self._at = node.at or self._at
+        for place, part in enumerate(node.parts):
+            event_id = event_id_of(self._format, node.node_id, place)
+            if isinstance(part, ToolCall):
+                self._calls[part.call_id] = _Called(part.tool, event_id)
+            elif isinstance(part, ToolResult):
+                self._calls.pop(part.call_id, None)
+            if isinstance(part, Summary):
+                self._forgettable = []
+            if not isinstance(part, Record):
+                self._forgettable.append(event_id)
+
     def _event(self, node: Node, place: int) -> NewEvent:
         event_id = event_id_of(self._format, node.node_id, place)
         event = self._shape(node.parts[place], event_id)

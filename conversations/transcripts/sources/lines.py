@@ -6,8 +6,10 @@ import base64
 import hashlib
 import json
 import math
+import os
+import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,6 +19,7 @@ from conversations.transcripts.sources.nodes import Unreadable
 LINE_MAX_BYTES = 64 * 1024 * 1024
 """A longer line is damaged: it is kept up to here."""
 DEPTH_MAX = 100
+FRESH_S = 60.0
 
 
 class Line(NamedTuple):
@@ -65,14 +68,43 @@ def lines(path: Path) -> Iterator[Line]:
         raise Unreadable(f"{path.name} cannot be read: {error.strerror}") from error
 
 
-def line_at(path: Path, offset: int) -> bytes:
-    """Return the line that begins at this byte, without the line feed. Raise Unreadable."""
+def texts_at(path: Path, offsets: Iterable[int], hashes: Iterable[int]) -> Iterator[bytes]:
+    """Yield the lines that begin at these bytes, without line feeds, whose `hash` is given beside.
+
+    Raise Unreadable, also if one has changed since its hash was taken.
+    """
     try:
         with path.open("rb") as file:
-            file.seek(offset)
-            return file.readline(LINE_MAX_BYTES).rstrip(b"\r\n")
+            for offset, expected in zip(offsets, hashes, strict=True):
+                file.seek(offset)
+                text = file.readline(LINE_MAX_BYTES).rstrip(b"\r\n")
+                if hash(text) != expected:
+                    raise Unreadable(f"{path.name} changed while it was read: import it again")
+                yield text
     except OSError as error:
         raise Unreadable(f"{path.name} cannot be read: {error.strerror}") from error
+
+
+def is_fresh(path: Path) -> bool:
+    """Say whether the file was written to just now, so that its last line may not be whole yet."""
+    try:
+        return time.time() - path.stat().st_mtime < FRESH_S
+    except OSError:
+        return False
+
+
+def below(directory: Path, ending: str) -> list[Path]:
+    """Return the files below a directory whose names end so. Raise Unreadable if a part cannot be read."""
+
+    def refuse(error: OSError) -> None:
+        raise Unreadable(f"{error.filename} cannot be read: {error.strerror}") from error
+
+    return [
+        Path(folder, name)
+        for folder, _, names in os.walk(directory, onerror=refuse)
+        for name in names
+        if name.endswith(ending)
+    ]
 
 
 def record(text: bytes) -> dict[str, object]:

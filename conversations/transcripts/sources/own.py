@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from graphlib import CycleError, TopologicalSorter
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -34,6 +36,8 @@ class Exported:
     name: str
     """Of the file."""
     manifest: Mapping[str, Any]
+    problem: str = ""
+    """Why the file cannot be read."""
 
     @property
     def about(self) -> Mapping[str, Any]:
@@ -46,12 +50,22 @@ class Exported:
         return columns.first_text(self.about.get("id")) or self.name
 
     @property
+    def links(self) -> list[str]:
+        """The ids of the conversations that it names: what started it, and what it leaves."""
+        told = (self.about.get(name) for name in ("parent", "forked_from"))
+        return [each for each in told if isinstance(each, str)]
+
+    @property
     def event_count(self) -> int:
         """How many events there are."""
         return columns.wire_id(self.manifest.get("events")) or 0
 
     def check(self) -> None:
         """Read the file to its end. Raise Unreadable unless it is whole, and can be stored as it was."""
+        if self.problem:
+            raise Unreadable(self.problem)
+        if self.manifest.get("version") not in (1, jsonl.VERSION):
+            raise Unreadable("it was exported by a newer release: upgrade this server first")
         digest, chunks = sha256(), self.archive.chunks(self.name)
         is_head = True
         for chunk in chunks:
@@ -77,15 +91,42 @@ class Exported:
 def is_source(path: Path) -> bool:
     """Say whether there is an exported conversation. Raise Unreadable."""
     archive = archives.opened(path)
-    return any(_manifest(archive, name) is not None for name in _names(archive))
+    for name in _names(archive):
+        with suppress(Unreadable):  # another one may be one of ours
+            if _manifest(archive, name) is not None:
+                return True
+    return False
 
 
 def exports(path: Path) -> Iterator[Exported]:
-    """Yield the exported conversations of a file, a directory or a zip file. Raise Unreadable."""
+    """Yield the exported conversations of a file, a directory or a zip file. Raise Unreadable.
+
+    Each comes after those that it is linked to, as far as they are there as well.
+    """
     archive = archives.opened(path)
+    found: dict[str, Exported] = {}
     for name in _names(archive):
-        if (manifest := _manifest(archive, name)) is not None:
-            yield Exported(archive=archive, name=name, manifest=manifest)
+        try:
+            manifest = _manifest(archive, name)
+        except Unreadable as error:
+            found[name] = Exported(archive=archive, name=name, manifest={}, problem=str(error))
+            continue
+        if manifest is not None:
+            found[name] = Exported(archive=archive, name=name, manifest=manifest)
+    yield from (found[name] for name in _in_order(found))
+
+
+def _in_order(found: Mapping[str, Exported]) -> Iterable[str]:
+    """Return the names, those of linked conversations first; as they are if links go round in a circle."""
+    names = {each.source_id: name for name, each in found.items()}
+    links = {
+        name: [names[link] for link in each.links if link in names and names[link] != name]
+        for name, each in found.items()
+    }
+    try:
+        return list(TopologicalSorter(links).static_order())
+    except CycleError:
+        return list(found)
 
 
 def _names(archive: Archive) -> list[str]:
@@ -100,8 +141,6 @@ def _manifest(archive: Archive, name: str) -> Mapping[str, Any] | None:
         return None
     if found.get("format") != jsonl.FORMAT:
         return None
-    if found.get("version") != jsonl.VERSION:
-        raise Unreadable(f"{name} was exported by a newer release: upgrade this server first")
     return found
 
 
@@ -131,7 +170,7 @@ def _event(line: str) -> NewEvent:
     if not isinstance(payload, str):
         raise InvalidJson("its payload is no text")
     reading = dialects.read(json.loads(payload))
-    received_at = columns.instant(told["received_at"])
+    received_at = columns.instant(told.get("received_at", told["timestamp"]))
     if received_at is None:
         raise InvalidJson("it does not say when it was received")
     return NewEvent(
@@ -145,12 +184,12 @@ def _event(line: str) -> NewEvent:
             timestamp=columns.instant(told["timestamp"]),
             tool_call_id=told["tool_call_id"],
             hidden=told["hidden"] is True,
-            wire_id=columns.wire_id(told["wire_id"]),
+            wire_id=columns.wire_id(told["wire_id"]) if "wire_id" in told else reading.wire_id,
         ),
         kind=Kind(told["kind"]),
         turn_id=told["turn"],
         cause_seq=columns.wire_id(told["cause"]),
-        is_input=told["input"] is True,
+        is_input=told.get("input") is True,
         asks=False,
-        arrival=Arrival(received_at, columns.wire_id(told["epoch"])),
+        arrival=Arrival(received_at, columns.wire_id(told.get("epoch"))),
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from argparse import ArgumentParser
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -30,8 +31,9 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, file: Path, owner: str | None, **others: Any) -> None:
         """Write the file under another name until it is complete, and say how large it is."""
+        options.prepare_database(dry_run=True)
         user = options.owner(owner, dry_run=True)
-        if file.exists():
+        if os.path.lexists(file):
             raise CommandError(f"{file} exists already: choose another name.")
         unfinished = file.with_name(f"{file.name}.unfinished")
         try:
@@ -44,5 +46,6 @@ class Command(BaseCommand):
         except OSError as error:
             raise CommandError(f"{file} cannot be written: {error.strerror}.") from error
         finally:
-            unfinished.unlink(missing_ok=True)
+            with suppress(OSError):
+                unfinished.unlink(missing_ok=True)
         self.stdout.write(f"{file}: {file.stat().st_size:,} bytes")

@@ -12,6 +12,7 @@ from typing import Any
 
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
+from django.db import DatabaseError, InterfaceError, close_old_connections
 
 from conversations.exceptions import ConversationError
 from conversations.transcripts.sources.nodes import Unreadable
@@ -72,16 +73,22 @@ class Command(BaseCommand):
             found, path = _source(what, may_be_empty=follow)
         except Unreadable as error:
             raise CommandError(f"{error}.") from error
+        except OSError as error:
+            raise CommandError(f"{error.filename} cannot be read: {error.strerror}.") from error
         options.prepare_database(dry_run=dry_run)
         wanted = Wanted(
             user=options.owner(owner, dry_run=dry_run), labels=tuple(label), is_dry=dry_run, zone=zone
         )
+        if follow and report is not None:
+            raise CommandError("Who follows has no end to report on: leave out --report or --follow.")
+        if report is not None:
+            _write(report, Report(format=found.name, path=str(path)))  # before it is too late
         if follow:
             self._follow(found, path, wanted)
             return
         told = self._import(found, path, wanted)
         if report is not None:
-            report.write_text(json.dumps(told.as_json(), indent=2) + "\n")
+            _write(report, told)
         self._sum_up(told, is_dry=dry_run)
 
     def _follow(self, way: Way, path: Path, wanted: Wanted) -> None:
@@ -114,7 +121,7 @@ class Command(BaseCommand):
         try:
             for found in way.found(path, wanted):
                 self._take(found, told, is_dry=wanted.is_dry)
-        except Unreadable as error:
+        except (Unreadable, OSError) as error:
             told.failed[str(path)] = str(error)
             self.stdout.write(f"{path}: failed. {error}")
         return told
@@ -122,9 +129,10 @@ class Command(BaseCommand):
     def _take(self, found: Found, told: Report, *, is_dry: bool) -> None:
         try:
             done = found.take()
-        except (ConversationError, Unreadable) as error:
+        except (ConversationError, Unreadable, DatabaseError, InterfaceError) as error:
             told.failed[found.source_id] = str(error)
             self.stdout.write(f"{found.source_id}: failed. {error}")
+            close_old_connections()
             return
         told.conversations.append(done)
         self.stdout.write(f"{found.source_id}: {_outcome(done, is_dry=is_dry)}")
@@ -164,6 +172,14 @@ def _source(what: list[str], *, may_be_empty: bool) -> tuple[Way, Path]:
     if not may_be_empty and not format.is_source(path):
         raise CommandError(f"There is no conversation of this format in {path}.")
     return format, path
+
+
+def _write(file: Path, told: Report) -> None:
+    """Write a report. Raise CommandError."""
+    try:
+        file.write_text(json.dumps(told.as_json(), indent=2) + "\n")
+    except OSError as error:
+        raise CommandError(f"{file} cannot be written: {error.strerror}.") from error
 
 
 def _outcome(done: ConversationReport, *, is_dry: bool) -> str:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import islice
 from pathlib import Path
 
 from conversations.dialects import columns
@@ -32,8 +34,9 @@ RELINKED = "the line before it is missing, so it follows the one above it"
 TITLES = {"custom-title": "customTitle", "ai-title": "aiTitle", "summary": "summary"}
 """The lines with a title, the best first, and the member that holds it."""
 TITLE_MAX_CHARS = 200
-PROBED_LINES = 20
-TYPES = frozenset({"user", "assistant", "summary", "system", "file-history-snapshot"})
+PROBED_LINES = 1000
+OF_SESSIONS = frozenset({"sessionId", "leafUuid", "messageId"})
+"""Members, at least one of which the lines of a session have beside their type."""
 
 
 @dataclass(slots=True)
@@ -60,8 +63,12 @@ class _Facts:
 
 
 def is_source(path: Path) -> bool:
-    """Say whether this is a session, or a directory with sessions."""
-    return any(_is_session(file) for file in files(path))
+    """Say whether this is a session, or a directory with sessions. Raise Unreadable for the path itself."""
+    for file in files(path):
+        with suppress(Unreadable):  # another one may be a session
+            if _is_session(file):
+                return True
+    return False
 
 
 def transcripts(path: Path, *, is_growing: bool = False) -> Iterator[Transcript]:
@@ -71,8 +78,11 @@ def transcripts(path: Path, *, is_growing: bool = False) -> Iterator[Transcript]
     file is left for later, as the program still writes it.
     """
     for file in files(path):
-        if path == file or _is_session(file):
-            yield from _of_file(file, is_growing=is_growing)
+        try:
+            if path == file or _is_session(file):
+                yield from _of_file(file, is_growing=is_growing or lines.is_fresh(file))
+        except Unreadable as error:
+            yield _unreadable(file, str(error))
 
 
 def files(path: Path) -> Iterator[Path]:
@@ -83,7 +93,7 @@ def files(path: Path) -> Iterator[Path]:
             return
         if not path.is_dir():
             raise Unreadable(f"{path} does not exist")
-        found = [file for file in path.rglob("*.jsonl") if file.name not in NO_SESSIONS and file.is_file()]
+        found = [file for file in lines.below(path, ".jsonl") if file.name not in NO_SESSIONS]
     except OSError as error:
         raise Unreadable(f"{path} cannot be read: {error.strerror}") from error
     yield from sorted(found, key=lambda file: (_is_sub_agents(file), file))
@@ -94,19 +104,24 @@ def _is_sub_agents(file: Path) -> bool:
 
 
 def _is_session(file: Path) -> bool:
+    """Say whether a line at the beginning is one of a session. Raise Unreadable."""
+    return any(map(_is_of_session, islice(lines.lines(file), PROBED_LINES)))
+
+
+def _is_of_session(line: Line) -> bool:
     try:
-        for at, line in enumerate(lines.lines(file)):
-            if at == PROBED_LINES:
-                break
-            try:
-                record = lines.record(line.text)
-            except Damaged:
-                continue
-            if record.get("type") in TYPES and {"sessionId", "leafUuid", "messageId"} & record.keys():
-                return True
-    except Unreadable:
-        pass
-    return False
+        record = lines.record(line.text)
+    except Damaged:
+        return False
+    return isinstance(record.get("type"), str) and bool(OF_SESSIONS & record.keys())
+
+
+def _unreadable(file: Path, why: str) -> Transcript:
+    def refuse() -> Iterator[Node]:
+        raise Unreadable(why)
+        yield
+
+    return Transcript(source_id=file.stem, nodes=refuse, node_count=0)
 
 
 def _of_file(file: Path, *, is_growing: bool) -> Iterator[Transcript]:
@@ -208,6 +223,7 @@ class _Index:
         place = Place(
             number=line.number,
             offset=line.offset,
+            hash=hash(line.text),
             node_id=node_id or self._digests.id_of(line),
             is_in_tree=node_id is not None,
             is_prompt=records.is_prompt(record),
@@ -237,7 +253,12 @@ class _Index:
             last = place.node_id
 
     def _add_damaged(self, line: Line, *, is_growing: bool) -> None:
-        place = Place(number=line.number, offset=line.offset, node_id=self._digests.id_of(line))
+        place = Place(
+            number=line.number,
+            offset=line.offset,
+            hash=hash(line.text),
+            node_id=self._digests.id_of(line),
+        )
         if is_growing and not line.is_whole:
             place.skipped = HALF
         self.places.append(place)
@@ -261,16 +282,16 @@ def _told(record: Mapping[str, object]) -> Mapping[str, object]:
 
 
 def _nodes(file: Path, places: list[Place]) -> Iterator[Node]:
-    for place in places:
-        yield _node(file, place)
+    texts = lines.texts_at(file, (each.offset for each in places), (each.hash for each in places))
+    for place, text in zip(places, texts, strict=True):
+        yield _node(place, text)
 
 
-def _node(file: Path, place: Place) -> Node:
+def _node(place: Place, text: bytes) -> Node:
     name = f"line {place.number}"
     at = columns.instant(place.at)
     if place.skipped:
         return Node(node_id=place.node_id, place=name, at=at, skipped=place.skipped)
-    text = lines.line_at(file, place.offset)
     noted = place.noted
     try:
         record = lines.record(text)

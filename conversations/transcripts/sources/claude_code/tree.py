@@ -1,8 +1,8 @@
 """The tree that the lines of a session form: its trunk, its branches, and the sub-agents beside it.
 
-Each line names the one before it. Where two lines after the same one both lead to further words, the user
-went back and went on differently: the first in the file continues, each other one begins a branch. So what
-belongs to which branch never changes as the file grows.
+Each line names the one before it. A line that says something new goes on with a branch if nothing else was
+said in it since what the line follows; otherwise the user went back, and it begins a branch. That is decided
+for each line when it comes, so what belongs to which branch does not change as the file grows.
 
 Not every line with siblings begins a branch: the results of calls that were made at once, and the program's
 own lines, stay where they are.
@@ -10,7 +10,7 @@ own lines, stay where they are.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 TRUNK = ""
@@ -22,6 +22,8 @@ class Place:
 
     number: int
     offset: int
+    hash: int
+    """Of its text, in this process."""
     node_id: str
     """Its `uuid`, or else a digest of the line."""
     is_in_tree: bool = False
@@ -57,8 +59,11 @@ class Tree:
         self.active = TRUNK
         """The branch of the last line in which somebody says something."""
         self._of: dict[str, str] = {}
+        self._said: dict[str, str | None] = {}
+        """By line: the last one at or above it that says something new."""
+        self._tips: dict[str, str] = {}
+        """By branch: its last line that says something new."""
         self._by_id = {place.node_id: place for place in reversed(places) if place.is_in_tree}
-        self._starts = _starts([place for place in places if place.agent is None], self._by_id)
         self._put_all(places)
 
     def shared(self, name: str) -> list[Place]:
@@ -103,11 +108,21 @@ class Tree:
         above = place.parent if place.parent in self._by_id else None
         if above is not None and above not in self._of:
             return None
-        leaves = self._of[above] if above is not None else TRUNK
-        if place.node_id not in self._starts:
-            return leaves
-        self.branches.setdefault(place.node_id, Branch(leaves=leaves, after=above))
-        return place.node_id
+        name, said = (self._of[above], self._said.get(above)) if above is not None else (TRUNK, None)
+        if not self._says_something_new(place):
+            self._said[place.node_id] = said
+            return name
+        if self._tips.get(name) != said:
+            self.branches.setdefault(place.node_id, Branch(leaves=name, after=above))
+            name = place.node_id
+        self._tips[name] = self._said[place.node_id] = place.node_id
+        return name
+
+    def _says_something_new(self, place: Place) -> bool:
+        if place.is_prompt:
+            return True
+        above = self._by_id.get(place.parent) if place.parent is not None else None
+        return bool(place.message_id) and (above is None or above.message_id != place.message_id)
 
     def _agents(self, place: Place) -> str:
         """Return the branch of a sub-agent's line: by its id, or else that of the line before it."""
@@ -115,45 +130,3 @@ class Tree:
         name = f"agent {place.agent}" if place.agent else above or f"agent {place.node_id}"
         self.branches.setdefault(name, Branch(is_agent=True))
         return name
-
-
-def _starts(places: Sequence[Place], by_id: dict[str, Place]) -> set[str]:
-    """Return the lines that begin a branch."""
-    children: dict[str | None, list[Place]] = {}
-    for place in places:
-        if place.is_in_tree and by_id[place.node_id] is place:
-            above = place.parent if place.parent in by_id else None
-            children.setdefault(above, []).append(place)
-    leading = _leading(children, by_id)
-    starts: set[str] = set()
-    for siblings in children.values():
-        leads = [place.node_id for place in siblings if place.node_id in leading]
-        starts.update(leads[1:])
-    return starts
-
-
-def _leading(children: dict[str | None, list[Place]], by_id: dict[str, Place]) -> set[str]:
-    """Return the lines that lead to further words: they say something new, or a line below them does."""
-    leading: set[str] = set()
-    for siblings in children.values():
-        for place in siblings:
-            if _says_something_new(place, by_id):
-                leading.update(_up(place, by_id, leading))
-    return leading
-
-
-def _up(place: Place, by_id: dict[str, Place], known: set[str]) -> Iterator[str]:
-    """Yield a line and those above it, up to one that is known."""
-    above: Place | None = place
-    seen: set[str] = set()
-    while above is not None and above.node_id not in known and above.node_id not in seen:
-        seen.add(above.node_id)
-        yield above.node_id
-        above = by_id.get(above.parent) if above.parent is not None else None
-
-
-def _says_something_new(place: Place, by_id: dict[str, Place]) -> bool:
-    if place.is_prompt:
-        return True
-    above = by_id.get(place.parent) if place.parent is not None else None
-    return bool(place.message_id) and (above is None or above.message_id != place.message_id)

@@ -52,6 +52,8 @@ class _Place(NamedTuple):
 
     number: int
     offset: int
+    hash: int
+    """Of its text, in this process."""
     node_id: str
     skipped: str = ""
 
@@ -115,7 +117,7 @@ def transcripts(path: Path, *, is_growing: bool = False) -> Iterator[Transcript]
         if _is_compressed(file):
             yield _unreadable(file, f"{file.name} {COMPRESSED}")
         elif path == file or _NAMED.fullmatch(file.name) or _is_session(file):
-            yield _transcript(file, is_growing=is_growing)
+            yield _transcript(file, is_growing=is_growing or lines.is_fresh(file))
 
 
 def files(path: Path) -> Iterator[Path]:
@@ -126,7 +128,7 @@ def files(path: Path) -> Iterator[Path]:
             return
         if not path.is_dir():
             raise Unreadable(f"{path} does not exist")
-        found = [file for file in path.rglob("*.jsonl*") if file.is_file() and not file.is_symlink()]
+        found = [each for ending in (".jsonl", ".jsonl.zst") for each in lines.below(path, ending)]
     except OSError as error:
         raise Unreadable(f"{path} cannot be read: {error.strerror}") from error
     plain = [file for file in found if file.suffix == ".jsonl"]
@@ -210,9 +212,9 @@ class _Index:
             record = lines.record(line.text)
         except Damaged:
             skipped = HALF if is_growing and not line.is_whole else ""
-            self.places.append(_Place(line.number, line.offset, node_id, skipped))
+            self.places.append(_Place(line.number, line.offset, hash(line.text), node_id, skipped))
             return
-        self.places.append(_Place(line.number, line.offset, node_id))
+        self.places.append(_Place(line.number, line.offset, hash(line.text), node_id))
         self._learn(line.number, record)
 
     def _learn(self, number: int, record: Mapping[str, object]) -> None:
@@ -251,15 +253,15 @@ class _Index:
 
 
 def _nodes(file: Path, places: list[_Place], facts: _Facts) -> Iterator[Node]:
-    for place in places:
-        yield _node(file, place, facts)
+    texts = lines.texts_at(file, (each.offset for each in places), (each.hash for each in places))
+    for place, text in zip(places, texts, strict=True):
+        yield _node(place, text, facts)
 
 
-def _node(file: Path, place: _Place, facts: _Facts) -> Node:
+def _node(place: _Place, text: bytes, facts: _Facts) -> Node:
     name = f"line {place.number}"
     if place.skipped:
         return Node(node_id=place.node_id, place=name, skipped=place.skipped)
-    text = lines.line_at(file, place.offset)
     try:
         record = lines.record(text)
     except Damaged as error:
