@@ -40,6 +40,8 @@ class Imported:
     added: int = 0
     repeated: int = 0
     """Events that were stored before; the first bytes under an id stay."""
+    masked: int = 0
+    """Events in which registered secrets were masked, as far as they were added."""
     refused: list[tuple[NewEvent, str]] = field(default_factory=list)
     """Events that cannot be stored, with the reasons."""
 
@@ -162,7 +164,14 @@ def _import_batch(imported: Imported, conversation: ConversationRef, batch: Sequ
         return
     added = sum(each.is_new for each in appended)
     imported.added += added
+    imported.masked += _masked(conversation, new) if new else 0
     imported.repeated += len(appended) - added
+
+
+def _masked(conversation: ConversationRef, events: Sequence[NewEvent]) -> int:
+    """Return in how many of these events the present secrets stand."""
+    masks = secrets.masks_of(conversation.owner_id, conversation.pk)
+    return sum(bool(masks.in_event(event.payload)) for event in events) if masks else 0
 
 
 def _set_times(conversation: ConversationRef, times: Times, *, event_count: int) -> None:

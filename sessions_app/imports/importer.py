@@ -75,6 +75,7 @@ class Importer:
         if imported.refused:
             taking.refuse({event.event_id: reason for event, reason in imported.refused})
         report.events_added, report.events_already_here = imported.added, imported.repeated
+        report.events_masked = imported.masked
         if imported.conversation is not None:
             report.conversation_id = imported.conversation.public_id
             self._settle(imported, is_followed=stored is not None)

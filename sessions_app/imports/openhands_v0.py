@@ -90,6 +90,7 @@ class OpenHandsV0Importer:
         report.stored = imported.added + imported.repeated
         report.refused.update(reason for _, reason in imported.refused)
         report.events_added, report.events_already_here = imported.added, imported.repeated
+        report.events_masked = imported.masked
         if imported.conversation is not None:
             report.conversation_id = imported.conversation.public_id
             if imported.added and not self.is_dry:

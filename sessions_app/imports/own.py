@@ -55,6 +55,7 @@ class OwnImporter:
         for _, reason in imported.refused:
             report.refused[reason] += 1
         report.events_added, report.events_already_here = imported.added, imported.repeated
+        report.events_masked = imported.masked
         if imported.conversation is not None and not self.is_dry:
             report.conversation_id = imported.conversation.public_id
             self._settle(exported, imported.conversation, report)

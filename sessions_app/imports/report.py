@@ -40,6 +40,8 @@ class ConversationReport:
     """What had to be assumed or left out."""
     events_added: int = 0
     events_already_here: int = 0
+    events_masked: int = 0
+    """Of those added: with registered secrets in them, which were masked."""
 
     def take(self, node: Node) -> None:
         """Count a record of its own that is about to be stored, or is skipped."""
@@ -76,7 +78,11 @@ class ConversationReport:
             },
             "kept_as_they_were": dict(self.kept),
             "noted": dict(self.noted),
-            "events": {"added": self.events_added, "already_here": self.events_already_here},
+            "events": {
+                "added": self.events_added,
+                "already_here": self.events_already_here,
+                "masked": self.events_masked,
+            },
         }
 
 

@@ -191,3 +191,20 @@ def test_a_follower_ends_when_it_is_told_to(followers: Followers, directory: Pat
     followers.wait()
     running.send_signal(signal.SIGTERM)
     assert running.wait(SETTLED_S) == 0
+
+
+def test_an_import_that_is_killed_goes_on_where_it_was(
+    database: None, alice: User, directory: Path, chance: random.Random, tmp_path: Path
+) -> None:
+    program = Program(directory, chance)
+    for _ in range(2_000):
+        program.step()
+    command = ["convserver", "import", "claude-code", str(directory)]
+    environment = program_environment(tmp_path)
+    with (tmp_path / "import.log").open("ab") as log:
+        running = forks.start(command, environment, stdout=log, stderr=log)
+        wait_until(Event.objects.exists, within_s=SETTLED_S)
+        running.send_signal(signal.SIGKILL)
+        running.wait(SETTLED_S)
+    assert forks.run(command, environment).returncode == 0
+    assert stored() == program.written

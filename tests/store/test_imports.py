@@ -234,11 +234,12 @@ def test_a_dry_run_stores_nothing_and_says_what_it_would(alice: User) -> None:
 
 def test_registered_secrets_are_masked_in_events_and_titles(alice: User, tmp_path: Path) -> None:
     create_custom_secret(alice.pk, "TOKEN", "hunter2-hunter2", description="")
-    said = {"type": "user", "uuid": "1", "sessionId": "s", "message": {"content": "use hunter2-hunter2"}}
-    (tmp_path / "s.jsonl").write_text(json.dumps(said) + "\n")
-    imported("claude-code", str(tmp_path))
+    line = {"type": "user", "uuid": "1", "sessionId": "s", "message": {"content": "use hunter2-hunter2"}}
+    (tmp_path / "s.jsonl").write_text(json.dumps(line) + "\n")
+    said = imported("claude-code", str(tmp_path))
     talk = by_source(alice, "claude-code", "s")
     assert "hunter2-hunter2" not in f"{talk.title} {shown(talk)}"
+    assert "secrets masked in 1." in said
 
 
 def test_another_users_import_is_a_conversation_of_its_own(alice: User, bob: User) -> None:

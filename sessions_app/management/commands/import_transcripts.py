@@ -186,7 +186,8 @@ def _outcome(done: ConversationReport, *, is_dry: bool) -> str:
     if done.conversation_id is None and not is_dry:
         return f"skipped. {', '.join(done.skipped or done.noted)}."
     verb = "would import" if is_dry else "imported"
-    return (
+    said = (
         f"{verb} {done.events_added} events, {done.events_already_here} already there, "
-        f"of {done.found} records; {done.skipped.total() + done.refused.total()} skipped."
+        f"of {done.found} records; {done.skipped.total() + done.refused.total()} skipped"
     )
+    return f"{said}, secrets masked in {done.events_masked}." if done.events_masked else f"{said}."
