@@ -208,6 +208,21 @@ def _text(page: Page, studio: Studio) -> None:
     Talk(page, studio, "text").open()
 
 
+@_scene("branch")
+def _branch(page: Page, studio: Studio) -> None:
+    talk = studio.create(title="Where the lantern was")
+    texts = (
+        ("user", "Where did you see it?"),
+        ("agent", "In the cellar."),
+        ("user", "Then look there again."),
+    )
+    studio.record(talk, [message(text, source=source) for source, text in texts])
+    page.goto(f"{studio.url}/c/{talk}/branch?after=1")
+    page.get_by_role("button", name="Create branch").click()
+    expect(page.locator("header .ways")).to_contain_text("2/2")
+    studio.made.append(page.url.rpartition("/")[2])
+
+
 @_scene("menu")
 def _menu(page: Page, studio: Studio) -> None:
     Talk(page, studio, "text").open()
