@@ -12,7 +12,6 @@ from uuid import uuid4
 from zipfile import ZipFile
 
 import pytest
-from asgiref.sync import async_to_sync
 from django.contrib.auth.models import User
 from django.core.management import CommandError, call_command
 from hypothesis import HealthCheck, given, settings
@@ -46,12 +45,7 @@ SPACES = st.sampled_from(["", " ", "\n", "\r\n", "\t"])
 def exported(conversation: ConversationRef) -> bytes:
     """Return the conversation as JSON lines."""
     row = Conversation.objects.get(pk=conversation.pk)
-    answer = export.download(row, export.Format.JSONL)
-
-    async def read() -> bytes:
-        return b"".join([part async for part in answer])
-
-    return async_to_sync(read)()
+    return "".join(export.json_lines(export.source(row))).encode()
 
 
 def free(conversation: ConversationRef) -> None:
