@@ -82,7 +82,7 @@ class Row:
         return {"owner": self.owner, "stranger": self.stranger, "nobody": self.nobody}
 
 
-LOADED = {page.path for page in PAGES if page.method == "GET"}
+LOADED = {page.path.partition("?")[0] for page in PAGES if page.method == "GET"}
 """Addresses that a browser can load; the others only take a form."""
 
 ROWS = [
@@ -90,7 +90,7 @@ ROWS = [
     *(
         Row(route=route, path=path, owner=status, stranger=status, nobody=status)
         for route, path in dict.fromkeys((page.route, page.path) for page in PAGES)
-        for status in [302 if path in LOADED else 405]
+        for status in [302 if path.partition("?")[0] in LOADED else 405]
     ),
     Row(route="alive", path="/alive", **OPEN_TO_ALL),
     Row(route="health", path="/health", **OPEN_TO_ALL),
