@@ -434,6 +434,7 @@ async def test_with_accounts_an_address_inside_is_not_asked(bob: User, accounts:
     assert ran == []
 
 
+@pytest.mark.timeout(600)  # with `--full`
 async def test_no_program_and_no_child_of_one_is_left_after_many_interruptions(
     v0_talk: ConversationRef, alice: User, join: Join, runs: Path, is_full: bool
 ) -> None:
