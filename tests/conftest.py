@@ -34,7 +34,7 @@ from convserver.passwords import login_throttle
 from convserver.serving.static_files import StaticFilesMiddleware
 from sessions_app import background
 from sessions_app.event_loops import PerEventLoop
-from sessions_app.identity import key_throttle
+from sessions_app.identity import key_holders, key_throttle
 from sessions_app.identity.authentication import local_user
 from sessions_app.loops.manager import close_manager
 from sessions_app.sockets.v0 import server as socketio_v0
@@ -263,6 +263,7 @@ def configured(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     def change(**values: Any) -> None:
         # Those who are known were let in by the configuration of before.
         monkeypatch.setattr(callers, "_callers", PerEventLoop(callers._made))
+        monkeypatch.setattr(key_holders, "_key_holders", PerEventLoop(key_holders._made))
         monkeypatch.setattr(settings, "CONFIGURATION", replace(settings.CONFIGURATION, **values))
 
     return change

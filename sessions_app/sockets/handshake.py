@@ -15,7 +15,8 @@ from conversations.access import pk_of
 from conversations.exceptions import QuotaExceeded
 from sessions_app import astore
 from sessions_app.identity import known_sockets, open_sockets
-from sessions_app.identity.authentication import credentials_of, headers_of, holder_of_key, visitor
+from sessions_app.identity.authentication import credentials_of, headers_of, holder_of_key
+from sessions_app.identity.key_holders import get_key_holders
 from sessions_app.identity.key_throttle import DETAIL, may_try
 from sessions_app.identity.principals import NOT_AUTHENTICATED, TOO_MUCH, Principal, Refused
 from sessions_app.sockets.native import frames
@@ -35,7 +36,7 @@ async def authenticated(socket: Socket) -> Principal:
     Raise Refused if neither is valid, Closed if the client leaves first.
     """
     credentials = credentials_of(headers_of(socket.scope))
-    user = await astore.call(visitor, credentials)
+    user = await get_key_holders().find(credentials)
     if user.is_authenticated:
         return Principal(user, credentials)
     if credentials.keys:

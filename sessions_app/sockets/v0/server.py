@@ -30,7 +30,8 @@ from sessions_app.agents.chosen import conversation_needs_model
 from sessions_app.event_loops import PerEventLoop
 from sessions_app.git_providers.base import ProviderType
 from sessions_app.identity import known_sockets, open_sockets
-from sessions_app.identity.authentication import Credentials, credentials_of, headers_of, visitor
+from sessions_app.identity.authentication import Credentials, credentials_of, headers_of
+from sessions_app.identity.key_holders import get_key_holders
 from sessions_app.identity.principals import Principal
 from sessions_app.identity.scopes import ScopeTooSmall, require
 from sessions_app.live.replay_throttle import get_replay_throttle
@@ -296,7 +297,7 @@ async def _arrived(environ: Mapping[str, Any]) -> tuple[Principal, ConversationR
 
 
 async def _let_in(credentials: Credentials) -> Visitor:
-    user = await astore.call(visitor, credentials)
+    user = await get_key_holders().find(credentials)
     if not user.is_authenticated:
         raise Refusal("invalid_session_api_key")
     try:
