@@ -10,6 +10,7 @@ from django.db.models.expressions import Combinable
 
 from conversations.cursors import ListCursor
 from conversations.log.reads import take_bytes
+from conversations.models import ConversationQuerySet, LabelQuerySet
 
 PAGE_MAX = 100
 
@@ -25,20 +26,46 @@ NO_SIZE = Value(0)
 
 
 def first_page(
-    rows: QuerySet[Any], limit: int, *, column: str = "created_at", size: Combinable = NO_SIZE
+    rows: QuerySet[Any],
+    limit: int,
+    *,
+    column: str = "created_at",
+    key: str = "pk",
+    size: Combinable = NO_SIZE,
 ) -> Page:
     """Return the first `limit` of the rows, which are ordered by this column and key, by one query.
 
-    `size` says how long each is; where they are long a page has fewer.
+    `key` is the column of their keys. `size` says how long each is; where they are long a page has fewer.
     """
-    return page_of_places(list(places(rows, limit, column=column, size=size)), limit)
+    return page_of_places(list(places(rows, limit, column=column, key=key, size=size)), limit)
+
+
+def newest_page(
+    rows: ConversationQuerySet, limit: int, *, after: ListCursor | None, label: LabelQuerySet | None
+) -> Page:
+    """Return a page of conversations, the newest first, by one query.
+
+    `label` has the rows of the index for a label that all of them have: it is read in the order of the list,
+    so that a page costs the same however few or many have the label. None for a list without labels.
+    """
+    if label is None:
+        rows = rows.newest_first()
+        return first_page(rows if after is None else rows.older_than(*after), limit)
+    found = label.leading_to(rows)
+    found = found if after is None else found.older_than(*after)
+    return first_page(found, limit, key="conversation_id")
 
 
 def places(
-    rows: QuerySet[Any], limit: int, *, column: str = "created_at", size: Combinable = NO_SIZE
+    rows: QuerySet[Any],
+    limit: int,
+    *,
+    column: str = "created_at",
+    key: str = "pk",
+    size: Combinable = NO_SIZE,
 ) -> QuerySet[Any, tuple[Any, ...]]:
     """Return the query for `page_of_places`."""
-    return rows.values_list(column, "pk", size)[: limit + 1]
+    return rows.values_list(column, key, size)[: limit + 1]
 
 
 def page_of_places(places: Sequence[Sequence[Any]], limit: int) -> Page:

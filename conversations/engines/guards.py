@@ -3,7 +3,8 @@
 They refuse every UPDATE of an event, every DELETE outside a running purge, TRUNCATE (PostgreSQL),
 REPLACE (SQLite) and a `next_seq` or `loop_epoch` that falls. What a purge removes is forgotten by the
 search index, too, a title that changes is noted for the index of titles, and what a list shows is numbered
-in the order of commits when it changes (`change_order`). SQLite forgets triggers
+in the order of commits when it changes (`change_order`), and labels are written with the tags
+(`label_rows`). SQLite forgets triggers
 whenever Django remakes a table, so `install` ends every `migrate`, in the same transaction; neither the
 checks nor the server's start pass without them, and a running server looks after them (`readiness`).
 
@@ -22,17 +23,33 @@ from django.db import connections, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from conversations.change_order import COUNT_ON, COUNTED, TRANSACTION
+from conversations.engines import label_rows
+from conversations.engines.tables import (
+    CHANGE_NUMBER,
+    CONVERSATION,
+    EVENT,
+    LABEL,
+    PURGE,
+    REPAIR,
+    SEARCH_PROGRESS,
+    SEARCH_TEXT,
+    TITLE_CHANGE,
+    TITLE_TEXT,
+)
 
-EVENT = "conversations_event"
-CONVERSATION = "conversations_conversation"
-PURGE = "conversations_purge"
-REPAIR = "conversations_guardrepair"
-SEARCH_TEXT = "conversations_searchtext"
-SEARCH_PROGRESS = "conversations_searchprogress"
-TITLE_TEXT = "conversations_titletext"
-TITLE_CHANGE = "conversations_titlechange"
-CHANGE_NUMBER = "conversations_changenumber"
-_TABLES = (EVENT, CONVERSATION, PURGE, SEARCH_TEXT, SEARCH_PROGRESS, TITLE_TEXT, TITLE_CHANGE, CHANGE_NUMBER)
+__all__ = ["CONVERSATION", "EVENT", "PURGE", "REPAIR", "SEARCH_TEXT", "TITLE_CHANGE", "TITLE_TEXT"]
+
+_TABLES = (
+    EVENT,
+    CONVERSATION,
+    PURGE,
+    SEARCH_TEXT,
+    SEARCH_PROGRESS,
+    TITLE_TEXT,
+    TITLE_CHANGE,
+    CHANGE_NUMBER,
+    LABEL,
+)
 
 NO_UPDATE = "An event is never changed: append a new one instead."
 NO_DELETE = "An event is never deleted outside a purge: hide the conversation instead."
@@ -54,6 +71,9 @@ TABLE_OF = {
     "title_forget": CONVERSATION,
     "change_number": CONVERSATION,
     "change_number_first": CONVERSATION,
+    "label_write": CONVERSATION,
+    "label_write_first": CONVERSATION,
+    "label_forget": CONVERSATION,
 }
 """The name and table of every guard; only PostgreSQL has a TRUNCATE to refuse, only SQLite a REPLACE."""
 
@@ -81,6 +101,9 @@ def _taken(table: str, *columns: str) -> str:
 _IS_CHANGE = "NEW.next_seq = OLD.next_seq OR NEW.listed_at {differs} OLD.listed_at"
 _NUMBER_ROW = f"{COUNT_ON}; UPDATE {CONVERSATION} SET listed_in = {COUNTED} WHERE id = NEW.id"
 _NUMBER_NEW_ROW = f"NEW.listed_in = {TRANSACTION}; RETURN NEW;"
+
+_LABELLED = "tags, owner_id, created_at, deleted_at"
+_FORGET_LABELS = f"DELETE FROM {LABEL} WHERE conversation_id = OLD.id"
 
 _NOTE_TITLE = f"INSERT OR IGNORE INTO {TITLE_CHANGE} (conversation_id) VALUES (NEW.id)"
 
@@ -111,6 +134,11 @@ _SQLITE = {
     "change_number": f"AFTER UPDATE OF listed_at ON {CONVERSATION} "
     f"WHEN {_IS_CHANGE.format(differs='IS NOT')} BEGIN {_NUMBER_ROW}; END",
     "change_number_first": f"AFTER INSERT ON {CONVERSATION} BEGIN {_NUMBER_ROW}; END",
+    "label_write": f"AFTER UPDATE OF {_LABELLED} ON {CONVERSATION} "
+    f"WHEN {label_rows.changes('IS NOT')} BEGIN {label_rows.rewriting('sqlite', 'NEW.id')}; END",
+    "label_write_first": f"AFTER INSERT ON {CONVERSATION} WHEN NEW.tags <> '{{}}' "
+    f"BEGIN {label_rows.writing('sqlite', f'{CONVERSATION}.id = NEW.id')}; END",
+    "label_forget": f"AFTER DELETE ON {CONVERSATION} BEGIN {_FORGET_LABELS}; END",
 }
 
 _NOTE_TITLE_LOCKED = (
@@ -160,6 +188,16 @@ _POSTGRESQL = {
         _NUMBER_NEW_ROW,
     ),
     "change_number_first": (f"BEFORE INSERT ON {CONVERSATION} FOR EACH ROW", _NUMBER_NEW_ROW),
+    "label_write": (
+        f"AFTER UPDATE OF {_LABELLED} ON {CONVERSATION} FOR EACH ROW "
+        f"WHEN ({label_rows.changes('IS DISTINCT FROM')})",
+        f"{label_rows.rewriting('postgresql', 'NEW.id')}; RETURN NULL;",
+    ),
+    "label_write_first": (
+        f"AFTER INSERT ON {CONVERSATION} FOR EACH ROW WHEN (NEW.tags <> '{{}}'::jsonb)",
+        f"{label_rows.writing('postgresql', f'{CONVERSATION}.id = NEW.id')}; RETURN NULL;",
+    ),
+    "label_forget": (f"AFTER DELETE ON {CONVERSATION} FOR EACH ROW", f"{_FORGET_LABELS}; RETURN NULL;"),
 }
 
 
@@ -167,7 +205,8 @@ def install(connection: BaseDatabaseWrapper) -> set[str]:
     """Install every guard that is missing or differs; return the names of those that were missing.
 
     The guards of a table change in one transaction that keeps writers out, so none is missing at any
-    moment. If all are in place, nothing is changed or locked.
+    moment. If all are in place, nothing is changed or locked. What was written without those of the labels
+    has its labels written now.
     """
     absent = missing(connection)
     for table in sorted({TABLE_OF[name] for name in _different(connection)}):
@@ -178,6 +217,8 @@ def install(connection: BaseDatabaseWrapper) -> set[str]:
                 if TABLE_OF[name] == table:
                     for statement in _placing(connection, name):
                         cursor.execute(statement)
+    if absent & {"label_write", "label_write_first"}:
+        label_rows.fill(connection)
     return absent
 
 

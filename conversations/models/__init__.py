@@ -38,6 +38,7 @@ from conversations.models.index import (
     SearchProgress,
     TitleChange,
 )
+from conversations.models.labels import Label, LabelQuerySet
 from conversations.models.storage import (
     StorageProgress,
     StoredBytes,
@@ -60,6 +61,8 @@ __all__ = [
     "Event",
     "EventQuerySet",
     "GuardRepair",
+    "Label",
+    "LabelQuerySet",
     "Moment",
     "Purge",
     "SearchProgress",

@@ -19,6 +19,7 @@ from conversations.events import (
     Dialect,
 )
 from conversations.exceptions import InvalidConversationId
+from conversations.models.labels import with_labels
 from conversations.payloads.limits import limits_of
 from conversations.search import titles
 
@@ -190,16 +191,24 @@ class ConversationQuerySet(models.QuerySet["Conversation"]):
         repository: str | None = None,
         trigger: str | None = None,
         version: str | None = None,
+        model: str | None = None,
+        labels: Iterable[str] = (),
     ) -> Self:
-        """Return those that meet all conditions; the title may contain the text anywhere."""
+        """Return those that meet all conditions; the title may contain the text anywhere.
+
+        Each conversation is asked for its labels; `Label.objects.leading_to` finds those that have one.
+        """
         wanted: dict[str, Any] = {}
         rows = self if title is None else self.filter(titles.holding(title))
+        rows = rows.filter(with_labels(labels))
         if repository is not None:
             wanted["repository"] = repository
         if trigger is not None:
             wanted["trigger"] = trigger
         if version is not None:
             wanted["version"] = version
+        if model is not None:
+            wanted["llm_model"] = model
         return rows.filter(**wanted)
 
     def top_level(self) -> Self:
@@ -365,6 +374,11 @@ class Conversation(models.Model):
                 fields=["owner", "trigger", "-created_at", "-id"],
                 name="conversation_by_trigger",
                 condition=Q(deleted_at=None, trigger__isnull=False),
+            ),
+            models.Index(
+                fields=["owner", "llm_model", "-created_at", "-id"],
+                name="conversation_by_model",
+                condition=Q(deleted_at=None, llm_model__isnull=False),
             ),
             models.Index(
                 fields=["parent", "owner"], name="conversation_children", condition=Q(parent__isnull=False)

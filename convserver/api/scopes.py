@@ -63,6 +63,7 @@ _LISTS = frozenset(
     {
         "v0-conversations",
         "native-conversation-list",
+        "native-labels",
         "agent-conversations",
         "agent-conversations-search",
         "agent-conversations-count",

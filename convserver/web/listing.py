@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 from urllib.parse import urlencode
 
 from django.http import HttpRequest, QueryDict
@@ -16,14 +16,20 @@ from conversations import access, change_order
 from conversations.access import Visitor
 from conversations.cursors import InvalidCursor, KeyCursor, ListCursor
 from conversations.exceptions import InvalidConversationId
-from conversations.models import Conversation, ConversationQuerySet, Version, normal_id
-from convserver.pagination import first_page
+from conversations.models import Conversation, ConversationQuerySet, Label, LabelQuerySet, Version, normal_id
+from convserver.pagination import first_page, newest_page
 from convserver.rendering.text.excerpts import excerpt
 from sessions_app.live import marks
 from sessions_app.live.state_words import OWNER_WORDS, state_of
 from sessions_app.live.status import ListedConversation, iso, listed, shown_in
 
 PAGE_ROWS = 40
+LABELS_MAX = 10
+"""So many labels may be asked for at once."""
+TEXTS = ("repository", "trigger", "model", "source", "directory")
+"""The filters that take any text."""
+HIDDEN_LABELS = frozenset({"source_id", "shown_branch", "directory", "user_id"})
+"""What an import notes for itself: rows have no room for it."""
 TOLD = {"running", "paused", "waiting_for_confirmation", "error", "stuck"}
 """What is worth a word in the row; the others have it for those who cannot see the dot."""
 
@@ -35,6 +41,12 @@ class Filters:
     q: str = ""
     repository: str = ""
     trigger: str = ""
+    model: str = ""
+    source: str = ""
+    """The program that a conversation was imported from, such as `codex`."""
+    directory: str = ""
+    """Where an imported agent worked."""
+    labels: tuple[str, ...] = ()
     status: str = ""
     version: str = ""
     archived: bool = False
@@ -42,12 +54,12 @@ class Filters:
     @classmethod
     def read(cls, given: QueryDict) -> Self:
         """Read them from an address or a form."""
-        texts = {
-            name: given.get(name, "").replace("\0", "").strip() for name in ("q", "repository", "trigger")
-        }
+        texts = {name: _clean(given.get(name, "")) for name in ("q", *TEXTS)}
+        labels = tuple(filter(None, map(_clean, given.getlist("label"))))
         status, version = given.get("status", ""), given.get("version", "")
         return cls(
             **texts,
+            labels=labels[:LABELS_MAX],
             status=status if status in OWNER_WORDS else "",
             version=version if version in Version.values else "",
             archived=given.get("archived") == "true",
@@ -61,25 +73,48 @@ class Filters:
     @property
     def is_narrow(self) -> bool:
         """Say whether more than a title is asked for."""
-        return bool(self.repository or self.trigger or self.status or self.version or self.archived)
+        texts = (getattr(self, name) for name in TEXTS)
+        return bool(any(texts) or self.labels or self.status or self.version or self.archived)
 
     @property
-    def query(self) -> dict[str, str]:
+    def query(self) -> dict[str, str | Sequence[str]]:
         """Return those that are set, as an address writes them."""
-        texts = {name: getattr(self, name) for name in ("q", "repository", "trigger", "status", "version")}
-        said = {name: text for name, text in texts.items() if text}
+        texts = {name: getattr(self, name) for name in ("q", *TEXTS, "status", "version")}
+        said: dict[str, str | Sequence[str]] = {name: text for name, text in texts.items() if text}
+        said |= {"label": self.labels} if self.labels else {}
         return said | ({"archived": "true"} if self.archived else {})
+
+    @property
+    def all_labels(self) -> list[str]:
+        """The labels that a conversation must have, those of where it was imported from as well."""
+        told = {"source": self.source, "directory": self.directory}
+        return [*(f"{name}:{value}" for name, value in told.items() if value), *self.labels]
 
     def matching(self, user: Visitor) -> ConversationQuerySet:
         """Return the user's rows that match, in no order."""
         rows = Conversation.objects.visible_to(user).matching(
-            title=self.q or None, repository=self.repository or None, trigger=self.trigger or None
+            title=self.q or None,
+            repository=self.repository or None,
+            trigger=self.trigger or None,
+            model=self.model or None,
+            labels=self.all_labels,
         )
         if self.version:
             rows = rows.of_version(self.version)
         if self.status:
             rows = shown_in(rows, self.status)
         return marks.put_away(rows, access.pk_of(user), archived=self.archived)
+
+    def shown(self, user: Visitor) -> ConversationQuerySet:
+        """Return the rows of the list itself; without filters, sub-conversations stand below others."""
+        matching = self.matching(user)
+        return matching if self.is_flat else matching.heads()
+
+    def leading_label(self, user: Visitor) -> LabelQuerySet | None:
+        """Return the rows of the index for one of the labels, None without any."""
+        if not self.all_labels:
+            return None
+        return Label.objects.of_owner(access.pk_of(user)).saying(self.all_labels[0])
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -127,9 +162,31 @@ class Row:
         return OWNER_WORDS[self.status]
 
     @property
+    def labels(self) -> list[ShownLabel]:
+        """The labels that are worth a place in the row."""
+        return labels_in(self.state["tags"])
+
+    @property
     def is_told(self) -> bool:
         """Say whether the status is worth a word in the row."""
         return self.status in TOLD
+
+
+class ShownLabel(NamedTuple):
+    """A label as people read it, and as an address asks for it."""
+
+    text: str
+    query: str
+
+
+def labels_in(tags: Mapping[str, str]) -> list[ShownLabel]:
+    """Return the labels among tags, without what an import notes for itself."""
+    is_imported = "source" in tags
+    return [
+        ShownLabel(f"{name}: {value}" if value else name, f"{name}:{value}" if value else name)
+        for name, value in tags.items()
+        if not (is_imported and name in HIDDEN_LABELS)
+    ]
 
 
 def list_beside(request: HttpRequest) -> dict[str, Any]:
@@ -153,16 +210,12 @@ def page_of(
 ) -> dict[str, Any]:
     """Return a page of rows, with those on top before the first. Raise InvalidCursor."""
     now = timezone.now()
-    matching = filters.matching(user)
+    matching, label = filters.shown(user), filters.leading_label(user)
     if parent is not None:
-        matching = Conversation.objects.visible_to(user).started_by(parent)
-    elif not filters.is_flat:
-        matching = matching.heads()
+        matching, label = Conversation.objects.visible_to(user).started_by(parent), None
     pinned = [] if parent is not None else _pinned(user, matching)
-    rest = matching.exclude(pk__in=pinned).newest_first()
-    if page_id:
-        rest = rest.older_than(*ListCursor.decode(page_id))
-    page = first_page(rest, PAGE_ROWS)
+    after = ListCursor.decode(page_id) if page_id else None
+    page = newest_page(matching.exclude(pk__in=pinned), PAGE_ROWS, after=after, label=label)
     shown_pks = page.pks if page_id else [*pinned, *page.pks]
     states = listed(Conversation.objects.with_pks(shown_pks), access.pk_of(user))
     return {
@@ -215,7 +268,12 @@ def _more(filters: Filters, page_id: str | None, parent: str | None) -> str:
     """Return the query of the next page, empty on the last one."""
     if page_id is None:
         return ""
-    return urlencode({**filters.query, **({"parent": parent} if parent else {}), "page_id": page_id})
+    following = {**filters.query, **({"parent": parent} if parent else {}), "page_id": page_id}
+    return urlencode(following, doseq=True)
+
+
+def _clean(text: str) -> str:
+    return text.replace("\0", "").strip()
 
 
 def _deleted(user: Visitor, asked: QueryDict) -> ListedConversation | None:

@@ -14,6 +14,7 @@ from convserver.web.conversations import (
     decisions,
     event_output,
     export,
+    labels,
     limits,
     usage,
 )
@@ -57,6 +58,7 @@ urlpatterns = [
     path("settings/password", account.change_password, name="settings-password"),
     path("c/<str:conversation_id>/branch", branching.branch, name="conversation-branch"),
     path("c/<str:conversation_id>/rename", actions.rename, name="conversation-rename"),
+    path("c/<str:conversation_id>/labels", labels.labels, name="conversation-labels"),
     path("c/<str:conversation_id>/pin", actions.pin, name="conversation-pin"),
     path("c/<str:conversation_id>/archive", actions.archive, name="conversation-archive"),
     path(
@@ -67,4 +69,5 @@ urlpatterns = [
     path("c/<str:conversation_id>/delete", actions.delete, name="conversation-delete"),
     path("c/<str:conversation_id>/restore", actions.restore, name="conversation-restore"),
     path("rows", rows.rows, name="rows"),
+    path("labels", labels.known, name="labels"),
 ]

@@ -308,6 +308,7 @@ ROWS = [
         stranger=404,
         nobody=401,
     ),
+    Row(route="native-labels", path="/api/native/labels", **THEIR_OWN),
     Row(route="native-account-export", path="/api/native/export", **THEIR_OWN),
     Row(route="native-export", path=NATIVE + "/{id}/export", **OWNERS),
     Row(route="native-events", path=NATIVE + "/{id}/events", **OWNERS),

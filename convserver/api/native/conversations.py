@@ -18,13 +18,13 @@ from conversations import access, provisional_titles
 from conversations.cursors import ListCursor
 from conversations.exceptions import ConversationNotFound
 from conversations.log.locks import lock
-from conversations.models import Conversation, ConversationQuerySet, ConversationRef, Version, normal_id
+from conversations.models import Conversation, ConversationRef, Version
 from conversations.store import changes, creation, delete, deletion
+from conversations.store.labels import TAG_MAX_LENGTH, TAG_NAME_MAX_LENGTH, TAGS_MAX
 from convserver.api.idempotency import IDEMPOTENCY_KEY, answer_once
-from convserver.api.native import etags
+from convserver.api.native import etags, lists
 from convserver.api.native.bodies import Body, Flag, Text
-from convserver.api.native.fields import ChoiceField, MultipleChoiceField
-from convserver.api.native.reads import PAGE_DEFAULT
+from convserver.api.native.fields import ChoiceField
 from convserver.api.native.shapes import (
     NATIVE,
     NativeConversation,
@@ -35,20 +35,15 @@ from convserver.api.native.shapes import (
     refusals,
 )
 from convserver.event_loop import in_loop
-from convserver.pagination import PAGE_MAX, first_page
+from convserver.pagination import newest_page
 from sessions_app.identity import conversation_keys
 from sessions_app.live import marks
-from sessions_app.live.status import ListedConversation, in_status, listed
+from sessions_app.live.status import ListedConversation, listed
 from sessions_app.loops import decisions
 from sessions_app.loops.commands import CommandPending
 from sessions_app.loops.manager import get_manager
-from sessions_app.models import ExecutionStatus, UnknownAnswer
+from sessions_app.models import UnknownAnswer
 from sessions_app.openhands_v1 import steering
-
-TAGS_MAX = 50
-TAG_NAME_MAX_LENGTH = 100
-TAG_MAX_LENGTH = 500
-
 
 _TAG_NAME = Text(max_length=TAG_NAME_MAX_LENGTH, trim_whitespace=False)
 
@@ -58,29 +53,6 @@ STEERED = {
     202: NativeSteeredConversation,
     **refusals(400, 404, 409, 503),
 }
-
-
-class PageSerializer(serializers.Serializer[Any]):
-    """The query of a list."""
-
-    limit = serializers.IntegerField(min_value=1, max_value=PAGE_MAX, default=PAGE_DEFAULT)
-    page_id = serializers.CharField(default=None)
-    title = serializers.CharField(default=None)
-    repository = serializers.CharField(default=None)
-    trigger = serializers.CharField(default=None)
-    version = ChoiceField(Version.choices, default=None)
-    status = MultipleChoiceField(
-        ExecutionStatus.choices, default=set, help_text="The agent's state; any of these."
-    )
-    parent = serializers.CharField(  # type: ignore[assignment] # the class has no field left of this name
-        default=None, help_text="Only sub-conversations of this one."
-    )
-    top_level = serializers.BooleanField(
-        default=False, help_text="Only conversations that aren't sub-conversations."
-    )
-    pinned = serializers.BooleanField(default=None, allow_null=True)
-    archived = serializers.BooleanField(default=None, allow_null=True)
-    deleted = serializers.BooleanField(default=False)
 
 
 class TagsField(serializers.DictField):
@@ -157,15 +129,20 @@ class ConversationViewSet(ViewSet):
     lookup_field = "conversation_id"
     lookup_value_regex = "[^/]+"
 
-    @extend_schema(parameters=[PageSerializer], responses={200: NativeConversationPage, **refusals(400)})
+    @extend_schema(
+        parameters=[lists.PageSerializer], responses={200: NativeConversationPage, **refusals(400)}
+    )
     def list(self, request: Request) -> Response:
         """Return one page, the newest first."""
-        query = _valid(PageSerializer(data=request.query_params))
+        query = _valid(lists.PageSerializer(data=request.query_params))
         user_pk = access.pk_of(request.user)
-        rows = _wanted(request.user, query).newest_first()
-        if query["page_id"]:
-            rows = rows.older_than(*ListCursor.decode(query["page_id"]))
-        page = first_page(rows, query["limit"])
+        place = query["page_id"]
+        page = newest_page(
+            lists.wanted(request.user, query),
+            query["limit"],
+            after=ListCursor.decode(place) if place else None,
+            label=lists.leading_label(user_pk, query),
+        )
         found = listed(Conversation.objects.with_pks(page.pks), user_pk)
         return Response(
             {
@@ -361,28 +338,6 @@ def _changed_since(
 def _valid(serializer: serializers.Serializer[Any]) -> dict[str, Any]:
     serializer.is_valid(raise_exception=True)
     return dict(serializer.validated_data)
-
-
-def _wanted(user: access.Visitor, query: dict[str, Any]) -> ConversationQuerySet:
-    """Return the rows of a list for its query."""
-    user_pk = access.pk_of(user)
-    rows = Conversation.objects.visible_to(user)
-    if query["deleted"]:
-        rows = Conversation.objects.deleted().owned_by(user_pk)
-    rows = rows.matching(title=query["title"], repository=query["repository"], trigger=query["trigger"])
-    if query["version"] is not None:
-        rows = rows.of_version(query["version"])
-    if query["status"]:
-        rows = in_status(rows, query["status"])
-    if query["parent"] is not None:
-        rows = rows.started_by(normal_id(query["parent"]))
-    if query["top_level"]:
-        rows = rows.heads()
-    if query["pinned"] is not None:
-        rows = marks.kept_on_top(rows, user_pk, pinned=query["pinned"])
-    if query["archived"] is not None:
-        rows = marks.put_away(rows, user_pk, archived=query["archived"])
-    return rows
 
 
 def _state(user: access.Visitor, conversation: ConversationRef) -> ListedConversation:

@@ -114,6 +114,20 @@ class NativeConversationPage(BaseModel):
     next_page_id: str | None
 
 
+class NativeLabel(BaseModel):
+    """A label, and how many conversations have it."""
+
+    label: str = Field(description="What `label` of a list takes: `name`, or `name:value`.")
+    count: int = Field(ge=1)
+
+
+class NativeLabels(BaseModel):
+    """A page of labels, in their order; `next_after` is null on the last one."""
+
+    labels: list[NativeLabel]
+    next_after: str | None
+
+
 # Agents
 
 

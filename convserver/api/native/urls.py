@@ -10,6 +10,7 @@ from convserver.api.native.conversations import ConversationViewSet
 from convserver.api.native.drafts import DraftView, NewDraftView
 from convserver.api.native.events import EventsView
 from convserver.api.native.export import AccountExportView, ExportView
+from convserver.api.native.labels import LabelsView
 from convserver.api.native.receipts import ReceiptsView
 from convserver.api.native.run_options import RunOptionsView
 from convserver.api.native.search import SearchView
@@ -37,6 +38,7 @@ urlpatterns = [
         ReceiptsView.as_view(),
         name="native-conversation-receipts",
     ),
+    path("labels", LabelsView.as_view(), name="native-labels"),
     path("export", AccountExportView.as_view(), name="native-account-export"),
     path("draft", NewDraftView.as_view(), name="native-draft"),
     re_path(r"^conversations/(?P<conversation_id>[^/]+)/export$", ExportView.as_view(), name="native-export"),

@@ -27,7 +27,7 @@ from convserver.web.conversations.agent import words_of
 from convserver.web.conversations.branches import branches_of
 from convserver.web.conversations.messages import message_id, say, text_of, why_not_said
 from convserver.web.conversations.while_working import choices_of
-from convserver.web.listing import Row
+from convserver.web.listing import Row, labels_in
 from convserver.web.pages import page, person, takes_form
 from sessions_app.agents.chosen import cues, uses_model
 from sessions_app.agents.remote.names import name_in, not_connected
@@ -109,6 +109,7 @@ def _page(request: HttpRequest, found: ConversationRef, *, status: int = 200, **
         "row": Row(state=state, now=timezone.now()),
         "parent": _parent(request, state["parent"]),
         "branches": branches_of(request, found),
+        "labels": labels_in(state["tags"]),
         "shown": shown,
         "message_id": str(uuid4()),
         "while_working": choices_of(found),

@@ -1,0 +1,79 @@
+"""Labels as their owner sees and changes them: which there are, and tags of many conversations at once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from django.db import transaction
+from django.db.models import Count
+
+from conversations import access
+from conversations.access import Visitor
+from conversations.models import Conversation, Label
+from conversations.payloads.limits import limits_of
+from conversations.store import changes
+
+TAGS_MAX = 50
+"""So many tags a conversation has at most."""
+TAG_NAME_MAX_LENGTH = 100
+TAG_MAX_LENGTH = 500
+IS_FULL = f"A conversation has at most {TAGS_MAX} tags. Remove one first."
+
+Tags = Mapping[str, str]
+
+
+class Counted(NamedTuple):
+    """A label, and how many of the user's conversations have it."""
+
+    label: str
+    count: int
+
+
+def counted(user: Visitor, *, name: str | None = None, after: str = "", limit: int) -> list[Counted]:
+    """Return the names of tags, or with `name` its values as `name:value`, in order, beginning after one."""
+    rows = Label.objects.of_owner(access.pk_of(user))
+    if (only := limits_of(user).only) is not None:
+        rows = rows.filter(conversation_id=only)
+    rows = rows.names() if name is None else rows.values_of(name)
+    if after:
+        rows = rows.filter(text__gt=after)
+    found = rows.order_by("text").values("text").annotate(count=Count("pk"))
+    return [Counted(row["text"], row["count"]) for row in found[:limit]]
+
+
+class Retagged(NamedTuple):
+    """What a change of the tags of many conversations has done."""
+
+    before: dict[str, str | None]
+    """By id: the value that the changed tag had, None for none; of those that changed, and no others."""
+    refused: dict[str, str]
+    """By id: why a conversation was not changed."""
+
+
+def set_tag(name: str, values: Mapping[int, str | None]) -> Retagged:
+    """Set one tag of many active conversations, by their keys, or take it from those whose value is None.
+
+    All in one transaction, which locks them in the order of their keys.
+    """
+    done = Retagged({}, {})
+    with transaction.atomic():
+        rows = Conversation.objects.active().with_pks(values).order_by("pk").locked()
+        for row in rows.only("pk", "public_id", "owner_id", "version", "tags"):
+            had, wanted = row.tags.get(name), values[row.pk]
+            if had == wanted:
+                continue
+            if wanted is not None and name not in row.tags and len(row.tags) >= TAGS_MAX:
+                done.refused[row.public_id] = IS_FULL
+                continue
+            done.before[row.public_id] = had
+            changes.retag(row.ref, _with(row.tags, name, wanted))
+    return done
+
+
+def _with(tags: Tags, name: str, value: str | None) -> dict[str, str]:
+    """Return the tags with one changed; its place among the others stays."""
+    changed = {**tags, name: value or ""}
+    if value is None:
+        del changed[name]
+    return changed

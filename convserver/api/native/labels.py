@@ -1,0 +1,56 @@
+"""The labels of the user's conversations, with how many have each."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from drf_spectacular.utils import extend_schema
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from conversations.store import labels
+from convserver.api.native.lists import LABEL_MAX_LENGTH
+from convserver.api.native.shapes import NATIVE, NativeLabels, refusals
+from convserver.pagination import PAGE_MAX
+
+
+class LabelsSerializer(serializers.Serializer[Any]):
+    """The query of a page of labels."""
+
+    name = serializers.CharField(
+        default=None, trim_whitespace=False, max_length=LABEL_MAX_LENGTH, help_text="Only its values."
+    )
+    after = serializers.CharField(
+        default="",
+        allow_blank=True,
+        trim_whitespace=False,
+        max_length=LABEL_MAX_LENGTH,
+        help_text="The last label of the page before.",
+    )
+    limit = serializers.IntegerField(min_value=1, max_value=PAGE_MAX, default=PAGE_MAX)
+
+
+class LabelsView(APIView):
+    """The labels that the user's conversations have."""
+
+    door = NATIVE
+
+    @extend_schema(parameters=[LabelsSerializer], responses={200: NativeLabels, **refusals(400)})
+    def get(self, request: Request) -> Response:
+        """Return a page of labels in their order: the names of tags, or with `name` the values of one.
+
+        Deleted conversations do not count. `next_after` is null on the last page.
+        """
+        query = LabelsSerializer(data=request.query_params)
+        query.is_valid(raise_exception=True)
+        name, after, limit = (query.validated_data[each] for each in ("name", "after", "limit"))
+        found = labels.counted(request.user, name=name, after=after, limit=limit + 1)
+        page = found[:limit]
+        return Response(
+            {
+                "labels": [label._asdict() for label in page],
+                "next_after": page[-1].label if len(found) > limit else None,
+            }
+        )
