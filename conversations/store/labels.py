@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from django.db import transaction
 from django.db.models import Count
 
 from conversations import access
 from conversations.access import Visitor
-from conversations.models import Conversation, Label
+from conversations.exceptions import ConversationError
+from conversations.log.locks import lock_all
+from conversations.models import Conversation, ConversationRef, Label
 from conversations.payloads.limits import limits_of
 from conversations.store import changes
 
@@ -21,6 +23,24 @@ TAG_MAX_LENGTH = 500
 IS_FULL = f"A conversation has at most {TAGS_MAX} tags. Remove one first."
 
 Tags = Mapping[str, str]
+
+
+class BadLabel(ConversationError):
+    """The text is no label."""
+
+    code: ClassVar[str] = "bad_label"
+
+
+def read_label(text: str) -> tuple[str, str]:
+    """Return the name and the value of `name` or `name: value`. Raise BadLabel."""
+    name, _, value = (part.strip() for part in text.partition(":"))
+    if not name:
+        raise BadLabel("A label begins with its name.")
+    if len(name) > TAG_NAME_MAX_LENGTH or len(value) > TAG_MAX_LENGTH:
+        raise BadLabel(
+            f"A label has at most {TAG_NAME_MAX_LENGTH} characters, and {TAG_MAX_LENGTH} after its colon."
+        )
+    return name, value
 
 
 class Counted(NamedTuple):
@@ -51,16 +71,17 @@ class Retagged(NamedTuple):
     """By id: why a conversation was not changed."""
 
 
-def set_tag(name: str, values: Mapping[int, str | None]) -> Retagged:
-    """Set one tag of many active conversations, by their keys, or take it from those whose value is None.
+def set_tag(name: str, values: Mapping[ConversationRef, str | None]) -> Retagged:
+    """Set one tag of many conversations, or take it from those whose value is None; deleted ones stay.
 
-    All in one transaction, which locks them in the order of their keys.
+    All in one transaction. Raise ConversationBusy.
     """
     done = Retagged({}, {})
     with transaction.atomic():
-        rows = Conversation.objects.active().with_pks(values).order_by("pk").locked()
+        lock_all(list(values))
+        rows = Conversation.objects.active().with_pks(each.pk for each in values)
         for row in rows.only("pk", "public_id", "owner_id", "version", "tags"):
-            had, wanted = row.tags.get(name), values[row.pk]
+            had, wanted = row.tags.get(name), values[row.ref]
             if had == wanted:
                 continue
             if wanted is not None and name not in row.tags and len(row.tags) >= TAGS_MAX:

@@ -1,4 +1,4 @@
-"""All of a user's conversations as a zip file that is made while it is sent: JSON lines, and attachments."""
+"""Many conversations as a zip file that is made while it is sent: JSON lines, and attachments."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from zipstream import ZIP_DEFLATED, ZipStream
 
 from conversations import access
 from conversations.access import Visitor
-from conversations.models import Conversation
+from conversations.models import Conversation, ConversationQuerySet
 from convserver.exports.conversation import in_threads, json_lines, safe_name, source
 from sessions_app.models import Attachment
 
@@ -19,11 +19,14 @@ PAGE = 100
 """The list of conversations is read so many at a time."""
 
 
-def download(user: Visitor) -> StreamingHttpResponse:
-    """Return the conversations that the visitor may read, without deleted ones, as a zip file."""
+def download(user: Visitor, chosen: ConversationQuerySet | None = None) -> StreamingHttpResponse:
+    """Return the conversations that the visitor may read, without deleted ones, as a zip file.
+
+    `chosen` are those that are wanted; None for all. No others are in it.
+    """
     name = f"conversations-{timezone.now():%Y-%m-%d}.zip"
     return StreamingHttpResponse(
-        in_threads(access.pk_of(user), pieces(user)),
+        in_threads(access.pk_of(user), pieces(user, chosen)),
         content_type="application/zip",
         headers={
             "Content-Disposition": content_disposition_header(True, name),
@@ -32,13 +35,13 @@ def download(user: Visitor) -> StreamingHttpResponse:
     )
 
 
-def pieces(user: Visitor) -> Iterator[bytes]:
+def pieces(user: Visitor, chosen: ConversationQuerySet | None = None) -> Iterator[bytes]:
     """Yield the zip file piece by piece; each step reads at most one page of a log, or one attachment.
 
     Some pieces are empty. A conversation that is deleted meanwhile is left out.
     """
     zipped = ZipStream(compress_type=ZIP_DEFLATED)
-    for pk in _pks(user):
+    for pk in _pks(Conversation.objects.visible_to(user) if chosen is None else chosen):
         row = Conversation.objects.visible_to(user).filter(pk=pk).first()
         if row is None:  # deleted meanwhile
             continue
@@ -53,11 +56,11 @@ def pieces(user: Visitor) -> Iterator[bytes]:
     yield from zipped.finalize()
 
 
-def _pks(user: Visitor) -> Iterator[int]:
+def _pks(wanted: ConversationQuerySet) -> Iterator[int]:
     """Yield the keys in order, so that parents come before those they have started."""
     last = 0
     while True:
-        rows = Conversation.objects.visible_to(user).filter(pk__gt=last).order_by("pk")
+        rows = wanted.filter(pk__gt=last).order_by("pk")
         page = list(rows.values_list("pk", flat=True)[:PAGE])
         if not page:
             return

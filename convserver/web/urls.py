@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.urls import path, re_path
 
-from convserver.web import home, rows, search, theme, trash
+from convserver.web import batch, home, rows, search, theme, trash
 from convserver.web.conversations import (
     access_keys,
     actions,
@@ -69,5 +69,7 @@ urlpatterns = [
     path("c/<str:conversation_id>/delete", actions.delete, name="conversation-delete"),
     path("c/<str:conversation_id>/restore", actions.restore, name="conversation-restore"),
     path("rows", rows.rows, name="rows"),
+    path("batch", batch.batch, name="batch"),
+    path("export", export.export_some, name="export-some"),
     path("labels", labels.known, name="labels"),
 ]

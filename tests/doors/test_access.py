@@ -308,6 +308,13 @@ ROWS = [
         stranger=404,
         nobody=401,
     ),
+    Row(
+        route="native-batch",
+        method="POST",
+        path="/api/native/batch",
+        body={"action": "archive", "ids": ["talk"]},
+        **THEIR_OWN,
+    ),
     Row(route="native-labels", path="/api/native/labels", **THEIR_OWN),
     Row(route="native-account-export", path="/api/native/export", **THEIR_OWN),
     Row(route="native-export", path=NATIVE + "/{id}/export", **OWNERS),

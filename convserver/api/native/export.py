@@ -12,9 +12,12 @@ from rest_framework.request import Request
 from rest_framework.views import APIView
 
 from conversations import access
+from conversations.models import normal_id
+from convserver.api.native import lists
 from convserver.api.native.fields import ChoiceField
 from convserver.api.native.shapes import NATIVE, refusals
 from convserver.api.negotiation import OneRenderer
+from convserver.batches.actions import BATCH_MAX
 from convserver.exports import account
 from convserver.exports.conversation import CONTENT_TYPES, Format, download
 
@@ -25,6 +28,12 @@ class ExportSerializer(serializers.Serializer[Any]):
     """The query of an export."""
 
     format = ChoiceField([each.value for each in Format], default=Format.JSONL.value)
+
+
+class SelectionSerializer(lists.FilterSerializer):
+    """Which conversations an export has: of these ids, and of those that meet all conditions."""
+
+    id = serializers.ListField(child=serializers.CharField(), default=list, max_length=BATCH_MAX)
 
 
 class ExportView(APIView):
@@ -48,7 +57,18 @@ class AccountExportView(APIView):
     door = NATIVE
     content_negotiation_class = OneRenderer
 
-    @extend_schema(responses={(200, "application/zip"): OpenApiTypes.BINARY})
+    @extend_schema(
+        parameters=[SelectionSerializer],
+        responses={(200, "application/zip"): OpenApiTypes.BINARY, **refusals(400)},
+    )
     def get(self, request: Request) -> StreamingHttpResponse:
-        """Return a zip file: each conversation as JSON lines, and attachments beside."""
-        return account.download(request.user)
+        """Return a zip file: each conversation as JSON lines, and attachments beside.
+
+        With ids or the filters of the list, only the conversations that they name. Deleted ones are in none.
+        """
+        query = SelectionSerializer(data=request.query_params)
+        query.is_valid(raise_exception=True)
+        chosen = lists.wanted(request.user, {**query.validated_data, "deleted": False})
+        if query.validated_data["id"]:
+            chosen = chosen.with_public_ids(map(normal_id, query.validated_data["id"]))
+        return account.download(request.user, chosen)

@@ -128,6 +128,28 @@ class NativeLabels(BaseModel):
     next_after: str | None
 
 
+# Many at once
+
+
+class NativeNotChanged(BaseModel):
+    """A conversation that an action could not change."""
+
+    id: str
+    detail: str
+
+
+class NativeBatch(BaseModel):
+    """What an action on many conversations has done."""
+
+    changed: int = Field(ge=0, description="How many are different now.")
+    unchanged: int = Field(ge=0, description="How many were so before.")
+    not_found: list[str] = Field(description="The ids that the user has no conversation for.")
+    refused: list[NativeNotChanged]
+    undo: str | None = Field(
+        description="What the action `undo` takes, for an hour; null if nothing changed."
+    )
+
+
 # Agents
 
 

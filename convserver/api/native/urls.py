@@ -6,6 +6,7 @@ from django.urls import path, re_path
 from rest_framework.routers import SimpleRouter
 
 from convserver.api.native.agents import AgentsView
+from convserver.api.native.batch import BatchView
 from convserver.api.native.conversations import ConversationViewSet
 from convserver.api.native.drafts import DraftView, NewDraftView
 from convserver.api.native.events import EventsView
@@ -38,6 +39,7 @@ urlpatterns = [
         ReceiptsView.as_view(),
         name="native-conversation-receipts",
     ),
+    path("batch", BatchView.as_view(), name="native-batch"),
     path("labels", LabelsView.as_view(), name="native-labels"),
     path("export", AccountExportView.as_view(), name="native-account-export"),
     path("draft", NewDraftView.as_view(), name="native-draft"),

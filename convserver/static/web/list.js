@@ -126,6 +126,14 @@ document.getElementById("everywhere")?.addEventListener("click", (click) => {
   if (words) click.currentTarget.search = new URLSearchParams({ q: words });
 });
 
+// Choosing many rows is for those who begin it.
+const selection = (act) => import("./selection.js").then(act, () => say());
+document.addEventListener("click", ({ target }) => target.closest?.("[data-selects]") && selection(({ toggle }) => toggle()));
+document.addEventListener("key", ({ detail }) => {
+  const row = document.activeElement?.closest("#list .row");
+  if (detail === "x" && document.querySelector("#list .row")) selection(({ pick }) => pick(row));
+});
+
 // What was done to a row by a button, here.
 document.addEventListener("row", ({ detail }) => detail?.id && note(detail.id));
 document.addEventListener("htmx:load", ({ detail: { elt } }) => elt.matches?.(".row") && withFocus(({ came }) => came(elt)));

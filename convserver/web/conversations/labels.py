@@ -26,19 +26,10 @@ class LabelForm(forms.Form):
 
     def clean_label(self) -> tuple[str, str]:
         """Return the name and the value. Raise ValidationError for a name that is missing or too long."""
-        return read_label(self.cleaned_data["label"])
-
-
-def read_label(text: str) -> tuple[str, str]:
-    """Return the name and the value of `name` or `name: value`. Raise ValidationError."""
-    name, _, value = (part.strip() for part in text.partition(":"))
-    if not name:
-        raise forms.ValidationError("A label begins with its name.")
-    if len(name) > TAG_NAME_MAX_LENGTH or len(value) > TAG_MAX_LENGTH:
-        raise forms.ValidationError(
-            f"A label has at most {TAG_NAME_MAX_LENGTH} characters, and {TAG_MAX_LENGTH} after its colon."
-        )
-    return name, value
+        try:
+            return stored.read_label(self.cleaned_data["label"])
+        except stored.BadLabel as error:
+            raise forms.ValidationError(str(error)) from error
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -49,12 +40,12 @@ def labels(request: HttpRequest, conversation_id: str) -> HttpResponse:
     if request.method != "POST":
         return _page(request, conversation, LabelForm())
     if "remove" in request.POST:
-        stored.set_tag(request.POST["remove"], {conversation.pk: None})
+        stored.set_tag(request.POST["remove"], {conversation: None})
         return redirect("conversation-labels", conversation.public_id)
     form = LabelForm(request.POST)
     if form.is_valid():
         name, value = form.cleaned_data["label"]
-        refused = stored.set_tag(name, {conversation.pk: value}).refused
+        refused = stored.set_tag(name, {conversation: value}).refused
         if not refused:
             return redirect("conversation-labels", conversation.public_id)
         form.add_error("label", next(iter(refused.values())))

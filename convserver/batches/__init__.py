@@ -1,0 +1,1 @@
+"""What is done to many conversations at once, and taken back."""

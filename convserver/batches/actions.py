@@ -1,0 +1,178 @@
+"""One action on up to BATCH_MAX conversations of a user, and what it needs to be taken back."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from django.db import transaction
+
+from conversations import access
+from conversations.access import Visitor
+from conversations.log.locks import lock_all
+from conversations.models import Conversation, ConversationQuerySet, ConversationRef
+from conversations.payloads.limits import limits_of
+from conversations.store import delete as delete_from_store
+from conversations.store import deletion, labels
+from convserver.batches import undo
+from convserver.batches.undo import Change
+from convserver.event_loop import in_loop
+from sessions_app.live import marks
+from sessions_app.models import Mark
+from sessions_app.openhands_v1 import steering
+
+BATCH_MAX = 200
+"""So many conversations take part in one action."""
+STOPS_AT_ONCE = 20
+"""So many agents are stopped at the same time before their conversations are deleted."""
+
+
+class Action(StrEnum):
+    """What can be done to many conversations."""
+
+    ARCHIVE = "archive"
+    UNARCHIVE = "unarchive"
+    DELETE = "delete"
+    RESTORE = "restore"
+    LABEL = "label"
+    UNLABEL = "unlabel"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Order:
+    """An action with what it says: the tag that it sets or takes away."""
+
+    action: Action
+    name: str = ""
+    value: str = ""
+
+
+@dataclass(kw_only=True, slots=True)
+class Done:
+    """What an action has done."""
+
+    changed: list[str] = field(default_factory=list)
+    """The ids of those that are different now."""
+    unchanged: int = 0
+    """How many were so before."""
+    refused: dict[str, str] = field(default_factory=dict)
+    """By id: why one was not changed."""
+    undo: str | None = None
+    """What `undo.read` takes; None if nothing changed."""
+
+
+def reachable(user: Visitor, action: Action) -> ConversationQuerySet:
+    """Return the conversations of a user that an action may be about: for `restore`, the deleted ones too."""
+    if action is not Action.RESTORE:
+        return Conversation.objects.visible_to(user)
+    rows = Conversation.objects.owned_by(access.pk_of(user))
+    only = limits_of(user).only
+    return rows if only is None else rows.filter(pk=only)
+
+
+def carry_out(user: Visitor, order: Order, conversations: Sequence[ConversationRef]) -> Done:
+    """Do it to at most BATCH_MAX conversations that the user may change.
+
+    Archives and labels are one transaction; deletions are one each, since agents are stopped before.
+    """
+    done = Done()
+    before = _ACTS[order.action](user, order, conversations, done)
+    done.changed = list(before)
+    done.unchanged = len(conversations) - len(before) - len(done.refused)
+    if before:
+        done.undo = undo.written(user, Change(order.action, order.name, before))
+    return done
+
+
+def take_back(user: Visitor, change: Change) -> Done:
+    """Undo a change where it still stands: what was changed again since stays."""
+    done = Done()
+    inverse = _INVERSE.get(Action(change.action))
+    if inverse is None:
+        rows = Conversation.objects.visible_to(user).with_public_ids(change.before)
+        values = {each: change.before[each.public_id] for each in refs_of(rows)}
+        retagged = labels.set_tag(change.name, values)
+        done.changed, done.refused = list(retagged.before), retagged.refused
+    else:
+        rows = reachable(user, inverse).with_public_ids(change.before)
+        done.changed = list(_ACTS[inverse](user, Order(action=inverse), refs_of(rows), done))
+    done.unchanged = len(change.before) - len(done.changed) - len(done.refused)
+    return done
+
+
+def refs_of(rows: ConversationQuerySet) -> list[ConversationRef]:
+    """Return what actions take of these rows."""
+    return [row.ref for row in rows.only("pk", "public_id", "owner_id", "version")]
+
+
+Before = dict[str, str | None]
+"""By id of what changed: the value that its tag had; None for none, and for what is no tag."""
+Act = Callable[[Visitor, Order, Sequence[ConversationRef], Done], Before]
+
+
+def _archive(user: Visitor, order: Order, conversations: Sequence[ConversationRef], done: Done) -> Before:
+    wanted = order.action is Action.ARCHIVE
+    user_pk = access.pk_of(user)
+    pks = [each.pk for each in conversations]
+    with transaction.atomic():
+        lock_all(conversations)
+        marked = Mark.objects.of_user(user_pk).archived().filter(conversation__in=pks)
+        archived = set(marked.values_list("conversation_id", flat=True))
+        changed = [each for each in conversations if (each.pk in archived) != wanted]
+        for each in changed:
+            marks.mark(user_pk, each, archived=wanted)
+    return _ids(changed)
+
+
+def _delete(user: Visitor, order: Order, conversations: Sequence[ConversationRef], done: Done) -> Before:
+    in_loop(_stop, conversations)
+    for each in conversations:
+        delete_from_store(each)
+    return _ids(conversations)
+
+
+async def _stop(conversations: Sequence[ConversationRef]) -> None:
+    """Stop their agents, a few at a time; one that does not let go within 8 s can write nothing more."""
+    for at in range(0, len(conversations), STOPS_AT_ONCE):
+        some = conversations[at : at + STOPS_AT_ONCE]
+        await asyncio.gather(*map(steering.stop_to_delete, some))
+
+
+def _restore(user: Visitor, order: Order, conversations: Sequence[ConversationRef], done: Done) -> Before:
+    with transaction.atomic():
+        lock_all(conversations)
+        rows = Conversation.objects.deleted().with_pks(each.pk for each in conversations)
+        deleted = set(rows.values_list("pk", flat=True))
+        changed = [each for each in conversations if each.pk in deleted]
+        for each in changed:
+            deletion.restore(each)
+    return _ids(changed)
+
+
+def _label(user: Visitor, order: Order, conversations: Sequence[ConversationRef], done: Done) -> Before:
+    value = order.value if order.action is Action.LABEL else None
+    retagged = labels.set_tag(order.name, dict.fromkeys(conversations, value))
+    done.refused = retagged.refused
+    return retagged.before
+
+
+def _ids(conversations: Iterable[ConversationRef]) -> Before:
+    return dict.fromkeys(each.public_id for each in conversations)
+
+
+_ACTS: dict[Action, Act] = {
+    Action.ARCHIVE: _archive,
+    Action.UNARCHIVE: _archive,
+    Action.DELETE: _delete,
+    Action.RESTORE: _restore,
+    Action.LABEL: _label,
+    Action.UNLABEL: _label,
+}
+_INVERSE = {
+    Action.ARCHIVE: Action.UNARCHIVE,
+    Action.UNARCHIVE: Action.ARCHIVE,
+    Action.DELETE: Action.RESTORE,
+    Action.RESTORE: Action.DELETE,
+}

@@ -1,0 +1,103 @@
+"""What is done to the conversations that were chosen in the list, for the script that lets one choose."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.views.decorators.http import require_http_methods
+
+from conversations.cursors import ListCursor
+from conversations.exceptions import ConversationError
+from conversations.models import Conversation
+from conversations.store import labels
+from convserver.api.errors import NATIVE_STATUS, retry_headers, status_of
+from convserver.batches import actions, undo
+from convserver.batches.actions import BATCH_MAX, Action, Done, Order
+from convserver.pagination import newest_page
+from convserver.web.listing import Filters, normal_ids
+from convserver.web.pages import person
+
+STEP = 50
+"""So many of all that match are changed by one request; the script asks for the next."""
+COUNTED_MAX = 10_000
+"""More are not counted one by one."""
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@person
+def batch(request: HttpRequest) -> HttpResponse:
+    """Count what the list's filters let through, or do something to those of the ids, or to all of these.
+
+    Errors are sentences of plain text.
+    """
+    if request.method != "POST":
+        return JsonResponse(_count(request))
+    try:
+        return JsonResponse(_done(request))
+    except ConversationError as error:
+        return HttpResponse(
+            str(error),
+            status=status_of(error, NATIVE_STATUS),
+            content_type="text/plain; charset=utf-8",
+            headers=retry_headers(error),
+        )
+
+
+def _count(request: HttpRequest) -> dict[str, Any]:
+    count = Filters.read(request.GET).shown(request.user)[: COUNTED_MAX + 1].count()
+    return {"count": min(count, COUNTED_MAX), "has_more": count > COUNTED_MAX}
+
+
+class BadAction(ConversationError):
+    """The form says nothing that can be done."""
+
+    code = "bad_action"
+
+
+def _done(request: HttpRequest) -> dict[str, Any]:
+    if token := request.POST.get("undo"):
+        return _words(actions.take_back(request.user, undo.read(request.user, token)), None)
+    order = _order(request)
+    pks, following = _all_that_match(request) if request.POST.get("all") == "true" else _chosen(request)
+    rows = actions.reachable(request.user, order.action).with_pks(pks)
+    return _words(actions.carry_out(request.user, order, actions.refs_of(rows)), following)
+
+
+def _order(request: HttpRequest) -> Order:
+    try:
+        action = Action(request.POST.get("action", ""))
+    except ValueError as error:
+        raise BadAction("Choose what to do: archive, unarchive, delete, label or unlabel.") from error
+    if action not in (Action.LABEL, Action.UNLABEL):
+        return Order(action=action)
+    name, value = labels.read_label(request.POST.get("name", ""))
+    return Order(action=action, name=name, value=value)
+
+
+def _chosen(request: HttpRequest) -> tuple[list[int], None]:
+    ids = request.POST.getlist("id")
+    if not 0 < len(ids) <= BATCH_MAX:
+        raise BadAction(f"Choose between 1 and {BATCH_MAX} conversations.")
+    rows = Conversation.objects.visible_to(request.user).with_public_ids(normal_ids(ids))
+    return list(rows.values_list("pk", flat=True)), None
+
+
+def _all_that_match(request: HttpRequest) -> tuple[list[int], str | None]:
+    """Return the next step of those that the list shows, in its order, and where the one after begins."""
+    filters, place = Filters.read(request.POST), request.POST.get("page_id")
+    after = ListCursor.decode(place) if place else None
+    label = filters.leading_label(request.user)
+    page = newest_page(filters.shown(request.user), STEP, after=after, label=label)
+    return page.pks, page.next_page_id
+
+
+def _words(done: Done, following: str | None) -> dict[str, Any]:
+    return {
+        "changed": len(done.changed),
+        "unchanged": done.unchanged,
+        "refused": len(done.refused),
+        "why": next(iter(done.refused.values()), ""),
+        "undo": done.undo,
+        "next": following,
+    }
