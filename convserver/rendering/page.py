@@ -248,5 +248,5 @@ def _article(entry: Entry | Plan, parts: Parts) -> str:
             name, context = "error", parts.error(entry.event, entry.card)
         case _:
             assert_never(entry.card)
-    shared = {"event": entry.event, "moment": entry.moment, "branch_after": parts.branch_after}
+    shared = {"event": entry.event, "moment": entry.moment, "links": parts.links}
     return get_template(f"web/events/{name}.html").render({**shared, **context})

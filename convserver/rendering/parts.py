@@ -52,16 +52,27 @@ _STATUSES = {"todo": "To do", "in_progress": "In progress", "done": "Done"}
 _TIMED_OUT = -1
 
 
+def links_of(conversation_id: str) -> dict[str, str]:
+    """Return the addresses to which an event's menu leads, up to the seq of the event."""
+    page, branch, again = (
+        reverse(name, args=[conversation_id])
+        for name in ("conversation", "conversation-branch", "conversation-again")
+    )
+    return {
+        "as_of": f"{page}?as_of=",
+        "branch": f"{branch}?after=",
+        "edit": f"{again}?message=",
+        "regenerate": f"{again}?answer=",
+    }
+
+
 class Parts:
     """Prepares the events of one page, which share a bound on what is costly."""
 
     def __init__(self, conversation_id: str, *, whole: bool = False) -> None:
         self.conversation_id = conversation_id
         self._whole = whole
-        self.branch_after = (
-            "" if whole else f"{reverse('conversation-branch', args=[conversation_id])}?after="
-        )
-        """The address at which a branch is begun, up to the seq of the last event that it shares."""
+        self.links = {} if whole else links_of(conversation_id)
         self._markdown_left = MARKDOWN_MAX_CHARS
         self._long_texts = LongTexts()
 
@@ -112,7 +123,7 @@ class Parts:
         return {
             "event": first.event,
             "moment": first.moment,
-            "branch_after": self.branch_after,
+            "links": self.links,
             "icon": icon("tasks"),
             "now": now,
             "earlier": earlier,

@@ -8,6 +8,7 @@ from convserver.web import batch, home, rows, search, theme, trash
 from convserver.web.conversations import (
     access_keys,
     actions,
+    again,
     agent,
     answer,
     branching,
@@ -57,6 +58,7 @@ urlpatterns = [
     path("settings/keys", access_keys.reset_all, name="settings-keys"),
     path("settings/password", account.change_password, name="settings-password"),
     path("c/<str:conversation_id>/branch", branching.branch, name="conversation-branch"),
+    path("c/<str:conversation_id>/again", again.again, name="conversation-again"),
     path("c/<str:conversation_id>/rename", actions.rename, name="conversation-rename"),
     path("c/<str:conversation_id>/labels", labels.labels, name="conversation-labels"),
     path("c/<str:conversation_id>/pin", actions.pin, name="conversation-pin"),

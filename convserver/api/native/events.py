@@ -70,6 +70,12 @@ class EventPageSerializer(serializers.Serializer[Any]):
 
     after = CursorField(default=None)
     before = serializers.IntegerField(min_value=0, max_value=SEQ_MAX, default=None)
+    as_of = serializers.IntegerField(
+        min_value=0,
+        max_value=SEQ_MAX,
+        default=None,
+        help_text="The log as it was once the event at this seq was stored: what came later is left out.",
+    )
     limit = serializers.IntegerField(min_value=1, max_value=reads.PAGE_MAX_EVENTS, default=100)
 
 
@@ -109,21 +115,24 @@ class EventsView(APIView):
         conversation = access.readable(request.user, conversation_id)
         query = EventPageSerializer(data=request.query_params)
         query.is_valid(raise_exception=True)
-        cursor, before, limit = (query.validated_data[name] for name in ("after", "before", "limit"))
+        asked = query.validated_data
+        cursor, before, limit = (asked[name] for name in ("after", "before", "limit"))
+        as_of = SEQ_MAX if asked["as_of"] is None else asked["as_of"]
         cursor = cursor or EventCursor(-1)
         if before is not None:
             page = [
                 event
-                for event in reads.read_before(conversation, before, limit=limit)
+                for event in reads.read_before(conversation, min(before - 1, as_of) + 1, limit=limit)
                 if event["seq"] > cursor.seq
             ]
         else:
             page = reads.read_after(conversation, cursor.seq, limit=limit)
+            page = [event for event in page if event["seq"] <= as_of]
         last_seq = reads.last_seq(conversation)
         histories.require_within(cursor, last_seq=last_seq)
         histories.require_same(conversation, cursor)
         events = ",".join(map(native.envelope_json, page))
-        return _json(f'{{"events":[{events}],"last_seq":{last_seq}}}')
+        return _json(f'{{"events":[{events}],"last_seq":{min(last_seq, as_of)}}}')
 
     @extend_schema(
         parameters=[SessionSerializer],

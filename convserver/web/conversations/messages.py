@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from uuid import UUID, uuid4
 
 from django.http import HttpRequest
@@ -22,13 +23,16 @@ def text_of(request: HttpRequest) -> str:
     return request.POST.get("text", "").strip() or request.POST.get("cue", "").strip()
 
 
-def say(request: HttpRequest, conversation_id: str, *, text: str, message_id: str) -> int:
+def say(
+    request: HttpRequest, conversation_id: str, *, text: str, message_id: str, images: Sequence[str] = ()
+) -> int:
     """Append a message and let it be answered; return its seq.
 
     The same `message_id`, a UUID, with the same text adds nothing. Raise ConversationError.
     """
     conversation = access.writable(request.user, conversation_id)
-    frame = frames.parse(json.dumps({"type": "message", "id": message_id, "text": text}))
+    said = {"type": "message", "id": message_id, "text": text, "images": list(images)}
+    frame = frames.parse(json.dumps(said))
     [appended] = in_loop(_append, conversation, frame, access.pk_of(request.user))
     return appended.seq
 

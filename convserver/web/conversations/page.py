@@ -75,8 +75,32 @@ class EventsShown:
 @require_safe
 @person
 def conversation(request: HttpRequest, conversation_id: str) -> HttpResponse:
-    """Show one conversation: its newest events, or those that the address asks for."""
-    return _page(request, access.readable(request.user, conversation_id))
+    """Show one conversation: its newest events, those that the address asks for, or as it was at an event."""
+    found = access.readable(request.user, conversation_id)
+    as_of = _seq(request.GET.get("as_of"))
+    if as_of is None or as_of >= reads.last_seq(found):
+        return _page(request, found)
+    return _page_as_of(request, found, as_of)
+
+
+def _page_as_of(request: HttpRequest, found: ConversationRef, as_of: int) -> HttpResponse:
+    """Show what the conversation had once the event at this place was stored, to read only."""
+    asked = _seq(request.GET.get("before"))
+    before = as_of + 1 if asked is None else min(asked, as_of + 1)
+    read = reads.read_before(found, before, limit=PAGE_EVENTS)
+    last = read[-1]["seq"] if read else -1
+    beyond = reads.read_after(found, last, limit=BEYOND_EVENTS) if last < as_of else []
+    known = [event for event in beyond if event["seq"] <= as_of]
+    shown = render_page(read, conversation_id=found.public_id, beyond=known, still=set())
+    context = {
+        "conversation": states_of([found.pk])[found.pk],
+        "as_of": as_of,
+        "html": shown.html,
+        "has_calls": any(mark in shown.html for mark in _CALLS),
+        "first": read[0]["seq"] if read else 0,
+        "last": last,
+    }
+    return page(request, "web/as_of.html", context)
 
 
 def not_said(

@@ -1,0 +1,148 @@
+"""Asking differently, or for another answer: a branch that ends before a message and says it again."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+from uuid import UUID, uuid4
+
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect
+from django.views.decorators.http import require_http_methods
+
+from conversations import access
+from conversations.access import Visitor
+from conversations.events import EventEnvelope, Kind
+from conversations.exceptions import ConversationError, EventNotFound
+from conversations.log import reads
+from conversations.models import Conversation, ConversationRef, Event
+from conversations.store import ConversationExists
+from convserver.rendering.cards import MessageCard
+from convserver.rendering.page import read
+from convserver.web.conversations.messages import message_id, say
+from convserver.web.conversations.page import not_said
+from convserver.web.pages import page, person
+from sessions_app.settings import agent_setups
+
+NOTHING_ASKED = "Nobody asked anything before this message, so there is no other answer to it."
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Said:
+    """A message of the user's that is to be said again."""
+
+    seq: int
+    text: str
+    images: tuple[str, ...]
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@person
+def again(request: HttpRequest, conversation_id: str) -> HttpResponse:
+    """Ask for the new text of the message that `message` names, or begin a branch in which it is said.
+
+    With `answer` in its place, the message is the one that this event of the agent answers, as it was.
+    """
+    source = access.readable(request.user, conversation_id)
+    given = request.POST if request.method == "POST" else request.GET
+    answer = _seq(given.get("answer"))
+    said = _answered_by(source, answer) if answer is not None else _said(source, _seq(given.get("message")))
+    context = {
+        "conversation": _named(source),
+        "said": said,
+        "answer": answer,
+        "place": said.seq if said else answer,
+        "message_id": str(uuid4()),
+    }
+    if said is None:
+        return page(request, "web/again.html", {**context, "problem": NOTHING_ASKED}, status=409)
+    if request.method != "POST":
+        return page(request, "web/again.html", context)
+    text = said.text if answer is not None else request.POST.get("text", "").strip()
+    if not text and not said.images:
+        return page(request, "web/again.html", {**context, "problem": "Write a message."}, status=400)
+    return _begun(request, source, said, text)
+
+
+def _begun(request: HttpRequest, source: ConversationRef, said: Said, text: str) -> HttpResponse:
+    """Begin the branch and say the message there; a form that was sent before finds both."""
+    new_id = message_id(request)
+    conversation_id = UUID(new_id).hex
+    trunk = _trunk(request.user, source, said.seq - 1)
+    row = Conversation.objects.get(pk=source.pk)
+    try:
+        with suppress(ConversationExists):
+            agent_setups.fork(
+                request.user,
+                trunk,
+                through=said.seq - 1,
+                title=row.title,
+                tags=row.tags,
+                conversation_id=conversation_id,
+            )
+    except EventNotFound as error:
+        raise Http404 from error
+    try:
+        say(request, conversation_id, text=text, images=said.images, message_id=new_id)
+    except ConversationError as error:
+        return not_said(request, conversation_id, text=text, error=error)
+    return redirect("conversation", conversation_id)
+
+
+def _trunk(user: Visitor, source: ConversationRef, through: int) -> ConversationRef:
+    """Return what has the same log up to a place and was there first: all ways on are its branches."""
+    while True:
+        row = Conversation.objects.only("forked_from_id", "forked_at").get(pk=source.pk)
+        if row.forked_from_id is None or row.forked_at is None or through > row.forked_at:
+            return source
+        before = Conversation.objects.visible_to(user).filter(pk=row.forked_from_id).first()
+        if before is None or _digest(before.ref, through) != _digest(source, through):
+            return source
+        source = before.ref
+
+
+def _digest(conversation: ConversationRef, seq: int) -> str | None:
+    rows = Event.objects.of(conversation).with_seqs([seq])
+    return rows.values_list("digest", flat=True).first()
+
+
+def _said(source: ConversationRef, seq: int | None) -> Said:
+    """Return the user's message at a place. Raise Http404."""
+    found = _event(source, seq)
+    said = None if found is None else _message(found)
+    if said is None:
+        raise Http404
+    return said
+
+
+def _answered_by(source: ConversationRef, seq: int) -> Said | None:
+    """Return the user's last message before an event, None if there is none. Raise Http404 for no event."""
+    if _event(source, seq) is None:
+        raise Http404
+    messages = Event.objects.of(source).filter(kind=Kind.MESSAGE, source="user", seq__lt=seq)
+    found = messages.newest_first().values_list("seq", flat=True).first()
+    event = _event(source, found)
+    return None if event is None else _message(event)
+
+
+def _event(source: ConversationRef, seq: int | None) -> EventEnvelope | None:
+    if seq is None:
+        return None
+    found = reads.read_after(source, seq - 1, limit=1)
+    return found[0] if found and found[0]["seq"] == seq else None
+
+
+def _message(event: EventEnvelope) -> Said | None:
+    card = read(event)
+    if not isinstance(card, MessageCard) or not card.is_users:
+        return None
+    return Said(seq=event["seq"], text=card.text, images=card.images)
+
+
+def _named(source: ConversationRef) -> dict[str, str]:
+    row = Conversation.objects.get(pk=source.pk)
+    return {"id": row.public_id, "title": row.shown_title}
+
+
+def _seq(text: str | None) -> int | None:
+    return int(text) if text and text.isascii() and text.isdigit() and len(text) < 19 else None

@@ -1,0 +1,113 @@
+"""Choosing many conversations in the list, and what is done to all of them at once."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.browser.site import Site, message
+from tests.conftest import once
+
+pytestmark = once
+
+
+@pytest.fixture
+def many(site: Site) -> list[str]:
+    """Fifty conversations, the newest first."""
+    return [site.create(title=f"Number {number}") for number in range(50)][::-1]
+
+
+def test_fifty_conversations_are_labelled_at_once_and_it_is_undone(
+    page: Page, site: Site, many: list[str]
+) -> None:
+    page.goto("/")
+    page.get_by_role("button", name="Select", exact=True).click()
+    bar = page.get_by_role("region", name="Selected conversations")
+    bar.get_by_role("button", name="Select all").click()
+    expect(bar.get_by_role("status")).to_have_text("All 50 selected")
+    bar.get_by_role("button", name="Label…").click()
+    bar.get_by_label("Label", exact=True).fill("project: website")
+    bar.get_by_role("button", name="Add").click()
+    expect(page.locator("#toasts")).to_contain_text("Labelled 50 conversations")
+    expect(page.locator(f"#row-{many[0]} .label")).to_have_text("project: website")
+    page.goto("/?label=project:website")
+    expect(page.locator(".row")).to_have_count(40)
+    page.goto("/")
+    expect(page.locator(f"#row-{many[0]} .label")).to_be_visible()
+
+
+def test_what_was_chosen_is_archived_and_comes_back_by_undo(page: Page, site: Site, many: list[str]) -> None:
+    page.goto("/")
+    page.get_by_role("button", name="Select", exact=True).click()
+    boxes = page.locator(".pick")
+    boxes.nth(1).click()
+    boxes.nth(4).click(modifiers=["Shift"])
+    bar = page.get_by_role("region", name="Selected conversations")
+    expect(bar.get_by_role("status")).to_have_text("4 selected")
+    bar.get_by_role("button", name="Archive").click()
+    expect(page.locator(f"#row-{many[1]}")).to_have_count(0)
+    expect(page.locator("#toasts")).to_contain_text("Archived 4 conversations")
+    expect(bar.get_by_role("status")).to_have_text("0 selected")
+    page.get_by_role("button", name="Undo").click()
+    expect(page.locator(f"#row-{many[1]}")).to_be_visible()
+    expect(page.locator(f"#row-{many[4]}")).to_be_visible()
+
+
+def test_keys_choose_a_range_clear_it_and_end(page: Page, many: list[str]) -> None:
+    page.goto("/")
+    page.locator(f"#row-{many[2]} .open").focus()
+    page.keyboard.press("x")
+    bar = page.get_by_role("region", name="Selected conversations")
+    expect(bar.get_by_role("status")).to_have_text("1 selected")
+    page.locator(".pick").nth(2).focus()
+    page.keyboard.press("Shift+ArrowDown")
+    page.keyboard.press("Shift+ArrowDown")
+    expect(bar.get_by_role("status")).to_have_text("3 selected")
+    page.keyboard.press("Escape")
+    expect(bar.get_by_role("status")).to_have_text("0 selected")
+    page.keyboard.press("Escape")
+    expect(bar).to_have_count(0)
+    expect(page.locator(".pick")).to_have_count(0)
+
+
+def test_what_was_chosen_is_exported_as_one_file(page: Page, many: list[str]) -> None:
+    page.goto("/")
+    page.get_by_role("button", name="Select", exact=True).click()
+    page.locator(".pick").nth(0).click()
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Export", exact=True).click()
+    assert re.fullmatch(r"conversations-\d{4}-\d\d-\d\d\.zip", download.value.suggested_filename)
+
+
+def test_an_answer_is_regenerated_and_a_step_leads_back(page: Page, site: Site) -> None:
+    talk = site.create(title="A question")
+    site.send(talk, message("Hello"))
+    page.goto(f"/c/{talk}")
+    answer = page.locator("#events article.message.agent")
+    expect(answer).to_contain_text("You said: Hello")
+    page.reload()
+    answer.locator(".event-menu > summary").click()
+    answer.get_by_role("link", name="Regenerate").click()
+    expect(page).not_to_have_url(re.compile(talk))
+    expect(page.locator("#events article.message.agent")).to_contain_text("You said: Hello")
+    expect(page.locator(".ways")).to_contain_text("2/2")
+    page.get_by_label("The branch before this one").click()
+    expect(page).to_have_url(re.compile(talk))
+
+
+def test_a_message_is_edited_and_sent_again_in_a_branch(page: Page, site: Site) -> None:
+    talk = site.create(title="A question")
+    site.send(talk, message("Hello"))
+    page.goto(f"/c/{talk}")
+    expect(page.locator("#events article.message.agent")).to_contain_text("You said: Hello")
+    said = page.locator("#events article.message.user")
+    said.locator(".event-menu > summary").click()
+    said.get_by_role("link", name="Edit and send again").click()
+    box = page.get_by_label("Message", exact=True)
+    expect(box).to_have_value("Hello")
+    box.fill("Good morning")
+    page.get_by_role("button", name="Send").click()
+    expect(page.locator("#events article.message.user")).to_contain_text("Good morning")
+    expect(page.locator("#events article.message.agent")).to_contain_text("You said: Good morning")
