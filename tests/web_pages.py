@@ -95,6 +95,10 @@ PAGES = [
     Page(route="settings-export", path="/settings/export"),
     Page(route="event-output", path="/c/talk/events/0/output", stranger=404),
     *(Page(route="export", path=f"/c/talk/export.{name}", stranger=404) for name in ("jsonl", "md", "html")),
+    *(
+        Page(route="export-layout", path=f"/c/talk/export.openhands-v{number}.zip", stranger=404)
+        for number in (0, 1)
+    ),
     Page(
         route="conversation-messages",
         method="POST",

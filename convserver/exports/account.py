@@ -12,21 +12,29 @@ from zipstream import ZIP_DEFLATED, ZipStream
 from conversations import access
 from conversations.access import Visitor
 from conversations.models import Conversation, ConversationQuerySet
-from convserver.exports.conversation import in_threads, json_lines, safe_name, source
+from convserver.exports import openhands
+from convserver.exports.conversation import file_name, in_threads, json_lines, safe_name, source
+from convserver.exports.openhands import Layout
 from sessions_app.models import Attachment
 
 PAGE = 100
 """The list of conversations is read so many at a time."""
 
 
-def download(user: Visitor, chosen: ConversationQuerySet | None = None) -> StreamingHttpResponse:
+def download(
+    user: Visitor,
+    chosen: ConversationQuerySet | None = None,
+    *,
+    layout: Layout | None = None,
+    name: str | None = None,
+) -> StreamingHttpResponse:
     """Return the conversations that the visitor may read, without deleted ones, as a zip file.
 
-    `chosen` are those that are wanted; None for all. No others are in it.
+    `chosen` are those that are wanted; None for all. `layout` is that of the files, None for JSON lines.
     """
-    name = f"conversations-{timezone.now():%Y-%m-%d}.zip"
+    name = name or f"conversations-{timezone.now():%Y-%m-%d}.zip"
     return StreamingHttpResponse(
-        in_threads(access.pk_of(user), pieces(user, chosen)),
+        in_threads(access.pk_of(user), pieces(user, chosen, layout)),
         content_type="application/zip",
         headers={
             "Content-Disposition": content_disposition_header(True, name),
@@ -35,25 +43,44 @@ def download(user: Visitor, chosen: ConversationQuerySet | None = None) -> Strea
     )
 
 
-def pieces(user: Visitor, chosen: ConversationQuerySet | None = None) -> Iterator[bytes]:
+def in_layout(user: Visitor, row: Conversation, layout: Layout) -> StreamingHttpResponse:
+    """Return one conversation as a zip file in a layout, named after its title."""
+    title = file_name(row.shown_title) or f"conversation-{safe_name(row.public_id)}"
+    chosen = Conversation.objects.visible_to(user).filter(pk=row.pk)
+    return download(user, chosen, layout=layout, name=f"{title}.{layout}.zip")
+
+
+def pieces(
+    user: Visitor, chosen: ConversationQuerySet | None = None, layout: Layout | None = None
+) -> Iterator[bytes]:
     """Yield the zip file piece by piece; each step reads at most one page of a log, or one attachment.
 
     Some pieces are empty. A conversation that is deleted meanwhile is left out.
     """
     zipped = ZipStream(compress_type=ZIP_DEFLATED)
-    for pk in _pks(Conversation.objects.visible_to(user) if chosen is None else chosen):
-        row = Conversation.objects.visible_to(user).filter(pk=pk).first()
-        if row is None:  # deleted meanwhile
-            continue
+    for row in rows(user, chosen):
         folder = f"{safe_name(row.public_id)}-{row.pk}"
-        texts = json_lines(source(row))
-        zipped.add((text.encode(errors="replace") for text in texts), f"conversations/{folder}.jsonl")
-        yield from zipped.all_files()
+        if layout is None:
+            texts = json_lines(source(row))
+            zipped.add((text.encode(errors="replace") for text in texts), f"conversations/{folder}.jsonl")
+            yield from zipped.all_files()
+        else:
+            for file in openhands.files(row, layout):
+                zipped.add(file.text.encode(errors="replace"), file.path)
+                yield from zipped.all_files()
         attachments = Attachment.objects.of(row.ref)
         for name in list(attachments.values_list("name", flat=True)):
             zipped.add(attachments.content_of(name) or b"", f"attachments/{folder}/{name}")
             yield from zipped.all_files()
     yield from zipped.finalize()
+
+
+def rows(user: Visitor, chosen: ConversationQuerySet | None = None) -> Iterator[Conversation]:
+    """Yield the conversations of an export, without those that were deleted meanwhile."""
+    visible = Conversation.objects.visible_to(user)
+    for pk in _pks(visible if chosen is None else chosen):
+        if (row := visible.filter(pk=pk).first()) is not None:
+            yield row
 
 
 def _pks(wanted: ConversationQuerySet) -> Iterator[int]:

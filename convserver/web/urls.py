@@ -38,6 +38,11 @@ urlpatterns = [
     re_path(
         r"^c/(?P<conversation_id>[^/]+)/export\.(?P<format>jsonl|md|html)$", export.export, name="export"
     ),
+    re_path(
+        r"^c/(?P<conversation_id>[^/]+)/export\.(?P<layout>openhands-v[01])\.zip$",
+        export.export_layout,
+        name="export-layout",
+    ),
     path("c/<str:conversation_id>/messages", conversation.post_message, name="conversation-messages"),
     path("c/<str:conversation_id>/decision", decisions.decide, name="conversation-decision"),
     path("c/<str:conversation_id>/reset-key", access_keys.reset, name="conversation-reset-key"),

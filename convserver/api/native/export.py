@@ -20,14 +20,17 @@ from convserver.api.negotiation import OneRenderer
 from convserver.batches.actions import BATCH_MAX
 from convserver.exports import account
 from convserver.exports.conversation import CONTENT_TYPES, Format, download
+from convserver.exports.openhands import Layout
 
-FILES = {(200, kind.partition(";")[0]): OpenApiTypes.BINARY for kind in CONTENT_TYPES.values()}
+ZIP = {(200, "application/zip"): OpenApiTypes.BINARY}
+FILES = {(200, kind.partition(";")[0]): OpenApiTypes.BINARY for kind in CONTENT_TYPES.values()} | ZIP
+LAYOUTS = [each.value for each in Layout]
 
 
 class ExportSerializer(serializers.Serializer[Any]):
     """The query of an export."""
 
-    format = ChoiceField([each.value for each in Format], default=Format.JSONL.value)
+    format = ChoiceField([*(each.value for each in Format), *LAYOUTS], default=Format.JSONL.value)
 
 
 class SelectionSerializer(lists.FilterSerializer):
@@ -44,11 +47,17 @@ class ExportView(APIView):
 
     @extend_schema(parameters=[ExportSerializer], responses={**FILES, **refusals(400, 404)})
     def get(self, request: Request, conversation_id: str) -> StreamingHttpResponse:
-        """Return the conversation as JSON lines, Markdown or one HTML file, named after its title."""
+        """Return the conversation as JSON lines, Markdown or one HTML file, named after its title.
+
+        Or as a zip file with the files that OpenHands would keep of it.
+        """
         row = access.readable_row(request.user, conversation_id)
         query = ExportSerializer(data=request.query_params)
         query.is_valid(raise_exception=True)
-        return download(row, Format(query.validated_data["format"]))
+        wanted = query.validated_data["format"]
+        if wanted in LAYOUTS:
+            return account.in_layout(request.user, row, Layout(wanted))
+        return download(row, Format(wanted))
 
 
 class AccountExportView(APIView):
@@ -59,7 +68,7 @@ class AccountExportView(APIView):
 
     @extend_schema(
         parameters=[SelectionSerializer],
-        responses={(200, "application/zip"): OpenApiTypes.BINARY, **refusals(400)},
+        responses={**ZIP, **refusals(400)},
     )
     def get(self, request: Request) -> StreamingHttpResponse:
         """Return a zip file: each conversation as JSON lines, and attachments beside.

@@ -1,4 +1,4 @@
-"""`export_conversations`: write all conversations of a user into a zip file."""
+"""`export_conversations`: write all conversations of a user into a zip file, or into a directory."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from django.contrib.auth.models import User
 from django.core.management.base import BaseCommand, CommandError
 
-from convserver.exports import account
+from convserver.exports import account, openhands
+from convserver.exports.openhands import Layout
 from sessions_app.imports import options
 
 
@@ -19,33 +21,66 @@ class Command(BaseCommand):
 
     help = (
         "Write all conversations of a user, without deleted ones, into a zip file: each as JSON lines, which "
-        "`convserver import` takes, and attachments beside."
+        "`convserver import` takes, and attachments beside. With --layout as OpenHands keeps them."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         """Add the file and the owner."""
-        parser.add_argument("file", type=Path, help="the zip file, which must not exist yet")
+        parser.add_argument(
+            "file", type=Path, help="the zip file, which must not exist yet; with --layout also a directory"
+        )
+        parser.add_argument(
+            "--layout",
+            type=Layout,
+            choices=list(Layout),
+            help="write the files as OpenHands keeps them, for its own programs; into a zip file if the name "
+            "ends with .zip, else into a directory (default: JSON lines)",
+        )
         parser.add_argument(
             "--owner", metavar="USERNAME", help="whose conversations; required in accounts mode"
         )
 
-    def handle(self, *args: Any, file: Path, owner: str | None, **others: Any) -> None:
-        """Write the file under another name until it is complete, and say how large it is."""
+    def handle(
+        self, *args: Any, file: Path, owner: str | None, layout: Layout | None = None, **others: Any
+    ) -> None:
+        """Write it under another name until it is complete, and say how much it is."""
         options.prepare_database(dry_run=True)
         user = options.owner(owner, dry_run=True)
         if os.path.lexists(file):
             raise CommandError(f"{file} exists already: choose another name.")
         unfinished = file.with_name(f"{file.name}.unfinished")
         try:
-            with unfinished.open("wb") as target:
-                for piece in account.pieces(user):
-                    target.write(piece)
-                target.flush()
-                os.fsync(target.fileno())
+            if layout is not None and file.suffix != ".zip":
+                said = f"{_write_directory(unfinished, user, layout):,} files"
+            else:
+                said = f"{_write_zip(unfinished, user, layout):,} bytes"
             unfinished.replace(file)
         except OSError as error:
             raise CommandError(f"{file} cannot be written: {error.strerror}.") from error
         finally:
             with suppress(OSError):
                 unfinished.unlink(missing_ok=True)
-        self.stdout.write(f"{file}: {file.stat().st_size:,} bytes")
+        self.stdout.write(f"{file}: {said}")
+
+
+def _write_zip(path: Path, user: User, layout: Layout | None) -> int:
+    """Return the number of bytes."""
+    with path.open("wb") as target:
+        for piece in account.pieces(user, layout=layout):
+            target.write(piece)
+        target.flush()
+        os.fsync(target.fileno())
+    return path.stat().st_size
+
+
+def _write_directory(path: Path, user: User, layout: Layout) -> int:
+    """Return the number of files. Raise FileExistsError if an export was interrupted there."""
+    path.mkdir()
+    count = 0
+    for row in account.rows(user):
+        for file in openhands.files(row, layout):
+            place = path / file.path
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_text(file.text, encoding="utf-8", errors="replace")
+            count += 1
+    return count

@@ -12,7 +12,9 @@ from conversations import access
 from conversations.models import Conversation
 from convserver.batches.actions import BATCH_MAX
 from convserver.exports import account
+from convserver.exports.account import in_layout
 from convserver.exports.conversation import Format, download
+from convserver.exports.openhands import Layout
 from convserver.web.listing import Filters, normal_ids
 from convserver.web.pages import person, takes_form
 
@@ -23,6 +25,14 @@ def export(request: HttpRequest, conversation_id: str, format: str) -> HttpRespo
     """Return one conversation as a download."""
     row = access.readable_row(request.user, conversation_id)
     return cast(HttpResponse, download(row, Format(format)))
+
+
+@require_safe
+@person
+def export_layout(request: HttpRequest, conversation_id: str, layout: str) -> HttpResponse:
+    """Return one conversation as a zip file with the files that OpenHands would keep of it."""
+    row = access.readable_row(request.user, conversation_id)
+    return cast(HttpResponse, in_layout(request.user, row, Layout(layout)))
 
 
 @takes_form(lambda request: redirect("home"))
