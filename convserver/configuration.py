@@ -122,6 +122,8 @@ class Configuration:
     """Whether the body that creates a V0 conversation may choose its id."""
     mcp_notes: bool = False
     """Whether clients of the MCP door may append notes to conversations."""
+    import_max_mb: int = 8_590
+    """How large an uploaded file may be, in units of 1,000,000 bytes: 8 GiB."""
     frontend_dir: Path | None = None
     """The directory of a built single-page frontend, served at `/`; None for none."""
     log_format: LogFormat = LogFormat.TEXT
@@ -221,6 +223,7 @@ def read(environment: Mapping[str, str]) -> Configuration:
         or None,
         allow_set_conversation_id=_integer(environment, "ALLOW_SET_CONVERSATION_ID", 0, least=0, most=1) == 1,
         mcp_notes=_integer(environment, "CONVSERVER_MCP_NOTES", 0, least=0, most=1) == 1,
+        import_max_mb=_integer(environment, "CONVSERVER_IMPORT_MAX_MB", 8_590, least=1, most=1_000_000),
         frontend_dir=_frontend_dir(environment),
         log_format=_choice(environment, "CONVSERVER_LOG_FORMAT", LogFormat, LogFormat.TEXT),
         log_level=_choice(environment, "CONVSERVER_LOG_LEVEL", LogLevel, LogLevel.INFO),

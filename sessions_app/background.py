@@ -10,6 +10,7 @@ from conversations.outages import Outage
 from sessions_app import news
 from sessions_app.capacity import heap
 from sessions_app.event_loops import PerEventLoop
+from sessions_app.imports.uploads.runner import ImportRunner
 from sessions_app.loops.manager import manager_class
 from sessions_app.processes import this_process
 from sessions_app.search_indexer import Indexer
@@ -22,10 +23,10 @@ _failing = Outage(__name__, "A task in the background failed")
 
 
 def start() -> None:
-    """Start to deliver webhooks, to index for the search, to count stored bytes and to return memory.
+    """Start to deliver webhooks, to index for the search, to import, to count stored bytes, to return memory.
 
-    Servers of a cluster leave the first two to workers. Once for the running event loop. Sockets call it too,
-    since not every server supports lifespans.
+    Servers of a cluster leave the first three to workers. Once for the running event loop. Sockets call it
+    too, since not every server supports lifespans.
     """
     _tasks.get()
 
@@ -47,7 +48,7 @@ def _finished(task: asyncio.Task[None]) -> None:
 def _started() -> set[asyncio.Task[None]]:
     works = [meter.run(), heap.keep_low()]
     if manager_class().keeps_house:
-        works += [Dispatcher(this_process()).run(), Indexer().run()]
+        works += [Dispatcher(this_process()).run(), Indexer().run(), ImportRunner().run()]
     if settings.CONFIGURATION.is_clustered:
         works.append(news.listen() if manager_class().keeps_house else news.tell())
     tasks = {asyncio.get_running_loop().create_task(work) for work in works}

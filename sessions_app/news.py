@@ -1,4 +1,4 @@
-"""How the workers of a cluster hear soon of what its servers store: webhooks and the index are theirs to do.
+"""How the workers of a cluster hear soon of what its servers store: webhooks, the index, imports are theirs.
 
 One hint says that there is something, and not what: they look. A hint that is lost costs a poll's time.
 """
@@ -9,11 +9,12 @@ import asyncio
 
 from conversations import live
 from conversations.hints import Hint
+from sessions_app.imports.uploads import runs
 from sessions_app.live.hub import hub
 from sessions_app.webhooks import deliveries
 
 GROUP = "news"
-KINDS = frozenset({"appended", "listed", "changed", deliveries.CHANGED})
+KINDS = frozenset({"appended", "listed", "changed", deliveries.CHANGED, runs.STARTED})
 GATHER_S = 0.1
 """What is stored within this time is told of together."""
 
@@ -43,5 +44,5 @@ async def listen() -> None:
     async with hub().subscribe(GROUP) as hints:
         while True:
             await hints.next()  # whatever it is, to look does no harm
-            for kind in ("appended", deliveries.CHANGED):
+            for kind in ("appended", deliveries.CHANGED, runs.STARTED):
                 live.tell_listeners({"kind": kind})

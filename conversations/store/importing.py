@@ -25,6 +25,10 @@ BATCH_MAX_BYTES = 4 * 1024 * 1024
 """A batch ends after the event that reaches this size, so that long events do not fill the memory."""
 
 
+Admit = Callable[[Sequence[NewEvent]], None]
+"""Counts events that are about to be added; raises ConversationError if they may not be."""
+
+
 class ImportRefused(ConversationError):
     """The conversation under this id cannot take the imported events."""
 
@@ -104,13 +108,15 @@ def import_conversation(
     conversation_id: str,
     version: Version,
     begin: Callable[[ConversationRef], None] | None = None,
+    admit: Admit | None = None,
     **facts: Any,
 ) -> Imported:
     """Import a conversation as the user's, one page of its events at a time.
 
     Events that are already stored, by their ids, are skipped, so an import can be repeated and
     continues where it was interrupted. No event asks for an answer. `facts` are columns, and `begin`
-    runs in the transaction that creates the conversation. Raise ImportRefused if the id is that of a
+    runs in the transaction that creates the conversation. `admit` is called with the events of each page
+    that are about to be added, and may raise. Raise ImportRefused if the id is that of a
     conversation that is another user's, deleted, or of another version.
     """
     conversation = standing(user, conversation_id, version)
@@ -118,7 +124,7 @@ def import_conversation(
         conversation = _created(user, conversation_id, version, begin, facts)
     imported, times = Imported(conversation=conversation), Times()
     for batch in batches(events):
-        _import_batch(imported, conversation, batch)
+        _import_batch(imported, conversation, batch, admit)
         for event in batch:
             times.note(event)
     if imported.added:
@@ -149,9 +155,13 @@ def _created(
     return made
 
 
-def _import_batch(imported: Imported, conversation: ConversationRef, batch: Sequence[NewEvent]) -> None:
+def _import_batch(
+    imported: Imported, conversation: ConversationRef, batch: Sequence[NewEvent], admit: Admit | None = None
+) -> None:
     """Append the missing events of a batch, each alone if one of them cannot be stored."""
     new = missing(conversation, batch)
+    if new and admit is not None:
+        admit(new)
     imported.repeated += len(batch) - len(new)
     try:
         appended = writes.append(conversation, new) if new else []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -18,6 +18,7 @@ from conversations.transcripts.sources import as_v1
 from conversations.transcripts.sources.as_v1 import V1Writer
 from conversations.transcripts.sources.nodes import Author, Message, Node, Transcript
 from sessions_app.imports.report import ConversationReport
+from sessions_app.imports.watching import UNWATCHED, Watch
 from sessions_app.live import marks
 from sessions_app.models import AgentLoop, ExecutionStatus
 from sessions_app.models.v1 import default_workspace
@@ -43,6 +44,7 @@ class Importer:
     format: str
     labels: tuple[str, ...] = ()
     is_dry: bool = False
+    watch: Watch = UNWATCHED
 
     @property
     def owner_id(self) -> int:
@@ -71,7 +73,7 @@ class Importer:
             report.check()
             return report
         taking = _Taking(transcript, report, self.format, stored)
-        imported = self._stored(transcript, taking.events(), report.title)
+        imported = self._stored(transcript, taking.events(self.watch.read), report.title)
         if imported.refused:
             taking.refuse({event.event_id: reason for event, reason in imported.refused})
         report.events_added, report.events_already_here = imported.added, imported.repeated
@@ -96,6 +98,7 @@ class Importer:
             conversation_id=conversation_id,
             version=Version.V1,
             begin=lambda made: agent_setups.add(made, _setup(transcript)),
+            admit=self.watch.admit,
             title=title,
             tags=self._tags(transcript),
             repository=transcript.repository,
@@ -183,10 +186,11 @@ class _Taking:
         self._stored = stored
         self._new: list[str] = []
 
-    def events(self) -> Iterator[NewEvent]:
-        """Yield the events. Raise Unreadable."""
+    def events(self, read: Callable[[], None]) -> Iterator[NewEvent]:
+        """Yield the events, and call `read` for each record. Raise Unreadable."""
         writer = V1Writer(self._format, self._transcript.created_at)
         for place, node in enumerate(self._transcript.nodes()):
+            read()
             if place >= self._transcript.shared_count:
                 self._report.take(node)
             if self._stored is not None and node.node_id in self._stored:

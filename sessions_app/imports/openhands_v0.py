@@ -20,6 +20,7 @@ from conversations.transcripts.sources import openhands_v0
 from conversations.transcripts.sources.openhands_v0 import Facts, Stored
 from sessions_app.imports.importer import END, SOURCE, SOURCE_ID, TAG_MAX_CHARS
 from sessions_app.imports.report import ConversationReport
+from sessions_app.imports.watching import UNWATCHED, Watch, watched
 from sessions_app.live import marks
 
 USER = "user_id"
@@ -37,6 +38,7 @@ class OpenHandsV0Importer:
     is_dry: bool = False
     zone: tzinfo = UTC
     """Of the computer that wrote the events, whose times have none."""
+    watch: Watch = UNWATCHED
 
     def id_of(self, sid: str) -> str:
         """Return the id that a conversation has here: its own, unless no conversation here can have it."""
@@ -68,7 +70,7 @@ class OpenHandsV0Importer:
         if (first := next(events, None)) is None:
             report.noted[NOTHING] += 1
         else:
-            self._count(self._stored(found, facts, chain([first], events)), report)
+            self._count(self._stored(found, facts, watched(chain([first], events), self.watch)), report)
         report.check()
         return report
 
@@ -81,6 +83,7 @@ class OpenHandsV0Importer:
             events,
             conversation_id=conversation_id,
             version=Version.V0,
+            admit=self.watch.admit,
             tags=self._tags(found, facts),
             **_columns(facts),
         )

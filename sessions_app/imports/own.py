@@ -17,6 +17,7 @@ from conversations.store.importing import Imported, ImportRefused
 from conversations.transcripts.sources.own import Exported
 from sessions_app.imports.importer import END
 from sessions_app.imports.report import ConversationReport
+from sessions_app.imports.watching import UNWATCHED, Watch, watched
 from sessions_app.live import marks
 from sessions_app.settings import agent_setups
 from sessions_app.settings.agent_setups import NewSetup
@@ -36,6 +37,7 @@ class OwnImporter:
     user: Visitor
     labels: tuple[str, ...] = ()
     is_dry: bool = False
+    watch: Watch = UNWATCHED
 
     def take(self, exported: Exported) -> ConversationReport:
         """Import a conversation, or what is missing of it; return what was done.
@@ -63,7 +65,7 @@ class OwnImporter:
         return report
 
     def _stored(self, exported: Exported, version: Version, facts: Mapping[str, Any]) -> Imported:
-        events = _checked(exported.events())
+        events = watched(_checked(exported.events()), self.watch)
         if self.is_dry:
             return importing.preview(self.user, events, conversation_id=exported.source_id, version=version)
         return importing.import_conversation(
@@ -72,6 +74,7 @@ class OwnImporter:
             conversation_id=exported.source_id,
             version=version,
             begin=_with_setup if version == Version.V1 else None,
+            admit=self.watch.admit,
             **facts,
         )
 

@@ -16,6 +16,7 @@ from sessions_app.imports.importer import Importer
 from sessions_app.imports.openhands_v0 import OpenHandsV0Importer
 from sessions_app.imports.own import OwnImporter
 from sessions_app.imports.report import ConversationReport
+from sessions_app.imports.watching import UNWATCHED, Watch
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -27,6 +28,7 @@ class Wanted:
     is_dry: bool = False
     zone: tzinfo = UTC
     """Of times that the source has without one."""
+    watch: Watch = UNWATCHED
 
 
 class Found(NamedTuple):
@@ -51,6 +53,11 @@ class Way:
     format: Format | None = None
     """What can be followed; None for this server's own exports."""
 
+    @property
+    def reads_zips(self) -> bool:
+        """Whether a zip file is read where it is; of the other formats it is a directory, packed."""
+        return self.default_path is None
+
 
 def guessed(path: Path) -> Way:
     """Return the way in for what is at the path. Raise Unreadable if it is in no format that is known."""
@@ -62,7 +69,13 @@ def guessed(path: Path) -> Way:
 
 def _of_format(format: Format) -> Way:
     def found(path: Path, wanted: Wanted) -> Iterator[Found]:
-        importer = Importer(user=wanted.user, format=format.name, labels=wanted.labels, is_dry=wanted.is_dry)
+        importer = Importer(
+            user=wanted.user,
+            format=format.name,
+            labels=wanted.labels,
+            is_dry=wanted.is_dry,
+            watch=wanted.watch,
+        )
         for transcript in format.transcripts(path):
             yield Found(transcript.source_id, partial(importer.take, transcript))
 
@@ -77,14 +90,18 @@ def _of_format(format: Format) -> Way:
 
 
 def _own(path: Path, wanted: Wanted) -> Iterator[Found]:
-    importer = OwnImporter(user=wanted.user, labels=wanted.labels, is_dry=wanted.is_dry)
+    importer = OwnImporter(user=wanted.user, labels=wanted.labels, is_dry=wanted.is_dry, watch=wanted.watch)
     for exported in own.exports(path):
         yield Found(exported.source_id, partial(importer.take, exported))
 
 
 def _openhands_v0(path: Path, wanted: Wanted) -> Iterator[Found]:
     importer = OpenHandsV0Importer(
-        user=wanted.user, labels=wanted.labels, is_dry=wanted.is_dry, zone=wanted.zone
+        user=wanted.user,
+        labels=wanted.labels,
+        is_dry=wanted.is_dry,
+        zone=wanted.zone,
+        watch=wanted.watch,
     )
     for stored in openhands_v0.found(path):
         yield Found(stored.sid, partial(importer.take, stored))

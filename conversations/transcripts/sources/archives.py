@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import lzma
+import os
 import re
 import stat
 import struct
@@ -20,8 +21,17 @@ CHUNK_BYTES = 1024 * 1024
 BOMB_MIN_BYTES = 100 * 1024 * 1024
 """A smaller member of a zip file may be packed as tightly as it likes."""
 BOMB_RATIO = 200
-"""A larger one that is so many times as large as it is packed is refused."""
+"""A larger one that is so many times as large as it is packed is refused, and all of them together."""
+DIRECTORY_MAX_BYTES = 128 * 1024 * 1024
+"""A zip file's list of its members is read at once; a longer one is refused."""
 ZIP_BEGINS = b"PK\x03\x04"
+ENDS = struct.Struct("<4s4H2LH")
+ENDS_WITH = b"PK\x05\x06"
+"""The end of a zip file, which may be followed by a comment, says how long the list of its members is."""
+LARGE_PLACE = struct.Struct("<4sLQL")
+LARGE_ENDS = struct.Struct("<4sQ2H2L4Q")
+"""Before it, in a large file, is where another end stands that has room for large numbers."""
+COMMENT_MAX_BYTES = 0xFFFF
 ENCRYPTED = 0x1
 """The bit of a member's flags that says so."""
 _DRIVE = re.compile("[A-Za-z]:")
@@ -59,12 +69,12 @@ def opened(path: Path) -> Archive:
             return _Files({_relative(file, path): file for file in lines.below(path, "") if _is_file(file)})
         if not path.is_file():
             raise Unreadable(f"{path} does not exist")
-        return _Zip(path) if _is_zip(path) else _Files({path.name: path})
+        return _Zip(path) if is_zip(path) else _Files({path.name: path})
     except OSError as error:
         raise Unreadable(f"{path} cannot be read: {error.strerror}") from error
 
 
-def _is_zip(path: Path) -> bool:
+def is_zip(path: Path) -> bool:
     """Say whether a file is a zip file, or the beginning of one."""
     if zipfile.is_zipfile(path):
         return True
@@ -106,12 +116,17 @@ class _Zip:
 
     def __init__(self, path: Path) -> None:
         try:
-            self._zip = ZipFile(path)
+            is_too_long = _directory_bytes(path) > DIRECTORY_MAX_BYTES
+            if not is_too_long:
+                self._zip = ZipFile(path)
         except _BROKEN as error:
             raise Unreadable(f"{path.name} is a damaged zip file") from error
+        if is_too_long:
+            raise Unreadable(f"{path.name} is a zip file with more members than can be listed")
         members = self._zip.infolist()
         for member in members:
             _check(member)
+        _check_together(members, path)
         self._members = {member.filename: member for member in members if not member.is_dir()}
 
     def names(self) -> Sequence[str]:
@@ -126,6 +141,25 @@ class _Zip:
                 yield from _chunks(file)
         except _BROKEN as error:
             raise Unreadable(f"{name} is damaged in the zip file") from error
+
+
+def _directory_bytes(path: Path) -> int:
+    """Return how long the list of a zip file's members is, as far as its end says so. Raise OSError."""
+    with path.open("rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        start = file.seek(max(0, size - ENDS.size - LARGE_PLACE.size - COMMENT_MAX_BYTES))
+        tail = file.read()
+        place = tail.rfind(ENDS_WITH)
+        if place < 0 or len(tail) - place < ENDS.size:
+            return 0  # whoever reads it will say so
+        directory: int = ENDS.unpack_from(tail, place)[5]
+        if start + place < LARGE_PLACE.size or place < LARGE_PLACE.size:
+            return directory
+        signature, _, large, _ = LARGE_PLACE.unpack_from(tail, place - LARGE_PLACE.size)
+        if signature != b"PK\x06\x07" or large + LARGE_ENDS.size > size:
+            return directory
+        file.seek(large)
+        return max(directory, LARGE_ENDS.unpack(file.read(LARGE_ENDS.size))[8])
 
 
 def _chunks(file: IO[bytes]) -> Iterator[bytes]:
@@ -144,3 +178,12 @@ def _check(member: ZipInfo) -> None:
         raise Unreadable(f"the zip file has a link in it: {member.filename!r}")
     if member.file_size > max(BOMB_MIN_BYTES, member.compress_size * BOMB_RATIO):
         raise Unreadable(f"the zip file would unpack to far more than it holds: {member.filename!r}")
+
+
+def _check_together(members: Sequence[ZipInfo], path: Path) -> None:
+    """Raise Unreadable if members share bytes, or unpack to far more together than they hold."""
+    packed = sum(member.compress_size for member in members)
+    if packed > path.stat().st_size:
+        raise Unreadable("the members of the zip file lie over each other")
+    if sum(member.file_size for member in members) > max(BOMB_MIN_BYTES, packed * BOMB_RATIO):
+        raise Unreadable("the zip file would unpack to far more than it holds")

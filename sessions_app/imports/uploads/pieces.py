@@ -1,0 +1,145 @@
+"""The bytes of uploaded files, where the process that imports a file can read them.
+
+With SQLite there is one machine: a file in the data directory. With PostgreSQL the processes may be on
+several machines, which have the database in common: rows, of which the one that imports makes a file.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from django.conf import settings
+from django.db import connection, transaction
+from django.db.models import F
+from django.db.models.functions import Now
+
+from conversations.exceptions import StoreUnavailable
+from sessions_app.imports.uploads.problems import FileTooLarge, WrongOffset
+from sessions_app.models import ImportPiece, ImportRun, ImportState
+
+PIECE_MAX_BYTES = 4 * 1024 * 1024
+SETTLED_S = 3600
+"""A file that is made here is said to be so old: readers leave out what a program may still be writing."""
+DIRECTORY = "imports"
+"""In the data directory."""
+UNPACKED = "unpacked"
+"""Below a file's directory: what was in it."""
+
+
+def put(run: ImportRun, offset: int, content: bytes) -> int:
+    """Store a piece; return how many bytes of the file are here now.
+
+    What is here already is not stored again, so a piece may be repeated. Raise WrongOffset for one that
+    leaves a gap, or for a file that takes no more; FileTooLarge; StoreUnavailable if the disk is full.
+    """
+    if len(content) > PIECE_MAX_BYTES:
+        raise FileTooLarge(f"The piece is too large: the limit is {PIECE_MAX_BYTES} bytes.")
+    if offset + len(content) > run.size:
+        raise FileTooLarge(f"The piece goes beyond the end of the file, which has {run.size} bytes.")
+    if offset > run.received:
+        raise WrongOffset(f"The next piece begins at {run.received}.", received=run.received)
+    new = content[run.received - offset :]
+    if not new:
+        return run.received
+    try:
+        is_stored = _write(run, new) if _are_files() else _insert(run, new)
+    except OSError as error:
+        raise StoreUnavailable(f"The file cannot be stored: {error.strerror}.") from error
+    if not is_stored:  # another request has stored this piece, or the upload has ended
+        now = ImportRun.objects.filter(pk=run.pk).first()
+        received = now.received if now is not None else 0
+        if now is not None and now.state == ImportState.UPLOADING and received >= offset + len(content):
+            return received
+        raise WrongOffset("The file has changed meanwhile: ask where it stands.", received=received)
+    return run.received + len(new)
+
+
+@contextmanager
+def local_file(run: ImportRun) -> Iterator[Path]:
+    """Give the whole file, in a directory of its own that is removed afterwards unless it is needed again.
+
+    Raise OSError.
+    """
+    path = directory_of(run) / run.file_name
+    if _are_files():
+        os.utime(path, (time.time() - SETTLED_S,) * 2)
+        yield path
+        shutil.rmtree(directory_of(run) / UNPACKED, ignore_errors=True)
+        return
+    try:
+        _assemble(run, path)
+        yield path
+    finally:
+        shutil.rmtree(directory_of(run), ignore_errors=True)
+
+
+def discard(run: ImportRun) -> None:
+    """Remove the bytes of a file."""
+    ImportPiece.objects.filter(run_id=run.pk).delete()
+    shutil.rmtree(directory_of(run), ignore_errors=True)
+
+
+def discard_others(public_ids: Collection[str]) -> None:
+    """Remove from the data directory the files of all imports but these."""
+    with suppress(OSError):
+        for directory in list(_root().iterdir()):
+            if directory.name not in public_ids:
+                shutil.rmtree(directory, ignore_errors=True)
+
+
+def directory_of(run: ImportRun) -> Path:
+    """Return the directory of a file, whether or not it is there."""
+    return _root() / run.public_id
+
+
+def private_file(path: Path) -> int:
+    """Open a file that only this account can read, for writing; return its descriptor. Raise OSError."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+
+
+def _root() -> Path:
+    directory: Path = settings.CONFIGURATION.data_dir / DIRECTORY
+    return directory
+
+
+def _are_files() -> bool:
+    return connection.vendor == "sqlite"
+
+
+def _write(run: ImportRun, content: bytes) -> bool:
+    """Write beyond what is acknowledged, then acknowledge it. Raise OSError."""
+    descriptor = private_file(directory_of(run) / run.file_name)
+    with os.fdopen(descriptor, "wb") as file:
+        file.seek(run.received)
+        file.write(content)
+        file.flush()
+        os.fsync(descriptor)
+    return _advance(run, len(content))
+
+
+def _insert(run: ImportRun, content: bytes) -> bool:
+    with transaction.atomic():
+        # First, since it locks the row: of two requests with one piece the second finds nothing to change.
+        if not _advance(run, len(content)):
+            return False
+        ImportPiece.objects.create(run_id=run.pk, offset=run.received, content=content)
+    return True
+
+
+def _advance(run: ImportRun, size: int) -> bool:
+    rows = ImportRun.objects.filter(pk=run.pk, state=ImportState.UPLOADING, received=run.received)
+    return bool(rows.update(received=F("received") + size, touched_at=Now()))
+
+
+def _assemble(run: ImportRun, path: Path) -> None:
+    shutil.rmtree(directory_of(run), ignore_errors=True)
+    with os.fdopen(private_file(path), "wb") as file:
+        for pk in list(ImportPiece.objects.of(run.pk).values_list("pk", flat=True)):
+            file.write(ImportPiece.objects.values_list("content", flat=True).get(pk=pk))
+    os.utime(path, (time.time() - SETTLED_S,) * 2)

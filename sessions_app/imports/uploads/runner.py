@@ -1,0 +1,101 @@
+"""Runs imports in this process, beside its event loop: takes those that wait, and says that it is there."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from functools import partial
+
+from conversations import live
+from conversations.hints import Hint
+from conversations.outages import Outage
+from sessions_app import astore
+from sessions_app.capacity.calls import get_recent_calls
+from sessions_app.housekeeping import take_round
+from sessions_app.imports.uploads import leases, runs
+from sessions_app.imports.uploads.leases import Held
+from sessions_app.imports.uploads.work import Work
+from sessions_app.models import RUNS_MAX, ImportRun
+from sessions_app.processes import this_process
+
+POLL_S = 10.0
+"""An import that another process has left, or whose hint was lost, begins after this long at the latest."""
+TEND_S = 1.0
+"""While an import runs, so often it is stored how far it is, and asked whether it is cancelled."""
+TIDY_S = 3600.0
+END_WAIT_S = 3.0
+
+_failing = Outage(__name__, "Imports could not be looked after", "Imports are looked after again")
+
+
+class ImportRunner:
+    """The imports of one process; of several processes, one runs each import."""
+
+    def __init__(self) -> None:
+        self._works: dict[Held, Work] = {}
+        self._news = asyncio.Event()
+
+    async def run(self) -> None:
+        """Run imports until cancelled; those that run then are left to whoever comes next."""
+        loop = asyncio.get_running_loop()
+
+        def hear(hint: Hint) -> None:
+            if hint["kind"] == runs.STARTED and not loop.is_closed():
+                loop.call_soon_threadsafe(self._news.set)
+
+        end = live.add_listener(hear)
+        try:
+            while True:
+                self._news.clear()
+                with _failing.counted():
+                    await self._look()
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(TEND_S if self._works else POLL_S):
+                        await self._news.wait()
+        finally:
+            end()
+            await self._stop()
+
+    async def _look(self) -> None:
+        if self._works:
+            await self._tend()
+        while len(self._works) < RUNS_MAX:
+            run = await astore.change(leases.claim, this_process())
+            if run is None:
+                break
+            self._begin(run)
+        if await astore.change(take_round, "imports", TIDY_S):
+            await astore.change(runs.tidy)
+
+    async def _tend(self) -> None:
+        progress = {held: work.progress.columns() for held, work in self._works.items()}
+        kept = await astore.change(leases.renew, progress)
+        for held in progress:
+            if (work := self._works.get(held)) is not None:
+                work.progress.is_cancelled = kept.get(held, False)
+                work.progress.is_stopped = held not in kept
+
+    def _begin(self, run: ImportRun) -> None:
+        loop, calls = asyncio.get_running_loop(), get_recent_calls()
+        held = Held(run.pk, run.attempt)
+        work = self._works[held] = Work(run=run, are_calls_waiting=lambda: calls.are_waiting)
+
+        def then() -> None:
+            with suppress(RuntimeError):  # the event loop has ended meanwhile
+                loop.call_soon_threadsafe(partial(self._ended, held))
+
+        work.begin(then)
+
+    def _ended(self, held: Held) -> None:
+        self._works.pop(held, None)
+        self._news.set()  # another one may begin
+
+    async def _stop(self) -> None:
+        """Have the threads end, at the next record of each; they give their imports back."""
+        for work in self._works.values():
+            work.progress.is_stopped = True
+        with suppress(TimeoutError):
+            async with asyncio.timeout(END_WAIT_S):
+                while self._works:
+                    self._news.clear()
+                    await self._news.wait()

@@ -1,0 +1,163 @@
+"""A user's imports: to begin one, to start it once its file is here, to cancel it, to forget it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from zoneinfo import ZoneInfo
+
+from django.conf import settings
+from django.db import transaction
+from django.db.models import Sum
+from django.utils import timezone
+
+from conversations import live
+from conversations.dialects import columns
+from conversations.storage import quotas
+from sessions_app.imports.uploads import pieces
+from sessions_app.imports.uploads.problems import (
+    FileTooLarge,
+    ImportNotFound,
+    InvalidImport,
+    NotWhole,
+    TooManyImports,
+)
+from sessions_app.imports.ways import WAYS
+from sessions_app.models import ImportRun, ImportState
+from sessions_app.storage import usage
+from sessions_app.storage.attachments import safe_name
+
+OPEN_MAX = 10
+"""At most this many imports of one user have not ended."""
+KEPT_MAX = 100
+"""At most this many reports of one user are kept."""
+ABANDONED_AFTER = timedelta(hours=24)
+NAME_MAX_BYTES = 240
+"""What file systems take."""
+LABELS_MAX = 20
+LABEL_MAX_LENGTH = 50
+STARTED = "import"
+"""The hint that there is something to import."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class NewImport:
+    """A file that somebody is about to upload, and how it is to be imported."""
+
+    file_name: str
+    size: int
+    """In bytes."""
+    format: str = ""
+    """Empty for whichever it turns out to be."""
+    labels: Sequence[str] = ()
+    zone: str = "UTC"
+
+
+def max_bytes() -> int:
+    """Return how large a file may be."""
+    limit: int = settings.CONFIGURATION.import_max_mb * quotas.MB
+    return limit
+
+
+def begin(user_id: int, new: NewImport, *, by: int | None = None) -> ImportRun:
+    """Create an import, of which the file can then be sent; `by` is the one who sends it for the user.
+
+    Raise InvalidImport, FileTooLarge, and TooManyImports.
+    """
+    name = safe_name(new.file_name)
+    _check(name, new)
+    with transaction.atomic():
+        usage.locked(user_id)  # so that two at once do not exceed the limit together
+        _require_room(user_id, new.size)
+        run = ImportRun.objects.create(
+            user_id=user_id,
+            by_id=by,
+            file_name=name,
+            size=new.size,
+            format=new.format,
+            labels=list(dict.fromkeys(map(columns.clean, new.labels))),
+            zone=new.zone,
+        )
+    run.refresh_from_db()  # the database has set a time
+    _forget_oldest(user_id)
+    return run
+
+
+def found(user_id: int, public_id: str) -> ImportRun:
+    """Return an import that the user may see. Raise ImportNotFound."""
+    run = ImportRun.objects.seen_by(user_id).filter(public_id=public_id).first()
+    if run is None:
+        raise ImportNotFound("Import not found.")
+    return run
+
+
+def start(run: ImportRun) -> None:
+    """Let an import begin whose file is here; a second time changes nothing. Raise NotWhole."""
+    rows = ImportRun.objects.filter(pk=run.pk, state=ImportState.UPLOADING, received=run.size)
+    if rows.update(state=ImportState.WAITING):
+        live.tell_listeners({"kind": STARTED})
+        return
+    run.refresh_from_db()
+    if run.state == ImportState.UPLOADING:
+        raise NotWhole(f"{run.received} of {run.size} bytes have arrived. Send the rest first.")
+
+
+def remove(run: ImportRun) -> None:
+    """Cancel an import that has not ended; forget one that has, or whose file is still being sent.
+
+    One that runs ends after the conversation that it is at. What was imported stays.
+    """
+    waiting = ImportRun.objects.filter(pk=run.pk, state=ImportState.WAITING)
+    if waiting.update(state=ImportState.CANCELLED, ended_at=timezone.now()):
+        pieces.discard(run)
+    elif not ImportRun.objects.filter(pk=run.pk).running().update(is_cancelled=True):
+        ImportRun.objects.filter(pk=run.pk).delete()
+        pieces.discard(run)
+
+
+def tidy() -> None:
+    """Remove uploads that nobody goes on with, and files that belong to no import."""
+    for run in ImportRun.objects.abandoned(ABANDONED_AFTER):
+        remove(run)
+    pieces.discard_others(set(ImportRun.objects.open().values_list("public_id", flat=True)))
+
+
+def _check(name: str, new: NewImport) -> None:
+    if len(name.encode()) > NAME_MAX_BYTES:
+        raise InvalidImport("The name of the file is too long. Rename it.")
+    if new.size < 1:
+        raise InvalidImport("The file is empty.")
+    if new.size > max_bytes():
+        raise FileTooLarge(
+            f"The file has {new.size:,} bytes, and the limit is {max_bytes():,}. The server's operator can "
+            "raise it (CONVSERVER_IMPORT_MAX_MB), or import the file by a command."
+        )
+    if new.format and new.format not in WAYS:
+        raise InvalidImport(f"There is no format {new.format!r}. Choose one of: {', '.join(WAYS)}.")
+    if len(new.labels) > LABELS_MAX:
+        raise InvalidImport(f"An import gives at most {LABELS_MAX} labels.")
+    if any(not label.strip() or len(label) > LABEL_MAX_LENGTH for label in new.labels):
+        raise InvalidImport(f"A label has 1 to {LABEL_MAX_LENGTH} characters.")
+    try:
+        ZoneInfo(new.zone)
+    except (ValueError, OSError, LookupError) as error:
+        raise InvalidImport(f"{new.zone!r} is not a time zone; write it like Europe/Berlin.") from error
+
+
+def _require_room(user_id: int, size: int) -> None:
+    rows = ImportRun.objects.of(user_id).open()
+    if rows.count() >= OPEN_MAX:
+        raise TooManyImports(f"{OPEN_MAX} imports have not ended. Wait for one, or cancel one.")
+    waiting = rows.aggregate(sum=Sum("size"))["sum"] or 0
+    if waiting + size > max_bytes():
+        raise TooManyImports(
+            f"The files of imports that have not ended may have {max_bytes():,} bytes together, and have "
+            f"{waiting:,} already. Wait for one, or cancel one."
+        )
+
+
+def _forget_oldest(user_id: int) -> None:
+    ended = ImportRun.objects.of(user_id).ended().order_by("-pk")
+    if (last := ended.values_list("pk", flat=True)[KEPT_MAX : KEPT_MAX + 1].first()) is not None:
+        ended.filter(pk__lte=last).delete()

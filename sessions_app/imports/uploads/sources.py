@@ -1,0 +1,83 @@
+"""What an uploaded file is: of which format, and where its conversations are once it is unpacked."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from conversations.transcripts.sources import archives
+from conversations.transcripts.sources.archives import Archive
+from conversations.transcripts.sources.nodes import Unreadable
+from sessions_app.imports.uploads import pieces, runs
+from sessions_app.imports.ways import WAYS, Way, guessed
+from sessions_app.models import ImportRun
+
+UNPACKED_TIMES = 10
+"""A zip file may unpack to so many times what an upload may have, all members together."""
+UNKNOWN = "It is in no format that is known here. Choose its format, if it has one of these."
+TOO_LARGE = "the zip file would unpack to more than this server takes"
+
+
+def opened(run: ImportRun, path: Path, check: Callable[[], None]) -> tuple[Way, Path]:
+    """Return how an uploaded file is imported, and what is to be read: the file, or what was in it.
+
+    `check` is called now and then while it is unpacked, and may raise. Raise Unreadable, and OSError.
+    """
+    archive = archives.opened(path) if archives.is_zip(path) else None
+    if archive is not None:
+        _require_size(archive, UNPACKED_TIMES * runs.max_bytes())
+    if run.format:
+        way = WAYS[run.format]
+        is_packed = archive is not None and not way.reads_zips
+        places = _unpacked(archive, path, check) if archive is not None and is_packed else [path]
+        return way, _of_format(way, places)
+    try:
+        return guessed(path), path
+    except Unreadable:
+        if archive is None:
+            raise Unreadable(UNKNOWN) from None
+    for place in _unpacked(archive, path, check):
+        try:
+            return guessed(place), place
+        except Unreadable:
+            continue
+    raise Unreadable(UNKNOWN)
+
+
+def _of_format(way: Way, places: list[Path]) -> Path:
+    for place in places:
+        if way.is_source(place):
+            return place
+    raise Unreadable(f"There is no conversation of this format in it: {way.described}.")
+
+
+def _require_size(archive: Archive, most: int) -> None:
+    if sum(map(archive.size, archive.names())) > most:
+        raise Unreadable(TOO_LARGE)
+
+
+def _unpacked(archive: Archive, path: Path, check: Callable[[], None]) -> list[Path]:
+    """Unpack a zip file; return the directory, and those in it as long as each holds one directory alone."""
+    _require_size(archive, runs.max_bytes())
+    directory = path.parent / pieces.UNPACKED
+    settled_at = time.time() - pieces.SETTLED_S
+    for name in archive.names():
+        file = directory / name
+        try:
+            with os.fdopen(pieces.private_file(file), "wb") as unpacked:
+                for chunk in archive.chunks(name):
+                    check()
+                    unpacked.write(chunk)
+            os.utime(file, (settled_at, settled_at))
+        except (FileExistsError, IsADirectoryError, NotADirectoryError, ValueError) as error:
+            raise Unreadable(f"the zip file has {name!r} twice, or as a file and a directory") from error
+    return list(_nested(directory))
+
+
+def _nested(directory: Path) -> Iterator[Path]:
+    yield directory
+    entries = list(directory.iterdir()) if directory.is_dir() else []
+    if len(entries) == 1 and entries[0].is_dir():
+        yield from _nested(entries[0])

@@ -1,0 +1,217 @@
+"""The work of an import, in a thread of its own: conversation by conversation, each noted in the report."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from django.db import Error as DatabaseProblem
+from django.db import connections
+
+from conversations.dialects import columns
+from conversations.events import NewEvent
+from conversations.exceptions import ConversationError, QuotaExceeded
+from conversations.outages import Outage
+from conversations.storage import quotas
+from conversations.transcripts.sources.nodes import Unreadable
+from sessions_app.imports.report import ConversationReport
+from sessions_app.imports.uploads import leases, pieces, sources
+from sessions_app.imports.uploads.totals import Totals, of_one
+from sessions_app.imports.watching import Watch
+from sessions_app.imports.ways import Found, Wanted
+from sessions_app.models import ImportedConversation, ImportRun, ImportState
+
+WORK_S = 0.005
+"""After so much work it looks whether somebody waits for an answer."""
+LOOK_S = 0.001
+WAIT_MAX_S = 0.02
+"""An endless series of calls makes the import slow, and does not stop it."""
+TEXT_MAX_LENGTH = 1_000
+NOTHING = "There is no conversation in the file."
+DEFECT = (
+    "Something went wrong in the server, which its log tells more about. Nothing that was imported is lost."
+)
+
+_failing = Outage(__name__, "An import failed")
+
+
+class Interrupted(Exception):
+    """The server ends, or another process has taken the import over."""
+
+
+class Cancelled(Exception):
+    """The user does not want the rest."""
+
+
+@dataclass(slots=True)
+class Progress:
+    """How far an import is; the thread that works changes it, and the event loop's reads it."""
+
+    records: int = 0
+    conversations: int = 0
+    failed: int = 0
+    format: str = ""
+    totals: Totals = field(default_factory=Totals)
+    noted: dict[str, Any] = field(default_factory=dict)
+    """The totals as of the last conversation."""
+    is_cancelled: bool = False
+    is_stopped: bool = False
+
+    def columns(self) -> dict[str, Any]:
+        """Return the columns of the import's row that say it."""
+        return {
+            "records": self.records,
+            "conversations": self.conversations,
+            "failed": self.failed,
+            "format": self.format,
+            "totals": self.noted,
+        }
+
+
+@dataclass(kw_only=True, slots=True)
+class Work:
+    """One import that this process has taken."""
+
+    run: ImportRun
+    are_calls_waiting: Callable[[], bool] = lambda: False
+    """Whether somebody waits for an answer of this process; asked from the thread."""
+    progress: Progress = field(default_factory=Progress)
+    _rested_at: float = 0.0
+
+    def begin(self, then: Callable[[], None]) -> None:
+        """Begin a thread for it; `then` is called there at its end."""
+
+        def carried_out() -> None:
+            try:
+                self.carry_out()
+            finally:
+                connections.close_all()
+                then()
+
+        # A daemon, for the process does not wait for it: the next one goes on with what was stored.
+        threading.Thread(target=carried_out, name=f"import-{self.run.pk}", daemon=True).start()
+
+    def carry_out(self) -> None:
+        """Import the file, and note how that ended. Raise nothing."""
+        self.progress.format = self.run.format
+        with _failing.counted():  # whatever is not foreseen: the lease of the import ends
+            try:
+                state, problem = self._outcome()
+            except (Interrupted, DatabaseProblem) as error:
+                if isinstance(error, DatabaseProblem):
+                    _failing.failed(error)
+                connections.close_all()
+                leases.give_back(self.run)
+                return
+            leases.end(self.run, state, problem=problem, progress=self.progress.columns())
+
+    def _outcome(self) -> tuple[ImportState, str]:
+        """Import the file; return how that ended, and why. Raise Interrupted and DatabaseProblem."""
+        path = pieces.directory_of(self.run)
+        try:
+            with pieces.local_file(self.run) as path:
+                self._import(path)
+        except Cancelled:
+            return ImportState.CANCELLED, ""
+        except (ConversationError, Unreadable) as error:
+            return ImportState.FAILED, _sentence(error, path)
+        except OSError as error:
+            return ImportState.FAILED, f"The file cannot be read: {error.strerror}."
+        except (Interrupted, DatabaseProblem):
+            raise
+        except Exception as error:
+            _failing.failed(error, run=self.run.public_id)
+            return ImportState.FAILED, DEFECT
+        return ImportState.DONE, ""
+
+    def _import(self, path: Path) -> None:
+        way, place = sources.opened(self.run, path, self._look)
+        self.progress.format = way.name
+        wanted = Wanted(
+            user=self.run.user,
+            labels=tuple(self.run.labels),
+            zone=ZoneInfo(self.run.zone),
+            watch=Watch(read=self._read, admit=None if self.run.by_id else self._admit),
+        )
+        for number, found in enumerate(way.found(place, wanted), 1):
+            self._look()
+            if self.progress.is_cancelled:
+                raise Cancelled
+            self._take(number, found, path)
+        if not self.progress.conversations:
+            raise Unreadable(NOTHING)
+
+    def _take(self, number: int, found: Found, path: Path) -> None:
+        """Import one conversation. Raise QuotaExceeded, after which none has room."""
+        line = ImportedConversation(run=self.run, number=number, source_id=_text(found.source_id))
+        try:
+            done = found.take()
+        except (ConversationError, Unreadable) as error:
+            line.problem = _sentence(error, path)
+            self._note(line)
+            if isinstance(error, QuotaExceeded):
+                raise
+        else:
+            self._merge_earlier(number, done)
+            line.conversation = done.conversation_id or ""
+            line.title, line.report = _text(done.title or ""), of_one(done)
+            self.progress.totals.add(done)
+            self._note(line)
+
+    def _merge_earlier(self, number: int, done: ConversationReport) -> None:
+        """Count as added what an attempt of this import has added that was cut off later."""
+        if self.run.attempt == 1:
+            return
+        before = ImportedConversation.objects.filter(run=self.run, number=number).first()
+        if before is not None and before.report:
+            added = min(before.report["events"]["added"], done.events_already_here)
+            done.events_added += added
+            done.events_already_here -= added
+
+    def _note(self, line: ImportedConversation) -> None:
+        """Store a line of the report, over that of an earlier attempt."""
+        ImportedConversation.objects.bulk_create(
+            [line],
+            update_conflicts=True,
+            unique_fields=["run", "number"],
+            update_fields=["source_id", "conversation", "title", "problem", "report"],
+        )
+        self.progress.conversations += 1
+        self.progress.failed += bool(line.problem)
+        self.progress.noted = self.progress.totals.as_json()
+
+    def _read(self) -> None:
+        self.progress.records += 1
+        self._look()
+
+    def _look(self) -> None:
+        """Give way to calls. Raise Interrupted."""
+        if self.progress.is_stopped:
+            raise Interrupted
+        now = time.monotonic()
+        if now < self._rested_at + WORK_S:
+            return
+        while self.are_calls_waiting() and time.monotonic() < now + WAIT_MAX_S:
+            time.sleep(LOOK_S)
+        self._rested_at = time.monotonic()
+
+    def _admit(self, events: Sequence[NewEvent]) -> None:
+        quotas.admit_bytes(self.run.user_id, lambda: sum(len(event.payload) for event in events))
+
+
+def _sentence(error: Exception, path: Path) -> str:
+    """Return what an error says, without the place where this server keeps the file."""
+    text = str(error)
+    for place in (path.parent / pieces.UNPACKED, path.parent):
+        text = text.replace(f"{place}/", "").replace(str(place), path.name)
+    text = _text(text[:1].upper() + text[1:])
+    return text if text.endswith((".", "!", "?")) else f"{text}."
+
+
+def _text(text: str) -> str:
+    return columns.clean(text)[:TEXT_MAX_LENGTH]

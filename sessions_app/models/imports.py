@@ -1,0 +1,239 @@
+"""Imports of uploaded files: their pieces, how far they are, and what became of each conversation."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import ClassVar, Self
+
+from django.conf import settings
+from django.db import models
+from django.db.models import Exists, OuterRef, Q
+from django.db.models.functions import Now
+from django.utils import timezone
+
+from conversations.models import new_public_id
+from sessions_app.processes import Process, is_gone
+
+IMPORT_NAME_MAX_LENGTH = 200
+"""Of a file, as `safe_name` shortens it."""
+RUNS_MAX = 2
+"""At most this many imports run at a time, over all processes."""
+LEASE_S = 30
+"""After so long without a word from its process an import may be taken over."""
+
+
+class ImportState(models.TextChoices):
+    """How far an import is."""
+
+    UPLOADING = "uploading"
+    WAITING = "waiting"
+    RUNNING = "running"
+    DONE = "done"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+OPEN = (ImportState.UPLOADING, ImportState.WAITING, ImportState.RUNNING)
+"""The states of an import that has not ended."""
+
+
+class ImportRunQuerySet(models.QuerySet["ImportRun"]):
+    """Queries for imports."""
+
+    def of(self, user_id: int) -> Self:
+        """Return those of one user."""
+        return self.filter(user_id=user_id)
+
+    def seen_by(self, user_id: int) -> Self:
+        """Return those that a user may see: their own, and those that they upload for somebody else."""
+        return self.filter(Q(user_id=user_id) | Q(by_id=user_id))
+
+    def open(self) -> Self:
+        """Return those that have not ended."""
+        return self.filter(state__in=OPEN)
+
+    def ended(self) -> Self:
+        """Return those that have ended, however."""
+        return self.exclude(state__in=OPEN)
+
+    def running(self) -> Self:
+        """Return those that a process has taken, whether or not it is still there."""
+        return self.filter(state=ImportState.RUNNING)
+
+    def next(self) -> Self:
+        """Return those that may begin, the oldest first: one of each user runs at a time."""
+        running = ImportRun.objects.running().filter(user_id=OuterRef("user_id"))
+        return self.filter(~Exists(running), state=ImportState.WAITING).order_by("pk")
+
+    def abandoned(self, after: timedelta) -> Self:
+        """Return uploads of which nothing has arrived for so long."""
+        return self.filter(state=ImportState.UPLOADING, touched_at__lt=Now() - after)
+
+    def held(self, pk: int, attempt: int) -> Self:
+        """Return the one that a process has taken, as long as no other one has taken it over."""
+        return self.filter(pk=pk, attempt=attempt, state=ImportState.RUNNING)
+
+
+class ImportRun(models.Model):
+    """One file that a user uploads, and its import."""
+
+    public_id = models.CharField(max_length=32, unique=True, default=new_public_id)
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="+")
+    """The owner of the conversations."""
+    by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, models.SET_NULL, null=True, blank=True, related_name="+", verbose_name="by"
+    )
+    """The member of staff who uploads the file for its owner; None for the owner."""
+    file_name = models.CharField(max_length=IMPORT_NAME_MAX_LENGTH)
+    size = models.BigIntegerField()
+    """Of the whole file, in bytes."""
+    received = models.BigIntegerField(default=0)
+    """How many bytes of it are here, from its beginning."""
+    format = models.CharField(max_length=40, default="", blank=True)
+    """Empty until it is guessed."""
+    labels = models.JSONField(default=list, blank=True)
+    zone = models.CharField(max_length=64, default="UTC")
+    state = models.CharField(max_length=10, choices=ImportState, default=ImportState.UPLOADING)
+    is_cancelled = models.BooleanField(default=False)
+    """Whether it is to end before the next conversation."""
+    records = models.BigIntegerField(default=0)
+    """How many were read so far."""
+    conversations = models.BigIntegerField(default=0)
+    """How many were looked at so far, with those that failed."""
+    failed = models.BigIntegerField(default=0)
+    totals = models.JSONField(default=dict, blank=True)
+    """The sums of the report, as `Totals.as_json` has them."""
+    problem = models.TextField(default="", blank=True)
+    """Why it has failed, as a sentence."""
+    created_at = models.DateTimeField(default=timezone.now)
+    touched_at = models.DateTimeField(db_default=Now())
+    """When a piece arrived last, or the process that runs it said last that it is there."""
+    started_at = models.DateTimeField(null=True, blank=True)
+    ended_at = models.DateTimeField(null=True, blank=True)
+    slot = models.SmallIntegerField(null=True, blank=True, unique=True)
+    """Which of the RUNS_MAX places it has while it runs."""
+    attempt = models.BigIntegerField(default=0)
+    """How often a process has taken it."""
+    host = models.TextField(default="", blank=True)
+    pid = models.BigIntegerField(default=0)
+    process_started = models.FloatField(default=0.0)
+
+    objects = models.Manager.from_queryset(ImportRunQuerySet)()
+
+    class Meta:
+        verbose_name = "import"
+        constraints: ClassVar = [
+            models.UniqueConstraint(
+                fields=["user"], condition=Q(state="running"), name="import_runs_once_per_user"
+            ),
+        ]
+        indexes: ClassVar = [
+            models.Index(
+                fields=["state", "id"],
+                condition=Q(state__in=["uploading", "waiting", "running"]),
+                name="import_open",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"import of {self.file_name}"
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it has not ended."""
+        return self.state in OPEN
+
+    @property
+    def is_left(self) -> bool:
+        """Whether it is taken, by a process that has ended."""
+        return self.state == ImportState.RUNNING and is_gone(
+            Process(self.host, self.pid, self.process_started)
+        )
+
+
+class ImportPieceQuerySet(models.QuerySet["ImportPiece"]):
+    """Queries for pieces."""
+
+    def of(self, run_pk: int) -> Self:
+        """Return those of one file, in order."""
+        return self.filter(run_id=run_pk).order_by("offset")
+
+
+class ImportPiece(models.Model):
+    """A piece of a file, where the processes share no directory."""
+
+    run = models.ForeignKey(ImportRun, models.CASCADE, related_name="pieces", db_index=False)
+    offset = models.BigIntegerField()
+    content = models.BinaryField()
+
+    objects = models.Manager.from_queryset(ImportPieceQuerySet)()
+
+    class Meta:
+        constraints: ClassVar = [models.UniqueConstraint(fields=["run", "offset"], name="import_piece_once")]
+
+    def __str__(self) -> str:
+        return f"piece at {self.offset}"
+
+
+class ImportedConversationQuerySet(models.QuerySet["ImportedConversation"]):
+    """Queries for the lines of reports."""
+
+    def of(self, run_pk: int, *, after: int = 0) -> Self:
+        """Return those of one import with a number above `after`, in order."""
+        return self.filter(run_id=run_pk, number__gt=after).order_by("number")
+
+
+class ImportedConversation(models.Model):
+    """What an import did with one conversation of its file."""
+
+    run = models.ForeignKey(ImportRun, models.CASCADE, related_name="imported", db_index=False)
+    number = models.BigIntegerField()
+    """Its place in the file, from 1."""
+    source_id = models.TextField()
+    conversation = models.TextField(default="", blank=True)
+    """The id that it has here; empty if nothing was stored."""
+    title = models.TextField(default="", blank=True)
+    problem = models.TextField(default="", blank=True)
+    """Why it has failed; empty if it has not."""
+    report = models.JSONField(default=dict, blank=True)
+
+    objects = models.Manager.from_queryset(ImportedConversationQuerySet)()
+
+    class Meta:
+        constraints: ClassVar = [models.UniqueConstraint(fields=["run", "number"], name="imported_once")]
+
+    def __str__(self) -> str:
+        return self.title or self.source_id
+
+
+class FollowedProgramQuerySet(models.QuerySet["FollowedProgram"]):
+    """Queries for followed programs."""
+
+    def of(self, user_id: int) -> Self:
+        """Return those of one user."""
+        return self.filter(user_id=user_id)
+
+
+class FollowedProgram(models.Model):
+    """A program on the server's computer whose conversations are kept in step while somebody wants it."""
+
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="+")
+    format = models.CharField(max_length=40)
+    is_on = models.BooleanField(default=False)
+    problem = models.TextField(default="", blank=True)
+    """Why it cannot be followed at the moment, or what has failed last, as a sentence."""
+    files = models.BigIntegerField(default=0)
+    """How many were there when they were looked at last."""
+    looked_at = models.DateTimeField(null=True, blank=True)
+    stored_at = models.DateTimeField(null=True, blank=True)
+    """When something new was stored last."""
+
+    objects = models.Manager.from_queryset(FollowedProgramQuerySet)()
+
+    class Meta:
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["user", "format"], name="followed_program_once")
+        ]
+
+    def __str__(self) -> str:
+        return self.format

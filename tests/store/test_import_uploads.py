@@ -1,0 +1,541 @@
+"""Uploaded files: each piece is stored once, each file is imported once, whatever is cut off or repeated."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import random
+import stat
+import zipfile
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.utils import timezone
+
+from conversations.models import Conversation, Event
+from conversations.storage import quotas
+from conversations.storage.stored_bytes import Meter
+from conversations.transcripts.sources import archives
+from convserver.quotas import Quotas
+from sessions_app.imports.uploads import leases, pieces, runs
+from sessions_app.imports.uploads.problems import (
+    FileTooLarge,
+    ImportNotFound,
+    InvalidImport,
+    NotWhole,
+    TooManyImports,
+    WrongOffset,
+)
+from sessions_app.imports.uploads.runs import NewImport
+from sessions_app.imports.uploads.work import Work
+from sessions_app.models import ImportedConversation, ImportPiece, ImportRun, ImportState
+from sessions_app.processes import Process, this_process
+from tests.import_files import SAID, chat, chats, export, zipped
+from tests.threads import in_threads
+
+CLAUDE_CODE = Path(__file__).parents[1] / "data" / "claude-code" / "projects"
+GONE = Process(this_process().host, this_process().pid, this_process().started - 1)
+"""A process of this host that has ended: another one has its number by now."""
+
+
+@pytest.fixture(autouse=True)
+def data_directory(configured: Callable[..., None], tmp_path: Path) -> Path:
+    configured(data_dir=tmp_path)
+    return tmp_path
+
+
+def begun(user: User, content: bytes, name: str = "export.zip", **options: Any) -> ImportRun:
+    return runs.begin(user.pk, NewImport(file_name=name, size=len(content), **options))
+
+
+def uploaded(user: User, content: bytes, name: str = "export.zip", **options: Any) -> ImportRun:
+    run = begun(user, content, name, **options)
+    pieces.put(run, 0, content)
+    run.refresh_from_db()
+    runs.start(run)
+    return run
+
+
+def carried_out(run: ImportRun) -> ImportRun:
+    """Take the import and do all of its work, as a server would."""
+    claimed = leases.claim(this_process())
+    assert claimed is not None
+    assert claimed.pk == run.pk
+    Work(run=claimed).carry_out()
+    run.refresh_from_db()
+    return run
+
+
+def refused(user: User, content: bytes, name: str = "export.zip", **options: Any) -> str:
+    """Return why an import has failed, of which nothing is stored."""
+    run = carried_out(uploaded(user, content, name, **options))
+    assert run.state == ImportState.FAILED
+    assert not Conversation.objects.exists()
+    return run.problem
+
+
+def said() -> list[str]:
+    """Return what messages say, conversation by conversation."""
+    rows = Event.objects.filter(kind="message").order_by("conversation__title", "seq")
+    return list(rows.values_list("text", flat=True))
+
+
+def texts_of(run: ImportRun) -> dict[str, Any]:
+    added, already_here = (run.totals["events"][name] for name in ("added", "already_here"))
+    return {"state": run.state, "added": added > 0, "already_here": already_here > 0}
+
+
+# Pieces
+
+
+def test_a_file_is_what_was_sent_however_it_was_cut_repeated_and_disordered(
+    alice: User, chance: random.Random
+) -> None:
+    content = chance.randbytes(5_000)
+    run = begun(alice, content)
+    while run.received < run.size:
+        offset, length = chance.randrange(run.size), chance.randrange(1, 900)
+        if offset > run.received:
+            with pytest.raises(WrongOffset) as error:
+                pieces.put(run, offset, content[offset : offset + length])
+            assert error.value.received == run.received
+            offset = run.received
+        pieces.put(run, offset, content[offset : offset + length])
+        run.refresh_from_db()
+    with pieces.local_file(run) as path:
+        assert path.read_bytes() == content
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_a_piece_that_comes_twice_at_once_is_stored_once(alice: User) -> None:
+    content = b"0123456789" * 1_000
+    run = begun(alice, content)
+    answers: list[int] = []
+    in_threads(4, lambda number: answers.append(pieces.put(run, 0, content)))
+    assert answers == [len(content)] * 4
+    run.refresh_from_db()
+    with pieces.local_file(run) as path:
+        assert path.read_bytes() == content
+
+
+@pytest.mark.parametrize("offset", [0, 7])
+def test_no_piece_goes_beyond_the_end_of_its_file(alice: User, offset: int) -> None:
+    run = begun(alice, b"12345678")
+    with pytest.raises(FileTooLarge, match="beyond the end of the file, which has 8 bytes"):
+        pieces.put(run, offset, b"123456789")
+
+
+def test_a_piece_for_an_import_that_has_begun_is_refused(alice: User) -> None:
+    run = begun(alice, b"12345678")
+    early = ImportRun.objects.get(pk=run.pk)
+    pieces.put(run, 0, b"12345678")
+    run.refresh_from_db()
+    runs.start(run)
+    with pytest.raises(WrongOffset):
+        pieces.put(early, 0, b"87654321")
+
+
+def test_nothing_begins_before_the_whole_file_is_here(alice: User) -> None:
+    run = begun(alice, export())
+    pieces.put(run, 0, export()[:100])
+    run.refresh_from_db()
+    with pytest.raises(NotWhole, match="100 of"):
+        runs.start(run)
+    assert leases.claim(this_process()) is None
+
+
+# What may be uploaded
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ({"size": 0}, "The file is empty"),
+        ({"format": "word-perfect"}, "There is no format 'word-perfect'. Choose one of: .*chatgpt"),
+        ({"labels": ["x" * 51]}, "A label has 1 to 50 characters"),
+        ({"labels": [" "]}, "A label has 1 to 50 characters"),
+        ({"labels": list("abcdefghijklmnopqrstuvwxyz")}, "at most 20 labels"),
+        ({"zone": "Mars/Olympus"}, "'Mars/Olympus' is not a time zone"),
+        ({"file_name": "ü" * 180}, "The name of the file is too long"),
+    ],
+)
+def test_what_is_wrong_with_an_import_is_said_before_anything_is_sent(
+    alice: User, options: dict[str, Any], problem: str
+) -> None:
+    with pytest.raises(InvalidImport, match=problem):
+        runs.begin(alice.pk, NewImport(**{"file_name": "export.zip", "size": 10, **options}))
+    assert not ImportRun.objects.exists()
+
+
+def test_the_size_limit_holds_for_one_file_and_for_all_that_wait(
+    alice: User, configured: Callable[..., None]
+) -> None:
+    configured(import_max_mb=1)
+    with pytest.raises(FileTooLarge, match="1,000,001 bytes, and the limit is 1,000,000"):
+        runs.begin(alice.pk, NewImport(file_name="a.zip", size=1_000_001))
+    runs.begin(alice.pk, NewImport(file_name="a.zip", size=600_000))
+    with pytest.raises(TooManyImports, match="have 600,000 already"):
+        runs.begin(alice.pk, NewImport(file_name="b.zip", size=600_000))
+
+
+def test_ten_imports_may_wait(alice: User) -> None:
+    for _ in range(runs.OPEN_MAX):
+        begun(alice, b"1")
+    with pytest.raises(TooManyImports, match="10 imports have not ended"):
+        begun(alice, b"1")
+
+
+def test_two_imports_at_once_cannot_exceed_the_limit_together(
+    alice: User, configured: Callable[..., None]
+) -> None:
+    configured(import_max_mb=1)
+
+    def begin(number: int) -> None:
+        with contextlib.suppress(TooManyImports):
+            runs.begin(alice.pk, NewImport(file_name="a.zip", size=600_000))
+
+    in_threads(4, begin)
+    assert ImportRun.objects.count() == 1
+
+
+def test_the_name_of_a_file_leads_nowhere(alice: User) -> None:
+    run = begun(alice, b"1", "../../etc/pass\0wd")
+    assert run.file_name == "passwd"
+
+
+# What is imported
+
+
+def test_a_zip_file_is_imported_with_labels_and_a_report(alice: User) -> None:
+    content = export(chat(said=[SAID, "In the forest."]), chat("chat-2", title="Empty", said=[]))
+    run = carried_out(uploaded(alice, content, labels=["moved"]))
+    assert (run.state, run.problem, run.format) == (ImportState.DONE, "", "chatgpt")
+    assert said() == [SAID, "In the forest."]
+    talk = Conversation.objects.get()
+    assert talk.owner_id == alice.pk
+    assert "moved" in talk.tags
+    lines = list(ImportedConversation.objects.of(run.pk))
+    assert [(line.number, line.conversation, line.title) for line in lines] == [
+        (1, talk.public_id, "Cuckoo clocks"),
+        (2, "", "Empty"),
+    ]
+    records = run.totals["records"]
+    assert records["found"] == records["stored"] + sum(records["skipped"].values())
+    assert (run.conversations, run.failed) == (2, 0)
+    assert run.records >= 2
+
+
+def test_a_file_by_itself_is_imported(alice: User) -> None:
+    assert carried_out(uploaded(alice, chats(chat()), "mine.json")).state == ImportState.DONE
+    assert said() == [SAID]
+
+
+def test_a_packed_directory_is_imported(alice: User) -> None:
+    files = {
+        f"home/{file.relative_to(CLAUDE_CODE.parent)}": file.read_bytes()
+        for file in CLAUDE_CODE.rglob("*.jsonl")
+    }
+    run = carried_out(uploaded(alice, zipped(files)))
+    assert (run.state, run.format) == (ImportState.DONE, "claude-code"), run.problem
+    assert Conversation.objects.count() > 1
+
+
+def test_nothing_of_an_import_stays_on_the_disk_or_in_the_database(alice: User, data_directory: Path) -> None:
+    carried_out(uploaded(alice, export()))
+    assert not ImportPiece.objects.exists()
+    assert [file for file in data_directory.rglob("*") if file.is_file()] == []
+
+
+def test_a_second_import_of_the_same_file_adds_nothing(alice: User) -> None:
+    runs_made = [carried_out(uploaded(alice, export())) for _ in range(2)]
+    assert [texts_of(run) for run in runs_made] == [
+        {"state": "done", "added": True, "already_here": False},
+        {"state": "done", "added": False, "already_here": True},
+    ]
+    assert said() == [SAID]
+
+
+def test_what_is_in_no_known_format_fails_with_a_sentence(alice: User) -> None:
+    assert refused(alice, b"Dear diary", "diary.txt").startswith("It is in no format that is known here.")
+
+
+def test_a_file_that_is_not_of_the_chosen_format_fails_with_a_sentence(alice: User) -> None:
+    problem = refused(alice, export(), format="open-webui")
+    assert problem.startswith("There is no conversation of this format in it:")
+
+
+def test_a_conversation_that_fails_does_not_keep_the_others_out(alice: User, bob: User) -> None:
+    first = carried_out(uploaded(alice, export(chat("a", title="A"), chat("b", title="B"))))
+    gone = ImportedConversation.objects.of(first.pk).first()
+    assert gone is not None
+    Conversation.objects.filter(public_id=gone.conversation).update(deleted_at=timezone.now())
+    again = carried_out(uploaded(alice, export(chat("a", title="A"), chat("b", title="B"))))
+    assert (again.state, again.conversations, again.failed) == (ImportState.DONE, 2, 1)
+    problems = [line.problem for line in ImportedConversation.objects.of(again.pk)]
+    assert problems[0].endswith("was deleted here. Restore it first.")
+    assert not problems[1]
+
+
+# What is refused
+
+
+def test_a_zip_file_that_names_a_file_outside_of_itself_is_refused(alice: User) -> None:
+    problem = refused(alice, zipped({"conversations.json": chats(chat()), "../conversations.json": b"[]"}))
+    assert problem == "The zip file names a file outside of itself: '../conversations.json'."
+
+
+def test_a_zip_file_with_a_link_is_refused(alice: User) -> None:
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w") as packed:
+        packed.writestr("conversations.json", chats(chat()))
+        link = zipfile.ZipInfo("passwords")
+        link.external_attr = (stat.S_IFLNK | 0o777) << 16
+        packed.writestr(link, "/etc/passwd")
+    assert refused(alice, content.getvalue()) == "The zip file has a link in it: 'passwords'."
+
+
+def test_an_encrypted_zip_file_is_refused(alice: User) -> None:
+    content = bytearray(export())
+    for start in (b"PK\x03\x04", b"PK\x01\x02"):
+        flags = content.index(start) + (6 if start.endswith(b"\x04") else 8)
+        content[flags] |= 1
+    assert refused(alice, bytes(content)).startswith("The zip file is encrypted: ")
+
+
+def test_a_zip_file_that_unpacks_to_far_more_than_it_holds_is_refused(
+    alice: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(archives, "BOMB_MIN_BYTES", 100_000)
+    many = {f"{number}.bin": bytes(90_000) for number in range(20)}
+    problem = refused(alice, zipped({"conversations.json": chats(chat()), **many}))
+    assert problem == "The zip file would unpack to far more than it holds."
+
+
+def test_a_zip_file_that_unpacks_to_more_than_the_server_takes_is_refused(
+    alice: User, configured: Callable[..., None], data_directory: Path
+) -> None:
+    configured(import_max_mb=1)
+    problem = refused(alice, zipped({"conversations.json": chats(chat()), "a.bin": bytes(11_000_000)}))
+    assert problem == "The zip file would unpack to more than this server takes."
+
+
+def test_a_zip_file_whose_members_lie_over_each_other_is_refused(alice: User) -> None:
+    content = bytearray(zipped({"a.bin": random.Random(1).randbytes(2_000), "conversations.json": b"[]"}))
+    place = content.rindex(b"PK\x01\x02")
+    content[place + 20 : place + 24] = (2_500).to_bytes(4, "little")
+    assert refused(alice, bytes(content)) == "The members of the zip file lie over each other."
+
+
+def test_a_zip_file_with_an_endless_list_of_members_is_not_read(
+    alice: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(archives, "DIRECTORY_MAX_BYTES", 50)
+    problem = refused(alice, export())
+    assert problem == "Export.zip is a zip file with more members than can be listed."
+
+
+@pytest.mark.parametrize("kept", [10, 100, 300])
+def test_a_zip_file_that_is_cut_off_is_refused(alice: User, kept: int) -> None:
+    assert refused(alice, export()[:kept])
+
+
+def test_the_quota_of_stored_bytes_holds(
+    alice: User, configured: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    configured(quotas=Quotas(stored_mb=1))
+    monkeypatch.setattr(quotas, "meter", Meter())
+    large = [chat(str(number), said=["x" * 700_000]) for number in range(3)]
+    run = carried_out(uploaded(alice, export(*large)))
+    assert run.state == ImportState.FAILED
+    assert "CONVSERVER_QUOTA_STORED_MB" in run.problem
+    assert Event.objects.filter(kind="message").count() == 1
+
+
+def test_an_operator_imports_for_somebody_beyond_the_quota(
+    alice: User, bob: User, configured: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    configured(quotas=Quotas(stored_mb=1))
+    monkeypatch.setattr(quotas, "meter", Meter())
+    content = export(*(chat(str(number), said=["x" * 700_000]) for number in range(3)))
+    run = runs.begin(bob.pk, NewImport(file_name="a.zip", size=len(content)), by=alice.pk)
+    pieces.put(run, 0, content)
+    run.refresh_from_db()
+    runs.start(run)
+    assert carried_out(run).state == ImportState.DONE
+    assert Conversation.objects.filter(owner=bob).count() == 3
+
+
+# Once, by one process, to the end
+
+
+def test_two_starts_at_once_import_once(alice: User) -> None:
+    run = begun(alice, export())
+    pieces.put(run, 0, export())
+    run.refresh_from_db()
+    claimed: list[ImportRun | None] = []
+
+    def start(number: int) -> None:
+        runs.start(ImportRun.objects.get(pk=run.pk))
+        claimed.append(leases.claim(this_process()))
+
+    in_threads(4, start)
+    assert len([each for each in claimed if each is not None]) == 1
+
+
+def test_a_user_has_one_running_and_all_together_two(alice: User, bob: User) -> None:
+    eve = User.objects.create_user("eve")
+    for user in (alice, alice, bob, eve):
+        uploaded(user, export())
+    taken = [leases.claim(this_process()) for _ in range(4)]
+    assert [run and run.user_id for run in taken] == [alice.pk, bob.pk, None, None]
+
+
+def test_places_taken_at_the_same_moment_are_no_more_than_there_are(alice: User, bob: User) -> None:
+    for user in (alice, bob, User.objects.create_user("eve"), User.objects.create_user("joe")):
+        uploaded(user, export())
+    in_threads(4, lambda number: leases.claim(this_process()))
+    assert ImportRun.objects.running().count() <= 2
+
+
+def test_an_import_of_a_process_that_was_killed_goes_on_in_another_one(
+    alice: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    content = export(*(chat(str(number), title=f"{number}", said=[f"said {number}"]) for number in range(5)))
+    run = uploaded(alice, content)
+    killed = leases.claim(GONE)
+    assert killed is not None
+    note = Work._note
+
+    def note_two(work: Work, line: ImportedConversation) -> None:
+        note(work, line)
+        if line.number == 2:
+            raise KeyboardInterrupt  # as abrupt as can be
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Work, "_note", note_two)
+        with pytest.raises(KeyboardInterrupt):
+            Work(run=killed).carry_out()
+    assert Conversation.objects.count() == 2
+    assert carried_out(run).state == ImportState.DONE
+    assert said() == [f"said {number}" for number in range(5)]
+    assert run.totals["events"]["already_here"] == 0  # this import has brought them
+    assert ImportedConversation.objects.of(run.pk).count() == 5
+
+
+def test_a_process_that_says_nothing_for_long_loses_its_import(alice: User) -> None:
+    run = uploaded(alice, export())
+    elsewhere = Process("another host", 1, 1.0)
+    first = leases.claim(elsewhere)
+    assert first is not None
+    assert leases.claim(this_process()) is None
+    ImportRun.objects.update(touched_at=timezone.now() - timedelta(seconds=60))
+    second = leases.claim(this_process())
+    assert second is not None
+    assert second.attempt == 2
+    assert leases.renew({held: {} for held in leases.held([first, second])}) == {
+        leases.Held(run.pk, 2): False
+    }
+    leases.end(first, ImportState.FAILED, progress={})  # it has nothing to say any more
+    run.refresh_from_db()
+    assert run.state == ImportState.RUNNING
+
+
+def test_a_server_that_ends_gives_its_import_back(alice: User) -> None:
+    run = uploaded(alice, export())
+    claimed = leases.claim(this_process())
+    assert claimed is not None
+    ending = Work(run=claimed)
+    ending.progress.is_stopped = True
+    ending.carry_out()
+    run.refresh_from_db()
+    assert (run.state, run.slot) == (ImportState.WAITING, None)
+    assert carried_out(run).state == ImportState.DONE
+
+
+def test_a_file_that_ends_every_server_is_given_up(alice: User, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(leases, "TRIES_MAX", 2)
+    run = uploaded(alice, export())
+    for _ in range(2):
+        assert leases.claim(GONE) is not None
+    assert leases.claim(GONE) is None
+    run.refresh_from_db()
+    assert (run.state, run.problem) == (ImportState.FAILED, leases.GIVEN_UP)
+
+
+# Cancelling and forgetting
+
+
+def test_an_upload_that_is_removed_leaves_nothing(alice: User, data_directory: Path) -> None:
+    run = begun(alice, export())
+    pieces.put(run, 0, export()[:50])
+    runs.remove(run)
+    assert not ImportRun.objects.exists()
+    assert not ImportPiece.objects.exists()
+    assert [file for file in data_directory.rglob("*") if file.is_file()] == []
+
+
+def test_an_import_that_waits_is_cancelled_at_once_and_forgotten_the_second_time(alice: User) -> None:
+    run = uploaded(alice, export())
+    runs.remove(run)
+    assert leases.claim(this_process()) is None
+    run.refresh_from_db()
+    assert run.state == ImportState.CANCELLED
+    runs.remove(run)
+    with pytest.raises(ImportNotFound):
+        runs.found(alice.pk, run.public_id)
+
+
+def test_an_import_that_runs_is_cancelled_between_conversations(
+    alice: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = uploaded(alice, export(chat("a", said=["one"]), chat("b", said=["two"])))
+    claimed = leases.claim(this_process())
+    assert claimed is not None
+    running = Work(run=claimed)
+
+    def note(work: Work, line: ImportedConversation) -> None:
+        runs.remove(claimed)
+        running.progress.is_cancelled = leases.renew({leases.held([claimed])[0]: {}}) == {
+            leases.held([claimed])[0]: True
+        }
+
+    monkeypatch.setattr(Work, "_note", note)
+    running.carry_out()
+    run.refresh_from_db()
+    assert run.state == ImportState.CANCELLED
+    assert said() == ["one"]
+
+
+def test_uploads_that_nobody_goes_on_with_are_removed(alice: User, data_directory: Path) -> None:
+    old, new = (begun(alice, export()) for _ in range(2))
+    for run in (old, new):
+        pieces.put(run, 0, export()[:50])
+    ImportRun.objects.filter(pk=old.pk).update(touched_at=timezone.now() - timedelta(hours=25))
+    stray = data_directory / pieces.DIRECTORY / "0123" / "left"
+    stray.parent.mkdir(parents=True)
+    stray.touch()
+    runs.tidy()
+    assert list(ImportRun.objects.all()) == [new]
+    assert not stray.exists()
+    new.refresh_from_db()
+    assert pieces.put(new, 50, export()[50:]) == len(export())
+
+
+def test_the_newest_reports_are_kept(alice: User, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runs, "KEPT_MAX", 2)
+    made = [begun(alice, b"1") for _ in range(4)]
+    for run in made:
+        ImportRun.objects.filter(pk=run.pk).update(state=ImportState.DONE)
+    last = begun(alice, b"1")
+    kept = list(ImportRun.objects.order_by("pk").values_list("pk", flat=True))
+    assert kept == [made[2].pk, made[3].pk, last.pk]
+
+
+def test_nobody_finds_a_strangers_import(alice: User, bob: User) -> None:
+    run = begun(alice, b"1")
+    with pytest.raises(ImportNotFound):
+        runs.found(bob.pk, run.public_id)
