@@ -10,6 +10,8 @@ from conversations.outages import Outage
 from sessions_app import news
 from sessions_app.capacity import heap
 from sessions_app.event_loops import PerEventLoop
+from sessions_app.imports.followers import programs
+from sessions_app.imports.followers.runner import FollowerRunner
 from sessions_app.imports.uploads.runner import ImportRunner
 from sessions_app.loops.manager import manager_class
 from sessions_app.processes import this_process
@@ -49,6 +51,8 @@ def _started() -> set[asyncio.Task[None]]:
     works = [meter.run(), heap.keep_low()]
     if manager_class().keeps_house:
         works += [Dispatcher(this_process()).run(), Indexer().run(), ImportRunner().run()]
+        if programs.are_offered():
+            works.append(FollowerRunner().run())
     if settings.CONFIGURATION.is_clustered:
         works.append(news.listen() if manager_class().keeps_house else news.tell())
     tasks = {asyncio.get_running_loop().create_task(work) for work in works}

@@ -34,6 +34,8 @@ def _address(route: str, path: str, *, stranger: int = 302) -> Page:
     return Page(route=route, path=path, owner=302, stranger=stranger)
 
 
+IMPORT_ID = "0123456789abcdef0123456789abcdef"
+"""Of an import of alice's."""
 SETTINGS = (
     "model",
     "limits",
@@ -93,6 +95,19 @@ PAGES = [
         stranger=404,
     ),
     Page(route="settings-export", path="/settings/export"),
+    Page(route="settings-import", path="/settings/import"),
+    _form("settings-import", "/settings/import", status=400),
+    Page(route="settings-import-run", path=f"/settings/import/{IMPORT_ID}", stranger=404),
+    Page(
+        route="settings-import-remove",
+        method="POST",
+        path=f"/settings/import/{IMPORT_ID}/remove",
+        owner=302,
+        stranger=404,
+    ),
+    _address("settings-import-remove", f"/settings/import/{IMPORT_ID}/remove"),
+    _form("settings-import-follow", "/settings/import/follow"),
+    _address("settings-import-follow", "/settings/import/follow"),
     Page(route="event-output", path="/c/talk/events/0/output", stranger=404),
     *(Page(route="export", path=f"/c/talk/export.{name}", stranger=404) for name in ("jsonl", "md", "html")),
     *(

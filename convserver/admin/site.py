@@ -24,6 +24,7 @@ from sessions_app.models import (
     ApiToken,
     Connection,
     Delivery,
+    ImportRun,
     ModelUse,
     Receiver,
     RemoteProgram,
@@ -114,6 +115,7 @@ GROUPS: dict[str, list[Item]] = {
     "Conversations": [
         Item("Conversations", Conversation, "forum"),
         Item("Model use", ModelUse, "toll"),
+        Item("Imports", ImportRun, "upload_file"),
     ],
     "Live": [
         Item("Agent loops", AgentLoop, "autorenew"),

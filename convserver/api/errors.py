@@ -46,6 +46,7 @@ from conversations.store import ConversationExists
 from sessions_app.encryption import SecretUnreadable
 from sessions_app.idempotency import IdempotencyKeyReused
 from sessions_app.identity.scopes import ScopeTooSmall
+from sessions_app.imports.uploads.problems import FileTooLarge, NotWhole, TooManyImports, WrongOffset
 from sessions_app.loops.commands import CommandPending
 from sessions_app.sockets.native.frames import BadFrame, FrameTooLarge
 from sessions_app.storage.usage import TokenNameTaken
@@ -70,6 +71,10 @@ NATIVE_STATUS: dict[type[ConversationError], int] = {
     QuotaExceeded: 429,
     IdempotencyKeyReused: 409,
     TokenNameTaken: 409,
+    TooManyImports: 409,
+    NotWhole: 409,
+    WrongOffset: 409,
+    FileTooLarge: 413,
     ScopeTooSmall: 403,
     ConversationBusy: 503,
     TooManyWaiting: 503,

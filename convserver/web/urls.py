@@ -22,7 +22,18 @@ from convserver.web.conversations import (
 from convserver.web.conversations import (
     page as conversation,
 )
-from convserver.web.settings_pages import account, model, page, run_limits, secrets, tokens, tool_servers
+from convserver.web.settings_pages import (
+    account,
+    imports,
+    model,
+    page,
+    run_limits,
+    secrets,
+    tokens,
+    tool_servers,
+)
+
+_IMPORT = "settings/import/(?P<import_id>[A-Za-z0-9]{20,64})"
 
 urlpatterns = [
     path("", home.home, name="home"),
@@ -50,6 +61,10 @@ urlpatterns = [
     path("deleted", trash.trash, name="deleted"),
     path("settings", page.settings, name="settings"),
     path("settings/export", export.export_all, name="settings-export"),
+    path("settings/import", imports.imports, name="settings-import"),
+    path("settings/import/follow", imports.follow, name="settings-import-follow"),
+    re_path(rf"^{_IMPORT}$", imports.import_run, name="settings-import-run"),
+    re_path(rf"^{_IMPORT}/remove$", imports.remove, name="settings-import-remove"),
     path("settings/theme", theme.choose, name="theme"),
     path("settings/model", model.change, name="settings-model"),
     path("settings/limits", run_limits.change, name="settings-limits"),

@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from playwright.sync_api import BrowserContext, Page, WebSocketRoute, expect, sync_playwright
 
-from tests import chromium
+from tests import chromium, import_files
 from tests.browser.site import Site, message
 from tests.browser.talk import Talk
 from tests.clients import HTTP
@@ -153,6 +153,21 @@ def _new(page: Page, studio: Studio) -> None:
 @_scene("settings")
 def _settings(page: Page, studio: Studio) -> None:
     page.goto(f"{studio.url}/settings")
+
+
+@_scene("import")
+def _import(page: Page, studio: Studio) -> None:
+    content = import_files.export(*(import_files.chat(name, title=title) for name, title in IMPORTED))
+    upload = {"name": "chatgpt-2026-11.zip", "mimeType": "application/zip", "buffer": content}
+    page.goto(f"{studio.url}/settings/import")
+    page.get_by_label("File").set_input_files(upload)  # type: ignore[arg-type]
+    page.get_by_role("button", name="Upload and import").click()
+    expect(page.locator(".import-state")).to_contain_text("Finished")
+
+
+@_scene("imports")
+def _imports(page: Page, studio: Studio) -> None:
+    page.goto(f"{studio.url}/settings/import")
 
 
 @_scene("search")
@@ -427,6 +442,9 @@ ROWS = {
     "What time is it?": "/tool",
 }
 """Conversations in the list, by what is said in them: each ends in another state."""
+
+IMPORTED = (("a", "Cuckoo clocks"), ("b", "A week in Lisbon"), ("c", "Why the sky is blue"))
+"""Conversations of an export, by id and title."""
 
 TEXT: list[dict[str, Any]] = [
     message("How do I add up a basket with a discount? Please show the code and a **table**."),

@@ -29,13 +29,13 @@ from convserver.api.scopes import needed
 from sessions_app import astore
 from sessions_app.identity import conversation_keys, principals
 from sessions_app.identity.scopes import FRAME_SCOPES
-from sessions_app.models import ApiToken, Grant, Scope
+from sessions_app.models import ApiToken, Grant, ImportRun, Scope
 from sessions_app.sockets import handshake
 from sessions_app.sockets.native import conversation as native
 from sessions_app.sockets.native import list as native_list
 from tests import app_face, v1
 from tests.conftest import Dial
-from tests.web_pages import PAGES
+from tests.web_pages import IMPORT_ID, PAGES
 
 pytestmark = pytest.mark.one_engine
 
@@ -44,6 +44,7 @@ V0 = "/api/conversations"
 V0_EVENT = {"action": "run", "args": {"command": "ls"}}
 NATIVE = "/api/native/conversations"
 ADMIN = "/admin/conversations/conversation/"
+IMPORT = f"/api/native/imports/{IMPORT_ID}"
 MESSAGE = {"type": "message", "text": "hello"}
 DRAFT = {"text": "hel", "images": [], "version": 0}
 
@@ -107,11 +108,35 @@ ROWS = [
     Row(route="admin", path="/admin/", owner=302, stranger=302, nobody=302),
     Row(route="admin", path="/admin/auth/user/", owner=302, stranger=302, nobody=302),
     Row(route="admin", path="/admin/sessions_app/remoteprogram/", owner=302, stranger=302, nobody=302),
+    Row(route="admin", path="/admin/sessions_app/importrun/", owner=302, stranger=302, nobody=302),
+    Row(route="admin", path="/admin/sessions_app/importrun/add/", owner=302, stranger=302, nobody=302),
     *(
         Row(route="admin", path=f"{ADMIN}{page}", owner=302, stranger=302, nobody=302)
         for page in ("", "1/change/", "1/events/", "1/events/0/", "1/events/0/payload/", "1/export/", "1/do/")
     ),
     Row(route="admin", method="POST", path=f"{ADMIN}1/do/", owner=403, stranger=403, nobody=403),
+    Row(route="native-imports", path="/api/native/imports", **THEIR_OWN),
+    Row(
+        route="native-imports",
+        method="POST",
+        path="/api/native/imports",
+        body={"file_name": "a.zip", "size": 9},
+        owner=201,
+        stranger=201,
+        nobody=401,
+    ),
+    Row(route="native-import", path=IMPORT, **OWNERS),
+    Row(route="native-import", method="DELETE", path=IMPORT, owner=204, stranger=404, nobody=401),
+    Row(route="native-import-pieces", method="PUT", path=f"{IMPORT}/pieces?offset=0", **OWNERS),
+    Row(
+        route="native-import-start",
+        method="POST",
+        path=f"{IMPORT}/start",
+        owner=409,  # nothing of its file is here
+        stranger=404,
+        nobody=401,
+    ),
+    Row(route="native-import-conversations", path=f"{IMPORT}/conversations", **OWNERS),
     Row(route="v0-conversations", path=V0, **THEIR_OWN),
     Row(route="v0-conversations", method="POST", path=V0, body={}, **THEIR_OWN),
     Row(route="v0-conversation", path=V0 + "/{id}", **THEIR_OWN),  # the wire's null
@@ -410,6 +435,8 @@ def deleted(alice: User) -> ConversationRef:
 
 @pytest.fixture
 def tokens(alice: User, bob: User) -> dict[str, str]:
+    """Return whole tokens; alice has an import as well."""
+    ImportRun.objects.create(public_id=IMPORT_ID, user=alice, file_name="a.zip", size=9)
     return {
         "owner": ApiToken.issue(alice.pk, "laptop")[1],
         "stranger": ApiToken.issue(bob.pk, "laptop")[1],

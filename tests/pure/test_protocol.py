@@ -24,6 +24,7 @@ from sessions_app import astore
 from sessions_app.agents.remote import programs, remote_turn, turn_frames
 from sessions_app.capacity import append_queue
 from sessions_app.identity import principals
+from sessions_app.imports.uploads import pieces
 from sessions_app.live import drafts, hub
 from sessions_app.live.drafts import Edit
 from sessions_app.loops import command_channel, leases, played_turn
@@ -60,6 +61,7 @@ LIMITS = {
     "characters of a frame's `id`": native.FRAME_ID_MAX_LENGTH,
     "characters of a `session`": native.SESSION_MAX_LENGTH,
     "images of a `message`": native.IMAGES_MAX,
+    "bytes of a piece of an uploaded file": pieces.PIECE_MAX_BYTES,
     "events of a page by REST": reads.PAGE_MAX_EVENTS,
     "conversations of a page by REST": pagination.PAGE_MAX,
     "bytes of a draft's text": drafts.TEXT_MAX_BYTES,
@@ -373,6 +375,11 @@ def native_routes() -> Iterator[str]:
         "native-agents": "/agents",
         "native-account-export": "/export",
         "native-draft": "/draft",
+        "native-imports": "/imports",
+        "native-import": "/imports/{import_id}",
+        "native-import-pieces": "/imports/{import_id}/pieces",
+        "native-import-start": "/imports/{import_id}/start",
+        "native-import-conversations": "/imports/{import_id}/conversations",
         "native-search": "/search",
         "native-token-list": "/tokens",
         "native-token-detail": "/tokens/{token_id}",

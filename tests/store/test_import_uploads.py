@@ -397,7 +397,11 @@ def test_a_user_has_one_running_and_all_together_two(alice: User, bob: User) -> 
 def test_places_taken_at_the_same_moment_are_no_more_than_there_are(alice: User, bob: User) -> None:
     for user in (alice, bob, User.objects.create_user("eve"), User.objects.create_user("joe")):
         uploaded(user, export())
-    in_threads(4, lambda number: leases.claim(this_process()))
+
+    def claim(number: int) -> None:
+        leases.claim(this_process())
+
+    in_threads(4, claim)
     assert ImportRun.objects.running().count() <= 2
 
 

@@ -159,7 +159,8 @@ def _directory_bytes(path: Path) -> int:
         if signature != b"PK\x06\x07" or large + LARGE_ENDS.size > size:
             return directory
         file.seek(large)
-        return max(directory, LARGE_ENDS.unpack(file.read(LARGE_ENDS.size))[8])
+        large_directory: int = LARGE_ENDS.unpack(file.read(LARGE_ENDS.size))[8]
+        return max(directory, large_directory)
 
 
 def _chunks(file: IO[bytes]) -> Iterator[bytes]:

@@ -11,6 +11,7 @@ from convserver.api.native.conversations import ConversationViewSet
 from convserver.api.native.drafts import DraftView, NewDraftView
 from convserver.api.native.events import EventsView
 from convserver.api.native.export import AccountExportView, ExportView
+from convserver.api.native.imports import ImportedView, ImportsView, ImportView, PiecesView, StartView
 from convserver.api.native.labels import LabelsView
 from convserver.api.native.receipts import ReceiptsView
 from convserver.api.native.run_options import RunOptionsView
@@ -20,6 +21,8 @@ from convserver.api.native.tokens import TokenViewSet
 router = SimpleRouter(trailing_slash=False)
 router.register("conversations", ConversationViewSet, basename="native-conversation")
 router.register("tokens", TokenViewSet, basename="native-token")
+
+_IMPORT = "imports/(?P<import_id>[A-Za-z0-9]{1,64})"
 
 urlpatterns = [
     re_path(r"^conversations/(?P<conversation_id>[^/]+)/events$", EventsView.as_view(), name="native-events"),
@@ -41,6 +44,11 @@ urlpatterns = [
     ),
     path("batch", BatchView.as_view(), name="native-batch"),
     path("labels", LabelsView.as_view(), name="native-labels"),
+    path("imports", ImportsView.as_view(), name="native-imports"),
+    re_path(rf"^{_IMPORT}$", ImportView.as_view(), name="native-import"),
+    re_path(rf"^{_IMPORT}/pieces$", PiecesView.as_view(), name="native-import-pieces"),
+    re_path(rf"^{_IMPORT}/start$", StartView.as_view(), name="native-import-start"),
+    re_path(rf"^{_IMPORT}/conversations$", ImportedView.as_view(), name="native-import-conversations"),
     path("export", AccountExportView.as_view(), name="native-account-export"),
     path("draft", NewDraftView.as_view(), name="native-draft"),
     re_path(r"^conversations/(?P<conversation_id>[^/]+)/export$", ExportView.as_view(), name="native-export"),

@@ -17,9 +17,10 @@ from conversations.log import writes
 from conversations.models import ConversationRef, Event
 from convserver.web.urls import urlpatterns
 from sessions_app import astore
+from sessions_app.models import ImportRun
 from tests.events import event
 from tests.web_browser import Browser, words
-from tests.web_pages import PAGES, Page
+from tests.web_pages import IMPORT_ID, PAGES, Page
 
 pytestmark = pytest.mark.one_engine
 
@@ -31,8 +32,9 @@ FORMS = [page for page in PAGES if page.method == "POST"]
 
 @pytest.fixture
 def talk(conversation: ConversationRef) -> ConversationRef:
-    """A conversation of alice's with one event."""
+    """A conversation of alice's with one event, and an import of hers."""
     writes.append(conversation, [event("hello")])
+    ImportRun.objects.create(public_id=IMPORT_ID, user_id=conversation.owner_id, file_name="a.zip", size=9)
     return conversation
 
 

@@ -1,0 +1,205 @@
+"""The pages of imports: to upload a file, to see how far its import is, to read the report."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from django import forms
+from django.contrib import messages
+from django.core.files.uploadedfile import UploadedFile
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect
+from django.urls import reverse
+from django.views.decorators.http import require_http_methods, require_safe
+
+from conversations import access
+from conversations.access import Visitor
+from conversations.exceptions import ConversationError
+from conversations.models import Conversation
+from convserver.web.pages import page, person, takes_form
+from sessions_app.imports.followers import programs
+from sessions_app.imports.uploads import pieces, runs
+from sessions_app.imports.uploads.runs import NewImport
+from sessions_app.imports.ways import WAYS
+from sessions_app.models import ImportedConversation, ImportRun, ImportState
+
+LINES_SHOWN = 100
+RUNS_SHOWN = 50
+TITLES = {
+    "convserver": "Another server like this one",
+    "openhands-v0": "OpenHands V0",
+    "claude-code": "Claude Code",
+    "codex": "Codex",
+    "chatgpt": "ChatGPT",
+    "claude-ai": "Claude.ai",
+    "open-webui": "Open WebUI",
+    "hermes-webui": "hermes-webui",
+}
+"""What people call the formats."""
+
+
+class Count(NamedTuple):
+    """One line of a report: how many of something, and why."""
+
+    what: str
+    number: int
+    is_part: bool = False
+    """Whether it is a part of the line above."""
+
+
+class UploadForm(forms.Form):
+    """How a file is to be imported."""
+
+    format = forms.ChoiceField(required=False)
+    labels = forms.CharField(required=False, max_length=1_000)
+    timezone = forms.CharField(required=False, max_length=64)
+
+    def __init__(self, *args: object, **options: object) -> None:
+        super().__init__(*args, **options)  # type: ignore[arg-type]
+        self.fields["format"].choices = formats()  # type: ignore[attr-defined]
+
+
+def formats() -> list[tuple[str, str]]:
+    """Return the formats to choose from, with what people call them."""
+    known = [(name, TITLES.get(name, name)) for name in WAYS]
+    return [("", "Find out"), *sorted(known, key=lambda each: each[1].lower())]
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@person
+def imports(request: HttpRequest) -> HttpResponse:
+    """Show what can be imported and what was; or take a small file from a browser without scripts."""
+    return _take(request) if request.method == "POST" else _show(request)
+
+
+@require_safe
+@person
+def import_run(request: HttpRequest, import_id: str) -> HttpResponse:
+    """Show how far an import is, and its report."""
+    run = runs.found(access.pk_of(request.user), import_id)
+    after = request.GET.get("after", "0")
+    number = int(after) if after.isascii() and after.isdigit() and len(after) < 19 else 0
+    found = list(ImportedConversation.objects.of(run.pk, after=number)[: LINES_SHOWN + 1])
+    here = _here(request.user, found)
+    context = {
+        "run": run,
+        "title": TITLES.get(run.format, run.format),
+        "state_words": state_words(run),
+        "counts": list(counts_of(run)),
+        "lines": [(line, line.conversation in here) for line in found[:LINES_SHOWN]],
+        "next": found[LINES_SHOWN - 1].number if len(found) > LINES_SHOWN else None,
+        "is_first": number == 0,
+        "is_own": run.user_id == access.pk_of(request.user),
+    }
+    return page(request, "web/import_run.html", context)
+
+
+@takes_form(lambda request, import_id: redirect("settings-import"))
+def remove(request: HttpRequest, import_id: str) -> HttpResponse:
+    """Cancel an import, or take its report off the list."""
+    run = runs.found(access.pk_of(request.user), import_id)
+    runs.remove(run)
+    if ImportRun.objects.filter(pk=run.pk).exists():
+        return redirect("settings-import-run", run.public_id)
+    messages.success(request, f"{run.file_name} is no longer listed.")
+    return redirect("settings-import")
+
+
+@takes_form(lambda request: redirect("settings-import"))
+def follow(request: HttpRequest) -> HttpResponse:
+    """Switch following a program on or off."""
+    is_on = request.POST.get("do") == "on"
+    name = request.POST.get("program", "")
+    try:
+        programs.switch(access.pk_of(request.user), name, is_on=is_on)
+    except programs.NotFollowed as error:
+        messages.error(request, str(error))
+    return redirect(f"{reverse('settings-import')}#follow")
+
+
+def state_words(run: ImportRun) -> str:
+    """Return in a few words how far an import is."""
+    if run.is_cancelled and run.state == ImportState.RUNNING:
+        return "Cancelling after the present conversation"
+    if run.state == ImportState.DONE and run.failed:
+        return "Finished, with problems"
+    return {
+        ImportState.UPLOADING: "Upload not finished",
+        ImportState.WAITING: "Waiting to begin",
+        ImportState.RUNNING: "Importing",
+        ImportState.DONE: "Finished",
+        ImportState.FAILED: "Failed",
+        ImportState.CANCELLED: "Cancelled",
+    }[ImportState(run.state)]
+
+
+def _show(request: HttpRequest, problem: str = "") -> HttpResponse:
+    user_id = access.pk_of(request.user)
+    rows = ImportRun.objects.of(user_id).order_by("-pk")[:RUNS_SHOWN]
+    context = {
+        "runs": [(run, state_words(run), run.received * 100 // run.size) for run in rows],
+        "formats": formats(),
+        "piece_bytes": pieces.PIECE_MAX_BYTES,
+        "max_bytes": runs.max_bytes(),
+        "programs": programs.of_user(user_id),
+        "problem": problem,
+    }
+    return page(request, "web/import.html", context, status=400 if problem else 200)
+
+
+def _take(request: HttpRequest) -> HttpResponse:
+    form = UploadForm(request.POST)
+    file = request.FILES.get("file")
+    if not isinstance(file, UploadedFile):
+        return _show(request, "Choose a file.")
+    if not form.is_valid():
+        return _show(request, "Choose a format from the list, and write labels of at most 50 characters.")
+    new = NewImport(
+        file_name=file.name or "file",
+        size=file.size or 0,
+        format=form.cleaned_data["format"],
+        labels=[label.strip() for label in form.cleaned_data["labels"].split(",") if label.strip()],
+        zone=form.cleaned_data["timezone"] or "UTC",
+    )
+    try:
+        run = runs.begin(access.pk_of(request.user), new)
+        for chunk in file.chunks(pieces.PIECE_MAX_BYTES):
+            pieces.put(run, run.received, chunk)
+            run.refresh_from_db()
+        runs.start(run)
+    except ConversationError as error:
+        return _show(request, str(error))
+    return redirect("settings-import-run", run.public_id)
+
+
+def _here(user: Visitor, lines: list[ImportedConversation]) -> set[str]:
+    """Return which of the conversations the user may read."""
+    ids = [line.conversation for line in lines if line.conversation]
+    rows = Conversation.objects.visible_to(user).with_public_ids(ids)
+    return set(rows.values_list("public_id", flat=True))
+
+
+def counts_of(run: ImportRun) -> Iterator[Count]:
+    """Yield the lines of the report's table."""
+    yield Count("Conversations in the file", run.conversations)
+    if run.failed:
+        yield Count("Failed", run.failed, is_part=True)
+    if not run.totals:
+        return
+    records, events = run.totals["records"], run.totals["events"]
+    yield Count("Records in the file", records["found"])
+    yield Count("Stored", records["stored"], is_part=True)
+    for what in ("skipped", "refused"):
+        for reason, count in sorted(records[what].items()):
+            yield Count(f"{what.capitalize()}: {reason}", count, is_part=True)
+    if records["shared"]:
+        yield Count("Records that branches share with where they leave", records["shared"])
+    yield Count("Events imported", events["added"])
+    if events["masked"]:
+        yield Count("With secrets of yours in them, which were masked", events["masked"], is_part=True)
+    yield Count("Events that were here already", events["already_here"])
+    for why, count in sorted(run.totals["kept_as_they_were"].items()):
+        yield Count(f"Kept as they were: {why}", count)
+    for what, count in sorted(run.totals["noted"].items()):
+        yield Count(f"Note: {what}", count)

@@ -1,0 +1,86 @@
+"""A file from another program: chosen, uploaded, imported while one watches, and found by what was said."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, Route, expect
+
+from tests.browser.site import Site
+from tests.clients import HTTP
+from tests.conftest import once
+from tests.import_files import SAID, chat, export
+
+pytestmark = once
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """ChatGPT's export as its zip file."""
+    path = tmp_path / "chatgpt.zip"
+    others = [chat(str(number), title=f"Talk {number}", said=[f"Number {number}"]) for number in range(30)]
+    path.write_bytes(export(chat("cuckoo", said=[SAID, "In the forest."]), *others))
+    return path
+
+
+@pytest.fixture
+def importing(page: Page, site: Site) -> Iterator[Page]:
+    """The page, which sends pieces of 400 bytes; what it has imported is forgotten afterwards."""
+    page.goto("/settings/import")
+    page.locator("#import-form").evaluate("form => form.dataset.piece = 400")
+    yield page
+    for each in HTTP.get(f"{site.url}/api/native/imports", headers=site.headers).json()["imports"]:
+        HTTP.delete(f"{site.url}/api/native/imports/{each['id']}", headers=site.headers)
+
+
+def test_an_export_is_uploaded_imported_and_found(importing: Page, file: Path) -> None:
+    importing.get_by_label("File").set_input_files(file)
+    importing.get_by_label("Labels").fill("moved")
+    importing.get_by_role("button", name="Upload and import").click()
+    importing.wait_for_url(re.compile("/settings/import/[0-9a-f]+$"))
+    expect(importing.locator(".import-state")).to_contain_text("Finished")
+    expect(importing.get_by_role("row", name="Conversations in the file")).to_contain_text("31")
+    expect(importing.get_by_role("row", name="Records in the file")).to_be_visible()
+    expect(importing.get_by_role("button", name="Remove report")).to_be_visible()
+    importing.locator("#import-run").get_by_role("link", name="Cuckoo clocks").click()
+    expect(importing.locator("#events article.message.user")).to_contain_text(SAID)
+
+
+def test_progress_is_shown_in_bytes_while_pieces_are_on_their_way(importing: Page, file: Path) -> None:
+    held: list[Route] = []
+    importing.route(re.compile(r"/pieces\?offset=(?!0$|400$)"), held.append)
+    importing.get_by_label("File").set_input_files(file)
+    importing.get_by_role("button", name="Upload and import").click()
+    expect(importing.locator("#upload-words")).to_contain_text(re.compile(r"800 bytes of [\d.]+ kB uploaded"))
+    expect(importing.get_by_role("progressbar", name="Uploaded")).to_be_visible()
+    importing.unroute_all()
+    held[0].continue_()
+    expect(importing.locator(".import-state")).to_contain_text("Finished")
+
+
+def test_an_upload_that_was_cancelled_goes_on_where_it_stopped(importing: Page, file: Path) -> None:
+    importing.route(re.compile(r"/pieces\?offset=(?!0$|400$)"), lambda route: None)
+    importing.get_by_label("File").set_input_files(file)
+    importing.get_by_role("button", name="Upload and import").click()
+    expect(importing.locator("#upload-words")).to_contain_text("800 bytes of")
+    importing.get_by_role("button", name="Cancel", exact=True).click()
+    expect(importing.locator("#upload-problem")).to_contain_text("Cancelled.")
+    expect(importing.get_by_role("listitem").filter(has_text="Upload not finished")).to_be_visible()
+    importing.unroute_all()
+    sent: list[str] = []
+    importing.on("request", lambda request: sent.append(request.url) if "/pieces" in request.url else None)
+    importing.get_by_role("button", name="Upload and import").click()
+    expect(importing.locator(".import-state")).to_contain_text("Finished")
+    assert sent[0].endswith("offset=800")
+
+
+def test_a_file_in_no_known_format_is_refused_in_a_sentence(importing: Page, tmp_path: Path) -> None:
+    diary = tmp_path / "diary.txt"
+    diary.write_text("Dear diary")
+    importing.get_by_label("File").set_input_files(diary)
+    importing.get_by_role("button", name="Upload and import").click()
+    expect(importing.get_by_role("alert")).to_contain_text("It is in no format that is known here.")
+    expect(importing.locator(".import-state")).to_contain_text("Failed")
