@@ -61,9 +61,10 @@ class ImportRunQuerySet(models.QuerySet["ImportRun"]):
         return self.filter(state=ImportState.RUNNING)
 
     def next(self) -> Self:
-        """Return those that may begin, the oldest first: one of each user runs at a time."""
+        """Return those that may begin, the oldest first: one of each active user runs at a time."""
         running = ImportRun.objects.running().filter(user_id=OuterRef("user_id"))
-        return self.filter(~Exists(running), state=ImportState.WAITING).order_by("pk")
+        waiting = self.filter(state=ImportState.WAITING, user__is_active=True)
+        return waiting.filter(~Exists(running)).order_by("pk")
 
     def abandoned(self, after: timedelta) -> Self:
         """Return uploads of which nothing has arrived for so long."""

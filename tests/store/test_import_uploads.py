@@ -394,6 +394,12 @@ def test_a_user_has_one_running_and_all_together_two(alice: User, bob: User) -> 
     assert [run and run.user_id for run in taken] == [alice.pk, bob.pk, None, None]
 
 
+def test_the_import_of_a_deactivated_user_does_not_begin(bob: User) -> None:
+    uploaded(bob, export())
+    User.objects.filter(pk=bob.pk).update(is_active=False)
+    assert leases.claim(this_process()) is None
+
+
 def test_places_taken_at_the_same_moment_are_no_more_than_there_are(alice: User, bob: User) -> None:
     for user in (alice, bob, User.objects.create_user("eve"), User.objects.create_user("joe")):
         uploaded(user, export())

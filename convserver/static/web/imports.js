@@ -116,8 +116,7 @@ async function upload(file, signal) {
 const seconds = (count) => (count < 90 ? `${Math.ceil(count)} s` : `${Math.ceil(count / 60)} min`);
 
 function prepare() {
-  const fields = form.querySelector("#import-timezone");
-  fields.value = Intl.DateTimeFormat().resolvedOptions().timeZone || "UTC";
+  form.elements.timezone.value = Intl.DateTimeFormat().resolvedOptions().timeZone || "UTC";
   let under = null;
   form.addEventListener("submit", async (event) => {
     event.preventDefault();

@@ -63,7 +63,7 @@ class UploadForm(forms.Form):
 def formats() -> list[tuple[str, str]]:
     """Return the formats to choose from, with what people call them."""
     known = [(name, TITLES.get(name, name)) for name in WAYS]
-    return [("", "Find out"), *sorted(known, key=lambda each: each[1].lower())]
+    return [("", "Detect automatically"), *sorted(known, key=lambda each: each[1].lower())]
 
 
 @require_http_methods(["GET", "HEAD", "POST"])

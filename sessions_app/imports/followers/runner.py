@@ -45,13 +45,18 @@ class Following:
     files: int = 0
     looked_at: datetime | None = None
     stored_at: datetime | None = None
+    _told: tuple[Any, ...] = ()
 
     def begin(self) -> None:
         """Begin its thread; a daemon, since what it has stored is whole at any moment."""
         threading.Thread(target=self._run, name=f"follow-{self.row.format}", daemon=True).start()
 
-    def columns(self) -> dict[str, Any]:
-        """Return the columns of its row that say how it is."""
+    def news(self) -> dict[str, Any]:
+        """Return the columns of its row that say how it is, if that has changed."""
+        told = (self.problem, self.files, self.stored_at)
+        if told == self._told:
+            return {}
+        self._told = told
         known = {"files": self.files, "looked_at": self.looked_at, "stored_at": self.stored_at}
         return {"problem": self.problem} | {name: value for name, value in known.items() if value is not None}
 
@@ -123,7 +128,8 @@ class FollowerRunner:
     async def _look(self) -> None:
         wanted = {row.pk: row for row in await astore.change(_switched_on)}
         for pk, following in list(self._followed.items()):
-            await astore.change(_store, pk, following.columns())
+            if news := following.news():
+                await astore.change(_store, pk, news)
             if pk not in wanted:
                 following.stop.set()
             if pk not in wanted or following.has_ended:

@@ -112,7 +112,7 @@ class Work:
 
     def _outcome(self) -> tuple[ImportState, str]:
         """Import the file; return how that ended, and why. Raise Interrupted and DatabaseProblem."""
-        path = pieces.directory_of(self.run)
+        path = pieces.directory_of(self.run) / self.run.file_name
         try:
             with pieces.local_file(self.run) as path:
                 self._import(path)

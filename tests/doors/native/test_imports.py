@@ -8,7 +8,7 @@ from typing import Any
 
 import httpx
 import pytest
-from django.contrib.auth.models import User
+from django.contrib.auth.models import Permission, User
 
 from convserver.quotas import Quotas
 from sessions_app import astore, background
@@ -215,6 +215,23 @@ async def test_nobody_else_imports_for_others(
     answer = await rest.post(IMPORTS, json={"file_name": "a.zip", "size": 1, "owner": "local"})
     assert answer.status_code == 403
     assert not await astore.call(ImportRun.objects.exists)
+
+
+async def test_staff_import_for_no_other_staff(
+    accounts: None, alice: User, bob: User, rest: httpx.AsyncClient
+) -> None:
+    def promoted() -> None:
+        User.objects.filter(pk=bob.pk).update(is_staff=True)
+        bob.user_permissions.set(Permission.objects.filter(codename="add_importrun"))
+        User.objects.create_user("eve")
+
+    await astore.call(promoted)
+    rest.headers.update(await with_token(bob))
+    statuses = {}
+    for name in ("local", "eve"):  # a superuser, and who is no staff
+        answer = await rest.post(IMPORTS, json={"file_name": "a.zip", "size": 1, "owner": name})
+        statuses[name] = answer.status_code
+    assert statuses == {"local": 400, "eve": 201}
 
 
 async def test_for_nobody_there_is_no_import(rest: httpx.AsyncClient) -> None:
