@@ -19,7 +19,17 @@ pytestmark = once
 
 
 @pytest.mark.parametrize(
-    "path", ["/", "/new", "/settings", "/deleted", "/search?q=answer", "/c/never-there", "/nowhere"]
+    "path",
+    [
+        "/",
+        "/new",
+        "/settings",
+        "/settings/import",
+        "/deleted",
+        "/search?q=answer",
+        "/c/never-there",
+        "/nowhere",
+    ],
 )
 def test_a_page_is_accessible(page: Page, path: str) -> None:
     page.goto(path)

@@ -10,6 +10,7 @@ import pytest
 from playwright.sync_api import Page, Route, expect
 
 from tests.browser.site import Site
+from tests.browser.violations import violations_in_themes
 from tests.clients import HTTP
 from tests.conftest import once
 from tests.import_files import SAID, chat, export
@@ -45,6 +46,7 @@ def test_an_export_is_uploaded_imported_and_found(importing: Page, file: Path) -
     expect(importing.get_by_role("row", name="Conversations in the file")).to_contain_text("31")
     expect(importing.get_by_role("row", name="Records in the file")).to_be_visible()
     expect(importing.get_by_role("button", name="Remove report")).to_be_visible()
+    assert violations_in_themes(importing) == []
     importing.locator("#import-run").get_by_role("link", name="Cuckoo clocks").click()
     expect(importing.locator("#events article.message.user")).to_contain_text(SAID)
 

@@ -129,7 +129,7 @@ def test_no_piece_goes_beyond_the_end_of_its_file(alice: User, offset: int) -> N
         pieces.put(run, offset, b"123456789")
 
 
-def test_a_piece_for_an_import_that_has_begun_is_refused(alice: User) -> None:
+def test_what_is_acknowledged_is_changed_by_no_late_request(alice: User) -> None:
     run = begun(alice, b"12345678")
     early = ImportRun.objects.get(pk=run.pk)
     pieces.put(run, 0, b"12345678")
@@ -137,6 +137,8 @@ def test_a_piece_for_an_import_that_has_begun_is_refused(alice: User) -> None:
     runs.start(run)
     with pytest.raises(WrongOffset):
         pieces.put(early, 0, b"87654321")
+    with pieces.local_file(run) as path:
+        assert path.read_bytes() == b"12345678"
 
 
 def test_nothing_begins_before_the_whole_file_is_here(alice: User) -> None:

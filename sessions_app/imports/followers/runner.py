@@ -93,7 +93,7 @@ class Following:
         if sentence.endswith("new events"):
             self.stored_at, self.problem = timezone.now(), ""
         else:
-            self.problem = sentence
+            self.problem = sentence if sentence.endswith(".") else f"{sentence}."
 
 
 class FollowerRunner:

@@ -6,6 +6,7 @@ several machines, which have the database in common: rows, of which the one that
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import time
@@ -20,7 +21,7 @@ from django.db.models.functions import Now
 
 from conversations.exceptions import StoreUnavailable
 from sessions_app.imports.uploads.problems import FileTooLarge, WrongOffset
-from sessions_app.models import ImportPiece, ImportRun, ImportState
+from sessions_app.models import ImportPiece, ImportRun, ImportRunQuerySet, ImportState
 
 PIECE_MAX_BYTES = 4 * 1024 * 1024
 SETTLED_S = 3600
@@ -46,6 +47,8 @@ def put(run: ImportRun, offset: int, content: bytes) -> int:
     new = content[run.received - offset :]
     if not new:
         return run.received
+    if run.state != ImportState.UPLOADING:
+        raise WrongOffset("This import takes no more of its file.", received=run.received)
     try:
         is_stored = _write(run, new) if _are_files() else _insert(run, new)
     except OSError as error:
@@ -116,11 +119,15 @@ def _write(run: ImportRun, content: bytes) -> bool:
     """Write beyond what is acknowledged, then acknowledge it. Raise OSError."""
     descriptor = private_file(directory_of(run) / run.file_name)
     with os.fdopen(descriptor, "wb") as file:
+        # Of two requests with one piece the second finds it acknowledged, and changes nothing of it.
+        fcntl.flock(file, fcntl.LOCK_EX)
+        if not _waiting_for(run).exists():
+            return False
         file.seek(run.received)
         file.write(content)
         file.flush()
         os.fsync(descriptor)
-    return _advance(run, len(content))
+        return _advance(run, len(content))
 
 
 def _insert(run: ImportRun, content: bytes) -> bool:
@@ -133,8 +140,12 @@ def _insert(run: ImportRun, content: bytes) -> bool:
 
 
 def _advance(run: ImportRun, size: int) -> bool:
-    rows = ImportRun.objects.filter(pk=run.pk, state=ImportState.UPLOADING, received=run.received)
-    return bool(rows.update(received=F("received") + size, touched_at=Now()))
+    return bool(_waiting_for(run).update(received=F("received") + size, touched_at=Now()))
+
+
+def _waiting_for(run: ImportRun) -> ImportRunQuerySet:
+    """Return the row as long as it waits for the piece that it waited for when it was read."""
+    return ImportRun.objects.filter(pk=run.pk, state=ImportState.UPLOADING, received=run.received)
 
 
 def _assemble(run: ImportRun, path: Path) -> None:
