@@ -130,6 +130,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "export", help="write all conversations of a user into a zip file", add_help=False
     )
     out.add_argument("rest", nargs=argparse.REMAINDER)
+    save = commands.add_parser(
+        "backup", help="write the whole store into a directory, while the server runs", add_help=False
+    )
+    save.add_argument("rest", nargs=argparse.REMAINDER)
+    back = commands.add_parser(
+        "restore", help="put a backup in the place of the store, which is kept", add_help=False
+    )
+    back.add_argument("rest", nargs=argparse.REMAINDER)
     bring = commands.add_parser(
         "import",
         help="import conversations from another program's files",
@@ -157,6 +165,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 return import_conversations([*others, *chosen.rest])
             case "export":
                 return export_conversations([*others, *chosen.rest])
+            case "backup":
+                return back_up([*others, *chosen.rest])
+            case "restore":
+                return restore([*others, *chosen.rest])
             case "mcp":
                 return serve_mcp(os.environ.get(TOKEN, ""))
             case _:
@@ -259,6 +271,42 @@ def export_conversations(arguments: Sequence[str]) -> int:
     command = load_command_class("convserver", "export_conversations")
     command.run_from_argv(["convserver export", "", *arguments])
     return 0
+
+
+def back_up(arguments: Sequence[str]) -> int:
+    """Run the command that backs up; if it fails, it ends the process itself."""
+    _let_statements_take_their_time()
+    django.setup()
+    command = load_command_class("convserver", "backup")
+    if not _asks_for_help(arguments):
+        with _naming_the_database():
+            _reach_database()
+        _protect_files()
+        if _has_no_tables():
+            return _say_to_migrate()
+    command.run_from_argv(["convserver backup", "", *arguments])
+    return 0
+
+
+def restore(arguments: Sequence[str]) -> int:
+    """Run the command that restores; if it fails, it ends the process itself.
+
+    It does not look at the present database first, which may be damaged or missing.
+    """
+    into = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    into.add_argument("--into")
+    if url := into.parse_known_args(arguments)[0].into:
+        os.environ["DATABASE_URL"] = url
+    _let_statements_take_their_time()
+    django.setup()
+    with _naming_the_database():
+        load_command_class("convserver", "restore").run_from_argv(["convserver restore", "", *arguments])
+    _protect_files()
+    return 0
+
+
+def _asks_for_help(arguments: Sequence[str]) -> bool:
+    return not {"-h", "--help"}.isdisjoint(arguments)
 
 
 def import_conversations(arguments: Sequence[str]) -> int:

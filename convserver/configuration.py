@@ -49,6 +49,11 @@ class ConfigurationError(Exception):
     """An environment variable has a value with which the server cannot start; the text names the variable."""
 
 
+def installation_of(secret_key: str) -> str:
+    """Return the id of the installation with this secret key; it says nothing of the key."""
+    return sha256(secret_key.encode()).hexdigest()[:12]
+
+
 class LogFormat(StrEnum):
     """The format of a line of the server's log."""
 
@@ -172,7 +177,7 @@ class Configuration:
     @property
     def installation(self) -> str:
         """An id shared by the processes with the same secret key, and by no others; not secret itself."""
-        return sha256(self.secret_key.encode()).hexdigest()[:12]
+        return installation_of(self.secret_key)
 
     @property
     def hint_keys(self) -> tuple[str, ...]:

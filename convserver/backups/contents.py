@@ -1,0 +1,157 @@
+"""What a store holds, and whether it is whole, as far as it can tell by itself."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from itertools import groupby, islice
+from operator import itemgetter
+from typing import Any, NamedTuple
+
+from django.db import transaction
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from conversations.log.append import chain
+
+PROBLEMS_MAX = 20
+"""At most this many problems are named."""
+ROWS_AT_ONCE = 1000
+
+_TABLES = {
+    "sqlite": "SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name",
+    "postgresql": "SELECT tablename FROM pg_tables WHERE schemaname = current_schema() ORDER BY tablename",
+}
+
+
+class Contents(NamedTuple):
+    """What a store holds."""
+
+    migrations: list[str]
+    """As `app.name`, sorted."""
+    counts: dict[str, int]
+    """The number of rows of each table."""
+    heads: str
+    """SHA-256 over the heads of all conversations, in hex."""
+
+
+class Head(NamedTuple):
+    """What a conversation's row says of its log."""
+
+    pk: int
+    public_id: str
+    next_seq: int
+    digest: str
+
+
+def contents(connection: BaseDatabaseWrapper) -> Contents:
+    """Return what a store holds: all of one snapshot if the caller's transaction is one."""
+    with connection.cursor() as cursor:
+        cursor.execute(_TABLES[connection.vendor])
+        counts = {}
+        for (table,) in cursor.fetchall():
+            if not _is_internal(table):
+                cursor.execute(f"SELECT COUNT(*) FROM {connection.ops.quote_name(table)}")  # noqa: S608
+                counts[table] = int(cursor.fetchone()[0])
+        cursor.execute("SELECT app, name FROM django_migrations")
+        migrations = sorted(f"{app}.{name}" for app, name in cursor.fetchall())
+    return Contents(migrations, counts, heads_digest(connection))
+
+
+def _is_internal(table: str) -> bool:
+    """Say whether it is a virtual table of SQLite's full text search, or part of one."""
+    return table.startswith(("conversations_searchtext", "conversations_titletext", "sqlite_"))
+
+
+def heads_digest(connection: BaseDatabaseWrapper) -> str:
+    """Return the SHA-256 over the ids, lengths and digests of all logs, in hex."""
+    digest = hashlib.sha256()
+    with transaction.atomic(using=connection.alias):
+        for head in _heads(connection):
+            digest.update(f"{head.public_id} {head.next_seq} {head.digest}\n".encode())
+    return digest.hexdigest()
+
+
+def problems(connection: BaseDatabaseWrapper) -> list[str]:
+    """Return what is damaged in a store, a sentence each, at most PROBLEMS_MAX; none if it is whole.
+
+    The one place that judges a store: its file (SQLite), and of every conversation each event's place and
+    digest, and its head. It reads all payloads.
+    """
+    with transaction.atomic(using=connection.alias):
+        return list(islice(_problems(connection), PROBLEMS_MAX))
+
+
+def _problems(connection: BaseDatabaseWrapper) -> Iterator[str]:
+    if connection.vendor == "sqlite":
+        yield from _damage_of_file(connection)
+    else:
+        with connection.cursor() as cursor:  # the index has the order; to sort all payloads takes a disk
+            cursor.execute("SET LOCAL enable_sort = off")
+    purged = _purged(connection)
+    logs = groupby(_events(connection), key=itemgetter(0))
+    log = next(logs, None)
+    for head in _heads(connection):
+        is_empty = log is None or log[0] != head.pk
+        problem = _problem_of_log(head, iter(()) if log is None or is_empty else log[1])
+        if problem is not None and head.pk not in purged:
+            yield problem
+        if not is_empty:
+            log = next(logs, None)
+
+
+def _problem_of_log(head: Head, events: Iterator[tuple[Any, ...]]) -> str | None:
+    """Return the first problem of one log; None if it is whole."""
+    seq, digest = -1, ""
+    for seq, (_, found, event_id, found_digest, payload) in enumerate(events):
+        if found != seq:
+            return f"Conversation {head.public_id}: event {seq} is missing; the next one is {found}."
+        digest = chain(digest, seq=seq, event_id=event_id, payload=payload)
+        if digest != found_digest:
+            return (
+                f"Conversation {head.public_id}: event {seq} was changed, or does not follow those before it."
+            )
+    if head.next_seq != seq + 1 or (head.digest and head.digest != digest):
+        return (
+            f"Conversation {head.public_id}: its row says that it has {head.next_seq} events, "
+            f"but its log has {seq + 1}, or ends differently."
+        )
+    return None
+
+
+def _damage_of_file(connection: BaseDatabaseWrapper) -> Iterator[str]:
+    with connection.cursor() as cursor:
+        cursor.execute(f"PRAGMA integrity_check({PROBLEMS_MAX})")
+        for (said,) in cursor.fetchall():
+            if said != "ok":
+                yield f"The file is damaged: {said}."
+        cursor.execute("PRAGMA foreign_key_check")
+        for table, *_ in cursor.fetchmany(PROBLEMS_MAX):
+            yield f"A row of {table} refers to a row that does not exist."
+
+
+def _heads(connection: BaseDatabaseWrapper) -> Iterator[Head]:
+    statement = "SELECT id, public_id, next_seq, head_digest FROM conversations_conversation ORDER BY id"
+    return (Head(*row) for row in _rows(connection, statement))
+
+
+def _events(connection: BaseDatabaseWrapper) -> Iterator[tuple[Any, ...]]:
+    return _rows(
+        connection,
+        "SELECT conversation_id, seq, event_id, digest, payload FROM conversations_event "
+        "ORDER BY conversation_id, seq",
+    )
+
+
+def _rows(connection: BaseDatabaseWrapper, statement: str) -> Iterator[tuple[Any, ...]]:
+    """Return the rows a thousand at a time: the store does not fit into memory."""
+    with connection.chunked_cursor() as cursor:
+        cursor.execute(statement)
+        while rows := cursor.fetchmany(ROWS_AT_ONCE):
+            yield from rows
+
+
+def _purged(connection: BaseDatabaseWrapper) -> set[int]:
+    """Return the conversations whose events were removed for good, or are being."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT DISTINCT conversation_id FROM conversations_purge")
+        return {pk for (pk,) in cursor.fetchall()}

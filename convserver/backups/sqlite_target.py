@@ -1,0 +1,72 @@
+"""Restoring into a SQLite file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from convserver.backups import directories, sqlite_file, stores
+from convserver.backups.failures import BackupError
+from convserver.backups.manifest import Manifest
+
+RESTORING = ".restoring-"
+"""Part of the name of a file that is being restored, before a time."""
+
+
+class SqliteTarget:
+    """The SQLite file of the settings, as something that a backup may replace."""
+
+    def __init__(self, live: Path, stamp: str) -> None:
+        self._live = live.resolve()
+        self._restored = self._live.with_name(f"{self._live.name}{RESTORING}{stamp}")
+        self._kept = self._live.with_name(f"{self._live.name}.before-{stamp}")
+
+    @property
+    def name(self) -> str:
+        """What people call it."""
+        return str(self._live)
+
+    @property
+    def is_new(self) -> bool:
+        """Whether there is nothing to replace."""
+        return not self._live.exists()
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Keep everybody else away. Raise BackupError if somebody uses it."""
+        try:
+            self._live.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            raise BackupError(f"{self._live.parent} cannot be made: {error.strerror}.") from error
+        with sqlite_file.alone_with(self._live):
+            for left in self._live.parent.glob(f"{self._live.name}{RESTORING}*"):
+                left.unlink()  # of a restore that was killed: now nobody else restores
+            yield
+
+    @contextmanager
+    def loaded(self, manifest: Manifest, dumped: Path) -> Iterator[BaseDatabaseWrapper]:
+        """Copy the backup's file beside the live one, and open the copy."""
+        try:
+            sqlite_file.put(dumped, self._restored)
+        except OSError as error:
+            raise BackupError(
+                f"{self._restored} cannot be written: {error.strerror}. The present database was left as it "
+                "was."
+            ) from error
+        with stores.copy_at(self._restored) as connection:
+            yield connection
+        directories.sync(self._restored)
+
+    def swap(self) -> str | None:
+        """Put what was loaded in place, and return where what it replaces is kept."""
+        kept = sqlite_file.swap(self._restored, self._live, self._kept)
+        return None if kept is None else str(kept)
+
+    def discard(self) -> None:
+        """Remove what was loaded."""
+        for ending in ("", *sqlite_file.COMPANIONS):
+            with suppress(OSError):
+                self._restored.with_name(f"{self._restored.name}{ending}").unlink(missing_ok=True)

@@ -1,0 +1,46 @@
+"""Connections to a store beside the one of the settings: a copy, or a schema that is being restored."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from django.db import connections
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+_NO_LIMITS = "-c statement_timeout=0 -c idle_in_transaction_session_timeout=0 -c lock_timeout=10s"
+"""To read or to load everything may take long; what is locked by somebody else is not waited for long."""
+
+
+@contextmanager
+def copy_at(path: Path) -> Iterator[BaseDatabaseWrapper]:
+    """Open a SQLite file that nobody else has open; afterwards it has no companions."""
+    with _opened({"NAME": str(path)}) as connection:
+        yield connection
+
+
+@contextmanager
+def session(search_path: str = "") -> Iterator[BaseDatabaseWrapper]:
+    """Open a session of its own to the PostgreSQL database of the settings, outside the pool."""
+    options = dict(connections.settings["default"]["OPTIONS"])
+    options.pop("pool", None)
+    path = f" -c search_path={search_path}" if search_path else ""
+    options["options"] = f"{options.get('options', '')} {_NO_LIMITS}{path}".strip()
+    with _opened({"OPTIONS": options}) as connection:
+        yield connection
+
+
+@contextmanager
+def _opened(differences: dict[str, Any]) -> Iterator[BaseDatabaseWrapper]:
+    alias = f"beside-{secrets.token_hex(4)}"
+    connections.settings[alias] = {**connections.settings["default"], **differences}
+    connection = connections[alias]
+    try:
+        yield connection
+    finally:
+        connection.close()
+        del connections[alias]
+        del connections.settings[alias]

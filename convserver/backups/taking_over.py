@@ -1,0 +1,44 @@
+"""What a restored store must not believe of the time before: leases, connections, and places in lists."""
+
+from __future__ import annotations
+
+import time
+
+from django.db import transaction
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from conversations.change_order import TRANSACTION
+
+
+def void_leases(store: BaseDatabaseWrapper) -> None:
+    """End the rights of every loop of the time before, in one transaction.
+
+    A server of that time may still run somewhere, with an epoch that is newer than the backup's. So epochs go on
+    from the present time in milliseconds: no loop can have claimed so often, and a second restore of the same
+    backup comes later than the first. The turns that loops had begun are found as after a crash.
+
+    Every conversation counts as changed, so those who follow lists read all of them again.
+    """
+    now_ms = time.time_ns() // 1_000_000
+    with transaction.atomic(using=store.alias), store.cursor() as cursor:
+        cursor.execute(
+            "UPDATE conversations_conversation SET loop_epoch = "  # noqa: S608
+            "CASE WHEN loop_epoch < %s THEN %s ELSE loop_epoch + 1 END, "
+            f"listed_in = {_number(store, now_ms)}",
+            [now_ms, now_ms],
+        )
+        cursor.execute("UPDATE sessions_app_agentloop SET lease_expires_at = NULL")
+        cursor.execute("DELETE FROM sessions_app_connection")
+
+
+def _number(store: BaseDatabaseWrapper, now_ms: int) -> str:
+    """Return the number of this change in the order of commits, which is not that of the backup's time."""
+    if store.vendor == "postgresql":
+        return TRANSACTION
+    with store.cursor() as cursor:
+        cursor.execute(
+            "INSERT INTO conversations_changenumber (id, number) VALUES (1, %s) "
+            "ON CONFLICT (id) DO UPDATE SET number = MAX(number + 1, excluded.number)",
+            [now_ms],
+        )
+    return "(SELECT number FROM conversations_changenumber)"

@@ -1,0 +1,87 @@
+"""`backup`: write the whole store into a new directory, while the server runs."""
+
+from __future__ import annotations
+
+import argparse
+from argparse import ArgumentParser
+from pathlib import Path
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+
+from convserver.backups import directories, passphrases, taking
+from convserver.backups.failures import BackupError
+from convserver.backups.sealed_key import PASSPHRASE
+
+SHOWN = 5
+
+
+class Command(BaseCommand):
+    """Back up."""
+
+    requires_system_checks = ()
+    help = (
+        "Write everything that the database holds into a new directory below DIR, named after the time: "
+        "conversations, attachments, accounts, settings. The server may run meanwhile. `convserver restore` brings it back."
+    )
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        """Add where to write, and what."""
+        parser.add_argument(
+            "directory", metavar="DIR", type=Path, help="where backups are kept; it is made if need be"
+        )
+        parser.add_argument(
+            "--with-secret-key",
+            action="store_true",
+            help=f"add the secret key, sealed with the passphrase in {PASSPHRASE}, or one that is asked for",
+        )
+        parser.add_argument(
+            "--keep",
+            metavar="COUNT",
+            type=_positive,
+            help="afterwards, remove all backups in DIR but this many of the newest",
+        )
+        parser.add_argument(
+            "--no-check",
+            action="store_true",
+            help="do not read every event to see whether the store is whole; `convserver restore` does so",
+        )
+
+    def handle(
+        self,
+        *args: Any,
+        directory: Path,
+        with_secret_key: bool,
+        keep: int | None,
+        no_check: bool,
+        **others: Any,
+    ) -> None:
+        """Make the backup, say where it is, and fail if the store is damaged."""
+        try:
+            passphrase = passphrases.new() if with_secret_key else None
+            made = taking.back_up(directory, passphrase=passphrase, check=not no_check)
+        except BackupError as error:
+            raise CommandError(str(error)) from error
+        counts = made.manifest.counts
+        self.stdout.write(
+            f"{made.path}: {counts['conversations_conversation']:,} conversations, "
+            f"{counts['conversations_event']:,} events, {made.size:,} bytes"
+        )
+        if made.manifest.problems:
+            shown = "\n".join(made.manifest.problems[:SHOWN])
+            raise CommandError(
+                f"The backup is complete, but the database that it is of is damaged:\n{shown}\n"
+                "Older backups were kept. Keep those of before the damage."
+            )
+        if keep is not None:
+            try:
+                for removed in directories.keep_newest(directory, keep):
+                    self.stdout.write(f"{removed}: removed")
+            except OSError as error:
+                raise CommandError(f"An older backup cannot be removed: {error}.") from error
+
+
+def _positive(text: str) -> int:
+    if not (text.isdecimal() and int(text) >= 1):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 on")
+    return int(text)

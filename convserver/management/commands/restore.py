@@ -1,0 +1,117 @@
+"""`restore`: put a backup in the place of the store, which is kept."""
+
+from __future__ import annotations
+
+import sys
+from argparse import ArgumentParser
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+from django.core.management.base import BaseCommand, CommandError
+
+from convserver.backups import passphrases, restoring, sealed_key, secret_keys
+from convserver.backups.failures import BackupError
+from convserver.backups.manifest import Manifest
+from convserver.backups.restoring import Target
+from convserver.backups.sealed_key import PASSPHRASE, Keys
+
+
+class Command(BaseCommand):
+    """Restore."""
+
+    requires_system_checks = ()
+    help = (
+        "Put a backup in the place of the database, which is kept under another name. No server may run on "
+        "it. The backup is validated before and after it is loaded; if anything is wrong, the database stays "
+        "as it is."
+    )
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        """Add which backup, and into what."""
+        parser.add_argument(
+            "directory", metavar="DIR", type=Path, help="what `convserver backup` has written"
+        )
+        parser.add_argument(
+            "--into",
+            metavar="URL",
+            help="the database to restore into, like DATABASE_URL; default: DATABASE_URL",
+        )
+        parser.add_argument("--yes", action="store_true", help="do not ask")
+        parser.add_argument(
+            "--dry-run", action="store_true", help="load and validate the backup, and remove what was loaded"
+        )
+        parser.add_argument(
+            "--with-secret-key",
+            action="store_true",
+            help=f"bring the secret key back, too; its passphrase is in {PASSPHRASE}, or asked for",
+        )
+        parser.add_argument(
+            "--accept-damage",
+            action="store_true",
+            help="restore a backup of a damaged database as it is",
+        )
+
+    def handle(
+        self,
+        *args: Any,
+        directory: Path,
+        yes: bool,
+        dry_run: bool,
+        with_secret_key: bool,
+        accept_damage: bool,
+        **others: Any,
+    ) -> None:
+        """Validate, ask, restore, and say what is left to do."""
+        try:
+            found = restoring.readable(directory)
+            keys = sealed_key.unseal(directory, passphrases.known()) if with_secret_key else None
+            if keys is not None:
+                secret_keys.require_place(settings.CONFIGURATION, keys)
+            into = restoring.target()
+            self._show(found, into)
+            if not (yes or dry_run):
+                _ask(into)
+            done = restoring.restore(directory, found, into, is_trial=dry_run, accept_damage=accept_damage)
+        except BackupError as error:
+            raise CommandError(str(error)) from error
+        if dry_run:
+            self.stdout.write("The backup is whole. Nothing was changed.")
+            return
+        self.stdout.write(f"{into.name} is restored.")
+        if done.kept:
+            self.stdout.write(f"What it replaces is kept as {done.kept}: remove it when you are sure.")
+        if done.hints:
+            self.stderr.write(done.hints)
+        self._finish_keys(found, keys)
+
+    def _show(self, found: Manifest, into: Target) -> None:
+        self.stdout.write(
+            f"The backup is of {found.made_at[:19].replace('T', ' ')} UTC: "
+            f"{found.counts['conversations_conversation']:,} conversations, "
+            f"{found.counts['conversations_event']:,} events."
+        )
+
+    def _finish_keys(self, found: Manifest, keys: Keys | None) -> None:
+        if keys is not None:
+            try:
+                self.stdout.write(secret_keys.put_back(settings.CONFIGURATION, keys))
+            except OSError as error:
+                raise CommandError(
+                    f"The database is restored, but the secret key cannot be written: {error}. "
+                    "Correct that, and run the same command again."
+                ) from error
+        elif not secret_keys.is_known(settings.CONFIGURATION, found.installation):
+            self.stderr.write(
+                "The secret key here is not that of the backup, so its secrets cannot be read: put the former "
+                "key into SECRET_KEY_FALLBACKS, or restore with --with-secret-key."
+            )
+
+
+def _ask(into: Target) -> None:
+    """Return if the user agrees. Raise CommandError otherwise."""
+    if not sys.stdin.isatty():
+        raise CommandError("Nothing was changed: add --yes where nobody can be asked.")
+    what = "fill" if into.is_new else "replace"
+    if input(f"Do you want to {what} {into.name}? [y/N] ").strip().lower() not in ("y", "yes"):
+        raise CommandError("Nothing was changed.")
