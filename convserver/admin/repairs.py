@@ -1,4 +1,4 @@
-"""Turns that a dead loop left behind: the banner that says so, and the list."""
+"""Turns that a dead loop left behind, ended or played on: the banner that says so, and the list."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from sessions_app.processes import this_process
 
 LINKS_SHOWN = 5
 RECENT = timedelta(hours=24)
+MANY = 2
 
 
 class Banner(NamedTuple):
@@ -31,18 +32,27 @@ class Banner(NamedTuple):
 
 
 def banner() -> Banner | None:
-    """Return what to say about interrupted turns that were ended lately; None when there were none."""
+    """Return what to say about interrupted turns of the last day; None when there were none."""
     recent = Repair.objects.since(timezone.now() - RECENT)
     if not (count := recent.count()):
         return None
     newest = recent.select_related("conversation").order_by("-repaired_at")[:LINKS_SHOWN]
     links = [cells.link(repair.conversation) for repair in newest]
-    return Banner(_sentence(count, _since_start()), links, count - len(links))
+    sentence = _sentence(count, _since_start()) + _gone_on(count, recent.gone_on().count())
+    return Banner(sentence, links, count - len(links))
 
 
 def _sentence(count: int, since_start: int) -> str:
     turns = "1 interrupted turn was" if count == 1 else f"{count} interrupted turns were"
     return f"{turns} repaired in the last 24 hours{_part_since_start(count, since_start)}."
+
+
+def _gone_on(count: int, gone_on: int) -> str:
+    if not gone_on:
+        return ""
+    if gone_on == count:
+        return " It went on." if count == 1 else " All of them went on."
+    return f" {gone_on} of them went on, the others were ended."
 
 
 def _part_since_start(count: int, since_start: int) -> str:
@@ -66,16 +76,16 @@ def _started_at(pid: int) -> datetime:
 
 @admin.register(Repair)
 class RepairAdmin(ReadOnlyAdmin[Repair]):
-    """Every turn that was cut off and ended by another loop, newest first."""
+    """Every turn that was cut off and ended, or played on, by another loop, newest first."""
 
-    list_display = ("repaired", "in_conversation", "turn", "by")
+    list_display = ("repaired", "in_conversation", "turn", "outcome", "by")
     list_display_links = None
-    fields = ("repaired", "in_conversation", "turn", "by")
+    fields = ("repaired", "in_conversation", "turn", "outcome", "by")
     list_select_related = ("conversation",)
 
     @admin.display(description="Repaired (UTC)")
     def repaired(self, repair: Repair) -> SafeString | None:
-        """When the turn was ended."""
+        """When the turn was ended, or went on."""
         return cells.moment(repair.repaired_at)
 
     @admin.display(description="Conversation")
@@ -87,6 +97,14 @@ class RepairAdmin(ReadOnlyAdmin[Repair]):
     def turn(self, repair: Repair) -> SafeString:
         """Which turn."""
         return cells.code(repair.turn_id)
+
+    @admin.display(description="Outcome")
+    def outcome(self, repair: Repair) -> str:
+        """What became of the turn."""
+        times = "" if repair.continuations < MANY else f" {repair.continuations} times"
+        if not repair.has_ended:
+            return f"Went on{times}"
+        return f"Went on{times or ' once'}, then ended" if repair.continuations else "Ended"
 
     @admin.display(description="By process")
     def by(self, repair: Repair) -> str:

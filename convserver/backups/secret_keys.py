@@ -22,7 +22,7 @@ def is_known(configuration: Configuration, installation: str) -> bool:
 
 def require_place(configuration: Configuration, keys: Keys) -> None:
     """Raise BackupError if the environment has another key, which would be used instead of the file."""
-    if "SECRET_KEY" in os.environ and configuration.secret_key != keys.newest:
+    if os.environ.get("SECRET_KEY") and configuration.secret_key != keys.newest:
         raise BackupError(
             "SECRET_KEY is set to another key than the backup's, and is used instead of one in the data "
             "directory: unset it, or leave out --with-secret-key. Nothing was changed."

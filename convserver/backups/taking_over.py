@@ -13,9 +13,9 @@ from conversations.change_order import TRANSACTION
 def void_leases(store: BaseDatabaseWrapper) -> None:
     """End the rights of every loop of the time before, in one transaction.
 
-    A server of that time may still run somewhere, with an epoch that is newer than the backup's. So epochs go on
-    from the present time in milliseconds: no loop can have claimed so often, and a second restore of the same
-    backup comes later than the first. The turns that loops had begun are found as after a crash.
+    A server of that time may still run somewhere, with an epoch that is newer than the backup's. So epochs
+    go on from the present time in milliseconds: no loop can have claimed so often, and a second restore of
+    the same backup comes later than the first. The turns that loops had begun are found as after a crash.
 
     Every conversation counts as changed, so those who follow lists read all of them again.
     """

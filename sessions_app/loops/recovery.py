@@ -18,6 +18,7 @@ from conversations.exceptions import ConversationNotFound, Fenced
 from conversations.log import writes
 from conversations.log.locks import lock
 from conversations.models import Conversation, ConversationRef
+from conversations.server_log import ids_of, log_on_commit
 from sessions_app.loops import commands, leases, titles, turn_events, turns
 from sessions_app.loops.calls import left
 from sessions_app.loops.commands import LeftBehind
@@ -104,8 +105,8 @@ def _repair_turn(conversation: ConversationRef, epoch: int) -> None:
     turn = PendingTurn(loop.turn_id, loop.turn_through, is_suspended=False)
 
     def record() -> None:
-        taker = {"host": loop.owner_host, "pid": loop.owner_pid}
-        Repair.objects.get_or_create(conversation_id=conversation.pk, turn_id=turn.turn_id, defaults=taker)
+        Repair.note(loop, turn.turn_id, has_ended=True)
+        log_on_commit("An interrupted turn was ended", **ids_of(conversation), epoch=epoch)
 
     cut_off(
         conversation,

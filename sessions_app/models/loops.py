@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any, ClassVar, NamedTuple, Self
 
 from django.db import models
-from django.db.models import Q
+from django.db.models import F, Q
 from django.db.models.functions import Coalesce, Greatest
 from django.utils import timezone
 
@@ -126,6 +126,10 @@ class AgentLoopQuerySet(models.QuerySet["AgentLoop"]):
     def playing(self) -> Self:
         """Return the loops that are playing a turn."""
         return self.filter(status=LoopStatus.RUNNING, execution_status=ExecutionStatus.RUNNING)
+
+    def resumed(self) -> Self:
+        """Return the loops whose turn has gone on after a crash, and is not over."""
+        return self.filter(recoveries__gt=0, turn_id__isnull=False)
 
     def going_on(self) -> Self:
         """Return the loops whose turn goes on after a crash and waits for nobody."""
@@ -374,12 +378,16 @@ class RepairQuerySet(models.QuerySet["Repair"]):
     """Queries for repaired turns."""
 
     def since(self, moment: datetime) -> Self:
-        """Return those that were ended at this time or later."""
+        """Return those that were ended, or went on, at this time or later."""
         return self.filter(repaired_at__gte=moment)
+
+    def gone_on(self) -> Self:
+        """Return those that were not ended, but went on."""
+        return self.filter(has_ended=False)
 
 
 class Repair(models.Model):
-    """A turn that a dead loop left and the next one ended, recorded for staff."""
+    """A turn that a dead loop left, and that the next one ended or played on, recorded for staff."""
 
     conversation = models.ForeignKey(Conversation, models.CASCADE, related_name="repairs", db_index=False)
     turn_id = models.TextField()
@@ -387,6 +395,10 @@ class Repair(models.Model):
     host = models.TextField()
     """Together with `pid` the process that took the loop over."""
     pid = models.BigIntegerField()
+    continuations = models.PositiveSmallIntegerField(default=0, db_default=0)
+    """How often it went on after that."""
+    has_ended = models.BooleanField(default=True, db_default=True)
+    """Whether it was ended as interrupted; a turn that went on may end by itself."""
 
     objects = models.Manager.from_queryset(RepairQuerySet)()
 
@@ -397,3 +409,19 @@ class Repair(models.Model):
 
     def __str__(self) -> str:
         return f"Repair of turn {self.turn_id}"
+
+    @classmethod
+    def note(cls, loop: AgentLoop, turn_id: str, *, has_ended: bool) -> None:
+        """Record that the loop's present owner has ended a turn that it found, or plays it on."""
+        repair, is_first = cls.objects.get_or_create(
+            conversation_id=loop.conversation_id,
+            turn_id=turn_id,
+            defaults={"host": loop.owner_host, "pid": loop.owner_pid, "has_ended": has_ended},
+        )
+        cls.objects.filter(pk=repair.pk).update(
+            host=loop.owner_host,
+            pid=loop.owner_pid,
+            repaired_at=repair.repaired_at if is_first else timezone.now(),
+            has_ended=has_ended,
+            continuations=F("continuations") + int(not has_ended),
+        )

@@ -55,6 +55,13 @@ def test_a_killed_servers_turn_is_recorded_once_with_the_process_that_ended_it(
     assert (repair.host, repair.pid) == (HERE.host, server.pid)
 
 
+def test_a_turn_that_is_ended_is_written_to_the_log_of_the_server(
+    conversation: ConversationRef, left_behind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    recovery.recover(conversation, HERE)
+    assert caplog.text.count("An interrupted turn was ended") == 1
+
+
 def test_a_turn_that_ends_by_itself_leaves_no_record(server: Server, conversation: ConversationRef) -> None:
     server.start(CONVSERVER_AGENT=AGENT)
     with NetworkClient(server, "talk") as client:

@@ -380,7 +380,8 @@ async def test_a_call_that_had_not_been_started_runs_once(
     assert await until_ended(talk, manager) == ["painted"]
     assert [call_id for call_id, _ in PaintingAgent.painted] == [call.event_id]
     assert [each["turn"] for each in await ends(talk)] == [turn.turn_id]
-    assert not await astore.call(Repair.objects.exists)
+    repair = await astore.call(Repair.objects.get)
+    assert (repair.turn_id, repair.has_ended, repair.continuations) == (turn.turn_id, False, 1)
 
 
 async def started_and_left(talk: ConversationRef) -> tuple[ToolCall, str]:
@@ -565,7 +566,8 @@ async def test_a_turn_goes_on_three_times_and_then_ends_as_interrupted(talk: Con
     await taken_over(talk)
     assert (await loop_of(talk)).execution_status == ExecutionStatus.ERROR
     assert len(await ends(talk)) == 1
-    assert await astore.call(Repair.objects.count) == 1
+    repair = await astore.call(Repair.objects.get)
+    assert (repair.has_ended, repair.continuations) == (True, left.RECOVERIES_MAX)
 
 
 async def test_a_take_over_that_is_repeated_counts_once(talk: ConversationRef) -> None:

@@ -22,7 +22,8 @@ class Command(BaseCommand):
     requires_system_checks = ()
     help = (
         "Write everything that the database holds into a new directory below DIR, named after the time: "
-        "conversations, attachments, accounts, settings. The server may run meanwhile. `convserver restore` brings it back."
+        "conversations, attachments, accounts, settings. The server may run meanwhile. `convserver restore` "
+        "brings it back."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:

@@ -103,8 +103,8 @@ class Command(BaseCommand):
                 ) from error
         elif not secret_keys.is_known(settings.CONFIGURATION, found.installation):
             self.stderr.write(
-                "The secret key here is not that of the backup, so its secrets cannot be read: put the former "
-                "key into SECRET_KEY_FALLBACKS, or restore with --with-secret-key."
+                "The secret key here is not the one of the backup, so its secrets cannot be read: put "
+                "the former key into SECRET_KEY_FALLBACKS, or restore with --with-secret-key."
             )
 
 

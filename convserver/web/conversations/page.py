@@ -40,7 +40,7 @@ from sessions_app.live.status import (
     progress_of,
     states_of,
 )
-from sessions_app.models import THERE, AgentLoop, ExecutionStatus, LoopEnd, ToolRun
+from sessions_app.models import SUSPENDED, THERE, AgentLoop, ExecutionStatus, LoopEnd, ToolRun
 from sessions_app.settings import run_options
 
 PAGE_EVENTS = 50
@@ -51,6 +51,8 @@ _CALLS = ('="event tool_', '="event plan', '="event error', '="output', '="code'
 """HTML that only `calls.css` and `code.css` style."""
 _CUT_OFF = (LoopEnd.STOPPED, LoopEnd.EVICTED, LoopEnd.INTERRUPTED)
 """How a loop ends that may leave its last turn without an answer."""
+
+_PLAYING = (ExecutionStatus.RUNNING, *SUSPENDED)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -130,6 +132,7 @@ def _page(request: HttpRequest, found: ConversationRef, *, status: int = 200, **
         "standing": standing,
         "last_turn": last_turn_of(found) if _has_given_up(state) else None,
         **_absence(found, options.agent, state),
+        "is_resumed": _is_resumed(found, state),
         "row": Row(state=state, now=timezone.now()),
         "parent": _parent(request, state["parent"]),
         "branches": branches_of(request, found),
@@ -151,6 +154,12 @@ def _absence(found: ConversationRef, chosen: str, state: ConversationState) -> d
         return {}
     away = name_away(found)
     return {"absence": not_connected(away or name), "away": "" if away is None else not_connected(away)}
+
+
+def _is_resumed(found: ConversationRef, state: ConversationState) -> bool:
+    """Say whether the turn that the agent plays has gone on after a crash; an idle one needs no look."""
+    is_playing = state["loop"]["execution_status"] in _PLAYING
+    return is_playing and AgentLoop.objects.of(found).resumed().exists()
 
 
 def _has_given_up(state: ConversationState) -> bool:

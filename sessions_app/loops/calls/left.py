@@ -21,6 +21,7 @@ from sessions_app.loops.turn_events import Naming
 from sessions_app.models import (
     AgentLoop,
     ExecutionStatus,
+    Repair,
     RunOptions,
     RunState,
     ToolRun,
@@ -62,6 +63,8 @@ def go_on(conversation: ConversationRef, epoch: int, turn_id: str, *, is_crash: 
             ToolRun.objects.of_call(conversation, call_id).enter(state)
         recoveries = F("recoveries") + int(is_crash)
         loops.update(recoveries=recoveries, goes_on=True, updated_at=timezone.now())
+        if is_crash:
+            Repair.note(loop, turn_id, has_ended=False)
         if RunState.UNKNOWN in states.values():
             loops.update(execution_status=ExecutionStatus.WAITING_FOR_CONFIRMATION)
             decisions.forget_decision(conversation)

@@ -1384,6 +1384,15 @@ def test_repaired_turns_are_told_of_with_the_way_to_their_conversations(
     assert f'href="{of(talk)}"' in answer.content.decode()
 
 
+def test_turns_that_went_on_are_told_from_those_that_were_ended(boss: Browser, talk: ConversationRef) -> None:
+    repair(talk, "ended")
+    repair(talk, "went on", has_ended=False, continuations=1)
+    repair(talk, "went on, then ended", continuations=2)
+    assert "1 of them went on, the others were ended." in text_of(boss.get("/admin/"))
+    shown = text_of(boss.get("/admin/sessions_app/repair/"))
+    assert all(said in shown for said in ("Ended", "Went on", "Went on 2 times, then ended"))
+
+
 @pytest.mark.parametrize(
     ("count", "said"),
     [

@@ -16,9 +16,12 @@ from conversations.log import writes
 from conversations.models import Conversation, ConversationRef
 from conversations.store import creation
 from sessions_app import astore
-from sessions_app.models import ModelUse
+from sessions_app.loops import leases, turns
+from sessions_app.models import AgentLoop, ExecutionStatus, ModelUse
+from sessions_app.processes import this_process
 from tests.events import event
 from tests.faulty import find_locked
+from tests.scripted_agent import asking
 from tests.web_browser import Browser, words
 
 pytestmark = pytest.mark.one_engine
@@ -60,6 +63,22 @@ def test_an_image_whose_address_nobody_can_send_keeps_the_page_open(conversation
     writes.append(conversation, [event(raw=raw)])
     answer = Client(headers={"host": "localhost"}).get("/c/talk")
     assert (answer.status_code, "https://x/\ufffd" in answer.content.decode()) == (200, True)
+
+
+def test_a_turn_that_goes_on_after_a_crash_is_told_of_until_it_is_over(conversation: ConversationRef) -> None:
+    def is_told() -> bool:
+        text = Client(headers={"host": "localhost"}).get("/c/talk").content.decode()
+        return "The server stopped while the agent was working" in text
+
+    epoch = leases.claim(conversation, this_process(), agent="an agent")
+    writes.append(conversation, [asking("hello")])
+    turns.begin_turn(conversation, epoch)
+    rows = AgentLoop.objects.of(conversation)
+    assert not is_told()
+    rows.update(recoveries=1)
+    assert is_told()
+    rows.update(turn_id=None, execution_status=ExecutionStatus.FINISHED)
+    assert not is_told()
 
 
 # The form

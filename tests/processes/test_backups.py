@@ -1,0 +1,362 @@
+"""Backups of a store in use, and restores: nothing acknowledged is missing, no failure touches the store."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import sqlite3
+import subprocess
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from signal import SIGKILL
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
+
+import psycopg
+import pytest
+from django.db import connection
+from psycopg import sql
+
+from convserver.backups import manifest
+from convserver.backups.sealed_key import PASSPHRASE
+from tests import forks, migrated
+from tests.clients import HTTP, Server, database_url
+from tests.conftest import on_postgresql, on_sqlite
+from tests.events import payload
+from tests.network import wait_until
+
+TALKS = ("first", "second")
+CONTENT = secrets.token_hex(50_000).encode()
+SECRET = "a secret key that only the backup knows: " + secrets.token_hex(16)
+BEFORE = 30
+"""So many events are acknowledged in each conversation before a backup begins."""
+LONG = "x" * 20_000
+
+
+class Store(ABC):
+    """A database of a test's own."""
+
+    url: str
+
+    @abstractmethod
+    def make(self) -> None:
+        """Let it have all tables."""
+
+    @abstractmethod
+    def ask(self, statement: str) -> list[tuple[Any, ...]]:
+        """Ask it beside the server."""
+
+    @abstractmethod
+    def is_being_restored(self) -> bool:
+        """Say whether something is there that will take its place."""
+
+    @abstractmethod
+    def kept(self) -> int:
+        """Return how many replaced stores there are."""
+
+
+class File(Store):
+    """SQLite's."""
+
+    def __init__(self, directory: Path) -> None:
+        self.path = directory / "own" / "store.sqlite3"
+        self.url = f"sqlite:///{self.path}"
+
+    def make(self) -> None:
+        migrated.make(str(self.path))
+
+    def ask(self, statement: str) -> list[tuple[Any, ...]]:
+        with closing(sqlite3.connect(self.path)) as asked:
+            return asked.execute(statement).fetchall()
+
+    def is_being_restored(self) -> bool:
+        return bool(list(self.path.parent.glob("*.restoring-*")))
+
+    def kept(self) -> int:
+        return len(list(self.path.parent.glob("*.before-*Z")))
+
+
+class Named(Store):
+    """PostgreSQL's."""
+
+    def __init__(self) -> None:
+        self._name = f"backed_up_{secrets.token_hex(6)}"
+        self.url = urlunsplit(urlsplit(database_url())._replace(path=f"/{self._name}"))
+
+    def make(self) -> None:
+        self.remove()
+        migrated.make(self._name)
+
+    def make_empty(self) -> None:
+        self._administer("CREATE DATABASE {}")
+
+    def ask(self, statement: str) -> list[tuple[Any, ...]]:
+        with psycopg.connect(self.url, autocommit=True) as asked:
+            return asked.execute(statement.encode()).fetchall()
+
+    def is_being_restored(self) -> bool:
+        return bool(self._schemas("convserver_restored_%"))
+
+    def kept(self) -> int:
+        return len(self._schemas("convserver_before_%"))
+
+    def remove(self) -> None:
+        self._administer("DROP DATABASE IF EXISTS {} WITH (FORCE)")
+
+    def _schemas(self, pattern: str) -> list[tuple[Any, ...]]:
+        return self.ask(f"SELECT nspname FROM pg_namespace WHERE nspname LIKE '{pattern}'")
+
+    def _administer(self, statement: Any) -> None:
+        with psycopg.connect(database_url(), autocommit=True) as outside:
+            outside.execute(sql.SQL(statement).format(sql.Identifier(self._name)))
+
+
+@pytest.fixture
+def store(database: None, tmp_path: Path) -> Iterator[Store]:
+    """A database with all tables."""
+    found: Store = File(tmp_path) if connection.vendor == "sqlite" else Named()
+    found.make()
+    yield found
+    if isinstance(found, Named):
+        found.remove()
+
+
+@pytest.fixture
+def elsewhere(database: None, tmp_path: Path) -> Iterator[Store]:
+    """A database without tables, or none at all where a file is one."""
+    if connection.vendor == "sqlite":
+        yield File(tmp_path / "elsewhere")
+        return
+    named = Named()
+    named.make_empty()
+    yield named
+    named.remove()
+
+
+def begin(server: Server, store: Store, **environment: str) -> None:
+    server.start(DATABASE_URL=store.url, **environment)
+    for id in TALKS:
+        HTTP.post(f"{server.url}/api/native/conversations", json={"id": id}).raise_for_status()
+
+
+def append(server: Server, talk: str, id: str, text: str = "hello") -> None:
+    """Return once the event is acknowledged."""
+    body = {"type": "event", "id": id, "event": json.loads(payload(text))}
+    HTTP.post(f"{server.url}/api/native/conversations/{talk}/events", json=body).raise_for_status()
+
+
+def log(server: Server, talk: str) -> list[str]:
+    """Return the ids of all events, which have no gap."""
+    ids: list[str] = []
+    while True:
+        answer = HTTP.get(
+            f"{server.url}/api/native/conversations/{talk}/events", params={"after": len(ids) - 1}
+        )
+        events = answer.raise_for_status().json()["events"]
+        assert [event["seq"] for event in events] == list(range(len(ids), len(ids) + len(events)))
+        ids += [event["id"] for event in events]
+        if not events:
+            return ids
+
+
+def back_up(server: Server, store: Store, directory: Path, *options: str, **environment: str) -> Path:
+    """Return the backup that the command has made."""
+    done = run(server, store, "backup", str(directory), *options, **environment)
+    assert done.returncode == 0, done.stderr
+    (path,) = directory.glob("convserver-*")
+    return path
+
+
+def run(server: Server, store: Store, *command: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return server.run(["convserver", *command], DATABASE_URL=store.url, **environment)
+
+
+class Load:
+    """Appends to each conversation one after another until it is stopped, and keeps what was acknowledged."""
+
+    def __init__(self, server: Server) -> None:
+        self.acknowledged: dict[str, list[str]] = {talk: [] for talk in TALKS}
+        self._is_over = threading.Event()
+        self._server = server
+        self._threads = [threading.Thread(target=self._append, args=[talk]) for talk in TALKS]
+
+    def __enter__(self) -> Load:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._is_over.set()
+        for thread in self._threads:
+            thread.join()
+
+    def count(self) -> int:
+        return min(map(len, self.acknowledged.values()))
+
+    def _append(self, talk: str) -> None:
+        acknowledged = self.acknowledged[talk]
+        while not self._is_over.is_set():
+            id = f"{talk}-{len(acknowledged)}"
+            append(self._server, talk, id)
+            acknowledged.append(id)
+
+
+def test_what_was_acknowledged_before_a_backup_under_load_is_served_elsewhere_afterwards(
+    server: Server, store: Store, elsewhere: Store, tmp_path: Path
+) -> None:
+    keys = {PASSPHRASE: "a passphrase of the drill"}
+    begin(server, store, SECRET_KEY=SECRET)
+    files = {"files": ("notes.txt", CONTENT)}
+    sent = HTTP.post(f"{server.url}/api/conversations/first/upload-files", files=files)
+    assert len(sent.raise_for_status().json()["uploaded_files"]) == 1
+    with Load(server) as load:
+        wait_until(lambda: load.count() >= BEFORE)
+        before = {talk: list(ids) for talk, ids in load.acknowledged.items()}
+        backup = back_up(server, store, tmp_path / "backups", "--with-secret-key", **keys, SECRET_KEY=SECRET)
+        during = load.count()
+        wait_until(lambda: load.count() > during)
+    assert during > len(before["first"])
+    live = {talk: log(server, talk) for talk in TALKS}
+
+    other = Server(tmp_path / "other")
+    (tmp_path / "other").mkdir()
+    # Into a data directory without a key, as on another machine.
+    done = run(other, elsewhere, "restore", str(backup), "--yes", "--with-secret-key", **keys, SECRET_KEY="")
+    assert done.returncode == 0, done.stderr
+    try:
+        other.start(DATABASE_URL=elsewhere.url, SECRET_KEY="")
+        for talk in TALKS:
+            restored = log(other, talk)
+            assert set(before[talk]) <= set(restored)
+            assert restored == live[talk][: len(restored)]
+        append(other, "first", "afterwards")
+    finally:
+        other.kill()
+    assert (tmp_path / "other/data/secret_key").read_text() == SECRET
+    ((content,),) = elsewhere.ask("SELECT content FROM sessions_app_attachment")
+    assert bytes(content) == CONTENT
+    assert elsewhere.kept() == 0
+
+
+def test_a_restore_in_place_keeps_what_it_replaces_and_readers_are_told(
+    server: Server, store: Store, tmp_path: Path
+) -> None:
+    begin(server, store)
+    append(server, "first", "kept")
+    backup = back_up(server, store, tmp_path / "backups")
+    append(server, "first", "later")
+    refused = run(server, store, "restore", str(backup), "--yes")
+    assert (refused.returncode, "stop" in refused.stderr) == (1, True)
+    assert "later" in log(server, "first")
+    server.stop()
+    trial = run(server, store, "restore", str(backup), "--dry-run")
+    assert (trial.returncode, "whole" in trial.stdout, store.kept()) == (0, True, 0)
+    done = run(server, store, "restore", str(backup), "--yes")
+    assert done.returncode == 0, done.stderr
+    assert (store.kept(), store.is_being_restored()) == (1, False)
+    server.start(DATABASE_URL=store.url)
+    assert [each for each in log(server, "first") if each in ("kept", "later")] == ["kept"]
+
+
+def test_a_backup_that_is_damaged_is_refused_and_nothing_is_touched(
+    server: Server, store: Store, tmp_path: Path
+) -> None:
+    begin(server, store)
+    append(server, "first", "backed up")
+    backup = back_up(server, store, tmp_path / "backups")
+    append(server, "first", "later")
+    server.stop()
+    before = store.ask("SELECT event_id FROM conversations_event ORDER BY id")
+    (name,) = manifest.read(backup).files
+
+    def refused() -> str:
+        done = run(server, store, "restore", str(backup), "--yes")
+        assert done.returncode == 1
+        assert store.ask("SELECT event_id FROM conversations_event ORDER BY id") == before
+        assert (store.kept(), store.is_being_restored()) == (0, False)
+        return done.stderr
+
+    whole = (backup / name).read_bytes()
+    (backup / name).write_bytes(whole[: len(whole) // 2])
+    assert "bytes" in refused()
+    vouch_for(backup)
+    assert "Traceback" not in refused()
+    (backup / name).write_bytes(whole)
+    vouch_for(backup)
+    vouch_for(backup, counts={**manifest.read(backup).counts, "conversations_event": 0})
+    assert "rows in conversations_event" in refused()
+    (backup / name).unlink()
+    assert "is missing" in refused()
+
+
+@on_sqlite
+def test_a_backup_in_which_an_event_was_changed_is_refused_by_its_place(
+    server: Server, store: Store, tmp_path: Path
+) -> None:
+    begin(server, store)
+    append(server, "second", "changed")
+    backup = back_up(server, store, tmp_path / "backups")
+    server.stop()
+    with closing(sqlite3.connect(backup / "database.sqlite3")) as copy:
+        copy.execute("DROP TRIGGER event_refuse_update")
+        copy.execute("UPDATE conversations_event SET payload = payload || ' ' WHERE event_id = 'changed'")
+        copy.commit()
+    vouch_for(backup)
+    done = run(server, store, "restore", str(backup), "--yes")
+    assert (done.returncode, "Conversation second: event 0 was changed" in done.stderr) == (1, True)
+    assert run(server, store, "restore", str(backup), "--yes", "--accept-damage").returncode == 0
+
+
+def vouch_for(backup: Path, **differences: Any) -> None:
+    """Write a manifest that agrees with the files as they are now."""
+    text = json.loads((backup / manifest.NAME).read_text())
+    files = {name: manifest.described(backup / name) for name in text.pop("files")}
+    manifest.write(replace(manifest.Manifest(**text, files=files), **differences), backup)
+
+
+def test_a_restore_that_is_killed_leaves_the_store_and_the_next_one_succeeds(
+    server: Server, store: Store, tmp_path: Path
+) -> None:
+    begin(server, store)
+    for number in range(10):  # long enough to be killed while it is read
+        events = [{"id": f"{number}-{each}", "event": json.loads(payload(LONG))} for each in range(80)]
+        body = {"type": "events", "events": events}
+        HTTP.post(f"{server.url}/api/native/conversations/first/events", json=body).raise_for_status()
+    backup = back_up(server, store, tmp_path / "backups")
+    append(server, "second", "later")
+    server.stop()
+    command = ["convserver", "restore", str(backup), "--yes"]
+    with (tmp_path / "said").open("wb") as said:
+        restoring = forks.start(
+            command, {**server.environment, "DATABASE_URL": store.url}, stdout=said, stderr=said
+        )
+    wait_until(store.is_being_restored)
+    restoring.send_signal(SIGKILL)
+    assert restoring.wait(timeout=10) == -SIGKILL
+    assert (store.kept(), store.ask("SELECT COUNT(*) FROM conversations_event WHERE event_id = 'later'")) == (
+        0,
+        [(1,)],
+    )
+    server.start(DATABASE_URL=store.url)
+    assert log(server, "second") == ["later"]
+    server.stop()
+    done = run(server, store, "restore", str(backup), "--yes")
+    assert (done.returncode, store.is_being_restored(), store.kept()) == (0, False, 1)
+    assert store.ask("SELECT COUNT(*) FROM conversations_event WHERE event_id = 'later'") == [(0,)]
+
+
+@on_postgresql
+def test_without_the_programs_of_postgresql_a_sentence_says_which_to_install(
+    server: Server, store: Store, tmp_path: Path
+) -> None:
+    for command in (["backup", str(tmp_path / "backups")], ["restore", str(tmp_path), "--yes"]):
+        done = run(server, store, *command, PATH=str(tmp_path))
+        assert done.returncode == 1
+        assert "Traceback" not in done.stderr
+    done = run(server, store, "backup", str(tmp_path / "backups"), PATH=str(tmp_path))
+    assert "pg_dump is not installed" in done.stderr
+    assert not list((tmp_path / "backups").glob("*"))
