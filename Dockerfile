@@ -11,6 +11,9 @@ RUN pip install --no-deps /src
 
 
 FROM python:3.12-slim
+# For `convserver backup` and `convserver restore`: pg_dump, pg_restore and psql.
+RUN apt-get update && apt-get install --yes --no-install-recommends postgresql-client \
+    && rm -rf /var/lib/apt/lists/*
 RUN useradd --system --uid 10001 --home-dir /var/lib/convserver --create-home convserver
 COPY --from=build /opt/convserver /opt/convserver
 

@@ -7,7 +7,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import IO, cast
@@ -78,7 +78,7 @@ def script_of(dumped: Path, entries: Sequence[str], workspace: Path) -> Iterator
     command = ["pg_restore", "--no-owner", "--no-privileges", f"--use-list={wanted}", "--file=-", str(dumped)]
     with TemporaryFile() as said, subprocess.Popen(command, stdout=subprocess.PIPE, stderr=said) as running:  # noqa: S603
         try:
-            yield _pieces(running.stdout)
+            yield _pieces(cast(IO[bytes], running.stdout))
         except BaseException:
             running.kill()
             raise
@@ -106,8 +106,9 @@ def loading(connection: BaseDatabaseWrapper) -> Iterator[IO[bytes]]:
         try:
             yield cast(IO[bytes], running.stdin)
             cast(IO[bytes], running.stdin).close()
-        except BrokenPipeError:
-            pass  # it has said why
+        except BrokenPipeError:  # it has said why
+            with suppress(BrokenPipeError):
+                cast(IO[bytes], running.stdin).close()
         except BaseException:
             running.kill()
             raise
@@ -118,8 +119,10 @@ def loading(connection: BaseDatabaseWrapper) -> Iterator[IO[bytes]]:
             )
 
 
-def _pieces(output: IO[bytes] | None) -> Iterator[bytes]:
-    while output is not None and (piece := output.read(CHUNK_BYTES)):
+def _pieces(output: IO[bytes]) -> Iterator[bytes]:
+    # The first one has the settings of the session; a server before 17 does not know this one.
+    yield output.read(CHUNK_BYTES).replace(b"SET transaction_timeout = 0;\n", b"", 1)
+    while piece := output.read(CHUNK_BYTES):
         yield piece
 
 

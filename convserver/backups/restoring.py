@@ -106,7 +106,7 @@ def restore(
                 return Restored(kept=None, hints=None)
             kept = into.swap()
             is_done = True
-        except Error as error:
+        except (Error, OSError) as error:
             raise BackupError(
                 f"The backup could not be loaded, and {into.name} was left as it was: {error}"
             ) from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import sqlite3
 import time
@@ -45,13 +46,16 @@ def copy(source: Path, target: Path) -> None:
     directories.sync(target)
 
 
-def put(source: Path, target: Path) -> None:
-    """Write a copy of a file and sync it."""
+def put(source: Path, target: Path) -> str:
+    """Write a copy of a file, sync it, and return the SHA-256 of what was written, in hex."""
+    digest = hashlib.sha256()
     with target.open("xb") as out:
         for piece in pieces_of(source):
+            digest.update(piece)
             out.write(piece)
         out.flush()
         os.fsync(out.fileno())
+    return digest.hexdigest()
 
 
 @contextmanager

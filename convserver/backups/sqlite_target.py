@@ -50,12 +50,14 @@ class SqliteTarget:
     def loaded(self, manifest: Manifest, dumped: Path) -> Iterator[BaseDatabaseWrapper]:
         """Copy the backup's file beside the live one, and open the copy."""
         try:
-            sqlite_file.put(dumped, self._restored)
+            written = sqlite_file.put(dumped, self._restored)
         except OSError as error:
             raise BackupError(
                 f"{self._restored} cannot be written: {error.strerror}. The present database was left as it "
                 "was."
             ) from error
+        if written != manifest.files[dumped.name].sha256:
+            raise BackupError(f"{dumped} changed while it was read: try again, or choose another backup.")
         with stores.copy_at(self._restored) as connection:
             yield connection
         directories.sync(self._restored)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from django.conf import settings
-from django.db import connection, transaction
+from django.db import Error, connection, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.utils import timezone
 
@@ -47,7 +49,7 @@ def back_up(directory: Path, *, passphrase: str | None = None, check: bool = Tru
     what is damaged. Raise BackupError; nothing is left then.
     """
     now = timezone.now()
-    with directories.new_in(directory, f"convserver-{directories.stamp(now)}") as draft:
+    with _said(), directories.new_in(directory, f"convserver-{directories.stamp(now)}") as draft:
         take: Callable[[Path, Manifest, bool], Manifest] = (
             _take_sqlite if connection.vendor == "sqlite" else _take_postgresql
         )
@@ -60,6 +62,15 @@ def back_up(directory: Path, *, passphrase: str | None = None, check: bool = Tru
         manifest.write(taken, draft.path)
     size = sum(path.stat().st_size for path in draft.path.iterdir())
     return Backup(path=draft.path, size=size, manifest=taken)
+
+
+@contextmanager
+def _said() -> Iterator[None]:
+    """Raise BackupError for every failure of a database."""
+    try:
+        yield
+    except (Error, sqlite3.Error) as error:
+        raise BackupError(f"The database cannot be read, or its copy cannot be written: {error}.") from error
 
 
 def _begun(made_at: str) -> Manifest:
@@ -107,8 +118,8 @@ def _take_postgresql(target: Path, begun: Manifest, check: bool) -> Manifest:
 
 
 def _require_tables(entries: list[str], taken: Manifest) -> None:
-    """Raise BackupError unless the dump has the rows of every table."""
-    in_dump = {line.split()[6] for line in entries if " TABLE DATA " in line}
+    """Raise BackupError unless the dump has every table."""
+    in_dump = {line.split()[5] for line in entries if " TABLE " in line and " TABLE DATA " not in line}
     if missing := sorted(taken.counts.keys() - in_dump):
         raise BackupError(
             f"pg_dump has left out {', '.join(missing[:3])}: let the role of the server own all of its "

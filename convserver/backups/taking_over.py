@@ -1,4 +1,4 @@
-"""What a restored store must not believe of the time before: leases, connections, and places in lists."""
+"""What a restored store must not believe of the time before: leases, claims, connections, places in lists."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ def void_leases(store: BaseDatabaseWrapper) -> None:
             [now_ms, now_ms],
         )
         cursor.execute("UPDATE sessions_app_agentloop SET lease_expires_at = NULL")
+        cursor.execute("UPDATE sessions_app_delivery SET claim = '', held_until = NULL")
         cursor.execute("DELETE FROM sessions_app_connection")
 
 
