@@ -11,7 +11,18 @@ from uuid import uuid4
 from benchmarks import server
 from benchmarks.flooding import floods
 from benchmarks.job import Job, Question, Result, carry_out
-from benchmarks.measured import appends, clusters, hanging, importing, lists, locked, moving_in, pages, reads
+from benchmarks.measured import (
+    appends,
+    clusters,
+    hanging,
+    importing,
+    lists,
+    locked,
+    moving_in,
+    pages,
+    reads,
+    verifying,
+)
 from benchmarks.workbench import LENGTH_CLIENTS, LONG, OPENED, REPLAYS, SHORT, Values, Workbench, percentile
 
 BATCH = 50
@@ -144,6 +155,13 @@ def _moving_in(bench: Workbench) -> Values:
     yield "moving in", rate
     yield "bulk insert", limit
     yield "moving in, MB", grown_mb
+
+
+def _verifying(bench: Workbench) -> Values:
+    took = verifying.measured(bench.database.engine, bench.directory)
+    yield "verify, s", took.verify_s
+    yield "scan, s", took.scan_s
+    yield "verify, MB", took.peak_mb
 
 
 def _locked(bench: Workbench) -> Values:
@@ -320,6 +338,7 @@ MEASUREMENTS: Sequence[Measurement] = [
         is_steady=True,
     ),
     Measurement(keys=["moving in", "bulk insert", "moving in, MB"], measure=_moving_in),
+    Measurement(keys=["verify, s", "scan, s", "verify, MB"], measure=_verifying, is_steady=True),
     Measurement(keys=["shown page, ms", "shown costliest, ms"], measure=_pages, is_steady=True),
     Measurement(
         keys=[f"{name} at {count} ms" for name in lists.PAGES for count in (lists.FEW, lists.MANY)],

@@ -11,7 +11,7 @@ from benchmarks.measured import clusters, importing, locked, reads
 from benchmarks.measured.appends import DOORS
 from benchmarks.samples import Samples
 
-MB, MS = "MB", "ms"
+MB, MS, S = "MB", "ms", "s"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -309,6 +309,24 @@ ROWS = [
         title="import of JSON lines, memory growth",
         key="moving in, MB",
         below=100,
+        unit=MB,
+        on_sqlite=True,
+        is_quick=False,
+    ),
+    Row(
+        title="verify 1,000,000 events",
+        key="verify, s",
+        limit="scan, s",
+        limit_title="bare scan with SHA-256",
+        below=60,
+        unit=S,
+        on_sqlite=True,
+        is_quick=False,
+    ),
+    Row(
+        title="verify 1,000,000 events, memory",
+        key="verify, MB",
+        below=200,
         unit=MB,
         on_sqlite=True,
         is_quick=False,

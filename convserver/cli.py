@@ -144,6 +144,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         add_help=False,
     )
     bring.add_argument("rest", nargs=argparse.REMAINDER)
+    verify = commands.add_parser("verify", help="say whether the store is whole", add_help=False)
+    verify.add_argument("rest", nargs=argparse.REMAINDER)
+    checkpoint = commands.add_parser(
+        "checkpoint", help="write a signed checkpoint of all logs, for `verify --against`", add_help=False
+    )
+    checkpoint.add_argument("rest", nargs=argparse.REMAINDER)
     commands.add_parser(
         "mcp",
         help="answer a program that has started this and speaks the Model Context Protocol over stdio",
@@ -169,6 +175,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 return back_up([*others, *chosen.rest])
             case "restore":
                 return restore([*others, *chosen.rest])
+            case "verify" | "checkpoint":
+                return run_command(chosen.command, [*others, *chosen.rest])
             case "mcp":
                 return serve_mcp(os.environ.get(TOKEN, ""))
             case _:
@@ -320,6 +328,20 @@ def import_conversations(arguments: Sequence[str]) -> int:
     own = OWN_IMPORTS.get(arguments[0]) if arguments else None
     chosen = arguments if own else ["", *arguments]
     load_command_class("sessions_app", own or IMPORTS).run_from_argv([shown, *chosen])
+    return 0
+
+
+def run_command(name: str, arguments: Sequence[str]) -> int:
+    """Run one of the commands that read the whole store; it ends the process itself unless all is well."""
+    _let_statements_take_their_time()
+    django.setup()
+    with _naming_the_database():
+        _reach_database()
+        if _lacks_tables():
+            _say_to_migrate()
+            return 2
+    _protect_files()
+    load_command_class("sessions_app", name).run_from_argv([f"convserver {name}", "", *arguments])
     return 0
 
 

@@ -17,6 +17,7 @@ from sessions_app.loops.manager import manager_class
 from sessions_app.processes import this_process
 from sessions_app.search_indexer import Indexer
 from sessions_app.storage import meter
+from sessions_app.verification import rounds
 from sessions_app.webhooks.dispatcher import Dispatcher
 
 STOP_WAIT_S = 5.0
@@ -25,10 +26,10 @@ _failing = Outage(__name__, "A task in the background failed")
 
 
 def start() -> None:
-    """Start to deliver webhooks, to index for the search, to import, to count stored bytes, to return memory.
+    """Start to deliver webhooks, index for the search, import, count stored bytes, verify and return memory.
 
-    Servers of a cluster leave the first three to workers. Once for the running event loop. Sockets call it
-    too, since not every server supports lifespans.
+    Servers of a cluster leave the first three to workers, and so what is verified every night. Once for the
+    running event loop. Sockets call it too, since not every server supports lifespans.
     """
     _tasks.get()
 
@@ -48,13 +49,14 @@ def _finished(task: asyncio.Task[None]) -> None:
 
 
 def _started() -> set[asyncio.Task[None]]:
-    works = [meter.run(), heap.keep_low()]
-    if manager_class().keeps_house:
+    keeps_house = manager_class().keeps_house
+    works = [meter.run(), heap.keep_low(), rounds.verify(keeps_house=keeps_house)]
+    if keeps_house:
         works += [Dispatcher(this_process()).run(), Indexer().run(), ImportRunner().run()]
         if programs.are_offered():
             works.append(FollowerRunner().run())
     if settings.CONFIGURATION.is_clustered:
-        works.append(news.listen() if manager_class().keeps_house else news.tell())
+        works.append(news.listen() if keeps_house else news.tell())
     tasks = {asyncio.get_running_loop().create_task(work) for work in works}
     for task in tasks:
         task.add_done_callback(_finished)

@@ -43,6 +43,14 @@ from conversations.models.storage import (
     StorageProgress,
     StoredBytes,
 )
+from conversations.models.verification import (
+    SHOWN_TO_READERS,
+    Occasion,
+    Outcome,
+    Problem,
+    VerificationFinding,
+    VerificationRun,
+)
 
 __all__ = [
     "CHILDREN_MAX",
@@ -52,6 +60,7 @@ __all__ = [
     "OWNED_BY_APPEND",
     "PUBLIC_ID_MAX_LENGTH",
     "RESERVED_IDS",
+    "SHOWN_TO_READERS",
     "ChangeNumber",
     "Conversation",
     "ConversationManager",
@@ -64,11 +73,16 @@ __all__ = [
     "Label",
     "LabelQuerySet",
     "Moment",
+    "Occasion",
+    "Outcome",
+    "Problem",
     "Purge",
     "SearchProgress",
     "StorageProgress",
     "StoredBytes",
     "TitleChange",
+    "VerificationFinding",
+    "VerificationRun",
     "Version",
     "WholeRowSaveRefused",
     "WriteProbe",

@@ -345,6 +345,8 @@ class Conversation(models.Model):
     listed_in = models.BigIntegerField(null=True, blank=True, editable=False)
     """The number of that change (change_order), set by a trigger; None if it is older than the triggers."""
     deleted_at = models.DateTimeField(null=True, blank=True)
+    damage = models.JSONField(null=True, blank=True, editable=False)
+    """What a verification found damaged, as `{seq, problem, detail}` each; None if nothing was."""
 
     objects = ConversationManager()
 

@@ -18,6 +18,7 @@ from convserver.admin.resources import (
     tokens,
     user_settings,
     users,
+    verification,
 )
 
 urls = admin.site.urls
@@ -39,4 +40,5 @@ __all__ = [
     "urls",
     "user_settings",
     "users",
+    "verification",
 ]

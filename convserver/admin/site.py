@@ -14,8 +14,8 @@ from django.template.response import TemplateResponse
 from django.urls import reverse
 
 from conversations.access import pk_of
-from conversations.models import Conversation
-from convserver.admin import overview, repairs
+from conversations.models import Conversation, VerificationFinding, VerificationRun
+from convserver.admin import damage, overview, repairs
 from convserver.admin.widgets import AdminAuthenticationForm
 from convserver.web.login import CountedForm, key_address, takes_key_alone, tell_when_to_return
 from convserver.web.pages import can_log_out
@@ -134,7 +134,11 @@ GROUPS: dict[str, list[Item]] = {
         Item("Secrets", Secret, "lock"),
         Item("User settings", UserSettings, "tune"),
     ],
-    "Audit": [Item("Log entries", LogEntry, "receipt_long")],
+    "Audit": [
+        Item("Log entries", LogEntry, "receipt_long"),
+        Item("Verifications", VerificationRun, "fact_check"),
+        Item("Damage", VerificationFinding, "broken_image"),
+    ],
 }
 
 
@@ -174,6 +178,7 @@ def first_page(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
         "groups": overview.groups(lambda model: may_view(request, model)),
         "turns": overview.turns() if may_see_conversations and may_view(request, AgentLoop) else [],
         "own_entries": LogEntry.objects.filter(user=pk_of(request.user)).order_by("-pk")[:OWN_ENTRIES_SHOWN],
+        "damage": damage.banner() if may_view(request, VerificationFinding) else None,
         "repairs": repairs.banner() if may_see_conversations else None,
         "may_see_nothing": not any(group["title"] for group in navigation(request)),
     }

@@ -38,6 +38,16 @@ class LoopState(TypedDict):
     """Why the loop is not there any more (LoopEnd); empty while it is."""
 
 
+class DamagedPlace(TypedDict):
+    """One place of a log that is not as it was stored."""
+
+    seq: int | None
+    """The first event; None for the whole log."""
+    problem: str
+    """One of Problem."""
+    detail: str
+
+
 class ConversationState(TypedDict):
     """What is shown of one conversation."""
 
@@ -56,6 +66,8 @@ class ConversationState(TypedDict):
     updated_at: str
     loop: LoopState
     deleted: bool
+    damage: list[DamagedPlace] | None
+    """What a verification found damaged in the log; None if nothing was."""
 
 
 class AgentProgress(TypedDict):
@@ -111,6 +123,7 @@ _COLUMNS = (
     "created_at",
     "updated_at",
     "deleted_at",
+    "damage",
     "loop__status",
     "loop__execution_status",
     "loop__agent",
@@ -302,6 +315,7 @@ def _state(row: Mapping[str, Any]) -> ConversationState:
             "ended_by": row["loop__ended_by"] or "",
         },
         "deleted": row["deleted_at"] is not None,
+        "damage": row["damage"],
     }
 
 

@@ -45,7 +45,7 @@ def step(watermark: Watermark) -> Step:
     if through >= watermark.settled:
         return Step(0, is_last=True)
     last, pks = _next(through, watermark.settled)
-    entries = list(_entries(pks))
+    entries = list(entries_of(pks))
     with transaction.atomic():
         if SearchProgress.move(through, last):
             index.add(entries)
@@ -72,7 +72,7 @@ def _next(through: int, settled: int) -> tuple[int, list[int]]:
     return (pks[-1] if len(pks) == STEP_EVENTS else settled), pks
 
 
-def _entries(pks: list[int]) -> Iterator[Entry]:
+def entries_of(pks: list[int]) -> Iterator[Entry]:
     """Yield the index entries of these; events that their authors hid or that have no words get none."""
     rows = Event.objects.with_pks(pks).filter(hidden=False).order_by("pk")
     for pk, owner, conversation, kind, source, text in rows.values_list(

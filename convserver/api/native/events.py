@@ -110,9 +110,11 @@ class EventsView(APIView):
         """Return a page as {events, last_seq}: oldest first, fewer than `limit` when they are long.
 
         `after` (default -1) returns the events after it; `before` returns those just before it. A reader
-        whose `after` is of a history that was replaced gets 410, and has to read from the beginning.
+        whose `after` is of a history that was replaced gets 410, and has to read from the beginning. `damage`
+        is there only if the log is damaged.
         """
-        conversation = access.readable(request.user, conversation_id)
+        row = access.readable_row(request.user, conversation_id)
+        conversation = row.ref
         query = EventPageSerializer(data=request.query_params)
         query.is_valid(raise_exception=True)
         asked = query.validated_data
@@ -132,7 +134,8 @@ class EventsView(APIView):
         histories.require_within(cursor, last_seq=last_seq)
         histories.require_same(conversation, cursor)
         events = ",".join(map(native.envelope_json, page))
-        return _json(f'{{"events":[{events}],"last_seq":{min(last_seq, as_of)}}}')
+        damage = f',"damage":{json.dumps(row.damage)}' if row.damage else ""
+        return _json(f'{{"events":[{events}],"last_seq":{min(last_seq, as_of)}{damage}}}')
 
     @extend_schema(
         parameters=[SessionSerializer],

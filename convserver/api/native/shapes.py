@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, Field
 
 from conversations.events import Dialect, Kind
-from conversations.models import Version
+from conversations.models import Problem, Version
 from convserver.api.schema import Door, NativeRefusal
 from sessions_app.imports.uploads.runs import LABELS_MAX
 from sessions_app.models import (
@@ -54,6 +54,14 @@ class NativeLoop(BaseModel):
     ended_by: LoopEnd | Literal[""]
 
 
+class NativeDamagedPlace(BaseModel):
+    """One place of a log that is not as it was stored."""
+
+    seq: int | None = Field(description="The first event that is damaged; null for the whole log.")
+    problem: Problem
+    detail: str
+
+
 class NativeConversation(BaseModel):
     """A conversation in its present state."""
 
@@ -72,6 +80,9 @@ class NativeConversation(BaseModel):
     updated_at: datetime
     loop: NativeLoop
     deleted: bool
+    damage: list[NativeDamagedPlace] | None = Field(
+        description="What a verification found damaged in the log; null if nothing was."
+    )
     parent: str | None = Field(description="The parent conversation.")
     children: int = Field(ge=0, description="The number of sub-conversations.")
     pinned: bool = Field(description="Pinned by this user.")
@@ -242,6 +253,9 @@ class NativeEventPage(BaseModel):
 
     events: list[NativeEvent]
     last_seq: int = Field(ge=-1)
+    damage: list[NativeDamagedPlace] | None = Field(
+        default=None, description="Only of a damaged log: what a verification found damaged in it."
+    )
 
 
 # Search

@@ -72,6 +72,7 @@ SHOWN_CHANGES = (
     "tags",
     "loop",
     "deleted",
+    "damage",
 )
 """The keys of a `conversation` frame; the log itself reports everything else."""
 

@@ -1,0 +1,203 @@
+"""Signed checkpoints: what every log was at a time, so that even a chain that was written anew is noticed.
+
+A checkpoint is a file of JSON lines: a head, then for each log, in stretches, the digest at its end, the
+digest of what the chain does not cover, and for each event three bytes of either, which say where a
+difference begins; at last the totals, and the signature of all lines before.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from hashlib import sha256
+from itertools import islice
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple
+
+from conversations.models import Problem
+from conversations.verification import facts
+from conversations.verification.damage import Damage, DamageList
+from conversations.verification.rows import (
+    PAGE_EVENTS,
+    Batch,
+    Head,
+    Row,
+    all_conversations,
+    heads_of,
+    of_one,
+)
+from conversations.verification.signatures import Key
+from conversations.verification.store import Step
+
+FORMAT, VERSION = "convserver-checkpoint", 1
+STRETCH = PAGE_EVENTS
+"""At most this many events are in one line."""
+TAG = 3
+"""Bytes of either digest that a line has of each event."""
+LINES_AT_ONCE = 200
+EXAMINED = frozenset({Problem.REWRITTEN, Problem.FACTS, Problem.GONE})
+
+
+class CheckpointRefused(Exception):
+    """The file is no checkpoint that can be trusted; the text says why."""
+
+
+class Stretch(NamedTuple):
+    """Some events of a log that follow each other, in short."""
+
+    first: int
+    count: int
+    head: str
+    """The digest of the last of them; that of an empty log is empty."""
+    facts: str
+    tags: bytes
+    """Of each event TAG bytes of its digest in the chain, then TAG bytes of that of its facts."""
+
+    @classmethod
+    def of(cls, first: int, rows: Sequence[Row]) -> Stretch:
+        """Return the stretch of these rows, whose columns are `facts.columns`."""
+        whole, tags = sha256(), bytearray()
+        for row in rows:
+            own = facts.digest_of(row)
+            whole.update(own)
+            tags += bytes.fromhex(row[3][: 2 * TAG]) + own[:TAG]
+        return cls(first, len(rows), rows[-1][3] if rows else "", whole.hexdigest(), bytes(tags))
+
+
+def write(target: BinaryIO, key: Key) -> Iterator[Step]:
+    """Write a checkpoint of all logs, step by step. Raise KeyUnusable."""
+    key.sign(b"")  # before anything is read
+    signed, conversations, events, above = sha256(), 0, 0, 0
+    made_at = datetime.now(UTC).isoformat(timespec="seconds")
+    _write(target, signed, {"format": FORMAT, "version": VERSION, "made_at": made_at})
+    while (batch := Batch.after(above, all_conversations())) is not None:
+        for head in batch.heads:
+            if head.is_purged:
+                continue
+            conversations += 1
+            for stretch in _stretches(head):
+                events += stretch.count
+                _write(target, signed, _line(head, stretch))
+                yield Step(0, stretch.count, [])
+        above = batch.through
+        yield Step(len(batch.heads), 0, [])
+    _write(target, signed, {"conversations": conversations, "events": events})
+    _write(target, sha256(), {"key": key.name, "signature": key.sign(signed.digest())})
+
+
+def compare(path: Path, key: Key) -> Iterator[Step]:
+    """Compare all logs with a checkpoint, step by step. Raise CheckpointRefused before the first."""
+    made_at = require_signed(path, key)
+    with path.open("rb") as source:
+        lines = (json.loads(line) for line in source)
+        stretches = (line for line in lines if "conversation" in line)
+        rewritten = ""
+        while some := list(islice(stretches, LINES_AT_ONCE)):
+            for step in _compared(some, made_at):
+                # Whatever follows in the same log is another history, too.
+                again = bool(step.found) and step.found[0].conversation_id == rewritten != ""
+                yield step._replace(found=[]) if again else step
+                if any(damage.problem is Problem.REWRITTEN for damage in step.found):
+                    rewritten = step.found[0].conversation_id
+
+
+def _line(head: Head, stretch: Stretch) -> dict[str, Any]:
+    tags = base64.b64encode(stretch.tags).decode()
+    return {"conversation": head.public_id, **stretch._asdict(), "tags": tags}
+
+
+def _write(target: BinaryIO, signed: Any, line: dict[str, Any]) -> None:
+    text = json.dumps(line, separators=(",", ":")).encode() + b"\n"
+    signed.update(text)
+    target.write(text)
+
+
+def _stretches(head: Head) -> Iterator[Stretch]:
+    for first in range(0, max(head.next_seq, 1), STRETCH):
+        yield Stretch.of(first, _rows(head, first, min(first + STRETCH, head.next_seq)))
+
+
+def _rows(head: Head, first: int, end: int) -> list[Row]:
+    """Return the rows from a place to another, that one excluded."""
+    bounded = head._replace(next_seq=end)
+    pages = of_one(bounded, facts.columns(), first=first) if first < end else iter(())
+    return [row for page in pages for row in page if first <= row[1] < end]
+
+
+def require_signed(path: Path, key: Key) -> str:
+    """Return when a checkpoint was made. Raise CheckpointRefused unless it is whole and signed by the key."""
+    try:
+        return _signed_at(path, key)
+    except OSError as error:
+        raise CheckpointRefused(f"{path} cannot be read: {error.strerror}.") from error
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        raise CheckpointRefused(f"{path} is not a checkpoint.") from error
+
+
+def _signed_at(path: Path, key: Key) -> str:
+    signed, last, first = sha256(), b"", {}
+    with path.open("rb") as source:
+        for line in source:
+            signed.update(last)
+            last = line
+            first = first or json.loads(line)
+    if first["format"] != FORMAT:
+        raise CheckpointRefused(f"{path} is not a checkpoint.")
+    if first["version"] != VERSION:
+        raise CheckpointRefused(f"{path} is a checkpoint of another version: {first['version']}.")
+    signature = json.loads(last)
+    if not key.has_signed(signed.digest(), signature["signature"]):
+        raise CheckpointRefused(
+            f"{path} was changed, or signed by another key: it names {signature['key']}, this is {key.name}."
+        )
+    return str(first["made_at"])
+
+
+def _compared(lines: Sequence[dict[str, Any]], made_at: str) -> Iterator[Step]:
+    ids = {line["conversation"] for line in lines}
+    heads = {head.public_id: head for head in heads_of(all_conversations().with_public_ids(ids))}
+    for line in lines:
+        head = heads.get(line["conversation"])
+        if head is None:
+            detail = f"The conversation {line['conversation']} is in the checkpoint of {made_at}, and gone."
+            yield Step(1, 0, [Damage(Problem.GONE, None, "", None, detail)] if not line["first"] else [])
+        elif not head.is_purged:
+            yield Step(not line["first"], line["count"], list(_differences(head, line, made_at)))
+
+
+def _differences(head: Head, line: dict[str, Any], made_at: str) -> DamageList:
+    found = DamageList(head.pk, head.public_id)
+    first, end = line["first"], line["first"] + line["count"]
+    now, then = Stretch.of(first, _rows(head, first, end)), base64.b64decode(line["tags"])
+    checkpoint = f"in the checkpoint of {made_at}"
+    if (now.head, now.count) != (line["head"], line["count"]):
+        seq = first + _first_difference(now.tags, then)
+        found.add(
+            Problem.REWRITTEN, seq, f"From event {seq} on the history is another one than {checkpoint}."
+        )
+    elif now.facts != line["facts"]:
+        for seq in [first + at for at in _other_facts(now.tags, then)] or [first]:
+            found.add(
+                Problem.FACTS,
+                seq,
+                f"Event {seq} has another time, cause, epoch or other fact than {checkpoint}.",
+            )
+    return found
+
+
+def _first_difference(now: bytes, then: bytes) -> int:
+    """Return the number of the first event whose digest in the chain differs."""
+    pairs = zip(_tags(now), _tags(then), strict=False)
+    differing = (at for at, (one, other) in enumerate(pairs) if one[:TAG] != other[:TAG])
+    return next(differing, min(len(now), len(then)) // (2 * TAG))
+
+
+def _other_facts(now: bytes, then: bytes) -> list[int]:
+    pairs = zip(_tags(now), _tags(then), strict=True)
+    return [at for at, (one, other) in enumerate(pairs) if one[TAG:] != other[TAG:]]
+
+
+def _tags(tags: bytes) -> Iterator[bytes]:
+    return (tags[at : at + 2 * TAG] for at in range(0, len(tags), 2 * TAG))

@@ -1,0 +1,78 @@
+"""The columns of events against what is read off their payloads again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from conversations import dialects
+from conversations.events import Kind, Reading
+from conversations.exceptions import InvalidEvent
+from conversations.models import ConversationQuerySet, Problem
+from conversations.payloads import jsontext
+from conversations.verification.damage import Damage, DamageList
+from conversations.verification.rows import (
+    LARGE_BYTES,
+    SMALL_PAYLOAD,
+    Batch,
+    Row,
+    all_conversations,
+    pages,
+    payload_of,
+)
+from conversations.verification.store import Step
+
+DERIVED = ("dialect", "type", "kind", "source", "tool_call_id", "hidden", "text")
+EXAMINED = frozenset({Problem.COLUMN})
+_TEXT = f"CASE WHEN size <= {LARGE_BYTES} THEN text END"
+_COLUMNS = (*DERIVED[:-1], _TEXT, SMALL_PAYLOAD)
+
+
+def steps(rows: ConversationQuerySet | None = None) -> Iterator[Step]:
+    """Read the columns of all events of these conversations again; without any, of all."""
+    chosen, above = all_conversations() if rows is None else rows, 0
+    while (batch := Batch.after(above, chosen)) is not None:
+        heads = {head.pk: head for head in batch.heads}
+        found = {head.pk: DamageList(head.pk, head.public_id) for head in batch.heads}
+        for page in pages(batch, _COLUMNS, only_heads=True):
+            for row in page:
+                if wrong := _wrong(row):
+                    detail = f"Event {row[1]} has another {' and '.join(wrong)} than its payload."
+                    found[row[0]].add(Problem.COLUMN, row[1], detail)
+            yield Step(0, len(page), [])
+        listed: list[Damage] = [damage for each in found.values() for damage in each]
+        above = batch.through
+        yield Step(len(heads), 0, listed)
+
+
+def _wrong(row: Row) -> list[str]:
+    """Return the names of the columns that the payload does not say."""
+    _, _, pk, *stored, payload = row
+    values = dict(zip(DERIVED, stored, strict=True))
+    try:
+        reading = dialects.read(jsontext.loads(payload_of(pk) if payload is None else payload))
+    except (ValueError, RecursionError, AttributeError, InvalidEvent):
+        return ["form"]
+    read = _columns(reading)
+    return [name for name, value in read.items() if not _agrees(name, values[name], value)]
+
+
+def _columns(reading: Reading) -> dict[str, object]:
+    return {name: getattr(reading, name) for name in DERIVED}
+
+
+def _agrees(name: str, stored: object, read: object) -> bool:
+    """Say whether a column can have come from the payload.
+
+    A kind that no payload shows is the author's. What was masked in a text that could not be read apart has
+    no other source than the column.
+    """
+    match name:
+        case "kind":
+            return stored in (read, Kind.TURN)
+        case "hidden":
+            return bool(stored) == read
+        case "text":
+            return not read or stored is None or stored == read
+        case "tool_call_id":
+            return read is None or stored == read
+    return stored == read

@@ -1,0 +1,61 @@
+"""What a verification says of the damage that it found."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from conversations.models import Problem
+
+PER_CONVERSATION_MAX = 100
+"""At most this many findings of one conversation are kept; the last of them says that there are more."""
+
+
+class Damage(NamedTuple):
+    """One damaged place."""
+
+    problem: Problem
+    conversation_pk: int | None
+    """None for what is of no conversation that exists."""
+    conversation_id: str
+    """The public id; empty without a conversation."""
+    seq: int | None
+    """The first place in the log; None for the whole of it."""
+    detail: str
+
+    def shown(self) -> dict[str, Any]:
+        """Return it as JSON."""
+        return {
+            "conversation": self.conversation_id or None,
+            "seq": self.seq,
+            "problem": self.problem.value,
+            "detail": self.detail,
+        }
+
+    def line(self) -> str:
+        """Return it as a line for people."""
+        place = f"conversation {self.conversation_id}" if self.conversation_id else "store"
+        return f"{place}{'' if self.seq is None else f', seq {self.seq}'}: {self.detail}"
+
+
+class DamageList:
+    """The damage of one conversation, at most PER_CONVERSATION_MAX."""
+
+    def __init__(self, conversation_pk: int, conversation_id: str) -> None:
+        self._pk, self._id = conversation_pk, conversation_id
+        self._found: list[Damage] = []
+        self._more = 0
+
+    def add(self, problem: Problem, seq: int | None, detail: str) -> None:
+        """Note a damaged place."""
+        if len(self._found) < PER_CONVERSATION_MAX:
+            self._found.append(Damage(problem, self._pk, self._id, seq, detail))
+        else:
+            self._more += 1
+
+    def __iter__(self) -> Iterator[Damage]:
+        if not self._more:
+            return iter(self._found)
+        *kept, last = self._found
+        more = f"{last.detail} {self._more:,} more places of this conversation are damaged."
+        return iter([*kept, last._replace(detail=more)])

@@ -1,0 +1,171 @@
+"""What is derived from the log and can be rebuilt from it: the search index and the index of titles."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Iterator, Sequence
+
+from django.db import Error, connection, transaction
+
+from conversations.engines import guards
+from conversations.engines.case_insensitive import IN_CAPITALS
+from conversations.models import Problem, SearchProgress
+from conversations.search import titles
+from conversations.search.fulltext import indexing
+from conversations.search.fulltext.index import TABLE, Entry
+from conversations.search.fulltext.indexing import Watermark
+from conversations.verification.damage import PER_CONVERSATION_MAX, Damage
+from conversations.verification.store import Step, newest_event
+
+SAMPLES = 1_000
+"""So many events are compared with their entries, unless all are."""
+GROUP = 500
+REST_S = 0.01
+EXAMINED = frozenset({Problem.SEARCH, Problem.TITLE})
+
+_ENTRIES = {
+    "sqlite": f"SELECT rowid, words FROM {TABLE} WHERE rowid IN ({{keys}})",
+    # Compared as the engine keeps them: sorted, each word once.
+    "postgresql": f"SELECT event_id, words::text FROM {TABLE} WHERE event_id IN ({{keys}})",
+}
+_KEPT = "SELECT array_to_tsvector(string_to_array(words, ' '))::text FROM unnest(%s::text[]) AS words"
+_KEY = {"sqlite": "rowid", "postgresql": "event_id"}
+_SOME_KEYS = "SELECT id FROM {table} WHERE id > %s AND id <= %s ORDER BY id LIMIT %s"
+_TITLE_KEY = {"sqlite": "rowid", "postgresql": "conversation_id"}
+
+
+def steps(*, everything: bool) -> Iterator[Step]:
+    """Compare entries of the indexes with what they are about: samples, or all of them.
+
+    The coverage is that of the index itself: an event that has no entry is found among those compared.
+    """
+    through = SearchProgress.through_now()
+    newest = newest_event()
+    if through > newest:
+        yield Step(0, 0, [_wrong_progress(through, newest)])
+    found = 0
+    for keys in _chosen(min(through, newest), everything=everything):
+        damage = list(_wrong_entries(keys))[: PER_CONVERSATION_MAX - found]
+        found += len(damage)
+        yield Step(0, len(keys), damage)
+        if found >= PER_CONVERSATION_MAX:
+            break
+    if everything:
+        yield Step(0, 0, [*_left_over(), *_broken_index()])
+    yield Step(0, 0, list(_wrong_titles(None if everything else SAMPLES)))
+
+
+def rebuild() -> int:
+    """Empty the indexes and fill them from the log; return how many events were read."""
+    watermark = Watermark()
+    watermark.look()
+    newest = watermark.newest
+    indexing.begin_anew()
+    while titles.step():
+        time.sleep(REST_S)
+    events = 0
+    while SearchProgress.through_now() < newest:
+        watermark.look()
+        events += indexing.step(watermark).events
+        time.sleep(REST_S)
+    return events
+
+
+def _wrong_progress(through: int, newest: int) -> Damage:
+    detail = f"The search index says that it has read through event row {through}, but the last is {newest}."
+    return Damage(Problem.SEARCH, None, "", None, detail)
+
+
+def _chosen(through: int, *, everything: bool) -> Iterator[list[int]]:
+    """Yield keys of events that should be in the index, group by group."""
+    if everything:
+        at = 0
+        while keys := _keys(at, through, GROUP):
+            yield keys
+            at = keys[-1]
+        return
+    # A key at random may be of no event: then the next one is taken.
+    places = sorted(random.sample(range(through), min(SAMPLES, through)))
+    chosen = sorted({key for place in places for key in _keys(place, through, 1)})
+    for first in range(0, len(chosen), GROUP):
+        yield chosen[first : first + GROUP]
+
+
+def _keys(above: int, through: int, limit: int) -> list[int]:
+    with connection.cursor() as cursor:
+        cursor.execute(_SOME_KEYS.format(table=guards.EVENT), [above, through, limit])
+        return [key for (key,) in cursor.fetchall()]
+
+
+def _wrong_entries(keys: Sequence[int]) -> Iterator[Damage]:
+    expected = {entry.event_pk: words for entry, words in _expected(keys)}
+    stored = dict(_rows(_ENTRIES[connection.vendor], keys))
+    for key in keys:
+        if expected.get(key) != stored.get(key):
+            state = "is not" if key not in stored else "is wrongly"
+            detail = f"Event row {key} {state} in the search index: run `convserver verify --repair-derived`."
+            yield Damage(Problem.SEARCH, None, "", None, detail)
+
+
+def _expected(keys: Sequence[int]) -> list[tuple[Entry, str]]:
+    entries = list(indexing.entries_of(list(keys)))
+    texts = [" ".join(entry.words) for entry in entries]
+    if connection.vendor == "postgresql" and texts:
+        with connection.cursor() as cursor:
+            cursor.execute(_KEPT, [texts])
+            texts = [text for (text,) in cursor.fetchall()]
+    return list(zip(entries, texts, strict=True))
+
+
+def _rows(statement: str, keys: Sequence[int]) -> list[tuple[int, str]]:
+    if not keys:
+        return []
+    with connection.cursor() as cursor:
+        cursor.execute(statement.format(keys=", ".join(["%s"] * len(keys))), list(keys))
+        return list(cursor.fetchall())
+
+
+def _left_over() -> Iterator[Damage]:
+    """Yield the entries of events that do not exist."""
+    key = _KEY[connection.vendor]
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"SELECT {key} FROM {TABLE} WHERE NOT EXISTS "
+            f"(SELECT 1 FROM {guards.EVENT} AS event WHERE event.id = {TABLE}.{key}) "
+            f"LIMIT {PER_CONVERSATION_MAX}"
+        )
+        keys = [key for (key,) in cursor.fetchall()]
+    for key in keys:
+        detail = f"The search index has an entry of event row {key}, which does not exist."
+        yield Damage(Problem.SEARCH, None, "", None, detail)
+
+
+def _broken_index() -> Iterator[Damage]:
+    """Yield that the engine's own check of the index fails, where there is one (SQLite)."""
+    if connection.vendor != "sqlite":
+        return
+    try:
+        with transaction.atomic(), connection.cursor() as cursor:
+            cursor.execute(f"INSERT INTO {TABLE} ({TABLE}) VALUES ('integrity-check')")
+    except Error as error:
+        yield Damage(Problem.SEARCH, None, "", None, f"SQLite refuses the search index: {error}.")
+
+
+def _wrong_titles(limit: int | None) -> Iterator[Damage]:
+    """Yield the titles, of all or of so many chosen at random, that their index has otherwise."""
+    at_random = "" if limit is None else f"ORDER BY random() LIMIT {limit}"
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"WITH chosen AS (SELECT id, public_id, {IN_CAPITALS[connection.vendor]} AS title "
+            f"FROM {guards.CONVERSATION} WHERE title IS NOT NULL {at_random}) "
+            f"SELECT chosen.id, chosen.public_id FROM chosen LEFT JOIN {guards.TITLE_TEXT} AS entry "
+            f"ON entry.{_TITLE_KEY[connection.vendor]} = chosen.id "
+            "WHERE (entry.title IS NULL OR entry.title <> chosen.title) AND NOT EXISTS "
+            f"(SELECT 1 FROM {guards.TITLE_CHANGE} AS change WHERE change.conversation_id = chosen.id) "
+            f"LIMIT {PER_CONVERSATION_MAX}"
+        )
+        rows = cursor.fetchall()
+    for pk, public_id in rows:
+        detail = "The title is not in its index as it is: run `convserver verify --repair-derived`."
+        yield Damage(Problem.TITLE, pk, public_id, None, detail)

@@ -1,0 +1,52 @@
+"""What the chain of digests does not cover of an event, as bytes that are the same on both engines."""
+
+from __future__ import annotations
+
+import json
+from hashlib import sha256
+
+from django.db import connection
+
+from conversations.verification.rows import Row
+
+_PLAIN = (
+    "dialect",
+    "type",
+    "kind",
+    "source",
+    "cause_seq",
+    "turn_id",
+    "epoch",
+    "tool_call_id",
+    "parent_event_id",
+    "sender_id",
+    "wire_id",
+    "size",
+    "text",
+)
+_FLAGS = ("brings_envelope", "hidden", "is_input")
+_TIMES = ("timestamp", "received_at")
+_TIME = {
+    "sqlite": "{} || '' AS {}",  # or the driver makes a datetime of it
+    "postgresql": "to_char({} AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS.US') AS {}",
+}
+_SECONDS = len("2026-01-01 00:00:00")
+
+
+def columns() -> tuple[str, ...]:
+    """Return the columns that `digest_of` takes after a row's place; the first is the digest of the chain."""
+    times = (_TIME[connection.vendor].format(name, f"{name}_text") for name in _TIMES)
+    return ("digest", *_PLAIN, *_FLAGS, *times)
+
+
+def digest_of(row: Row) -> bytes:
+    """Return the SHA-256 of an event's facts."""
+    _, _, _, _, *values = row
+    plain, flags, times = values[: len(_PLAIN)], values[len(_PLAIN) : -len(_TIMES)], values[-len(_TIMES) :]
+    canonical = [*plain, *(bool(flag) for flag in flags), *map(_with_fraction, times)]
+    return sha256(json.dumps(canonical, ensure_ascii=True, separators=(",", ":")).encode()).digest()
+
+
+def _with_fraction(time: str) -> str:
+    """Return a time with microseconds, which SQLite's text lacks if there are none."""
+    return f"{time}.000000" if len(time) == _SECONDS else time

@@ -1,0 +1,37 @@
+"""Ids that should be unique and are not, as far as a log's own check does not see them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from django.db import connection
+from django.db.models import Count, Min
+
+from conversations.models import Conversation, Event, Problem
+from conversations.verification.damage import PER_CONVERSATION_MAX, Damage
+from conversations.verification.rows import Head
+
+_DOUBLED = (
+    "SELECT event_id FROM conversations_event WHERE conversation_id = %s "
+    f"GROUP BY event_id HAVING COUNT(*) > 1 LIMIT {PER_CONVERSATION_MAX}"
+)
+
+
+def doubled_in(head: Head) -> Iterator[Damage]:
+    """Yield the events of a long log whose ids earlier events have."""
+    with connection.cursor() as cursor:
+        cursor.execute(_DOUBLED, [head.pk])
+        event_ids = [event_id for (event_id,) in cursor.fetchall()]
+    for event_id in event_ids:
+        rows = Event.objects.of_key(head.pk).filter(event_id=event_id)
+        for seq in rows.oldest_first().seqs()[1:PER_CONVERSATION_MAX]:
+            detail = f"Event {seq} has the id {event_id}, which an earlier event has."
+            yield Damage(Problem.DOUBLED_ID, head.pk, head.public_id, seq, detail)
+
+
+def doubled_conversations() -> Iterator[Damage]:
+    """Yield the conversations whose ids others have."""
+    rows = Conversation.objects.order_by().values("public_id").annotate(count=Count("pk"), first=Min("pk"))
+    for row in rows.filter(count__gt=1)[:PER_CONVERSATION_MAX]:
+        detail = f"{row['count']} conversations have this id."
+        yield Damage(Problem.DOUBLED_ID, row["first"], row["public_id"], None, detail)

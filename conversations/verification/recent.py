@@ -1,0 +1,59 @@
+"""The bounded check of what changed lately: the ends of the logs that the newest events are of."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+from conversations.models import Event
+from conversations.verification import logs
+from conversations.verification.logs import LogCheck
+from conversations.verification.rows import Head, all_conversations, heads_of, of_one
+from conversations.verification.store import Step, confirmed, lost_guards, newest_event
+
+NEWEST_EVENTS = 10_000
+"""At most this many of the newest events say which conversations changed."""
+CONVERSATIONS_MAX = 500
+EVENTS_OF_ONE = 1_000
+"""Of a log at most this many events at its end are read, about."""
+EVENTS_MAX = 20_000
+TIME_MAX_S = 5.0
+
+
+def steps(since: int) -> Iterator[Step]:
+    """Verify the ends of the logs that have events with keys above `since`, the newest ones first.
+
+    It ends after EVENTS_MAX events or TIME_MAX_S, whatever is left.
+    """
+    yield Step(0, 0, lost_guards())
+    ends_at, events = time.monotonic() + TIME_MAX_S, 0
+    for head in _changed(since):
+        check, step_events = _check_of(head), 0
+        for page in of_one(head, logs.COLUMNS, first=_first(head)):
+            for row in page:
+                check.take(row)
+            step_events += len(page)
+        events += step_events
+        yield Step(1, step_events, confirmed(list(check.finish()), [head]))
+        if events >= EVENTS_MAX or time.monotonic() >= ends_at:
+            return
+
+
+def _changed(since: int) -> list[Head]:
+    newest = newest_event()
+    recent = Event.objects.filter(pk__gt=max(since, newest - NEWEST_EVENTS)).order_by("-pk")
+    pks = list(dict.fromkeys(recent.values_list("conversation_id", flat=True)))[:CONVERSATIONS_MAX]
+    heads = {head.pk: head for head in heads_of(all_conversations().filter(pk__in=pks))}
+    return [heads[pk] for pk in pks if pk in heads]
+
+
+def _first(head: Head) -> int:
+    return max(0, head.next_seq - EVENTS_OF_ONE)
+
+
+def _check_of(head: Head) -> LogCheck:
+    first = _first(head)
+    if first == 0:
+        return LogCheck(head)
+    before = Event.objects.of_key(head.pk).filter(seq=first - 1).values_list("digest", flat=True)
+    return LogCheck(head, first=first, digest=before.first())

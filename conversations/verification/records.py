@@ -1,0 +1,151 @@
+"""The record of verifications: runs with their progress, and damage until it is found mended."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Sequence
+from datetime import timedelta
+from functools import partial
+
+from django.db import transaction
+from django.db.models import Q
+from django.utils import timezone
+
+from conversations import live
+from conversations.models import (
+    SHOWN_TO_READERS,
+    Conversation,
+    ConversationQuerySet,
+    Occasion,
+    Outcome,
+    Problem,
+    VerificationFinding,
+    VerificationRun,
+)
+from conversations.verification import store
+from conversations.verification.damage import Damage
+from conversations.verification.store import Step
+
+SHOWN_MAX = 20
+"""At most this many damaged places stand in the row of a conversation, for its readers."""
+FOUND_MAX = 1_000
+"""At most this many damaged places are listed at the end of a run; all are stored."""
+MENDED_AT_ONCE = 500
+PROGRESS_EVERY = timedelta(seconds=1)
+RUNS_KEPT = 1_000
+"""Older runs are forgotten, their findings are not."""
+
+
+class Record:
+    """The record of one run, which is written as it goes on."""
+
+    def __init__(self, run: VerificationRun) -> None:
+        self.run = run
+        self.found: list[Damage] = []
+        """What was found, at most FOUND_MAX; the run counts all."""
+
+    def take(self, step: Step) -> None:
+        """Record what a step has read and found."""
+        run = self.run
+        run.conversations += step.conversations
+        run.events += step.events
+        run.problems += len(step.found)
+        self.found += step.found[: max(0, FOUND_MAX - len(self.found))]
+        if step.found:
+            _note(run, step.found)
+        now = timezone.now()
+        if now - run.updated_at > PROGRESS_EVERY:
+            run.updated_at = now
+            run.save(update_fields=["conversations", "events", "problems", "updated_at"])
+
+    def mend(self, examined: Collection[Problem], rows: ConversationQuerySet | None = None) -> None:
+        """Forget damage of these problems that this run has not found again, in all it was to be found in.
+
+        That is in these conversations, or, without any, in the whole store.
+        """
+        stale = VerificationFinding.objects.filter(problem__in=examined).exclude(run=self.run)
+        if rows is not None:
+            stale = stale.filter(conversation__in=rows)
+        while gone := list(stale.values_list("pk", "conversation_id")[:MENDED_AT_ONCE]):
+            with transaction.atomic():
+                VerificationFinding.objects.filter(pk__in=[pk for pk, _ in gone]).delete()
+                _show({conversation for _, conversation in gone})
+
+    def forget(self, problems: Collection[Problem]) -> None:
+        """Forget what was found of these problems: it was mended since."""
+        self.run.problems -= sum(damage.problem in problems for damage in self.found)
+        self.found = [damage for damage in self.found if damage.problem not in problems]
+        VerificationFinding.objects.filter(problem__in=problems).delete()
+
+    def end(self, *, failure: str = "") -> VerificationRun:
+        """Record the end."""
+        run = self.run
+        run.finished_at = run.updated_at = timezone.now()
+        run.outcome = Outcome.FAILED if failure else Outcome.DAMAGED if run.problems else Outcome.WHOLE
+        run.detail = failure
+        run.save()
+        return run
+
+
+def begin(occasion: Occasion, covers: str, *, host: str, pid: int, expected: int = 0) -> Record:
+    """Record that a verification begins, and forget old runs."""
+    newest = store.newest_event()
+    run = VerificationRun.objects.create(
+        occasion=occasion, covers=covers, host=host, pid=pid, newest_event=newest, expected=expected
+    )
+    VerificationRun.objects.filter(pk__lte=run.pk - RUNS_KEPT).delete()
+    return Record(run)
+
+
+def _note(run: VerificationRun, found: Sequence[Damage]) -> None:
+    """Store damage that is new; what is known already was found by this run as well."""
+    pks = {damage.conversation_pk for damage in found}
+    at = Q(conversation__in=pks - {None}) | (Q(conversation=None) if None in pks else Q(pk=None))
+    problems = {damage.problem for damage in found}
+    known = {
+        (row.conversation_id, row.seq, row.problem, row.detail): row.pk
+        for row in VerificationFinding.objects.filter(at, problem__in=problems)
+    }
+    new = {_place(damage): damage for damage in found if _place(damage) not in known}
+    again = [known[_place(damage)] for damage in found if _place(damage) in known]
+    with transaction.atomic():
+        VerificationFinding.objects.filter(pk__in=again).update(run=run)
+        VerificationFinding.objects.bulk_create(_rows(run, new.values()))
+        _show({damage.conversation_pk for damage in new.values()})
+
+
+def _place(damage: Damage) -> tuple[int | None, int | None, str, str]:
+    return damage.conversation_pk, damage.seq, damage.problem.value, damage.detail
+
+
+def _rows(run: VerificationRun, found: Iterable[Damage]) -> list[VerificationFinding]:
+    return [
+        VerificationFinding(
+            run=run,
+            conversation_id=damage.conversation_pk,
+            seq=damage.seq,
+            problem=damage.problem,
+            detail=damage.detail,
+        )
+        for damage in found
+    ]
+
+
+def _show(pks: Collection[int | None]) -> None:
+    """Write into the rows of these conversations what is damaged in them, and tell their readers."""
+    there = [pk for pk in pks if pk is not None]
+    shown: dict[int, list[dict[str, object]]] = defaultdict(list)
+    rows = VerificationFinding.objects.filter(conversation__in=there, problem__in=SHOWN_TO_READERS)
+    for row in rows.order_by("seq", "pk"):
+        if len(places := shown[row.conversation_id or 0]) < SHOWN_MAX:
+            places.append({"seq": row.seq, "problem": row.problem, "detail": row.detail})
+    now = timezone.now()
+    for conversation in Conversation.objects.filter(pk__in=there):
+        conversation.damage = shown.get(conversation.pk)
+        conversation.listed_at = now
+        conversation.save(update_fields=["damage", "listed_at"])
+        transaction.on_commit(_telling(conversation), robust=True)
+
+
+def _telling(conversation: Conversation) -> Callable[[], None]:
+    return partial(live.announce_changed, conversation.ref)

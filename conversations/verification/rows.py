@@ -1,0 +1,173 @@
+"""The rows of the log in their order, page by page: raw SQL, because it reads all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple, Self
+
+from django.db import connection
+
+from conversations.models import Conversation, ConversationQuerySet, Purge
+
+PAGE_EVENTS = 2_000
+LARGE_BYTES = 16 * 1024
+"""A payload that is longer than this is read by itself, so that a page has a bounded size."""
+HEADS = 500
+"""At most this many conversations are looked at together."""
+
+PLACE = ("conversation_id", "seq", "id")
+"""The first columns of every row, and its order."""
+SMALL_PAYLOAD = f"CASE WHEN size <= {LARGE_BYTES} THEN payload END"
+"""The last column of a row whose payload is wanted."""
+
+Row = Sequence[Any]
+
+_PAGE = (
+    "SELECT {columns} FROM conversations_event WHERE {condition} "
+    "ORDER BY conversation_id, seq, id LIMIT {limit}"
+)
+_FURTHER = "(conversation_id, seq, id) > (%s, %s, %s)"
+_OF_ONE = "conversation_id = %s AND seq < %s"
+_FROM = f"{_OF_ONE} AND seq >= %s"
+_BEYOND = "conversation_id = %s AND seq >= %s"
+
+
+class Head(NamedTuple):
+    """What a conversation's row says of its log."""
+
+    pk: int
+    public_id: str
+    next_seq: int
+    head_digest: str
+    asked_through: int
+    answered_through: int
+    last_message: str
+    is_purged: bool = False
+    """Whether its events were, or are being, removed by a purge."""
+
+    @property
+    def is_long(self) -> bool:
+        """Whether the log has more events than a page."""
+        return self.next_seq > PAGE_EVENTS
+
+
+_COLUMNS = (
+    "pk",
+    "public_id",
+    "next_seq",
+    "head_digest",
+    "asked_through",
+    "answered_through",
+    "last_message",
+)
+
+
+class Batch(NamedTuple):
+    """Conversations that follow each other by their keys, and where they lie."""
+
+    above: int
+    """The key after which it begins."""
+    through: int
+    heads: Sequence[Head]
+
+    @classmethod
+    def after(cls, pk: int, rows: ConversationQuerySet) -> Self | None:
+        """Return the next of these conversations after a key; None if there are none."""
+        heads = heads_of(rows.filter(pk__gt=pk).order_by("pk")[:HEADS])
+        return cls(pk, heads[-1].pk, heads) if heads else None
+
+
+def heads_of(rows: ConversationQuerySet) -> list[Head]:
+    """Read the heads of these conversations."""
+    found = list(rows.values_list(*_COLUMNS))
+    purged = purged_among([row[0] for row in found])
+    return [Head(*row, row[0] in purged) for row in found]
+
+
+def purged_among(pks: Sequence[int]) -> set[int]:
+    """Return those of these conversations whose events a purge removes, or has removed."""
+    return set(Purge.objects.filter(conversation_id__in=pks).values_list("conversation_id", flat=True))
+
+
+def all_conversations() -> ConversationQuerySet:
+    """Return every conversation, deleted ones too."""
+    return Conversation.objects.all()
+
+
+def pages(batch: Batch, columns: Sequence[str], *, only_heads: bool = False) -> Iterator[list[Row]]:
+    """Yield the rows of the batch's logs with PLACE and these columns, the payload last if it is wanted.
+
+    Rows of conversations that do not exist are among them, unless `only_heads`.
+    """
+    if only_heads:
+        for head in batch.heads:
+            yield from of_one(head, columns)
+        return
+    for part in _parts(batch):
+        yield from of_one(part, columns) if isinstance(part, Head) else _of_some(*part, columns)
+
+
+def _parts(batch: Batch) -> Iterator[Head | tuple[int, int]]:
+    """Divide a batch into long logs and ranges of keys, the first exclusive, of about a page of events."""
+    above, count = batch.above, 0
+    for head in batch.heads:
+        if head.is_long:
+            if above < head.pk - 1:
+                yield above, head.pk - 1
+            yield head
+            above, count = head.pk, 0
+            continue
+        count += head.next_seq
+        if count >= PAGE_EVENTS:
+            yield above, head.pk
+            above, count = head.pk, 0
+    if above < batch.through:
+        yield above, batch.through
+
+
+def of_one(head: Head, columns: Sequence[str], *, first: int = 0) -> Iterator[list[Row]]:
+    """Yield the rows of one log from a place on, and some of those beyond its head."""
+    for at in range(first, head.next_seq, PAGE_EVENTS):
+        bounds = [head.pk, min(at + PAGE_EVENTS, head.next_seq), at]
+        # The first page has no lower bound: a seq below 0 is damage, too.
+        yield from _all_at(_FROM, bounds, columns) if at else _all_at(_OF_ONE, bounds[:2], columns)
+    if beyond := _page(_BEYOND, [head.pk, head.next_seq], columns):
+        yield beyond
+
+
+def beyond_all(pk: int, columns: Sequence[str]) -> list[Row]:
+    """Return rows of conversations with higher keys than any has, at most a page."""
+    return _page("conversation_id > %s", [pk], columns)
+
+
+def payload_of(event_pk: int) -> str:
+    """Read one payload."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT payload FROM conversations_event WHERE id = %s", [event_pk])
+        row = cursor.fetchone()
+    return "" if row is None else row[0]
+
+
+def _of_some(above: int, through: int, columns: Sequence[str]) -> Iterator[list[Row]]:
+    yield from _all_at("conversation_id > %s AND conversation_id <= %s", [above, through], columns)
+
+
+def _all_at(condition: str, values: Sequence[int], columns: Sequence[str]) -> Iterator[list[Row]]:
+    """Yield what is at these places: one page, unless there is more than their heads say."""
+    page = _page(condition, values, columns)
+    while page:
+        yield page
+        if len(page) < _LIMIT:
+            return
+        page = _page(f"{condition} AND {_FURTHER}", [*values, *page[-1][:3]], columns)
+
+
+_LIMIT = 2 * PAGE_EVENTS
+
+
+def _page(condition: str, values: Sequence[int], columns: Sequence[str]) -> list[Row]:
+    listed = ", ".join([*PLACE, *columns])
+    with connection.cursor() as cursor:
+        cursor.execute(_PAGE.format(columns=listed, condition=condition, limit=_LIMIT), values)
+        found: list[Row] = cursor.fetchall()
+    return found

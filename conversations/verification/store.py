@@ -1,0 +1,143 @@
+"""All logs, or some, against their heads: batch by batch, with bounded memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from django.db import connection
+
+from conversations.engines import guards
+from conversations.models import Conversation, ConversationQuerySet, Problem
+from conversations.verification import ids, logs
+from conversations.verification.damage import Damage
+from conversations.verification.logs import LogCheck
+from conversations.verification.rows import Batch, Head, Row, all_conversations, beyond_all, heads_of, pages
+
+
+class Step(NamedTuple):
+    """A step of a verification: what it has read, and what it found there."""
+
+    conversations: int
+    events: int
+    found: list[Damage]
+
+
+class _Reading:
+    """The logs of one batch while they are read, one after another."""
+
+    def __init__(self, batch: Batch) -> None:
+        self._unread = {head.pk: head for head in batch.heads}
+        self._at: int | None = None
+        self._check: LogCheck | None = None
+        self._orphans: dict[int, int] = {}
+        self._found: list[Damage] = []
+
+    def take(self, page: Sequence[Row]) -> None:
+        """Check the next rows."""
+        for row in page:
+            if row[0] != self._at:
+                self._go_on_to(row)
+            if self._check is not None:
+                self._check.take(row)
+
+    def finish(self) -> list[Damage]:
+        """Return what was found in all of them."""
+        self._end()
+        for head in self._unread.values():
+            self._found += LogCheck(head).finish()
+        return [*self._found, *orphans(self._orphans)]
+
+    def _go_on_to(self, row: Row) -> None:
+        self._end()
+        self._at = row[0]
+        head = self._unread.pop(row[0], None)
+        if head is None:
+            self._orphans.setdefault(row[0], row[1])
+            return
+        self._check = LogCheck(head)
+        if head.is_long and not head.is_purged:
+            self._found += ids.doubled_in(head)
+
+    def _end(self) -> None:
+        if self._check is not None:
+            self._found += self._check.finish()
+            self._check = None
+
+
+def steps(rows: ConversationQuerySet | None = None) -> Iterator[Step]:
+    """Verify the logs of these conversations, without any of all, and what they have in common.
+
+    Nothing is held open between two steps, so each may be made in another thread.
+    """
+    chosen = all_conversations() if rows is None else rows
+    above = 0
+    while (batch := Batch.after(above, chosen)) is not None:
+        reading = _Reading(batch)
+        for page in pages(batch, logs.COLUMNS, only_heads=rows is not None):
+            reading.take(page)
+            yield Step(0, len(page), [])
+        found = confirmed(reading.finish(), batch.heads)
+        above = batch.through
+        yield Step(len(batch.heads), 0, found)
+    if rows is None:
+        rest = {row[0]: row[1] for row in reversed(beyond_all(above, ()))}
+        yield Step(0, 0, [*orphans(rest), *ids.doubled_conversations(), *lost_guards()])
+
+
+def orphans(seqs: dict[int, int]) -> list[Damage]:
+    """Return the damage of events, one place by the key of their conversation, of which there is no row."""
+    there = set(Conversation.objects.filter(pk__in=seqs).values_list("pk", flat=True))
+    return [
+        Damage(
+            Problem.ORPHAN,
+            None,
+            "",
+            seq,
+            f"Events from {seq} on are of conversation row {pk}, which is gone.",
+        )
+        for pk, seq in sorted(seqs.items())
+        if pk not in there
+    ]
+
+
+def lost_guards() -> list[Damage]:
+    """Return the guards that are missing."""
+    return [
+        Damage(
+            Problem.GUARD, None, "", None, f"The guard {name} is missing: run `convserver manage migrate`."
+        )
+        for name in sorted(guards.missing(connection))
+    ]
+
+
+def confirmed(found: Sequence[Damage], heads: Sequence[Head]) -> list[Damage]:
+    """Leave out what an append, or a purge, that came between reading the heads and the logs explains."""
+    pks = {damage.conversation_pk for damage in found if damage.conversation_pk is not None}
+    if not pks:
+        return list(found)
+    before = {head.pk: head for head in heads}
+    now = {head.pk: head for head in heads_of(all_conversations().filter(pk__in=pks))}
+    return [damage for damage in found if _holds(damage, before, now)]
+
+
+def _holds(damage: Damage, before: Mapping[int, Head], now: Mapping[int, Head]) -> bool:
+    pk = damage.conversation_pk
+    if pk is None:
+        return True
+    if pk not in now or now[pk].is_purged:
+        return False
+    return damage.problem is not Problem.COUNTER or now[pk].next_seq == before[pk].next_seq
+
+
+def count_conversations() -> int:
+    """Return how many conversations there are, deleted ones too."""
+    return all_conversations().count()
+
+
+def newest_event() -> int:
+    """Return the key of the newest event; 0 without any."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT COALESCE(MAX(id), 0) FROM conversations_event")
+        (pk,) = cursor.fetchone()
+    return int(pk)

@@ -1,0 +1,56 @@
+"""`checkpoint`: write a signed checkpoint of all logs."""
+
+from __future__ import annotations
+
+import os
+from argparse import ArgumentParser
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+
+from conversations.verification import checkpoints
+from conversations.verification.signatures import KeyUnusable, read_key
+from sessions_app.imports import options
+from sessions_app.management.commands.verify import COULD_NOT_RUN, add_key, key_path
+
+
+class Command(BaseCommand):
+    """Write a checkpoint."""
+
+    help = (
+        "Write a signed checkpoint: what every log is now, so that `verify --against` finds what was changed "
+        "since, even by somebody who computed all digests anew. Keep it, and the private key, elsewhere."
+    )
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        """Add the file and the key."""
+        parser.add_argument("file", type=Path, help="the checkpoint, which must not exist yet")
+        add_key(parser)
+
+    def handle(self, *args: Any, file: Path, key: Path | None, **others: Any) -> None:
+        """Write the file under another name until it is complete, and say what it covers."""
+        options.prepare_database(dry_run=True)
+        if os.path.lexists(file):
+            raise CommandError(f"{file} exists already: choose another name.", returncode=COULD_NOT_RUN)
+        unfinished = file.with_name(f"{file.name}.unfinished")
+        conversations = events = 0
+        try:
+            signer = read_key(key_path(key))
+            with unfinished.open("wb") as target:
+                for step in checkpoints.write(target, signer):
+                    conversations, events = conversations + step.conversations, events + step.events
+                target.flush()
+                os.fsync(target.fileno())
+            unfinished.replace(file)
+        except KeyUnusable as error:
+            raise CommandError(str(error), returncode=COULD_NOT_RUN) from error
+        except OSError as error:
+            raise CommandError(
+                f"{file} cannot be written: {error.strerror}.", returncode=COULD_NOT_RUN
+            ) from error
+        finally:
+            with suppress(OSError):
+                unfinished.unlink(missing_ok=True)
+        self.stdout.write(f"{file}: {conversations:,} conversations, {events:,} events, key {signer.name}")

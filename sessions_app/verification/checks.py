@@ -1,0 +1,58 @@
+"""A verification as a sequence of checks, each of which decides about some problems."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from conversations.models import ConversationQuerySet, Problem
+from conversations.verification import columns, derived, logs, store
+from conversations.verification.records import Record
+from conversations.verification.store import Step
+from sessions_app.verification import leases
+
+GENERAL = frozenset({Problem.GUARD})
+"""What the check of all logs decides about beside them."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Check:
+    """One check: its steps, and the problems that it decides about once it is complete."""
+
+    steps: Callable[[], Iterator[Step]]
+    examined: frozenset[Problem] = frozenset()
+    """Empty where only samples are looked at."""
+
+
+def checks(
+    rows: ConversationQuerySet | None = None, *, with_columns: bool = False, whole_search: bool = False
+) -> list[Check]:
+    """Return the checks of these conversations; without any, of the whole store and what is derived of it."""
+    found = [
+        Check(
+            steps=lambda: store.steps(rows),
+            examined=logs.EXAMINED if rows is not None else logs.EXAMINED | GENERAL,
+        ),
+        Check(steps=lambda: leases.steps(rows), examined=leases.EXAMINED),
+    ]
+    if with_columns:
+        found.append(Check(steps=lambda: columns.steps(rows), examined=columns.EXAMINED))
+    if rows is None or whole_search:
+        found.append(
+            Check(
+                steps=lambda: derived.steps(everything=whole_search),
+                examined=derived.EXAMINED if whole_search else frozenset(),
+            )
+        )
+    return found
+
+
+def run(record: Record, made: list[Check], rows: ConversationQuerySet | None = None) -> Iterator[None]:
+    """Make the checks, a step at a time, and record each."""
+    for check in made:
+        for step in check.steps():
+            record.take(step)
+            yield
+        if check.examined:
+            record.mend(check.examined, rows)
+            yield

@@ -1,0 +1,128 @@
+"""The server's own verifications: of what changed lately at each start, of everything every night."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterator
+
+from django.utils import timezone
+
+from conversations.models import Occasion, Outcome, VerificationRun
+from conversations.outages import Outage
+from conversations.server_log import log_act
+from conversations.verification import recent, records, store
+from conversations.verification.records import Record
+from sessions_app import astore
+from sessions_app.housekeeping import take_round
+from sessions_app.processes import this_process
+from sessions_app.verification.checks import Check, checks, run
+
+START_AFTER_S = 2.0
+"""Whoever starts with the server comes first."""
+LOOK_S = 300.0
+NIGHT_HOURS = range(1, 5)
+"""By UTC: when everything is verified, once in the installation."""
+NIGHT_EVERY_S = 20 * 3600.0
+LATE_AFTER_S = 48 * 3600.0
+"""A server that never runs at night verifies everything once it is this late, at any hour."""
+REST = 3.0
+"""After a step it rests this many times as long as the step took."""
+NAMED_MAX = 5
+"""At most this many damaged places are named in the server's log."""
+
+logger = logging.getLogger(__name__)
+_failing = Outage(__name__, "The store could not be verified", "The store can be verified again")
+
+
+async def verify(*, keeps_house: bool) -> None:
+    """Verify what changed since the last time; if this process keeps house, then all of it every night."""
+    await asyncio.sleep(START_AFTER_S)
+    await _made(Occasion.START, rest=0.0)
+    while keeps_house:
+        await asyncio.sleep(LOOK_S)
+        try:
+            is_due = await astore.change(_take_night)
+        except Exception as error:  # the next look tries again
+            _failing.failed(error)
+            continue
+        if is_due:
+            await _made(Occasion.NIGHT, rest=REST)
+
+
+def begin(occasion: Occasion) -> tuple[Record, list[Check]]:
+    """Record that a verification of this sort begins, and return its checks."""
+    process = this_process()
+    if occasion is Occasion.START:
+        since = last_clean()
+        made, covers, expected = [Check(steps=lambda: recent.steps(since))], "what changed lately", 0
+    else:
+        made, covers, expected = checks(), "all conversations", store.count_conversations()
+    record = records.begin(occasion, covers, host=process.host, pid=process.pid, expected=expected)
+    return record, made
+
+
+def last_clean() -> int:
+    """Return the key of the newest event when the server last found nothing; 0 if it never did."""
+    own = VerificationRun.objects.clean().filter(occasion__in=[Occasion.START, Occasion.NIGHT])
+    return own.values_list("newest_event", flat=True).first() or 0
+
+
+def _take_night() -> bool:
+    """Say whether this process is to verify everything now."""
+    is_night = timezone.now().hour in NIGHT_HOURS
+    return take_round("verification", NIGHT_EVERY_S if is_night else LATE_AFTER_S)
+
+
+async def _made(occasion: Occasion, *, rest: float) -> None:
+    """Make a verification, step by step, each in a thread of the store, and log how it ended."""
+    loop = asyncio.get_running_loop()
+    record: Record | None = None
+    try:
+        record, made = await astore.change(begin, occasion)
+        steps = run(record, made)
+        while True:
+            began = loop.time()
+            if not await astore.change(_next, steps):
+                break
+            await asyncio.sleep(rest * (loop.time() - began))
+        await astore.change(record.end)
+    except Exception as error:
+        _failing.failed(error)
+        if record is not None:
+            await _end_failed(record, error)
+        return
+    _failing.worked()
+    _log(record)
+
+
+def _next(steps: Iterator[None]) -> bool:
+    """Make one step; say whether there was one."""
+    return next(steps, _END) is not _END
+
+
+_END = object()
+
+
+async def _end_failed(record: Record, error: Exception) -> None:
+    try:
+        await astore.change(record.end, failure=f"{type(error).__name__}: {error}")
+    except Exception as again:  # the database that failed may still do
+        _failing.failed(again)
+
+
+def _log(record: Record) -> None:
+    ended = record.run
+    lasted = (ended.finished_at or ended.started_at) - ended.started_at
+    log_act(
+        "Store verified",
+        occasion=ended.occasion,
+        outcome=ended.outcome,
+        conversations=ended.conversations,
+        events=ended.events,
+        problems=ended.problems,
+        seconds=round(lasted.total_seconds(), 1),
+    )
+    if ended.outcome == Outcome.DAMAGED:
+        named = " ".join(f"{damage.line()}" for damage in record.found[:NAMED_MAX])
+        logger.error("The store is damaged in %d places. %s", ended.problems, named)
