@@ -5,7 +5,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("sessions_app", "0029_housekeeping_rounds"),
+        ("sessions_app", "0030_import_runs"),
     ]
 
     operations = [

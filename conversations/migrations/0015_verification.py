@@ -7,7 +7,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("conversations", "0013_guarded_inputs"),
+        ("conversations", "0014_labels"),
     ]
 
     operations = [
