@@ -11,7 +11,7 @@ from django.db import connection
 
 from conversations.engines import guards
 from conversations.log.append import chain
-from conversations.models import Conversation, ConversationRef, Event, Problem
+from conversations.models import Conversation, ConversationRef, DamageKind, Event, Occasion
 from conversations.verification import records
 from conversations.verification.damage import Damage
 from conversations.verification.records import Record
@@ -57,7 +57,7 @@ def rewrite(conversation: ConversationRef, seq: int, payload: str) -> None:
 
 def verified(made: Sequence[Check] | None = None, **options: Any) -> Record:
     """Verify the store, all of it unless checks are named, and record what was found."""
-    record = records.begin("command", "all", host="here", pid=1)
+    record = records.begin(Occasion.COMMAND, "all", host="here", pid=1)
     for _ in run(record, list(made) if made is not None else checks(**options), options.get("rows")):
         pass
     record.end()
@@ -69,7 +69,7 @@ def places(found: Sequence[Damage]) -> list[tuple[str, str, int | None]]:
     return [(damage.problem.value, damage.conversation_id, damage.seq) for damage in found]
 
 
-def damaged(conversation: ConversationRef) -> list[tuple[Problem, int | None]]:
+def damaged(conversation: ConversationRef) -> list[tuple[DamageKind, int | None]]:
     """Return what the conversation's readers are told."""
     row = Conversation.objects.get(pk=conversation.pk)
     return [(place["problem"], place["seq"]) for place in row.damage or ()]

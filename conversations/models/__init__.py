@@ -45,9 +45,9 @@ from conversations.models.storage import (
 )
 from conversations.models.verification import (
     SHOWN_TO_READERS,
+    DamageKind,
     Occasion,
     Outcome,
-    Problem,
     VerificationFinding,
     VerificationRun,
 )
@@ -67,6 +67,7 @@ __all__ = [
     "ConversationQuerySet",
     "ConversationRef",
     "CreationParameters",
+    "DamageKind",
     "Event",
     "EventQuerySet",
     "GuardRepair",
@@ -75,7 +76,6 @@ __all__ = [
     "Moment",
     "Occasion",
     "Outcome",
-    "Problem",
     "Purge",
     "SearchProgress",
     "StorageProgress",

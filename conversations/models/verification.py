@@ -10,7 +10,7 @@ from django.utils import timezone
 from conversations.models.conversations import Conversation
 
 
-class Problem(models.TextChoices):
+class DamageKind(models.TextChoices):
     """What can be wrong with what is stored."""
 
     MISSING = "missing", "event missing"
@@ -35,18 +35,18 @@ class Problem(models.TextChoices):
 
 SHOWN_TO_READERS = frozenset(
     {
-        Problem.MISSING,
-        Problem.DOUBLED_SEQ,
-        Problem.DOUBLED_ID,
-        Problem.CHANGED,
-        Problem.SIZE,
-        Problem.COUNTER,
-        Problem.HEAD,
-        Problem.UNPAIRED_CALL,
-        Problem.CAUSE,
-        Problem.COLUMN,
-        Problem.REWRITTEN,
-        Problem.FACTS,
+        DamageKind.MISSING,
+        DamageKind.DOUBLED_SEQ,
+        DamageKind.DOUBLED_ID,
+        DamageKind.CHANGED,
+        DamageKind.SIZE,
+        DamageKind.COUNTER,
+        DamageKind.HEAD,
+        DamageKind.UNPAIRED_CALL,
+        DamageKind.CAUSE,
+        DamageKind.COLUMN,
+        DamageKind.REWRITTEN,
+        DamageKind.FACTS,
     }
 )
 """Damage of a log, of which its readers are told; the rest is about leases, guards and indexes."""
@@ -104,6 +104,9 @@ class VerificationRun(models.Model):
 
     objects = models.Manager.from_queryset(VerificationRunQuerySet)()
 
+    class Meta:
+        verbose_name = "verification"
+
     def __str__(self) -> str:
         return f"verification {self.pk}"
 
@@ -118,11 +121,12 @@ class VerificationFinding(models.Model):
     """None for what is of no conversation that exists."""
     seq = models.BigIntegerField(null=True)
     """Where in the log; None for the whole of it."""
-    problem = models.CharField(max_length=20, choices=Problem)
+    problem = models.CharField(max_length=20, choices=DamageKind)
     detail = models.TextField()
     found_at = models.DateTimeField(default=timezone.now)
 
     class Meta:
+        verbose_name = "damaged place"
         indexes: ClassVar = [models.Index(fields=["problem"], name="finding_problem")]
 
     def __str__(self) -> str:

@@ -16,7 +16,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
-from conversations.models import Problem
+from conversations.models import DamageKind
 from conversations.verification import facts
 from conversations.verification.damage import Damage, DamageList
 from conversations.verification.rows import (
@@ -37,7 +37,7 @@ STRETCH = PAGE_EVENTS
 TAG = 3
 """Bytes of either digest that a line has of each event."""
 LINES_AT_ONCE = 200
-EXAMINED = frozenset({Problem.REWRITTEN, Problem.FACTS, Problem.GONE})
+EXAMINED = frozenset({DamageKind.REWRITTEN, DamageKind.FACTS, DamageKind.GONE})
 
 
 class CheckpointRefused(Exception):
@@ -48,7 +48,9 @@ class Stretch(NamedTuple):
     """Some events of a log that follow each other, in short."""
 
     first: int
-    count: int
+    end: int
+    """The place after the last one; there are fewer `events` if one was missing already."""
+    events: int
     head: str
     """The digest of the last of them; that of an empty log is empty."""
     facts: str
@@ -56,14 +58,14 @@ class Stretch(NamedTuple):
     """Of each event TAG bytes of its digest in the chain, then TAG bytes of that of its facts."""
 
     @classmethod
-    def of(cls, first: int, rows: Sequence[Row]) -> Stretch:
-        """Return the stretch of these rows, whose columns are `facts.columns`."""
-        whole, tags = sha256(), bytearray()
+    def of(cls, head: Head, first: int, end: int) -> Stretch:
+        """Read a stretch of a log, from a place to another, that one excluded."""
+        rows, whole, tags = _rows(head, first, end), sha256(), bytearray()
         for row in rows:
             own = facts.digest_of(row)
             whole.update(own)
             tags += bytes.fromhex(row[3][: 2 * TAG]) + own[:TAG]
-        return cls(first, len(rows), rows[-1][3] if rows else "", whole.hexdigest(), bytes(tags))
+        return cls(first, end, len(rows), rows[-1][3] if rows else "", whole.hexdigest(), bytes(tags))
 
 
 def write(target: BinaryIO, key: Key) -> Iterator[Step]:
@@ -78,11 +80,11 @@ def write(target: BinaryIO, key: Key) -> Iterator[Step]:
                 continue
             conversations += 1
             for stretch in _stretches(head):
-                events += stretch.count
+                events += stretch.events
                 _write(target, signed, _line(head, stretch))
-                yield Step(0, stretch.count, [])
+                yield Step(events=stretch.events)
         above = batch.through
-        yield Step(len(batch.heads), 0, [])
+        yield Step(conversations=sum(not head.is_purged for head in batch.heads))
     _write(target, signed, {"conversations": conversations, "events": events})
     _write(target, sha256(), {"key": key.name, "signature": key.sign(signed.digest())})
 
@@ -99,7 +101,7 @@ def compare(path: Path, key: Key) -> Iterator[Step]:
                 # Whatever follows in the same log is another history, too.
                 again = bool(step.found) and step.found[0].conversation_id == rewritten != ""
                 yield step._replace(found=[]) if again else step
-                if any(damage.problem is Problem.REWRITTEN for damage in step.found):
+                if any(damage.problem is DamageKind.REWRITTEN for damage in step.found):
                     rewritten = step.found[0].conversation_id
 
 
@@ -116,11 +118,11 @@ def _write(target: BinaryIO, signed: Any, line: dict[str, Any]) -> None:
 
 def _stretches(head: Head) -> Iterator[Stretch]:
     for first in range(0, max(head.next_seq, 1), STRETCH):
-        yield Stretch.of(first, _rows(head, first, min(first + STRETCH, head.next_seq)))
+        yield Stretch.of(head, first, min(first + STRETCH, head.next_seq))
 
 
 def _rows(head: Head, first: int, end: int) -> list[Row]:
-    """Return the rows from a place to another, that one excluded."""
+    """Return the rows at these places, with the columns of `facts.columns`."""
     bounded = head._replace(next_seq=end)
     pages = of_one(bounded, facts.columns(), first=first) if first < end else iter(())
     return [row for page in pages for row in page if first <= row[1] < end]
@@ -137,7 +139,8 @@ def require_signed(path: Path, key: Key) -> str:
 
 
 def _signed_at(path: Path, key: Key) -> str:
-    signed, last, first = sha256(), b"", {}
+    signed, last = sha256(), b""
+    first: dict[str, Any] = {}
     with path.open("rb") as source:
         for line in source:
             signed.update(last)
@@ -162,25 +165,25 @@ def _compared(lines: Sequence[dict[str, Any]], made_at: str) -> Iterator[Step]:
         head = heads.get(line["conversation"])
         if head is None:
             detail = f"The conversation {line['conversation']} is in the checkpoint of {made_at}, and gone."
-            yield Step(1, 0, [Damage(Problem.GONE, None, "", None, detail)] if not line["first"] else [])
+            yield Step(found=() if line["first"] else [Damage(DamageKind.GONE, None, "", None, detail)])
         elif not head.is_purged:
-            yield Step(not line["first"], line["count"], list(_differences(head, line, made_at)))
+            yield Step(found=list(_differences(head, line, made_at)))
 
 
 def _differences(head: Head, line: dict[str, Any], made_at: str) -> DamageList:
     found = DamageList(head.pk, head.public_id)
-    first, end = line["first"], line["first"] + line["count"]
-    now, then = Stretch.of(first, _rows(head, first, end)), base64.b64decode(line["tags"])
+    first, then = line["first"], base64.b64decode(line["tags"])
+    now = Stretch.of(head, first, line["end"])
     checkpoint = f"in the checkpoint of {made_at}"
-    if (now.head, now.count) != (line["head"], line["count"]):
+    if (now.head, now.events) != (line["head"], line["events"]):
         seq = first + _first_difference(now.tags, then)
         found.add(
-            Problem.REWRITTEN, seq, f"From event {seq} on the history is another one than {checkpoint}."
+            DamageKind.REWRITTEN, seq, f"From event {seq} on the history is another one than {checkpoint}."
         )
     elif now.facts != line["facts"]:
         for seq in [first + at for at in _other_facts(now.tags, then)] or [first]:
             found.add(
-                Problem.FACTS,
+                DamageKind.FACTS,
                 seq,
                 f"Event {seq} has another time, cause, epoch or other fact than {checkpoint}.",
             )

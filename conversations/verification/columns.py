@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from conversations import dialects
 from conversations.events import Kind, Reading
 from conversations.exceptions import InvalidEvent
-from conversations.models import ConversationQuerySet, Problem
+from conversations.models import ConversationQuerySet, DamageKind
 from conversations.payloads import jsontext
-from conversations.verification.damage import Damage, DamageList
+from conversations.verification.damage import DamageList
 from conversations.verification.rows import (
     LARGE_BYTES,
     SMALL_PAYLOAD,
@@ -22,7 +22,7 @@ from conversations.verification.rows import (
 from conversations.verification.store import Step
 
 DERIVED = ("dialect", "type", "kind", "source", "tool_call_id", "hidden", "text")
-EXAMINED = frozenset({Problem.COLUMN})
+EXAMINED = frozenset({DamageKind.COLUMN})
 _TEXT = f"CASE WHEN size <= {LARGE_BYTES} THEN text END"
 _COLUMNS = (*DERIVED[:-1], _TEXT, SMALL_PAYLOAD)
 
@@ -31,17 +31,15 @@ def steps(rows: ConversationQuerySet | None = None) -> Iterator[Step]:
     """Read the columns of all events of these conversations again; without any, of all."""
     chosen, above = all_conversations() if rows is None else rows, 0
     while (batch := Batch.after(above, chosen)) is not None:
-        heads = {head.pk: head for head in batch.heads}
         found = {head.pk: DamageList(head.pk, head.public_id) for head in batch.heads}
         for page in pages(batch, _COLUMNS, only_heads=True):
             for row in page:
                 if wrong := _wrong(row):
                     detail = f"Event {row[1]} has another {' and '.join(wrong)} than its payload."
-                    found[row[0]].add(Problem.COLUMN, row[1], detail)
-            yield Step(0, len(page), [])
-        listed: list[Damage] = [damage for each in found.values() for damage in each]
+                    found[row[0]].add(DamageKind.COLUMN, row[1], detail)
+            yield Step()
         above = batch.through
-        yield Step(len(heads), 0, listed)
+        yield Step(found=[damage for each in found.values() for damage in each])
 
 
 def _wrong(row: Row) -> list[str]:

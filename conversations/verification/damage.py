@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from conversations.models import Problem
+from conversations.models import DamageKind
 
 PER_CONVERSATION_MAX = 100
 """At most this many findings of one conversation are kept; the last of them says that there are more."""
@@ -14,7 +14,7 @@ PER_CONVERSATION_MAX = 100
 class Damage(NamedTuple):
     """One damaged place."""
 
-    problem: Problem
+    problem: DamageKind
     conversation_pk: int | None
     """None for what is of no conversation that exists."""
     conversation_id: str
@@ -46,7 +46,7 @@ class DamageList:
         self._found: list[Damage] = []
         self._more = 0
 
-    def add(self, problem: Problem, seq: int | None, detail: str) -> None:
+    def add(self, problem: DamageKind, seq: int | None, detail: str) -> None:
         """Note a damaged place."""
         if len(self._found) < PER_CONVERSATION_MAX:
             self._found.append(Damage(problem, self._pk, self._id, seq, detail))

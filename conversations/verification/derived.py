@@ -10,7 +10,7 @@ from django.db import Error, connection, transaction
 
 from conversations.engines import guards
 from conversations.engines.case_insensitive import IN_CAPITALS
-from conversations.models import Problem, SearchProgress
+from conversations.models import DamageKind, SearchProgress
 from conversations.search import titles
 from conversations.search.fulltext import indexing
 from conversations.search.fulltext.index import TABLE, Entry
@@ -22,7 +22,7 @@ SAMPLES = 1_000
 """So many events are compared with their entries, unless all are."""
 GROUP = 500
 REST_S = 0.01
-EXAMINED = frozenset({Problem.SEARCH, Problem.TITLE})
+EXAMINED = frozenset({DamageKind.SEARCH, DamageKind.TITLE})
 
 _ENTRIES = {
     "sqlite": f"SELECT rowid, words FROM {TABLE} WHERE rowid IN ({{keys}})",
@@ -43,17 +43,19 @@ def steps(*, everything: bool) -> Iterator[Step]:
     through = SearchProgress.through_now()
     newest = newest_event()
     if through > newest:
-        yield Step(0, 0, [_wrong_progress(through, newest)])
+        yield Step(found=[_wrong_progress(through, newest)])
     found = 0
     for keys in _chosen(min(through, newest), everything=everything):
         damage = list(_wrong_entries(keys))[: PER_CONVERSATION_MAX - found]
+        if SearchProgress.through_now() < through:  # it is being rebuilt meanwhile
+            return
         found += len(damage)
-        yield Step(0, len(keys), damage)
+        yield Step(found=damage)
         if found >= PER_CONVERSATION_MAX:
             break
     if everything:
-        yield Step(0, 0, [*_left_over(), *_broken_index()])
-    yield Step(0, 0, list(_wrong_titles(None if everything else SAMPLES)))
+        yield Step(found=[*_left_over(), *_broken_index()])
+    yield Step(found=list(_wrong_titles(None if everything else SAMPLES)))
 
 
 def rebuild() -> int:
@@ -74,7 +76,7 @@ def rebuild() -> int:
 
 def _wrong_progress(through: int, newest: int) -> Damage:
     detail = f"The search index says that it has read through event row {through}, but the last is {newest}."
-    return Damage(Problem.SEARCH, None, "", None, detail)
+    return Damage(DamageKind.SEARCH, None, "", None, detail)
 
 
 def _chosen(through: int, *, everything: bool) -> Iterator[list[int]]:
@@ -86,7 +88,8 @@ def _chosen(through: int, *, everything: bool) -> Iterator[list[int]]:
             at = keys[-1]
         return
     # A key at random may be of no event: then the next one is taken.
-    places = sorted(random.sample(range(through), min(SAMPLES, through)))
+    possible = range(min(_keys(0, through, 1), default=through + 1) - 1, through)
+    places = random.sample(possible, min(SAMPLES, len(possible)))
     chosen = sorted({key for place in places for key in _keys(place, through, 1)})
     for first in range(0, len(chosen), GROUP):
         yield chosen[first : first + GROUP]
@@ -105,7 +108,7 @@ def _wrong_entries(keys: Sequence[int]) -> Iterator[Damage]:
         if expected.get(key) != stored.get(key):
             state = "is not" if key not in stored else "is wrongly"
             detail = f"Event row {key} {state} in the search index: run `convserver verify --repair-derived`."
-            yield Damage(Problem.SEARCH, None, "", None, detail)
+            yield Damage(DamageKind.SEARCH, None, "", None, detail)
 
 
 def _expected(keys: Sequence[int]) -> list[tuple[Entry, str]]:
@@ -138,7 +141,7 @@ def _left_over() -> Iterator[Damage]:
         keys = [key for (key,) in cursor.fetchall()]
     for key in keys:
         detail = f"The search index has an entry of event row {key}, which does not exist."
-        yield Damage(Problem.SEARCH, None, "", None, detail)
+        yield Damage(DamageKind.SEARCH, None, "", None, detail)
 
 
 def _broken_index() -> Iterator[Damage]:
@@ -149,7 +152,7 @@ def _broken_index() -> Iterator[Damage]:
         with transaction.atomic(), connection.cursor() as cursor:
             cursor.execute(f"INSERT INTO {TABLE} ({TABLE}) VALUES ('integrity-check')")
     except Error as error:
-        yield Damage(Problem.SEARCH, None, "", None, f"SQLite refuses the search index: {error}.")
+        yield Damage(DamageKind.SEARCH, None, "", None, f"SQLite refuses the search index: {error}.")
 
 
 def _wrong_titles(limit: int | None) -> Iterator[Damage]:
@@ -168,4 +171,4 @@ def _wrong_titles(limit: int | None) -> Iterator[Damage]:
         rows = cursor.fetchall()
     for pk, public_id in rows:
         detail = "The title is not in its index as it is: run `convserver verify --repair-derived`."
-        yield Damage(Problem.TITLE, pk, public_id, None, detail)
+        yield Damage(DamageKind.TITLE, pk, public_id, None, detail)

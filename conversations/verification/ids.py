@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from django.db import connection
 from django.db.models import Count, Min
 
-from conversations.models import Conversation, Event, Problem
+from conversations.models import Conversation, DamageKind, Event
 from conversations.verification.damage import PER_CONVERSATION_MAX, Damage
 from conversations.verification.rows import Head
 
@@ -26,7 +26,7 @@ def doubled_in(head: Head) -> Iterator[Damage]:
         rows = Event.objects.of_key(head.pk).filter(event_id=event_id)
         for seq in rows.oldest_first().seqs()[1:PER_CONVERSATION_MAX]:
             detail = f"Event {seq} has the id {event_id}, which an earlier event has."
-            yield Damage(Problem.DOUBLED_ID, head.pk, head.public_id, seq, detail)
+            yield Damage(DamageKind.DOUBLED_ID, head.pk, head.public_id, seq, detail)
 
 
 def doubled_conversations() -> Iterator[Damage]:
@@ -34,4 +34,4 @@ def doubled_conversations() -> Iterator[Damage]:
     rows = Conversation.objects.order_by().values("public_id").annotate(count=Count("pk"), first=Min("pk"))
     for row in rows.filter(count__gt=1)[:PER_CONVERSATION_MAX]:
         detail = f"{row['count']} conversations have this id."
-        yield Damage(Problem.DOUBLED_ID, row["first"], row["public_id"], None, detail)
+        yield Damage(DamageKind.DOUBLED_ID, row["first"], row["public_id"], None, detail)

@@ -7,7 +7,7 @@ from contextlib import suppress
 
 from conversations.events import Kind
 from conversations.log.append import chain
-from conversations.models import LAST_MESSAGE_MAX_LENGTH, Problem
+from conversations.models import LAST_MESSAGE_MAX_LENGTH, DamageKind
 from conversations.verification.damage import Damage, DamageList
 from conversations.verification.rows import SMALL_PAYLOAD, Head, Row, payload_of
 
@@ -29,16 +29,16 @@ COLUMNS = (
 
 EXAMINED = frozenset(
     {
-        Problem.MISSING,
-        Problem.DOUBLED_SEQ,
-        Problem.DOUBLED_ID,
-        Problem.CHANGED,
-        Problem.SIZE,
-        Problem.COUNTER,
-        Problem.HEAD,
-        Problem.UNPAIRED_CALL,
-        Problem.CAUSE,
-        Problem.ORPHAN,
+        DamageKind.MISSING,
+        DamageKind.DOUBLED_SEQ,
+        DamageKind.DOUBLED_ID,
+        DamageKind.CHANGED,
+        DamageKind.SIZE,
+        DamageKind.COUNTER,
+        DamageKind.HEAD,
+        DamageKind.UNPAIRED_CALL,
+        DamageKind.CAUSE,
+        DamageKind.ORPHAN,
     }
 )
 """What the check of whole logs decides about."""
@@ -89,18 +89,20 @@ class LogCheck:
             other = chain(self._other_digest, seq=seq, event_id=event_id, payload=payload)
             if other != digest:
                 self._found.add(
-                    Problem.CHANGED,
+                    DamageKind.CHANGED,
                     seq,
                     f"Event {seq} ({event_id}) is not what was stored: its digest differs.",
                 )
         self._digest, self._other_digest, self._has_chain = digest, computed, True
         if size != (len(payload) if payload.isascii() else len(payload.encode())):
-            self._found.add(Problem.SIZE, seq, f"Event {seq} says that its payload has {size:,} bytes.")
+            self._found.add(DamageKind.SIZE, seq, f"Event {seq} says that its payload has {size:,} bytes.")
         self._note_id(seq, event_id)
         if said is not None:
             self._said = said
         if cause is not None and not 0 <= cause < seq:
-            self._found.add(Problem.CAUSE, seq, f"Event {seq} answers event {cause}, which is not before it.")
+            self._found.add(
+                DamageKind.CAUSE, seq, f"Event {seq} answers event {cause}, which is not before it."
+            )
         if turn is not None:
             self._pair(seq, kind, cause, turn, call)
 
@@ -111,7 +113,7 @@ class LogCheck:
             return ()
         if self._beyond is not None:
             self._found.add(
-                Problem.COUNTER,
+                DamageKind.COUNTER,
                 self._beyond,
                 f"The counter next_seq is {head.next_seq}, but there are events from {self._beyond} on.",
             )
@@ -119,11 +121,11 @@ class LogCheck:
             self._lack_end(end)
         if end >= head.next_seq and head.head_digest not in (self._digest, self._other_digest):
             last = head.next_seq - 1 if head.next_seq else None
-            self._found.add(Problem.HEAD, last, "The end of the log is not the one that was stored.")
+            self._found.add(DamageKind.HEAD, last, "The end of the log is not the one that was stored.")
         self._check_marks()
         for seq in sorted(self._unpaired()):
             self._found.add(
-                Problem.UNPAIRED_CALL, seq, f"The call {seq} has no result, and its turn is over."
+                DamageKind.UNPAIRED_CALL, seq, f"The call {seq} has no result, and its turn is over."
             )
         return self._found
 
@@ -131,12 +133,12 @@ class LogCheck:
         """Note a gap, or an event at a place that is taken; say whether the event counts all the same."""
         if seq < self._expected:
             self._found.add(
-                Problem.DOUBLED_SEQ, seq, f"Another event ({event_id}) stands at the place of event {seq}."
+                DamageKind.DOUBLED_SEQ, seq, f"Another event ({event_id}) stands at the place of event {seq}."
             )
             return False
         if self._expected < self._head.next_seq:
             last = min(seq, self._head.next_seq) - 1
-            self._found.add(Problem.MISSING, self._expected, _missing(self._expected, last))
+            self._found.add(DamageKind.MISSING, self._expected, _missing(self._expected, last))
             self._has_gap, self._has_chain = True, False
         return True
 
@@ -145,7 +147,7 @@ class LogCheck:
             return
         if event_id in self._ids:
             self._found.add(
-                Problem.DOUBLED_ID, seq, f"Event {seq} has the id {event_id}, which an earlier event has."
+                DamageKind.DOUBLED_ID, seq, f"Event {seq} has the id {event_id}, which an earlier event has."
             )
         self._ids.add(event_id)
 
@@ -168,12 +170,12 @@ class LogCheck:
         head = self._head
         if end and head.head_digest == self._digest and not self._has_gap:
             self._found.add(
-                Problem.COUNTER,
+                DamageKind.COUNTER,
                 end,
                 f"The counter next_seq is {head.next_seq}, but the log ends with event {end - 1}.",
             )
         else:
-            self._found.add(Problem.MISSING, end, _missing(end, head.next_seq - 1))
+            self._found.add(DamageKind.MISSING, end, _missing(end, head.next_seq - 1))
 
     def _check_marks(self) -> None:
         """Check what else the conversation's row says of its log."""
@@ -182,11 +184,11 @@ class LogCheck:
             value = getattr(head, name)
             if not -1 <= value < max(head.next_seq, self._expected):
                 self._found.add(
-                    Problem.COUNTER, None, f"The counter {name} is {value}, and no event is there."
+                    DamageKind.COUNTER, None, f"The counter {name} is {value}, and no event is there."
                 )
         is_complete = not self._has_gap and self._expected >= head.next_seq
         if is_complete and (self._is_whole_log or self._said) and head.last_message != self._said:
-            self._found.add(Problem.HEAD, None, "The newest message is not the one that lists show.")
+            self._found.add(DamageKind.HEAD, None, "The newest message is not the one that lists show.")
 
 
 def _missing(first: int, last: int) -> str:

@@ -25,7 +25,7 @@ def steps(since: int) -> Iterator[Step]:
 
     It ends after EVENTS_MAX events or TIME_MAX_S, whatever is left.
     """
-    yield Step(0, 0, lost_guards())
+    yield Step(found=lost_guards())
     ends_at, events = time.monotonic() + TIME_MAX_S, 0
     for head in _changed(since):
         check, step_events = _check_of(head), 0

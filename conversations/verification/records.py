@@ -16,9 +16,9 @@ from conversations.models import (
     SHOWN_TO_READERS,
     Conversation,
     ConversationQuerySet,
+    DamageKind,
     Occasion,
     Outcome,
-    Problem,
     VerificationFinding,
     VerificationRun,
 )
@@ -58,7 +58,7 @@ class Record:
             run.updated_at = now
             run.save(update_fields=["conversations", "events", "problems", "updated_at"])
 
-    def mend(self, examined: Collection[Problem], rows: ConversationQuerySet | None = None) -> None:
+    def mend(self, examined: Collection[DamageKind], rows: ConversationQuerySet | None = None) -> None:
         """Forget damage of these problems that this run has not found again, in all it was to be found in.
 
         That is in these conversations, or, without any, in the whole store.
@@ -71,7 +71,7 @@ class Record:
                 VerificationFinding.objects.filter(pk__in=[pk for pk, _ in gone]).delete()
                 _show({conversation for _, conversation in gone})
 
-    def forget(self, problems: Collection[Problem]) -> None:
+    def forget(self, problems: Collection[DamageKind]) -> None:
         """Forget what was found of these problems: it was mended since."""
         self.run.problems -= sum(damage.problem in problems for damage in self.found)
         self.found = [damage for damage in self.found if damage.problem not in problems]
@@ -140,7 +140,7 @@ def _show(pks: Collection[int | None]) -> None:
         if len(places := shown[row.conversation_id or 0]) < SHOWN_MAX:
             places.append({"seq": row.seq, "problem": row.problem, "detail": row.detail})
     now = timezone.now()
-    for conversation in Conversation.objects.filter(pk__in=there):
+    for conversation in Conversation.objects.filter(pk__in=there).order_by("pk"):  # as everybody locks them
         conversation.damage = shown.get(conversation.pk)
         conversation.listed_at = now
         conversation.save(update_fields=["damage", "listed_at"])

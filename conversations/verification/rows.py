@@ -81,7 +81,7 @@ def heads_of(rows: ConversationQuerySet) -> list[Head]:
     """Read the heads of these conversations."""
     found = list(rows.values_list(*_COLUMNS))
     purged = purged_among([row[0] for row in found])
-    return [Head(*row, row[0] in purged) for row in found]
+    return [Head(*row)._replace(is_purged=row[0] in purged) for row in found]
 
 
 def purged_among(pks: Sequence[int]) -> set[int]:

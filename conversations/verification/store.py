@@ -8,7 +8,7 @@ from typing import NamedTuple
 from django.db import connection
 
 from conversations.engines import guards
-from conversations.models import Conversation, ConversationQuerySet, Problem
+from conversations.models import Conversation, ConversationQuerySet, DamageKind
 from conversations.verification import ids, logs
 from conversations.verification.damage import Damage
 from conversations.verification.logs import LogCheck
@@ -16,11 +16,12 @@ from conversations.verification.rows import Batch, Head, Row, all_conversations,
 
 
 class Step(NamedTuple):
-    """A step of a verification: what it has read, and what it found there."""
+    """A step of a verification: how much of the log it has gone through, and what it found."""
 
-    conversations: int
-    events: int
-    found: list[Damage]
+    conversations: int = 0
+    """Each is counted once, by the check that reads every log."""
+    events: int = 0
+    found: Sequence[Damage] = ()
 
 
 class _Reading:
@@ -76,13 +77,13 @@ def steps(rows: ConversationQuerySet | None = None) -> Iterator[Step]:
         reading = _Reading(batch)
         for page in pages(batch, logs.COLUMNS, only_heads=rows is not None):
             reading.take(page)
-            yield Step(0, len(page), [])
+            yield Step(events=len(page))
         found = confirmed(reading.finish(), batch.heads)
         above = batch.through
-        yield Step(len(batch.heads), 0, found)
+        yield Step(conversations=len(batch.heads), found=found)
     if rows is None:
         rest = {row[0]: row[1] for row in reversed(beyond_all(above, ()))}
-        yield Step(0, 0, [*orphans(rest), *ids.doubled_conversations(), *lost_guards()])
+        yield Step(found=[*orphans(rest), *ids.doubled_conversations(), *lost_guards()])
 
 
 def orphans(seqs: dict[int, int]) -> list[Damage]:
@@ -90,7 +91,7 @@ def orphans(seqs: dict[int, int]) -> list[Damage]:
     there = set(Conversation.objects.filter(pk__in=seqs).values_list("pk", flat=True))
     return [
         Damage(
-            Problem.ORPHAN,
+            DamageKind.ORPHAN,
             None,
             "",
             seq,
@@ -105,7 +106,7 @@ def lost_guards() -> list[Damage]:
     """Return the guards that are missing."""
     return [
         Damage(
-            Problem.GUARD, None, "", None, f"The guard {name} is missing: run `convserver manage migrate`."
+            DamageKind.GUARD, None, "", None, f"The guard {name} is missing: run `convserver manage migrate`."
         )
         for name in sorted(guards.missing(connection))
     ]
@@ -127,7 +128,7 @@ def _holds(damage: Damage, before: Mapping[int, Head], now: Mapping[int, Head]) 
         return True
     if pk not in now or now[pk].is_purged:
         return False
-    return damage.problem is not Problem.COUNTER or now[pk].next_seq == before[pk].next_seq
+    return damage.problem is not DamageKind.COUNTER or now[pk].next_seq == before[pk].next_seq
 
 
 def count_conversations() -> int:

@@ -137,7 +137,7 @@ GROUPS: dict[str, list[Item]] = {
     "Audit": [
         Item("Log entries", LogEntry, "receipt_long"),
         Item("Verifications", VerificationRun, "fact_check"),
-        Item("Damage", VerificationFinding, "broken_image"),
+        Item("Damaged places", VerificationFinding, "broken_image"),
     ],
 }
 

@@ -160,7 +160,7 @@ def as_text(result: Any) -> str:
 
 
 def _conversation(each: Mapping[str, Any]) -> dict[str, Any]:
-    names = ("id", "title", "repository", "created_at", "updated_at", "last_message")
+    names = ("id", "title", "repository", "created_at", "updated_at", "last_message", "damage")
     shown = {name: each[name] for name in names if each.get(name) is not None}
     if len(shown.get("last_message", "")) > 200:
         shown["last_message"] = f"{shown['last_message'][:200]}…"

@@ -44,7 +44,7 @@ class DamagedPlace(TypedDict):
     seq: int | None
     """The first event; None for the whole log."""
     problem: str
-    """One of Problem."""
+    """One of DamageKind."""
     detail: str
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from conversations.models import ConversationQuerySet, Problem
+from conversations.models import ConversationQuerySet, DamageKind
 from conversations.verification import columns, derived, logs, store
 from conversations.verification.records import Record
 from conversations.verification.store import Step
 from sessions_app.verification import leases
 
-GENERAL = frozenset({Problem.GUARD})
+GENERAL = frozenset({DamageKind.GUARD})
 """What the check of all logs decides about beside them."""
 
 
@@ -20,7 +20,7 @@ class Check:
     """One check: its steps, and the problems that it decides about once it is complete."""
 
     steps: Callable[[], Iterator[Step]]
-    examined: frozenset[Problem] = frozenset()
+    examined: frozenset[DamageKind] = frozenset()
     """Empty where only samples are looked at."""
 
 

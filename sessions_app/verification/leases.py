@@ -6,19 +6,18 @@ from collections.abc import Iterator
 
 from django.db.models import F, Q, QuerySet
 
-from conversations.models import ConversationQuerySet, Problem
+from conversations.models import ConversationQuerySet, DamageKind
 from conversations.verification.damage import PER_CONVERSATION_MAX, Damage
 from conversations.verification.store import Step
 from sessions_app.models import THERE, AgentLoop
 
-EXAMINED = frozenset({Problem.LEASE})
+EXAMINED = frozenset({DamageKind.LEASE})
 
 
 def steps(rows: ConversationQuerySet | None = None) -> Iterator[Step]:
     """Verify the leases of these conversations' loops; without any, of all."""
     loops = AgentLoop.objects.all() if rows is None else AgentLoop.objects.filter(conversation__in=rows)
-    found = [*_ahead(loops), *_without_holder(loops), *_of_turns(loops)]
-    yield Step(0, 0, found)
+    yield Step(found=[*_ahead(loops), *_without_holder(loops), *_of_turns(loops)])
 
 
 def _ahead(loops: QuerySet[AgentLoop]) -> Iterator[Damage]:
@@ -43,4 +42,4 @@ def _some(loops: QuerySet[AgentLoop]) -> QuerySet[AgentLoop]:
 
 
 def _damage(loop: AgentLoop, detail: str) -> Damage:
-    return Damage(Problem.LEASE, loop.conversation.pk, loop.conversation.public_id, None, detail)
+    return Damage(DamageKind.LEASE, loop.conversation.pk, loop.conversation.public_id, None, detail)

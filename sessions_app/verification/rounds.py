@@ -76,24 +76,29 @@ def _take_night() -> bool:
 
 async def _made(occasion: Occasion, *, rest: float) -> None:
     """Make a verification, step by step, each in a thread of the store, and log how it ended."""
-    loop = asyncio.get_running_loop()
-    record: Record | None = None
     try:
         record, made = await astore.change(begin, occasion)
-        steps = run(record, made)
-        while True:
-            began = loop.time()
-            if not await astore.change(_next, steps):
-                break
-            await asyncio.sleep(rest * (loop.time() - began))
+    except Exception as error:
+        _failing.failed(error)
+        return
+    try:
+        await _make(run(record, made), rest)
         await astore.change(record.end)
     except Exception as error:
         _failing.failed(error)
-        if record is not None:
-            await _end_failed(record, error)
+        await _end_failed(record, error)
         return
     _failing.worked()
     _log(record)
+
+
+async def _make(steps: Iterator[None], rest: float) -> None:
+    """Make all steps; after each, rest so many times as long as it took."""
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    while await astore.change(_next, steps):
+        await asyncio.sleep(rest * (loop.time() - began))
+        began = loop.time()
 
 
 def _next(steps: Iterator[None]) -> bool:
@@ -124,5 +129,5 @@ def _log(record: Record) -> None:
         seconds=round(lasted.total_seconds(), 1),
     )
     if ended.outcome == Outcome.DAMAGED:
-        named = " ".join(f"{damage.line()}" for damage in record.found[:NAMED_MAX])
-        logger.error("The store is damaged in %d places. %s", ended.problems, named)
+        named = "; ".join(damage.line() for damage in record.found[:NAMED_MAX])
+        logger.error("The store is damaged, places: %d. The first: %s", ended.problems, named)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import httpx
 import pytest
 from django.contrib.auth.models import User
@@ -20,7 +22,7 @@ from tests.events import event, payload
 pytestmark = pytest.mark.one_engine
 
 NATIVE = "/api/native/conversations"
-PLACES = [
+PLACES: list[dict[str, Any]] = [
     {"seq": 1, "problem": "changed", "detail": "Event 1 (e1) is not what was stored: its digest differs."}
 ]
 
@@ -84,7 +86,7 @@ def test_the_page_says_where_the_conversation_is_damaged(
     page = browser.get("/c/talk")
     assert page.status_code == 200
     assert "Part of this conversation is damaged." in page.text
-    assert '<a href="/c/talk?around=1#e1">Event 1</a>' in page.text
+    assert '<a href="/c/talk?around=1#e1"><bdi>Event 1 (e1) is not what was stored' in page.text
     assert "is damaged" not in browser.get("/c/other").text
 
 
@@ -122,7 +124,7 @@ def test_the_operator_is_told_on_the_first_page_and_finds_the_place(
     assert detail in boss.get(f"{at}?conversation=talk").text
     assert detail not in boss.get(f"{at}?problem=missing").text
     runs = boss.get("/admin/conversations/verificationrun/").text
-    assert "1 conversations, 3 events" in runs
+    assert "1 conversation, 3 events" in runs
     assert "damaged" in runs
 
 

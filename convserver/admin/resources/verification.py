@@ -9,7 +9,7 @@ from django.contrib import admin
 from django.db.models import QuerySet
 from django.utils.safestring import SafeString
 
-from conversations.models import Outcome, Problem, VerificationFinding, VerificationRun
+from conversations.models import DamageKind, Outcome, VerificationFinding, VerificationRun
 from convserver.admin import cells
 from convserver.admin.base import ReadOnlyAdmin
 from convserver.admin.filters import FormFilter, text_field
@@ -21,7 +21,7 @@ class FindingFilterForm(forms.Form):
 
     conversation = text_field("Conversation")
     problem = forms.ChoiceField(
-        required=False, label="Problem", choices=[("", "All problems"), *Problem.choices]
+        required=False, label="Problem", choices=[("", "All problems"), *DamageKind.choices]
     )
 
 
@@ -39,6 +39,10 @@ class FindingFilter(FormFilter[QuerySet[VerificationFinding]]):
         if "problem" in wanted:
             rows = rows.filter(problem=wanted["problem"])
         return rows
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{cells.number(count)} {noun}{'' if count == 1 else 's'}"
 
 
 @admin.register(VerificationFinding)
@@ -107,7 +111,7 @@ class VerificationRunAdmin(ReadOnlyAdmin[VerificationRun]):
     @admin.display(description="Read")
     def read(self, run: VerificationRun) -> str:
         """How much it has read."""
-        return f"{cells.number(run.conversations)} conversations, {cells.number(run.events)} events"
+        return f"{_counted(run.conversations, 'conversation')}, {_counted(run.events, 'event')}"
 
     @admin.display(description="Took")
     def took(self, run: VerificationRun) -> str:

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, Field
 
 from conversations.events import Dialect, Kind
-from conversations.models import Problem, Version
+from conversations.models import DamageKind, Version
 from convserver.api.schema import Door, NativeRefusal
 from sessions_app.imports.uploads.runs import LABELS_MAX
 from sessions_app.models import (
@@ -58,7 +58,7 @@ class NativeDamagedPlace(BaseModel):
     """One place of a log that is not as it was stored."""
 
     seq: int | None = Field(description="The first event that is damaged; null for the whole log.")
-    problem: Problem
+    problem: DamageKind
     detail: str
 
 

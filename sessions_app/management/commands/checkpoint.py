@@ -13,7 +13,7 @@ from django.core.management.base import BaseCommand, CommandError
 from conversations.verification import checkpoints
 from conversations.verification.signatures import KeyUnusable, read_key
 from sessions_app.imports import options
-from sessions_app.management.commands.verify import COULD_NOT_RUN, add_key, key_path
+from sessions_app.management.commands.verify import COULD_NOT_RUN, add_key, counted, key_path
 
 
 class Command(BaseCommand):
@@ -53,4 +53,5 @@ class Command(BaseCommand):
         finally:
             with suppress(OSError):
                 unfinished.unlink(missing_ok=True)
-        self.stdout.write(f"{file}: {conversations:,} conversations, {events:,} events, key {signer.name}")
+        covered = f"{counted(conversations, 'conversation')}, {counted(events, 'event')}"
+        self.stdout.write(f"{file}: {covered}, signed by the key {signer.name}")

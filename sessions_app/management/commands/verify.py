@@ -67,6 +67,11 @@ def moment(text: str) -> datetime:
     return read.replace(tzinfo=UTC) if read.tzinfo is None else read
 
 
+def counted(count: int, noun: str) -> str:
+    """Return a number of things in words."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
 class Command(BaseCommand):
     """Verify the store."""
 
@@ -183,9 +188,9 @@ class Command(BaseCommand):
             return
         for damage in record.found:
             self.stdout.write(damage.line())
-        read = f"{ended.conversations:,} conversations, {ended.events:,} events read in {lasted:.1f} s"
-        state = f"DAMAGED, {ended.problems:,} places" if ended.problems else "Whole"
-        self.stdout.write(f"{state}: {read}.")
+        read = f"{counted(ended.conversations, 'conversation')}, {counted(ended.events, 'event')} read"
+        state = f"DAMAGED, {counted(ended.problems, 'place')}" if ended.problems else "Whole"
+        self.stdout.write(f"{state}: {read} in {lasted:.1f} s.")
 
 
 def _rows(conversation_id: str | None, since: datetime | None) -> ConversationQuerySet | None:
