@@ -103,15 +103,18 @@ def loading(connection: BaseDatabaseWrapper) -> Iterator[IO[bytes]]:
             command, stdin=subprocess.PIPE, stdout=shown, stderr=said, env={**os.environ, **environment}
         ) as running,
     ):
-        try:
-            yield cast(IO[bytes], running.stdin)
-            cast(IO[bytes], running.stdin).close()
-        except BrokenPipeError:  # it has said why
-            with suppress(BrokenPipeError):
-                cast(IO[bytes], running.stdin).close()
-        except BaseException:
-            running.kill()
-            raise
+        statements = cast(IO[bytes], running.stdin)
+        with suppress(BrokenPipeError):  # it has said why
+            try:
+                yield statements
+            except BrokenPipeError:
+                raise
+            except BaseException:
+                running.kill()
+                raise
+            finally:
+                with suppress(BrokenPipeError):
+                    statements.close()
         if running.wait():
             raise BackupError(
                 "The backup could not be loaded into the database, which was left as it was: "

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import secrets
+import shutil
 import sqlite3
 import subprocess
 import threading
@@ -37,6 +39,7 @@ SECRET = "a secret key that only the backup knows: " + secrets.token_hex(16)
 BEFORE = 30
 """So many events are acknowledged in each conversation before a backup begins."""
 LONG = "x" * 20_000
+NO_PROGRAMS = "backups of PostgreSQL need the package postgresql-client"
 
 
 class Store(ABC):
@@ -120,6 +123,9 @@ class Named(Store):
 @pytest.fixture
 def store(database: None, tmp_path: Path) -> Iterator[Store]:
     """A database with all tables."""
+    if connection.vendor == "postgresql" and not shutil.which("pg_dump"):
+        assert os.environ.get("CONVSERVER_REQUIRE_ENGINES") != "all", NO_PROGRAMS
+        pytest.skip(NO_PROGRAMS)
     found: Store = File(tmp_path) if connection.vendor == "sqlite" else Named()
     found.make()
     yield found
