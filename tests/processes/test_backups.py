@@ -349,9 +349,6 @@ def test_a_restore_that_is_killed_leaves_the_store_and_the_next_one_succeeds(
         0,
         [(1,)],
     )
-    server.start(DATABASE_URL=store.url)
-    assert log(server, "second") == ["later"]
-    server.stop()
     done = run(server, store, "restore", str(backup), "--yes")
     assert (done.returncode, store.is_being_restored(), store.kept()) == (0, False, 1)
     assert store.ask("SELECT COUNT(*) FROM conversations_event WHERE event_id = 'later'") == [(0,)]
