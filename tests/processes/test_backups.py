@@ -145,8 +145,9 @@ def elsewhere(database: None, tmp_path: Path) -> Iterator[Store]:
     named.remove()
 
 
-def begin(server: Server, store: Store, **environment: str) -> None:
-    server.start(DATABASE_URL=store.url, **environment)
+def begin(server: Server, store: Store, *, secret_key: str = "") -> None:
+    environment = {"SECRET_KEY": secret_key} if secret_key else {}
+    server.start(constants=None, **{"DATABASE_URL": store.url, **environment})
     for id in TALKS:
         HTTP.post(f"{server.url}/api/native/conversations", json={"id": id}).raise_for_status()
 
@@ -217,7 +218,7 @@ def test_what_was_acknowledged_before_a_backup_under_load_is_served_elsewhere_af
     server: Server, store: Store, elsewhere: Store, tmp_path: Path
 ) -> None:
     keys = {PASSPHRASE: "a passphrase of the drill"}
-    begin(server, store, SECRET_KEY=SECRET)
+    begin(server, store, secret_key=SECRET)
     files = {"files": ("notes.txt", CONTENT)}
     sent = HTTP.post(f"{server.url}/api/conversations/first/upload-files", files=files)
     assert len(sent.raise_for_status().json()["uploaded_files"]) == 1
@@ -358,7 +359,7 @@ def test_a_restore_that_is_killed_leaves_the_store_and_the_next_one_succeeds(
 def test_after_a_restore_the_shared_caches_hold_nothing_of_the_time_before(
     server: Server, store: Store, tmp_path: Path
 ) -> None:
-    with closing(redis.Redis.from_url(settings.CONFIGURATION.redis_url)) as shared:
+    with closing(redis.Redis.from_url(settings.CONFIGURATION.redis_url or "")) as shared:
         own, others = f"{settings.HINTS_PREFIX}:1:of-before", f"not-{settings.HINTS_PREFIX}:1:of-before"
         for key in (own, others):
             shared.set(key, "1", ex=60)
