@@ -20,6 +20,7 @@ from benchmarks.measured import (
     locked,
     moving_in,
     pages,
+    purging,
     reads,
     verifying,
 )
@@ -148,6 +149,11 @@ def _hanging(bench: Workbench) -> Values:
 def _importing(bench: Workbench) -> Values:
     for key, latencies_ms in importing.latencies_ms(bench.database, bench.directory).items():
         yield f"{key}, median ms", median(latencies_ms)
+
+
+def _purging(bench: Workbench) -> Values:
+    for key, latencies_ms in purging.latencies_ms(bench.database, bench.directory).items():
+        yield f"append {key}, median ms", median(latencies_ms)
 
 
 def _moving_in(bench: Workbench) -> Values:
@@ -309,6 +315,10 @@ MEASUREMENTS: Sequence[Measurement] = [
             for when in (importing.IDLE, importing.BESIDE)
         ],
         measure=_importing,
+    ),
+    Measurement(
+        keys=[f"append {when}, median ms" for when in (purging.IDLE, purging.BESIDE)],
+        measure=_purging,
     ),
     Measurement(
         keys=[

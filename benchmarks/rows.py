@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from benchmarks.flooding import floods
-from benchmarks.measured import clusters, importing, locked, reads
+from benchmarks.measured import clusters, importing, locked, purging, reads
 from benchmarks.measured.appends import DOORS
 from benchmarks.samples import Samples
 
@@ -270,6 +270,16 @@ ROWS = [
             ("append", "an append by REST"),
             ("alive", "the probe of life"),
         )
+    ),
+    Row(
+        title="an append by REST, a conversation of 1,000,000 events is purged, median",
+        key=f"append {purging.BESIDE}, median ms",
+        limit=f"append {purging.IDLE}, median ms",
+        limit_title="the same, idle",
+        ratio_at_most=2.0,
+        unit=MS,
+        on_sqlite=True,
+        is_quick=False,
     ),
     *(
         Row(

@@ -46,9 +46,13 @@ def writable(user: Visitor, conversation_id: str) -> ConversationRef:
 
 
 def restorable(user: Visitor, conversation_id: str) -> ConversationRef:
-    """Return a conversation of the user, deleted or not; raise ConversationNotFound otherwise."""
+    """Return a conversation of the user, deleted or not; raise ConversationNotFound otherwise.
+
+    One that is purged is not there.
+    """
     public_id = normal_id(conversation_id)
-    row = _found(Conversation.objects.owned_by(pk_of(user)).with_public_ids([public_id]).first())
+    rows = Conversation.objects.unpurged().owned_by(pk_of(user))
+    row = _found(rows.with_public_ids([public_id]).first())
     return within_limits(user, row.ref)
 
 

@@ -150,6 +150,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "checkpoint", help="write a signed checkpoint of all logs, for `verify --against`", add_help=False
     )
     checkpoint.add_argument("rest", nargs=argparse.REMAINDER)
+    away = commands.add_parser("purge", help="remove deleted and old conversations for good", add_help=False)
+    away.add_argument("rest", nargs=argparse.REMAINDER)
     commands.add_parser(
         "mcp",
         help="answer a program that has started this and speaks the Model Context Protocol over stdio",
@@ -176,7 +178,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             case "restore":
                 return restore([*others, *chosen.rest])
             case "verify" | "checkpoint":
-                return run_command(chosen.command, [*others, *chosen.rest])
+                return run_command(chosen.command, chosen.command, [*others, *chosen.rest])
+            case "purge":
+                return run_command("purge", "purge_conversations", [*others, *chosen.rest])
             case "mcp":
                 return serve_mcp(os.environ.get(TOKEN, ""))
             case _:
@@ -331,7 +335,7 @@ def import_conversations(arguments: Sequence[str]) -> int:
     return 0
 
 
-def run_command(name: str, arguments: Sequence[str]) -> int:
+def run_command(name: str, module: str, arguments: Sequence[str]) -> int:
     """Run one of the commands that read the whole store; it ends the process itself unless all is well."""
     _let_statements_take_their_time()
     django.setup()
@@ -341,7 +345,7 @@ def run_command(name: str, arguments: Sequence[str]) -> int:
             _say_to_migrate()
             return 2
     _protect_files()
-    load_command_class("sessions_app", name).run_from_argv([f"convserver {name}", "", *arguments])
+    load_command_class("sessions_app", module).run_from_argv([f"convserver {name}", "", *arguments])
     return 0
 
 

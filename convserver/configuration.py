@@ -121,6 +121,8 @@ class Configuration:
     max_concurrent: int
     max_age_days: int | None
     """Lists of the OpenHands wires omit conversations unchanged for this many days; None for no limit."""
+    deleted_days: int | None
+    """Deleted conversations can be restored for this many days, and are then purged; None for ever."""
     conversation_key_days: int | None
     """A conversation's key expires this many days after its last use; None for never."""
     allow_set_conversation_id: bool
@@ -222,6 +224,7 @@ def read(environment: Mapping[str, str]) -> Configuration:
         ),
         max_concurrent=_integer(environment, "CONVSERVER_MAX_CONCURRENT", 3, least=1, most=100_000),
         max_age_days=_integer(environment, "CONVSERVER_MAX_AGE_DAYS", 0, least=0, most=36_500) or None,
+        deleted_days=_integer(environment, "CONVSERVER_DELETED_DAYS", 30, least=0, most=36_500) or None,
         conversation_key_days=_integer(
             environment, "CONVSERVER_CONVERSATION_KEY_DAYS", 30, least=0, most=36_500
         )

@@ -122,6 +122,8 @@ def _database() -> dict[str, Any]:
             "transaction_mode": "IMMEDIATE",
             "timeout": LOCK_TIMEOUT_S,
             "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA cache_size=-8000; "
+            # What is deleted is overwritten, so that a purge leaves nothing in the file.
+            "PRAGMA secure_delete=ON; "
             f"PRAGMA soft_heap_limit={SQLITE_HEAP_BYTES};",
         }
         database["TEST"] = {"NAME": f"{database['NAME']}.test"}

@@ -15,6 +15,7 @@ from sessions_app.imports.followers.runner import FollowerRunner
 from sessions_app.imports.uploads.runner import ImportRunner
 from sessions_app.loops.manager import manager_class
 from sessions_app.processes import this_process
+from sessions_app.retention.rounds import Retention
 from sessions_app.search_indexer import Indexer
 from sessions_app.storage import meter
 from sessions_app.verification import rounds
@@ -26,9 +27,9 @@ _failing = Outage(__name__, "A task in the background failed")
 
 
 def start() -> None:
-    """Start to deliver webhooks, index for the search, import, count stored bytes, verify and return memory.
+    """Start to deliver webhooks, index for the search, import, purge, count stored bytes, verify, return memory.
 
-    Servers of a cluster leave the first three to workers, and so what is verified every night. Once for the
+    Servers of a cluster leave the first four to workers, and so what is verified every night. Once for the
     running event loop. Sockets call it too, since not every server supports lifespans.
     """
     _tasks.get()
@@ -52,7 +53,7 @@ def _started() -> set[asyncio.Task[None]]:
     keeps_house = manager_class().keeps_house
     works = [meter.run(), heap.keep_low(), rounds.verify(keeps_house=keeps_house)]
     if keeps_house:
-        works += [Dispatcher(this_process()).run(), Indexer().run(), ImportRunner().run()]
+        works += [Dispatcher(this_process()).run(), Indexer().run(), ImportRunner().run(), Retention().run()]
         if programs.are_offered():
             works.append(FollowerRunner().run())
     if settings.CONFIGURATION.is_clustered:

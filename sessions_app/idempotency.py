@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable
 from datetime import datetime
 from hashlib import sha256
+from itertools import pairwise
 from typing import Any, ClassVar, NamedTuple
 
 from django.db import InterfaceError, OperationalError, connection, transaction
@@ -21,9 +22,12 @@ from conversations.engines.lost_commits import LostCommit
 from conversations.exceptions import ConversationBusy, ConversationError
 from conversations.log import commits, sql
 from conversations.log.append import LOCK_TIMEOUT_S
-from sessions_app.encryption import seal
+from conversations.models import ConversationRef
+from sessions_app.encryption import SecretUnreadable, seal
 from sessions_app.models.idempotency import KEY_MAX_LENGTH, RecordedAnswer
 
+ID_NAMES = ("id", "conversation_id", "app_conversation_id")
+"""What the wires call the id of a conversation in an answer that creates one."""
 PRUNED_MAX = 1000
 """At most this many expired answers are removed at a time."""
 
@@ -132,6 +136,32 @@ def prune(now: datetime | None = None) -> int:
     rows = RecordedAnswer.objects.expired(now or timezone.now()).order_by("created_at")
     pks = list(rows.values_list("pk", flat=True)[:PRUNED_MAX])
     return RecordedAnswer.objects.filter(pk__in=pks).delete()[0] if pks else 0
+
+
+def forget(conversation: ConversationRef) -> None:
+    """Remove what repeated requests would get that is about a conversation: by its address or its id."""
+    names = _spellings(conversation.public_id)
+    rows = RecordedAnswer.objects.filter(user_id=conversation.owner_id)
+    for row in rows.iterator(chunk_size=50):
+        if names.intersection(row.route.split("/")) or _is_about(row, names):
+            row.delete()
+
+
+def _spellings(public_id: str) -> set[str]:
+    """Return the id as it is stored, and as the V1 wire writes it."""
+    is_uuid = len(public_id) == 32 and public_id.isalnum() and public_id.isascii()
+    ends = (8, 12, 16, 20)
+    dashed = "-".join(public_id[start:end] for start, end in pairwise((0, *ends, 32)))
+    return {public_id, dashed} if is_uuid else {public_id}
+
+
+def _is_about(row: RecordedAnswer, names: set[str]) -> bool:
+    """Say whether the answer has created the conversation; one that nobody can read may have."""
+    try:
+        body = json.loads(row.sealed.open()).get("body")
+    except SecretUnreadable:
+        return True
+    return isinstance(body, dict) and any(body.get(name) in names for name in ID_NAMES)
 
 
 def _claimed(key: IdempotencyKey) -> tuple[RecordedAnswer, bool]:

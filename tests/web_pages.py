@@ -150,6 +150,8 @@ PAGES = [
         owner=302,
         stranger=404,
     ),
+    Page(route="conversation-purge", path="/c/gone/purge", stranger=404),
+    Page(route="conversation-purge", method="POST", path="/c/gone/purge", owner=302, stranger=404),
     Page(route="rows", path="/rows"),
     Page(route="search", path="/search?q=hello"),
     Page(route="deleted", path="/deleted"),

@@ -32,6 +32,7 @@ from conversations.models.events import (
 from conversations.models.guards import (
     GuardRepair,
     Purge,
+    PurgeQuerySet,
     WriteProbe,
 )
 from conversations.models.index import (
@@ -77,6 +78,7 @@ __all__ = [
     "Occasion",
     "Outcome",
     "Purge",
+    "PurgeQuerySet",
     "SearchProgress",
     "StorageProgress",
     "StoredBytes",

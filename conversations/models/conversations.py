@@ -12,6 +12,7 @@ from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
 from django.db import models
 from django.db.models import F, OuterRef, Q, Subquery
 from django.db.models.expressions import Combinable
+from django.db.models.fields.json import KeyTextTransform
 from django.utils import timezone
 
 from conversations.engines.planner import unselective
@@ -135,8 +136,30 @@ class ConversationQuerySet(models.QuerySet["Conversation"]):
         return self.filter(deleted_at__isnull=True)
 
     def deleted(self) -> Self:
-        """Return the deleted ones."""
-        return self.filter(deleted_at__isnull=False)
+        """Return the deleted ones that can be restored."""
+        return self.filter(deleted_at__isnull=False, purged_at__isnull=True)
+
+    def deleted_before(self, moment: datetime) -> Self:
+        """Return those that can be restored and were deleted before then, the longest deleted first."""
+        return self.deleted().filter(deleted_at__lt=moment).order_by("deleted_at", "pk")
+
+    def unpurged(self) -> Self:
+        """Return those that exist or can be restored."""
+        return self.filter(purged_at__isnull=True)
+
+    def purged(self) -> Self:
+        """Return those of which only the tombstone is left, or soon will be."""
+        return self.filter(purged_at__isnull=False)
+
+    def quiet_since(self, moment: datetime) -> Self:
+        """Return those to which nothing was added since then."""
+        return self.filter(updated_at__lt=moment)
+
+    def labelled(self, name: str, value: str | None = None) -> Self:
+        """Return those with this tag, whatever its value, or with this value of it."""
+        if value is None:
+            return self.filter(tags__has_key=name)
+        return self.alias(tag_value=KeyTextTransform(name, "tags")).filter(tag_value=value)
 
     def visible_to(self, user: AbstractBaseUser | AnonymousUser) -> Self:
         """Return those that the user may see; none for an anonymous visitor."""
@@ -347,6 +370,8 @@ class Conversation(models.Model):
     deleted_at = models.DateTimeField(null=True, blank=True)
     damage = models.JSONField(null=True, blank=True, editable=False)
     """What a verification found damaged, as `{seq, problem, detail}` each; None if nothing was."""
+    purged_at = models.DateTimeField(null=True, blank=True, editable=False)
+    """When its purge began: from then on it cannot be restored, and its columns are empty."""
 
     objects = ConversationManager()
 
@@ -393,8 +418,13 @@ class Conversation(models.Model):
             ),
             models.Index(
                 fields=["owner", "-deleted_at", "-id"],
-                name="conversation_deleted",
-                condition=Q(deleted_at__isnull=False),
+                name="conversation_restorable",
+                condition=Q(deleted_at__isnull=False, purged_at__isnull=True),
+            ),
+            models.Index(
+                fields=["deleted_at", "id"],
+                name="conversation_awaits_purge",
+                condition=Q(deleted_at__isnull=False, purged_at__isnull=True),
             ),
             models.Index(
                 fields=["id"],

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
 from django.db import transaction
 from django.db.models import F
+from django.db.models.functions import Greatest
 
 from conversations.engines import guards
 from conversations.engines.watermark import KeyHorizon
@@ -40,13 +41,22 @@ def count(watermark: Watermark) -> bool:
     if through >= watermark.settled:
         return True
     last = int(min(_end_of(through, STEP_EVENTS), watermark.settled))
-    sums = list(Event.objects.filter(pk__gt=through, pk__lte=last).bytes_by_owner())
     with transaction.atomic():
         if StorageProgress.objects.filter(pk=1, through=through).update(through=last):
-            for owner_pk, size in sums:
+            # Read while the cursor is locked: of what a purge removes, either both know or neither.
+            for owner_pk, size in Event.objects.filter(pk__gt=through, pk__lte=last).bytes_by_owner():
                 StoredBytes.objects.get_or_create(owner_id=owner_pk)
                 StoredBytes.objects.filter(owner_id=owner_pk).update(total=F("total") + size)
     return last >= watermark.settled
+
+
+def discount(owner_pk: int, removed: Iterable[tuple[int, int]]) -> None:
+    """Take events that the running transaction has removed, keys and bytes, out of their owner's total."""
+    progress = StorageProgress.objects.select_for_update().filter(pk=1).first()
+    through = progress.through if progress is not None else 0
+    size = sum(size for key, size in removed if key <= through)
+    if size:
+        StoredBytes.objects.filter(owner_id=owner_pk).update(total=Greatest(F("total") - size, 0))
 
 
 def _end_of(through: int, events: int) -> float:

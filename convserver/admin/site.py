@@ -14,7 +14,7 @@ from django.template.response import TemplateResponse
 from django.urls import reverse
 
 from conversations.access import pk_of
-from conversations.models import Conversation, VerificationFinding, VerificationRun
+from conversations.models import Conversation, Purge, VerificationFinding, VerificationRun
 from convserver.admin import damage, overview, repairs
 from convserver.admin.widgets import AdminAuthenticationForm
 from convserver.web.login import CountedForm, key_address, takes_key_alone, tell_when_to_return
@@ -29,6 +29,7 @@ from sessions_app.models import (
     Receiver,
     RemoteProgram,
     Repair,
+    RetentionPolicy,
     Secret,
     UserSettings,
 )
@@ -116,6 +117,8 @@ GROUPS: dict[str, list[Item]] = {
         Item("Conversations", Conversation, "forum"),
         Item("Model use", ModelUse, "toll"),
         Item("Imports", ImportRun, "upload_file"),
+        Item("Retention policies", RetentionPolicy, "auto_delete"),
+        Item("Purges", Purge, "delete_forever"),
     ],
     "Live": [
         Item("Agent loops", AgentLoop, "autorenew"),

@@ -109,6 +109,8 @@ def _name(conversation: Conversation) -> str:
 def _objection(action: Action, conversation: Conversation) -> str | None:
     """Return why this cannot be done with the conversation as it is."""
     is_deleted = conversation.deleted_at is not None
+    if conversation.purged_at is not None:
+        return "It was purged."
     match action:
         case Action.START | Action.RESET_KEY if is_deleted:
             return "It is deleted. Restore it first."

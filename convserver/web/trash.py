@@ -1,4 +1,7 @@
-"""The trash: deleted conversations, the last one first; `web/conversations/actions` restores them."""
+"""The trash: deleted conversations, the last one first, until they are restored or purged.
+
+`web/conversations/actions` restores them.
+"""
 
 from __future__ import annotations
 
@@ -6,16 +9,21 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from django.http import HttpRequest, HttpResponse
-from django.views.decorators.http import require_safe
+from django.shortcuts import redirect
+from django.urls import reverse
+from django.views.decorators.http import require_http_methods, require_safe
 
 from conversations import access
 from conversations.access import Visitor
 from conversations.cursors import InvalidCursor, ListCursor
+from conversations.exceptions import ConversationNotFound
 from conversations.models import Conversation
+from conversations.store import purging
 from convserver.pagination import first_page
 from convserver.web.listing import normal_ids
 from convserver.web.pages import page, person
 from sessions_app.live.status import ListedConversation, listed
+from sessions_app.retention import policies
 
 PAGE_ROWS = 50
 
@@ -26,6 +34,8 @@ class Deleted(NamedTuple):
     state: ListedConversation
     moment: datetime | None
     """When it was deleted."""
+    until: datetime | None
+    """Until when it can be restored; None for ever."""
 
 
 @require_safe
@@ -38,7 +48,23 @@ def trash(request: HttpRequest) -> HttpResponse:
     except InvalidCursor:
         context = _page_of(request.user, None)
     restored = _restored(request.user, request.GET.get("restored", ""))
-    return page(request, "web/trash.html", {**context, "restored": restored})
+    context |= {"restored": restored, "is_purged": "purged" in request.GET}
+    return page(request, "web/trash.html", context)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@person
+def purge(request: HttpRequest, conversation_id: str) -> HttpResponse:
+    """Ask whether a deleted conversation is to go for good, and name it; if that is so, it goes."""
+    conversation = access.restorable(request.user, conversation_id)
+    row = Conversation.objects.deleted().filter(pk=conversation.pk).first()
+    if row is None:
+        raise ConversationNotFound("Conversation not found.")
+    if request.method != "POST":
+        until = policies.kept_time().until(row.deleted_at)
+        return page(request, "web/purge.html", {"row": row, "until": until})
+    purging.begin(conversation, requested_by=request.user.get_username(), reason="by its owner")
+    return redirect(f"{reverse('deleted')}?purged")
 
 
 def _page_of(user: Visitor, place: ListCursor | None) -> dict[str, Any]:
@@ -49,8 +75,12 @@ def _page_of(user: Visitor, place: ListCursor | None) -> dict[str, Any]:
     shown = first_page(rows, PAGE_ROWS, column="deleted_at")
     found = Conversation.objects.with_pks(shown.pks)
     states, moments = listed(found, user_pk), dict(found.values_list("pk", "deleted_at"))
+    kept = policies.kept_time()
     return {
-        "deleted": [Deleted(states[pk], moments[pk]) for pk in shown.pks if pk in states],
+        "deleted": [
+            Deleted(states[pk], moments[pk], kept.until(moments[pk])) for pk in shown.pks if pk in states
+        ],
+        "days": kept.days,
         "next_page_id": shown.next_page_id,
         "is_first": place is None,
     }

@@ -90,6 +90,7 @@ urlpatterns = [
     ),
     path("c/<str:conversation_id>/delete", actions.delete, name="conversation-delete"),
     path("c/<str:conversation_id>/restore", actions.restore, name="conversation-restore"),
+    path("c/<str:conversation_id>/purge", trash.purge, name="conversation-purge"),
     path("rows", rows.rows, name="rows"),
     path("batch", batch.batch, name="batch"),
     path("export", export.export_some, name="export-some"),

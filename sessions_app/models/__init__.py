@@ -83,6 +83,7 @@ from sessions_app.models.remote_agents import (
     RemoteProgram,
     RemoteProgramQuerySet,
 )
+from sessions_app.models.retention import DAYS_MAX, RetentionPolicy
 from sessions_app.models.run_meter import (
     Amounts,
     RunMeter,
@@ -133,6 +134,7 @@ __all__ = [
     "ATTACHMENT_NAME_MAX_LENGTH",
     "CONDENSER_SIZE_MIN",
     "IMPORT_NAME_MAX_LENGTH",
+    "DAYS_MAX",
     "LATELY",
     "LEASE_S",
     "MODEL_NAME_MAX_LENGTH",
@@ -195,6 +197,7 @@ __all__ = [
     "RemoteProgramQuerySet",
     "Repair",
     "RepairQuerySet",
+    "RetentionPolicy",
     "RunMeter",
     "RunMeterQuerySet",
     "RunOptions",

@@ -13,17 +13,18 @@ from convserver.asgi import lifespan
 from convserver.cli import WORKER_MANAGER
 from convserver.configuration import BUILT_IN_MANAGERS, CLUSTERED
 from sessions_app import background
+from sessions_app.retention.rounds import Retention
 from sessions_app.search_indexer import Indexer
 from sessions_app.webhooks.dispatcher import Dispatcher
 from tests.conftest import Join
 
 
 class Works:
-    """Counts the dispatchers and indexers that run."""
+    """Counts the dispatchers, indexers and purgers that run."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.running: list[str] = []
-        for name, kind in (("webhooks", Dispatcher), ("search", Indexer)):
+        for name, kind in (("webhooks", Dispatcher), ("search", Indexer), ("retention", Retention)):
             monkeypatch.setattr(kind, "run", self._run(name))
 
     def _run(self, name: str) -> Any:
@@ -39,7 +40,7 @@ class Works:
 
 @pytest.fixture
 def works(monkeypatch: pytest.MonkeyPatch) -> Works:
-    """Stand-ins for the dispatcher and the indexer."""
+    """Stand-ins for the dispatcher, the indexer and the purges."""
     return Works(monkeypatch)
 
 
@@ -50,7 +51,7 @@ async def test_the_lifespan_starts_the_background_and_ends_it(live: None, works:
     messages.put_nowait({"type": "lifespan.startup"})
     assert (await sent.get())["type"] == "lifespan.startup.complete"
     await asyncio.sleep(0)
-    assert sorted(works.running) == ["search", "webhooks"]
+    assert sorted(works.running) == ["retention", "search", "webhooks"]
     messages.put_nowait({"type": "lifespan.shutdown"})
     await serving
     assert works.running == []
@@ -61,12 +62,12 @@ async def test_without_a_lifespan_the_first_socket_starts_the_background_once(
 ) -> None:
     for _ in range(2):
         await join(conversation)
-    assert sorted(works.running) == ["search", "webhooks"]
+    assert sorted(works.running) == ["retention", "search", "webhooks"]
 
 
-async def test_a_server_of_a_cluster_leaves_both_to_workers(live: None, works: Works) -> None:
+async def test_a_server_of_a_cluster_leaves_these_to_workers(live: None, works: Works) -> None:
     servers, workers = BUILT_IN_MANAGERS[CLUSTERED], WORKER_MANAGER
-    for manager, expected in ((servers, []), (workers, ["search", "webhooks"])):
+    for manager, expected in ((servers, []), (workers, ["retention", "search", "webhooks"])):
         with override_settings(CONVERSATION_MANAGER=manager):
             background.start()
             await asyncio.sleep(0.01)
@@ -83,5 +84,5 @@ async def test_a_task_that_fails_is_logged_and_the_others_go_on(
     monkeypatch.setattr(Indexer, "run", fail)
     background.start()
     await asyncio.sleep(0.01)
-    assert works.running == ["webhooks"]
+    assert sorted(works.running) == ["retention", "webhooks"]
     assert "A task in the background failed" in caplog.text

@@ -19,7 +19,7 @@ from django.views.decorators.http import require_GET, require_POST
 
 from conversations.exceptions import InvalidConversationId
 from conversations.models import Conversation, ConversationQuerySet, Version, normal_id
-from convserver.admin import cells, repairs
+from convserver.admin import cells, purging, repairs
 from convserver.admin.base import ReadOnlyAdmin, may_change
 from convserver.admin.export import exported
 from convserver.admin.filters import ANY, YES_OR_NO, FormFilter, choice_field, date_field, text_field
@@ -35,6 +35,7 @@ from sessions_app.identity.authentication import lets_everybody_in
 from sessions_app.live.state_words import WORDS, state_of_loop
 from sessions_app.live.status import shown_in
 from sessions_app.models import AgentLoop, Connection
+from sessions_app.retention import policies
 
 RELATED_SHOWN = 20
 DELETED = "deleted"
@@ -48,7 +49,7 @@ class ConversationFilterForm(forms.Form):
     trigger = text_field("Trigger")
     repository = text_field("Repository")
     loop = choice_field("Agent state", [ANY, *WORDS.items()])
-    deleted = choice_field("Deleted", YES_OR_NO)
+    deleted = choice_field("Deleted", [*YES_OR_NO, ("purged", "Purged")])
     since = date_field("Created from (UTC)")
     until = date_field("Created through (UTC)")
 
@@ -68,7 +69,8 @@ class ConversationFilter(FormFilter[ConversationQuerySet]):
         if "loop" in wanted:
             rows = shown_in(rows, wanted["loop"])
         if "deleted" in wanted:
-            rows = rows.deleted() if wanted["deleted"] == "yes" else rows.active()
+            kinds = {"yes": rows.deleted, "no": rows.active, "purged": rows.purged}
+            rows = kinds[wanted["deleted"]]()
         return in_period(rows, "created_at", wanted)
 
 
@@ -91,7 +93,7 @@ class ConversationAdmin(ReadOnlyAdmin[Conversation]):
     list_before_template = "admin/repairs.html"
     search_fields = ("title",)
     search_help_text = "ID or start of an ID, title or owner"
-    actions = ("start", "stop", "hide", "restore", "reset_key", "export")
+    actions = ("start", "stop", "hide", "restore", "purge", "reset_key", "export")
     change_form_outer_before_template = "admin/conversation_actions.html"
     fieldsets = (
         (
@@ -101,7 +103,7 @@ class ConversationAdmin(ReadOnlyAdmin[Conversation]):
                     ("shown_as_whole", "id_whole"),
                     ("owner", "version"),
                     ("created", "updated"),
-                    "deleted",
+                    ("deleted", "kept_until"),
                 )
             },
         ),
@@ -127,6 +129,10 @@ class ConversationAdmin(ReadOnlyAdmin[Conversation]):
     def has_steer_permission(self, request: HttpRequest) -> bool:
         """Say whether the visitor may start, stop, hide, restore and reset access keys."""
         return may_change(request, Conversation)
+
+    def has_purge_permission(self, request: HttpRequest) -> bool:
+        """Say whether the visitor may remove deleted conversations for good."""
+        return purging.may_purge(request)
 
     def has_export_permission(self, request: HttpRequest) -> bool:
         """Say whether the visitor may take conversations away, with all that was said."""
@@ -159,6 +165,7 @@ class ConversationAdmin(ReadOnlyAdmin[Conversation]):
             self._path("<int:pk>/events/<int:seq>/payload/", "payload", events.payload_download),
             self._path("<int:pk>/export/", "export", export_one),
             self._path("<int:pk>/do/", "do", do),
+            self._path("purge/", "purge", purging.purge_page),
             *super().get_urls(),
         ]
 
@@ -185,6 +192,7 @@ class ConversationAdmin(ReadOnlyAdmin[Conversation]):
         allowed = {
             "may_steer": self.has_steer_permission(request),
             "may_read_events": events.may_read(request),
+            "may_purge": self.has_purge_permission(request),
             "has_keys": not lets_everybody_in(),
         }
         return super().changeform_view(request, object_id, form_url, {**(extra_context or {}), **allowed})
@@ -210,6 +218,11 @@ class ConversationAdmin(ReadOnlyAdmin[Conversation]):
     def restore(self, request: HttpRequest, queryset: QuerySet[Conversation]) -> None:
         """Bring the chosen conversations back."""
         steer_and_tell(request, Action.RESTORE, selected(request, queryset))
+
+    @admin.action(description="Purge (cannot be undone)", permissions=["purge"])
+    def purge(self, request: HttpRequest, queryset: QuerySet[Conversation]) -> HttpResponse | None:
+        """Ask whether the deleted ones among the chosen conversations are to go for good."""
+        return purging.question(request, selected(request, queryset))
 
     @admin.action(description="Reset the access key", permissions=["steer"])
     def reset_key(self, request: HttpRequest, queryset: QuerySet[Conversation]) -> None:
@@ -260,6 +273,8 @@ class ConversationAdmin(ReadOnlyAdmin[Conversation]):
     @label("Agent state", {**LOOP_LABELS, DELETED: "danger"})
     def loop_label(self, row: Conversation) -> tuple[str, str]:
         """What its agent does; nothing where the conversation is deleted."""
+        if row.purged_at:
+            return DELETED, "Purged"
         return (DELETED, "Deleted") if row.deleted_at else self._state(row)
 
     def _state(self, row: Conversation) -> tuple[str, str]:
@@ -305,6 +320,16 @@ class ConversationAdmin(ReadOnlyAdmin[Conversation]):
     def deleted(self, row: Conversation) -> SafeString | None:
         """When it was hidden."""
         return cells.moment(row.deleted_at)
+
+    @admin.display(description="Can be restored until (UTC)")
+    def kept_until(self, row: Conversation) -> SafeString | str | None:
+        """When it is purged; nothing where it is not deleted."""
+        if row.deleted_at is None:
+            return None
+        if row.purged_at is not None:
+            return "Purged"
+        until = policies.kept_time().until(row.deleted_at)
+        return "For ever" if until is None else cells.moment(until)
 
     @admin.display(description="Agent loop")
     def loop_page(self, row: Conversation) -> SafeString | str:

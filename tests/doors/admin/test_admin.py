@@ -674,7 +674,8 @@ def test_looking_at_a_conversations_facts_is_not_reading_it(boss: Browser, talk:
         "/admin/conversations/event/add/",
         "/admin/conversations/event/1/change/",
         "/admin/conversations/event/1/delete/",
-        "/admin/conversations/purge/",
+        "/admin/conversations/purge/add/",
+        "/admin/conversations/purge/1/delete/",
         "/admin/conversations/creationparameters/{pk}/change/",
     ],
 )

@@ -15,6 +15,7 @@ from django.urls import URLPattern
 
 from conversations.log import writes
 from conversations.models import ConversationRef, Event
+from conversations.store import creation, deletion
 from convserver.web.urls import urlpatterns
 from sessions_app import astore
 from sessions_app.models import ImportRun
@@ -31,9 +32,10 @@ FORMS = [page for page in PAGES if page.method == "POST"]
 
 
 @pytest.fixture
-def talk(conversation: ConversationRef) -> ConversationRef:
-    """A conversation of alice's with one event, and an import of hers."""
+def talk(conversation: ConversationRef, alice: User) -> ConversationRef:
+    """A conversation of alice's with one event, beside one that she has deleted and an import."""
     writes.append(conversation, [event("hello")])
+    deletion.soft_delete(creation.create(alice, conversation_id="gone"))
     ImportRun.objects.create(public_id=IMPORT_ID, user_id=conversation.owner_id, file_name="a.zip", size=9)
     return conversation
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from django.contrib.auth.models import User
 from django.test import Client as Browser
 
 from conversations.log import writes
-from conversations.models import Conversation
+from conversations.models import Conversation, Purge
 from conversations.store import creation, deletion
 from convserver.web import trash
 from tests.conftest import once
@@ -56,8 +57,39 @@ def test_a_restored_conversation_stands_again_and_can_be_deleted_again(
     assert 'action="/c/one/delete"' in answer.content.decode()
 
 
-def test_the_trash_says_how_long_it_keeps_what_is_in_it(browser: Browser) -> None:
-    assert "There is no time limit." in browser.get("/deleted").content.decode()
+def test_the_trash_says_how_long_it_keeps_what_is_in_it(
+    browser: Browser, alice: User, configured: Callable[..., None]
+) -> None:
+    delete(alice, "one")
+    page = browser.get("/deleted").content.decode()
+    assert "for 30 days" in page
+    assert "Can be restored until" in page
+    configured(deleted_days=None)
+    page = browser.get("/deleted").content.decode()
+    assert "There is no time limit." in page
+    assert "Can be restored until" not in page
+
+
+def test_a_conversation_goes_for_good_after_a_question_that_names_it(browser: Browser, alice: User) -> None:
+    delete(alice, "one", "two")
+    assert 'href="/c/one/purge"' in browser.get("/deleted").content.decode()
+    question = browser.get("/c/one/purge").content.decode()
+    assert "<bdi>one</bdi>" in question
+    assert "2 events" in question
+    answer = browser.post("/c/one/purge", follow=True)
+    assert titles(answer) == ["two"]
+    assert "The conversation was deleted for good." in answer.content.decode()
+    assert browser.post("/c/one/restore").status_code == 404
+    assert browser.get("/c/one/purge").status_code == 404
+    assert "You can restore it" not in browser.get("/c/one").content.decode()
+    record = Purge.objects.get()
+    assert (record.requested_by, record.reason) == (alice.username, "by its owner")
+
+
+def test_what_is_not_deleted_cannot_go_for_good(browser: Browser, alice: User) -> None:
+    creation.create(alice, conversation_id="standing")
+    assert browser.post("/c/standing/purge").status_code == 404
+    assert Conversation.objects.active().count() == 1
 
 
 def test_pages_bring_each_once_though_some_are_restored_meanwhile(

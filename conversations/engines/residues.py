@@ -1,0 +1,142 @@
+"""What removed rows leave in the database's files, and how it is cleaned out beside those who write.
+
+Neither engine forgets a row when it is deleted. SQLite's full text keeps words in its segments until those
+are merged, and the write-ahead log keeps pages. PostgreSQL keeps dead rows until they are vacuumed, words of
+removed rows as keys of the index until that is rebuilt, and frequent values in its statistics.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+from django.db import connection, transaction
+
+from conversations.engines import guards
+
+MERGE_PAGES = 200
+"""At most about this many pages of a full text index are rewritten in one transaction."""
+FULL_TEXTS = (guards.SEARCH_TEXT, guards.TITLE_TEXT)
+INDEXES = ("conversations_searchtext_words", "conversations_titletext_pieces")
+INCREMENTAL = 2
+"""The value of `PRAGMA auto_vacuum` with which pages can be given back while others write."""
+COST_DELAY_MS = 2
+"""The pause of a VACUUM after each piece of work, as PostgreSQL's own makes it."""
+
+Rest = Callable[[float], None]
+"""Waits for others; gets the seconds that the step before took."""
+
+
+def clean(tables: Sequence[str], rest: Rest | None = None) -> bool:
+    """Clean out what removed rows have left in these tables, the full text and the write-ahead log.
+
+    Return False if others kept a part from being done; then it is to be called again later. It must not be
+    called in a transaction.
+    """
+    if connection.vendor == "sqlite":
+        for table in FULL_TEXTS:
+            _merge(table, rest)
+        _give_back()
+        return _checkpoint()
+    with _without_limits():
+        for table in tables:
+            _execute(f"VACUUM (ANALYZE) {table}")
+        for index in INDEXES:
+            _rebuild(index)
+    return True
+
+
+def rewrite(tables: Sequence[str]) -> bool:
+    """Write the tables anew, so that not even the free space in their pages has what was removed.
+
+    Nobody else can write meanwhile, on PostgreSQL nor read; it needs as much space as the tables. Return
+    False if readers kept SQLite's write-ahead log from being emptied.
+    """
+    if connection.vendor == "sqlite":
+        _execute("VACUUM")
+        return _checkpoint()
+    with _without_limits():
+        for table in tables:
+            _execute(f"VACUUM (FULL, ANALYZE) {table}")
+    return True
+
+
+def _merge(table: str, rest: Rest | None) -> None:
+    """Merge all segments of a full text index into one, in which there is nothing of removed rows.
+
+    A negative number begins the merge of all segments, a positive one continues; it changes nothing once the
+    merge is done.
+    """
+    pages = -MERGE_PAGES
+    while True:
+        began = time.monotonic()
+        with transaction.atomic(), connection.cursor() as cursor:
+            before = _changes(cursor)
+            # The table's own name as a column makes this a command to the full text.
+            cursor.execute(f"INSERT INTO {table} ({table}, rank) VALUES ('merge', %s)", [pages])  # noqa: S608
+            is_done = _changes(cursor) - before < 2
+        if is_done:
+            return
+        pages = MERGE_PAGES
+        if rest is not None:
+            rest(time.monotonic() - began)
+
+
+def _changes(cursor: object) -> int:
+    """Return how many rows this connection has changed so far: SQLite's sign that a merge did something."""
+    execute, fetch = cursor.execute, cursor.fetchone  # type: ignore[attr-defined]
+    execute("SELECT total_changes()")
+    (changes,) = fetch()
+    return int(changes)
+
+
+def _give_back() -> None:
+    """Give free pages back to the file system, where the database was created for it."""
+    with connection.cursor() as cursor:
+        cursor.execute("PRAGMA auto_vacuum")
+        if cursor.fetchone()[0] == INCREMENTAL:
+            cursor.execute("PRAGMA incremental_vacuum")
+            cursor.fetchall()
+
+
+def _checkpoint() -> bool:
+    """Write the write-ahead log into the file and empty it; return False if somebody still reads from it."""
+    with connection.cursor() as cursor:
+        cursor.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        is_busy, _, _ = cursor.fetchone()
+    return not is_busy
+
+
+@contextmanager
+def _without_limits() -> Iterator[None]:
+    """Lift the time limits of requests for this session, and let a VACUUM leave the disk to others."""
+    names = ("statement_timeout", "lock_timeout", "vacuum_cost_delay")
+    with connection.cursor() as cursor:
+        for name, value in zip(names, (0, 0, COST_DELAY_MS), strict=True):
+            cursor.execute(f"SET {name} = {value}")
+    try:
+        yield
+    finally:
+        with connection.cursor() as cursor:
+            for name in names:
+                cursor.execute(f"RESET {name}")
+
+
+def _rebuild(index: str) -> None:
+    """Build an index anew beside the old one, and drop what an interrupted build has left."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT relname FROM pg_class JOIN pg_index ON indexrelid = pg_class.oid"
+            " WHERE NOT indisvalid AND relname ~ %s AND pg_table_is_visible(pg_class.oid)",
+            [f"^{index}_ccnew[0-9]*$|^{index}_ccold[0-9]*$"],
+        )
+        left = [name for (name,) in cursor.fetchall()]
+    for name in left:
+        _execute(f'DROP INDEX CONCURRENTLY IF EXISTS "{name}"')
+    _execute(f"REINDEX INDEX CONCURRENTLY {index}")
+
+
+def _execute(statement: str) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(statement)

@@ -1,0 +1,154 @@
+"""Purges: a deleted conversation is removed for good, in bounded steps; a tombstone and a record stay.
+
+`begin` is the moment that cannot be taken back: it empties the row, after which nobody can restore the
+conversation. What it consisted of then goes in steps of a transaction each, so a purge may be interrupted
+anywhere and continued by anybody. This module removes what belongs to the durable tables; tables of others
+have their own (`sessions_app.retention`).
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from django.db import connection, transaction
+from django.utils import timezone
+
+from conversations.exceptions import ConversationNotFound
+from conversations.log.locks import lock
+from conversations.models import Conversation, ConversationRef, CreationParameters, Event, Purge
+from conversations.search import titles
+from conversations.server_log import ids_of, log_on_commit
+from conversations.storage import stored_bytes
+from conversations.store import chosen
+
+STEP_EVENTS = 200
+"""At most this many events are removed in one transaction: on SQLite nothing else can write meanwhile."""
+STEP_BYTES = 512 * 1024
+"""A step ends with the event that reaches this size."""
+
+EMPTY: dict[str, Any] = {
+    "title": None,
+    "repository": None,
+    "branch": None,
+    "provider": None,
+    "trigger": None,
+    "pr_number": [],
+    "llm_model": None,
+    "parent": None,
+    "tags": {},
+    "forked_from": None,
+    "forked_at": None,
+    "head_digest": "",
+    "guards_inputs": None,
+    "last_message": "",
+    "last_message_at": None,
+}
+"""The columns of a conversation that a purge empties."""
+
+KEPT = frozenset(
+    {
+        "id",
+        "public_id",  # so that the id is never used again
+        "owner",  # who is told nothing, and whose id it stays
+        "version",
+        "accumulated_cost",
+        "prompt_tokens",
+        "completion_tokens",
+        "total_tokens",
+        "next_seq",  # a guard: it never falls
+        "loop_epoch",  # a guard: it never falls, and a purge raises it
+        "asked_through",
+        "answered_through",
+        "created_at",
+        "updated_at",
+        "listed_at",
+        "listed_in",
+        "deleted_at",
+        "purged_at",
+    }
+)
+"""The columns of a tombstone: numbers and times, and whose it was."""
+
+
+_REMOVING = (
+    "DELETE FROM conversations_event WHERE conversation_id = %s AND seq > %s AND seq <= %s RETURNING id, size"
+)
+
+
+class Step(NamedTuple):
+    """What one step of a purge has removed."""
+
+    events: int
+    bytes: int
+    is_last: bool
+    """No event is left."""
+
+
+def begin(conversation: ConversationRef, *, requested_by: str, reason: str) -> Purge | None:
+    """Delete a conversation if need be, empty its row, and record that the rest is to be removed.
+
+    Return None if it is being purged already, or was. Raise ConversationNotFound if there is none, and
+    ConversationBusy if it stays locked elsewhere.
+    """
+    with transaction.atomic():
+        row = lock(Conversation.objects.all(), conversation)
+        if row is None:
+            raise ConversationNotFound("Conversation not found.")
+        if row.purged_at is not None:
+            return None
+        if row.deleted_at is None:
+            chosen.delete(conversation)
+        purge = Purge.objects.create(
+            conversation=row, requested_by=requested_by, reason=reason, last_digest=row.head_digest
+        )
+        now = timezone.now()
+        # A loop that still plays is of an older epoch now, so nothing that it has to say is stored.
+        Conversation.objects.filter(pk=row.pk).update(
+            **EMPTY,
+            loop_epoch=row.loop_epoch + 1,
+            answered_through=row.asked_through,
+            purged_at=now,
+            listed_at=now,
+        )
+        log_on_commit("Purge begun", **ids_of(conversation), by=requested_by, reason=reason)
+    return purge
+
+
+def remove_events(purge: Purge) -> Step:
+    """Remove the next events of a purge whose row is locked by the running transaction."""
+    columns = Conversation.objects.values_list("owner_id", "next_seq")
+    owner_pk, next_seq = columns.get(pk=purge.conversation_id)
+    last = next_seq - 1
+    if purge.through >= last:
+        return Step(0, 0, is_last=True)
+    # Bounded by seqs: where many rows were removed just now, the engine would read all of them for a LIMIT.
+    rows = Event.objects.filter(conversation_id=purge.conversation_id, seq__gt=purge.through)
+    found = rows.filter(seq__lte=purge.through + STEP_EVENTS).order_by("seq").values_list("seq", "size")
+    through, size_so_far = min(purge.through + STEP_EVENTS, last), 0
+    for seq, size in found:
+        size_so_far += size
+        if size_so_far >= STEP_BYTES:
+            through = seq
+            break
+    removed = _removed(purge.conversation_id, purge.through, through)
+    stored_bytes.discount(owner_pk, removed)
+    purge.through = through
+    return Step(len(removed), sum(size for _, size in removed), is_last=through >= last)
+
+
+def remove_beside_events(conversation_pk: int) -> None:
+    """Remove what the durable tables have of a purged conversation beside its events."""
+    CreationParameters.objects.filter(conversation_id=conversation_pk).delete()
+
+
+def forget_titles() -> None:
+    """Have the index of titles forget the titles that are gone."""
+    while titles.step():
+        pass
+
+
+def _removed(conversation_pk: int, after: int, through: int) -> list[tuple[int, int]]:
+    """Delete the events of a stretch, and return the key of each and its size in bytes."""
+    with connection.cursor() as cursor:
+        cursor.execute(_REMOVING, [conversation_pk, after, through])
+        return list(cursor.fetchall())

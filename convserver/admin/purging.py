@@ -1,0 +1,89 @@
+"""Purges that staff ask for: first a page that names what would go, then the purges are begun."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from django.contrib import messages
+from django.core.exceptions import PermissionDenied
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.http.response import HttpResponseBase
+from django.template.response import TemplateResponse
+from django.urls import reverse
+from django.utils.http import urlencode
+from django.views.decorators.http import require_http_methods
+
+from conversations.exceptions import ConversationError
+from conversations.models import Conversation
+from conversations.store import purging
+from convserver.admin.resources import audit
+from sessions_app.retention import selection
+
+if TYPE_CHECKING:
+    from convserver.admin.resources.conversations import ConversationAdmin
+
+SELECTED_MAX = 100
+LIST = "admin:conversations_conversation_changelist"
+
+
+def may_purge(request: HttpRequest) -> bool:
+    """Say whether the visitor may purge: nobody can undo it, so it has a permission of its own."""
+    return request.user.has_perm("conversations.add_purge")
+
+
+def question(request: HttpRequest, rows: Sequence[Conversation]) -> HttpResponse | None:
+    """Lead to the page that asks whether these are to be purged; none, and a message, if none can be."""
+    pks = [row.pk for row in rows if row.deleted_at is not None and row.purged_at is None]
+    if not pks:
+        messages.warning(request, "Nothing was purged. Delete conversations before you purge them.")
+        return None
+    query = urlencode({"pk": pks}, doseq=True)
+    return HttpResponseRedirect(f"{reverse('admin:conversations_conversation_purge')}?{query}")
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+def purge_page(request: HttpRequest, *, admin: ConversationAdmin) -> HttpResponseBase:
+    """Name what would be purged, and purge it once the form is sent."""
+    if not may_purge(request):
+        raise PermissionDenied
+    rows = _rows(request)
+    if not rows:
+        messages.warning(request, "Nothing was purged. There is no such deleted conversation.")
+        return HttpResponseRedirect(reverse(LIST))
+    if request.method == "POST":
+        _purge(request, rows)
+        return HttpResponseRedirect(reverse(LIST))
+    sizes = [selection.size_of(row.ref) for row in rows]
+    context = {
+        **admin.admin_site.each_context(request),
+        "opts": admin.opts,
+        "title": "Purge conversations",
+        "conversations": list(zip(rows, sizes, strict=True)),
+        "total": selection.total(sizes),
+        "list_page": reverse(LIST),
+    }
+    return TemplateResponse(request, "admin/purge.html", context)
+
+
+def _rows(request: HttpRequest) -> list[Conversation]:
+    """Return the deleted conversations that the request names."""
+    given = request.POST.getlist("pk") if request.method == "POST" else request.GET.getlist("pk")
+    pks = [int(pk) for pk in given[:SELECTED_MAX] if pk.isascii() and pk.isdigit() and len(pk) < 19]
+    return list(Conversation.objects.deleted().with_pks(pks).select_related("owner").order_by("pk"))
+
+
+def _purge(request: HttpRequest, rows: Sequence[Conversation]) -> None:
+    begun = []
+    for row in rows:
+        try:
+            record = purging.begin(row.ref, requested_by=request.user.get_username(), reason="by staff")
+        except ConversationError as error:
+            messages.error(request, f"{row.public_id}: {error}")
+            continue
+        if record is not None:
+            begun.append(Conversation.objects.get(pk=row.pk))  # as it is now, without its title
+    audit.record(request, begun, "Purged")
+    if begun:
+        count = f"{len(begun)} conversation{'' if len(begun) == 1 else 's'}"
+        messages.success(request, f"Purging {count}. See Purges for how far it is.")

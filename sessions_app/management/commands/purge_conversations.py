@@ -1,0 +1,209 @@
+"""`purge_conversations`: remove conversations for good, after a look at what would go."""
+
+from __future__ import annotations
+
+import json
+import sys
+from argparse import ArgumentParser, ArgumentTypeError
+from collections.abc import Iterator
+from getpass import getuser
+from typing import Any
+
+from django.conf import settings
+from django.contrib.auth.models import User
+from django.core.management.base import BaseCommand, CommandError
+
+from conversations.exceptions import ConversationError
+from conversations.models import Conversation
+from conversations.store import purging
+from sessions_app.imports import options
+from sessions_app.models import DAYS_MAX, RetentionPolicy
+from sessions_app.retention import erasing, policies, purges, rounds, selection
+from sessions_app.retention.selection import Selection, Size
+
+SELECTORS = ("older_than_days", "label", "owner", "deleted_for_days", "conversation_id")
+SHOWN = 20
+"""At most this many conversations are named before the question."""
+
+
+class Command(BaseCommand):
+    """Purge conversations."""
+
+    help = (
+        "Remove conversations for good: their events, files, drafts, words in the search index and all else; "
+        "only the id stays, which nobody can use again. Without a selection, do now what the server does by "
+        "itself: apply the retention policies, and purge what was deleted long enough ago."
+    )
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        """Add what selects, and how it is done."""
+        parser.add_argument("--dry-run", action="store_true", help="show what would go, and change nothing")
+        parser.add_argument(
+            "--older-than",
+            type=_days,
+            dest="older_than_days",
+            metavar="DAYS",
+            help="conversations to which nothing was added for so many days",
+        )
+        parser.add_argument("--label", metavar="NAME", help="those with this label: NAME or NAME=VALUE")
+        parser.add_argument("--owner", metavar="USERNAME", help="those of this user")
+        parser.add_argument(
+            "--deleted-for",
+            type=_days,
+            dest="deleted_for_days",
+            metavar="DAYS",
+            help="those that were deleted at least so many days ago; 0 for all deleted ones",
+        )
+        parser.add_argument(
+            "--conversation", dest="conversation_id", metavar="ID", help="this one, even if it is in use"
+        )
+        parser.add_argument("--yes", action="store_true", help="do not ask")
+        parser.add_argument("--json", action="store_true", dest="as_json", help="print JSON")
+        parser.add_argument(
+            "--rewrite",
+            action="store_true",
+            help="also write the tables anew, so that no free space in the database's files has anything of "
+            "what was purged; nobody can write meanwhile",
+        )
+
+    def handle(
+        self, *args: Any, dry_run: bool, yes: bool, as_json: bool, rewrite: bool, **wanted: Any
+    ) -> None:
+        """Show, ask, purge and clean the files."""
+        options.prepare_database(dry_run=dry_run)
+        is_chosen = any(wanted[name] is not None for name in SELECTORS)
+        rows = list(_chosen(wanted) if is_chosen else policies.overdue().select_related("owner"))
+        by_policy = [] if is_chosen else [row for policy in _in_force() for row in _matched(policy)]
+        sizes = {row.pk: selection.size_of(row.ref) for row in rows}
+        if not as_json or not (dry_run or yes):
+            self._tell(rows, by_policy, sizes)
+        purged = not dry_run and (yes or self._is_wanted(rows, by_policy))
+        if purged:
+            self._purge(rows, is_chosen=is_chosen, rewrite=rewrite)
+        if as_json:
+            self.stdout.write(json.dumps(_report(rows, by_policy, sizes, purged=purged)))
+
+    def _tell(self, rows: list[Conversation], by_policy: list[Conversation], sizes: dict[int, Size]) -> None:
+        for row in rows[:SHOWN]:
+            events, size = sizes[row.pk]
+            named = f"{row.public_id}  {row.owner}  {row.shown_title[:60]}"
+            self.stdout.write(f"{named}  {events:,} events, {size:,} bytes")
+        if len(rows) > SHOWN:
+            self.stdout.write(f"… and {len(rows) - SHOWN:,} more")
+        events, size = selection.total(sizes.values())
+        self.stdout.write(f"To purge: {_conversations(len(rows))}, {events:,} events, {size:,} bytes.")
+        if by_policy:
+            self.stdout.write(
+                f"To delete by retention policies: {_conversations(len(by_policy))}, which can be restored "
+                "until they are purged."
+            )
+
+    def _is_wanted(self, rows: list[Conversation], by_policy: list[Conversation]) -> bool:
+        if not rows and not by_policy:
+            return True  # there is nothing to ask; an interrupted purge goes on, and the files are cleaned
+        if not sys.stdin.isatty():
+            raise CommandError("Nothing was purged. Add --yes, or answer the question in a terminal.")
+        self.stdout.write("A purge cannot be undone. Type `purge` to go on: ", ending="")
+        self.stdout.flush()
+        if sys.stdin.readline().strip() == "purge":
+            return True
+        self.stdout.write("Nothing was purged.")
+        return False
+
+    def _purge(self, rows: list[Conversation], *, is_chosen: bool, rewrite: bool) -> None:
+        if not is_chosen:
+            for policy in _in_force():
+                policies.apply(policy, limit=sys.maxsize)
+        failed = []
+        for row in rows:
+            try:
+                _purge(row)
+            except ConversationError as error:
+                failed.append(f"{row.public_id}: {error}")
+        rounds.finish_all()
+        if not erasing.erase(rewrites=rewrite):
+            self.stderr.write(
+                "Somebody is reading, so the write-ahead log was not emptied. Run this again to empty it."
+            )
+        if failed:
+            raise CommandError(f"Some could not be purged. {' '.join(failed)}")
+
+
+def _purge(row: Conversation) -> None:
+    begun = purging.begin(row.ref, requested_by=_who(), reason="by command")
+    if begun is not None:
+        purges.run(begun.pk)
+
+
+def _chosen(wanted: dict[str, Any]) -> Iterator[Conversation]:
+    """Yield the conversations that the options name. Raise CommandError."""
+    name = wanted["owner"]
+    user = User.objects.filter(username=name).first() if name is not None else None
+    if name is not None and user is None:
+        raise CommandError(f"There is no user {name!r}.")
+    conditions = Selection(
+        older_than_days=wanted["older_than_days"],
+        label=wanted["label"],
+        owner_pk=user.pk if user else None,
+        deleted_for_days=wanted["deleted_for_days"],
+        conversation_id=wanted["conversation_id"],
+    )
+    try:
+        rows = list(selection.selected(conditions))
+    except ConversationError as error:
+        raise CommandError(str(error)) from error
+    if conditions.conversation_id is not None and not rows:
+        raise CommandError(f"There is no such conversation: {conditions.conversation_id}.")
+    yield from rows
+
+
+def _in_force() -> list[RetentionPolicy]:
+    return list(RetentionPolicy.objects.in_force())
+
+
+def _matched(policy: RetentionPolicy) -> Iterator[Conversation]:
+    for window in policies.windows(policies.matched(policy)):
+        yield from window.select_related("owner")
+
+
+def _report(
+    rows: list[Conversation], by_policy: list[Conversation], sizes: dict[int, Size], *, purged: bool
+) -> dict[str, Any]:
+    events, size = selection.total(sizes.values())
+    return {
+        "purged": purged,
+        "count": len(rows),
+        "events": events,
+        "bytes": size,
+        "conversations": [
+            {
+                "id": row.public_id,
+                "owner": row.owner.get_username(),
+                "deleted_at": row.deleted_at.isoformat() if row.deleted_at else None,
+                "last_activity": row.updated_at.isoformat(),
+                "events": sizes[row.pk].events,
+                "bytes": sizes[row.pk].bytes,
+            }
+            for row in rows
+        ],
+        "deleted_by_policies": [row.public_id for row in by_policy],
+        "deleted_days": settings.CONFIGURATION.deleted_days,
+    }
+
+
+def _conversations(count: int) -> str:
+    return f"{count:,} conversation{'' if count == 1 else 's'}"
+
+
+def _days(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and int(text) <= DAYS_MAX):
+        raise ArgumentTypeError(f"{text!r} is not a whole number of days from 0 to {DAYS_MAX}")
+    return int(text)
+
+
+def _who() -> str:
+    """Return who runs the command, as far as the system knows."""
+    try:
+        return f"command, as {getuser()}"
+    except (KeyError, OSError):
+        return "command"

@@ -1,0 +1,59 @@
+"""Retention policies: which conversations are deleted when nobody has added anything for long."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.conf import settings
+from django.core.validators import MaxValueValidator, MinValueValidator
+from django.db import models
+from django.utils import timezone
+
+DAYS_MAX = 36_500
+NAME_MAX_LENGTH = 100
+LABEL_MAX_LENGTH = 200
+
+
+class RetentionPolicyQuerySet(models.QuerySet["RetentionPolicy"]):
+    """Queries for many policies."""
+
+    def in_force(self) -> models.QuerySet[RetentionPolicy, RetentionPolicy]:
+        """Return those that the server applies, in a fixed order."""
+        return self.filter(is_enabled=True).order_by("pk")
+
+
+class RetentionPolicy(models.Model):
+    """A rule that deletes conversations; they can be restored until they are purged like all deleted ones."""
+
+    name = models.CharField(max_length=NAME_MAX_LENGTH, unique=True)
+    older_than_days = models.PositiveIntegerField(
+        "days without activity",
+        validators=[MinValueValidator(1), MaxValueValidator(DAYS_MAX)],
+        help_text="Conversations to which nothing was added for this many days are deleted.",
+    )
+    label = models.CharField(
+        max_length=LABEL_MAX_LENGTH,
+        blank=True,
+        help_text="Only those with this label (tag): NAME, or NAME=VALUE. Empty for all.",
+    )
+    owner: Any = models.ForeignKey(
+        settings.AUTH_USER_MODEL,
+        models.CASCADE,
+        null=True,
+        blank=True,
+        related_name="+",
+        help_text="Only this user's conversations. Empty for those of all users.",
+    )
+    is_enabled = models.BooleanField(
+        "in force", default=False, help_text="See what it would delete before you enable it."
+    )
+    created_at = models.DateTimeField(default=timezone.now, editable=False)
+
+    objects = models.Manager.from_queryset(RetentionPolicyQuerySet)()
+
+    class Meta:
+        verbose_name = "retention policy"
+        verbose_name_plural = "retention policies"
+
+    def __str__(self) -> str:
+        return self.name

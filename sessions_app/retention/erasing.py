@@ -1,0 +1,45 @@
+"""Cleaning out of the database's files what purges have left there, once for all that are finished."""
+
+from __future__ import annotations
+
+from django.apps import apps
+from django.db.models import Max
+from django.utils import timezone
+
+from conversations.engines import guards, residues
+from conversations.engines.residues import Rest
+from conversations.models import Purge
+from conversations.server_log import log_act
+from conversations.store import purging
+from sessions_app.retention import places, purges
+
+_ALSO = ("sessions_app.Delivery", "sessions_app.ModelUse", "sessions_app.RecordedAnswer", "admin.LogEntry")
+
+
+def is_due() -> bool:
+    """Say whether a purge is finished after which the files were not cleaned."""
+    return Purge.objects.unerased().exists()
+
+
+def erase(*, rest: Rest | None = None, rewrites: bool = False) -> bool:
+    """Clean the files, and note it in the purges that were finished before; return False if it is to be
+    tried again.
+
+    `rewrites`: write the tables anew, for which nobody else can write meanwhile.
+    """
+    newest = Purge.objects.unerased().aggregate(newest=Max("pk"), moment=Max("finished_at"))
+    purges.sweep_late()
+    purging.forget_titles()
+    is_clean = residues.clean(_tables(), rest)
+    if rewrites:
+        is_clean = residues.rewrite(_tables())
+    if is_clean and newest["newest"] is not None:
+        done = Purge.objects.unerased().filter(finished_at__lte=newest["moment"])
+        log_act("Purges erased from the files", purges=done.update(erased_at=timezone.now()))
+    return is_clean
+
+
+def _tables() -> list[str]:
+    labels = ["conversations.Event", "conversations.Conversation", "conversations.CreationParameters"]
+    models = [apps.get_model(label) for label in (*labels, *places.REMOVED, *_ALSO)]
+    return [guards.SEARCH_TEXT, guards.TITLE_TEXT, *(model._meta.db_table for model in models)]

@@ -1,0 +1,158 @@
+"""Every table of the installation, and what a purge does to the rows in it that come from a conversation.
+
+A test compares these lists with the tables that there are, so a new table cannot be forgotten.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from django.apps import apps
+from django.contrib.admin.models import LogEntry
+from django.contrib.contenttypes.models import ContentType
+from django.db.models import Model, QuerySet
+
+from conversations.engines import guards
+from conversations.models import ConversationRef
+from sessions_app import idempotency
+from sessions_app.models import (
+    AgentLoop,
+    Attachment,
+    Delivery,
+    Draft,
+    ModelUse,
+    Usage,
+)
+
+STEP_ROWS = 200
+"""At most this many rows of a table are removed in one transaction."""
+STEP_FILES = 4
+"""At most this many attachments, each of which may have some megabytes."""
+
+REMOVED = (
+    "sessions_app.UnfinishedAnswer",
+    "sessions_app.Draft",
+    "sessions_app.Attachment",
+    "sessions_app.AgentSetup",
+    "sessions_app.StartTask",
+    "sessions_app.ToolRun",
+    "sessions_app.InputReceipt",
+    "sessions_app.LoopCommand",
+    "sessions_app.RunMeter",
+    "sessions_app.RunOptions",
+    "sessions_app.RemoteProgram",
+    "sessions_app.Repair",
+    "sessions_app.AgentLoop",
+    "sessions_app.Mark",
+    "sessions_app.Feedback",
+    "sessions_app.ApiToken",
+    "sessions_app.ConversationKey",
+    "sessions_app.Connection",
+)
+"""Tables whose rows belong to one conversation by a column `conversation`: those rows are removed."""
+
+OTHERWISE = {
+    "conversations.Conversation": "stays as a tombstone: `conversations.store.purging` empties its columns",
+    "conversations.Event": "removed by `conversations.store.purging`, in steps",
+    "conversations.CreationParameters": "removed by `conversations.store.purging`",
+    "conversations.TitleChange": "a key; the index of titles takes it when it forgets the title",
+    "conversations.Purge": "the record of the purge: who, when, why, how much, and the last digest",
+    "conversations.StoredBytes": "the sum of a user's bytes gets smaller by what was removed",
+    "sessions_app.Usage": "the sums of a user's uploads and drafts are counted anew",
+    "sessions_app.Delivery": "removed once nothing is pending; the text of the last error at once",
+    "sessions_app.NotedFact": "the kind of a change and its time, so that endpoints hear of the deletion; "
+    "removed after seven days",
+    "sessions_app.ModelUse": "stays for the user's sums, without the conversation",
+    "sessions_app.RecordedAnswer": "removed if the answer or its address is about the conversation",
+    "admin.LogEntry": "the entry stays; the title in it is replaced by the id",
+}
+"""Tables that a purge changes in ways of their own."""
+
+UNTOUCHED = {
+    "conversations.ChangeNumber": "a counter",
+    "conversations.SearchProgress": "a cursor",
+    "conversations.StorageProgress": "a cursor",
+    "conversations.GuardRepair": "about the database",
+    "conversations.WriteProbe": "always empty",
+    "sessions_app.AccessRemoval": "about a user",
+    "sessions_app.HousekeepingRound": "about the installation",
+    "sessions_app.UserSettings": "about a user",
+    "sessions_app.Secret": "about a user",
+    "sessions_app.Receiver": "about an endpoint",
+    "sessions_app.RetentionPolicy": "a rule",
+    "auth.User": "about a user",
+    "auth.User_groups": "about a user",
+    "auth.User_user_permissions": "about a user",
+    "auth.Group": "about users",
+    "auth.Group_permissions": "about users",
+    "auth.Permission": "about the program",
+    "contenttypes.ContentType": "about the program",
+    "sessions.Session": "a login: keys of a user, nothing of a conversation",
+}
+"""Tables in which there is nothing of a conversation."""
+
+WITHOUT_MODEL = {
+    guards.SEARCH_TEXT: "a trigger removes the words of an event with the event",
+    guards.TITLE_TEXT: "the index of titles forgets the title",
+    "django_migrations": "about the program",
+    "procrastinate": "keys of conversations: a job is an alarm clock, and is deleted when it is done",
+}
+"""Tables without a model, by the beginning of their names."""
+
+
+def remove_some(conversation: ConversationRef) -> int | None:
+    """Remove a bounded number of rows of one table; return the bytes of attachments among them.
+
+    None if there are no more rows in any.
+    """
+    for label in REMOVED:
+        model = apps.get_model(label)
+        limit = STEP_FILES if model is Attachment else STEP_ROWS
+        rows = model._default_manager.filter(conversation_id=conversation.pk)
+        if keys := list(rows.order_by("pk").values_list("pk", flat=True)[:limit]):
+            return _remove(model, keys, conversation)
+    return None
+
+
+def change_the_rest(conversation: ConversationRef) -> None:
+    """Do what a purge does to tables whose rows it does not simply remove."""
+    drop_deliveries(conversation)
+    ModelUse.objects.filter(conversation_id=conversation.pk).update(conversation=None)
+    idempotency.forget(conversation)
+    _forget_names(conversation)
+
+
+def drop_deliveries(conversation: ConversationRef) -> None:
+    """Remove what endpoints were told; one that has yet to hear of the deletion keeps its cursor."""
+    rows = Delivery.objects.filter(conversation_id=conversation.pk)
+    rows.filter(due_at=None).delete()
+    rows.exclude(last_error="").update(last_error="")
+
+
+def _remove(model: type[Model], keys: Iterable[Any], conversation: ConversationRef) -> int:
+    rows: QuerySet[Any] = model._default_manager.filter(pk__in=keys)
+    size = 0
+    if model is Attachment:
+        size = sum(Attachment.objects.filter(pk__in=keys).values_list("size", flat=True))
+        _count_anew([conversation.owner_id])
+    elif model is Draft:
+        _count_anew(list(Draft.objects.filter(pk__in=keys).values_list("user_id", flat=True)))
+    rows.delete()
+    return size
+
+
+def _count_anew(user_pks: Iterable[int]) -> None:
+    """Have what these users have stored counted before it is next asked for."""
+    Usage.objects.filter(user_id__in=user_pks).update(is_counted=False)
+
+
+def _forget_names(conversation: ConversationRef) -> None:
+    """Replace titles in the log of the admin, where an entry shows what its row was called."""
+    types = ContentType.objects.get_for_models(*_NAMED).values()
+    entries = LogEntry.objects.filter(content_type__in=types, object_id=str(conversation.pk))
+    entries.update(object_repr=conversation.public_id)
+
+
+_NAMED: tuple[type[Model], ...] = (apps.get_model("conversations.Conversation"), AgentLoop)
+"""Tables whose rows are called by the title of the conversation with the same key."""

@@ -1,0 +1,130 @@
+"""What is due: deleted conversations whose time is over, and conversations that a policy deletes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
+
+from django.conf import settings
+from django.db import transaction
+from django.db.models import Exists, F, Max, OuterRef, Q
+from django.utils import timezone
+
+from conversations.exceptions import ConversationBusy
+from conversations.log.locks import lock
+from conversations.models import Conversation, ConversationQuerySet, ConversationRef
+from conversations.server_log import ids_of, log_on_commit
+from conversations.store import delete
+from sessions_app.models import (
+    SUSPENDED,
+    ApiToken,
+    ConversationKey,
+    ExecutionStatus,
+    HousekeepingRound,
+    Mark,
+    RetentionPolicy,
+)
+
+SINCE = "deleted conversations have an end"
+"""The round that notes when this installation began to purge."""
+AT_WORK = (ExecutionStatus.RUNNING, *SUSPENDED)
+WINDOW = 5_000
+"""So many keys of conversations are looked at by one query."""
+
+
+class KeptTime(NamedTuple):
+    """How long deleted conversations can be restored."""
+
+    days: int | None
+    """None for ever."""
+    since: datetime
+    """When the installation began to purge: what was deleted before has its time from then on."""
+
+    def until(self, deleted_at: datetime | None) -> datetime | None:
+        """Return until when a conversation that was deleted then can be restored; None for ever."""
+        if self.days is None or deleted_at is None:
+            return None
+        return max(deleted_at, self.since) + timedelta(days=self.days)
+
+
+def kept_time() -> KeptTime:
+    """Return how long deleted conversations can be restored here; one query."""
+    rows = HousekeepingRound.objects.filter(name=SINCE).values_list("begun_at", flat=True)
+    return KeptTime(settings.CONFIGURATION.deleted_days, rows.first() or datetime(1, 1, 1, tzinfo=UTC))
+
+
+def overdue(now: datetime | None = None) -> ConversationQuerySet:
+    """Return the deleted conversations whose time is over, the longest deleted first."""
+    days, since = kept_time()
+    end = (now or timezone.now()) - timedelta(days=days or 0)
+    if days is None or since >= end:
+        return Conversation.objects.none()
+    return Conversation.objects.deleted_before(end)
+
+
+def matched(policy: RetentionPolicy, now: datetime | None = None) -> ConversationQuerySet:
+    """Return the conversations that a policy deletes: quiet for so long, and spared by nothing."""
+    moment = (now or timezone.now()) - timedelta(days=policy.older_than_days)
+    rows = unspared(Conversation.objects.active().quiet_since(moment), moment)
+    if policy.owner_id is not None:
+        rows = rows.owned_by(policy.owner_id)
+    return labelled(rows, policy.label) if policy.label else rows
+
+
+def labelled(rows: ConversationQuerySet, label: str) -> ConversationQuerySet:
+    """Return those with a label: `NAME`, or `NAME=VALUE`."""
+    name, has_value, value = label.partition("=")
+    return rows.labelled(name, value if has_value else None)
+
+
+def unspared(rows: ConversationQuerySet, moment: datetime) -> ConversationQuerySet:
+    """Leave out what no rule deletes: pinned, shared or used conversations, and those at work.
+
+    Shared is one for which there is a valid token; used one whose key was used since `moment`; at work one
+    whose agent plays or waits for its user, or owes an answer.
+    """
+    here = OuterRef("pk")
+    spared = [
+        Exists(Mark.objects.filter(conversation_id=here, pinned_at__isnull=False)),
+        Exists(ApiToken.objects.valid().filter(conversation_id=here)),
+        Exists(ConversationKey.objects.filter(conversation_id=here, used_at__gte=moment)),
+        Q(loop__execution_status__in=AT_WORK),
+        Q(asked_through__gt=F("answered_through")),
+    ]
+    for condition in spared:
+        rows = rows.exclude(condition)
+    return rows
+
+
+def windows(rows: ConversationQuerySet) -> Iterator[ConversationQuerySet]:
+    """Yield parts of rows by their keys, the oldest first, so that no query reads more than WINDOW rows."""
+    last = Conversation.objects.aggregate(last=Max("pk"))["last"] or 0
+    for first in range(0, last + 1, WINDOW):
+        yield rows.filter(pk__gt=first, pk__lte=first + WINDOW).order_by("pk")
+
+
+def apply(policy: RetentionPolicy, *, limit: int) -> int:
+    """Delete what a policy matches, at most `limit` conversations; return how many."""
+    count = 0
+    for window in windows(matched(policy)):
+        for row in window[: limit - count]:
+            count += _delete(row.ref, policy)
+        if count >= limit:
+            break
+    return count
+
+
+def _delete(conversation: ConversationRef, policy: RetentionPolicy) -> bool:
+    """Delete a conversation that still matches, now that nobody can add anything; say whether it did."""
+    try:
+        with transaction.atomic():
+            if lock(Conversation.objects.active(), conversation) is None:
+                return False
+            if not matched(policy).filter(pk=conversation.pk).exists():
+                return False
+            delete(conversation)
+            log_on_commit("Deleted by a retention policy", **ids_of(conversation), policy=policy.name)
+    except ConversationBusy:  # so it is in use
+        return False
+    return True

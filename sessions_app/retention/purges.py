@@ -1,0 +1,95 @@
+"""Carrying purges out: steps of one transaction each, which anybody may continue who finds a purge undone."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import NamedTuple
+
+from django.db import transaction
+from django.utils import timezone
+
+from conversations.models import Conversation, ConversationRef, Purge
+from conversations.server_log import ids_of, log_on_commit
+from conversations.store import purging
+from sessions_app.retention import places
+
+LATE = timedelta(days=2)
+"""For so long it is looked whether somebody who had begun before a purge has written after it."""
+
+
+class Removed(NamedTuple):
+    """How much a purge has removed."""
+
+    events: int
+    bytes: int
+
+
+def step(purge_pk: int) -> bool:
+    """Take the next step of a purge; return whether it has one more. It does nothing for a finished one.
+
+    Of several purgers at one purge, each takes its steps between those of the others.
+    """
+    with transaction.atomic():
+        purge = Purge.objects.locked().select_related("conversation").filter(pk=purge_pk).first()
+        if purge is None or purge.finished_at is not None:
+            return False
+        is_done = _take_step(purge)
+        if is_done:
+            purge.finished_at = timezone.now()
+            _log(purge)
+        purge.save(update_fields=["through", "events", "bytes", "finished_at"])
+    if is_done:
+        purging.forget_titles()
+    return not is_done
+
+
+def run(purge_pk: int) -> Removed:
+    """Take all steps of a purge, one after the other, and return what it has removed in all."""
+    while step(purge_pk):
+        pass
+    return Removed(*Purge.objects.values_list("events", "bytes").get(pk=purge_pk))
+
+
+def sweep_late(now: datetime | None = None) -> int:
+    """Remove what was written into purged conversations after their purge; return for how many."""
+    recent = Purge.objects.finished_since((now or timezone.now()) - LATE).values("conversation_id")
+    found = 0
+    for row in Conversation.objects.purged().filter(pk__in=recent).iterator(chunk_size=500):
+        with transaction.atomic():
+            found += _remove_rest(row.ref)
+    return found
+
+
+def _take_step(purge: Purge) -> bool:
+    """Remove the next part, and note it in the purge; return whether nothing is left."""
+    step = purging.remove_events(purge)
+    purge.events += step.events
+    purge.bytes += step.bytes
+    if not step.is_last:
+        return False
+    conversation = purge.conversation.ref
+    removed = places.remove_some(conversation)
+    if removed is not None:
+        purge.bytes += removed
+        return False
+    purging.remove_beside_events(conversation.pk)
+    places.change_the_rest(conversation)
+    return True
+
+
+def _remove_rest(conversation: ConversationRef) -> bool:
+    is_found = False
+    while places.remove_some(conversation) is not None:
+        is_found = True
+    places.drop_deliveries(conversation)
+    return is_found
+
+
+def _log(purge: Purge) -> None:
+    log_on_commit(
+        "Conversation purged",
+        **ids_of(purge.conversation.ref),
+        by=purge.requested_by,
+        events=purge.events,
+        bytes=purge.bytes,
+    )

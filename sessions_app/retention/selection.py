@@ -1,0 +1,85 @@
+"""What an operator wants to purge, by age, label, owner, time of deletion or id, and how much it is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import NamedTuple
+
+from django.db.models import Sum
+from django.utils import timezone
+
+from conversations.models import Conversation, ConversationQuerySet, ConversationRef, Event, normal_id
+from sessions_app.models import Attachment
+from sessions_app.retention import policies
+
+
+class Size(NamedTuple):
+    """How much there is of a conversation."""
+
+    events: int
+    bytes: int
+    """Of payloads and attachments."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Selection:
+    """Conditions that all must hold; None for none."""
+
+    older_than_days: int | None = None
+    """Nothing was added for so long."""
+    label: str | None = None
+    """NAME or NAME=VALUE."""
+    owner_pk: int | None = None
+    deleted_for_days: int | None = None
+    """They were deleted at least so long ago."""
+    conversation_id: str | None = None
+
+    def rows(self, now: datetime | None = None) -> Iterator[ConversationQuerySet]:
+        """Yield the conversations in parts, deleted ones too.
+
+        Those that are not deleted only if no rule spares them, unless one is named. Raise
+        InvalidConversationId.
+        """
+        if self.conversation_id is not None:
+            named = Conversation.objects.unpurged().with_public_ids([normal_id(self.conversation_id)])
+            yield self._narrowed(named, now or timezone.now())
+            return
+        for window in policies.windows(Conversation.objects.unpurged()):
+            rows = self._narrowed(window, now or timezone.now())
+            yield rows.deleted()
+            if self.deleted_for_days is None:
+                yield policies.unspared(rows.active(), self._moment(now or timezone.now()))
+
+    def _narrowed(self, rows: ConversationQuerySet, now: datetime) -> ConversationQuerySet:
+        if self.older_than_days is not None:
+            rows = rows.quiet_since(now - timedelta(days=self.older_than_days))
+        if self.deleted_for_days is not None:
+            rows = rows.deleted_before(now - timedelta(days=self.deleted_for_days))
+        if self.owner_pk is not None:
+            rows = rows.owned_by(self.owner_pk)
+        return rows if self.label is None else policies.labelled(rows, self.label)
+
+    def _moment(self, now: datetime) -> datetime:
+        return now - timedelta(days=self.older_than_days or 0)
+
+
+def selected(selection: Selection) -> Iterator[Conversation]:
+    """Yield the conversations of a selection."""
+    for rows in selection.rows():
+        yield from rows.select_related("owner").order_by("pk")
+
+
+def size_of(conversation: ConversationRef) -> Size:
+    """Return how much a purge of the conversation removes; it reads the size of each event."""
+    events = Event.objects.of(conversation)
+    stored = events.aggregate(sum=Sum("size"))["sum"] or 0
+    files = Attachment.objects.of(conversation).aggregate(sum=Sum("size"))["sum"] or 0
+    return Size(events.count(), stored + files)
+
+
+def total(sizes: Iterable[Size]) -> Size:
+    """Return the sum of sizes."""
+    found = list(sizes)
+    return Size(sum(size.events for size in found), sum(size.bytes for size in found))

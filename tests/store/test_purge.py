@@ -1,0 +1,362 @@
+"""A purge removes a conversation everywhere, is finished whatever interrupts it, and touches no other."""
+
+from __future__ import annotations
+
+import threading
+import time
+from contextlib import suppress
+from datetime import date
+
+import pytest
+from django.apps import apps
+from django.contrib.admin.models import CHANGE, LogEntry
+from django.contrib.auth.models import User
+from django.contrib.contenttypes.models import ContentType
+from django.db import connection, transaction
+from django.utils import timezone
+
+from conversations import access
+from conversations.exceptions import ConversationNotFound, Fenced
+from conversations.log import writes
+from conversations.models import (
+    Conversation,
+    ConversationRef,
+    CreationParameters,
+    Event,
+    Purge,
+    SearchProgress,
+    StorageProgress,
+)
+from conversations.search import titles
+from conversations.search.fulltext import indexing
+from conversations.search.fulltext.indexing import Watermark
+from conversations.storage import stored_bytes
+from conversations.store import ConversationExists, changes, creation, deletion, forks, purging
+from sessions_app import idempotency
+from sessions_app.encryption import seal
+from sessions_app.idempotency import Answer, IdempotencyKey
+from sessions_app.live import drafts, marks
+from sessions_app.live.drafts import Edit
+from sessions_app.loops import leases
+from sessions_app.models import (
+    AgentLoop,
+    AgentSetup,
+    ApiToken,
+    Attachment,
+    Delivery,
+    Draft,
+    Feedback,
+    Grant,
+    LoopEnd,
+    ModelUse,
+    Receiver,
+    RecordedAnswer,
+    StartTask,
+    UnfinishedAnswer,
+)
+from sessions_app.processes import this_process
+from sessions_app.retention import erasing, places, purges, rounds
+from sessions_app.storage import usage
+from sessions_app.storage.attachments import NewFile, attach
+from tests.clients import WAIT_S
+from tests.conftest import on_postgresql
+from tests.events import event
+from tests.residues import columns_with, files_with
+from tests.threads import in_threads, is_somebody_waiting
+
+WORD = "quibblezorp"
+"""A word that nothing else in any database has."""
+
+
+def purge(conversation: ConversationRef) -> Purge:
+    """Purge a conversation from beginning to end."""
+    begun = purging.begin(conversation, requested_by="tests", reason="asked for")
+    assert begun is not None
+    purges.run(begun.pk)
+    begun.refresh_from_db()
+    return begun
+
+
+def index_all() -> None:
+    """Index all events and titles."""
+    watermark = Watermark()
+    watermark.settled = max(Event.objects.values_list("pk", flat=True))
+    while SearchProgress.through_now() < watermark.settled:
+        indexing.step(watermark)
+    while titles.step():
+        pass
+
+
+@pytest.fixture
+def full(conversation: ConversationRef, alice: User) -> ConversationRef:
+    """A conversation with the word in everything that can hold one."""
+    writes.append(conversation, [event(f"I say {WORD} to you") for _ in range(3)])
+    changes.retitle(conversation, f"About {WORD}")
+    pk = conversation.pk
+    Conversation.objects.filter(pk=pk).update(
+        tags={WORD: WORD}, repository=WORD, branch=WORD, provider=WORD, trigger=WORD, llm_model=WORD
+    )
+    CreationParameters.objects.create(conversation_id=pk, parameters={"instructions": WORD})
+    attach(conversation, [NewFile(name=f"{WORD}.txt", content=f"file of {WORD}".encode())])
+    drafts.write(alice.pk, conversation, Edit(text=f"draft of {WORD}", images=[], version=0))
+    marks.mark(alice.pk, conversation, pinned=True)
+    AgentLoop.objects.create(conversation_id=pk, error=WORD, decision_reason=WORD)
+    UnfinishedAnswer.objects.create(
+        conversation_id=pk, turn_id="t", event_id="e", through=0, text=WORD, reasoning=WORD
+    )
+    hidden = {name: seal("{}") for name in ("sealed_agent", "sealed_secrets", "sealed_keys")}
+    AgentSetup.objects.create(
+        conversation_id=pk, **hidden, shown_agent={"prompt": WORD}, facts={"title": WORD}
+    )
+    StartTask.objects.create(conversation_id=pk, user=alice, task_id="task", request={"message": WORD})
+    Feedback.objects.create(conversation_id=pk, polarity="positive", email=f"{WORD}@example.org")
+    ApiToken.issue(alice.pk, f"for {WORD}", Grant(conversation=conversation))
+    endpoint = Receiver.objects.create(
+        kind="webhook", name="mine", base_url="http://localhost:1", sealed=seal("{}"), owner=alice
+    )
+    Delivery.objects.create(
+        receiver=endpoint, conversation_id=pk, last_error=f"no {WORD}", due_at=timezone.now()
+    )
+    ModelUse.objects.create(user=alice, conversation_id=pk, model="small", day=date(2026, 1, 2), calls=1)
+    idempotency.answered_once(
+        IdempotencyKey(alice.pk, "/api/conversations", "once"),
+        {},
+        lambda: Answer(201, {"id": conversation.public_id, "title": WORD}),
+    )
+    LogEntry.objects.create(
+        user=alice,
+        content_type=ContentType.objects.get_for_model(Conversation),
+        object_id=str(pk),
+        object_repr=f"About {WORD}",
+        action_flag=CHANGE,
+    )
+    index_all()
+    return conversation
+
+
+@pytest.mark.parametrize("rewrites", [False, True])
+def test_after_a_purge_the_word_is_nowhere(full: ConversationRef, alice: User, rewrites: bool) -> None:
+    other = creation.create(alice, conversation_id="other")
+    writes.append(other, [event("nothing of interest")] * 1)
+    assert files_with(WORD)
+    assert columns_with(WORD)
+    purge(full)
+    assert erasing.erase(rewrites=rewrites)
+    assert columns_with(WORD) == []
+    if rewrites or connection.vendor == "sqlite":
+        assert files_with(WORD) == []
+    assert Event.objects.of(other).count() == 1
+
+
+def test_every_table_says_what_a_purge_does_to_it() -> None:
+    labels = {model._meta.label for model in apps.get_models(include_auto_created=True)}
+    listed = [*places.REMOVED, *places.OTHERWISE, *places.UNTOUCHED]
+    assert len(listed) == len(set(listed))
+    assert set(listed) == labels
+
+
+def test_every_table_without_a_model_says_so_too(database: None) -> None:
+    known = {model._meta.db_table for model in apps.get_models(include_auto_created=True)}
+    tables = set(connection.introspection.table_names()) - known
+    assert {name for name in tables if not name.startswith(tuple(places.WITHOUT_MODEL))} == set()
+
+
+def test_every_table_that_points_to_a_conversation_is_changed_by_a_purge() -> None:
+    pointing = {
+        model._meta.label
+        for model in apps.get_models(include_auto_created=True)
+        for field in model._meta.concrete_fields
+        if field.related_model is Conversation
+    }
+    assert pointing.isdisjoint(places.UNTOUCHED)
+    fields = {label: apps.get_model(label)._meta.get_field("conversation") for label in places.REMOVED}
+    assert {label for label, field in fields.items() if field.related_model is not Conversation} == set()
+
+
+def test_every_column_of_a_conversation_is_emptied_or_kept_on_purpose() -> None:
+    names = {field.name for field in Conversation._meta.concrete_fields}
+    assert names == purging.KEPT | set(purging.EMPTY)
+    assert purging.KEPT.isdisjoint(purging.EMPTY)
+
+
+def test_a_purge_leaves_a_tombstone_and_a_record(full: ConversationRef, alice: User) -> None:
+    before = Conversation.objects.get(pk=full.pk)
+    record = purge(full)
+    row = Conversation.objects.get(pk=full.pk)
+    assert {name: getattr(row, name) for name in purging.EMPTY} == purging.EMPTY
+    assert (row.public_id, row.owner, row.next_seq) == (before.public_id, alice, 3)
+    assert (record.requested_by, record.reason, record.events) == ("tests", "asked for", 3)
+    assert record.last_digest == before.head_digest != ""
+    assert record.bytes > 0
+    assert record.finished_at is not None
+    with pytest.raises(ConversationExists):
+        creation.create(alice, conversation_id=full.public_id)
+    with pytest.raises(ConversationNotFound):
+        access.restorable(alice, full.public_id)
+
+
+def test_no_row_of_a_purged_conversation_is_left(full: ConversationRef) -> None:
+    purge(full)
+    left = [
+        label
+        for label in (*places.REMOVED, "conversations.Event", "conversations.CreationParameters")
+        if apps.get_model(label)._default_manager.filter(conversation_id=full.pk).exists()
+    ]
+    assert left == []
+    assert ModelUse.objects.get().conversation is None
+    assert Delivery.objects.get().last_error == ""
+    assert LogEntry.objects.get().object_repr == full.public_id
+
+
+def test_a_fork_stays_whole(full: ConversationRef, alice: User) -> None:
+    fork = forks.fork(alice, full, conversation_id="branch", through=1)
+    before = list(Event.objects.of(fork).order_by("seq").values())
+    purge(full)
+    assert list(Event.objects.of(fork).order_by("seq").values()) == before
+    assert Conversation.objects.get(pk=fork.pk).forked_from_id == full.pk
+
+
+def test_no_other_conversation_loses_anything(full: ConversationRef, alice: User, bob: User) -> None:
+    others = [creation.create(user, conversation_id=f"of-{user}") for user in (alice, bob)]
+    for other in others:
+        writes.append(other, [event("kept")])
+        attach(other, [NewFile(name="kept.txt", content=b"kept")])
+        drafts.write(other.owner_id, other, Edit(text="kept", images=[], version=0))
+        answer = Answer(201, {"id": other.public_id, "parent_conversation_id": full.public_id})
+        key = IdempotencyKey(other.owner_id, "/api/conversations", f"key of {other.public_id}")
+        idempotency.answered_once(key, {}, lambda answer=answer: answer)
+    purge(full)
+    assert Event.objects.count() == Attachment.objects.count() == Draft.objects.count() == 2
+    assert RecordedAnswer.objects.count() == 2
+    assert Conversation.objects.active().count() == 2
+
+
+def test_a_purge_that_was_begun_cannot_be_taken_back(conversation: ConversationRef, alice: User) -> None:
+    begun = purging.begin(conversation, requested_by="tests", reason="")
+    deletion.restore(conversation)
+    assert begun is not None
+    assert not Conversation.objects.active().exists()
+    assert purging.begin(conversation, requested_by="tests", reason="") is None
+
+
+def test_a_purge_goes_on_where_it_was_interrupted(
+    conversation: ConversationRef, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(purging, "STEP_EVENTS", 2)
+    writes.append(conversation, [event() for _ in range(5)])
+    begun = purging.begin(conversation, requested_by="tests", reason="")
+    assert begun is not None
+    assert purges.step(begun.pk)
+    assert Event.objects.count() == 3
+    rounds.finish_all()
+    begun.refresh_from_db()
+    assert (Event.objects.count(), begun.events) == (0, 5)
+    assert not purges.step(begun.pk)
+
+
+def test_a_step_is_bounded_by_bytes(conversation: ConversationRef, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(purging, "STEP_BYTES", 3_000)
+    writes.append(conversation, [event("x" * 2_000) for _ in range(5)])
+    begun = purging.begin(conversation, requested_by="tests", reason="")
+    assert begun is not None
+    purges.step(begun.pk)
+    assert Event.objects.count() == 3
+
+
+def test_two_purgers_at_once_count_everything_once(
+    conversation: ConversationRef, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(purging, "STEP_EVENTS", 3)
+    writes.append(conversation, [event() for _ in range(60)])
+    begun = purging.begin(conversation, requested_by="tests", reason="")
+    assert begun is not None
+    in_threads(3, lambda _: print(purges.run(begun.pk)))
+    begun.refresh_from_db()
+    assert begun.events == 60
+    assert begun.finished_at is not None
+
+
+def test_two_who_purge_at_once_begin_one_purge(conversation: ConversationRef) -> None:
+    in_threads(4, lambda _: print(purging.begin(conversation, requested_by="tests", reason="")))
+    assert Purge.objects.count() == 1
+
+
+def test_what_a_user_has_stored_gets_smaller(conversation: ConversationRef, alice: User) -> None:
+    writes.append(conversation, [event("x" * 1_000)])
+    attach(conversation, [NewFile(name="a", content=b"abc")])
+    watermark = stored_bytes.Watermark()
+    watermark.settled = max(Event.objects.values_list("pk", flat=True))
+    stored_bytes.count(watermark)
+    assert stored_bytes.totals([alice.pk])[alice.pk] > 1_000
+    purge(conversation)
+    assert stored_bytes.totals([alice.pk])[alice.pk] == 0
+    with transaction.atomic():
+        assert usage.locked(alice.pk).uploaded_bytes == 0
+
+
+@pytest.mark.parametrize("is_purged", [False, True])
+@pytest.mark.parametrize("moment", ["before the claim", "during a call", "before the result", "at the end"])
+def test_what_goes_while_a_turn_runs_stays_gone(
+    conversation: ConversationRef, alice: User, moment: str, is_purged: bool
+) -> None:
+    def go() -> None:
+        deletion.soft_delete(conversation)
+        if is_purged:
+            purge(conversation)
+
+    writes.append(conversation, [event("do it")])
+    if moment == "before the claim":
+        go()
+        with pytest.raises(ConversationNotFound):
+            leases.claim(conversation, this_process(), agent="demo")
+    else:
+        epoch = leases.claim(conversation, this_process(), agent="demo")
+        if moment in ("before the result", "at the end"):
+            writes.append(conversation, [event("a call")], epoch=epoch)
+        go()
+        with pytest.raises((ConversationNotFound, Fenced)):
+            writes.append(conversation, [event("what came too late")], epoch=epoch)
+        with pytest.raises((ConversationNotFound, Fenced)), transaction.atomic():
+            leases.locked_by(conversation, epoch)
+        with suppress(Fenced):
+            leases.release(conversation, epoch, ended_by=LoopEnd.INTERRUPTED)
+    assert not Conversation.objects.active().exists()
+    assert not Event.objects.filter(text__contains="too late").exists()
+    assert not (is_purged and (Event.objects.exists() or UnfinishedAnswer.objects.exists()))
+
+
+def test_what_somebody_wrote_after_a_purge_is_swept_away(conversation: ConversationRef, alice: User) -> None:
+    purge(conversation)
+    drafts.write(alice.pk, conversation, Edit(text="late", images=[], version=0))
+    assert purges.sweep_late() == 1
+    assert not Draft.objects.exists()
+    assert purges.sweep_late() == 0
+
+
+@on_postgresql
+def test_bytes_that_are_just_being_counted_are_not_counted_after_their_purge(
+    conversation: ConversationRef, alice: User
+) -> None:
+    writes.append(conversation, [event("x" * 1_000)])
+    watermark = stored_bytes.Watermark()
+    watermark.settled = max(Event.objects.values_list("pk", flat=True))
+    StorageProgress.objects.get_or_create(pk=1)
+    begun = purging.begin(conversation, requested_by="tests", reason="")
+    is_removed, is_counted = threading.Event(), threading.Event()
+
+    def remove_slowly() -> None:
+        assert begun is not None
+        with transaction.atomic():
+            purging.remove_events(begun)
+            is_removed.set()
+            deadline = time.monotonic() + WAIT_S
+            while not is_counted.is_set() and not is_somebody_waiting():
+                assert time.monotonic() < deadline
+
+    def count_meanwhile() -> None:
+        assert is_removed.wait(WAIT_S)
+        stored_bytes.count(watermark)
+        is_counted.set()
+
+    in_threads(2, lambda number: (remove_slowly, count_meanwhile)[number]())
+    assert stored_bytes.totals([alice.pk])[alice.pk] == 0
