@@ -10,8 +10,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
+from typing import TypeVar
 
 from django.db import connection, transaction
+from django.db.backends.utils import CursorWrapper
 
 from conversations.engines import guards
 
@@ -24,8 +27,9 @@ INCREMENTAL = 2
 COST_DELAY_MS = 2
 """The pause of a VACUUM after each piece of work, as PostgreSQL's own makes it."""
 
+T = TypeVar("T")
 Rest = Callable[[float], None]
-"""Waits for others; gets the seconds that the step before took."""
+"""Waits for others; gets the seconds that the step before took. What it raises ends the work."""
 
 
 def clean(tables: Sequence[str], rest: Rest | None = None) -> bool:
@@ -41,9 +45,9 @@ def clean(tables: Sequence[str], rest: Rest | None = None) -> bool:
         return _checkpoint()
     with _without_limits():
         for table in tables:
-            _execute(f"VACUUM (ANALYZE) {table}")
+            _rested(rest, partial(_execute, f"VACUUM (ANALYZE) {table}"))
         for index in INDEXES:
-            _rebuild(index)
+            _rested(rest, partial(_rebuild, index))
     return True
 
 
@@ -68,27 +72,34 @@ def _merge(table: str, rest: Rest | None) -> None:
     A negative number begins the merge of all segments, a positive one continues; it changes nothing once the
     merge is done.
     """
-    pages = -MERGE_PAGES
-    while True:
-        began = time.monotonic()
-        with transaction.atomic(), connection.cursor() as cursor:
-            before = _changes(cursor)
-            # The table's own name as a column makes this a command to the full text.
-            cursor.execute(f"INSERT INTO {table} ({table}, rank) VALUES ('merge', %s)", [pages])  # noqa: S608
-            is_done = _changes(cursor) - before < 2
-        if is_done:
-            return
-        pages = MERGE_PAGES
-        if rest is not None:
-            rest(time.monotonic() - began)
+    has_more = _rested(rest, partial(_merge_some, table, -MERGE_PAGES))
+    while has_more:
+        has_more = _rested(rest, partial(_merge_some, table, MERGE_PAGES))
 
 
-def _changes(cursor: object) -> int:
+def _merge_some(table: str, pages: int) -> bool:
+    """Take one step of a merge, and return whether it did anything."""
+    with transaction.atomic(), connection.cursor() as cursor:
+        before = _changes(cursor)
+        # The table's own name as a column makes this a command to the full text.
+        cursor.execute(f"INSERT INTO {table} ({table}, rank) VALUES ('merge', %s)", [pages])  # noqa: S608
+        return _changes(cursor) - before >= 2
+
+
+def _changes(cursor: CursorWrapper) -> int:
     """Return how many rows this connection has changed so far: SQLite's sign that a merge did something."""
-    execute, fetch = cursor.execute, cursor.fetchone  # type: ignore[attr-defined]
-    execute("SELECT total_changes()")
-    (changes,) = fetch()
+    cursor.execute("SELECT total_changes()")
+    (changes,) = cursor.fetchone()
     return int(changes)
+
+
+def _rested(rest: Rest | None, step: Callable[[], T]) -> T:
+    """Take a step, and rest after it."""
+    began = time.monotonic()
+    result = step()
+    if rest is not None:
+        rest(time.monotonic() - began)
+    return result
 
 
 def _give_back() -> None:

@@ -11,6 +11,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from django.db import connection, transaction
+from django.db.models import DateTimeField, F, Value
+from django.db.models.functions import Coalesce
 from django.utils import timezone
 
 from conversations.exceptions import ConversationNotFound
@@ -107,6 +109,9 @@ def begin(conversation: ConversationRef, *, requested_by: str, reason: str) -> P
             **EMPTY,
             loop_epoch=row.loop_epoch + 1,
             answered_through=row.asked_through,
+            deleted_at=Coalesce(
+                F("deleted_at"), Value(now, DateTimeField())
+            ),  # whatever a store of somebody's own does
             purged_at=now,
             listed_at=now,
         )

@@ -52,12 +52,13 @@ def run(purge_pk: int) -> Removed:
 
 def sweep_late(now: datetime | None = None) -> int:
     """Remove what was written into purged conversations after their purge; return for how many."""
-    recent = Purge.objects.finished_since((now or timezone.now()) - LATE).values("conversation_id")
-    found = 0
-    for row in Conversation.objects.purged().filter(pk__in=recent).iterator(chunk_size=500):
+    recent = Purge.objects.finished_since((now or timezone.now()) - LATE)
+    purged = recent.filter(conversation__purged_at__isnull=False).values("conversation_id")
+    found = places.written_late(purged)
+    for row in Conversation.objects.with_pks(found):
         with transaction.atomic():
-            found += _remove_rest(row.ref)
-    return found
+            _remove_rest(row.ref)
+    return len(found)
 
 
 def _take_step(purge: Purge) -> bool:
@@ -77,12 +78,10 @@ def _take_step(purge: Purge) -> bool:
     return True
 
 
-def _remove_rest(conversation: ConversationRef) -> bool:
-    is_found = False
+def _remove_rest(conversation: ConversationRef) -> None:
     while places.remove_some(conversation) is not None:
-        is_found = True
+        pass
     places.drop_deliveries(conversation)
-    return is_found
 
 
 def _log(purge: Purge) -> None:

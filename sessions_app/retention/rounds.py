@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
+from contextlib import suppress
 from datetime import timedelta
 
 from django.utils import timezone
@@ -32,6 +34,7 @@ DELETED_AT_ONCE = 500
 REST = 2.0
 """After a step it rests this many times as long as the step took."""
 REST_MIN_S = 0.01
+REST_MAX_S = 10.0
 
 _failing = Outage(
     __name__, "Deleted conversations could not be purged", "Deleted conversations are purged again"
@@ -39,6 +42,10 @@ _failing = Outage(
 
 BY = "retention"
 """Who is recorded for a purge that nobody asked for."""
+
+
+class _Ending(Exception):
+    """The process ends."""
 
 
 class Retention:
@@ -61,7 +68,14 @@ class Retention:
         if await astore.change(take_round, "purges", TURN_S):
             await self._purge(until=time.monotonic() + TURN_S - POLL_S)
         if await astore.change(_is_erasing_due):
-            await astore.change(_erase)
+            await self._erase()
+
+    async def _erase(self) -> None:
+        is_ending = threading.Event()
+        try:
+            await astore.change(_erase, is_ending)
+        finally:
+            is_ending.set()
 
     async def _purge(self, *, until: float) -> None:
         while (pk := await astore.change(_next)) is not None:
@@ -106,6 +120,12 @@ def _is_erasing_due() -> bool:
     return not Purge.objects.filter(erased_at__gte=lately).exists() and take_round("erasing", ERASE_AGAIN_S)
 
 
-def _erase() -> None:
-    """Clean the files, resting between the parts; if others are in the way, a later round does it."""
-    erasing.erase(rest=lambda took_s: time.sleep(max(REST_MIN_S, REST * took_s)))
+def _erase(is_ending: threading.Event) -> None:
+    """Clean the files, resting between the parts, until the process ends; a later round does what is left."""
+
+    def rest(took_s: float) -> None:
+        if is_ending.wait(max(REST_MIN_S, min(REST * took_s, REST_MAX_S))):
+            raise _Ending
+
+    with suppress(_Ending):
+        erasing.erase(rest=rest)
