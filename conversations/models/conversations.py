@@ -10,9 +10,8 @@ from uuid import UUID, uuid4
 from django.conf import settings
 from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
 from django.db import models
-from django.db.models import F, OuterRef, Q, Subquery
+from django.db.models import F, Func, OuterRef, Q, Subquery
 from django.db.models.expressions import Combinable
-from django.db.models.fields.json import KeyTextTransform
 from django.utils import timezone
 
 from conversations.engines.planner import unselective
@@ -159,7 +158,7 @@ class ConversationQuerySet(models.QuerySet["Conversation"]):
         """Return those with this tag, whatever its value, or with this value of it."""
         if value is None:
             return self.filter(tags__has_key=name)
-        return self.alias(tag_value=KeyTextTransform(name, "tags")).filter(tag_value=value)
+        return self.alias(tag_value=_TagValue(name)).filter(tag_value=value)
 
     def visible_to(self, user: AbstractBaseUser | AnonymousUser) -> Self:
         """Return those that the user may see; none for an anonymous visitor."""
@@ -299,6 +298,28 @@ class ConversationQuerySet(models.QuerySet["Conversation"]):
     def locked(self) -> Self:
         """Return the rows, locked until the transaction ends (on SQLite the whole database already is)."""
         return self.select_for_update(no_key=True)
+
+
+class _TagValue(Func):
+    """The value of a tag as text. Django's own transform takes a name like 2026 for the place in an array."""
+
+    output_field = models.TextField()
+
+    def __init__(self, name: str) -> None:
+        super().__init__(F("tags"))
+        self._name = name
+
+    def as_sqlite(self, compiler: Any, connection: Any, **context: Any) -> Any:
+        """Return it in the engine's SQL."""
+        return self._of(compiler, connection, "JSON_EXTRACT(%(expressions)s, %%s)", f'$."{self._name}"')
+
+    def as_postgresql(self, compiler: Any, connection: Any, **context: Any) -> Any:
+        """Return it in the engine's SQL."""
+        return self._of(compiler, connection, "(%(expressions)s ->> %%s::text)", self._name)
+
+    def _of(self, compiler: Any, connection: Any, template: str, path: str) -> Any:
+        sql, params = self.as_sql(compiler, connection, template=template)
+        return sql, [*params, path]
 
 
 class _PublicIds(Subquery):

@@ -109,9 +109,8 @@ def begin(conversation: ConversationRef, *, requested_by: str, reason: str) -> P
             **EMPTY,
             loop_epoch=row.loop_epoch + 1,
             answered_through=row.asked_through,
-            deleted_at=Coalesce(
-                F("deleted_at"), Value(now, DateTimeField())
-            ),  # whatever a store of somebody's own does
+            # Whatever a store of somebody's own has done.
+            deleted_at=Coalesce(F("deleted_at"), Value(now, DateTimeField())),
             purged_at=now,
             listed_at=now,
         )

@@ -117,6 +117,13 @@ def test_a_policy_matches_by_age_label_and_owner(alice: User, bob: User) -> None
     assert matched(policy(93, label="kind=else")) == set()
 
 
+def test_a_label_may_be_called_as_it_likes(alice: User) -> None:
+    for number, name in enumerate(("2026", "a__b", "größe", "a.b", "$")):
+        quiet(alice, f"of-{number}", tags={name: name})
+        assert matched(policy(100 - number, label=name)) == {f"of-{number}"}
+        assert matched(policy(90 - number, label=f"{name}={name}")) == {f"of-{number}"}
+
+
 def test_pinned_shared_and_working_conversations_are_spared(alice: User) -> None:
     names = ("pinned", "shared", "working", "asked", "deleted", "free")
     made = {name: quiet(alice, name) for name in names}
@@ -164,7 +171,7 @@ def test_a_dry_run_shows_what_would_go_and_changes_nothing(alice: User) -> None:
     quiet(alice, "old")
     out = io.StringIO()
     call_command("purge_conversations", "--deleted-for", "3", "--dry-run", stdout=out)
-    assert "To purge: 1 conversation, 1 events," in out.getvalue()
+    assert "To purge: 1 conversation, 1 event," in out.getvalue()
     out = io.StringIO()
     call_command("purge_conversations", "--older-than", "90", "--dry-run", "--json", stdout=out)
     report = json.loads(out.getvalue())

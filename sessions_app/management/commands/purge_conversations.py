@@ -80,18 +80,19 @@ class Command(BaseCommand):
         purged = not dry_run and (yes or self._is_wanted(rows, by_policy))
         if purged:
             self._purge(rows, is_chosen=is_chosen, rewrite=rewrite)
+            if not as_json and rows:
+                self.stdout.write(f"Purged: {_conversations(len(rows))}.")
         if as_json:
             self.stdout.write(json.dumps(_report(rows, by_policy, sizes, purged=purged)))
 
     def _tell(self, rows: list[Conversation], by_policy: list[Conversation], sizes: dict[int, Size]) -> None:
         for row in rows[:SHOWN]:
-            events, size = sizes[row.pk]
             named = f"{row.public_id}  {row.owner}  {row.shown_title[:60]}"
-            self.stdout.write(f"{named}  {events:,} events, {size:,} bytes")
+            self.stdout.write(f"{named}  {_in_words(sizes[row.pk])}")
         if len(rows) > SHOWN:
             self.stdout.write(f"… and {len(rows) - SHOWN:,} more")
-        events, size = selection.total(sizes.values())
-        self.stdout.write(f"To purge: {_conversations(len(rows))}, {events:,} events, {size:,} bytes.")
+        total = _in_words(selection.total(sizes.values()))
+        self.stdout.write(f"To purge: {_conversations(len(rows))}, {total}.")
         if by_policy:
             self.stdout.write(
                 f"To delete by retention policies: {_conversations(len(by_policy))}, which can be restored "
@@ -193,6 +194,10 @@ def _report(
 
 def _conversations(count: int) -> str:
     return f"{count:,} conversation{'' if count == 1 else 's'}"
+
+
+def _in_words(size: Size) -> str:
+    return f"{size.events:,} event{'' if size.events == 1 else 's'}, {size.bytes:,} bytes"
 
 
 def _days(text: str) -> int:
