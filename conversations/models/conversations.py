@@ -156,9 +156,8 @@ class ConversationQuerySet(models.QuerySet["Conversation"]):
 
     def labelled(self, name: str, value: str | None = None) -> Self:
         """Return those with this tag, whatever its value, or with this value of it."""
-        if value is None:
-            return self.filter(tags__has_key=name)
-        return self.alias(tag_value=_TagValue(name)).filter(tag_value=value)
+        rows = self.alias(tag_value=_TagValue(name))
+        return rows.filter(tag_value__isnull=False) if value is None else rows.filter(tag_value=value)
 
     def visible_to(self, user: AbstractBaseUser | AnonymousUser) -> Self:
         """Return those that the user may see; none for an anonymous visitor."""
@@ -301,7 +300,11 @@ class ConversationQuerySet(models.QuerySet["Conversation"]):
 
 
 class _TagValue(Func):
-    """The value of a tag as text. Django's own transform takes a name like 2026 for the place in an array."""
+    """The value of a tag as text, None if there is no such tag.
+
+    Django's own lookups take a name like 2026 for a place in an array, and on SQLite find no name with an
+    umlaut.
+    """
 
     output_field = models.TextField()
 

@@ -270,14 +270,22 @@ def test_two_purgers_at_once_count_everything_once(
     writes.append(conversation, [event() for _ in range(60)])
     begun = purging.begin(conversation, requested_by="tests", reason="")
     assert begun is not None
-    in_threads(3, lambda _: print(purges.run(begun.pk)))
+    pk = begun.pk
+
+    def run(_: int) -> None:
+        purges.run(pk)
+
+    in_threads(3, run)
     begun.refresh_from_db()
     assert begun.events == 60
     assert begun.finished_at is not None
 
 
 def test_two_who_purge_at_once_begin_one_purge(conversation: ConversationRef) -> None:
-    in_threads(4, lambda _: print(purging.begin(conversation, requested_by="tests", reason="")))
+    def begin(_: int) -> None:
+        purging.begin(conversation, requested_by="tests", reason="")
+
+    in_threads(4, begin)
     assert Purge.objects.count() == 1
 
 
