@@ -314,15 +314,17 @@ class _TagValue(Func):
 
     def as_sqlite(self, compiler: Any, connection: Any, **context: Any) -> Any:
         """Return it in the engine's SQL."""
-        return self._of(compiler, connection, "JSON_EXTRACT(%(expressions)s, %%s)", f'$."{self._name}"')
+        # A path would have to be written as the stored text is, with or without escapes.
+        template = "(SELECT value FROM json_each(%(expressions)s) WHERE key = %%s)"
+        return self._of(compiler, connection, template)
 
     def as_postgresql(self, compiler: Any, connection: Any, **context: Any) -> Any:
         """Return it in the engine's SQL."""
-        return self._of(compiler, connection, "(%(expressions)s ->> %%s::text)", self._name)
+        return self._of(compiler, connection, "(%(expressions)s ->> %%s::text)")
 
-    def _of(self, compiler: Any, connection: Any, template: str, path: str) -> Any:
+    def _of(self, compiler: Any, connection: Any, template: str) -> Any:
         sql, params = self.as_sql(compiler, connection, template=template)
-        return sql, [*params, path]
+        return sql, [*params, self._name]
 
 
 class _PublicIds(Subquery):
