@@ -6,6 +6,7 @@ import threading
 import time
 from contextlib import suppress
 from datetime import date
+from functools import partial
 
 import pytest
 from django.apps import apps
@@ -224,7 +225,7 @@ def test_no_other_conversation_loses_anything(full: ConversationRef, alice: User
         drafts.write(other.owner_id, other, Edit(text="kept", images=[], version=0))
         answer = Answer(201, {"id": other.public_id, "parent_conversation_id": full.public_id})
         key = IdempotencyKey(other.owner_id, "/api/conversations", f"key of {other.public_id}")
-        idempotency.answered_once(key, {}, lambda answer=answer: answer)
+        idempotency.answered_once(key, {}, partial(Answer, *answer))
     purge(full)
     assert Event.objects.count() == Attachment.objects.count() == Draft.objects.count() == 2
     assert RecordedAnswer.objects.count() == 2

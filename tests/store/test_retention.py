@@ -20,7 +20,7 @@ from django.utils import timezone
 from conversations.exceptions import ConversationNotFound
 from conversations.log import writes
 from conversations.models import Conversation, ConversationRef, Event, Purge
-from conversations.store import creation, deletion, purging
+from conversations.store import creation, delete, deletion, purging
 from sessions_app.live import marks
 from sessions_app.models import (
     AgentLoop,
@@ -239,7 +239,7 @@ def test_nothing_is_added_between_the_last_look_of_a_policy_and_its_deletion(
     alice: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     conversation = quiet(alice, "old")
-    delete, is_over = policies.delete, threading.Event()
+    is_over = threading.Event()
     refused: list[Exception] = []
 
     def add() -> None:
