@@ -27,7 +27,7 @@ _failing = Outage(__name__, "A task in the background failed")
 
 
 def start() -> None:
-    """Start to deliver webhooks, index for the search, import, purge, count stored bytes, verify, return memory.
+    """Start webhooks, the search index, imports, purges, the count of stored bytes, checks and memory.
 
     Servers of a cluster leave the first four to workers, and so what is verified every night. Once for the
     running event loop. Sockets call it too, since not every server supports lifespans.

@@ -19,7 +19,7 @@ def note_the_beginning(apps: Any, schema_editor: Any) -> None:
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("sessions_app", "0029_housekeeping_rounds"),
+        ("sessions_app", "0031_repair_outcomes"),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 

@@ -6,7 +6,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("conversations", "0013_guarded_inputs"),
+        ("conversations", "0015_verification"),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 
