@@ -42,6 +42,7 @@ EMPTY: dict[str, Any] = {
     "forked_at": None,
     "head_digest": "",
     "guards_inputs": None,
+    "damage": None,
     "last_message": "",
     "last_message_at": None,
 }

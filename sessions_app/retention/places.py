@@ -21,6 +21,7 @@ from sessions_app.models import (
     Attachment,
     Delivery,
     Draft,
+    ImportedConversation,
     ModelUse,
     Usage,
 )
@@ -49,6 +50,7 @@ REMOVED = (
     "sessions_app.ApiToken",
     "sessions_app.ConversationKey",
     "sessions_app.Connection",
+    "conversations.VerificationFinding",
 )
 """Tables whose rows belong to one conversation by a column `conversation`: those rows are removed."""
 
@@ -58,6 +60,8 @@ OTHERWISE = {
     "conversations.CreationParameters": "removed by `conversations.store.purging`",
     "conversations.TitleChange": "a key; the index of titles takes it when it forgets the title",
     "conversations.Purge": "the record of the purge: who, when, why, how much, and the last digest",
+    "conversations.Label": "triggers remove the labels with the tags",
+    "sessions_app.ImportedConversation": "the line of a report stays, without title, name and problem",
     "conversations.StoredBytes": "the sum of a user's bytes gets smaller by what was removed",
     "sessions_app.Usage": "the sums of a user's uploads and drafts are counted anew",
     "sessions_app.Delivery": "removed once nothing is pending; the text of the last error at once",
@@ -75,9 +79,13 @@ UNTOUCHED = {
     "conversations.StorageProgress": "a cursor",
     "conversations.GuardRepair": "about the database",
     "conversations.WriteProbe": "always empty",
+    "conversations.VerificationRun": "about the installation",
     "sessions_app.AccessRemoval": "about a user",
     "sessions_app.HousekeepingRound": "about the installation",
     "sessions_app.UserSettings": "about a user",
+    "sessions_app.FollowedProgram": "about a user",
+    "sessions_app.ImportRun": "about a file of a user's; the name of the file stays with its report",
+    "sessions_app.ImportPiece": "a part of a file that is being uploaded, removed after the import",
     "sessions_app.Secret": "about a user",
     "sessions_app.Receiver": "about an endpoint",
     "sessions_app.RetentionPolicy": "a rule",
@@ -132,6 +140,9 @@ def change_the_rest(conversation: ConversationRef) -> None:
     """Do what a purge does to tables whose rows it does not simply remove."""
     drop_deliveries(conversation)
     ModelUse.objects.filter(conversation_id=conversation.pk).update(conversation=None)
+    ImportedConversation.objects.filter(conversation=conversation.public_id).update(
+        source_id="", title="", problem=""
+    )
     idempotency.forget(conversation)
     _forget_names(conversation)
 
