@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from django.db import transaction
@@ -43,7 +44,8 @@ def read_label(text: str) -> tuple[str, str]:
     return name, value
 
 
-class Counted(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Counted:
     """A label, and how many of the user's conversations have it."""
 
     label: str
@@ -71,10 +73,16 @@ class Retagged(NamedTuple):
     """By id: why a conversation was not changed."""
 
 
-def set_tag(name: str, values: Mapping[ConversationRef, str | None]) -> Retagged:
+def set_tag(
+    name: str,
+    values: Mapping[ConversationRef, str | None],
+    *,
+    where_it_is: Collection[str | None] | None = None,
+) -> Retagged:
     """Set one tag of many conversations, or take it from those whose value is None; deleted ones stay.
 
-    All in one transaction. Raise ConversationBusy.
+    With `where_it_is` only where the tag has one of these values now, None for none. All in one transaction.
+    Raise ConversationBusy.
     """
     done = Retagged({}, {})
     with transaction.atomic():
@@ -82,7 +90,7 @@ def set_tag(name: str, values: Mapping[ConversationRef, str | None]) -> Retagged
         rows = Conversation.objects.active().with_pks(each.pk for each in values)
         for row in rows.only("pk", "public_id", "owner_id", "version", "tags"):
             had, wanted = row.tags.get(name), values[row.ref]
-            if had == wanted:
+            if had == wanted or (where_it_is is not None and had not in where_it_is):
                 continue
             if wanted is not None and name not in row.tags and len(row.tags) >= TAGS_MAX:
                 done.refused[row.public_id] = IS_FULL

@@ -11,6 +11,7 @@ from django.db import transaction
 
 from conversations import access
 from conversations.access import Visitor
+from conversations.exceptions import ConversationError
 from conversations.log.locks import lock_all
 from conversations.models import Conversation, ConversationQuerySet, ConversationRef
 from conversations.payloads.limits import limits_of
@@ -82,7 +83,8 @@ def carry_out(user: Visitor, order: Order, conversations: Sequence[ConversationR
     done.changed = list(before)
     done.unchanged = len(conversations) - len(before) - len(done.refused)
     if before:
-        done.undo = undo.written(user, Change(order.action, order.name, before))
+        value = order.value if order.action is Action.LABEL else None
+        done.undo = undo.written(user, Change(order.action, order.name, value, before))
     return done
 
 
@@ -93,7 +95,7 @@ def take_back(user: Visitor, change: Change) -> Done:
     if inverse is None:
         rows = Conversation.objects.visible_to(user).with_public_ids(change.before)
         values = {each: change.before[each.public_id] for each in refs_of(rows)}
-        retagged = labels.set_tag(change.name, values)
+        retagged = labels.set_tag(change.name, values, where_it_is=(change.value,))
         done.changed, done.refused = list(retagged.before), retagged.refused
     else:
         rows = reachable(user, inverse).with_public_ids(change.before)
@@ -128,9 +130,14 @@ def _archive(user: Visitor, order: Order, conversations: Sequence[ConversationRe
 
 def _delete(user: Visitor, order: Order, conversations: Sequence[ConversationRef], done: Done) -> Before:
     in_loop(_stop, conversations)
+    deleted = []
     for each in conversations:
-        delete_from_store(each)
-    return _ids(conversations)
+        try:
+            delete_from_store(each)
+            deleted.append(each)
+        except ConversationError as error:  # such as one that is deleted already
+            done.refused[each.public_id] = str(error)
+    return _ids(deleted)
 
 
 async def _stop(conversations: Sequence[ConversationRef]) -> None:

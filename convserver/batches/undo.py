@@ -27,6 +27,8 @@ class Change(NamedTuple):
     action: str
     name: str
     """Of the tag."""
+    value: str | None
+    """That the tag was given; None where it was taken away, and for what is no tag."""
     before: dict[str, str | None]
     """By id of each that changed: the value that its tag had, None for none."""
 

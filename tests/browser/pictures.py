@@ -198,6 +198,35 @@ def _actions(page: Page, studio: Studio) -> None:
     page.locator("#row-text .actions > summary").click()
 
 
+@_scene("list-selection")
+def _list_selection(page: Page, studio: Studio) -> None:
+    _labelled(studio)
+    page.goto(studio.url)
+    page.get_by_role("button", name="Select conversations").click()
+    page.locator(".pick").nth(0).click()
+    page.locator(".pick").nth(3).click(modifiers=["Shift"])
+    page.get_by_role("button", name="Label…").click()
+    expect(page.get_by_role("region", name="Selected conversations")).to_contain_text("4 selected")
+
+
+@_scene("list-labels")
+def _list_labels(page: Page, studio: Studio) -> None:
+    _labelled(studio)
+    page.goto(f"{studio.url}/?label=project:website")
+    expect(page.locator(".row")).to_have_count(4)
+
+
+@_scene("as-of")
+def _as_of(page: Page, studio: Studio) -> None:
+    page.goto(f"{studio.url}/c/text?as_of=0")
+
+
+def _labelled(studio: Studio) -> None:
+    tags = ({"project": "website"}, {"project": "website", "urgent": ""}, {"source": "codex"})
+    for number in range(6):
+        studio.create(title=f"Draft {number + 1} of the front page", tags=tags[number // 2])
+
+
 @_scene("not-found")
 def _not_found(page: Page, studio: Studio) -> None:
     page.goto(f"{studio.url}/c/never-there")

@@ -7,7 +7,7 @@ import re
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.site import Site, message
+from tests.browser.site import Site
 from tests.conftest import once
 
 pytestmark = once
@@ -23,7 +23,7 @@ def test_fifty_conversations_are_labelled_at_once_and_it_is_undone(
     page: Page, site: Site, many: list[str]
 ) -> None:
     page.goto("/")
-    page.get_by_role("button", name="Select", exact=True).click()
+    page.get_by_role("button", name="Select conversations").click()
     bar = page.get_by_role("region", name="Selected conversations")
     bar.get_by_role("button", name="Select all").click()
     expect(bar.get_by_role("status")).to_have_text("All 50 selected")
@@ -32,15 +32,26 @@ def test_fifty_conversations_are_labelled_at_once_and_it_is_undone(
     bar.get_by_role("button", name="Add").click()
     expect(page.locator("#toasts")).to_contain_text("Labelled 50 conversations")
     expect(page.locator(f"#row-{many[0]} .label")).to_have_text("project: website")
+    page.get_by_role("button", name="Undo").click()
+    expect(page.locator(f"#row-{many[0]} .label")).to_have_count(0)
     page.goto("/?label=project:website")
-    expect(page.locator(".row")).to_have_count(40)
+    expect(page.locator(".row")).to_have_count(0)
+
+
+def test_what_has_a_label_is_found_by_it(page: Page, site: Site) -> None:
+    conversation_id = site.create(title="Found", tags={"project": "website"})
+    site.create(title="Another one")
     page.goto("/")
-    expect(page.locator(f"#row-{many[0]} .label")).to_be_visible()
+    page.get_by_text("Filters", exact=True).click()
+    page.get_by_label("Label", exact=True).fill("project:website")
+    page.get_by_label("Label", exact=True).press("Tab")
+    expect(page.locator(".row")).to_have_count(1)
+    expect(page.locator(f"#row-{conversation_id} .label")).to_have_text("project: website")
 
 
 def test_what_was_chosen_is_archived_and_comes_back_by_undo(page: Page, site: Site, many: list[str]) -> None:
     page.goto("/")
-    page.get_by_role("button", name="Select", exact=True).click()
+    page.get_by_role("button", name="Select conversations").click()
     boxes = page.locator(".pick")
     boxes.nth(1).click()
     boxes.nth(4).click(modifiers=["Shift"])
@@ -74,7 +85,7 @@ def test_keys_choose_a_range_clear_it_and_end(page: Page, many: list[str]) -> No
 
 def test_what_was_chosen_is_exported_as_one_file(page: Page, many: list[str]) -> None:
     page.goto("/")
-    page.get_by_role("button", name="Select", exact=True).click()
+    page.get_by_role("button", name="Select conversations").click()
     page.locator(".pick").nth(0).click()
     with page.expect_download() as download:
         page.get_by_role("button", name="Export", exact=True).click()
@@ -83,7 +94,7 @@ def test_what_was_chosen_is_exported_as_one_file(page: Page, many: list[str]) ->
 
 def test_an_answer_is_regenerated_and_a_step_leads_back(page: Page, site: Site) -> None:
     talk = site.create(title="A question")
-    site.send(talk, message("Hello"))
+    site.send(talk, {"type": "message", "text": "Hello"})
     page.goto(f"/c/{talk}")
     answer = page.locator("#events article.message.agent")
     expect(answer).to_contain_text("You said: Hello")
@@ -99,7 +110,7 @@ def test_an_answer_is_regenerated_and_a_step_leads_back(page: Page, site: Site) 
 
 def test_a_message_is_edited_and_sent_again_in_a_branch(page: Page, site: Site) -> None:
     talk = site.create(title="A question")
-    site.send(talk, message("Hello"))
+    site.send(talk, {"type": "message", "text": "Hello"})
     page.goto(f"/c/{talk}")
     expect(page.locator("#events article.message.agent")).to_contain_text("You said: Hello")
     said = page.locator("#events article.message.user")

@@ -88,7 +88,7 @@ LIMITS = {
     "seconds that the server waits for a `stop`, `pause` or `run`": command_channel.WAIT_S,
 }
 
-RUN_IN_ORDER = [201, *(200 for _ in range(11)), 409, 204, *(200 for _ in range(7)), 201, 204, 200]
+RUN_IN_ORDER = [201, *(200 for _ in range(14)), 409, 204, *(200 for _ in range(7)), 201, 204, 200]
 """What the page's commands are answered with; nothing waits for approval just then."""
 
 

@@ -41,6 +41,8 @@ PATHS = [
     "/rows?status=not_started",
     "/rows?status=waiting_for_confirmation",
     "/rows?q=needle",
+    "/rows?label=many",
+    "/rows?label=rare&label=many",
     f"/rows?parent={PARENT}",
     f"/rows?{urlencode([('id', each.hex) for each in IDS])}",
     f"/c/{PARENT}",
@@ -49,6 +51,9 @@ PATHS = [
     "/api/native/conversations?limit=20&archived=true",
     "/api/native/conversations?limit=20&status=error",
     "/api/native/conversations?limit=20&top_level=true",
+    "/api/native/conversations?limit=20&label=many",
+    "/api/native/conversations?limit=20&label=rare",
+    "/api/native/conversations?limit=20&model=openai/gpt-5",
     f"/api/native/conversations?limit=20&parent={PARENT}",
     f"/api/native/conversations/{PARENT}",
     "/api/conversations?limit=20",
@@ -128,6 +133,8 @@ def fill(owner: User, count: int, *, first: int = 0) -> None:
             owner=owner,
             title="A needle" if number < 5 else "Hay",
             version=Version.V1 if number % 2 else Version.V0,
+            tags={"many": "", "rare": ""} if number < 5 else {"many": ""},
+            llm_model="openai/gpt-5",
             created_at=began - timedelta(seconds=number),
         )
         for number in range(first, count)

@@ -32,7 +32,7 @@ class BatchSerializer(Body):
     ids = serializers.ListField(
         child=Text(max_length=200, trim_whitespace=False), default=list, max_length=BATCH_MAX
     )
-    label = Text(
+    label = Text(  # type: ignore[assignment] # the class has no field left of this name
         default="",
         allow_blank=True,
         max_length=LABEL_MAX_LENGTH,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 from drf_spectacular.utils import extend_schema
@@ -50,7 +51,7 @@ class LabelsView(APIView):
         page = found[:limit]
         return Response(
             {
-                "labels": [label._asdict() for label in page],
+                "labels": [asdict(label) for label in page],
                 "next_after": page[-1].label if len(found) > limit else None,
             }
         )

@@ -28,7 +28,7 @@ class FilterSerializer(serializers.Serializer[Any]):
     repository = serializers.CharField(default=None)
     trigger = serializers.CharField(default=None)
     model = serializers.CharField(default=None, help_text="The model that their agents asked.")
-    label = serializers.ListField(
+    label = serializers.ListField(  # type: ignore[assignment] # the class has no field left of this name
         child=serializers.CharField(max_length=LABEL_MAX_LENGTH, trim_whitespace=False),
         default=list,
         max_length=LABELS_MAX,

@@ -45,14 +45,6 @@ let isReplaying = true; // what is heard of the agent is newer than what is hear
 let announcing = false; // what is replayed is not read aloud
 let leaving = false; // this page logs out, and the answer to that says where to go
 
-// Without this script the link leads to a page that asks first.
-document.addEventListener("click", (click) => {
-  const link = click.target.closest?.("a[data-again]");
-  if (!link || click.ctrlKey || click.metaKey || click.shiftKey) return;
-  click.preventDefault();
-  import("./again.js").then((module) => module.again(link), () => (location.href = link.href));
-});
-
 const socket = new LiveSocket({
   address: () => `/ws/conversations/${encodeURIComponent(id)}?after=${place}&payload=false`,
   onFrame: take,

@@ -104,7 +104,7 @@ function stand({ name, code }) {
 const fetchKeys = () => import("./roving.js").catch(() => {});
 document.addEventListener("keydown", fetchKeys, { once: true, capture: true });
 document.getElementById("sidebar")?.addEventListener("focusin", fetchKeys, { once: true });
-for (const sign of ["keydown", "pointermove", "pointerdown"]) document.addEventListener(sign, () => fetchFocus().catch(() => {}), { once: true, capture: true });
+for (const sign of ["keydown", "pointermove", "pointerdown", "wheel"]) document.addEventListener(sign, () => fetchFocus().catch(() => {}), { once: true, capture: true });
 
 if (document.getElementById("list")) {
   new LiveSocket({
@@ -127,12 +127,10 @@ document.getElementById("everywhere")?.addEventListener("click", (click) => {
 });
 
 // Choosing many rows is for those who begin it.
-const selection = (act) => import("./selection.js").then(act, () => say());
-document.addEventListener("click", ({ target }) => target.closest?.("[data-selects]") && selection(({ toggle }) => toggle()));
-document.addEventListener("key", ({ detail }) => {
-  const row = document.activeElement?.closest("#list .row");
-  if (detail === "x" && document.querySelector("#list .row")) selection(({ pick }) => pick(row));
-});
+const select = (row) => import("./selection.js").then(({ pick, toggle }) => (row ? pick(row) : toggle()));
+const begin = document.querySelector("[data-selects]");
+if (begin) begin.onclick = () => select();
+document.addEventListener("key", ({ detail }) => begin && detail === "x" && select(document.activeElement.closest(".row")));
 
 // What was done to a row by a button, here.
 document.addEventListener("row", ({ detail }) => detail?.id && note(detail.id));
@@ -148,17 +146,9 @@ document.addEventListener("htmx:beforeSwap", (event) => {
   event.detail.shouldSwap = false;
   location.reload(); // whoever is not logged in any more is asked to
 });
-document.addEventListener("htmx:responseError", ({ detail }) => say(detail.xhr.responseText));
-document.addEventListener("htmx:sendError", () => say("Can't reach the server. Nothing was changed."));
-document.addEventListener("htmx:timeout", () => say("The server didn't answer. Reload the page to see whether it worked."));
 
 /** At once if the module is here: the page changes under what comes late. */
 function withFocus(act) {
   if (focus) act(focus);
   else fetchFocus().then(act, () => {});
-}
-
-function say(words) {
-  const isText = words && words.length < 300 && !words.includes("<");
-  document.dispatchEvent(new CustomEvent("toast", { detail: isText ? words : "That didn't work. Nothing was changed." }));
 }

@@ -1,5 +1,7 @@
 // The focus after what was done to a row by a button of its menu.
 
+import "./again.js";
+import "./failures.js";
 import { markHere, place, rowOf, tidy } from "./rows.js";
 
 let acted; // the id of the row whose button was pressed, for the focus to come back to

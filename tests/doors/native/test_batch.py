@@ -77,6 +77,16 @@ async def test_a_label_is_taken_from_many_with_its_value_and_comes_back_with_it(
     assert await tags() == before
 
 
+async def test_a_label_that_was_changed_again_since_is_left_as_it_is(
+    post: Callable[..., Any], rest: httpx.AsyncClient
+) -> None:
+    done = await post(action="label", ids=["c", "d"], label="work")
+    await rest.patch("/api/native/conversations/c", json={"tags": {"work": "mine"}})
+    undone = await post(action="undo", undo=done["undo"])
+    assert (undone["changed"], undone["unchanged"]) == (1, 1)
+    assert (await tags())["c"] == {"work": "mine"}
+
+
 async def test_many_are_archived_and_taken_back_without_those_that_were_before(
     post: Callable[..., Any],
 ) -> None:
@@ -137,7 +147,7 @@ async def test_what_cannot_be_done_is_refused_in_a_sentence(
 async def test_an_undo_is_of_the_user_who_has_made_the_change(
     rest: httpx.AsyncClient, four: None, bob: User
 ) -> None:
-    theirs = await astore.call(undo.written, bob, undo.Change("archive", "", {"a": None}))
+    theirs = await astore.call(undo.written, bob, undo.Change("archive", "", None, {"a": None}))
     answer = await rest.post(BATCH, json={"action": "undo", "undo": theirs})
     assert answer.status_code == 400
 
