@@ -374,6 +374,8 @@ def native_routes() -> Iterator[str]:
         "native-conversation-rotate-key": "/conversations/{id}/rotate-key",
         "native-agents": "/agents",
         "native-account-export": "/export",
+        "native-batch": "/batch",
+        "native-labels": "/labels",
         "native-draft": "/draft",
         "native-imports": "/imports",
         "native-import": "/imports/{import_id}",
