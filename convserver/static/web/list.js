@@ -126,11 +126,9 @@ document.getElementById("everywhere")?.addEventListener("click", (click) => {
   if (words) click.currentTarget.search = new URLSearchParams({ q: words });
 });
 
-// Choosing many rows is for those who begin it.
-const select = (row) => import("./selection.js").then(({ pick, toggle }) => (row ? pick(row) : toggle()));
-const begin = document.querySelector("[data-selects]");
-if (begin) begin.onclick = () => select();
-document.addEventListener("key", ({ detail }) => begin && detail === "x" && select(document.activeElement.closest(".row")));
+const select = (row) => import("./selection.js").then(({ pick }) => pick(row));
+document.addEventListener("click", ({ target }) => target.closest?.("[data-selects]") && select());
+document.addEventListener("key", ({ detail }) => detail === "x" && select(document.activeElement.closest(".row")));
 
 // What was done to a row by a button, here.
 document.addEventListener("row", ({ detail }) => detail?.id && note(detail.id));

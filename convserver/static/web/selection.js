@@ -18,17 +18,11 @@ let isBusy = false;
 let anchor; // where a range begins
 let bar;
 
-/** Begin to choose, or end it. */
-export function toggle() {
-  if (isOn) end();
-  else begin();
-}
-
-/** Choose the row that has the focus, or not any more. */
+/** Choose a row, or not any more; without one, begin to choose, or end it. */
 export function pick(row) {
+  if (!row && isOn) return end();
   if (!isOn) begin();
-  const box = row?.querySelector(":scope > .pick");
-  if (box) box.click();
+  row?.querySelector(":scope > .pick")?.click();
 }
 
 function begin() {
