@@ -1,0 +1,1 @@
+"""Judges what clients were told, in one pass over a history, against what the store holds at the end."""
