@@ -15,7 +15,7 @@ DEV := $(VENV)/.dev-installed
 NODE_CLIENT := tests/socket_io_client
 NODE := $(NODE_CLIENT)/node_modules/.installed
 
-.PHONY: help run test check bench cluster standby pictures requirements clean
+.PHONY: help run test check bench cluster standby faults pictures requirements clean
 
 help:
 	@echo "make run           set up if needed, migrate and serve"
@@ -24,6 +24,7 @@ help:
 	@echo "make bench         measure against the limits of this machine"
 	@echo "make cluster       kill parts of a running cluster, and check that nothing is lost"
 	@echo "make standby       kill a PostgreSQL primary under load, and promote its synchronous standby"
+	@echo "make faults        break servers in many ways while clients use them, and check every answer"
 	@echo "make pictures      take docs/pictures/ anew: every page, light and dark, narrow and wide"
 	@echo "make requirements  pin requirements/*.in again (UPGRADE=--upgrade for the newest of everything)"
 	@echo "make clean         remove what can be made again; data in var/ stays"
@@ -43,6 +44,9 @@ cluster: $(DEV)
 
 standby: $(DEV)
 	@$(BIN)/python -m faults.standby $(ARGS)
+
+faults: $(DEV)
+	@$(BIN)/python -m faults.suite $(ARGS)
 
 pictures: $(DEV)
 	@$(BIN)/python -m tests.browser.pictures

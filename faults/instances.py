@@ -63,14 +63,23 @@ class Instance(ABC):
                 raise RuntimeError(f"{self._command()[0]} did not start.")
             time.sleep(LOOK_S)
 
+    def family(self) -> list[psutil.Process]:
+        """Return its processes, the first one first; none if it does not run."""
+        return [] if self._process is None else _family_of(self._process.pid)
+
     def kill(self) -> None:
         """End it and all of its processes at once; nothing if it does not run."""
         if self._process is not None:
-            for each in _family_of(self._process.pid):
+            for each in self.family():
                 with suppress(psutil.NoSuchProcess):
                     each.kill()
             self._process.wait(STOP_WAIT_S)
             self._process = None
+
+    def restart(self) -> None:
+        """Kill it, and start it again at the same port."""
+        self.kill()
+        self.start()
 
 
 def _family_of(pid: int) -> list[psutil.Process]:
@@ -125,6 +134,17 @@ class PostgreSQL(Instance):
     def _run(self, program: str, *options: str) -> None:
         command = [*self._run_as, str(self._programs / program), *options, "-D", str(self._data / "data")]
         subprocess.run(command, check=True, capture_output=True, cwd="/")
+
+    def kill(self) -> None:
+        """End it and all of its processes at once; nothing if it does not run."""
+        family = self.family()
+        if self._run_as:  # what runs it must see it end: a new one does not start beside an unburied one
+            family = family[1:]
+        for each in family:
+            with suppress(psutil.NoSuchProcess):
+                each.kill()
+        psutil.wait_procs(family[:1], STOP_WAIT_S)
+        super().kill()
 
     def promote(self) -> None:
         """Let a standby become a primary, and return once it is."""
@@ -187,11 +207,6 @@ class Redis(Instance):
         except redis.RedisError:
             return False
         return True
-
-    def restart(self) -> None:
-        """Kill it, and start it again at the same port."""
-        self.kill()
-        self.start()
 
     def flush(self) -> None:
         """Remove all that it holds."""

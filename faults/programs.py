@@ -23,7 +23,7 @@ class Program:
         """`command` is a module and its arguments; `place` is the directory of logs."""
         self.name = name
         self._command = command
-        self._variables = {**_environment(), **variables}
+        self._variables = {**plain_environment(), **variables}
         self._log = place / f"{name}.log"
         self._process: subprocess.Popen[bytes] | None = None
         self.is_frozen = False
@@ -75,7 +75,8 @@ class Program:
         return self._log.read_text(errors="replace") if self._log.exists() else ""
 
 
-def _environment() -> dict[str, str]:
+def plain_environment() -> dict[str, str]:
+    """Return this process's variables but for those that convserver reads."""
     return {
         name: value
         for name, value in os.environ.items()

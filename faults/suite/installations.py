@@ -1,0 +1,203 @@
+"""The two installations that are broken: one server on SQLite, and two on a PostgreSQL and a Redis."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import sqlite3
+import sys
+from abc import ABC, abstractmethod
+from asyncio.subprocess import DEVNULL
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+from urllib.parse import urlsplit, urlunsplit
+
+from faults.clock import Clock
+from faults.instances import PostgreSQL, Redis
+from faults.programs import plain_environment
+from faults.suite import stored
+from faults.suite.proxy import Proxy
+from faults.suite.servers import ServerProcess
+from faults.suite.stored import Store
+from tests.ports import free_port
+
+DISK = "48m"
+SERVED_WAIT_S = 60.0
+
+
+class Installation(ABC):
+    """Servers that run, each behind a proxy for its clients."""
+
+    engine: str
+    count: int
+
+    def __init__(self, place: Path, *, planted: str | None = None) -> None:
+        """Everything is kept in `place`; with `planted` the servers have that bug."""
+        self.place = place
+        place.chmod(0o755)  # PostgreSQL runs as somebody else
+        self.clock = Clock(place / "clock")
+        self.key = secrets.token_urlsafe(48)
+        self.options = ["--clock", str(self.clock.path), *(("--planted", planted) if planted else ())]
+        self.servers: list[ServerProcess] = []
+        self.client_proxies: list[Proxy] = []
+
+    @property
+    def client_ports(self) -> list[int]:
+        """Where clients ask."""
+        return [proxy.port for proxy in self.client_proxies]
+
+    async def start(self) -> None:
+        """Start everything, and return once it serves."""
+        await self._start_services()
+        for _ in range(self.count):
+            self.servers.append(self.new_server())
+            self.client_proxies.append(Proxy(free_port(), self.servers[-1].port))
+        for server in self.servers:  # one after the other: the first one makes the tables
+            await server.start()
+        for proxy in self.client_proxies:
+            await proxy.start()
+
+    async def close(self) -> None:
+        """End everything at once."""
+        for proxy in self.client_proxies:
+            await proxy.close()
+        for server in self.servers:
+            server.kill()
+        await self._close_services()
+
+    def new_server(self) -> ServerProcess:
+        """Return one more server, which does not run yet."""
+        return ServerProcess(free_port(), self.place, self.variables(), options=self.options)
+
+    def variables(self) -> dict[str, str]:
+        """Return the environment of every process of this installation."""
+        own = {"CONVSERVER_DATA_DIR": str(self.data), "SECRET_KEY": self.key}
+        return {**plain_environment(), **own, **self._variables()}
+
+    @property
+    def data(self) -> Path:
+        """The servers' data directory."""
+        return self.place / "data"
+
+    @abstractmethod
+    def _variables(self) -> dict[str, str]: ...
+
+    async def _start_services(self) -> None:
+        self.data.mkdir()
+
+    @abstractmethod
+    async def _close_services(self) -> None: ...
+
+    @abstractmethod
+    def ask(self, statement: str, *values: object) -> list[tuple[object, ...]]:
+        """Return the rows of a statement, sent from outside; `{0}` and so on are its values."""
+
+    def store(self, talks: str, creations: str) -> Store:
+        """Return what is stored of the conversations whose ids, and whose keys, begin so."""
+        return stored.of_rows(
+            self.ask(stored.EVENTS, f"{talks}%"),
+            self.ask(stored.HEADS, f"{talks}%"),
+            self.ask(stored.MADE, f"{creations}-%"),
+        )
+
+
+class OnSQLite(Installation):
+    """One server on a file; the disk is a small one, where that is possible."""
+
+    engine = "SQLite"
+    count = 1
+
+    def __init__(self, place: Path, *, planted: str | None = None) -> None:
+        super().__init__(place, planted=planted)
+        self.has_small_disk = False
+        self.options = ["--bound-by-rights", *self.options]
+
+    @property
+    def file(self) -> Path:
+        """The database."""
+        return self.data / "convserver.sqlite3"
+
+    def files(self) -> list[Path]:
+        """Return the database and those beside it that are there."""
+        return [each for each in self.data.glob(f"{self.file.name}*") if each.suffix != ".lock"]
+
+    def _variables(self) -> dict[str, str]:
+        return {"DATABASE_URL": f"sqlite:///{self.file}", "REDIS_URL": ""}
+
+    async def _start_services(self) -> None:
+        await super()._start_services()
+        if os.geteuid() == 0 and sys.platform == "linux":
+            mount = ("mount", "-t", "tmpfs", "-o", f"size={DISK}", "tmpfs", str(self.data))
+            self.has_small_disk = await _succeeds(*mount)
+
+    async def _close_services(self) -> None:
+        if self.has_small_disk:
+            await _succeeds("umount", "--lazy", str(self.data))
+
+    @contextmanager
+    def connected(self) -> Iterator[sqlite3.Connection]:
+        """Open the file as another program would."""
+        with closing(sqlite3.connect(self.file, isolation_level=None, timeout=10.0)) as connection:
+            yield connection
+
+    def ask(self, statement: str, *values: object) -> list[tuple[object, ...]]:
+        """Return the rows of a statement."""
+        with self.connected() as connection:
+            return connection.execute(_with(statement, values, "?"), values).fetchall()
+
+
+class OnPostgreSQL(Installation):
+    """Two servers, with a proxy before PostgreSQL and one before Redis."""
+
+    engine = "PostgreSQL"
+    count = 2
+
+    def __init__(self, place: Path, *, planted: str | None = None) -> None:
+        """Raise Missing if PostgreSQL or Redis is not installed."""
+        super().__init__(place, planted=planted)
+        self.postgresql = PostgreSQL(place / "postgresql")
+        self.redis = Redis()
+        self.database_proxy = Proxy(free_port(), self.postgresql.port)
+        self.redis_proxy = Proxy(free_port(), self.redis.port)
+
+    def _variables(self) -> dict[str, str]:
+        return {
+            "DATABASE_URL": _behind(self.postgresql.url, self.database_proxy.port),
+            "REDIS_URL": _behind(self.redis.url, self.redis_proxy.port),
+            "CONVSERVER_MANAGER": "clustered",  # its loops are run by workers, of which there are none
+        }
+
+    async def _start_services(self) -> None:
+        await super()._start_services()
+        await asyncio.to_thread(self.postgresql.start)
+        await asyncio.to_thread(self.redis.start)
+        await self.database_proxy.start()
+        await self.redis_proxy.start()
+
+    async def _close_services(self) -> None:
+        await self.database_proxy.close()
+        await self.redis_proxy.close()
+        self.postgresql.kill()
+        self.redis.kill()
+
+    def ask(self, statement: str, *values: object) -> list[tuple[object, ...]]:
+        """Return the rows of a statement."""
+        return self.postgresql.ask(_with(statement, values, "%s"), *values)
+
+
+async def _succeeds(*command: str) -> bool:
+    process = await asyncio.create_subprocess_exec(*command, stderr=DEVNULL)
+    return await process.wait() == 0
+
+
+def _with(statement: str, values: Sequence[object], mark: str) -> str:
+    return statement.format(*[mark] * len(values))
+
+
+def _behind(url: str, port: int) -> str:
+    """Return the address by way of a proxy."""
+    parts = urlsplit(url)
+    user = parts.netloc.rpartition("@")[0]
+    return urlunsplit(parts._replace(netloc=f"{user}@127.0.0.1:{port}" if user else f"127.0.0.1:{port}"))

@@ -1,0 +1,154 @@
+"""Makes docs/faults.md of the last results."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from faults.catalogue import ROWS, SUITE, Row
+from faults.programs import ROOT
+from faults.suite.fault import Fault
+from faults.suite.on_both import FAULTS as ON_BOTH
+from faults.suite.on_postgresql import FAULTS as ON_POSTGRESQL
+from faults.suite.on_sqlite import FAULTS as ON_SQLITE
+from faults.suite.results import Results
+
+PAGE = ROOT / "docs" / "faults.md"
+INTRODUCTION = """# What happens when something breaks
+
+This page is written by `make faults`; the numbers are those of the last run.
+
+A run starts real servers, with a PostgreSQL and a Redis of its own, breaks them on purpose, and mends them, while clients send
+events by REST and by sockets, read, ask how long logs are, and create conversations under keys. Each client logs what it sent and
+what it was told. After each round a checker compares that with what the database holds, read without the server:
+
+- what was acknowledged is stored, at the place that was said, once;
+- what was sent after something was known stands behind it;
+- readers got the log from its beginning on, without a gap, and nothing else;
+- what was answered with `unavailable` is not stored, unless it was sent again;
+- one `Idempotency-Key` has created one conversation;
+- digests are chained, heads are those of the last event, and no event is of a loop that was replaced before.
+
+| command | what it does |
+|---|---|
+| `make faults` | every kind of fault on both engines, for at most five minutes |
+| `make faults ARGS=--quick` | a part of them, in less than a minute: in CI |
+| `make faults ARGS=--long` | at least 1,000 faults, in at most two hours |
+| `make faults ARGS=--planted` | plants eight bugs, one after the other, and looks whether each is noticed |
+| `make faults ARGS=--tests` | runs the tests that the catalogue below names, on SQLite, or on the database of `DATABASE_URL` |
+
+A run prints its seed, and `--seed` draws the same faults at the same moments again. Kinds are chosen by `--only TEXT`, an engine by
+`--engine sqlite` or `postgresql`. `python -m faults.checker FILE` checks a history by itself: a million records in seconds.
+
+The clock is moved for Django's and Python's time of day, not for the kernel's. PostgreSQL of a run does not wait for its disk (`fsync=off`),
+since nothing here cuts the power: a killed process leaves what it wrote to the kernel. Full disks and read-only files need Linux
+and root.
+"""
+
+
+def write(results: Results, path: Path = PAGE) -> None:
+    """Write the page."""
+    path.write_text("\n".join(_lines(results)) + "\n")
+
+
+def _lines(results: Results) -> Iterator[str]:
+    yield INTRODUCTION
+    yield "## What was broken\n"
+    yield from _rounds(results.rounds)
+    yield "\n## Planted bugs\n"
+    yield from _planted(results.planted)
+    yield "\n## The catalogue\n"
+    yield from _catalogue(results)
+
+
+def _rounds(rounds: dict[str, Any]) -> Iterator[str]:
+    if not rounds:
+        yield "Not run yet."
+        return
+    rows = rounds["rows"]
+    total = {name: sum(row[name] for row in rows) for name in ("injected", "acknowledged", "lost", "doubled")}
+    yield (
+        f"{_made(rounds)}, seed {rounds['seed']}, {rounds['seconds']} s: {total['injected']:,} faults, "
+        f"{total['acknowledged']:,} acknowledgements, {total['lost']} lost, {total['doubled']} doubled. "
+        "The time until service is that from the end of the fault (for what was killed, ended or cut: from its "
+        "beginning, with the start of the successor) to the acknowledgement of an event that was sent after it.\n"
+    )
+    yield "| engine | broken | times | acknowledged | lost | doubled | other breaches | until service: median | worst |"
+    yield f"|---|---|{'---:|' * 7}"
+    for row in rows:
+        breaches = sum(row["broken"].values()) - row["lost"] - row["doubled"]
+        yield (
+            f"| {row['engine']} | {row['fault']} | {row['injected']} | {row['acknowledged']:,} | {row['lost']} "
+            f"| {row['doubled']} | {breaches} | {_seconds(row['median_s'])} | {_seconds(row['worst_s'])} |"
+        )
+
+
+def _seconds(value: float | None) -> str:
+    return "never" if value is None else f"{value:.2f} s"
+
+
+def _made(part: dict[str, Any]) -> str:
+    return f"{part['date']}, commit {part['commit']}, {part['processors']} processors"
+
+
+def _planted(planted: dict[str, Any]) -> Iterator[str]:
+    yield (
+        "Would the suite notice? Each bug replaces one named function of the servers of a run (`faults/planted/`); nothing "
+        "in the server itself can be switched off. Then one kind of fault must show it, by one broken rule.\n"
+    )
+    if not planted:
+        yield "Not run yet."
+        return
+    rows = planted["rows"]
+    caught = sum(row["is_caught"] for row in rows)
+    yield f"{_made(planted)}, seed {planted['seed']}: {caught} of {len(rows)} caught.\n"
+    yield "| bug | engine | shown by | as | caught | rounds |\n|---|---|---|---|---|---:|"
+    for row in rows:
+        is_caught = "yes" if row["is_caught"] else "**no**"
+        yield (
+            f"| `{row['bug']}` | {row['engine']} | {row['fault']} | {row['shown_by']} | {is_caught} "
+            f"| {row['rounds']} |"
+        )
+
+
+def _catalogue(results: Results) -> Iterator[str]:
+    tests = results.tests
+    yield (
+        f"Tests: {_made(tests)}. " if tests else "The tests have not been run for this page yet. "
+    ) + "A command stands for its whole run; kinds of fault of `make faults` are in brackets.\n"
+    yield "| | broken | must hold | tried by | last result |\n|---|---|---|---|---|"
+    for row in ROWS:
+        tried = "<br>".join([*_names(row), *([row.elsewhere] if row.elsewhere else [])])
+        yield f"| {row.id} | {row.broken} | {row.holds} | {tried} | {_result(row, results)} |"
+
+
+def _names(row: Row) -> Iterator[str]:
+    for test in row.tests:
+        yield f"`{test.partition('::')[2]}`"
+    for command in row.commands:
+        kinds = _kinds(row) if command == SUITE else []
+        yield f"`{command}`" + (f" ({'; '.join(kinds)})" if kinds else "")
+
+
+def _kinds(row: Row) -> list[str]:
+    faults: list[Fault[Any]] = [*ON_BOTH, *ON_SQLITE, *ON_POSTGRESQL]
+    return [each.name for each in faults if row.id in each.rows]
+
+
+def _result(row: Row, results: Results) -> str:
+    if not row.is_applicable:
+        return "—"
+    outcomes = results.tests.get("outcomes", {})
+    known = [outcomes[test] for test in row.tests if test in outcomes]
+    parts = [f"{known.count('passed')} of {len(row.tests)} tests passed"] if known else []
+    parts += _result_of_rounds(row, results.rounds)
+    return "; ".join(parts) or "not run for this page"
+
+
+def _result_of_rounds(row: Row, rounds: dict[str, Any]) -> Iterator[str]:
+    kinds = set(_kinds(row))
+    rows = [each for each in rounds.get("rows", ()) if each["fault"] in kinds]
+    if SUITE in row.commands and rows:
+        lost, doubled = (sum(each[name] for each in rows) for name in ("lost", "doubled"))
+        yield f"{sum(each['injected'] for each in rows)} faults, {lost} lost, {doubled} doubled"

@@ -1,0 +1,53 @@
+"""The fault suite notices a bug that is planted in a server, and finds nothing wrong without it."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+from django.utils.module_loading import import_string
+
+from faults.checker.judge import Rule
+from faults.planted import BUGS
+from faults.suite import planted
+from faults.suite.installations import OnSQLite
+from faults.suite.planted import all_faults, started
+from faults.suite.rounds import Result, Rounds
+
+pytestmark = pytest.mark.one_engine
+CUT = "connections of clients reset"
+
+
+@pytest.mark.parametrize("bug", BUGS)
+def test_a_bug_replaces_a_function_that_exists(bug: str) -> None:
+    module = import_module(f"faults.planted.{bug}")
+    place, _, name = module.REPLACES.rpartition(".")
+    try:
+        owner = import_module(place)
+    except ModuleNotFoundError:
+        owner = import_string(place)
+    assert isinstance(getattr(owner, name), Callable)  # type: ignore[arg-type]
+
+
+async def test_without_a_bug_nothing_is_wrong_and_with_one_it_is_named(
+    database: None, tmp_path: Path
+) -> None:
+    (cut,) = (fault for fault in all_faults(OnSQLite) if fault.name == CUT)
+    found: dict[str | None, Result] = {}
+    for bug in (None, "digest_not_chained", "retry_without_key"):
+        place = tmp_path / str(bug)
+        place.mkdir()
+        async with started(OnSQLite, place, planted=bug) as installation:
+            found[bug] = Result()
+            rounds = Rounds(installation, random.Random(7))
+            for _ in range(planted.TRIES if bug else 1):
+                found[bug].add(await rounds.run(cut, 2))
+                if found[bug].broken:
+                    break
+    assert found[None].sentences == []
+    assert found[None].acknowledged > 0
+    assert set(found["digest_not_chained"].broken) == {planted.IN_STORE}
+    assert set(found["retry_without_key"].broken) == {Rule.TWICE_CREATED}

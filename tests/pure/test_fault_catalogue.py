@@ -1,0 +1,86 @@
+"""The catalogue of faults names tests, faults and bugs that exist, and its page is that of its results."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from faults import catalogue
+from faults.catalogue import ROWS, SUITE
+from faults.planted import BUGS
+from faults.suite import catalogue_tests, on_both, on_postgresql, on_sqlite, page, planted, zombies
+from faults.suite.fault import Fault
+from faults.suite.results import Results
+
+ROOT = Path(__file__).parents[2]
+FAULTS: list[Fault[Any]] = [*on_both.FAULTS, *on_sqlite.FAULTS, *on_postgresql.FAULTS]
+
+
+def test_every_row_is_there_once_in_order() -> None:
+    assert [row.id for row in ROWS] == [f"FI-{number:02}" for number in range(1, 46)]
+
+
+@pytest.mark.parametrize("test", catalogue_tests.named())
+def test_every_test_that_is_named_exists(test: str) -> None:
+    file, _, name = test.partition("::")
+    assert re.search(rf"^(async )?def {name}\(", (ROOT / file).read_text(), re.MULTILINE)
+
+
+def test_every_command_that_is_named_is_one_of_the_makefile() -> None:
+    targets = {
+        f"make {name}" for name in re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    }
+    assert {command for row in ROWS for command in row.commands} <= targets
+
+
+def test_a_row_without_a_test_says_why() -> None:
+    silent = [
+        row.id for row in ROWS if not row.is_applicable and not row.elsewhere.startswith("not applicable:")
+    ]
+    assert silent == []
+
+
+def test_a_row_names_the_suite_if_a_kind_of_fault_is_about_it() -> None:
+    about = {id for fault in FAULTS for id in fault.rows}
+    named = {row.id for row in ROWS if SUITE in row.commands}
+    assert about - named <= {"FI-09"}  # the suite stops servers, and the drill of the cluster loops
+    assert named <= about
+
+
+def test_kinds_of_fault_have_names_of_their_own() -> None:
+    for own in (on_sqlite.FAULTS, on_postgresql.FAULTS):
+        names = [fault.name for fault in (*own, *on_both.FAULTS)]
+        assert len(names) == len(set(names))
+
+
+def test_every_bug_has_a_fault_that_must_show_it() -> None:
+    assert tuple(proof.bug for proof in planted.PROOFS) == BUGS
+    for proof in planted.PROOFS:
+        names = {fault.name for fault in planted.all_faults(proof.engine)} | {zombies.NAME}
+        assert proof.fault in names
+
+
+def test_the_page_is_that_of_the_last_results(tmp_path: Path) -> None:
+    page.write(Results.read(), tmp_path / "page")
+    assert (tmp_path / "page").read_text() == page.PAGE.read_text(), "run make faults, or write the page anew"
+
+
+def test_the_worst_case_of_a_test_is_its_outcome(tmp_path: Path) -> None:
+    report = tmp_path / "report.xml"
+    report.write_text(
+        '<testsuites><testsuite><testcase classname="tests.a" name="test_one[x]"/>'
+        '<testcase classname="tests.a" name="test_one[y]"><failure/></testcase>'
+        '<testcase classname="tests.a" name="test_two[x]"><skipped/></testcase>'
+        '<testcase classname="tests.a" name="test_two[y]"/></testsuite></testsuites>'
+    )
+    assert catalogue_tests.outcomes(report) == {
+        "tests/a.py::test_one": "failed",
+        "tests/a.py::test_two": "passed",
+    }
+
+
+def test_nothing_is_not_applicable_but_what_cannot_occur() -> None:
+    assert [row.id for row in catalogue.ROWS if not row.is_applicable] == ["FI-18"]
