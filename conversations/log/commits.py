@@ -30,6 +30,11 @@ UNKNOWN = (
     "repeat it with the same id, and it is stored once."
 )
 
+UNKNOWN_FILE = (
+    "The file of the database was removed or replaced while this was being stored, so it is stored if that "
+    "file comes back: repeat it with the same id, and it is stored once."
+)
+
 _lost = Outage(
     __name__,
     "The connection broke during a commit, and what became of it is looked up",
@@ -44,7 +49,8 @@ def committed(requests: Sequence[AppendRequest], *, wait: bool) -> list[AppendOu
     """Append all in one transaction and commit it; answer each in its place.
 
     Raise OperationalError or InterfaceError only where nothing was stored, OutcomeUnknown where the
-    connection broke during the commit and the database does not say within LOOK_UP_S what it has made of it.
+    connection broke during the commit and the database does not say within LOOK_UP_S what it has made of it,
+    or where SQLite's file was removed during the commit.
     Inside another transaction it is that one which commits.
     """
     is_inner = connection.in_atomic_block
@@ -58,7 +64,9 @@ def committed(requests: Sequence[AppendRequest], *, wait: bool) -> list[AppendOu
             may_be_stored = not is_inner and connection.vendor == "postgresql"
     except (OperationalError, InterfaceError) as error:
         new = _new_events(requests, outcomes) if outcomes else []
-        # SQLite has no connection that could be lost: if it reports a failure, nothing was stored.
+        if new and isinstance(error, LostCommit) and connection.vendor == "sqlite":
+            raise OutcomeUnknown(UNKNOWN_FILE) from error  # nobody can look into a file that is not there
+        # SQLite has no connection that could be lost: if it reports another failure, nothing was stored.
         if not new or not (may_be_stored or isinstance(error, LostCommit)):
             raise
         _lost.failed(error)

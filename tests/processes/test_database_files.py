@@ -175,6 +175,15 @@ def test_once_the_right_file_is_back_it_goes_on_by_itself(
     assert (health(running), post(running).status_code) == ((200, "OK"), 200)
 
 
+def test_an_append_that_met_the_removal_is_called_unknown_if_it_was_committed_and_refused_if_not(
+    server: Server,
+) -> None:
+    migrated.make(str(server.file))
+    printed = server.run(["tests.removed_file"], DATABASE_URL="").stdout
+    assert "before the commit: OperationalError, 0, True\n" in printed
+    assert "during the commit: OutcomeUnknown, 1, False\n" in printed
+
+
 @pytest.mark.parametrize(("method", "path"), DOORS)
 def test_every_door_says_so_and_when_to_come_again_and_the_log_has_a_line(
     running: Server, files: Files, method: str, path: str

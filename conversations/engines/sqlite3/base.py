@@ -14,6 +14,7 @@ from django.db.backends.sqlite3 import base
 from django.db.utils import DatabaseErrorWrapper
 from django.utils.functional import cached_property
 
+from conversations.engines.lost_commits import LostCommit
 from conversations.engines.sqlite3 import files, turns
 from conversations.engines.sqlite3.turns import WriteTurns
 
@@ -84,14 +85,22 @@ class CheckedConnection(sqlite3.Connection):
             self.opened.require()
 
     def commit(self) -> None:
-        """Commit, and check the file afterwards: if it had been removed, the commit is lost."""
+        """Commit, and check the file before and afterwards.
+
+        Raise FileGone if nothing was committed, CommittedAway if it was, into a file that was removed then.
+        """
+        if self.in_transaction:
+            self.require_file()
         try:
             super().commit()
         except sqlite3.Error as error:
             self.note(error)
             raise
         self._leave_turn()
-        self.require_file()
+        try:
+            self.require_file()
+        except files.FileGone as error:
+            raise files.CommittedAway(str(error)) from error
 
     def rollback(self) -> None:
         """Roll back."""
@@ -224,6 +233,15 @@ class DatabaseWrapper(base.DatabaseWrapper):
         if not isinstance(self.connection, CheckedConnection):
             return super().create_cursor(name)
         return self.connection.cursor(factory=CheckedCursor)
+
+    def _commit(self) -> None:
+        """Commit. Raise LostCommit if the file was removed meanwhile: it may come back with what is in it."""
+        try:
+            super()._commit()  # type: ignore[misc]
+        except OperationalError as error:
+            if isinstance(error.__cause__, files.CommittedAway):
+                raise LostCommit(str(error)) from error.__cause__
+            raise
 
     @contextmanager
     def at_once(self) -> Iterator[None]:

@@ -33,6 +33,10 @@ class FileGone(sqlite3.OperationalError):
     """The file at the path is not the one that was opened, or it is empty now."""
 
 
+class CommittedAway(FileGone):
+    """The file was gone after a commit, which is in it: what was committed counts if the file comes back."""
+
+
 class Identity(NamedTuple):
     """Identifies a file, and distinguishes it from its own copies."""
 
