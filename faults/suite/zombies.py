@@ -58,7 +58,10 @@ async def run(installation: OnPostgreSQL, rng: random.Random) -> Result:
             if process is not None:
                 process.kill()
                 process.wait()
-    for sentence in stored.faults_in(installation.store(talk, talk)):
+    found = list(stored.faults_in(installation.store(talk, talk)))
+    if _has_written(installation, talk):
+        found.append(f"{talk}: a loop that was replaced has written")
+    for sentence in found:
         result.broken["wrong in the store"] += 1
         result.sentences.append(sentence)
     return result
