@@ -156,7 +156,8 @@ async def test_a_refused_file_says_why_and_brings_nothing(rest: httpx.AsyncClien
 
 async def test_a_report_is_read_page_by_page(rest: httpx.AsyncClient, importing: None) -> None:
     done = await imported(rest, export(*(chat(str(number), title=f"Talk {number}") for number in range(5))))
-    titles, after = [], 0
+    titles: list[str] = []
+    after: int | None = 0
     while after is not None:
         answer = await rest.get(f"{IMPORTS}/{done['id']}/conversations?limit=2&after={after}")
         page = answer.json()
