@@ -74,6 +74,7 @@ def read(data_dir: Path, variables: Mapping[str, str] | None = None) -> Configur
         ("max_age_days", None),
         ("allow_set_conversation_id", False),
         ("mcp_notes", False),
+        ("import_max_mb", 8_590),
         ("log_format", LogFormat.TEXT),
         ("log_level", LogLevel.INFO),
     ],
@@ -183,6 +184,7 @@ def test_an_empty_variable_is_one_that_is_not_set(data_dir: Path) -> None:
         ("CONVSERVER_CONVERSATION_KEY_DAYS", "0", "conversation_key_days", None),
         ("ALLOW_SET_CONVERSATION_ID", "1", "allow_set_conversation_id", True),
         ("CONVSERVER_MCP_NOTES", "1", "mcp_notes", True),
+        ("CONVSERVER_IMPORT_MAX_MB", "500", "import_max_mb", 500),
         ("CONVSERVER_HOOKS", "tests.hooks.Deaf, tests.hooks.Deaf", "hooks", ("tests.hooks.Deaf",)),
     ],
 )
