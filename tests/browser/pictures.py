@@ -160,7 +160,7 @@ def _import(page: Page, studio: Studio) -> None:
     content = import_files.export(*(import_files.chat(name, title=title) for name, title in IMPORTED))
     upload = {"name": "chatgpt-2026-11.zip", "mimeType": "application/zip", "buffer": content}
     page.goto(f"{studio.url}/settings/import")
-    page.get_by_label("File").set_input_files(upload)  # type: ignore[arg-type]
+    page.get_by_label("File", exact=True).set_input_files(upload)  # type: ignore[arg-type]
     page.get_by_role("button", name="Upload and import").click()
     expect(page.locator(".import-state")).to_contain_text("Finished")
 

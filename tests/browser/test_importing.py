@@ -38,7 +38,7 @@ def importing(page: Page, site: Site) -> Iterator[Page]:
 
 
 def test_an_export_is_uploaded_imported_and_found(importing: Page, file: Path) -> None:
-    importing.get_by_label("File").set_input_files(file)
+    importing.get_by_label("File", exact=True).set_input_files(file)
     importing.get_by_label("Labels").fill("moved")
     importing.get_by_role("button", name="Upload and import").click()
     importing.wait_for_url(re.compile("/settings/import/[0-9a-f]+$"))
@@ -54,7 +54,7 @@ def test_an_export_is_uploaded_imported_and_found(importing: Page, file: Path) -
 def test_progress_is_shown_in_bytes_while_pieces_are_on_their_way(importing: Page, file: Path) -> None:
     held: list[Route] = []
     importing.route(re.compile(r"/pieces\?offset=(?!0$|400$)"), held.append)
-    importing.get_by_label("File").set_input_files(file)
+    importing.get_by_label("File", exact=True).set_input_files(file)
     importing.get_by_role("button", name="Upload and import").click()
     expect(importing.locator("#upload-words")).to_contain_text(re.compile(r"800 bytes of [\d.]+ kB uploaded"))
     expect(importing.get_by_role("progressbar", name="Uploaded")).to_be_visible()
@@ -65,7 +65,7 @@ def test_progress_is_shown_in_bytes_while_pieces_are_on_their_way(importing: Pag
 
 def test_an_upload_that_was_cancelled_goes_on_where_it_stopped(importing: Page, file: Path) -> None:
     importing.route(re.compile(r"/pieces\?offset=(?!0$|400$)"), lambda route: None)
-    importing.get_by_label("File").set_input_files(file)
+    importing.get_by_label("File", exact=True).set_input_files(file)
     importing.get_by_role("button", name="Upload and import").click()
     expect(importing.locator("#upload-words")).to_contain_text("800 bytes of")
     importing.get_by_role("button", name="Cancel", exact=True).click()
@@ -82,7 +82,7 @@ def test_an_upload_that_was_cancelled_goes_on_where_it_stopped(importing: Page, 
 def test_a_file_in_no_known_format_is_refused_in_a_sentence(importing: Page, tmp_path: Path) -> None:
     diary = tmp_path / "diary.txt"
     diary.write_text("Dear diary")
-    importing.get_by_label("File").set_input_files(diary)
+    importing.get_by_label("File", exact=True).set_input_files(diary)
     importing.get_by_role("button", name="Upload and import").click()
     expect(importing.get_by_role("alert")).to_contain_text("It is in no format that is known here.")
     expect(importing.locator(".import-state")).to_contain_text("Failed")
