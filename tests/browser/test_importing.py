@@ -53,7 +53,11 @@ def test_an_export_is_uploaded_imported_and_found(importing: Page, file: Path) -
 
 def test_progress_is_shown_in_bytes_while_pieces_are_on_their_way(importing: Page, file: Path) -> None:
     held: list[Route] = []
-    importing.route(re.compile(r"/pieces\?offset=(?!0$|400$)"), held.append)
+
+    def hold(route: Route) -> None:
+        held.append(route)
+
+    importing.route(re.compile(r"/pieces\?offset=(?!0$|400$)"), hold)
     importing.get_by_label("File", exact=True).set_input_files(file)
     importing.get_by_role("button", name="Upload and import").click()
     expect(importing.locator("#upload-words")).to_contain_text(re.compile(r"800 bytes of [\d.]+ kB uploaded"))
