@@ -57,7 +57,7 @@ def switch(user_id: int, name: str, *, is_on: bool) -> None:
     if not are_offered() or name not in {way.name for way in ways()}:
         raise NotFollowed(f"{name!r} cannot be followed here.")
     FollowedProgram.objects.update_or_create(
-        user_id=user_id, format=name, defaults={"is_on": is_on, "problem": ""}
+        user_id=user_id, format=name, defaults={"is_on": is_on, "problem": "", "looked_at": None}
     )
     live.tell_listeners({"kind": SWITCHED})
 

@@ -57,6 +57,8 @@ class Following:
         if told == self._told:
             return {}
         self._told = told
+        if self.problem == ELSEWHERE:
+            return {"problem": ELSEWHERE}
         known = {"files": self.files, "looked_at": self.looked_at, "stored_at": self.stored_at}
         return {"problem": self.problem} | {name: value for name, value in known.items() if value is not None}
 
@@ -146,4 +148,7 @@ def _switched_on() -> list[FollowedProgram]:
 
 
 def _store(pk: int, columns: dict[str, Any]) -> None:
-    FollowedProgram.objects.filter(pk=pk).update(**columns)
+    rows = FollowedProgram.objects.filter(pk=pk)
+    if columns["problem"] == ELSEWHERE:  # whoever follows it knows better
+        rows = rows.filter(looked_at=None)
+    rows.update(**columns)
