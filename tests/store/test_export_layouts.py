@@ -6,6 +6,7 @@ import json
 from datetime import UTC
 from io import BytesIO, StringIO
 from pathlib import Path
+from typing import Any
 from uuid import UUID, uuid4
 from zipfile import ZipFile
 
@@ -26,12 +27,12 @@ from sessions_app.settings import agent_setups
 from sessions_app.settings.agent_setups import NewSetup
 from tests.events import event
 
-V0 = [
+V0: list[dict[str, Any]] = [
     {"action": "message", "source": "user", "args": {"content": "Häagen", "image_urls": []}},
     {"action": "run", "source": "agent", "args": {"command": "ls", "number": 1.10}},
     {"observation": "run", "source": "agent", "content": "a\nb", "extras": {"command": "ls"}, "cause": 1},
 ]
-V1 = [
+V1: list[dict[str, Any]] = [
     {
         "kind": "MessageEvent",
         "id": "0b8f2f5c-6f1e-4f7e-8f0a-0a1b2c3d4e5f",
