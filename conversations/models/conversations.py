@@ -161,7 +161,11 @@ class ConversationQuerySet(models.QuerySet["Conversation"]):
 
     def visible_to(self, user: AbstractBaseUser | AnonymousUser) -> Self:
         """Return those that the user may see; none for an anonymous visitor."""
-        rows = self.active().filter(unselective("owner_id", user.pk))
+        return self.active().reachable_by(user)
+
+    def reachable_by(self, user: AbstractBaseUser | AnonymousUser) -> Self:
+        """Return those of the user that the visitor may reach, the deleted ones as well."""
+        rows = self.filter(unselective("owner_id", user.pk))
         only = limits_of(user).only
         return rows if only is None else rows.filter(pk=only)
 

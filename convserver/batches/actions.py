@@ -14,7 +14,6 @@ from conversations.access import Visitor
 from conversations.exceptions import ConversationError
 from conversations.log.locks import lock_all
 from conversations.models import Conversation, ConversationQuerySet, ConversationRef
-from conversations.payloads.limits import limits_of
 from conversations.store import delete as delete_from_store
 from conversations.store import deletion, labels
 from convserver.batches import undo
@@ -68,9 +67,7 @@ def reachable(user: Visitor, action: Action) -> ConversationQuerySet:
     """Return the conversations of a user that an action may be about: for `restore`, the deleted ones too."""
     if action is not Action.RESTORE:
         return Conversation.objects.visible_to(user)
-    rows = Conversation.objects.owned_by(access.pk_of(user))
-    only = limits_of(user).only
-    return rows if only is None else rows.filter(pk=only)
+    return Conversation.objects.reachable_by(user)
 
 
 def carry_out(user: Visitor, order: Order, conversations: Sequence[ConversationRef]) -> Done:

@@ -279,5 +279,5 @@ def _clean(text: str) -> str:
 def _deleted(user: Visitor, asked: QueryDict) -> ListedConversation | None:
     """Return what was deleted just now without a script, so that it can be brought back."""
     ids = normal_ids([asked.get("deleted", "")])
-    rows = Conversation.objects.deleted().owned_by(access.pk_of(user)).with_public_ids(ids)
+    rows = Conversation.objects.deleted().reachable_by(user).with_public_ids(ids)
     return next(iter(listed(rows, access.pk_of(user)).values()), None) if ids else None

@@ -666,6 +666,9 @@ async def test_the_token_of_one_conversation_finds_no_other_one(
     assert different == {}
     listed = await rest.get(NATIVE, headers=bearer(key))
     assert [each["id"] for each in listed.json()["conversations"]] == ["other"]
+    await astore.call(deletion.soft_delete, conversation)
+    deleted = await rest.get(f"{NATIVE}?deleted=true", headers=bearer(key))
+    assert deleted.json()["conversations"] == []
     for path in (V0, NATIVE):
         assert (await rest.post(path, json={}, headers=bearer(key))).status_code == 403
     assert (await rest.get("/api/native/tokens", headers=bearer(key))).status_code == 403

@@ -61,7 +61,7 @@ def wanted(user: access.Visitor, query: dict[str, Any]) -> ConversationQuerySet:
     user_pk = access.pk_of(user)
     rows = Conversation.objects.visible_to(user)
     if query["deleted"]:
-        rows = Conversation.objects.deleted().owned_by(user_pk)
+        rows = Conversation.objects.deleted().reachable_by(user)
     rows = rows.matching(
         **{name: query[name] for name in ("title", "repository", "trigger", "model")}, labels=query["label"]
     )
