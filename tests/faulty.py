@@ -37,6 +37,23 @@ class FailingStore(DatabaseConversationStore):
         raise RuntimeError("The database is gone.")
 
 
+class BusyStore(DatabaseConversationStore):
+    """A store in which somebody else keeps the conversation `b` locked."""
+
+    def delete_metadata(self, conversation_id: str) -> None:
+        if conversation_id == "b":
+            raise ConversationBusy("The conversation is locked by another process. Try again.")
+        super().delete_metadata(conversation_id)
+
+
+class HoldingManager(StandaloneConversationManager):
+    """A manager that cannot stop the loop of the conversation `c`."""
+
+    async def close_session(self, conversation_id: str) -> None:
+        if conversation_id == "c":
+            raise RuntimeError("The loop does not let go.")
+
+
 class UnstoppableManager(StandaloneConversationManager):
     """A manager that cannot stop a loop."""
 

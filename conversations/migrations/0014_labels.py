@@ -67,6 +67,14 @@ class Migration(migrations.Migration):
             model_name="label",
             index=models.Index(fields=["owner", "name", "text"], name="label_names"),
         ),
+        migrations.AddIndex(
+            model_name="label",
+            index=models.Index(
+                condition=models.Q(("text", models.F("name"))),
+                fields=["owner", "is_deleted", "text"],
+                name="label_name_alone",
+            ),
+        ),
         migrations.AddConstraint(
             model_name="label",
             constraint=models.UniqueConstraint(fields=("conversation", "text"), name="label_once"),

@@ -69,6 +69,11 @@ class Label(models.Model):
                 fields=["owner", "text", "is_deleted", "-created_at", "-conversation"], name="label_list"
             ),
             models.Index(fields=["owner", "name", "text"], name="label_names"),
+            models.Index(
+                fields=["owner", "is_deleted", "text"],
+                condition=Q(text=F("name")),
+                name="label_name_alone",
+            ),
         ]
 
     def __str__(self) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -11,6 +12,7 @@ from django.db import transaction
 
 from conversations import access
 from conversations.access import Visitor
+from conversations.engines import failures
 from conversations.exceptions import ConversationError
 from conversations.log.locks import lock_all
 from conversations.models import Conversation, ConversationQuerySet, ConversationRef
@@ -22,6 +24,8 @@ from convserver.event_loop import in_loop
 from sessions_app.live import marks
 from sessions_app.models import Mark
 from sessions_app.openhands_v1 import steering
+
+logger = logging.getLogger(__name__)
 
 BATCH_MAX = 200
 """So many conversations take part in one action."""
@@ -126,22 +130,43 @@ def _archive(user: Visitor, order: Order, conversations: Sequence[ConversationRe
 
 
 def _delete(user: Visitor, order: Order, conversations: Sequence[ConversationRef], done: Done) -> Before:
-    in_loop(_stop, conversations)
     deleted = []
-    for each in conversations:
-        try:
-            delete_from_store(each)
+    for each, problem in zip(conversations, in_loop(_stop, conversations), strict=True):
+        if problem := problem or _problem_of_deleting(each):
+            done.refused[each.public_id] = _told(problem, each)
+        else:
             deleted.append(each)
-        except ConversationError as error:  # such as one that is deleted already
-            done.refused[each.public_id] = str(error)
     return _ids(deleted)
 
 
-async def _stop(conversations: Sequence[ConversationRef]) -> None:
-    """Stop their agents, a few at a time; one that does not let go within 8 s can write nothing more."""
+async def _stop(conversations: Sequence[ConversationRef]) -> list[BaseException | None]:
+    """Stop their agents, a few at a time; return why each could not be stopped, None for those that were.
+
+    One that does not let go within 8 s can write nothing more, and counts as stopped.
+    """
+    problems: list[BaseException | None] = []
     for at in range(0, len(conversations), STOPS_AT_ONCE):
         some = conversations[at : at + STOPS_AT_ONCE]
-        await asyncio.gather(*map(steering.stop_to_delete, some))
+        problems += await asyncio.gather(*map(steering.stop_to_delete, some), return_exceptions=True)
+    return problems
+
+
+def _problem_of_deleting(conversation: ConversationRef) -> Exception | None:
+    try:
+        delete_from_store(conversation)
+    except Exception as error:  # the others are to be deleted all the same
+        return error
+    return None
+
+
+def _told(problem: BaseException, conversation: ConversationRef) -> str:
+    """Return what the user is told of a failure; one of the server itself is for the log."""
+    if isinstance(problem, ConversationError):
+        return str(problem)
+    logger.error("Deleting conversation %s failed", conversation.public_id, exc_info=problem)
+    if isinstance(problem, failures.FAILURES):
+        return failures.sentence(problem)
+    return "The server could not delete it. Try again."
 
 
 def _restore(user: Visitor, order: Order, conversations: Sequence[ConversationRef], done: Done) -> Before:

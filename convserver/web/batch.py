@@ -45,7 +45,11 @@ def batch(request: HttpRequest) -> HttpResponse:
 
 
 def _count(request: HttpRequest) -> dict[str, Any]:
-    count = Filters.read(request.GET).shown(request.user)[: COUNTED_MAX + 1].count()
+    filters = Filters.read(request.GET)
+    rows, label = filters.shown(request.user), filters.leading_label(request.user)
+    # As the list is read: from the index of labels, where one is looked for.
+    found = rows if label is None else label.leading_to(rows)
+    count = found[: COUNTED_MAX + 1].count()
     return {"count": min(count, COUNTED_MAX), "has_more": count > COUNTED_MAX}
 
 

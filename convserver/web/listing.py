@@ -50,6 +50,8 @@ class Filters:
     status: str = ""
     version: str = ""
     archived: bool = False
+    parent: str = ""
+    """The conversation whose sub-conversations the list has, whatever else is asked for."""
 
     @classmethod
     def read(cls, given: QueryDict) -> Self:
@@ -57,12 +59,15 @@ class Filters:
         texts = {name: _clean(given.get(name, "")) for name in ("q", *TEXTS)}
         labels = tuple(filter(None, map(_clean, given.getlist("label"))))
         status, version = given.get("status", ""), given.get("version", "")
+        parent = _clean(given.get("parent", ""))
         return cls(
             **texts,
             labels=labels[:LABELS_MAX],
             status=status if status in OWNER_WORDS else "",
             version=version if version in Version.values else "",
             archived=given.get("archived") == "true",
+            # One that is no id stays: it names no conversation, and so none of all the others.
+            parent=next(iter(normal_ids([parent])), parent),
         )
 
     @property
@@ -82,6 +87,7 @@ class Filters:
         texts = {name: getattr(self, name) for name in ("q", *TEXTS, "status", "version")}
         said: dict[str, str | Sequence[str]] = {name: text for name, text in texts.items() if text}
         said |= {"label": self.labels} if self.labels else {}
+        said |= {"parent": self.parent} if self.parent else {}
         return said | ({"archived": "true"} if self.archived else {})
 
     @property
@@ -107,12 +113,14 @@ class Filters:
 
     def shown(self, user: Visitor) -> ConversationQuerySet:
         """Return the rows of the list itself; without filters, sub-conversations stand below others."""
+        if self.parent:
+            return Conversation.objects.visible_to(user).started_by(self.parent)
         matching = self.matching(user)
         return matching if self.is_flat else matching.heads()
 
     def leading_label(self, user: Visitor) -> LabelQuerySet | None:
-        """Return the rows of the index for one of the labels, None without any."""
-        if not self.all_labels:
+        """Return the rows of the index for one of the labels, None where no label is looked for."""
+        if self.parent or not self.all_labels:
             return None
         return Label.objects.of_owner(access.pk_of(user)).saying(self.all_labels[0])
 
@@ -196,24 +204,19 @@ def list_beside(request: HttpRequest) -> dict[str, Any]:
     """
     cursor = KeyCursor(change_order.reach().settled).encode()  # before the list is read
     asked = request.GET if request.path == reverse("home") else QueryDict(request.GET.get("list", ""))
-    filters, parents = Filters.read(asked), normal_ids([asked.get("parent", "")])
-    parent = parents[0] if parents else None
+    filters = Filters.read(asked)
     try:
-        shown = page_of(request.user, filters, page_id=asked.get("page_id"), parent=parent)
+        shown = page_of(request.user, filters, page_id=asked.get("page_id"))
     except InvalidCursor:
-        shown = page_of(request.user, filters, parent=parent)
+        shown = page_of(request.user, filters)
     return {"list": {**shown, "cursor": cursor}, "undo": _deleted(request.user, asked)}
 
 
-def page_of(
-    user: Visitor, filters: Filters, *, page_id: str | None = None, parent: str | None = None
-) -> dict[str, Any]:
+def page_of(user: Visitor, filters: Filters, *, page_id: str | None = None) -> dict[str, Any]:
     """Return a page of rows, with those on top before the first. Raise InvalidCursor."""
     now = timezone.now()
     matching, label = filters.shown(user), filters.leading_label(user)
-    if parent is not None:
-        matching, label = Conversation.objects.visible_to(user).started_by(parent), None
-    pinned = [] if parent is not None else _pinned(user, matching)
+    pinned = [] if filters.parent else _pinned(user, matching)
     after = ListCursor.decode(page_id) if page_id else None
     page = newest_page(matching.exclude(pk__in=pinned), PAGE_ROWS, after=after, label=label)
     shown_pks = page.pks if page_id else [*pinned, *page.pks]
@@ -225,9 +228,9 @@ def page_of(
         "versions": Version.values,
         "pinned": _rows(states, [] if page_id else pinned, now),
         "rows": _rows(states, page.pks, now),
-        "more": _more(filters, page.next_page_id, parent),
+        "more": _more(filters, page.next_page_id),
         "is_first": not page_id,
-        "parent": parent,
+        "parent": filters.parent or None,
     }
 
 
@@ -264,11 +267,11 @@ def _rows(states: Mapping[int, ListedConversation], pks: Iterable[int], now: dat
     return [Row(state=states[pk], now=now) for pk in pks if pk in states]
 
 
-def _more(filters: Filters, page_id: str | None, parent: str | None) -> str:
+def _more(filters: Filters, page_id: str | None) -> str:
     """Return the query of the next page, empty on the last one."""
     if page_id is None:
         return ""
-    following = {**filters.query, **({"parent": parent} if parent else {}), "page_id": page_id}
+    following = {**filters.query, "page_id": page_id}
     return urlencode(following, doseq=True)
 
 

@@ -9,7 +9,6 @@ from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
 from conversations.cursors import InvalidCursor
-from conversations.models import normal_id
 from convserver.web.listing import Filters, page_of, rows_by_ids
 from convserver.web.pages import person
 
@@ -39,10 +38,4 @@ def _asked_for(request: HttpRequest) -> dict[str, Any]:
         if len(ids) > IDS_MAX:
             raise TooManyIds(f"At most {IDS_MAX} rows can be requested at once, not {len(ids)}.")
         return {"rows": rows_by_ids(request.user, filters, ids), "by_ids": True}
-    parent = request.GET.get("parent")
-    return page_of(
-        request.user,
-        filters,
-        page_id=request.GET.get("page_id"),
-        parent=normal_id(parent) if parent else None,
-    )
+    return page_of(request.user, filters, page_id=request.GET.get("page_id"))

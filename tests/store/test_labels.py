@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from conversations.cursors import ListCursor
 from conversations.engines import guards, label_rows
 from conversations.models import Conversation, ConversationRef, Label
-from conversations.store import changes, creation, deletion, forks
+from conversations.store import changes, creation, deletion, forks, labels
 from convserver.pagination import newest_page
 from tests.conftest import on_postgresql, on_sqlite
 
@@ -159,15 +159,39 @@ def test_sqlite_reads_a_page_of_a_label_from_the_index_in_its_order(alice: User)
     assert "SCAN" not in plan, plan
 
 
+@on_postgresql
+def test_postgresql_reads_the_names_of_labels_from_the_index_in_their_order(alice: User) -> None:
+    tagged(alice, 2_000, {"many": "a", "more": "b", "most": "c"})
+    with connection.cursor() as cursor:
+        cursor.execute("ANALYZE conversations_label, conversations_conversation")
+    (plan,) = json.loads(names_query(alice).explain(format="json"))
+    steps = list(nodes(plan["Plan"]))
+    assert any(step.get("Index Name") == "label_name_alone" for step in steps), steps
+    assert not any(step["Node Type"] in ("Sort", "Seq Scan") for step in steps), steps
+
+
+@on_sqlite
+def test_sqlite_reads_the_names_of_labels_from_the_index_in_their_order(alice: User) -> None:
+    tagged(alice, 20)
+    plan = names_query(alice).explain()
+    assert "COVERING INDEX label_name_alone" in plan, plan
+    assert "TEMP B-TREE" not in plan, plan
+
+
+def names_query(owner: User) -> Any:
+    return labels.counts(Label.objects.of_owner(owner.pk).names())[:3]
+
+
 def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
     yield plan
     for each in plan.get("Plans", ()):
         yield from nodes(each)
 
 
-def tagged(owner: User, count: int) -> None:
+def tagged(owner: User, count: int, tags: dict[str, str] | None = None) -> None:
+    tags = tags or {"many": ""}
     Conversation.objects.bulk_create(
-        Conversation(public_id=f"n{number}", owner=owner, tags={"many": ""} if number % 3 else {})
+        Conversation(public_id=f"n{number}", owner=owner, tags=tags if number % 3 else {})
         for number in range(count)
     )
 

@@ -4,6 +4,7 @@ import { csrf } from "./csrf.js";
 import { toast } from "./toasts.js";
 
 const AT_A_TIME = 200; // the server takes so many ids
+const EXPORT_MAX = 2_000; // and so many in one export
 const ANSWER_MS = 120_000; // agents may have to be stopped first
 
 const sidebar = document.getElementById("sidebar");
@@ -70,10 +71,13 @@ function equip(row) {
   const box = document.createElement("input");
   box.type = "checkbox";
   box.className = "pick";
-  box.checked = isAll || chosen.has(row.dataset.id);
+  box.checked = isAll ? isInList(row) : chosen.has(row.dataset.id);
   box.setAttribute("aria-label", `Select ${row.querySelector(".title").textContent}`);
   row.prepend(box);
 }
+
+/** Say whether the row is one of the list itself: those of an opened family are not among all that match. */
+const isInList = (row) => !row.closest(".within");
 
 function set(box, isChosen) {
   box.checked = isChosen;
@@ -169,14 +173,22 @@ function tell(words) {
 
 /** Choose all that the filters let through, those that are not shown as well. */
 async function all() {
-  const asked = new URLSearchParams(new FormData(form));
+  const filters = filtersOfList();
+  const asked = new URLSearchParams(filters);
   const answer = await fetch(`${batch}?${asked}`, { signal: AbortSignal.timeout(ANSWER_MS) }).catch(() => undefined);
   if (!answer?.ok || answer.redirected) return toast("The conversations could not be counted. Try again.");
   const { count, has_more } = await answer.json();
-  const filters = new FormData(form);
   isAll = { count, filters, words: `All ${count.toLocaleString("en")}${has_more ? "+" : ""}` };
-  for (const box of boxes()) box.checked = true;
+  for (const box of boxes()) box.checked = isInList(box);
   tell();
+}
+
+/** What the list shows: what the form asks for, or the sub-conversations of one conversation. */
+function filtersOfList() {
+  const filters = new FormData(form);
+  const { parent } = sidebar.querySelector(".rows[data-parent]:not(.within *)")?.dataset ?? {};
+  if (parent) filters.set("parent", parent);
+  return filters;
 }
 
 async function name() {
@@ -285,18 +297,19 @@ function offerUndo(words, tokens) {
   document.getElementById("toasts").append(box);
 }
 
+/** Ask for all that were chosen by one form: a browser gives up a download for the next. */
 function download() {
-  for (const body of requests({ csrfmiddlewaretoken: csrf() })) {
-    const sent = document.createElement("form");
-    sent.method = "post";
-    sent.action = exports;
-    for (const [key, value] of body) {
-      const field = document.createElement("input");
-      [field.type, field.name, field.value] = ["hidden", key, value];
-      sent.append(field);
-    }
-    document.body.append(sent);
-    sent.submit();
-    sent.remove();
+  if (!isAll && chosen.size > EXPORT_MAX) return toast(`At most ${EXPORT_MAX.toLocaleString("en")} chosen conversations can be exported at once. Select all, or fewer.`);
+  const fields = isAll ? [...isAll.filters, ["all", "true"]] : [["id", [...chosen].join(" ")]];
+  const sent = document.createElement("form");
+  sent.method = "post";
+  sent.action = exports;
+  for (const [key, value] of [...fields, ["csrfmiddlewaretoken", csrf()]]) {
+    const field = document.createElement("input");
+    [field.type, field.name, field.value] = ["hidden", key, value];
+    sent.append(field);
   }
+  document.body.append(sent);
+  sent.submit();
+  sent.remove();
 }

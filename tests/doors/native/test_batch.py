@@ -10,11 +10,13 @@ from zipfile import ZipFile
 
 import httpx
 import pytest
+from django.conf import settings
 from django.contrib.auth.models import User
 
 from conversations.models import Conversation
 from conversations.store import creation, deletion
 from convserver.batches import undo
+from convserver.web.conversations.export import EXPORT_MAX
 from sessions_app import astore
 from sessions_app.models import Mark
 from tests.conftest import once
@@ -111,6 +113,21 @@ async def test_many_are_deleted_and_restored(post: Callable[..., Any]) -> None:
     assert await active() == ["a", "b", "bobs", "c", "d"]
 
 
+async def test_those_that_can_be_deleted_are_and_have_an_undo_whatever_becomes_of_the_others(
+    post: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as broken:
+        broken.setattr(settings, "CONVERSATION_STORE", "tests.faulty.BusyStore")
+        broken.setattr(settings, "CONVERSATION_MANAGER", "tests.faulty.HoldingManager")
+        done = await post(action="delete", ids=FOUR)
+    refused = {each["id"]: each["detail"] for each in done["refused"]}
+    assert (done["changed"], done["unchanged"], set(refused)) == (2, 0, {"b", "c"})
+    assert "locked by another process" in refused["b"]
+    assert await active() == ["b", "bobs", "c"]
+    await post(action="undo", undo=done["undo"])
+    assert await active() == [*FOUR[:2], "bobs", *FOUR[2:]]
+
+
 async def test_what_changed_nothing_has_no_undo(post: Callable[..., Any]) -> None:
     assert (await post(action="unarchive", ids=FOUR))["undo"] is None
 
@@ -191,6 +208,37 @@ async def test_the_page_does_it_to_all_that_match_step_by_step(visitor: Any, man
     assert (await visitor.get("/batch?label=many")).json()["count"] == 0
     undone = (await visitor.send("/batch", {"undo": first["undo"]}, page="/")).json()
     assert (undone["changed"], (await visitor.get("/batch?label=many")).json()["count"]) == (50, 50)
+
+
+async def test_all_of_a_list_of_sub_conversations_are_those_of_that_list(
+    visitor: Any, many: None, family: None
+) -> None:
+    assert (await visitor.get("/batch?parent=head")).json()["count"] == 2
+    assert (await visitor.get("/batch?parent=no%20id")).json()["count"] == 0
+    form = {"action": "delete", "all": "true", "parent": "head"}
+    exported = await visitor.send("/export", form, page="/?parent=head")
+    assert len(ZipFile(BytesIO(exported.content)).namelist()) == 2
+    done = (await visitor.send("/batch", form, page="/?parent=head")).json()
+    assert (done["changed"], done["next"]) == (2, None)
+    assert len(await active()) == 121
+
+
+async def test_the_page_exports_all_that_were_chosen_or_says_that_they_are_too_many(
+    visitor: Any, many: None
+) -> None:
+    chosen = [f"n{number}" for number in range(120)]
+    padded = " ".join([*("none" for _ in range(EXPORT_MAX - 120)), *chosen])
+    exported = await visitor.send("/export", {"id": padded}, page="/")
+    assert len(ZipFile(BytesIO(exported.content)).namelist()) == 120
+    refused = await visitor.send("/export", {"id": f"{padded} none"}, page="/")
+    assert (refused.status_code, "2,000" in refused.text) == (400, True)
+
+
+@pytest.fixture
+def family(alice: User) -> None:
+    head = creation.create(alice, conversation_id="head")
+    for name in ("c1", "c2"):
+        creation.create(alice, conversation_id=name, parent_id=head.pk)
 
 
 @pytest.mark.parametrize("form", [{}, {"action": "burn", "id": "a"}, {"action": "archive"}, {"undo": "x"}])
