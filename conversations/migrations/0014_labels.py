@@ -71,7 +71,7 @@ class Migration(migrations.Migration):
             model_name="label",
             index=models.Index(
                 condition=models.Q(("text", models.F("name"))),
-                fields=["owner", "is_deleted", "text"],
+                fields=["owner", "is_deleted", "text", "name"],
                 name="label_name_alone",
             ),
         ),

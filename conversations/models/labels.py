@@ -70,7 +70,8 @@ class Label(models.Model):
             ),
             models.Index(fields=["owner", "name", "text"], name="label_names"),
             models.Index(
-                fields=["owner", "is_deleted", "text"],
+                # With the name, of which SQLite does not know that the condition says it all.
+                fields=["owner", "is_deleted", "text", "name"],
                 condition=Q(text=F("name")),
                 name="label_name_alone",
             ),
