@@ -509,6 +509,7 @@ def _member(name: str, **facts: int) -> Callable[[ZipFile], None]:
         (_member("..\\b"), "names a file outside of itself"),
         (_member("/etc/passwd"), "names a file outside of itself"),
         (_member("C:\\b"), "names a file outside of itself"),
+        (_member("a/" * archives.DEPTH_MAX + "b"), "directories in directories"),
         (_member("link", external_attr=(stat.S_IFLNK | 0o777) << 16), "has a link in it"),
     ],
 )

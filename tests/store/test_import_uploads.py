@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import os
 import random
 import stat
 import zipfile
@@ -456,6 +457,47 @@ def test_a_process_that_says_nothing_for_long_loses_its_import(alice: User) -> N
     assert run.state == ImportState.RUNNING
 
 
+def test_an_attempt_that_was_left_behind_takes_nothing_from_the_one_that_follows(alice: User) -> None:
+    run = uploaded(alice, export())
+    first = leases.claim(GONE)
+    assert first is not None
+    with contextlib.ExitStack() as left:
+        old = left.enter_context(pieces.local_file(first))
+        unpacked = pieces.unpacked_of(first) / "old"
+        os.close(pieces.private_file(unpacked))
+        second = leases.claim(this_process())
+        assert second is not None
+        with pieces.local_file(second) as path:
+            os.close(pieces.private_file(pieces.unpacked_of(second) / "new"))
+            assert old.exists()
+            assert unpacked.exists()
+            left.close()
+            assert not unpacked.exists()
+            assert path.read_bytes() == export()
+            assert (pieces.unpacked_of(second) / "new").exists()
+    Work(run=second).carry_out()
+    run.refresh_from_db()
+    assert run.state == ImportState.DONE
+
+
+def test_what_a_killed_attempt_has_left_is_removed_when_all_is_tidied(
+    alice: User, data_directory: Path
+) -> None:
+    uploaded(alice, export())
+    for process in (GONE, this_process()):
+        run = leases.claim(process)
+        assert run is not None
+        os.close(pieces.private_file(pieces.unpacked_of(run) / str(run.attempt)))
+    runs.tidy()
+    assert [file.name for file in data_directory.rglob("unpacked/*")] == ["2"]
+
+
+def test_a_file_may_have_the_name_of_a_directory_here(alice: User) -> None:
+    content = zipped({f"home/{file.name}": file.read_bytes() for file in CLAUDE_CODE.rglob("*.jsonl")})
+    run = carried_out(uploaded(alice, content, "unpacked"))
+    assert (run.state, run.problem) == (ImportState.DONE, "")
+
+
 def test_a_server_that_ends_gives_its_import_back(alice: User) -> None:
     run = uploaded(alice, export())
     claimed = leases.claim(this_process())
@@ -535,6 +577,37 @@ def test_uploads_that_nobody_goes_on_with_are_removed(alice: User, data_director
     assert not stray.exists()
     new.refresh_from_db()
     assert pieces.put(new, 50, export()[50:]) == len(export())
+
+
+def deepened(directory: Path) -> str:
+    """Make directories in a directory, deeper than `shutil.rmtree` can go; return the last."""
+    directory.mkdir(parents=True, exist_ok=True)
+    deep = str(directory)
+    for _ in range(1_600):
+        deep += "/a"
+        os.mkdir(deep)  # noqa: PTH102 - `Path` would walk it
+    return deep
+
+
+def test_a_directory_that_cannot_be_removed_keeps_none_of_the_others(data_directory: Path) -> None:
+    strays = [data_directory / pieces.DIRECTORY / name for name in ("0123", "4567", "89ab")]
+    for stray in strays:
+        stray.mkdir(parents=True)
+    deep = deepened(strays[1])
+    try:
+        runs.tidy()
+        assert [stray for stray in strays if stray.exists()] == strays[1:2]
+    finally:
+        os.removedirs(deep)
+
+
+def test_an_import_whose_files_cannot_be_removed_has_ended(alice: User) -> None:
+    run = uploaded(alice, export())
+    deep = deepened(pieces.directory_of(run))
+    try:
+        assert carried_out(run).state == ImportState.DONE
+    finally:
+        os.removedirs(deep)
 
 
 def test_the_newest_reports_are_kept(alice: User, monkeypatch: pytest.MonkeyPatch) -> None:

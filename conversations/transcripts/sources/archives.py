@@ -24,6 +24,8 @@ BOMB_RATIO = 200
 """A larger one that is so many times as large as it is packed is refused, and all of them together."""
 DIRECTORY_MAX_BYTES = 128 * 1024 * 1024
 """A zip file's list of its members is read at once; a longer one is refused."""
+DEPTH_MAX = 50
+"""A member that lies in more directories than a program would make is refused: it could not be removed again."""
 ZIP_BEGINS = b"PK\x03\x04"
 ENDS = struct.Struct("<4s4H2LH")
 ENDS_WITH = b"PK\x05\x06"
@@ -173,6 +175,8 @@ def _check(member: ZipInfo) -> None:
     name = PurePosixPath(member.filename.replace("\\", "/"))
     if name.is_absolute() or ".." in name.parts or _DRIVE.match(member.filename):
         raise Unreadable(f"the zip file names a file outside of itself: {member.filename!r}")
+    if len(name.parts) > DEPTH_MAX:
+        raise Unreadable(f"the zip file has directories in directories, more than {DEPTH_MAX} deep")
     if member.flag_bits & ENCRYPTED:
         raise Unreadable(f"the zip file is encrypted: {member.filename!r}")
     if stat.S_ISLNK(member.external_attr >> 16):

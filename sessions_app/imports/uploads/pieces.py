@@ -11,7 +11,7 @@ import os
 import shutil
 import time
 from collections.abc import Collection, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 from django.conf import settings
@@ -20,6 +20,7 @@ from django.db.models import F
 from django.db.models.functions import Now
 
 from conversations.exceptions import StoreUnavailable
+from conversations.outages import Outage
 from sessions_app.imports.uploads.problems import FileTooLarge, WrongOffset
 from sessions_app.models import ImportPiece, ImportRun, ImportRunQuerySet, ImportState
 
@@ -28,8 +29,10 @@ SETTLED_S = 3600
 """A file that is made here is said to be so old: readers leave out what a program may still be writing."""
 DIRECTORY = "imports"
 """In the data directory."""
-UNPACKED = "unpacked"
-"""Below a file's directory: what was in it."""
+FILE, UNPACKED = "file", "unpacked"
+"""Below the directory of an attempt: the file, if it is made from rows, and what was in it."""
+
+_remaining = Outage(__name__, "Files of imports could not be removed")
 
 
 def put(run: ImportRun, offset: int, content: bytes) -> int:
@@ -64,40 +67,47 @@ def put(run: ImportRun, offset: int, content: bytes) -> int:
 
 @contextmanager
 def local_file(run: ImportRun) -> Iterator[Path]:
-    """Give the whole file, in a directory of its own that is removed afterwards unless it is needed again.
-
-    Raise OSError.
-    """
-    path = directory_of(run) / run.file_name
-    if _are_files():
+    """Give the whole file; what this attempt has made here of it is removed afterwards. Raise OSError."""
+    _remove(_attempt_of(run))
+    try:
+        path = directory_of(run) / run.file_name if _are_files() else _assembled(run)
         os.utime(path, (time.time() - SETTLED_S,) * 2)
         yield path
-        shutil.rmtree(directory_of(run) / UNPACKED, ignore_errors=True)
-        return
-    try:
-        _assemble(run, path)
-        yield path
     finally:
-        shutil.rmtree(directory_of(run), ignore_errors=True)
+        _remove(_attempt_of(run))
 
 
 def discard(run: ImportRun) -> None:
     """Remove the bytes of a file."""
     ImportPiece.objects.filter(run_id=run.pk).delete()
-    shutil.rmtree(directory_of(run), ignore_errors=True)
+    for directory in (directory_of(run), *_root().glob(f"{run.public_id}-*")):
+        _remove(directory)
 
 
-def discard_others(public_ids: Collection[str]) -> None:
-    """Remove from the data directory the files of all imports but these."""
-    with suppress(OSError):
-        for directory in list(_root().iterdir()):
-            if directory.name not in public_ids:
-                shutil.rmtree(directory, ignore_errors=True)
+def names() -> list[str]:
+    """Return the names of the directories of imports that are here."""
+    return [each.name for each in _root().iterdir()] if _root().is_dir() else []
+
+
+def names_of(run: ImportRun) -> set[str]:
+    """Return the names of the directories that an import needs."""
+    return {directory_of(run).name, _attempt_of(run).name}
+
+
+def discard_directories(names: Collection[str]) -> None:
+    """Remove directories; one that cannot be removed does not keep the others."""
+    for name in names:
+        _remove(_root() / name)
 
 
 def directory_of(run: ImportRun) -> Path:
     """Return the directory of a file, whether or not it is there."""
     return _root() / run.public_id
+
+
+def unpacked_of(run: ImportRun) -> Path:
+    """Return where this attempt puts what is in the file, whether or not it is there."""
+    return _attempt_of(run) / UNPACKED
 
 
 def private_file(path: Path) -> int:
@@ -109,6 +119,18 @@ def private_file(path: Path) -> int:
 def _root() -> Path:
     directory: Path = settings.CONFIGURATION.data_dir / DIRECTORY
     return directory
+
+
+def _attempt_of(run: ImportRun) -> Path:
+    """Return a directory that no earlier attempt has: that one may go on until it knows that it is late."""
+    return _root() / f"{run.public_id}-{run.attempt}"
+
+
+def _remove(directory: Path) -> None:
+    try:
+        shutil.rmtree(directory, ignore_errors=True)
+    except Exception as error:  # RecursionError, which is not ignored
+        _remaining.failed(error, directory=directory.name)
 
 
 def _are_files() -> bool:
@@ -148,9 +170,9 @@ def _waiting_for(run: ImportRun) -> ImportRunQuerySet:
     return ImportRun.objects.filter(pk=run.pk, state=ImportState.UPLOADING, received=run.received)
 
 
-def _assemble(run: ImportRun, path: Path) -> None:
-    shutil.rmtree(directory_of(run), ignore_errors=True)
+def _assembled(run: ImportRun) -> Path:
+    path = _attempt_of(run) / FILE / run.file_name
     with os.fdopen(private_file(path), "wb") as file:
         for pk in list(ImportPiece.objects.of(run.pk).values_list("pk", flat=True)):
             file.write(ImportPiece.objects.values_list("content", flat=True).get(pk=pk))
-    os.utime(path, (time.time() - SETTLED_S,) * 2)
+    return path

@@ -120,7 +120,9 @@ def tidy() -> None:
     """Remove uploads that nobody goes on with, and files that belong to no import."""
     for run in ImportRun.objects.abandoned(ABANDONED_AFTER):
         remove(run)
-    pieces.discard_others(set(ImportRun.objects.open().values_list("public_id", flat=True)))
+    found = pieces.names()  # before it is asked for whom: what begins meanwhile stays
+    needed = set[str]().union(*map(pieces.names_of, ImportRun.objects.open()))
+    pieces.discard_directories(set(found) - needed)
 
 
 def _check(name: str, new: NewImport) -> None:

@@ -31,14 +31,14 @@ def opened(run: ImportRun, path: Path, check: Callable[[], None]) -> tuple[Way, 
     if run.format:
         way = WAYS[run.format]
         is_packed = archive is not None and not way.reads_zips
-        places = _unpacked(archive, path, check) if archive is not None and is_packed else [path]
+        places = _unpacked(archive, run, check) if archive is not None and is_packed else [path]
         return way, _of_format(way, places)
     try:
         return guessed(path), path
     except Unreadable:
         if archive is None:
             raise Unreadable(UNKNOWN) from None
-    for place in _unpacked(archive, path, check):
+    for place in _unpacked(archive, run, check):
         try:
             return guessed(place), place
         except Unreadable:
@@ -58,12 +58,13 @@ def _require_size(archive: Archive, most: int) -> None:
         raise Unreadable(TOO_LARGE)
 
 
-def _unpacked(archive: Archive, path: Path, check: Callable[[], None]) -> list[Path]:
+def _unpacked(archive: Archive, run: ImportRun, check: Callable[[], None]) -> list[Path]:
     """Unpack a zip file; return the directory, and those in it as long as each holds one directory alone."""
     _require_size(archive, runs.max_bytes())
-    directory = path.parent / pieces.UNPACKED
+    directory = pieces.unpacked_of(run)
     settled_at = time.time() - pieces.SETTLED_S
     for name in archive.names():
+        check()
         file = directory / name
         try:
             with os.fdopen(pieces.private_file(file), "wb") as unpacked:

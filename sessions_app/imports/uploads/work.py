@@ -119,7 +119,7 @@ class Work:
         except Cancelled:
             return ImportState.CANCELLED, ""
         except (ConversationError, Unreadable) as error:
-            return ImportState.FAILED, _sentence(error, path)
+            return ImportState.FAILED, self._sentence(error, path)
         except OSError as error:
             return ImportState.FAILED, f"The file cannot be read: {error.strerror}."
         except (Interrupted, DatabaseProblem):
@@ -152,7 +152,7 @@ class Work:
         try:
             done = found.take()
         except (ConversationError, Unreadable) as error:
-            line.problem = _sentence(error, path)
+            line.problem = self._sentence(error, path)
             self._note(line)
             if isinstance(error, QuotaExceeded):
                 raise
@@ -200,15 +200,18 @@ class Work:
             time.sleep(LOOK_S)
         self._rested_at = time.monotonic()
 
+    def _sentence(self, error: Exception, path: Path) -> str:
+        return _sentence(error, (pieces.unpacked_of(self.run), path.parent), path.name)
+
     def _admit(self, events: Sequence[NewEvent]) -> None:
         quotas.admit_bytes(self.run.user_id, lambda: sum(len(event.payload) for event in events))
 
 
-def _sentence(error: Exception, path: Path) -> str:
-    """Return what an error says, without the place where this server keeps the file."""
+def _sentence(error: Exception, places: Sequence[Path], name: str) -> str:
+    """Return what an error says, without the places where this server keeps the file."""
     text = str(error)
-    for place in (path.parent / pieces.UNPACKED, path.parent):
-        text = text.replace(f"{place}/", "").replace(str(place), path.name)
+    for place in places:
+        text = text.replace(f"{place}/", "").replace(str(place), name)
     text = _text(text[:1].upper() + text[1:])
     return text if text.endswith((".", "!", "?")) else f"{text}."
 
