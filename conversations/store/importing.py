@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import chain
 from typing import Any, ClassVar
 
 from django.db import transaction
@@ -116,15 +117,21 @@ def import_conversation(
     Events that are already stored, by their ids, are skipped, so an import can be repeated and
     continues where it was interrupted. No event asks for an answer. `facts` are columns, and `begin`
     runs in the transaction that creates the conversation. `admit` is called with the events of each page
-    that are about to be added, and may raise. Raise ImportRefused if the id is that of a
-    conversation that is another user's, deleted, or of another version.
+    that are about to be added, of the first page before the conversation is created; it may raise.
+    Raise ImportRefused if the id is that of a conversation that is another user's, deleted, or of
+    another version.
     """
     conversation = standing(user, conversation_id, version)
+    pages = batches(events)
+    admitted: list[NewEvent] = []
     if conversation is None:
+        admitted = next(pages, [])
+        if admit is not None and admitted:
+            admit(admitted)
         conversation = _created(user, conversation_id, version, begin, facts)
     imported, times = Imported(conversation=conversation), Times()
-    for batch in batches(events):
-        _import_batch(imported, conversation, batch, admit)
+    for batch in chain([admitted] if admitted else [], pages):
+        _import_batch(imported, conversation, batch, None if batch is admitted else admit)
         for event in batch:
             times.note(event)
     if imported.added:
