@@ -18,9 +18,12 @@ from sessions_app.imports.uploads import pieces
 from sessions_app.models import LEASE_S, RUNS_MAX, ImportRun, ImportState
 from sessions_app.processes import Process
 
-TRIES_MAX = 20
-"""So often an import is taken up again; then something in its file ends every process that reads it."""
-GIVEN_UP = f"The server stopped {TRIES_MAX} times while it read this file, so it is not tried again."
+CRASHES_MAX = 3
+"""So often an import is taken over without getting any further; then its file ends each attempt."""
+GIVEN_UP = (
+    f"The server ended, or its database failed, {CRASHES_MAX} times in the same part of this file, so it is "
+    "not tried again. What was imported before stays."
+)
 
 
 class Held(NamedTuple):
@@ -79,6 +82,7 @@ def _taken(run: ImportRun, slot: int | None, process: Process) -> ImportRun | No
         with transaction.atomic():
             rows = ImportRun.objects.filter(pk=run.pk, state=run.state, attempt=run.attempt)
             is_taken = rows.update(
+                **_crashes(run),
                 state=ImportState.RUNNING,
                 slot=slot,
                 attempt=F("attempt") + 1,
@@ -93,7 +97,16 @@ def _taken(run: ImportRun, slot: int | None, process: Process) -> ImportRun | No
     if not is_taken:
         return None
     run.refresh_from_db()
-    if run.attempt > TRIES_MAX:
+    if run.crashes >= CRASHES_MAX:
         end(run, ImportState.FAILED, problem=GIVEN_UP, progress={})
         return None
     return run
+
+
+def _crashes(run: ImportRun) -> dict[str, int]:
+    """Return the columns that count how often it was left where it is; who ends orderly gives it back."""
+    if run.state != ImportState.RUNNING:
+        return {}
+    if run.conversations > run.crashed_at:
+        return {"crashes": 1, "crashed_at": run.conversations}
+    return {"crashes": run.crashes + 1}

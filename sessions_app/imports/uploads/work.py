@@ -10,12 +10,18 @@ from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
+from django.db import DataError, IntegrityError, NotSupportedError, ProgrammingError, connections
 from django.db import Error as DatabaseProblem
-from django.db import connections
 
 from conversations.dialects import columns
 from conversations.events import NewEvent
-from conversations.exceptions import ConversationError, QuotaExceeded
+from conversations.exceptions import (
+    ConversationBusy,
+    ConversationError,
+    OutcomeUnknown,
+    QuotaExceeded,
+    StoreUnavailable,
+)
 from conversations.outages import Outage
 from conversations.storage import quotas
 from conversations.transcripts.sources.nodes import Unreadable
@@ -32,10 +38,17 @@ LOOK_S = 0.001
 WAIT_MAX_S = 0.02
 """An endless series of calls makes the import slow, and does not stop it."""
 TEXT_MAX_LENGTH = 1_000
+LINES_MAX = 100_000
+"""A report lists at most this many conversations; its sums are of all."""
 NOTHING = "There is no conversation in the file."
 DEFECT = (
     "Something went wrong in the server, which its log tells more about. Nothing that was imported is lost."
 )
+UNSTORABLE = (DataError, IntegrityError, NotSupportedError, ProgrammingError)
+"""What the database says to what is asked of it, and would say again; of other problems it may recover."""
+NOT_STORED = "The database refuses something in this conversation, which the server's log tells more about."
+PASSING = (DatabaseProblem, ConversationBusy, OutcomeUnknown, StoreUnavailable)
+"""After one of these the import pauses, until its lease has lapsed."""
 
 _failing = Outage(__name__, "An import failed")
 
@@ -102,28 +115,28 @@ class Work:
         with _failing.counted():  # whatever is not foreseen: the lease of the import ends
             try:
                 state, problem = self._outcome()
-            except (Interrupted, DatabaseProblem) as error:
-                if isinstance(error, DatabaseProblem):
-                    _failing.failed(error)
-                connections.close_all()
+            except Interrupted:
                 leases.give_back(self.run)
                 return
             leases.end(self.run, state, problem=problem, progress=self.progress.columns())
 
     def _outcome(self) -> tuple[ImportState, str]:
-        """Import the file; return how that ended, and why. Raise Interrupted and DatabaseProblem."""
+        """Import the file; return how that ended, and why. Raise Interrupted and PASSING."""
         path = pieces.directory_of(self.run) / self.run.file_name
         try:
             with pieces.local_file(self.run) as path:
                 self._import(path)
         except Cancelled:
             return ImportState.CANCELLED, ""
+        except (Interrupted, *PASSING) as error:
+            if isinstance(error, UNSTORABLE):
+                _failing.failed(error, run=self.run.public_id)
+                return ImportState.FAILED, DEFECT
+            raise
         except (ConversationError, Unreadable) as error:
             return ImportState.FAILED, self._sentence(error, path)
         except OSError as error:
             return ImportState.FAILED, f"The file cannot be read: {error.strerror}."
-        except (Interrupted, DatabaseProblem):
-            raise
         except Exception as error:
             _failing.failed(error, run=self.run.public_id)
             return ImportState.FAILED, DEFECT
@@ -147,10 +160,16 @@ class Work:
             raise Unreadable(NOTHING)
 
     def _take(self, number: int, found: Found, path: Path) -> None:
-        """Import one conversation. Raise QuotaExceeded, after which none has room."""
+        """Import one conversation. Raise QuotaExceeded, after which none has room, and PASSING."""
         line = ImportedConversation(run=self.run, number=number, source_id=_text(found.source_id))
         try:
             done = found.take()
+        except UNSTORABLE as error:
+            _failing.failed(error, run=self.run.public_id, number=number)
+            line.problem = NOT_STORED
+            self._note(line)
+        except PASSING:
+            raise
         except (ConversationError, Unreadable) as error:
             line.problem = self._sentence(error, path)
             self._note(line)
@@ -174,13 +193,14 @@ class Work:
             done.events_already_here -= added
 
     def _note(self, line: ImportedConversation) -> None:
-        """Store a line of the report, over that of an earlier attempt."""
-        ImportedConversation.objects.bulk_create(
-            [line],
-            update_conflicts=True,
-            unique_fields=["run", "number"],
-            update_fields=["source_id", "conversation", "title", "problem", "report"],
-        )
+        """Store a line of the report, over that of an earlier attempt; after LINES_MAX only count it."""
+        if line.number <= LINES_MAX:
+            ImportedConversation.objects.bulk_create(
+                [line],
+                update_conflicts=True,
+                unique_fields=["run", "number"],
+                update_fields=["source_id", "conversation", "title", "problem", "report"],
+            )
         self.progress.conversations += 1
         self.progress.failed += bool(line.problem)
         self.progress.noted = self.progress.totals.as_json()
