@@ -131,6 +131,8 @@ class Configuration:
     """Whether clients of the MCP door may append notes to conversations."""
     import_max_mb: int = 8_590
     """How large an uploaded file may be, in units of 1,000,000 bytes: 8 GiB."""
+    imports_open_max_mb: int = 100_000
+    """How large all files together may be whose imports have not ended, in the same units; 0 for no limit."""
     frontend_dir: Path | None = None
     """The directory of a built single-page frontend, served at `/`; None for none."""
     log_format: LogFormat = LogFormat.TEXT
@@ -232,6 +234,9 @@ def read(environment: Mapping[str, str]) -> Configuration:
         allow_set_conversation_id=_integer(environment, "ALLOW_SET_CONVERSATION_ID", 0, least=0, most=1) == 1,
         mcp_notes=_integer(environment, "CONVSERVER_MCP_NOTES", 0, least=0, most=1) == 1,
         import_max_mb=_integer(environment, "CONVSERVER_IMPORT_MAX_MB", 8_590, least=1, most=1_000_000),
+        imports_open_max_mb=_integer(
+            environment, "CONVSERVER_IMPORTS_OPEN_MAX_MB", 100_000, least=0, most=100_000_000
+        ),
         frontend_dir=_frontend_dir(environment),
         log_format=_choice(environment, "CONVSERVER_LOG_FORMAT", LogFormat, LogFormat.TEXT),
         log_level=_choice(environment, "CONVSERVER_LOG_LEVEL", LogLevel, LogLevel.INFO),

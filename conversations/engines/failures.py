@@ -94,9 +94,14 @@ def is_unconnected(error: BaseException) -> bool:
 
 def has_no_room(path: Path) -> bool:
     """Say whether the disk of a file, which need not exist, is full."""
+    return free_bytes(path) < NO_ROOM_BYTES
+
+
+def free_bytes(path: Path) -> int:
+    """Return how much room the disk of a file has, which need not exist."""
     there = next(each for each in (path, *path.parents) if each.exists())
     found = os.statvfs(there)
-    return found.f_bavail * found.f_frsize < NO_ROOM_BYTES
+    return found.f_bavail * found.f_frsize
 
 
 def _of_a_refused_connection(cause: BaseException) -> str | None:

@@ -46,7 +46,14 @@ from conversations.store import ConversationExists
 from sessions_app.encryption import SecretUnreadable
 from sessions_app.idempotency import IdempotencyKeyReused
 from sessions_app.identity.scopes import ScopeTooSmall
-from sessions_app.imports.uploads.problems import FileTooLarge, NotWhole, TooManyImports, WrongOffset
+from sessions_app.imports.uploads.problems import (
+    FileTooLarge,
+    NoRoom,
+    NotTheSender,
+    NotWhole,
+    TooManyImports,
+    WrongOffset,
+)
 from sessions_app.loops.commands import CommandPending
 from sessions_app.sockets.native.frames import BadFrame, FrameTooLarge
 from sessions_app.storage.usage import TokenNameTaken
@@ -73,6 +80,8 @@ NATIVE_STATUS: dict[type[ConversationError], int] = {
     TokenNameTaken: 409,
     TooManyImports: 409,
     NotWhole: 409,
+    NotTheSender: 403,
+    NoRoom: 507,
     WrongOffset: 409,
     FileTooLarge: 413,
     ScopeTooSmall: 403,

@@ -8,32 +8,37 @@ import os
 import random
 import stat
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
+from django.db import DataError, OperationalError
 from django.utils import timezone
 
-from conversations.models import Conversation, Event
+from conversations.events import NewEvent
+from conversations.log import writes
+from conversations.models import Conversation, ConversationRef, Event
 from conversations.storage import quotas
 from conversations.storage.stored_bytes import Meter
 from conversations.transcripts.sources import archives
 from convserver.quotas import Quotas
-from sessions_app.imports.uploads import leases, pieces, runs
+from sessions_app.imports.uploads import leases, pieces, runs, work
 from sessions_app.imports.uploads.problems import (
     FileTooLarge,
     ImportNotFound,
     InvalidImport,
+    NoRoom,
+    NotTheSender,
     NotWhole,
     TooManyImports,
     WrongOffset,
 )
-from sessions_app.imports.uploads.runs import NewImport
-from sessions_app.imports.uploads.work import Work
-from sessions_app.models import ImportedConversation, ImportPiece, ImportRun, ImportState
+from sessions_app.imports.uploads.runs import Chosen, NewImport
+from sessions_app.imports.uploads.work import NOT_STORED, Work
+from sessions_app.models import LEASE_S, ImportedConversation, ImportPiece, ImportRun, ImportState
 from sessions_app.processes import Process, this_process
 from tests.import_files import SAID, chat, chats, export, zipped
 from tests.threads import in_threads
@@ -77,6 +82,15 @@ def refused(user: User, content: bytes, name: str = "export.zip", **options: Any
     assert run.state == ImportState.FAILED
     assert not Conversation.objects.exists()
     return run.problem
+
+
+def raising(error: Exception) -> Callable[..., Any]:
+    """Return a function that fails."""
+
+    def fail(*args: object, **options: object) -> Any:
+        raise error
+
+    return fail
 
 
 def said() -> list[str]:
@@ -510,35 +524,107 @@ def test_a_server_that_ends_gives_its_import_back(alice: User) -> None:
     assert carried_out(run).state == ImportState.DONE
 
 
-def test_a_file_that_ends_every_server_is_given_up(alice: User, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(leases, "TRIES_MAX", 2)
+def test_a_file_that_ends_every_server_is_given_up(alice: User) -> None:
     run = uploaded(alice, export())
-    for _ in range(2):
+    for _ in range(leases.CRASHES_MAX):
         assert leases.claim(GONE) is not None
     assert leases.claim(GONE) is None
     run.refresh_from_db()
     assert (run.state, run.problem) == (ImportState.FAILED, leases.GIVEN_UP)
 
 
+def test_a_server_that_is_restarted_often_and_orderly_does_not_give_up(alice: User) -> None:
+    run = uploaded(alice, export())
+    for _ in range(leases.CRASHES_MAX + 2):
+        claimed = leases.claim(this_process())
+        assert claimed is not None
+        leases.give_back(claimed)
+    assert carried_out(run).state == ImportState.DONE
+
+
+def test_an_import_that_gets_further_between_crashes_is_not_given_up(alice: User) -> None:
+    run = uploaded(alice, export())
+    for number in range(1, leases.CRASHES_MAX + 3):
+        claimed = leases.claim(GONE)
+        assert claimed is not None
+        leases.renew({held: {"conversations": number} for held in leases.held([claimed])})
+    assert carried_out(run).state == ImportState.DONE
+
+
+def test_after_a_failure_of_the_database_an_import_pauses_and_goes_on(
+    alice: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = uploaded(alice, export())
+    claimed = leases.claim(this_process())
+    assert claimed is not None
+    with monkeypatch.context() as patched:
+        patched.setattr(writes, "append", raising(OperationalError("the disk is gone")))
+        Work(run=claimed).carry_out()
+    run.refresh_from_db()
+    assert run.state == ImportState.RUNNING
+    assert leases.claim(this_process()) is None
+    ImportRun.objects.update(touched_at=timezone.now() - timedelta(seconds=LEASE_S + 1))
+    assert carried_out(run).state == ImportState.DONE
+    assert said() == [SAID]
+
+
+def test_a_conversation_that_the_database_refuses_does_not_keep_the_others_out(
+    alice: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append = writes.append
+
+    def refuse_one(conversation: ConversationRef, events: Sequence[NewEvent]) -> Any:
+        if any("cannot be stored" in event.payload for event in events):
+            raise DataError("it is not text")
+        return append(conversation, events)
+
+    monkeypatch.setattr(writes, "append", refuse_one)
+    content = export(chat("a", said=["This cannot be stored."]), chat("b", said=[SAID]))
+    run = carried_out(uploaded(alice, content))
+    assert (run.state, run.conversations, run.failed) == (ImportState.DONE, 2, 1)
+    assert [line.problem for line in ImportedConversation.objects.of(run.pk)] == [NOT_STORED, ""]
+    assert said() == [SAID]
+
+
+def test_a_report_lists_so_many_conversations_and_counts_all(
+    alice: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(work, "LINES_MAX", 2)
+    run = carried_out(uploaded(alice, export(*(chat(str(number)) for number in range(3)))))
+    assert (run.state, run.conversations) == (ImportState.DONE, 3)
+    assert ImportedConversation.objects.of(run.pk).count() == 2
+
+
+def test_who_has_no_room_is_left_no_empty_conversation(
+    alice: User, configured: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    configured(quotas=Quotas(stored_mb=1))
+    monkeypatch.setattr(quotas, "meter", Meter())
+    run = carried_out(uploaded(alice, export(chat(said=["x" * 1_200_000]))))
+    assert run.state == ImportState.FAILED
+    assert not Conversation.objects.exists()
+
+
 # Cancelling and forgetting
 
 
-def test_an_upload_that_is_removed_leaves_nothing(alice: User, data_directory: Path) -> None:
+def test_an_upload_that_is_forgotten_leaves_nothing(alice: User, data_directory: Path) -> None:
     run = begun(alice, export())
     pieces.put(run, 0, export()[:50])
-    runs.remove(run)
+    runs.forget(run)
     assert not ImportRun.objects.exists()
     assert not ImportPiece.objects.exists()
     assert [file for file in data_directory.rglob("*") if file.is_file()] == []
 
 
-def test_an_import_that_waits_is_cancelled_at_once_and_forgotten_the_second_time(alice: User) -> None:
+def test_an_import_that_waits_is_cancelled_at_once_and_can_then_be_forgotten(alice: User) -> None:
     run = uploaded(alice, export())
-    runs.remove(run)
+    runs.forget(run)  # which does not end what has not ended
+    runs.cancel(run)
     assert leases.claim(this_process()) is None
     run.refresh_from_db()
     assert run.state == ImportState.CANCELLED
-    runs.remove(run)
+    runs.forget(run)
     with pytest.raises(ImportNotFound):
         runs.found(alice.pk, run.public_id)
 
@@ -552,7 +638,7 @@ def test_an_import_that_runs_is_cancelled_between_conversations(
     running = Work(run=claimed)
 
     def note(work: Work, line: ImportedConversation) -> None:
-        runs.remove(claimed)
+        runs.cancel(claimed)
         running.progress.is_cancelled = leases.renew({leases.held([claimed])[0]: {}}) == {
             leases.held([claimed])[0]: True
         }
@@ -562,6 +648,64 @@ def test_an_import_that_runs_is_cancelled_between_conversations(
     run.refresh_from_db()
     assert run.state == ImportState.CANCELLED
     assert said() == ["one"]
+
+
+def test_a_cancel_that_comes_too_late_changes_nothing(alice: User) -> None:
+    run = carried_out(uploaded(alice, export()))
+    runs.cancel(run)
+    again = runs.found(alice.pk, run.public_id)
+    assert (again.state, again.is_cancelled) == (ImportState.DONE, False)
+
+
+def test_the_imports_of_a_deactivated_user_are_cancelled(alice: User, bob: User) -> None:
+    ended = [uploaded(bob, export()), begun(bob, export())]
+    stays = uploaded(alice, export())
+    User.objects.filter(pk=bob.pk).update(is_active=False)
+    runs.tidy()
+    for run in (*ended, stays):
+        run.refresh_from_db()
+    assert [run.state for run in (*ended, stays)] == ["cancelled", "cancelled", "waiting"]
+
+
+def test_what_is_chosen_when_an_import_starts_replaces_what_was_said_before(alice: User) -> None:
+    run = begun(alice, export(), labels=["old"], format="codex")
+    pieces.put(run, 0, export())
+    run.refresh_from_db()
+    with pytest.raises(InvalidImport):
+        runs.start(run, Chosen(zone="Mars/Olympus"))
+    runs.start(run, Chosen(labels=["new"], zone="Europe/Berlin"))
+    assert carried_out(run).state == ImportState.DONE
+    assert (run.labels, run.zone, run.format) == (["new"], "Europe/Berlin", "chatgpt")
+
+
+def test_only_who_has_begun_an_import_sends_its_file(alice: User, bob: User) -> None:
+    run = runs.begin(bob.pk, NewImport(file_name="a.zip", size=9), by=alice.pk)
+    assert runs.found_by_sender(alice.pk, run.public_id) == run
+    assert runs.found(bob.pk, run.public_id) == run
+    with pytest.raises(NotTheSender):
+        runs.found_by_sender(bob.pk, run.public_id)
+
+
+def test_the_files_of_all_users_have_a_limit_together(
+    alice: User, bob: User, configured: Callable[..., None]
+) -> None:
+    configured(imports_open_max_mb=1)
+    runs.begin(alice.pk, NewImport(file_name="a.zip", size=600_000))
+    with pytest.raises(TooManyImports, match="CONVSERVER_IMPORTS_OPEN_MAX_MB"):
+        runs.begin(bob.pk, NewImport(file_name="b.zip", size=600_000))
+    configured(imports_open_max_mb=0)
+    runs.begin(bob.pk, NewImport(file_name="b.zip", size=600_000))
+
+
+def test_a_piece_that_the_disk_has_no_room_for_is_refused(
+    alice: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = begun(alice, b"12345678")
+    monkeypatch.setattr(pieces, "RESERVE_BYTES", 2**62)
+    with pytest.raises(NoRoom):
+        pieces.put(run, 0, b"1234")
+    run.refresh_from_db()
+    assert run.received == 0
 
 
 def test_uploads_that_nobody_goes_on_with_are_removed(alice: User, data_directory: Path) -> None:

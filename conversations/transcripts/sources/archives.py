@@ -25,7 +25,7 @@ BOMB_RATIO = 200
 DIRECTORY_MAX_BYTES = 128 * 1024 * 1024
 """A zip file's list of its members is read at once; a longer one is refused."""
 DEPTH_MAX = 50
-"""A member that lies in more directories than a program would make is refused: it could not be removed again."""
+"""A member in more directories is refused: no program exports it, and it could not be removed again."""
 ZIP_BEGINS = b"PK\x03\x04"
 ENDS = struct.Struct("<4s4H2LH")
 ENDS_WITH = b"PK\x05\x06"

@@ -102,7 +102,7 @@ class ImportRunAdmin(ReadOnlyAdmin[ImportRun]):
         """Cancel those that have not ended."""
         cancelled = [run for run in queryset if run.is_open]
         for run in cancelled:
-            runs.remove(run)
+            runs.cancel(run)
         self.message_user(request, f"Imports cancelled: {len(cancelled)}.")
 
     @label("State", COLOURS)

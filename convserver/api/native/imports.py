@@ -19,6 +19,7 @@ from convserver.api.native.bodies import Body, Text
 from convserver.api.native.shapes import (
     NATIVE,
     NativeImport,
+    NativeImportChoice,
     NativeImportedPage,
     NativeImports,
     NativeReceived,
@@ -30,8 +31,8 @@ from sessions_app.identity import scopes
 from sessions_app.imports.uploads import pieces, runs
 from sessions_app.imports.uploads.pieces import PIECE_MAX_BYTES
 from sessions_app.imports.uploads.problems import FileTooLarge, InvalidImport, WrongOffset
-from sessions_app.imports.uploads.runs import NewImport
-from sessions_app.models import ImportedConversation, ImportRun, Scope
+from sessions_app.imports.uploads.runs import Chosen, NewImport
+from sessions_app.models import ImportedConversation, ImportRun, ImportState, Scope
 
 PAGE_MAX = 100
 LARGEST = 2**63 - 1
@@ -48,6 +49,14 @@ class NewImportSerializer(Body):
     labels = serializers.ListField(child=Text(max_length=100), default=list, max_length=runs.LABELS_MAX)
     timezone = Text(default="UTC", max_length=100)
     owner = Text(allow_null=True, default=None, max_length=150)
+
+
+class StartSerializer(Body):
+    """The body that starts one: how the file is to be imported, as far as that has changed meanwhile."""
+
+    format = Text(allow_blank=True, required=False, max_length=100)
+    labels = serializers.ListField(child=Text(max_length=100), required=False, max_length=runs.LABELS_MAX)
+    timezone = Text(required=False, max_length=100)
 
 
 class OffsetSerializer(serializers.Serializer[Any]):
@@ -126,8 +135,26 @@ class ImportView(APIView):
 
         One that runs ends after the conversation that it is at. What was imported stays.
         """
-        runs.remove(runs.found(pk_of(request.user), import_id))
+        run = runs.found(pk_of(request.user), import_id)
+        if run.state in (ImportState.WAITING, ImportState.RUNNING):
+            runs.cancel(run)
+        else:
+            runs.forget(run)
         return Response(status=204)
+
+
+class CancelView(APIView):
+    """The end of one import."""
+
+    door = NATIVE
+
+    @extend_schema(request=None, responses={200: NativeImport, **refusals(404)})
+    def post(self, request: Request, import_id: str) -> Response:
+        """Cancel the import; one that has ended stays as it is, with its report."""
+        run = runs.found(pk_of(request.user), import_id)
+        runs.cancel(run)
+        run.refresh_from_db()
+        return Response(shown(run))
 
 
 class PiecesView(APIView):
@@ -139,7 +166,7 @@ class PiecesView(APIView):
     @extend_schema(
         parameters=[OffsetSerializer],
         request={"application/octet-stream": OpenApiTypes.BINARY},
-        responses={200: NativeReceived, 409: NativeWrongOffset, **refusals(404, 413)},
+        responses={200: NativeReceived, 409: NativeWrongOffset, **refusals(403, 404, 413, 507)},
     )
     def put(self, request: Request, import_id: str) -> Response:
         """Store the next piece of the file, of at most 4 MiB.
@@ -147,7 +174,7 @@ class PiecesView(APIView):
         A piece that is here already is acknowledged again. One that leaves a gap is refused with 409, and
         `received` says where the next one begins.
         """
-        run = runs.found(pk_of(request.user), import_id)
+        run = runs.found_by_sender(pk_of(request.user), import_id)
         query = OffsetSerializer(data=request.query_params)
         query.is_valid(raise_exception=True)
         content = request.data if isinstance(request.data, bytes) else b""
@@ -163,11 +190,22 @@ class StartView(APIView):
 
     door = NATIVE
 
-    @extend_schema(request=None, responses={202: NativeImport, **refusals(404, 409)})
+    @extend_schema(request=NativeImportChoice, responses={202: NativeImport, **refusals(400, 403, 404, 409)})
     def post(self, request: Request, import_id: str) -> Response:
-        """Import the file, once all of it is here; may be repeated."""
-        run = runs.found(pk_of(request.user), import_id)
-        runs.start(run)
+        """Import the file, once all of it is here; may be repeated.
+
+        What the body has of `format`, `labels` and `timezone` replaces what was said when it was begun.
+        """
+        run = runs.found_by_sender(pk_of(request.user), import_id)
+        body = StartSerializer(data=request.data or {})
+        body.is_valid(raise_exception=True)
+        given = body.validated_data
+        chosen = Chosen(
+            format=given.get("format", run.format),
+            labels=given.get("labels", run.labels),
+            zone=given.get("timezone", run.zone),
+        )
+        runs.start(run, chosen)
         run.refresh_from_db()
         return Response(shown(run), status=202)
 

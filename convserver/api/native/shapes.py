@@ -420,6 +420,14 @@ class NewNativeImport(BaseModel):
     )
 
 
+class NativeImportChoice(BaseModel):
+    """How a file is to be imported; what is left out stays as it was."""
+
+    format: str = Field(default="", description="A format's name; empty to have it guessed.")
+    labels: list[str] = Field(default=[], max_length=LABELS_MAX, description="For each conversation.")
+    timezone: str = Field(default="UTC", description="Of times without one, such as Europe/Berlin.")
+
+
 class NativeImportedRecords(BaseModel):
     """What became of the records of the file, as its format counts them."""
 

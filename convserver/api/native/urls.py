@@ -11,7 +11,14 @@ from convserver.api.native.conversations import ConversationViewSet
 from convserver.api.native.drafts import DraftView, NewDraftView
 from convserver.api.native.events import EventsView
 from convserver.api.native.export import AccountExportView, ExportView
-from convserver.api.native.imports import ImportedView, ImportsView, ImportView, PiecesView, StartView
+from convserver.api.native.imports import (
+    CancelView,
+    ImportedView,
+    ImportsView,
+    ImportView,
+    PiecesView,
+    StartView,
+)
 from convserver.api.native.labels import LabelsView
 from convserver.api.native.receipts import ReceiptsView
 from convserver.api.native.run_options import RunOptionsView
@@ -48,6 +55,7 @@ urlpatterns = [
     re_path(rf"^{_IMPORT}$", ImportView.as_view(), name="native-import"),
     re_path(rf"^{_IMPORT}/pieces$", PiecesView.as_view(), name="native-import-pieces"),
     re_path(rf"^{_IMPORT}/start$", StartView.as_view(), name="native-import-start"),
+    re_path(rf"^{_IMPORT}/cancel$", CancelView.as_view(), name="native-import-cancel"),
     re_path(rf"^{_IMPORT}/conversations$", ImportedView.as_view(), name="native-import-conversations"),
     path("export", AccountExportView.as_view(), name="native-account-export"),
     path("draft", NewDraftView.as_view(), name="native-draft"),

@@ -30,7 +30,7 @@ async function ask(path, { signal, waits = AGAIN_MS, ...options } = {}) {
     } catch (error) {
       if (signal?.aborted || tried >= waits.length) throw error;
     }
-    if (answer && (answer.status < 500 && answer.status !== 429 || tried >= waits.length)) return told(answer);
+    if (answer && ((answer.status < 500 || answer.status === 507) && answer.status !== 429 || tried >= waits.length)) return told(answer);
     say("The connection is interrupted. Trying again…");
     await pause(waits[tried]);
   }
@@ -55,9 +55,19 @@ function complain(words) {
 
 const begun = new Map(); // what this page has begun, by file and owner: its id
 
+/** Return how the file is to be imported. */
+function chosen() {
+  const { format, labels, timezone } = form.elements;
+  return {
+    format: format.value,
+    labels: labels.value.split(",").map((label) => label.trim()).filter(Boolean),
+    timezone: timezone.value.trim() || "UTC",
+  };
+}
+
 /** Return the import of this file that was begun before and not sent whole, or begin one. */
 async function begin(file, signal) {
-  const { format, labels, timezone, owner } = form.elements;
+  const { owner } = form.elements;
   const listed = [...document.querySelectorAll("[data-upload]")].find(
     ({ dataset }) => dataset.name === file.name && Number(dataset.size) === file.size);
   const key = `${file.name}/${file.size}/${owner?.value}`;
@@ -75,9 +85,7 @@ async function begin(file, signal) {
     body: JSON.stringify({
       file_name: file.name,
       size: file.size,
-      format: format.value,
-      labels: labels.value.split(",").map((label) => label.trim()).filter(Boolean),
-      timezone: timezone.value.trim() || "UTC",
+      ...chosen(),
       ...(owner ? { owner: owner.value.trim() } : {}),
     }),
   });
@@ -102,7 +110,9 @@ async function upload(file, signal) {
     received = stored.received;
   }
   show();
-  await ask(`/${made.id}/start`, { method: "POST", signal });
+  // What is chosen by now, which may be something else than when the upload was begun.
+  const headers = { "Content-Type": "application/json" };
+  await ask(`/${made.id}/start`, { method: "POST", signal, headers, body: JSON.stringify(chosen()) });
   return made.id;
 
   function show() {
@@ -174,6 +184,7 @@ async function watch() {
       delete run.dataset.open;
       const button = document.getElementById("import-remove");
       button.textContent = button.dataset.ended;
+      button.value = "forget";
     }
     run.replaceChildren(...fresh.childNodes);
   }

@@ -97,9 +97,12 @@ def import_run(request: HttpRequest, import_id: str) -> HttpResponse:
 
 @takes_form(lambda request, import_id: redirect("settings-import"))
 def remove(request: HttpRequest, import_id: str) -> HttpResponse:
-    """Cancel an import, or take its report off the list."""
+    """Cancel an import, or take its report off the list: whichever the button said."""
     run = runs.found(access.pk_of(request.user), import_id)
-    runs.remove(run)
+    if request.POST.get("do") == "forget":
+        runs.forget(run)
+    else:
+        runs.cancel(run)
     if ImportRun.objects.filter(pk=run.pk).exists():
         return redirect("settings-import-run", run.public_id)
     messages.success(request, f"{run.file_name} is no longer listed.")

@@ -19,11 +19,14 @@ from django.db import connection, transaction
 from django.db.models import F
 from django.db.models.functions import Now
 
+from conversations.engines import failures
 from conversations.exceptions import StoreUnavailable
 from conversations.outages import Outage
-from sessions_app.imports.uploads.problems import FileTooLarge, WrongOffset
+from sessions_app.imports.uploads.problems import FileTooLarge, NoRoom, WrongOffset
 from sessions_app.models import ImportPiece, ImportRun, ImportRunQuerySet, ImportState
 
+RESERVE_BYTES = 256 * 1024 * 1024
+"""So much of the disk is left to everything else: no piece is taken, and nothing unpacked, that needs it."""
 PIECE_MAX_BYTES = 4 * 1024 * 1024
 SETTLED_S = 3600
 """A file that is made here is said to be so old: readers leave out what a program may still be writing."""
@@ -39,7 +42,8 @@ def put(run: ImportRun, offset: int, content: bytes) -> int:
     """Store a piece; return how many bytes of the file are here now.
 
     What is here already is not stored again, so a piece may be repeated. Raise WrongOffset for one that
-    leaves a gap, or for a file that takes no more; FileTooLarge; StoreUnavailable if the disk is full.
+    leaves a gap, or for a file that takes no more; FileTooLarge; NoRoom; StoreUnavailable if it cannot be
+    written.
     """
     if len(content) > PIECE_MAX_BYTES:
         raise FileTooLarge(f"The piece is too large: the limit is {PIECE_MAX_BYTES} bytes.")
@@ -52,6 +56,7 @@ def put(run: ImportRun, offset: int, content: bytes) -> int:
         return run.received
     if run.state != ImportState.UPLOADING:
         raise WrongOffset("This import takes no more of its file.", received=run.received)
+    require_room(len(new))
     try:
         is_stored = _write(run, new) if _are_files() else _insert(run, new)
     except OSError as error:
@@ -63,6 +68,12 @@ def put(run: ImportRun, offset: int, content: bytes) -> int:
             return received
         raise WrongOffset("The file has changed meanwhile: ask where it stands.", received=received)
     return run.received + len(new)
+
+
+def require_room(size: int) -> None:
+    """Raise NoRoom if so many bytes more would leave the disk too little."""
+    if failures.free_bytes(_root()) < size + RESERVE_BYTES:
+        raise NoRoom("The server's disk has no room for this file. Ask its operator to free some space.")
 
 
 @contextmanager

@@ -27,6 +27,18 @@ class TooManyImports(ConversationError):
     code = "too_many_imports"
 
 
+class NoRoom(ConversationError):
+    """The disk would be too full."""
+
+    code = "no_room"
+
+
+class NotTheSender(ConversationError):
+    """The file is sent by whoever began the import, and by nobody else."""
+
+    code = "not_the_sender"
+
+
 class NotWhole(ConversationError):
     """A part of the file has not arrived."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Any
 from zoneinfo import ZoneInfo
 
 from django.conf import settings
@@ -20,6 +21,7 @@ from sessions_app.imports.uploads.problems import (
     FileTooLarge,
     ImportNotFound,
     InvalidImport,
+    NotTheSender,
     NotWhole,
     TooManyImports,
 )
@@ -42,16 +44,22 @@ STARTED = "import"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class NewImport:
+class Chosen:
+    """How a file is to be imported."""
+
+    format: str = ""
+    """Empty for whichever it turns out to be."""
+    labels: Sequence[str] = ()
+    zone: str = "UTC"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class NewImport(Chosen):
     """A file that somebody is about to upload, and how it is to be imported."""
 
     file_name: str
     size: int
     """In bytes."""
-    format: str = ""
-    """Empty for whichever it turns out to be."""
-    labels: Sequence[str] = ()
-    zone: str = "UTC"
 
 
 def max_bytes() -> int:
@@ -75,9 +83,7 @@ def begin(user_id: int, new: NewImport, *, by: int | None = None) -> ImportRun:
             by_id=by,
             file_name=name,
             size=new.size,
-            format=new.format,
-            labels=list(dict.fromkeys(map(columns.clean, new.labels))),
-            zone=new.zone,
+            **_columns(new),
         )
     run.refresh_from_db()  # the database has set a time
     _forget_oldest(user_id)
@@ -92,10 +98,26 @@ def found(user_id: int, public_id: str) -> ImportRun:
     return run
 
 
-def start(run: ImportRun) -> None:
-    """Let an import begin whose file is here; a second time changes nothing. Raise NotWhole."""
+def found_by_sender(user_id: int, public_id: str) -> ImportRun:
+    """Return an import whose file the user may send. Raise ImportNotFound and NotTheSender.
+
+    What staff send for somebody is held to no quota, so its owner does not send it.
+    """
+    run = found(user_id, public_id)
+    if user_id != (run.by_id or run.user_id):
+        raise NotTheSender("Staff send the file of this import for you. To send one yourself, begin another.")
+    return run
+
+
+def start(run: ImportRun, chosen: Chosen | None = None) -> None:
+    """Let an import begin whose file is here, as it was described or is `chosen` by now.
+
+    A second time changes nothing. Raise NotWhole and InvalidImport.
+    """
+    if chosen is not None:
+        _check_chosen(chosen)
     rows = ImportRun.objects.filter(pk=run.pk, state=ImportState.UPLOADING, received=run.size)
-    if rows.update(state=ImportState.WAITING):
+    if rows.update(state=ImportState.WAITING, **(_columns(chosen) if chosen is not None else {})):
         live.tell_listeners({"kind": STARTED})
         return
     run.refresh_from_db()
@@ -103,23 +125,36 @@ def start(run: ImportRun) -> None:
         raise NotWhole(f"{run.received} of {run.size} bytes have arrived. Send the rest first.")
 
 
-def remove(run: ImportRun) -> None:
-    """Cancel an import that has not ended; forget one that has, or whose file is still being sent.
+def cancel(run: ImportRun) -> None:
+    """Cancel an import; one that has ended stays as it is.
 
     One that runs ends after the conversation that it is at. What was imported stays.
     """
-    waiting = ImportRun.objects.filter(pk=run.pk, state=ImportState.WAITING)
-    if waiting.update(state=ImportState.CANCELLED, ended_at=timezone.now()):
+    if _cancelled_before_it_ran(run):
         pieces.discard(run)
-    elif not ImportRun.objects.filter(pk=run.pk).running().update(is_cancelled=True):
-        ImportRun.objects.filter(pk=run.pk).delete()
+    else:
+        ImportRun.objects.filter(pk=run.pk).running().update(is_cancelled=True)
+
+
+def forget(run: ImportRun) -> None:
+    """Remove an import that has ended, or whose file is still being sent; one that waits or runs stays."""
+    rows = ImportRun.objects.filter(pk=run.pk)
+    rows.filter(state=ImportState.UPLOADING).update(state=ImportState.CANCELLED, ended_at=timezone.now())
+    if rows.ended().delete()[0]:  # no import begins again that has ended
         pieces.discard(run)
+
+
+def _cancelled_before_it_ran(run: ImportRun) -> bool:
+    rows = ImportRun.objects.filter(pk=run.pk, state__in=(ImportState.UPLOADING, ImportState.WAITING))
+    return bool(rows.update(state=ImportState.CANCELLED, ended_at=timezone.now()))
 
 
 def tidy() -> None:
-    """Remove uploads that nobody goes on with, and files that belong to no import."""
+    """Remove uploads that nobody goes on with, and files of no import; cancel what nobody is there for."""
     for run in ImportRun.objects.abandoned(ABANDONED_AFTER):
-        remove(run)
+        forget(run)
+    for run in ImportRun.objects.open().filter(user__is_active=False):
+        cancel(run)
     found = pieces.names()  # before it is asked for whom: what begins meanwhile stays
     needed = set[str]().union(*map(pieces.names_of, ImportRun.objects.open()))
     pieces.discard_directories(set(found) - needed)
@@ -135,6 +170,10 @@ def _check(name: str, new: NewImport) -> None:
             f"The file has {new.size:,} bytes, and the limit is {max_bytes():,}. The server's operator can "
             "raise it (CONVSERVER_IMPORT_MAX_MB), or import the file by a command."
         )
+    _check_chosen(new)
+
+
+def _check_chosen(new: Chosen) -> None:
     if new.format and new.format not in WAYS:
         raise InvalidImport(f"There is no format {new.format!r}. Choose one of: {', '.join(WAYS)}.")
     if len(new.labels) > LABELS_MAX:
@@ -147,7 +186,13 @@ def _check(name: str, new: NewImport) -> None:
         raise InvalidImport(f"{new.zone!r} is not a time zone; write it like Europe/Berlin.") from error
 
 
+def _columns(chosen: Chosen) -> dict[str, Any]:
+    labels = list(dict.fromkeys(map(columns.clean, chosen.labels)))
+    return {"format": chosen.format, "labels": labels, "zone": chosen.zone}
+
+
 def _require_room(user_id: int, size: int) -> None:
+    _require_room_of_all(size)
     rows = ImportRun.objects.of(user_id).open()
     if rows.count() >= OPEN_MAX:
         raise TooManyImports(f"{OPEN_MAX} imports have not ended. Wait for one, or cancel one.")
@@ -156,6 +201,18 @@ def _require_room(user_id: int, size: int) -> None:
         raise TooManyImports(
             f"The files of imports that have not ended may have {max_bytes():,} bytes together, and have "
             f"{waiting:,} already. Wait for one, or cancel one."
+        )
+
+
+def _require_room_of_all(size: int) -> None:
+    most: int = settings.CONFIGURATION.imports_open_max_mb * quotas.MB
+    if not most:
+        return
+    waiting = ImportRun.objects.open().aggregate(sum=Sum("size"))["sum"] or 0
+    if waiting + size > most:
+        raise TooManyImports(
+            "The files that all users import have no room for this one at the moment. Try again later; the "
+            "server's operator can raise the limit (CONVSERVER_IMPORTS_OPEN_MAX_MB)."
         )
 
 

@@ -54,13 +54,18 @@ def _of_format(way: Way, places: list[Path]) -> Path:
 
 
 def _require_size(archive: Archive, most: int) -> None:
-    if sum(map(archive.size, archive.names())) > most:
+    if _size(archive) > most:
         raise Unreadable(TOO_LARGE)
+
+
+def _size(archive: Archive) -> int:
+    return sum(map(archive.size, archive.names()))
 
 
 def _unpacked(archive: Archive, run: ImportRun, check: Callable[[], None]) -> list[Path]:
     """Unpack a zip file; return the directory, and those in it as long as each holds one directory alone."""
     _require_size(archive, runs.max_bytes())
+    pieces.require_room(_size(archive))
     directory = pieces.unpacked_of(run)
     settled_at = time.time() - pieces.SETTLED_S
     for name in archive.names():
