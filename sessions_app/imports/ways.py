@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, tzinfo
 from functools import partial
@@ -11,7 +12,9 @@ from typing import NamedTuple
 
 from conversations.access import Visitor
 from conversations.transcripts.sources import formats, openhands_v0, own
+from conversations.transcripts.sources.archives import Archive
 from conversations.transcripts.sources.formats import FORMATS, Format
+from conversations.transcripts.sources.nodes import Unreadable
 from sessions_app.imports.importer import Importer
 from sessions_app.imports.openhands_v0 import OpenHandsV0Importer
 from sessions_app.imports.own import OwnImporter
@@ -50,13 +53,10 @@ class Way:
     """Raises Unreadable."""
     found: Callable[[Path, Wanted], Iterator[Found]]
     """Raises Unreadable."""
+    holds: Callable[[Archive], bool] | None = None
+    """Says whether an open archive is one of this format, as it is; raises Unreadable."""
     format: Format | None = None
     """What can be followed; None for this server's own exports."""
-
-    @property
-    def reads_zips(self) -> bool:
-        """Whether a zip file is read where it is; of the other formats it is a directory, packed."""
-        return self.default_path is None
 
 
 def guessed(path: Path) -> Way:
@@ -65,6 +65,16 @@ def guessed(path: Path) -> Way:
         if way.is_source(path):
             return way
     return WAYS[formats.guessed(path).name]
+
+
+def guessed_of(archive: Archive, check: Callable[[], None]) -> Way | None:
+    """Return the way in for an open archive as it is, or None. `check` is called between, and may raise."""
+    for way in WAYS.values():
+        check()
+        with suppress(Unreadable):
+            if way.holds is not None and way.holds(archive):
+                return way
+    return None
 
 
 def _of_format(format: Format) -> Way:
@@ -84,6 +94,7 @@ def _of_format(format: Format) -> Way:
         described=format.described,
         default_path=format.default_path,
         is_source=format.is_source,
+        holds=format.holds,
         found=found,
         format=format,
     )
@@ -112,6 +123,7 @@ OWN = Way(
     described="this server's own exports as JSON lines: a file, a directory or a zip file",
     default_path=None,
     is_source=own.is_source,
+    holds=own.holds,
     found=_own,
 )
 OPENHANDS_V0 = Way(

@@ -25,7 +25,7 @@ from conversations.storage import quotas
 from conversations.storage.stored_bytes import Meter
 from conversations.transcripts.sources import archives
 from convserver.quotas import Quotas
-from sessions_app.imports.uploads import leases, pieces, runs, work
+from sessions_app.imports.uploads import leases, pieces, runs, sources, work
 from sessions_app.imports.uploads.problems import (
     FileTooLarge,
     ImportNotFound,
@@ -350,9 +350,18 @@ def test_a_zip_file_whose_members_lie_over_each_other_is_refused(alice: User) ->
 def test_a_zip_file_with_an_endless_list_of_members_is_not_read(
     alice: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(archives, "DIRECTORY_MAX_BYTES", 50)
+    monkeypatch.setattr(sources, "DIRECTORY_MAX_BYTES", 50)
     problem = refused(alice, export())
     assert problem == "Export.zip is a zip file with more members than can be listed."
+
+
+def test_the_list_of_a_zip_file_is_read_once_to_find_out_what_it_is(
+    alice: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = []
+    monkeypatch.setattr(archives, "ZipFile", lambda path: opened.append(path) or zipfile.ZipFile(path))
+    assert refused(alice, zipped({f"{number}.txt": b"" for number in range(5)}))
+    assert len(opened) == 1
 
 
 @pytest.mark.parametrize("kept", [10, 100, 300])

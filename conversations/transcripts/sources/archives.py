@@ -9,7 +9,7 @@ import stat
 import struct
 import zipfile
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path, PurePosixPath
 from typing import IO, Protocol
 from zipfile import ZipFile, ZipInfo
@@ -64,14 +64,28 @@ class Archive(Protocol):
         """Yield the bytes of a file, at most CHUNK_BYTES at a time. Raise Unreadable."""
 
 
-def opened(path: Path) -> Archive:
-    """Return the files of a zip file or of a directory, or a file by itself. Raise Unreadable."""
+def _nothing() -> None:
+    """Do nothing."""
+
+
+def opened(
+    path: Path,
+    *,
+    directory_max_bytes: int | None = None,
+    check: Callable[[], None] = _nothing,
+) -> Archive:
+    """Return the files of a zip file or of a directory, or a file by itself. Raise Unreadable.
+
+    A zip file's list of its members has at most DIRECTORY_MAX_BYTES, or what is given. `check` is called
+    while it is gone through, and may raise.
+    """
+    most = DIRECTORY_MAX_BYTES if directory_max_bytes is None else directory_max_bytes
     try:
         if path.is_dir():
             return _Files({_relative(file, path): file for file in lines.below(path, "") if _is_file(file)})
         if not path.is_file():
             raise Unreadable(f"{path} does not exist")
-        return _Zip(path) if is_zip(path) else _Files({path.name: path})
+        return _Zip(path, most, check) if is_zip(path) else _Files({path.name: path})
     except OSError as error:
         raise Unreadable(f"{path} cannot be read: {error.strerror}") from error
 
@@ -116,9 +130,9 @@ class _Files:
 class _Zip:
     """The file stays open until nobody refers to this any more: whoever reads nodes may come late."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, directory_max_bytes: int, check: Callable[[], None]) -> None:
         try:
-            is_too_long = _directory_bytes(path) > DIRECTORY_MAX_BYTES
+            is_too_long = _directory_bytes(path) > directory_max_bytes
             if not is_too_long:
                 self._zip = ZipFile(path)
         except _BROKEN as error:
@@ -127,6 +141,7 @@ class _Zip:
             raise Unreadable(f"{path.name} is a zip file with more members than can be listed")
         members = self._zip.infolist()
         for member in members:
+            check()
             _check(member)
         _check_together(members, path)
         self._members = {member.filename: member for member in members if not member.is_dir()}

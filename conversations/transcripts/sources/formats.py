@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Protocol
 
 from conversations.transcripts.sources import claude_code, codex, hermes
+from conversations.transcripts.sources.archives import Archive
 from conversations.transcripts.sources.chats import chatgpt, claude_ai, open_webui
 from conversations.transcripts.sources.nodes import Transcript, Unreadable
 
@@ -39,6 +40,8 @@ class Format:
     transcripts: Transcripts
     files: Callable[[Path], Iterator[Path]] | None = None
     """Yields the files of a path that may hold conversations; None for what cannot be followed."""
+    holds: Callable[[Archive], bool] | None = None
+    """Says whether an open archive has conversations; None for a format that is not read in zip files."""
 
 
 _ALL = (
@@ -64,6 +67,7 @@ _ALL = (
         default_path=None,
         is_source=chatgpt.is_source,
         transcripts=chatgpt.transcripts,
+        holds=chatgpt.holds,
     ),
     Format(
         name=claude_ai.NAME,
@@ -71,6 +75,7 @@ _ALL = (
         default_path=None,
         is_source=claude_ai.is_source,
         transcripts=claude_ai.transcripts,
+        holds=claude_ai.holds,
     ),
     Format(
         name=open_webui.NAME,
@@ -78,6 +83,7 @@ _ALL = (
         default_path=None,
         is_source=open_webui.is_source,
         transcripts=open_webui.transcripts,
+        holds=open_webui.holds,
     ),
     Format(
         name=hermes.NAME,

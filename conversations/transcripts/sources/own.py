@@ -90,7 +90,11 @@ class Exported:
 
 def is_source(path: Path) -> bool:
     """Say whether there is an exported conversation. Raise Unreadable."""
-    archive = archives.opened(path)
+    return holds(archives.opened(path))
+
+
+def holds(archive: Archive) -> bool:
+    """Say whether an archive has an exported conversation. Raise Unreadable."""
     for name in _names(archive):
         with suppress(Unreadable):  # another one may be one of ours
             if _manifest(archive, name) is not None:

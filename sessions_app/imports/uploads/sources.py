@@ -5,18 +5,22 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from conversations.transcripts.sources import archives
 from conversations.transcripts.sources.archives import Archive
 from conversations.transcripts.sources.nodes import Unreadable
 from sessions_app.imports.uploads import pieces, runs
-from sessions_app.imports.ways import WAYS, Way, guessed
+from sessions_app.imports.ways import WAYS, Way, guessed, guessed_of
 from sessions_app.models import ImportRun
 
 UNPACKED_TIMES = 10
 """A zip file may unpack to so many times what an upload may have, all members together."""
+DIRECTORY_MAX_BYTES = 16 * 1024 * 1024
+"""An uploaded zip file's list of its members, some hundred thousand, is read by a server with other work."""
 UNKNOWN = "It is in no format that is known here. Choose its format, if it has one of these."
+NONE_OF_FORMAT = "There is no conversation of this format in it"
 TOO_LARGE = "the zip file would unpack to more than this server takes"
 
 
@@ -25,32 +29,48 @@ def opened(run: ImportRun, path: Path, check: Callable[[], None]) -> tuple[Way, 
 
     `check` is called now and then while it is unpacked, and may raise. Raise Unreadable, and OSError.
     """
-    archive = archives.opened(path) if archives.is_zip(path) else None
-    if archive is not None:
-        _require_size(archive, UNPACKED_TIMES * runs.max_bytes())
+    if not archives.is_zip(path):
+        return _of_file(run, path)
+    archive = _archive(path, check)
+    _require_size(archive, UNPACKED_TIMES * runs.max_bytes())
     if run.format:
-        way = WAYS[run.format]
-        is_packed = archive is not None and not way.reads_zips
-        places = _unpacked(archive, run, check) if archive is not None and is_packed else [path]
-        return way, _of_format(way, places)
+        return _of_archive(WAYS[run.format], archive, run, path, check)
+    if (way := guessed_of(archive, check)) is not None:
+        return way, path
+    for place in _unpacked(archive, run, check):
+        with suppress(Unreadable):
+            return guessed(place), place
+    raise Unreadable(UNKNOWN)
+
+
+def _of_file(run: ImportRun, path: Path) -> tuple[Way, Path]:
+    if run.format:
+        return WAYS[run.format], _of_format(WAYS[run.format], [path])
     try:
         return guessed(path), path
     except Unreadable:
-        if archive is None:
-            raise Unreadable(UNKNOWN) from None
-    for place in _unpacked(archive, run, check):
-        try:
-            return guessed(place), place
-        except Unreadable:
-            continue
-    raise Unreadable(UNKNOWN)
+        raise Unreadable(UNKNOWN) from None
+
+
+def _of_archive(
+    way: Way, archive: Archive, run: ImportRun, path: Path, check: Callable[[], None]
+) -> tuple[Way, Path]:
+    if way.holds is None:
+        return way, _of_format(way, _unpacked(archive, run, check))
+    if not way.holds(archive):
+        raise Unreadable(f"{NONE_OF_FORMAT}: {way.described}.")
+    return way, path
+
+
+def _archive(path: Path, check: Callable[[], None]) -> Archive:
+    return archives.opened(path, directory_max_bytes=DIRECTORY_MAX_BYTES, check=check)
 
 
 def _of_format(way: Way, places: list[Path]) -> Path:
     for place in places:
         if way.is_source(place):
             return place
-    raise Unreadable(f"There is no conversation of this format in it: {way.described}.")
+    raise Unreadable(f"{NONE_OF_FORMAT}: {way.described}.")
 
 
 def _require_size(archive: Archive, most: int) -> None:

@@ -62,6 +62,11 @@ def is_source(path: Path) -> bool:
     return exports.is_source(path, _is_chat)
 
 
+def holds(archive: Archive) -> bool:
+    """Say the same of an archive that is open. Raise Unreadable."""
+    return exports.holds(archive, _is_chat)
+
+
 def transcripts(path: Path, *, is_growing: bool = False) -> Iterator[Transcript]:
     """Yield the conversations of a zip file, a directory, or a file, each before its branches.
 

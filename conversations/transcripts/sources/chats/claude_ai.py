@@ -8,6 +8,7 @@ from pathlib import Path
 
 from conversations.dialects import columns
 from conversations.transcripts.sources import archives, blocks
+from conversations.transcripts.sources.archives import Archive
 from conversations.transcripts.sources.chats import exports
 from conversations.transcripts.sources.chats.exports import Chat, Kind, Reading
 from conversations.transcripts.sources.chats.tree import Place
@@ -28,6 +29,11 @@ Fields = Mapping[str, object]
 def is_source(path: Path) -> bool:
     """Say whether this is an export, or one of its files with conversations. Raise Unreadable."""
     return exports.is_source(path, _is_chat)
+
+
+def holds(archive: Archive) -> bool:
+    """Say the same of an archive that is open. Raise Unreadable."""
+    return exports.holds(archive, _is_chat)
 
 
 def transcripts(path: Path, *, is_growing: bool = False) -> Iterator[Transcript]:

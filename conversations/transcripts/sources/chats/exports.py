@@ -96,7 +96,11 @@ class _Fact(NamedTuple):
 
 def is_source(path: Path, is_chat: Callable[[Fields], bool]) -> bool:
     """Say whether a path holds conversations of a kind. Raise Unreadable."""
-    archive = archives.opened(path)
+    return holds(archives.opened(path), is_chat)
+
+
+def holds(archive: Archive, is_chat: Callable[[Fields], bool]) -> bool:
+    """Say whether an archive holds conversations of a kind. Raise Unreadable."""
     return any(_has_chats(archive, name, is_chat) for name in _candidates(archive))
 
 

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from conversations.dialects import columns
 from conversations.transcripts.sources import archives
+from conversations.transcripts.sources.archives import Archive
 from conversations.transcripts.sources.chats import details, exports
 from conversations.transcripts.sources.chats.exports import Chat, Kind, Reading
 from conversations.transcripts.sources.chats.tree import Place
@@ -52,6 +53,11 @@ Fields = Mapping[str, object]
 def is_source(path: Path) -> bool:
     """Say whether this is an export. Raise Unreadable."""
     return exports.is_source(path, _is_chat)
+
+
+def holds(archive: Archive) -> bool:
+    """Say the same of an archive that is open. Raise Unreadable."""
+    return exports.holds(archive, _is_chat)
 
 
 def transcripts(path: Path, *, is_growing: bool = False) -> Iterator[Transcript]:
