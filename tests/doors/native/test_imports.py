@@ -156,8 +156,7 @@ async def test_a_refused_file_says_why_and_brings_nothing(rest: httpx.AsyncClien
 
 async def test_a_report_is_read_page_by_page(rest: httpx.AsyncClient, importing: None) -> None:
     done = await imported(rest, export(*(chat(str(number), title=f"Talk {number}") for number in range(5))))
-    titles: list[str] = []
-    after: int | None = 0
+    titles, after = [], 0
     while after is not None:
         answer = await rest.get(f"{IMPORTS}/{done['id']}/conversations?limit=2&after={after}")
         page = answer.json()
@@ -172,6 +171,25 @@ async def test_an_import_is_listed_and_can_be_removed(rest: httpx.AsyncClient) -
     assert (await rest.delete(f"{IMPORTS}/{made['id']}")).status_code == 204
     assert (await rest.get(IMPORTS)).json() == {"imports": []}
     assert (await rest.delete(f"{IMPORTS}/{made['id']}")).status_code == 404
+
+
+async def test_a_cancel_that_comes_too_late_leaves_the_report(
+    rest: httpx.AsyncClient, importing: None
+) -> None:
+    done = await imported(rest, export())
+    answer = await rest.post(f"{IMPORTS}/{done['id']}/cancel")
+    assert (answer.status_code, answer.json()["state"]) == (200, "done")
+    assert (await rest.get(f"{IMPORTS}/{done['id']}")).json()["conversations"] == 1
+
+
+async def test_the_start_says_what_is_chosen_by_then(rest: httpx.AsyncClient, importing: None) -> None:
+    made = await begun(rest, len(export()), labels=["old"], timezone="Europe/Berlin")
+    await put(rest, made, 0, export())
+    place = f"{IMPORTS}/{made['id']}/start"
+    assert (await rest.post(place, json={"format": "word-perfect"})).status_code == 400
+    assert (await rest.post(place, json={"labels": ["new"]})).status_code == 202
+    done = await ended(rest, made)
+    assert (done["state"], done["labels"], done["timezone"]) == ("done", ["new"], "Europe/Berlin")
 
 
 async def test_a_token_that_only_reads_imports_nothing(
@@ -205,6 +223,18 @@ async def test_staff_import_for_somebody_else(
     listed = (await rest.get("/api/native/conversations")).json()["conversations"]
     assert [each["title"] for each in listed] == ["Cuckoo clocks"]
     assert (await rest.get(f"{IMPORTS}/{done['id']}")).status_code == 200
+
+
+async def test_who_staff_import_for_sends_nothing_of_the_file(
+    accounts: None, alice: User, bob: User, rest: httpx.AsyncClient
+) -> None:
+    """It would be held to no quota."""
+    rest.headers.update(await with_token(alice))
+    made = await begun(rest, 30, owner="bob")
+    rest.headers.update(await with_token(bob))
+    answers = [await put(rest, made, 0, b"0"), await rest.post(f"{IMPORTS}/{made['id']}/start")]
+    assert {(answer.status_code, answer.json()["code"]) for answer in answers} == {(403, "not_the_sender")}
+    assert (await rest.get(f"{IMPORTS}/{made['id']}")).json()["received"] == 0
 
 
 @pytest.mark.parametrize("scopes", [(), (Scope.READ, Scope.WRITE)])

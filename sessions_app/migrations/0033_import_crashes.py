@@ -6,7 +6,7 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-    dependencies: ClassVar = [("sessions_app", "0031_repair_outcomes")]
+    dependencies: ClassVar = [("sessions_app", "0032_retention_policies")]
 
     operations: ClassVar = [
         migrations.AddField("importrun", "crashes", models.SmallIntegerField(default=0)),
