@@ -63,7 +63,7 @@ def counted(user: Visitor, *, name: str | None = None, after: str = "", limit: i
     return [Counted(row["text"], row["count"]) for row in counts(rows)[:limit]]
 
 
-def counts(rows: LabelQuerySet) -> QuerySet[Label, dict[str, Any]]:
+def counts(rows: LabelQuerySet) -> QuerySet[Any, Any]:
     """Return each text of these rows, in order, and how many have it; indexes hold all that it reads."""
     return rows.order_by("text").values("text").annotate(count=Count("*"))
 

@@ -358,8 +358,13 @@ def test_a_zip_file_with_an_endless_list_of_members_is_not_read(
 def test_the_list_of_a_zip_file_is_read_once_to_find_out_what_it_is(
     alice: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    opened = []
-    monkeypatch.setattr(archives, "ZipFile", lambda path: opened.append(path) or zipfile.ZipFile(path))
+    opened = list[Path]()
+
+    def open_(path: Path) -> zipfile.ZipFile:
+        opened.append(path)
+        return zipfile.ZipFile(path)
+
+    monkeypatch.setattr(archives, "ZipFile", open_)
     assert refused(alice, zipped({f"{number}.txt": b"" for number in range(5)}))
     assert len(opened) == 1
 

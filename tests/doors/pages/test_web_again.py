@@ -103,7 +103,7 @@ def test_all_answers_to_one_message_are_branches_of_one_conversation(
 
 
 def test_a_form_that_is_sent_twice_begins_one_branch(browser: Browser, talk: ConversationRef) -> None:
-    form = {"answer": 3, "id": "c0ffee00-0000-4000-8000-000000000001"}
+    form: dict[str, Any] = {"answer": 3, "id": "c0ffee00-0000-4000-8000-000000000001"}
     assert sent(browser, **form) == sent(browser, **form)
     assert Conversation.objects.count() == 2
     assert said_in("c0ffee00000040008000000000000001") == ["How?", "Why?"]
