@@ -2,6 +2,26 @@
 
 from __future__ import annotations
 
+import sqlite3
+
+from conversations.engines import failures
+
 
 class BackupError(Exception):
     """A backup or a restore was refused or failed; the text says why and what to do, for people."""
+
+
+def reason(error: Exception) -> str:
+    """Return why a file or a database failed.
+
+    A driver's own text is not in it where it may quote what is stored.
+    """
+    if isinstance(error, OSError):
+        return str(error)
+    if found := failures.known(error):
+        return found.removesuffix(".")
+    cause = error.__cause__ or error
+    if isinstance(cause, sqlite3.Error) and hasattr(cause, "sqlite_errorcode"):
+        return str(cause)  # SQLite's texts name tables and columns alone
+    code = getattr(cause, "sqlstate", None)
+    return f"{type(cause).__name__} ({code})" if code else type(cause).__name__

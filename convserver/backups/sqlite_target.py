@@ -12,17 +12,14 @@ from convserver.backups import directories, sqlite_file, stores
 from convserver.backups.failures import BackupError
 from convserver.backups.manifest import Manifest
 
-RESTORING = ".restoring-"
-"""Part of the name of a file that is being restored, before a time."""
-
 
 class SqliteTarget:
     """The SQLite file of the settings, as something that a backup may replace."""
 
     def __init__(self, live: Path, stamp: str) -> None:
         self._live = live.resolve()
-        self._restored = self._live.with_name(f"{self._live.name}{RESTORING}{stamp}")
-        self._kept = self._live.with_name(f"{self._live.name}.before-{stamp}")
+        self._restored = self._live.with_name(f"{self._live.name}{sqlite_file.RESTORING}{stamp}")
+        self._kept = self._live.with_name(f"{self._live.name}{sqlite_file.KEPT}{stamp}")
 
     @property
     def name(self) -> str:
@@ -41,9 +38,8 @@ class SqliteTarget:
             self._live.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
             raise BackupError(f"{self._live.parent} cannot be made: {error.strerror}.") from error
-        with sqlite_file.alone_with(self._live):
-            for left in self._live.parent.glob(f"{self._live.name}{RESTORING}*"):
-                left.unlink()  # of a restore that was killed: now nobody else restores
+        with sqlite_file.alone_with(self._live) as self._place:
+            sqlite_file.remove_left(self._live)
             yield
 
     @contextmanager
@@ -64,7 +60,7 @@ class SqliteTarget:
 
     def swap(self) -> str | None:
         """Put what was loaded in place, and return where what it replaces is kept."""
-        kept = sqlite_file.swap(self._restored, self._live, self._kept)
+        kept = sqlite_file.swap(self._restored, self._place, self._kept)
         return None if kept is None else str(kept)
 
     def discard(self) -> None:

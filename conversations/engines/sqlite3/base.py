@@ -199,7 +199,7 @@ class DatabaseWrapper(base.DatabaseWrapper):
         return ErrorWrapper(self)
 
     def get_new_connection(self, conn_params: dict[str, Any]) -> Any:
-        """Open the file. Raise FileGone if another one has replaced it."""
+        """Open the file. Raise FileGone if another one has replaced it, also while this waited for a lock."""
         path = str(conn_params["database"])
         if path.startswith(("file:", ":memory:")):  # tests: no file
             return super().get_new_connection(conn_params)
@@ -207,10 +207,15 @@ class DatabaseWrapper(base.DatabaseWrapper):
             files.identity(path)
             files.require_opened(path)
             conn_params = {**conn_params, "database": f"file:{quote(path)}?mode=rw"}  # never a new one
+        expected = files.found_at(path)
         connection = self._opened(conn_params)
-        # The first statement that reads opens the files beside it.
-        connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone()
-        connection.opened = files.Opened(path)
+        try:
+            # The first statement that reads opens the files beside it, by their names.
+            connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone()
+            connection.opened = files.Opened(path, expected)
+        except BaseException:
+            connection.close()
+            raise
         connection.turns = turns.of_file(path)
         connection.wait_ms = round(1000 * conn_params.get("timeout", WAIT_S))
         connection.is_read_only = not files.can_be_written(path)

@@ -47,9 +47,14 @@ class Identity(NamedTuple):
 class Opened:
     """A database file and those beside it, as one connection has opened them."""
 
-    def __init__(self, path: str) -> None:
-        """Record the files at the path. Raise FileGone if there is none."""
+    def __init__(self, path: str, expected: Identity | None = None) -> None:
+        """Record the files at the path. Raise FileGone if there is none, or another one than expected.
+
+        What was at the path before a connection opened it, and is there afterwards, is what it has opened.
+        """
         self._expected = {path: identity(path)}
+        if expected not in (None, self._expected[path]):
+            raise FileGone(GONE)
         for companion in (path + ending for ending in COMPANIONS):
             if (found := _identity(companion)) is not None:  # with another journal mode they do not exist
                 self._expected[companion] = found
@@ -95,6 +100,11 @@ def identity(path: str) -> Identity:
     if found is None or found != _first_opened.get(path, found):
         raise FileGone(GONE)
     return found
+
+
+def found_at(path: str) -> Identity | None:
+    """Return the identity of the file; None if there is none."""
+    return _identity(path)
 
 
 def can_be_written(path: str) -> bool:
