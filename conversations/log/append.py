@@ -167,14 +167,16 @@ _HEAD_COLUMNS = (
 _shown_columns = attrgetter(*ENVELOPE_COLUMNS)
 
 
-def chain(head_digest: str, *, seq: int, event_id: str, payload: str) -> str:
+def chain(head_digest: str, *, seq: int, event_id: str, payload: str | bytes) -> str:
     """Return the digest of the event that follows `head_digest`: SHA-256 in hex.
 
-    The id is preceded by its length, so that two different logs never hash the same text.
+    The id is preceded by its length, so that two different logs never hash the same text. A payload in bytes
+    is one as it is stored.
     """
     name = event_id.encode()
     head = b"%s %d %d " % (head_digest.encode(), seq, len(name))
-    return hashlib.sha256(head + name + payload.encode()).hexdigest()
+    content = payload.encode() if isinstance(payload, str) else payload
+    return hashlib.sha256(head + name + content).hexdigest()
 
 
 def number(requests: Sequence[AppendRequest], *, wait: bool) -> NumberedAppends:

@@ -16,7 +16,12 @@ from conversations.log.append import chain
 PROBLEMS_MAX = 20
 """At most this many problems are named."""
 ROWS_AT_ONCE = 1000
+LARGE_BYTES = 16 * 1024
+"""A payload that is longer than this is read by itself: a thousand of the longest do not fit into memory."""
 
+_BYTES = {"sqlite": "CAST(payload AS BLOB)", "postgresql": "convert_to(payload, 'UTF8')"}
+"""A payload as it is stored: SQLite's file may hold what is no text, and its driver would refuse it."""
+_LENGTH = {"sqlite": "LENGTH(CAST(payload AS BLOB))", "postgresql": "OCTET_LENGTH(payload)"}
 _TABLES = {
     "sqlite": "SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name",
     "postgresql": "SELECT tablename FROM pg_tables WHERE schemaname = current_schema() ORDER BY tablename",
@@ -105,7 +110,7 @@ def _problem_of_log(head: Head, events: Iterator[tuple[Any, ...]]) -> str | None
     for seq, (_, found, event_id, found_digest, payload) in enumerate(events):
         if found != seq:
             return f"Conversation {head.public_id}: event {seq} is missing; the next one is {found}."
-        digest = chain(digest, seq=seq, event_id=event_id, payload=payload)
+        digest = chain(digest, seq=seq, event_id=event_id, payload=bytes(payload))
         if digest != found_digest:
             return (
                 f"Conversation {head.public_id}: event {seq} was changed, or does not follow those before it."
@@ -135,11 +140,25 @@ def _heads(connection: BaseDatabaseWrapper) -> Iterator[Head]:
 
 
 def _events(connection: BaseDatabaseWrapper) -> Iterator[tuple[Any, ...]]:
-    return _rows(
+    """Return every event's conversation, seq, id, digest and the bytes of its payload, in order."""
+    payload, length = _BYTES[connection.vendor], _LENGTH[connection.vendor]
+    for pk, *place, short in _rows(
         connection,
-        "SELECT conversation_id, seq, event_id, digest, payload FROM conversations_event "
+        f"SELECT id, conversation_id, seq, event_id, digest, "  # noqa: S608
+        f"CASE WHEN {length} <= {LARGE_BYTES} THEN {payload} END FROM conversations_event "
         "ORDER BY conversation_id, seq",
-    )
+    ):
+        yield *place, _payload_of(connection, pk) if short is None else short
+
+
+def _payload_of(connection: BaseDatabaseWrapper, pk: int) -> bytes:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"SELECT {_BYTES[connection.vendor]} FROM conversations_event WHERE id = %s",  # noqa: S608
+            [pk],
+        )
+        row = cursor.fetchone()
+    return b"" if row is None else bytes(row[0])
 
 
 def _rows(connection: BaseDatabaseWrapper, statement: str) -> Iterator[tuple[Any, ...]]:

@@ -14,7 +14,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from conversations.engines import upgrades
 from convserver import beginnings
 from convserver.backups import postgresql_programs, postgresql_schemas, stores
-from convserver.backups.failures import BackupError
+from convserver.backups.failures import BackupError, reason
 from convserver.backups.manifest import Manifest
 
 LEAVING_S = 2.0
@@ -98,7 +98,7 @@ class PostgresqlTarget:
         except Error as error:
             raise BackupError(
                 "The restored tables could not be put in place, and the present ones were left as they were: "
-                f"{error}"
+                f"{reason(error)}."
             ) from error
         return None if self.is_new else f"the schema {self._kept} of {self.name}"
 

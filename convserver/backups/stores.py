@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import secrets
+import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
@@ -17,9 +18,18 @@ _NO_LIMITS = "-c statement_timeout=0 -c idle_in_transaction_session_timeout=0 -c
 
 @contextmanager
 def copy_at(path: Path) -> Iterator[BaseDatabaseWrapper]:
-    """Open a SQLite file that nobody else has open; afterwards it has no companions."""
+    """Open a SQLite file that nobody else has open; afterwards it has no companions.
+
+    Damaged texts can be read: what is no UTF-8 in them is replaced.
+    """
     with _opened({"NAME": str(path)}) as connection:
+        connection.ensure_connection()
+        cast(sqlite3.Connection, connection.connection).text_factory = _text
         yield connection
+
+
+def _text(stored: bytes) -> str:
+    return stored.decode(errors="replace")
 
 
 @contextmanager

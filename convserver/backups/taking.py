@@ -24,7 +24,7 @@ from convserver.backups import (
     sqlite_file,
     stores,
 )
-from convserver.backups.failures import BackupError
+from convserver.backups.failures import BackupError, reason
 from convserver.backups.manifest import Manifest
 from convserver.backups.sealed_key import Keys
 
@@ -70,7 +70,9 @@ def _said() -> Iterator[None]:
     try:
         yield
     except (Error, sqlite3.Error) as error:
-        raise BackupError(f"The database cannot be read, or its copy cannot be written: {error}.") from error
+        raise BackupError(
+            f"The database cannot be read, or its copy cannot be written: {reason(error)}."
+        ) from error
 
 
 def _begun(made_at: str) -> Manifest:
