@@ -305,10 +305,13 @@ def restore(arguments: Sequence[str]) -> int:
 
     It does not look at the present database first, which may be damaged or missing.
     """
-    into = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    into.add_argument("--into")
-    if url := into.parse_known_args(arguments)[0].into:
-        os.environ["DATABASE_URL"] = url
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--into")
+    parsed, others = parser.parse_known_args(arguments)
+    if parsed.into and parsed.into == os.environ.get("DATABASE_URL"):
+        arguments = others  # it is the configured database
+    elif parsed.into:
+        os.environ["DATABASE_URL"] = parsed.into
     _let_statements_take_their_time()
     django.setup()
     with _naming_the_database():

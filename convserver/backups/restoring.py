@@ -14,7 +14,7 @@ from django.db.migrations.loader import MigrationLoader
 from django.utils import timezone
 
 from convserver.backups import contents, directories, manifest, shared_hints
-from convserver.backups.failures import BackupError
+from convserver.backups.failures import BackupError, reason
 from convserver.backups.manifest import Manifest
 from convserver.backups.postgresql_target import PostgresqlTarget
 from convserver.backups.sqlite_target import SqliteTarget
@@ -90,10 +90,17 @@ def target() -> Target:
 
 
 def restore(
-    directory: Path, found: Manifest, into: Target, *, is_trial: bool = False, accept_damage: bool = False
+    directory: Path,
+    found: Manifest,
+    into: Target,
+    *,
+    is_own: bool,
+    is_trial: bool = False,
+    accept_damage: bool = False,
 ) -> Restored:
     """Put a readable backup in the place of the live store, which is kept. A trial ends before that.
 
+    `is_own` says that it is the store of this installation, whose servers share what is in Redis.
     Raise BackupError; then the live store is as it was.
     """
     with into.alone():
@@ -108,12 +115,14 @@ def restore(
             is_done = True
         except (Error, OSError) as error:
             raise BackupError(
-                f"The backup could not be loaded, and {into.name} was left as it was: {error}"
+                f"The backup could not be loaded, and {into.name} was left as it was: {reason(error)}."
             ) from error
         finally:
             if not is_done:
                 into.discard()
-        return Restored(kept=kept, hints=shared_hints.forget(settings.CONFIGURATION.redis_url))
+    return Restored(
+        kept=kept, hints=shared_hints.forget(settings.CONFIGURATION.redis_url) if is_own else None
+    )
 
 
 def _require_whole(store: BaseDatabaseWrapper, found: Manifest, *, accept_damage: bool) -> None:

@@ -39,6 +39,7 @@ SECRET = "a secret key that only the backup knows: " + secrets.token_hex(16)
 BEFORE = 30
 """So many events are acknowledged in each conversation before a backup begins."""
 LONG = "x" * 20_000
+PRIVATE = "only the two of them know this"
 NO_PROGRAMS = "backups of PostgreSQL need the package postgresql-client"
 
 
@@ -303,20 +304,23 @@ def test_a_backup_that_is_damaged_is_refused_and_nothing_is_touched(
 
 
 @on_sqlite
-def test_a_backup_in_which_an_event_was_changed_is_refused_by_its_place(
-    server: Server, store: Store, tmp_path: Path
+def test_a_damaged_store_is_backed_up_and_its_backup_is_refused_by_the_place_of_the_damage(
+    server: Server, store: File, tmp_path: Path
 ) -> None:
     begin(server, store)
-    append(server, "second", "changed")
-    backup = back_up(server, store, tmp_path / "backups")
+    append(server, "second", "changed", PRIVATE)
     server.stop()
-    with closing(sqlite3.connect(backup / "database.sqlite3")) as copy:
-        copy.execute("DROP TRIGGER event_refuse_update")
-        copy.execute("UPDATE conversations_event SET payload = payload || ' ' WHERE event_id = 'changed'")
-        copy.commit()
-    vouch_for(backup)
+    with closing(sqlite3.connect(store.path)) as live:
+        live.execute("DROP TRIGGER event_refuse_update")
+        # The driver cannot read it as a text.
+        live.execute("UPDATE conversations_event SET payload = CAST(payload || x'ff' AS TEXT)")
+        live.commit()
+    made = run(server, store, "backup", str(tmp_path / "backups"))
+    (backup,) = (tmp_path / "backups").glob("convserver-*")
+    assert (made.returncode, "Conversation second: event 0 was changed" in made.stderr) == (1, True)
     done = run(server, store, "restore", str(backup), "--yes")
     assert (done.returncode, "Conversation second: event 0 was changed" in done.stderr) == (1, True)
+    assert PRIVATE not in made.stderr + done.stderr
     assert run(server, store, "restore", str(backup), "--yes", "--accept-damage").returncode == 0
 
 
@@ -356,15 +360,17 @@ def test_a_restore_that_is_killed_leaves_the_store_and_the_next_one_succeeds(
 
 
 @on_postgresql
-def test_after_a_restore_the_shared_caches_hold_nothing_of_the_time_before(
-    server: Server, store: Store, tmp_path: Path
+def test_after_a_restore_the_shared_caches_hold_nothing_of_the_time_before_but_a_drill_leaves_them(
+    server: Server, store: Store, elsewhere: Store, tmp_path: Path
 ) -> None:
     with closing(redis.Redis.from_url(settings.CONFIGURATION.redis_url or "")) as shared:
         own, others = f"{settings.HINTS_PREFIX}:1:of-before", f"not-{settings.HINTS_PREFIX}:1:of-before"
         for key in (own, others):
             shared.set(key, "1", ex=60)
         backup = back_up(server, store, tmp_path / "backups")
-        done = run(server, store, "restore", str(backup), "--yes")
+        drill = run(server, store, "restore", str(backup), "--yes", "--into", elsewhere.url)
+        assert (drill.returncode, shared.exists(own)) == (0, 1), drill.stderr
+        done = run(server, store, "restore", str(backup), "--yes", "--into", store.url)
         assert done.returncode == 0, done.stderr
         assert (shared.exists(own), shared.exists(others)) == (0, 1)
         shared.delete(others)

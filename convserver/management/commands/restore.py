@@ -56,36 +56,47 @@ class Command(BaseCommand):
         self,
         *args: Any,
         directory: Path,
+        into: str | None,
         yes: bool,
         dry_run: bool,
         with_secret_key: bool,
         accept_damage: bool,
         **others: Any,
     ) -> None:
-        """Validate, ask, restore, and say what is left to do."""
+        """Validate, ask, restore, and say what is left to do.
+
+        `into` is only given if it is another database than the configured one; it is that of the settings.
+        """
         try:
             found = restoring.readable(directory)
             keys = sealed_key.unseal(directory, passphrases.known()) if with_secret_key else None
             if keys is not None:
                 secret_keys.require_place(settings.CONFIGURATION, keys)
-            into = restoring.target()
-            self._show(found, into)
+            target = restoring.target()
+            self._show(found)
             if not (yes or dry_run):
-                _ask(into)
-            done = restoring.restore(directory, found, into, is_trial=dry_run, accept_damage=accept_damage)
+                _ask(target)
+            done = restoring.restore(
+                directory,
+                found,
+                target,
+                is_own=into is None,
+                is_trial=dry_run,
+                accept_damage=accept_damage,
+            )
         except BackupError as error:
             raise CommandError(str(error)) from error
         if dry_run:
             self.stdout.write("The backup is whole. Nothing was changed.")
             return
-        self.stdout.write(f"{into.name} is restored.")
+        self.stdout.write(f"{target.name} is restored.")
         if done.kept:
             self.stdout.write(f"What it replaces is kept as {done.kept}: remove it when you are sure.")
         if done.hints:
             self.stderr.write(done.hints)
         self._finish_keys(found, keys)
 
-    def _show(self, found: Manifest, into: Target) -> None:
+    def _show(self, found: Manifest) -> None:
         self.stdout.write(
             f"The backup is of {found.made_at[:19].replace('T', ' ')} UTC: "
             f"{found.counts['conversations_conversation']:,} conversations, "
