@@ -30,31 +30,35 @@ def require_place(configuration: Configuration, keys: Keys) -> None:
 
 
 def put_back(configuration: Configuration, keys: Keys) -> str:
-    """Write the key into the data directory, keep the one that was there, and say what was done."""
-    path = configuration.data_dir / "secret_key"
+    """Write the key into the data directory, keep the one that was there, and say what was done.
+
+    Earlier keys are written to a file beside it, for the environment; nothing that is said has a key.
+    """
+    path, stamp = configuration.data_dir / "secret_key", directories.stamp(timezone.now())
+    earlier = ""
+    if keys.earlier:
+        listed = path.with_name(f"{path.name}.earlier-{stamp}")
+        _write(listed, ",".join(keys.earlier))
+        earlier = (
+            f" The earlier keys are in {listed}: set SECRET_KEY_FALLBACKS to what it holds, and remove it."
+        )
     if configuration.secret_key == keys.newest:
-        return f"The secret key is the same.{_earlier(keys)}"
-    kept = path.with_name(f"{path.name}.before-{directories.stamp(timezone.now())}")
+        return f"The secret key is the same.{earlier}"
+    kept = path.with_name(f"{path.name}.before-{stamp}")
     _write(path, keys.newest, kept)
-    return f"The secret key is in {path}; the one that was there is kept as {kept}.{_earlier(keys)}"
+    return f"The secret key is in {path}; the one that was there is kept as {kept}.{earlier}"
 
 
-def _write(path: Path, key: str, kept: Path) -> None:
+def _write(path: Path, text: str, kept: Path | None = None) -> None:
+    """Write a file that its account alone can read; one that was there may get another name."""
     draft = path.with_name(f"{path.name}.{sha256(os.urandom(8)).hexdigest()[:8]}")
     try:
         draft.touch(mode=0o600)
-        draft.write_text(key)
+        draft.write_text(text)
         directories.sync(draft)
-        if path.exists():
+        if kept is not None and path.exists():
             kept.hardlink_to(path)
         draft.replace(path)
         directories.sync(path.parent)
     finally:
         draft.unlink(missing_ok=True)
-
-
-def _earlier(keys: Keys) -> str:
-    """Return what to do with earlier keys, after a space: only the environment names them."""
-    if not keys.earlier:
-        return ""
-    return f" Set SECRET_KEY_FALLBACKS to the earlier ones: {','.join(keys.earlier)}"

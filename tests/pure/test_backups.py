@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from convserver.backups import directories, manifest, sealed_key
+from convserver import configuration
+from convserver.backups import directories, manifest, sealed_key, secret_keys
 from convserver.backups.failures import BackupError
 from convserver.backups.manifest import Manifest
 from convserver.backups.sealed_key import Keys
@@ -132,3 +133,18 @@ def kept(tmp_path: Path) -> Callable[[int], list[str]]:
 def test_the_newest_backups_are_kept(kept: Callable[[int], list[str]], tmp_path: Path) -> None:
     assert kept(2) == ["convserver-20261121T000000Z", "convserver-20261122T000000Z"]
     assert {"something else", "convserver-20250101T000000Z"} <= {path.name for path in tmp_path.iterdir()}
+
+
+def test_keys_that_come_back_are_in_files_of_their_own_and_in_nothing_that_is_said(tmp_path: Path) -> None:
+    configured = configuration.read({"CONVSERVER_DATA_DIR": str(tmp_path)})
+    replaced = (tmp_path / "secret_key").read_text()
+    said = secret_keys.put_back(configured, Keys("the newest secret key", ("former one", "former two")))
+    written = {path.name.partition(".")[2].partition("-")[0]: path for path in tmp_path.glob("secret_key*")}
+    assert {name: path.read_text() for name, path in written.items()} == {
+        "": "the newest secret key",
+        "before": replaced,
+        "earlier": "former one,former two",
+    }
+    assert {path.stat().st_mode & 0o777 for path in written.values()} == {0o600}
+    assert str(written["earlier"]) in said
+    assert "former one" not in said
