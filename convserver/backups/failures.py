@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import sqlite3
 
+import psycopg
+
 from conversations.engines import failures
+
+QUOTING = ("22", "23")
+"""Classes of PostgreSQL's errors, about values, whose texts may quote them."""
 
 
 class BackupError(Exception):
@@ -23,5 +28,8 @@ def reason(error: Exception) -> str:
     cause = error.__cause__ or error
     if isinstance(cause, sqlite3.Error) and hasattr(cause, "sqlite_errorcode"):
         return str(cause)  # SQLite's texts name tables and columns alone
-    code = getattr(cause, "sqlstate", None)
-    return f"{type(cause).__name__} ({code})" if code else type(cause).__name__
+    if isinstance(cause, psycopg.OperationalError) and cause.sqlstate is None:
+        return str(cause).strip()  # there is no connection
+    if isinstance(cause, psycopg.Error) and cause.sqlstate and cause.sqlstate[:2] not in QUOTING:
+        return cause.diag.message_primary or type(cause).__name__
+    return type(cause).__name__

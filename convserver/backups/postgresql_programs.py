@@ -94,6 +94,7 @@ def loading(connection: BaseDatabaseWrapper) -> Iterator[IO[bytes]]:
     the end of its input and rolls back. Raise BackupError if a statement fails.
     """
     arguments = ["--no-psqlrc", "--quiet", "--set=ON_ERROR_STOP=1"]
+    arguments += ["--set=VERBOSITY=terse", "--set=SHOW_CONTEXT=never"]  # which would quote rows
     command, environment = _connecting(connection, "psql", arguments)
     environment["PGOPTIONS"] = "-c statement_timeout=0 -c lock_timeout=10s -c client_min_messages=warning"
     with (
