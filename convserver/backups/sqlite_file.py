@@ -138,7 +138,8 @@ def swap(restored: Path, place: Place, kept: Path) -> Path | None:
     if locked is not None:
         _keep(locked, live, kept)
         _fill(locked, restored, live, kept)
-        restored.unlink()
+        with suppress(OSError):  # it is done
+            restored.unlink()
         return kept
     if is_new:
         _put_new(restored, live, kept)
@@ -184,11 +185,11 @@ def _fill(locked: sqlite3.Connection, restored: Path, live: Path, kept: Path) ->
         if isinstance(error, BackupError):
             raise
         raise BackupError(f"The database {live} cannot be written: {reason(error)}. {AS_IT_WAS}") from error
-    with suppress(sqlite3.Error):  # it is committed; whoever comes next can do the rest
+    with suppress(sqlite3.Error, OSError):  # it is committed; whoever comes next can do the rest
         locked.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-    # What was the journal, if the live file had no write-ahead log before; now it has.
-    live.with_name(f"{live.name}-journal").unlink(missing_ok=True)
-    directories.sync(live.parent)
+        # What was the journal, if the live file had no write-ahead log before; now it has.
+        live.with_name(f"{live.name}-journal").unlink(missing_ok=True)
+        directories.sync(live.parent)
 
 
 def _page_size(connection: sqlite3.Connection) -> int:

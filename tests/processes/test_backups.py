@@ -36,7 +36,7 @@ from tests.network import wait_until
 TALKS = ("first", "second")
 CONTENT = secrets.token_hex(50_000).encode()
 SECRET = "a secret key that only the backup knows: " + secrets.token_hex(16)
-BEFORE = 30
+BEFORE = 10
 """So many events are acknowledged in each conversation before a backup begins."""
 LONG = "x" * 20_000
 PRIVATE = "only the two of them know this"
