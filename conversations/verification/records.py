@@ -63,7 +63,10 @@ class Record:
 
         That is in these conversations, or, without any, in the whole store.
         """
-        stale = VerificationFinding.objects.filter(problem__in=examined).exclude(run=self.run)
+        # What a run found that began later, or that began earlier and found it meanwhile, is theirs to judge.
+        stale = VerificationFinding.objects.filter(
+            _before(self.run), problem__in=examined, found_at__lt=self.run.started_at
+        )
         if rows is not None:
             stale = stale.filter(conversation__in=rows)
         while gone := list(stale.values_list("pk", "conversation_id")[:MENDED_AT_ONCE]):
@@ -109,9 +112,15 @@ def _note(run: VerificationRun, found: Sequence[Damage]) -> None:
     new = {_place(damage): damage for damage in found if _place(damage) not in known}
     again = [known[_place(damage)] for damage in found if _place(damage) in known]
     with transaction.atomic():
-        VerificationFinding.objects.filter(pk__in=again).update(run=run)
+        # A run that began later has found it, too, and has not mended it by that.
+        VerificationFinding.objects.filter(_before(run), pk__in=again).update(run=run)
         VerificationFinding.objects.bulk_create(_rows(run, new.values()))
         _show({damage.conversation_pk for damage in new.values()})
+
+
+def _before(run: VerificationRun) -> Q:
+    """Match what runs found that began before this one."""
+    return Q(run__lt=run.pk) | Q(run=None)
 
 
 def _place(damage: Damage) -> tuple[int | None, int | None, str, str]:

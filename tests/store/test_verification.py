@@ -23,6 +23,7 @@ from conversations.models import (
     ConversationRef,
     DamageKind,
     Event,
+    Occasion,
     Purge,
     SearchProgress,
     VerificationFinding,
@@ -31,13 +32,13 @@ from conversations.models import (
 from conversations.search.fulltext import indexing
 from conversations.search.fulltext.indexing import Watermark
 from conversations.store import creation, forks
-from conversations.verification import checkpoints, derived, recent, rows
+from conversations.verification import checkpoints, derived, recent, records, rows
 from conversations.verification.checkpoints import CheckpointRefused
 from conversations.verification.signatures import Key, KeyUnusable, read_key
 from sessions_app.loops import leases
 from sessions_app.models import AgentLoop
 from sessions_app.processes import this_process
-from sessions_app.verification.checks import Check
+from sessions_app.verification.checks import Check, checks, run
 from tests.conftest import on_postgresql, on_sqlite
 from tests.damage import change, damaged, other_text, places, rewrite, set_counter, unguarded, verified
 from tests.events import delete_events, event, payload
@@ -304,6 +305,36 @@ def test_what_was_mended_is_forgotten(log: ConversationRef) -> None:
     verified()
     assert damaged(log) == []
     assert not VerificationFinding.objects.exists()
+
+
+def test_damage_that_two_runs_find_at_the_same_time_stays(log: ConversationRef) -> None:
+    change(log, 3, payload=other_text(payload()))
+    night = records.begin(Occasion.NIGHT, "all", host="here", pid=1)
+    going_on = run(night, checks())
+    while not night.found:
+        next(going_on)
+    start = verified([Check(steps=lambda: recent.steps(0))])
+    for _ in going_on:
+        pass
+    night.end()
+    assert places(start.found) == places(night.found) == [("changed", "talk", 3)]
+    assert damaged(log) == [("changed", 3)]
+
+
+def test_damage_found_first_by_the_later_run_stays_until_a_later_one_reads_it_whole(
+    log: ConversationRef,
+) -> None:
+    stored = Event.objects.of(log).get(seq=3).payload
+    change(log, 3, payload=other_text(payload()))
+    night = records.begin(Occasion.NIGHT, "all", host="here", pid=1)
+    start = verified([Check(steps=lambda: recent.steps(0))])
+    for _ in run(night, checks()):
+        pass
+    assert VerificationFinding.objects.get().run == start.run
+    assert damaged(log) == [("changed", 3)]
+    change(log, 3, payload=stored)
+    verified()
+    assert damaged(log) == []
 
 
 def test_one_conversation_can_be_verified(log: ConversationRef, other: ConversationRef) -> None:
